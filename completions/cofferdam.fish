@@ -1,0 +1,149 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_cofferdam_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_cofferdam_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_cofferdam_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_cofferdam_using_subcommand
+    set -l cmd (__fish_cofferdam_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c cofferdam -n "__fish_cofferdam_needs_command" -s h -l help -d 'Print help'
+complete -c cofferdam -n "__fish_cofferdam_needs_command" -s V -l version -d 'Print version'
+complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "run" -d 'Run a program in a sandbox'
+complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "eval" -d 'Run code in an environment (python, shell or node); CODE - is standard input'
+complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "check" -d 'Check policy files: print each completed, or every error in it'
+complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "doctor" -d 'Show what this host can enforce, and how to get the rest'
+complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l policy -d 'Start from this policy instead of the defaults' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s e -l env -d 'Set a variable; without VALUE, copy the caller\'s' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s w -l workdir -d 'Directory inside in which the program starts' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l stdin -d 'Use TEXT as standard input' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l id -d 'Name of the policy, for reports' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l description -d 'Free text about the policy' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s v -l volume -d 'Show a host path; MODE ro (default), rw, cow' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l tmpfs -d 'Mount an empty file system in memory' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l root -d 'What / is: host, system files only, or DIR' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l deny -d 'A path that can be neither read nor written' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l protect -d 'A path that can be read but never written' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l network -d 'none (default), loopback, allowlist or host' -r -f -a "none\t''
+loopback\t''
+allowlist\t''
+host\t''"
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l allow -d 'A host, *.SUFFIX or CIDR it may reach' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l seccomp -d 'System calls: disabled, basic, standard or strict' -r -f -a "disabled\t''
+basic\t''
+standard\t''
+strict\t''"
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l syscall-rule -d 'Refuse or kill on system calls, on top of the level' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l hostname -d 'Host name inside' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l memory -d 'Memory of the whole tree, such as 512m' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l cpus -d 'CPUs it may keep busy, such as 1.5' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l timeout -d 'Wall time, such as 30s or 5m' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l cpu-time -d 'CPU time of the whole tree, whole seconds' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l pids -d 'Processes and threads of the whole tree' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l open-files -d 'Open files per process' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l file-size -d 'Largest file it can write' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l tmpfs-size -d 'Its own scratch space: /tmp, home and /dev/shm' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l output-limit -d 'Output passed on per stream; the rest is dropped' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l layer-size -d 'Changes kept per copy-on-write volume' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l layer-files -d 'Changed files per copy-on-write volume' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l backend -d 'What holds it: auto, jail or landlock' -r -f -a "auto\t''
+jail\t''
+landlock\t''"
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l best-effort -d 'Start also where these cannot be held in full' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l on-violation -d 'What a refused call does: deny (default) or terminate' -r -f -a "deny\t''
+terminate\t''"
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l keep-changes -d 'Keep what copy-on-write volumes changed in DIR' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s t -l tty -d 'Give it a terminal of its own; implies -i'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s i -l interactive -d 'Pass standard input on; it is closed otherwise'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l read-only -d 'Make every volume read-only, the policy file\'s too'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l no-spawn -d 'No child process at all; threads still work'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l spawn -d 'Allow child processes, where the policy file does not'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l unix-sockets -d 'Allow Unix sockets; socketpair always works'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l no-unix-sockets -d 'Refuse Unix sockets, where the policy file does not'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l trace -d 'Report refused paths too; slower'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l no-trace -d 'Do not trace, where the policy file does'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l dry-run -d 'Print policy and plan; start nothing'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l json -d 'Print one outcome as JSON instead of the output'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s q -l quiet -d 'Say nothing about limits and refusals'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s h -l help -d 'Print this; --help says more, with defaults'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l policy -d 'Start from this policy instead of the defaults' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s e -l env -d 'Set a variable; without VALUE, copy the caller\'s' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s w -l workdir -d 'Directory inside in which the program starts' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l stdin -d 'Use TEXT as standard input' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l id -d 'Name of the policy, for reports' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l description -d 'Free text about the policy' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s v -l volume -d 'Show a host path; MODE ro (default), rw, cow' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l tmpfs -d 'Mount an empty file system in memory' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l root -d 'What / is: host, system files only, or DIR' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l deny -d 'A path that can be neither read nor written' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l protect -d 'A path that can be read but never written' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l network -d 'none (default), loopback, allowlist or host' -r -f -a "none\t''
+loopback\t''
+allowlist\t''
+host\t''"
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l allow -d 'A host, *.SUFFIX or CIDR it may reach' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l seccomp -d 'System calls: disabled, basic, standard or strict' -r -f -a "disabled\t''
+basic\t''
+standard\t''
+strict\t''"
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l syscall-rule -d 'Refuse or kill on system calls, on top of the level' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l hostname -d 'Host name inside' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l memory -d 'Memory of the whole tree, such as 512m' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l cpus -d 'CPUs it may keep busy, such as 1.5' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l timeout -d 'Wall time, such as 30s or 5m' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l cpu-time -d 'CPU time of the whole tree, whole seconds' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l pids -d 'Processes and threads of the whole tree' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l open-files -d 'Open files per process' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l file-size -d 'Largest file it can write' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l tmpfs-size -d 'Its own scratch space: /tmp, home and /dev/shm' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l output-limit -d 'Output passed on per stream; the rest is dropped' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l layer-size -d 'Changes kept per copy-on-write volume' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l layer-files -d 'Changed files per copy-on-write volume' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l backend -d 'What holds it: auto, jail or landlock' -r -f -a "auto\t''
+jail\t''
+landlock\t''"
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l best-effort -d 'Start also where these cannot be held in full' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l on-violation -d 'What a refused call does: deny (default) or terminate' -r -f -a "deny\t''
+terminate\t''"
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l keep-changes -d 'Keep what copy-on-write volumes changed in DIR' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l file -d 'Run this file, at its own path' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s t -l tty -d 'Give it a terminal of its own; implies -i'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s i -l interactive -d 'Pass standard input on; it is closed otherwise'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l read-only -d 'Make every volume read-only, the policy file\'s too'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l no-spawn -d 'No child process at all; threads still work'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l spawn -d 'Allow child processes, where the policy file does not'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l unix-sockets -d 'Allow Unix sockets; socketpair always works'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l no-unix-sockets -d 'Refuse Unix sockets, where the policy file does not'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l trace -d 'Report refused paths too; slower'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l no-trace -d 'Do not trace, where the policy file does'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l dry-run -d 'Print policy and plan; start nothing'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l json -d 'Print one outcome as JSON instead of the output'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s q -l quiet -d 'Say nothing about limits and refusals'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s h -l help -d 'Print this; --help says more, with defaults'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand check" -l json -d 'Print one JSON array'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand check" -s h -l help -d 'Print help'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand doctor" -l json -d 'Print one JSON object'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand doctor" -s h -l help -d 'Print help'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check doctor help" -f -a "run" -d 'Run a program in a sandbox'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check doctor help" -f -a "eval" -d 'Run code in an environment (python, shell or node); CODE - is standard input'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check doctor help" -f -a "check" -d 'Check policy files: print each completed, or every error in it'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check doctor help" -f -a "doctor" -d 'Show what this host can enforce, and how to get the rest'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check doctor help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

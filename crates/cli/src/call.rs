@@ -1,0 +1,220 @@
+//! One call of `run` or `eval`: from parsed arguments to a complete, validated policy and how to present the run.
+//!
+//! ```text
+//! defaults or --policy ─ options, in their order ─ interpreter ─ terminal ─ validate ─▶ Call
+//! ```
+//!
+//! Reads what the arguments name (policy file, code on standard input) and nothing else. Starts nothing.
+
+use std::io::Read as _;
+
+use cofferdam_policy::paths::is_within;
+use cofferdam_policy::{
+    Access, MAX_POLICY_BYTES, Mount, NetworkMode, Policy, PolicyErrors, Root, Stdin, credential_deny,
+};
+
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+
+use crate::caller::Caller;
+use crate::discover::Tree;
+use crate::environment::{self, Code};
+use crate::options::{Draft, POLICY_OPTIONS, PolicyOption, Takes, option_of_path};
+use crate::report::Refusal;
+
+/// Most code that is taken from standard input, bytes.
+const MAX_CODE_BYTES: u64 = 64 << 20;
+
+/// A call, ready to be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// What the sandbox may do: validated.
+    pub policy: Policy,
+    /// Whether the program gets a terminal.
+    pub tty: bool,
+    /// Where changes of copy-on-write mounts are kept, absolute.
+    pub keep_changes: Option<String>,
+}
+
+/// Makes the call out of the arguments of `run` (`eval` is false) or `eval`.
+pub fn make(matches: &ArgMatches, eval: bool, caller: &Caller, tree: &dyn Tree) -> Result<Call, Refusal> {
+    let flag = |name: &str| matches.get_flag(name);
+    let text = |name: &str| matches.get_one::<String>(name).map(String::as_str);
+    let code = if eval { text("code") } else { None };
+    let from_file = text("policy");
+    let stdin_users: Vec<&str> = [
+        (from_file == Some("-")).then_some("--policy -"),
+        (code == Some("-")).then_some("code from -"),
+        (flag("interactive") || flag("tty")).then_some("-i or -t"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if stdin_users.len() > 1 {
+        return Err(Refusal::new("arguments", format!("{} would both read standard input", stdin_users.join(" and ")))
+            .hint("put the policy or the code into a file: --policy FILE, --file FILE"));
+    }
+    let base = match from_file {
+        Some(path) => policy_file(path)?,
+        None if eval => Policy::base(),
+        None => run_defaults(caller, text("workdir").is_some()),
+    };
+    let network_named = matches.value_source("network") == Some(ValueSource::CommandLine);
+    let base_mounts = base.filesystem.mounts.len();
+    let mut draft = Draft { policy: base, caller, base_mounts, network_named };
+    let named = apply_options(&mut draft, matches)?;
+    let mut policy = draft.policy;
+    if network_named && policy.network.mode != NetworkMode::Allowlist && text("allow").is_none() {
+        // The mode replaces the policy file's, and its list goes with it.
+        policy.network.allow.clear();
+    }
+    if flag("tty") {
+        policy.command.stdin = Stdin::Caller;
+        let given = named.iter().any(|o| o.long == "env");
+        if let Some(term) = caller.variable("TERM").filter(|_| !given) {
+            policy.command.variables.insert("TERM".into(), term.into());
+        }
+    }
+    if eval {
+        let code = code_of(matches, code, caller, policy.command.stdin == Stdin::Caller)?;
+        let name = text("environment").unwrap_or_default();
+        let arguments: Vec<String> = matches.get_many("args").into_iter().flatten().cloned().collect();
+        environment::enter(&mut policy, caller, tree, name, code, &arguments)?;
+    } else if let Some(program) = text("program") {
+        let arguments = matches.get_many::<String>("args").into_iter().flatten();
+        policy.command.argv = std::iter::once(program.to_owned()).chain(arguments.cloned()).collect();
+    } else if policy.command.argv.is_empty() {
+        return Err(Refusal::new("arguments", "no program to run").hint("cofferdam run [OPTIONS] -- PROGRAM [ARGS]..."));
+    }
+    policy.validate().map_err(|errors| refused(&errors, &named, from_file))?;
+    Ok(Call { policy, tty: flag("tty"), keep_changes: text("keep-changes").map(|dir| caller.absolute(dir)) })
+}
+
+/// What `run` allows when nobody says otherwise: the host's tree without credentials, and the working directory.
+pub fn run_defaults(caller: &Caller, elsewhere: bool) -> Policy {
+    let mut policy = Policy::base();
+    policy.filesystem.root = Root::Host;
+    let deny = &mut policy.filesystem.deny;
+    for home in &caller.homes {
+        deny.extend(credential_deny(home));
+    }
+    if caller.homes.is_empty() {
+        deny.extend(credential_deny("/").filter(|path| cofferdam_policy::CREDENTIAL_DENY.contains(&path.as_str())));
+    }
+    deny.sort_unstable();
+    deny.dedup();
+    let denied = deny.iter().any(|path| is_within(&caller.cwd, path));
+    if !(elsewhere && denied) {
+        policy.command.cwd = Some(caller.cwd.clone());
+        // Bound onto itself, because it may lie below /tmp or a home that the host view hides. `/` needs no help,
+        // and the sandbox has a /dev, /proc and /sys of its own.
+        let own = caller.cwd == "/" || ["/dev", "/proc", "/sys"].iter().any(|own| is_within(&caller.cwd, own));
+        if !own {
+            policy.filesystem.mounts.push(Mount::Bind {
+                source: caller.cwd.clone(),
+                target: caller.cwd.clone(),
+                access: Access::ReadOnly,
+                exec: true,
+            });
+        }
+    }
+    policy
+}
+
+/// Applies the options of the command line in their order, the late ones at the end. Returns which were given.
+fn apply_options(draft: &mut Draft<'_>, matches: &ArgMatches) -> Result<Vec<&'static PolicyOption>, Refusal> {
+    let mut given: Vec<(usize, &'static PolicyOption, &str)> = Vec::new();
+    for option in POLICY_OPTIONS {
+        if matches.value_source(option.long) != Some(ValueSource::CommandLine) {
+            continue;
+        }
+        let mut indices = matches.indices_of(option.long).into_iter().flatten();
+        if option.takes == Takes::Nothing {
+            given.push((indices.next_back().unwrap_or(0), option, ""));
+        } else {
+            let values = matches.get_many::<String>(option.long).into_iter().flatten();
+            given.extend(indices.zip(values).map(|(index, value)| (index, option, value.as_str())));
+        }
+    }
+    given.sort_by_key(|(index, option, _)| (option.late, *index));
+    for (_, option, value) in &given {
+        (option.apply)(draft, value)
+            .map_err(|message| Refusal::new("arguments", format!("--{}: {message}", option.long)))?;
+        // What somebody names must hold. `--best-effort` comes after, and takes it back where that is asked for.
+        option.requires.iter().for_each(|field| draft.policy.require(*field));
+    }
+    Ok(given.into_iter().map(|(_, option, _)| option).collect())
+}
+
+fn code_of(matches: &ArgMatches, code: Option<&str>, caller: &Caller, stdin_open: bool) -> Result<Code, Refusal> {
+    if let Some(file) = matches.get_one::<String>("file") {
+        return Ok(Code::File(caller.absolute(file)));
+    }
+    match code {
+        Some("-") => {
+            let mut bytes = Vec::new();
+            let read = std::io::stdin().lock().take(MAX_CODE_BYTES + 1).read_to_end(&mut bytes);
+            read.map_err(|e| Refusal::new("arguments", format!("cannot read the code from standard input: {e}")))?;
+            if bytes.len() as u64 > MAX_CODE_BYTES {
+                return Err(Refusal::new("arguments", "the code on standard input is longer than 64 MiB")
+                    .hint("put it into a file and use --file FILE"));
+            }
+            String::from_utf8(bytes).map(Code::Text).map_err(|e| {
+                let at = e.utf8_error().valid_up_to();
+                Refusal::new("arguments", format!("the code on standard input is not valid UTF-8 at byte {at}"))
+                    .hint("put it into a file and use --file FILE")
+            })
+        }
+        Some(code) => Ok(Code::Text(code.to_owned())),
+        None if stdin_open => Ok(Code::Interactive),
+        None => Err(Refusal::new("arguments", "no code to run")
+            .hint("give it as an argument, as - for standard input, as --file FILE, or start a session with -it")),
+    }
+}
+
+/// Reads a policy without believing the file's size: at most one byte more than is accepted comes into memory.
+pub fn read_policy_text(path: &str) -> std::io::Result<Result<Vec<u8>, PolicyErrors>> {
+    let limit = MAX_POLICY_BYTES as u64;
+    let mut text = Vec::new();
+    let read = if path == "-" {
+        std::io::stdin().lock().take(limit + 1).read_to_end(&mut text)?
+    } else {
+        let file = std::fs::File::open(path)?;
+        let metadata = file.metadata()?;
+        if metadata.is_file() && metadata.len() > limit {
+            return Ok(Err(PolicyErrors::too_large(metadata.len())));
+        }
+        file.take(limit + 1).read_to_end(&mut text)?
+    };
+    Ok(if read as u64 > limit { Err(PolicyErrors::too_large(read as u64)) } else { Ok(text) })
+}
+
+fn policy_file(path: &str) -> Result<Policy, Refusal> {
+    let text = read_policy_text(path)
+        .map_err(|e| Refusal::new("policy", format!("cannot read the policy {path}: {e}")))?
+        .map_err(|errors| refused(&errors, &[], Some(path)))?;
+    Policy::decode(&text).map_err(|errors| refused(&errors, &[], Some(path)))
+}
+
+/// Every error of a policy on a line of its own, with the option that would change it.
+fn refused(errors: &PolicyErrors, named: &[&PolicyOption], file: Option<&str>) -> Refusal {
+    let mut message = match (errors.0.len(), file) {
+        (1, None) => "the policy is refused:".to_owned(),
+        (n, None) => format!("the policy is refused, {n} errors:"),
+        (1, Some(file)) => format!("the policy {file} is refused:"),
+        (n, Some(file)) => format!("the policy {file} is refused, {n} errors:"),
+    };
+    for error in &errors.0 {
+        let option = option_of_path(&error.path);
+        let by = named.iter().find(|n| option.is_some_and(|o| o.leaves == n.leaves));
+        let by = by.map(|o| format!("--{}: ", o.long)).unwrap_or_default();
+        message.push_str(&format!("\n  {by}{error}"));
+    }
+    let mut refusal = Refusal::new("policy", message);
+    if errors.0.iter().any(|e| e.problem.contains("working directory that is denied")) {
+        refusal = refusal.hint("change to another directory, or name one inside with --workdir DIR");
+    } else if let Some(file) = file {
+        refusal = refusal.hint(format!("cofferdam check {file}"));
+    }
+    refusal
+}

@@ -1,0 +1,93 @@
+//! `cofferdam check`: reads policy files and prints each completed, or every error in it.
+//!
+//! Exit code: 0 when all are valid, 1 when one is not, 125 when one cannot be read.
+
+use cofferdam_policy::{Policy, PolicyErrors};
+use serde::Serialize;
+
+use crate::call::read_policy_text;
+use crate::execute::{print, print_json};
+use crate::report::{REFUSED, Refusal, print_error, print_note, printable};
+
+/// What became of one file.
+enum Checked {
+    /// A policy; `true` when it has no program of its own and is meant as a base for `run --policy`.
+    Valid(Box<Policy>, bool),
+    Invalid(PolicyErrors),
+    Unreadable(std::io::Error),
+}
+
+/// What `--json` prints per file.
+#[derive(Serialize)]
+struct Row<'a> {
+    file: &'a str,
+    valid: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base_only: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<&'a Policy>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    errors: Option<&'a PolicyErrors>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unreadable: Option<String>,
+}
+
+impl<'a> Row<'a> {
+    fn of(file: &'a str, checked: &'a Checked) -> Row<'a> {
+        let row = Row { file, valid: false, base_only: None, policy: None, errors: None, unreadable: None };
+        match checked {
+            Checked::Valid(policy, base) => Row { valid: true, base_only: Some(*base), policy: Some(policy), ..row },
+            Checked::Invalid(errors) => Row { errors: Some(errors), ..row },
+            Checked::Unreadable(error) => Row { unreadable: Some(error.to_string()), ..row },
+        }
+    }
+}
+
+/// Checks the files and returns the exit code.
+pub fn check(files: &[String], as_json: bool) -> Result<i32, Refusal> {
+    let checked: Vec<(&String, Checked)> = files.iter().map(|file| (file, check_one(file))).collect();
+    let code = checked.iter().map(|(_, c)| match c {
+        Checked::Valid(..) => 0,
+        Checked::Invalid(_) => 1,
+        Checked::Unreadable(_) => REFUSED,
+    });
+    let code = code.max().unwrap_or(0);
+    if as_json {
+        print_json(&checked.iter().map(|(file, checked)| Row::of(file, checked)).collect::<Vec<_>>())?;
+        return Ok(code);
+    }
+    for (file, checked) in checked {
+        match checked {
+            Checked::Valid(policy, base) => {
+                print(&policy.to_json_pretty())?;
+                if base {
+                    let hint = format!("cofferdam run --policy {file} -- PROGRAM");
+                    print_note(&format!("{file} has no program and is a base for others"), Some(&hint));
+                }
+            }
+            Checked::Invalid(errors) => {
+                let lines: Vec<String> = errors.0.iter().map(|e| printable(&format!("{file}: {e}"))).collect();
+                crate::report::write_stderr(&format!("{}\n", lines.join("\n")));
+            }
+            Checked::Unreadable(error) => print_error(&format!("cannot read {file}: {error}"), None),
+        }
+    }
+    Ok(code)
+}
+
+fn check_one(file: &str) -> Checked {
+    let text = match read_policy_text(file) {
+        Ok(Ok(text)) => text,
+        Ok(Err(errors)) => return Checked::Invalid(errors),
+        Err(error) => return Checked::Unreadable(error),
+    };
+    match Policy::from_json(&text) {
+        Ok(policy) => Checked::Valid(Box::new(policy), false),
+        Err(errors) => match Policy::decode(&text) {
+            Ok(policy) if policy.command.argv.is_empty() && errors.0.iter().all(|e| e.path == "$.command.argv") => {
+                Checked::Valid(Box::new(policy), true)
+            }
+            _ => Checked::Invalid(errors),
+        },
+    }
+}

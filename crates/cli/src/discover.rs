@@ -1,0 +1,276 @@
+//! Finds the real interpreter behind a name: through PATH, pyenv and nodenv shims, asdf, venvs and symlinks.
+//!
+//! Nothing is run and nothing is cached: decisions are made on what a `Tree` says, so that they can be tested on a
+//! made-up one. The answer is a program and the directories that it needs to be visible at their own paths.
+
+use std::path::{Path, PathBuf};
+
+use crate::caller::Caller;
+
+/// The part of a file system that discovery asks about.
+pub trait Tree {
+    /// The first bytes of a regular file that may be executed; `None` for anything else. Follows symlinks.
+    fn executable(&self, path: &Path) -> Option<Vec<u8>>;
+    /// The first bytes of a regular file as text. Follows symlinks.
+    fn text(&self, path: &Path) -> Option<String>;
+    /// The target of a symlink, as it is written.
+    fn link(&self, path: &Path) -> Option<PathBuf>;
+    /// Names in a directory.
+    fn list(&self, path: &Path) -> Vec<String>;
+}
+
+/// The host's own tree.
+pub struct HostTree;
+
+/// How much of a file discovery reads.
+const HEAD: u64 = 4096;
+
+fn head(path: &Path) -> Option<(std::fs::Metadata, Vec<u8>)> {
+    use std::io::Read as _;
+    // Asked before it is opened: opening a FIFO would wait for its other end.
+    let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    let mut bytes = Vec::new();
+    std::fs::File::open(path).ok()?.take(HEAD).read_to_end(&mut bytes).ok()?;
+    Some((metadata, bytes))
+}
+
+impl Tree for HostTree {
+    fn executable(&self, path: &Path) -> Option<Vec<u8>> {
+        use std::os::unix::fs::PermissionsExt as _;
+        let (metadata, bytes) = head(path)?;
+        (metadata.permissions().mode() & 0o111 != 0).then_some(bytes)
+    }
+
+    fn text(&self, path: &Path) -> Option<String> {
+        String::from_utf8(head(path)?.1).ok()
+    }
+
+    fn link(&self, path: &Path) -> Option<PathBuf> {
+        std::fs::read_link(path).ok()
+    }
+
+    fn list(&self, path: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+        entries.filter_map(|e| e.file_name().into_string().ok()).collect()
+    }
+}
+
+/// Which interpreter is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    /// Program names, best first.
+    pub names: &'static [&'static str],
+    /// What the real program's name starts with; a shim that is a link to its manager's own binary differs.
+    pub stems: &'static [&'static str],
+    /// The tool's name in asdf.
+    pub asdf: &'static str,
+    /// The variable with the version for pyenv and its kin, without `_VERSION` and `_ROOT`.
+    pub env_prefix: &'static str,
+    /// Files under a prefix that prove it to be this interpreter's own, below its `lib/NAME*`, or below itself.
+    pub proof: &'static [&'static str],
+}
+
+/// An interpreter that exists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interpreter {
+    /// Absolute path to start; a venv's own path, so that the interpreter finds the venv.
+    pub program: String,
+    /// Directories and files outside the system's that must be visible, each at its own path.
+    pub needs: Vec<String>,
+}
+
+/// Directories that the minimal root shows anyway.
+const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/alternatives"];
+
+/// Stores whose programs need their neighbours: shown as a whole.
+const STORES: &[&str] = &["/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew"];
+
+/// Looks along the caller's PATH for the first name that leads to a real interpreter.
+pub fn discover(tree: &dyn Tree, caller: &Caller, wanted: &Wanted) -> Option<Interpreter> {
+    let path = caller.variable("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin");
+    for name in wanted.names {
+        // A relative entry would find programs in a directory that nobody vetted.
+        for directory in path.split(':').filter(|d| d.starts_with('/')) {
+            let candidate = Path::new(directory).join(name);
+            let Some(head) = tree.executable(&candidate) else { continue };
+            let real = match is_elf(&head) {
+                true => Some(candidate),
+                false => behind_shim(tree, caller, wanted, name, &candidate, &head),
+            };
+            if let Some(found) = real.and_then(|program| interpreter(tree, caller, wanted, &program)) {
+                return Some(found);
+            }
+        }
+    }
+    None
+}
+
+fn is_elf(head: &[u8]) -> bool {
+    head.starts_with(b"\x7fELF")
+}
+
+/// The program that a version manager's shim would start here.
+fn behind_shim(
+    tree: &dyn Tree,
+    caller: &Caller,
+    wanted: &Wanted,
+    name: &str,
+    shim: &Path,
+    head: &[u8],
+) -> Option<PathBuf> {
+    let text = std::str::from_utf8(head).ok()?;
+    let exists = |path: PathBuf| tree.executable(&path).filter(|h| is_elf(h)).map(|_| path);
+    if text.contains("asdf exec") {
+        let root = match caller.variable("ASDF_DATA_DIR") {
+            Some(root) => PathBuf::from(root),
+            None => shim.parent()?.parent()?.to_owned(),
+        };
+        let installs = root.join("installs").join(wanted.asdf);
+        let line = format!("{} ", wanted.asdf);
+        let from_file = |text: String| text.lines().find_map(|l| Some(l.strip_prefix(&line)?.trim().to_owned()));
+        let versions = caller
+            .variable(&format!("ASDF_{}_VERSION", wanted.asdf.to_uppercase()))
+            .map(String::from)
+            .or_else(|| up_the_tree(tree, &caller.cwd, ".tool-versions").find_map(&from_file))
+            .or_else(|| {
+                caller.homes.iter().find_map(|h| from_file(tree.text(&Path::new(h).join(".tool-versions"))?))
+            })?;
+        return versions.split_whitespace().find_map(|v| exists(installs.join(v).join("bin").join(name)));
+    }
+    if wanted.env_prefix.is_empty() || !text.contains(&wanted.env_prefix.to_lowercase()) {
+        return None;
+    }
+    let root_name = format!("{}_ROOT", wanted.env_prefix);
+    let root = caller
+        .variable(&root_name)
+        .map(String::from)
+        .or_else(|| Some(text.split_once(&format!("{root_name}=\""))?.1.split_once('"')?.0.to_owned()))?;
+    let root = PathBuf::from(root);
+    let dot_file = if wanted.env_prefix == "PYENV" { ".python-version" } else { ".node-version" };
+    let versions = caller
+        .variable(&format!("{}_VERSION", wanted.env_prefix))
+        .map(|v| v.replace(':', "\n"))
+        .or_else(|| up_the_tree(tree, &caller.cwd, dot_file).next())
+        .or_else(|| tree.text(&root.join("version")))?;
+    // `system` and a version that is not there fall through to the next place on PATH, as the shim does for `system`.
+    versions.lines().map(str::trim).filter(|v| is_plain_name(v)).find_map(|version| {
+        let version = version.strip_prefix("python-").unwrap_or(version);
+        let all = root.join("versions");
+        exists(all.join(version).join("bin").join(name))
+            .or_else(|| exists(all.join(newest(&tree.list(&all), version)?).join("bin").join(name)))
+    })
+}
+
+/// Versions come out of files in directories that others may write: a name, never a path.
+fn is_plain_name(version: &str) -> bool {
+    !version.is_empty() && !version.starts_with(['#', '.', '/']) && !version.split('/').any(|part| part == "..")
+}
+
+fn up_the_tree<'t>(tree: &'t dyn Tree, cwd: &'t str, name: &'t str) -> impl Iterator<Item = String> + 't {
+    Path::new(cwd).ancestors().filter_map(move |directory| tree.text(&directory.join(name)))
+}
+
+/// The newest installed version that `prefix` abbreviates: `3.11` is the highest `3.11.N`.
+fn newest(installed: &[String], prefix: &str) -> Option<String> {
+    let key = |v: &str| v.split('.').map(|n| n.parse::<u32>().ok()).collect::<Option<Vec<_>>>();
+    let start = format!("{prefix}.");
+    installed.iter().filter(|v| v.starts_with(&start)).filter_map(|v| Some((key(v)?, v))).max().map(|(_, v)| v.clone())
+}
+
+/// Follows the program's symlinks and collects what each hop needs.
+fn interpreter(tree: &dyn Tree, caller: &Caller, wanted: &Wanted, program: &Path) -> Option<Interpreter> {
+    let mut needs: Vec<String> = Vec::new();
+    let mut need = |path: &Path| {
+        if let Some(path) = path.to_str()
+            && !needs.iter().any(|n| Path::new(path).starts_with(n))
+        {
+            needs.retain(|n| !Path::new(n).starts_with(path));
+            needs.push(path.to_owned());
+        }
+    };
+    let mut hop = program.to_owned();
+    for _ in 0..40 {
+        let prefix = hop.parent().and_then(Path::parent);
+        if let Some(store) = STORES.iter().find(|s| hop.starts_with(s)) {
+            need(Path::new(store));
+        } else if !is_system(&hop) {
+            match prefix.filter(|p| is_own_prefix(tree, caller, wanted, p)) {
+                Some(prefix) => need(prefix),
+                None => need(&hop),
+            }
+        }
+        // A venv names the installation that it borrows its library from.
+        if let Some(home) = prefix.and_then(|p| tree.text(&p.join("pyvenv.cfg"))).and_then(|t| venv_home(&t)) {
+            let base = home.parent().unwrap_or(&home);
+            if !is_system(&home) && is_own_prefix(tree, caller, wanted, base) {
+                need(base);
+            }
+        }
+        match real_hop(tree, &hop) {
+            Some(next) => hop = next,
+            None => {
+                let name = hop.file_name()?.to_str()?;
+                let is_wanted = wanted.stems.iter().any(|stem| name.starts_with(stem));
+                let program = program.to_str().filter(|_| is_wanted)?.to_owned();
+                return Some(Interpreter { program, needs });
+            }
+        }
+    }
+    None
+}
+
+/// The path with its first symlink replaced by what it points to; `None` when there is none. Directories on the way
+/// may be links too: `~/.nvm/current/bin/node`, `/opt/python/bin/python3`.
+fn real_hop(tree: &dyn Tree, path: &Path) -> Option<PathBuf> {
+    let mut walked = PathBuf::from("/");
+    let mut rest = path.strip_prefix("/").ok()?.components();
+    while let Some(component) = rest.next() {
+        let here = walked.join(component);
+        if let Some(target) = tree.link(&here) {
+            let mut next = if target.is_absolute() { PathBuf::from("/") } else { walked };
+            for part in target.components().chain(rest) {
+                match part {
+                    std::path::Component::ParentDir => {
+                        next.pop();
+                    }
+                    std::path::Component::Normal(name) => next.push(name),
+                    _ => {}
+                }
+            }
+            return Some(next);
+        }
+        walked = here;
+    }
+    None
+}
+
+fn venv_home(config: &str) -> Option<PathBuf> {
+    let value = config.lines().find_map(|line| {
+        let (key, value) = line.split_once('=')?;
+        (key.trim() == "home").then(|| value.trim())
+    })?;
+    Path::new(value).is_absolute().then(|| PathBuf::from(value))
+}
+
+fn is_system(path: &Path) -> bool {
+    SYSTEM.iter().any(|s| path.starts_with(s))
+}
+
+/// Whether a directory is the interpreter's installation and nothing else: a home, or anything above or around it,
+/// is never shown for the sake of a `bin` in it.
+fn is_own_prefix(tree: &dyn Tree, caller: &Caller, wanted: &Wanted, prefix: &Path) -> bool {
+    let holds_a_home = caller.homes.iter().any(|home| {
+        let home = Path::new(home);
+        home.starts_with(prefix) || prefix == home.join(".local") || prefix == home.join(".config")
+    });
+    if holds_a_home || prefix.parent().is_none_or(|above| above.parent().is_none() && above == prefix) {
+        return false;
+    }
+    let proven = |base: &Path| wanted.proof.iter().any(|proof| tree.text(&base.join(proof)).is_some());
+    let lib = prefix.join("lib");
+    let libraries = tree.list(&lib);
+    let own = |name: &&String| wanted.stems.iter().any(|stem| name.starts_with(stem));
+    tree.text(&prefix.join("pyvenv.cfg")).is_some()
+        || proven(prefix)
+        || libraries.iter().filter(own).any(|name| proven(&lib.join(name)))
+}

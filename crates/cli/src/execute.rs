@@ -1,0 +1,195 @@
+//! Carries a call out: prepare, run with our streams, signals and terminal, and turn the outcome into an exit code.
+//!
+//! Decides nothing about the sandbox. The program's output goes to our streams untouched; what we have to say goes
+//! to standard error, or into the one JSON object on standard output.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use cofferdam_engine::{Cancel, Ending, Enforcement, Engine, Failure, Input, Io, Outcome, Output, Prepared};
+use cofferdam_policy::{Policy, Stdin};
+use serde::Serialize;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
+
+use crate::call::Call;
+use crate::caller::Caller;
+use crate::notes;
+use crate::passing;
+use crate::report::{REFUSED, Refusal, print_error, print_note};
+use crate::terminal;
+
+/// How a run is presented.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Presentation {
+    /// One outcome as JSON on standard output instead of the streams.
+    pub json: bool,
+    /// Nothing about limits and refusals on standard error.
+    pub quiet: bool,
+    /// Policy and plan only.
+    pub dry_run: bool,
+}
+
+/// Runs the call and returns the exit code.
+pub fn execute(call: Call, caller: &Caller, presentation: Presentation) -> Result<i32, Refusal> {
+    if call.tty {
+        if presentation.json {
+            return Err(Refusal::new("arguments", "-t and --json exclude each other").hint("leave one of them out"));
+        }
+        if !presentation.dry_run {
+            terminal::require()?;
+        }
+    }
+    let prepared = match Engine::probe().prepare(&call.policy) {
+        Ok(prepared) => prepared,
+        Err(failure) => return failed(failure, &call, caller, presentation),
+    };
+    if presentation.dry_run {
+        return print_json(&DryRun::of(&call, &prepared)).map(|()| 0);
+    }
+    let signals = Signals::catch(call.tty)?;
+    let io = Io {
+        input: match call.policy.command.stdin {
+            Stdin::Caller => Input::Fd(std::io::stdin().as_fd().try_clone_to_owned().map_err(|e| {
+                Refusal::new("arguments", format!("cannot pass standard input on: {e}")).hint("leave out -i")
+            })?),
+            Stdin::Closed | Stdin::Text(_) => Input::Closed,
+        },
+        output: if presentation.json {
+            Output::Capture
+        } else {
+            let wall = Duration::from_millis(call.policy.limits.wall_ms);
+            Output::Stream(Box::new(passing::through(signals.cancel.clone(), wall)))
+        },
+        terminal: call.tty.then(terminal::size),
+        cancel: signals.cancel.clone(),
+        resize: signals.resized.clone().map(|resized| -> Box<dyn FnMut() -> Option<(u16, u16)> + Send> {
+            Box::new(move || {
+                let changed = resized.swap(false, Ordering::Relaxed);
+                changed.then(terminal::size).map(|size| (size.rows, size.columns))
+            })
+        }),
+        keep_changes: call.keep_changes.clone().map(Into::into),
+    };
+    let raw = if call.tty { Some(terminal::Raw::enter()?) } else { None };
+    let outcome = prepared.run(io);
+    drop(raw);
+    let code = match signals.caught() {
+        0 => exit_code(&outcome),
+        signal => 128 + signal,
+    };
+    if presentation.json {
+        print_json(&outcome)?;
+        return Ok(code);
+    }
+    match &outcome.error {
+        Some(failure) if outcome.outcome == Ending::SetupFailed => report_failure(failure, &call, caller),
+        _ if !presentation.quiet => {
+            for note in notes::notes(&outcome, &call) {
+                print_note(&note.text, note.hint.as_deref());
+            }
+        }
+        _ => {}
+    }
+    Ok(code)
+}
+
+/// The exit code that an outcome stands for.
+pub fn exit_code(outcome: &Outcome) -> i32 {
+    match outcome.outcome {
+        Ending::Exited => outcome.exit_code.unwrap_or(REFUSED),
+        Ending::Signalled => 128 + outcome.signal.unwrap_or(9),
+        Ending::TimedOut => 124,
+        // Both are ended by SIGKILL.
+        Ending::LimitExceeded | Ending::Violation => 137,
+        Ending::SetupFailed => outcome.error.as_ref().map_or(REFUSED, |failure| failure.code),
+    }
+}
+
+fn failed(failure: Failure, call: &Call, caller: &Caller, presentation: Presentation) -> Result<i32, Refusal> {
+    let code = failure.code;
+    if presentation.json {
+        print_json(&notes::setup_failed(failure))?;
+    } else {
+        report_failure(&failure, call, caller);
+    }
+    Ok(code)
+}
+
+fn report_failure(failure: &Failure, call: &Call, caller: &Caller) {
+    let hint = notes::not_found_hint(failure, &call.policy, caller).or_else(|| failure.hint.clone());
+    print_error(&failure.message, hint.as_deref());
+}
+
+/// What `--dry-run` prints: all that is known before anything starts.
+#[derive(Serialize)]
+struct DryRun<'a> {
+    policy: &'a Policy,
+    backend: &'a str,
+    backend_reason: &'a str,
+    enforcement: &'a Enforcement,
+    plan: serde_json::Value,
+}
+
+impl<'a> DryRun<'a> {
+    fn of(call: &'a Call, prepared: &'a Prepared) -> DryRun<'a> {
+        DryRun {
+            policy: &call.policy,
+            backend: prepared.backend(),
+            backend_reason: prepared.backend_reason(),
+            enforcement: prepared.enforcement(),
+            plan: prepared.plan_json(),
+        }
+    }
+}
+
+/// Prints one JSON value on standard output, or says that it could not.
+pub fn print_json(value: &impl Serialize) -> Result<(), Refusal> {
+    let mut text = serde_json::to_string_pretty(value).expect("reports have text keys, so nothing can fail");
+    text.push('\n');
+    print(&text)
+}
+
+/// Writes to standard output, or says that it could not: what was asked for did not arrive.
+pub fn print(text: &str) -> Result<(), Refusal> {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|e| Refusal::new("output", format!("cannot write to standard output: {e}")))
+}
+
+/// Signals that end the run, kept until it has ended in order.
+struct Signals {
+    cancel: Cancel,
+    number: Arc<AtomicUsize>,
+    resized: Option<Arc<AtomicBool>>,
+}
+
+impl Signals {
+    /// Catches what would end us otherwise: the tree has to be killed and the terminal put back first.
+    fn catch(tty: bool) -> Result<Signals, Refusal> {
+        let cancel = Cancel::default();
+        let number = Arc::new(AtomicUsize::new(0));
+        let failed = |e: std::io::Error| Refusal::new("signals", format!("cannot catch signals: {e}"));
+        for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
+            let value = usize::try_from(signal).expect("signal numbers are positive");
+            // The number first: whoever sees the flag finds the number.
+            signal_hook::flag::register_usize(signal, Arc::clone(&number), value).map_err(failed)?;
+            signal_hook::flag::register(signal, cancel.flag()).map_err(failed)?;
+        }
+        let mut resized = None;
+        if tty {
+            let flag = Arc::new(AtomicBool::new(false));
+            signal_hook::flag::register(SIGWINCH, Arc::clone(&flag)).map_err(failed)?;
+            resized = Some(flag);
+        }
+        Ok(Signals { cancel, number, resized })
+    }
+
+    /// The last signal that came, 0 for none.
+    fn caught(&self) -> i32 {
+        i32::try_from(self.number.load(Ordering::SeqCst)).unwrap_or(0)
+    }
+}

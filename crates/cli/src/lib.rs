@@ -1,0 +1,125 @@
+//! The `cofferdam` command as a library: its command line as data, and the one entry that `main` calls.
+//!
+//! ```text
+//! command (clap) ─▶ call (arguments → policy) ─▶ execute (run, streams, signals) ─▶ exit code
+//!     ▲                 ▲        ▲
+//!  options, the table ──┘     environment ◀─ discover
+//! ```
+//!
+//! Start-up decides the cold figure: one thread, nothing probed that the call does not need. No unsafe code.
+#![forbid(unsafe_code)]
+
+pub mod call;
+pub mod caller;
+mod check;
+pub mod command;
+pub mod discover;
+mod doctor;
+pub mod environment;
+mod execute;
+mod notes;
+pub mod options;
+mod passing;
+mod report;
+mod table;
+mod terminal;
+pub mod values;
+
+use std::ffi::OsString;
+
+use clap::error::ErrorKind;
+
+use crate::caller::Caller;
+use crate::command::{Extent, SUBCOMMANDS, build};
+use crate::report::{REFUSED, print_error};
+
+pub use crate::command::cli_command;
+pub use crate::execute::{Presentation, exit_code};
+pub use crate::report::Refusal;
+
+/// Does what the arguments say, the program's own name first, and returns the exit code.
+pub fn entry(arguments: Vec<OsString>) -> i32 {
+    let mut texts = Vec::with_capacity(arguments.len());
+    for (index, argument) in arguments.into_iter().enumerate() {
+        match caller::utf8(argument, &format!("argument {index}")) {
+            Ok(text) => texts.push(text),
+            Err(refusal) => return report(&refusal),
+        }
+    }
+    let subcommand = texts.get(1).map(String::as_str).filter(|name| SUBCOMMANDS.contains(name));
+    let parsed = match subcommand {
+        // Help and errors come from the whole command line; only then is it worth building.
+        Some(name) => build(Extent::Only(name))
+            .try_get_matches_from(&texts)
+            .or_else(|_| build(Extent::All).try_get_matches_from(&texts)),
+        None => build(Extent::All).try_get_matches_from(&texts),
+    };
+    let matches = match parsed {
+        Ok(matches) => matches,
+        Err(error) => return usage(&error),
+    };
+    let Some((name, matches)) = matches.subcommand() else { return usage_missing() };
+    let result = match name {
+        "run" | "eval" => return sandbox(matches, name == "eval"),
+        "check" => {
+            let files: Vec<String> = matches.get_many("file").into_iter().flatten().cloned().collect();
+            check::check(&files, matches.get_flag("json"))
+        }
+        _ => Caller::observe().and_then(|caller| doctor::doctor(&caller, matches.get_flag("json"))),
+    };
+    result.unwrap_or_else(|refusal| report(&refusal))
+}
+
+fn sandbox(matches: &clap::ArgMatches, eval: bool) -> i32 {
+    let flag = |name| matches.get_flag(name);
+    let presentation = Presentation { json: flag("json"), quiet: flag("quiet"), dry_run: flag("dry-run") };
+    let result = Caller::observe().and_then(|caller| {
+        let call = call::make(matches, eval, &caller, &discover::HostTree)?;
+        execute::execute(call, &caller, presentation)
+    });
+    result.unwrap_or_else(|refusal| {
+        // Whoever asked for one JSON object gets one, whatever happened.
+        if presentation.json && refusal.step != "output" {
+            let failure = cofferdam_engine::Failure {
+                code: refusal.code,
+                step: refusal.step.into(),
+                message: refusal.message.clone(),
+                hint: refusal.hint.clone(),
+            };
+            if let Err(unwritten) = execute::print_json(&notes::setup_failed(failure)) {
+                return report(&unwritten);
+            }
+            return refusal.code;
+        }
+        report(&refusal)
+    })
+}
+
+fn report(refusal: &Refusal) -> i32 {
+    print_error(&refusal.message, refusal.hint.as_deref());
+    refusal.code
+}
+
+fn usage(error: &clap::Error) -> i32 {
+    let text = error.render().to_string();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match execute::print(&text) {
+            Ok(()) => 0,
+            Err(refusal) => report(&refusal),
+        },
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            report::write_stderr(&text);
+            REFUSED
+        }
+        _ => {
+            let text = text.trim_start_matches("error: ").replace("\n  tip: ", "\nhint: ");
+            report::write_stderr(&format!("cofferdam: error: {}\n", report::printable(text.trim_end())));
+            REFUSED
+        }
+    }
+}
+
+fn usage_missing() -> i32 {
+    print_error("no command was given", Some("cofferdam --help"));
+    REFUSED
+}

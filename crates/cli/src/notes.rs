@@ -1,0 +1,123 @@
+//! What is worth a line on standard error after a run, and the words for it. Pure: outcome in, lines out.
+
+use std::collections::BTreeMap;
+
+use cofferdam_engine::{Ending, Failure, Outcome, Truncated};
+use cofferdam_policy::{Field, Policy};
+
+use crate::call::Call;
+use crate::caller::Caller;
+use crate::options::POLICY_OPTIONS;
+
+/// Most violations that are told one by one.
+const TOLD: usize = 5;
+
+/// One line, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// What happened.
+    pub text: String,
+    /// What changes it.
+    pub hint: Option<String>,
+}
+
+/// The lines for an outcome, most important first; none for a run in which nothing happened.
+pub fn notes(outcome: &Outcome, call: &Call) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let mut note = |text: String, hint: Option<String>| notes.push(Note { text, hint });
+    if let Some(failure) = &outcome.error {
+        note(failure.message.clone(), failure.hint.clone());
+    }
+    match (outcome.outcome, outcome.limit) {
+        (Ending::TimedOut, _) => {
+            let seconds = call.policy.limits.wall_ms as f64 / 1000.0;
+            note(format!("stopped after {seconds} s, the wall limit"), Some("--timeout TIME".into()));
+        }
+        (Ending::LimitExceeded, limit) => {
+            let limit = limit.unwrap_or(Field::Memory);
+            note(format!("stopped at the limit {}", amount(limit, &call.policy)), option_hint(limit));
+        }
+        (Ending::Violation, _) => note("stopped at a violation, as on_violation says".into(), None),
+        // The program went on, or failed by itself, after it ran into one.
+        (_, Some(limit)) => note(format!("ran into the limit {}", amount(limit, &call.policy)), option_hint(limit)),
+        _ => {}
+    }
+    for violation in outcome.violations.iter().take(TOLD) {
+        let object = violation.object.as_deref().map(|o| format!(" {o}")).unwrap_or_default();
+        let times = if violation.count > 1 { format!(", {} times", violation.count) } else { String::new() };
+        note(format!("refused: {}{object} ({}{times})", violation.operation, violation.field), None);
+    }
+    if outcome.violations.len() > TOLD {
+        let more = outcome.violations.len() - TOLD;
+        note(format!("{more} more violations"), Some("--json lists them all".into()));
+    }
+    for (cut, stream) in [(outcome.truncated.stdout, "output"), (outcome.truncated.stderr, "error output")] {
+        if cut {
+            let limit = call.policy.limits.output_bytes;
+            note(format!("standard {stream} was cut after {limit} bytes"), Some("--output-limit SIZE".into()));
+        }
+    }
+    if !outcome.changes.is_empty() {
+        let count = |kind| outcome.changes.iter().filter(|c| c.kind == kind).count();
+        let text = format!("changed: {} added, {} modified, {} deleted", count('A'), count('M'), count('D'));
+        match &call.keep_changes {
+            Some(directory) => note(format!("{text}; kept in {directory}"), None),
+            None => note(format!("{text}; dropped"), Some("--keep-changes DIR".into())),
+        }
+    }
+    notes
+}
+
+fn amount(limit: Field, policy: &Policy) -> String {
+    let key = limit.name().strip_prefix("limits.");
+    match policy.limits.iter().find(|(row, _)| Some(row.key) == key) {
+        Some((row, value)) => format!("{} ({value} {})", limit.name(), row.unit),
+        None => limit.name().to_owned(),
+    }
+}
+
+fn option_hint(limit: Field) -> Option<String> {
+    let option = POLICY_OPTIONS.iter().find(|o| o.leaves == [limit.name()])?;
+    match option.takes {
+        crate::options::Takes::One(value) => Some(format!("--{} {value}", option.long)),
+        _ => Some(format!("--{}", option.long)),
+    }
+}
+
+/// A hint for a program that is on the caller's PATH and not on the sandbox's.
+pub fn not_found_hint(failure: &Failure, policy: &Policy, caller: &Caller) -> Option<String> {
+    let program = policy.command.argv.first().filter(|p| failure.code == 127 && !p.contains('/'))?;
+    let found = caller.variable("PATH")?.split(':').filter(|d| d.starts_with('/')).find_map(|directory| {
+        let path = format!("{directory}/{program}");
+        std::fs::metadata(&path).is_ok_and(|m| m.is_file()).then_some(path)
+    })?;
+    Some(format!("the sandbox has a PATH of its own; name the program as {found}, or give it yours with -e PATH"))
+}
+
+/// The outcome of a call that started nothing.
+pub fn setup_failed(failure: Failure) -> Outcome {
+    Outcome {
+        outcome: Ending::SetupFailed,
+        success: false,
+        exit_code: None,
+        signal: None,
+        stdout: String::new(),
+        stderr: String::new(),
+        truncated: Truncated::default(),
+        execution_time_ms: 0.0,
+        setup_time_ms: 0.0,
+        memory_used_bytes: None,
+        cpu_time_seconds: None,
+        pid_count: None,
+        limit: None,
+        violations: Vec::new(),
+        violations_complete: true,
+        changes: Vec::new(),
+        enforcement: BTreeMap::new(),
+        backend: String::new(),
+        backend_reason: String::new(),
+        run_id: String::new(),
+        artifacts: Vec::new(),
+        error: Some(failure),
+    }
+}

@@ -1,0 +1,285 @@
+//! Option values as people write them: sizes, times, mounts, variables, system call rules.
+//!
+//! Pure text to data. Each error names what was given and what would be accepted; nothing here looks at the host.
+
+use cofferdam_policy::{Access, ArgCondition, ArgOp, SyscallAction, SyscallRule};
+
+/// A size in bytes: a whole number with an optional unit `b`, `k`, `m`, `g`, `t` (powers of 1024; `KiB`, `MB` and the
+/// like mean the same), as docker reads them.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let accepted = || format!("`{text}` is not a size; write it like 512m, 2g or 65536");
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().map_err(|_| accepted())?;
+    let shift = match text[digits..].to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return Err(accepted()),
+    };
+    number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is more bytes than fit in 64 bits"))
+}
+
+/// A size that the policy counts in MiB. 0 passes: the policy's own rules refuse it where it means nothing.
+pub fn mebibytes(text: &str) -> Result<u64, String> {
+    let bytes = bytes(text)?;
+    if bytes % (1 << 20) != 0 {
+        return Err(format!("`{text}` is not a whole number of MiB; write it like 512m or 2g"));
+    }
+    Ok(bytes >> 20)
+}
+
+/// A time in milliseconds: a number with at most three decimals and a unit `ms`, `s`, `m`, `h`; seconds without one.
+pub fn milliseconds(text: &str) -> Result<u64, String> {
+    let accepted = || format!("`{text}` is not a time; write it like 30s, 1.5s, 500ms, 10m or 2h");
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let unit = match &text[end..] {
+        "ms" => 1,
+        "" | "s" => 1_000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(accepted()),
+    };
+    let thousandths = thousandths(&text[..end]).ok_or_else(accepted)?;
+    let scaled = thousandths.checked_mul(unit).ok_or_else(|| format!("`{text}` is too long a time"))?;
+    if scaled % 1_000 != 0 {
+        return Err(format!("`{text}` is not a whole number of milliseconds"));
+    }
+    Ok(scaled / 1_000)
+}
+
+/// A time that the policy counts in whole seconds.
+pub fn seconds(text: &str) -> Result<u64, String> {
+    let ms = milliseconds(text)?;
+    if ms % 1_000 != 0 {
+        return Err(format!("`{text}` is not a whole number of seconds; write it like 10s or 2m"));
+    }
+    Ok(ms / 1_000)
+}
+
+/// CPUs in thousandths: `1.5` is 1500.
+pub fn cpu_millis(text: &str) -> Result<u64, String> {
+    thousandths(text).ok_or_else(|| format!("`{text}` is not a number of CPUs; write it like 2, 1.5 or 0.25"))
+}
+
+/// A plain whole number.
+pub fn count(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a whole number; write it like 64"))
+}
+
+fn thousandths(text: &str) -> Option<u64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let all_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    if !all_digits(whole) || !all_digits(fraction) || fraction.len() > 3 {
+        return None;
+    }
+    let fraction: u64 = format!("{fraction:0<3}").parse().ok()?;
+    whole.parse::<u64>().ok()?.checked_mul(1_000)?.checked_add(fraction)
+}
+
+/// `SRC:DST[:OPTION[,OPTION…]]` of `--volume`, paths as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Volume {
+    /// Path on the host.
+    pub source: String,
+    /// Path inside.
+    pub target: String,
+    /// Read-only unless said otherwise.
+    pub access: Access,
+    /// Programs may be executed: by default only where nothing can be written.
+    pub exec: bool,
+}
+
+/// Reads a `--volume`.
+pub fn volume(text: &str) -> Result<Volume, String> {
+    let accepted = "write it like ./src:/src, ./src:/src:rw or ./src:/src:cow,exec";
+    let mut parts = text.split(':');
+    let (source, target, options) = (parts.next(), parts.next(), parts.next());
+    let (Some(source), Some(target), None) = (source, target, parts.next()) else {
+        return Err(format!("`{text}` is not SRC:DST[:ro|rw|cow[,exec]]; {accepted}"));
+    };
+    if source.is_empty() || target.is_empty() {
+        return Err(format!("`{text}` has an empty path; {accepted}"));
+    }
+    let mut access = Access::ReadOnly;
+    let mut exec = None;
+    for option in options.into_iter().flat_map(|o| o.split(',')) {
+        match option {
+            "ro" => access = Access::ReadOnly,
+            "rw" => access = Access::ReadWrite,
+            "cow" => access = Access::CopyOnWrite,
+            "exec" => exec = Some(true),
+            "noexec" => exec = Some(false),
+            _ => return Err(format!("`{option}` in `{text}` is none of ro, rw, cow, exec, noexec; {accepted}")),
+        }
+    }
+    let exec = exec.unwrap_or(access == Access::ReadOnly);
+    Ok(Volume { source: source.into(), target: target.into(), access, exec })
+}
+
+/// `DST[:OPTION[,OPTION…]]` of `--tmpfs`, the path as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tmpfs {
+    /// Path inside.
+    pub target: String,
+    /// Size, MiB.
+    pub size_mb: u64,
+    /// Programs on it may be executed.
+    pub exec: bool,
+}
+
+/// Size of a `--tmpfs` that names none, MiB.
+pub const TMPFS_DEFAULT_MB: u64 = 64;
+
+/// Reads a `--tmpfs`.
+pub fn tmpfs(text: &str) -> Result<Tmpfs, String> {
+    let accepted = "write it like /work or /work:size=64m,exec";
+    let (target, options) = text.split_once(':').map_or((text, None), |(t, o)| (t, Some(o)));
+    if target.is_empty() {
+        return Err(format!("`{text}` has an empty path; {accepted}"));
+    }
+    let mut mount = Tmpfs { target: target.into(), size_mb: TMPFS_DEFAULT_MB, exec: false };
+    for option in options.into_iter().flat_map(|o| o.split([',', ':'])) {
+        match option.split_once('=') {
+            Some(("size", size)) => mount.size_mb = mebibytes(size)?,
+            None if option == "exec" => mount.exec = true,
+            None if option == "noexec" => mount.exec = false,
+            _ => return Err(format!("`{option}` in `{text}` is none of size=SIZE, exec, noexec; {accepted}")),
+        }
+    }
+    Ok(mount)
+}
+
+/// `NAME=VALUE`, or `NAME` for the caller's own value.
+pub fn variable(text: &str) -> Result<(&str, Option<&str>), String> {
+    match text.split_once('=') {
+        Some(("", _)) | None if text.is_empty() || text.starts_with('=') => {
+            Err(format!("`{text}` has no variable name; write it like NAME=VALUE"))
+        }
+        Some((name, value)) => Ok((name, Some(value))),
+        None => Ok((text, None)),
+    }
+}
+
+/// `CALL[,CALL…]:ACTION[:CONDITION[,CONDITION…]]`: the action is `kill` or an errno name, a condition is
+/// `N OP VALUE` or `N&MASK OP VALUE` without spaces, N being the argument's number from 0.
+pub fn syscall_rule(text: &str) -> Result<SyscallRule, String> {
+    let accepted = "write it like ptrace:kill, socket:EPERM:0==16 or mmap,mprotect:EACCES:2&4!=0";
+    let mut parts = text.split(':');
+    let (Some(calls), Some(action), when, None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+        return Err(format!("`{text}` is not CALLS:ACTION[:CONDITIONS]; {accepted}"));
+    };
+    let action = match action {
+        "kill" => SyscallAction::Kill,
+        name if name.len() > 1 && name.starts_with('E') => SyscallAction::Errno(name.into()),
+        _ => return Err(format!("`{action}` is neither `kill` nor an errno name such as EPERM; {accepted}")),
+    };
+    let when = when.into_iter().flat_map(|w| w.split(','));
+    Ok(SyscallRule {
+        syscalls: calls.split(',').map(String::from).collect(),
+        action,
+        when: when
+            .map(|c| condition(c).ok_or_else(|| format!("`{c}` is not a condition; {accepted}")))
+            .collect::<Result<_, _>>()?,
+    })
+}
+
+fn condition(text: &str) -> Option<ArgCondition> {
+    const OPS: [(&str, ArgOp); 6] = [
+        ("==", ArgOp::Eq),
+        ("!=", ArgOp::Ne),
+        ("<=", ArgOp::Le),
+        (">=", ArgOp::Ge),
+        ("<", ArgOp::Lt),
+        (">", ArgOp::Gt),
+    ];
+    let (left, op, value) = OPS.iter().find_map(|(sign, op)| text.split_once(sign).map(|(l, v)| (l, *op, v)))?;
+    let (index, mask) = match left.split_once('&') {
+        Some((index, mask)) => (index, number(mask)?),
+        None => (left, u64::MAX),
+    };
+    Some(ArgCondition { index: index.parse().ok()?, mask, op, value: number(value)? })
+}
+
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_powers_of_1024_and_mib_must_be_whole() {
+        assert_eq!(bytes("65536"), Ok(65536));
+        assert_eq!(bytes("1K"), Ok(1024));
+        assert_eq!(mebibytes("512m"), Ok(512));
+        assert_eq!(mebibytes("2GiB"), Ok(2048));
+        assert_eq!(mebibytes("0"), Ok(0));
+        for bad in ["", "m", "-1m", "1.5g", "12x", "99999999999t", "512"] {
+            assert!(mebibytes(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn times_take_units_and_decimals() {
+        assert_eq!(milliseconds("30"), Ok(30_000));
+        assert_eq!(milliseconds("1.5s"), Ok(1_500));
+        assert_eq!(milliseconds("500ms"), Ok(500));
+        assert_eq!(milliseconds("0.25m"), Ok(15_000));
+        assert_eq!(seconds("2h"), Ok(7_200));
+        assert_eq!(cpu_millis("0.25"), Ok(250));
+        assert_eq!(cpu_millis("2"), Ok(2_000));
+        for bad in ["", "s", "-1", "1d", "1.", ".5", "1.5.1", "0.0005s", "99999999999999999h"] {
+            assert!(milliseconds(bad).is_err(), "{bad}");
+        }
+        assert!(seconds("1.5s").is_err());
+    }
+
+    #[test]
+    fn volumes_are_read_only_and_writable_ones_are_noexec_unless_asked() {
+        let read = |t| volume(t).map(|v| (v.access, v.exec));
+        assert_eq!(read("a:/b"), Ok((Access::ReadOnly, true)));
+        assert_eq!(read("a:/b:ro,noexec"), Ok((Access::ReadOnly, false)));
+        assert_eq!(read("a:/b:rw"), Ok((Access::ReadWrite, false)));
+        assert_eq!(read("a:/b:cow,exec"), Ok((Access::CopyOnWrite, true)));
+        for bad in ["", "a", ":/b", "a:", "a:/b:rx", "a:/b:rw:exec", "a:/b:"] {
+            assert!(volume(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn tmpfs_takes_a_size_and_exec() {
+        assert_eq!(tmpfs("/w"), Ok(Tmpfs { target: "/w".into(), size_mb: 64, exec: false }));
+        assert_eq!(tmpfs("/w:size=1g,exec"), Ok(Tmpfs { target: "/w".into(), size_mb: 1024, exec: true }));
+        for bad in ["", ":exec", "/w:size=x", "/w:mode=7", "/w:"] {
+            assert!(tmpfs(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_variable_has_a_name() {
+        assert_eq!(variable("A=b=c"), Ok(("A", Some("b=c"))));
+        assert_eq!(variable("A="), Ok(("A", Some(""))));
+        assert_eq!(variable("A"), Ok(("A", None)));
+        assert!(variable("").is_err());
+        assert!(variable("=x").is_err());
+    }
+
+    #[test]
+    fn rules_name_calls_an_action_and_conditions() {
+        let rule = syscall_rule("mmap,mprotect:EACCES:2&0x4!=0,0>=10").unwrap();
+        assert_eq!(rule.syscalls, ["mmap", "mprotect"]);
+        assert_eq!(rule.action, SyscallAction::Errno("EACCES".into()));
+        assert_eq!(rule.when[0], ArgCondition { index: 2, mask: 4, op: ArgOp::Ne, value: 0 });
+        assert_eq!(rule.when[1], ArgCondition { index: 0, mask: u64::MAX, op: ArgOp::Ge, value: 10 });
+        assert_eq!(syscall_rule("ptrace:kill").unwrap().action, SyscallAction::Kill);
+        for bad in ["", "ptrace", "ptrace:allow", "ptrace:kill:0", "ptrace:kill:x==1", "a:kill:0==1:b"] {
+            assert!(syscall_rule(bad).is_err(), "{bad}");
+        }
+    }
+}

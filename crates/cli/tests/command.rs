@@ -1,0 +1,415 @@
+//! The command as a user meets it: real runs, exit codes, streams, signals, bad input. Needs what the jail needs.
+
+use std::ffi::OsStr;
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+fn cofferdam() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cofferdam"));
+    command.stdin(Stdio::null());
+    command
+}
+
+fn output<S: AsRef<OsStr>>(arguments: &[S]) -> Output {
+    cofferdam().args(arguments).output().unwrap()
+}
+
+#[track_caller]
+fn expect(arguments: &[&str], code: i32, stdout: &str) -> String {
+    let output = output(arguments);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{stderr}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), stdout, "{arguments:?}\n{stderr}");
+    stderr
+}
+
+fn outcome(arguments: &[&str]) -> (i32, Value) {
+    let output = output(arguments);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{arguments:?}: {e}: {text}"));
+    (output.status.code().unwrap(), value)
+}
+
+/// A directory that the sandbox's own ids can read.
+fn open_directory() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    directory
+}
+
+#[test]
+fn each_environment_runs_code() {
+    assert_eq!(expect(&["eval", "python", "print(6*7)"], 0, "42\n"), "");
+    assert_eq!(expect(&["eval", "shell", "echo $((6*7)) $1", "--", "x"], 0, "42 x\n"), "");
+    if Path::new("/usr/bin/node").exists() {
+        assert_eq!(expect(&["eval", "node", "console.log(6*7)"], 0, "42\n"), "");
+    } else {
+        assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none(), "node is missing");
+        eprintln!("skipped: node is missing");
+    }
+}
+
+#[test]
+fn code_comes_from_stdin_from_a_file_and_in_any_length() {
+    let mut child =
+        cofferdam().args(["eval", "python", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"print('from stdin')").unwrap();
+    assert_eq!(child.wait_with_output().unwrap().stdout, b"from stdin\n");
+
+    let directory = open_directory();
+    let file = directory.path().join("code.py");
+    std::fs::write(&file, "print(__file__)").unwrap();
+    let file = file.to_str().unwrap();
+    expect(&["eval", "python", "--file", file], 0, &format!("{file}\n"));
+
+    let long = format!("echo long\n{}", "# filling\n".repeat(20_000));
+    let mut child =
+        cofferdam().args(["eval", "shell", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(long.as_bytes()).unwrap();
+    assert_eq!(child.wait_with_output().unwrap().stdout, b"long\n");
+}
+
+#[test]
+fn exit_codes_are_the_programs_own_or_a_shells() {
+    expect(&["eval", "shell", "exit 7"], 7, "");
+    expect(&["eval", "shell", "kill -TERM $$"], 143, "");
+    let told = expect(&["eval", "--timeout", "300ms", "shell", "sleep 30"], 124, "");
+    assert!(told.contains("cofferdam: stopped after 0.3 s") && told.contains("--timeout"), "{told}");
+    assert_eq!(expect(&["eval", "-q", "--timeout", "300ms", "shell", "sleep 30"], 124, ""), "");
+    let told = expect(&["run", "--", "no-such-program-anywhere"], 127, "");
+    assert!(told.starts_with("cofferdam: error: "), "{told}");
+    expect(&["run", "--", "/etc/passwd"], 126, "");
+    expect(&["run", "--", "/usr"], 126, "");
+}
+
+#[test]
+fn a_program_on_the_callers_path_only_is_named_with_its_place() {
+    let directory = open_directory();
+    let program = directory.path().join("only-here");
+    std::fs::write(&program, "#!/bin/sh\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let output = cofferdam().env("PATH", directory.path()).args(["run", "only-here"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(127), "{told}");
+    assert!(told.contains(program.to_str().unwrap()) && told.contains("-e PATH"), "{told}");
+}
+
+#[test]
+fn stdin_is_closed_unless_asked_for() {
+    let run = |arguments: &[&str]| {
+        let mut child = cofferdam().args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        // The program may be gone before it is written.
+        child.stdin.take().unwrap().write_all(b"secret").ok();
+        String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
+    };
+    assert_eq!(run(&["run", "--", "cat"]), "");
+    assert_eq!(run(&["run", "-i", "--", "cat"]), "secret");
+    assert_eq!(run(&["run", "--stdin", "given", "--", "cat"]), "given");
+}
+
+#[test]
+fn variables_are_the_sandboxs_own() {
+    let output = cofferdam()
+        .env("SECRET", "s")
+        .env("SHARED", "yes")
+        .args(["run", "-e", "SHARED", "-e", "X=1", "--", "env"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut names: Vec<&str> = text.lines().map(|line| line.split('=').next().unwrap()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["HOME", "LANG", "PATH", "SHARED", "TERM", "USER", "X"], "{text}");
+    assert!(text.contains("SHARED=yes"));
+}
+
+#[test]
+fn the_working_directory_can_be_read_and_written_only_when_asked() {
+    let directory = open_directory();
+    std::fs::write(directory.path().join("file"), "hello").unwrap();
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let run = |options: &[&str], code: &str| {
+        let output = cofferdam()
+            .current_dir(directory.path())
+            .arg("run")
+            .args(options)
+            .args(["--", "sh", "-c", code])
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    assert_eq!(run(&[], "cat file"), (Some(0), "hello".into()));
+    assert_ne!(run(&[], "echo x > new").0, Some(0));
+    assert!(!directory.path().join("new").exists());
+    assert_eq!(run(&["-v", ".:.:cow"], "echo x > new && cat new"), (Some(0), "x\n".into()));
+    assert!(!directory.path().join("new").exists());
+    let kept = tempfile::tempdir().unwrap();
+    let keep = kept.path().join("changes");
+    run(&["-v", ".:.:cow", "--keep-changes", keep.to_str().unwrap()], "echo x > new");
+    assert!(keep.exists(), "the layer is kept where it was asked for");
+}
+
+#[test]
+fn json_is_one_outcome_whatever_happens() {
+    let (code, value) = outcome(&["eval", "--json", "python", "import sys; print('o'); print('e', file=sys.stderr)"]);
+    assert_eq!((code, &value["outcome"], &value["exit_code"]), (0, &"exited".into(), &0.into()));
+    assert_eq!((&value["stdout"], &value["stderr"]), (&"o\n".into(), &"e\n".into()));
+    assert_eq!(value["success"], true);
+    let (code, value) = outcome(&["run", "--json", "--", "no-such-program-anywhere"]);
+    assert_eq!((code, &value["outcome"], &value["error"]["code"]), (127, &"setup_failed".into(), &127.into()));
+    let (code, value) = outcome(&["run", "--json", "--memory", "0", "--", "true"]);
+    assert_eq!((code, &value["outcome"], &value["error"]["step"]), (125, &"setup_failed".into(), &"policy".into()));
+}
+
+#[test]
+fn output_that_is_cut_is_told() {
+    let told = expect(&["eval", "--output-limit", "10", "shell", "echo 0123456789abcdef"], 0, "0123456789");
+    assert!(told.contains("cut after 10 bytes") && told.contains("--output-limit"), "{told}");
+}
+
+#[test]
+fn output_comes_as_it_is_written() {
+    let mut child = cofferdam().args(["eval", "shell", "echo first; sleep 20"]).stdout(Stdio::piped()).spawn().unwrap();
+    let start = Instant::now();
+    let mut first = [0; 6];
+    child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    assert!(&first == b"first\n" && start.elapsed() < Duration::from_secs(10));
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+}
+
+#[test]
+fn signals_end_the_run_at_once_and_show_in_the_exit_code() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let mut child = cofferdam()
+            .args(["eval", "shell", "trap '' INT TERM HUP; echo up; sleep 30"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut up = [0; 3];
+        child.stdout.as_mut().unwrap().read_exact(&mut up).unwrap();
+        let start = Instant::now();
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(code));
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn a_reader_that_stops_reading_holds_neither_the_wall_limit_nor_a_signal_up() {
+    let spawn = |timeout: &str| {
+        let mut command = cofferdam();
+        command.args(["eval", "--timeout", timeout, "shell", "echo up; yes"]).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stdout = child.stdout.take().unwrap();
+        stdout.read_exact(&mut [0; 3]).unwrap();
+        (child, stdout)
+    };
+    let start = Instant::now();
+    let (mut child, _held_open) = spawn("1s");
+    assert_eq!(child.wait().unwrap().code(), Some(124));
+    assert!(start.elapsed() < Duration::from_secs(10));
+    let (mut child, _held_open) = spawn("60s");
+    std::thread::sleep(Duration::from_millis(200));
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    assert!(start.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn a_reader_that_went_away_ends_the_program_as_a_pipe_does() {
+    let mut child =
+        cofferdam().args(["eval", "--timeout", "20s", "shell", "yes"]).stdout(Stdio::piped()).spawn().unwrap();
+    let start = Instant::now();
+    drop(child.stdout.take());
+    child.wait().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn a_closed_stdout_confuses_nothing() {
+    let status = Command::new("sh")
+        .args(["-c", "\"$0\" eval shell 'echo lost; exit 3' >&- <&-", env!("CARGO_BIN_EXE_cofferdam")])
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(3));
+    if Path::new("/dev/full").exists() {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = cofferdam().args(["eval", "--json", "shell", "true"]).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(125));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write to standard output"));
+    }
+}
+
+#[test]
+fn arguments_that_are_not_utf_8_are_refused() {
+    for arguments in [
+        [OsStr::new("run"), OsStr::new("--"), OsStr::new("cat"), OsStr::from_bytes(b"a\xff\x1b")],
+        [OsStr::new("run"), OsStr::new("-v"), OsStr::from_bytes(b"\xff:/x"), OsStr::new("true")],
+    ] {
+        let output = output(&arguments);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{told}");
+        assert!(told.contains("not valid UTF-8") && told.contains("\\xFF") && !told.contains('\x1b'), "{told}");
+    }
+}
+
+#[test]
+fn bad_input_is_refused_before_anything_starts() {
+    let directory = open_directory();
+    let huge = directory.path().join("huge.json");
+    std::fs::File::create(&huge).unwrap().set_len(100 << 20).unwrap();
+    let huge = huge.to_str().unwrap();
+    let table: &[(&[&str], &str)] = &[
+        (&["run"], "no program"),
+        (&["run", "--memry", "1g", "true"], "--memory"),
+        (&["run", "--memory", "0", "true"], "--memory"),
+        (&["run", "-v", "/no/such/source:/x", "true"], "/no/such/source"),
+        (&["run", "-w", "/no/such/directory", "true"], "/no/such/directory"),
+        (&["run", "--policy", huge, "true"], "bytes"),
+        (&["run", "--policy", "/", "true"], "cannot read"),
+        (&["run", "-t", "true"], "-t needs a terminal"),
+        (&["eval", "pyton", "1"], "python"),
+        (&["eval", "python"], "no code"),
+        (&["frob"], "frob"),
+    ];
+    for (arguments, part) in table {
+        let told = expect(arguments, 125, "");
+        assert!(told.starts_with("cofferdam: error: ") && told.contains(part), "{arguments:?}: {told}");
+    }
+}
+
+#[test]
+fn a_dry_run_prints_policy_and_plan_and_starts_nothing() {
+    let directory = open_directory();
+    let arguments = ["run", "--dry-run", "-v", ".:.:rw", "--memory", "64m", "--best-effort", "--", "touch", "started"];
+    let run = || cofferdam().current_dir(directory.path()).args(arguments).output().unwrap();
+    let first = run();
+    assert_eq!(first.status.code(), Some(0), "{}", String::from_utf8_lossy(&first.stderr));
+    let value: Value = serde_json::from_slice(&first.stdout).unwrap();
+    assert_eq!(value["policy"]["limits"]["memory_mb"], 64);
+    assert_eq!(value["policy"]["command"]["argv"], serde_json::json!(["touch", "started"]));
+    for key in ["backend", "backend_reason", "enforcement", "plan"] {
+        assert!(!value[key].is_null(), "{key}");
+    }
+    assert_eq!(run().stdout, first.stdout, "the same call gives the same plan");
+    assert!(!directory.path().join("started").exists());
+    // The printed policy is a policy.
+    let policy = directory.path().join("p.json");
+    std::fs::write(&policy, value["policy"].to_string()).unwrap();
+    expect(&["check", "--json", "/no/such"], 125, &{
+        let text = "[\n  {\n    \"file\": \"/no/such\",\n    \"valid\": false,\n    \"unreadable\": ";
+        format!("{text}\"No such file or directory (os error 2)\"\n  }}\n]\n")
+    });
+    assert_eq!(output(&["check", policy.to_str().unwrap()]).status.code(), Some(0));
+}
+
+#[test]
+fn check_tells_every_error_of_every_file() {
+    let directory = open_directory();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let good = file("good.json", r#"{"version": 1, "command": {"argv": ["x"]}}"#);
+    let base = file("base.json", r#"{"version": 1}"#);
+    let bad = file("bad.json", r#"{"version": 2, "limits": {"memory_mb": 0}, "colour": 1}"#);
+    let printed = output(&["check", &good]);
+    assert_eq!(printed.status.code(), Some(0));
+    let policy: Value = serde_json::from_slice(&printed.stdout).unwrap();
+    assert_eq!(policy["limits"]["memory_mb"], 512, "completed with the defaults");
+    let output_of_base = output(&["check", &base]);
+    assert_eq!(output_of_base.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&output_of_base.stderr).contains("no program"));
+    let output_of_bad = output(&["check", &good, &bad]);
+    assert_eq!(output_of_bad.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&output_of_bad.stderr).into_owned();
+    for part in ["$.version", "$.limits.memory_mb = 0", "colour", "accepted"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(told.lines().all(|line| line.starts_with(&bad)), "{told}");
+    let (code, rows) = outcome(&["check", "--json", &good, &bad]);
+    assert_eq!((code, &rows[0]["valid"], &rows[1]["valid"]), (1, &true.into(), &false.into()));
+    assert!(rows[1]["errors"].as_array().unwrap().len() >= 3);
+    // Zeroes without end are not read to their end.
+    assert_eq!(output(&["check", "/dev/zero"]).status.code(), Some(1));
+}
+
+#[test]
+fn doctor_tells_what_there_is_and_what_is_missing() {
+    let text = String::from_utf8(output(&["doctor"]).stdout).unwrap();
+    for part in ["MECHANISM", "AVAILABLE", "EVIDENCE", "gives:", "jail", "landlock"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let (code, report) = outcome(&["doctor", "--json"]);
+    assert_eq!(code == 0, report["usable"].as_bool().unwrap());
+    assert!(!report["mechanisms"].as_array().unwrap().is_empty());
+    assert_eq!(report["support"]["run"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn help_and_version_go_to_stdout_and_succeed() {
+    for arguments in [&["--help"][..], &["help", "run"], &["run", "-h"], &["eval", "--help"], &["--version"]] {
+        let output = output(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        assert!(!output.stdout.is_empty() && output.stderr.is_empty(), "{arguments:?}");
+    }
+}
+
+/// A pseudo-terminal: our side and the command's.
+fn pty(rows: u16, columns: u16) -> (OwnedFd, OwnedFd) {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use rustix::termios::{Winsize, tcsetwinsize};
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap();
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
+    let theirs = rustix::fs::open(name.as_c_str(), flags, rustix::fs::Mode::empty()).unwrap();
+    tcsetwinsize(&ours, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+    (ours, theirs)
+}
+
+#[test]
+fn an_interactive_shell_has_a_terminal_of_its_own_and_ours_comes_back() {
+    let (ours, theirs) = pty(33, 99);
+    let before = rustix::termios::tcgetattr(&theirs).unwrap();
+    let end = |fd: &OwnedFd| Stdio::from(fd.as_fd().try_clone_to_owned().unwrap());
+    let mut child = cofferdam()
+        .args(["eval", "--timeout", "20s", "-it", "shell"])
+        .stdin(end(&theirs))
+        .stdout(end(&theirs))
+        .stderr(end(&theirs))
+        .spawn()
+        .unwrap();
+    // The echo of what is typed must not look like the answer.
+    rustix::io::write(&ours, b"test -t 0 && stty size && echo mark$((40+2)); exit 5\n").unwrap();
+    let mut screen = String::new();
+    let start = Instant::now();
+    loop {
+        let mut ready = [rustix::event::PollFd::new(&ours, rustix::event::PollFlags::IN)];
+        let tenth = rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        if rustix::event::poll(&mut ready, Some(&tenth)).unwrap() > 0 {
+            let mut chunk = [0; 4096];
+            let read = rustix::io::read(&ours, &mut chunk).unwrap_or(0);
+            screen.push_str(&String::from_utf8_lossy(&chunk[..read]));
+        } else if child.try_wait().unwrap().is_some() {
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(30), "{screen}");
+    }
+    let code = child.wait().unwrap().code();
+    assert!(screen.contains("33 99") && screen.contains("mark42"), "{screen}");
+    assert_eq!(code, Some(5), "{screen}");
+    let after = rustix::termios::tcgetattr(&theirs).unwrap();
+    assert_eq!(after.local_modes, before.local_modes);
+    assert_eq!(after.output_modes, before.output_modes);
+}

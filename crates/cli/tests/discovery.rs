@@ -1,0 +1,308 @@
+//! Interpreter discovery on made-up trees: what each version manager's layout leads to, and what is never shown.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use cofferdam::caller::Caller;
+use cofferdam::discover::{Interpreter, Tree};
+use cofferdam::environment::{self, Code};
+use cofferdam_policy::{Mount, Policy, Stdin};
+
+enum Entry {
+    Program(&'static str),
+    Text(&'static str),
+    Link(&'static str),
+}
+
+/// A tree in memory.
+#[derive(Default)]
+struct Made(BTreeMap<PathBuf, Entry>);
+
+const ELF: &str = "\x7fELF…";
+const PYENV_SHIM: &str =
+    "#!/usr/bin/env bash\nexport PYENV_ROOT=\"/home/u/.pyenv\"\nexec \"/home/u/.pyenv/libexec/pyenv\" exec\n";
+
+impl Made {
+    fn program(mut self, path: &str) -> Made {
+        self.0.insert(path.into(), Entry::Program(ELF));
+        self
+    }
+
+    fn script(mut self, path: &str, text: &'static str) -> Made {
+        self.0.insert(path.into(), Entry::Program(text));
+        self
+    }
+
+    fn text(mut self, path: &str, text: &'static str) -> Made {
+        self.0.insert(path.into(), Entry::Text(text));
+        self
+    }
+
+    fn link(mut self, path: &str, target: &'static str) -> Made {
+        self.0.insert(path.into(), Entry::Link(target));
+        self
+    }
+
+    /// Follows every symlink on the way.
+    fn real(&self, path: &Path) -> PathBuf {
+        let mut real = path.to_owned();
+        'again: for _ in 0..40 {
+            for ancestor in real.ancestors() {
+                if let Some(Entry::Link(target)) = self.0.get(ancestor) {
+                    let rest = real.strip_prefix(ancestor).unwrap().to_owned();
+                    let mut next = ancestor.parent().unwrap().join(target);
+                    if !rest.as_os_str().is_empty() {
+                        next.push(rest);
+                    }
+                    real = next;
+                    continue 'again;
+                }
+            }
+            return real;
+        }
+        real
+    }
+}
+
+impl Tree for Made {
+    fn executable(&self, path: &Path) -> Option<Vec<u8>> {
+        match self.0.get(&self.real(path))? {
+            Entry::Program(text) => Some(text.as_bytes().to_vec()),
+            _ => None,
+        }
+    }
+
+    fn text(&self, path: &Path) -> Option<String> {
+        match self.0.get(&self.real(path))? {
+            Entry::Text(text) => Some((*text).into()),
+            _ => None,
+        }
+    }
+
+    fn link(&self, path: &Path) -> Option<PathBuf> {
+        match self.0.get(path)? {
+            Entry::Link(target) => Some(target.into()),
+            _ => None,
+        }
+    }
+
+    fn list(&self, path: &Path) -> Vec<String> {
+        let real = self.real(path);
+        let below = self.0.keys().filter_map(|p| p.strip_prefix(&real).ok()?.components().next());
+        let mut names: Vec<String> = below.map(|c| c.as_os_str().to_str().unwrap().to_owned()).collect();
+        names.dedup();
+        names
+    }
+}
+
+fn caller(path: &str, variables: &[(&str, &str)]) -> Caller {
+    let mut all: BTreeMap<String, String> = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    all.insert("PATH".into(), path.into());
+    Caller { cwd: "/home/u/project/deep".into(), homes: vec!["/home/u".into()], variables: all }
+}
+
+/// What `eval` makes of it: the program, and what is mounted for it.
+fn found(tree: &Made, caller: &Caller, name: &str) -> Option<Interpreter> {
+    let mut policy = Policy::base();
+    environment::enter(&mut policy, caller, tree, name, Code::Interactive, &[]).ok()?;
+    let mut needs: Vec<String> = policy.filesystem.mounts.iter().map(|m| m.target().to_owned()).collect();
+    needs.sort();
+    Some(Interpreter { program: policy.command.argv[0].clone(), needs })
+}
+
+fn is(program: &str, needs: &[&str]) -> Option<Interpreter> {
+    Some(Interpreter { program: program.into(), needs: needs.iter().map(|n| (*n).to_owned()).collect() })
+}
+
+fn pyenv() -> Made {
+    Made::default()
+        .script("/home/u/.pyenv/shims/python3", PYENV_SHIM)
+        .text("/home/u/.pyenv/version", "3.11.7\n")
+        .link("/home/u/.pyenv/versions/3.11.7/bin/python3", "python3.11")
+        .program("/home/u/.pyenv/versions/3.11.7/bin/python3.11")
+        .text("/home/u/.pyenv/versions/3.11.7/lib/python3.11/os.py", "")
+        .program("/home/u/.pyenv/versions/3.12.10/bin/python3")
+        .text("/home/u/.pyenv/versions/3.12.10/lib/python3.12/os.py", "")
+        .program("/home/u/.pyenv/versions/3.12.9/bin/python3")
+        .text("/home/u/.pyenv/versions/3.12.9/lib/python3.12/os.py", "")
+        .program("/usr/bin/python3")
+}
+
+const PYENV_PATH: &str = "/home/u/.pyenv/shims:/usr/bin";
+
+#[test]
+fn the_systems_interpreter_needs_nothing_more() {
+    let tree = Made::default().link("/usr/bin/python3", "python3.11").program("/usr/bin/python3.11");
+    assert_eq!(found(&tree, &caller("/usr/local/bin:/usr/bin", &[]), "python"), is("/usr/bin/python3", &[]));
+}
+
+#[test]
+fn a_pyenv_shim_leads_to_the_global_version() {
+    let expected = is("/home/u/.pyenv/versions/3.11.7/bin/python3", &["/home/u/.pyenv/versions/3.11.7"]);
+    assert_eq!(found(&pyenv(), &caller(PYENV_PATH, &[]), "python"), expected);
+}
+
+#[test]
+fn pyenv_takes_the_variable_before_the_directory_before_the_global_version() {
+    let tree = pyenv().text("/home/u/project/.python-version", "3.12\n");
+    let of = |variables: &[(&str, &str)]| found(&tree, &caller(PYENV_PATH, variables), "python").unwrap().program;
+    assert_eq!(of(&[]), "/home/u/.pyenv/versions/3.12.10/bin/python3", "the newest 3.12, by number");
+    assert_eq!(of(&[("PYENV_VERSION", "3.12.9")]), "/home/u/.pyenv/versions/3.12.9/bin/python3");
+    assert_eq!(of(&[("PYENV_VERSION", "system")]), "/usr/bin/python3");
+    assert_eq!(of(&[("PYENV_VERSION", "3.5:3.11.7")]), "/home/u/.pyenv/versions/3.11.7/bin/python3");
+}
+
+#[test]
+fn a_version_file_names_a_version_and_never_a_path() {
+    let tree = pyenv().text("/home/u/project/.python-version", "../../../evil\n").program("/home/evil/bin/python3");
+    assert_eq!(found(&tree, &caller(PYENV_PATH, &[]), "python").unwrap().program, "/usr/bin/python3");
+}
+
+#[test]
+fn a_venv_keeps_its_own_path_and_brings_its_base() {
+    let tree = pyenv()
+        .link("/home/u/project/.venv/bin/python3", "/home/u/.pyenv/versions/3.11.7/bin/python3")
+        .text("/home/u/project/.venv/pyvenv.cfg", "home = /home/u/.pyenv/versions/3.11.7/bin\nversion = 3.11.7\n");
+    let expected =
+        is("/home/u/project/.venv/bin/python3", &["/home/u/.pyenv/versions/3.11.7", "/home/u/project/.venv"]);
+    assert_eq!(found(&tree, &caller("/home/u/project/.venv/bin:/usr/bin", &[]), "python"), expected);
+}
+
+#[test]
+fn a_venv_of_the_systems_python_needs_only_itself() {
+    let tree = Made::default()
+        .link("/srv/venv/bin/python3", "/usr/bin/python3")
+        .text("/srv/venv/pyvenv.cfg", "home = /usr/bin\n")
+        .link("/usr/bin/python3", "python3.11")
+        .program("/usr/bin/python3.11");
+    let expected = is("/srv/venv/bin/python3", &["/srv/venv"]);
+    assert_eq!(found(&tree, &caller("/srv/venv/bin", &[]), "python"), expected);
+}
+
+#[test]
+fn conda_and_links_to_directories_bring_each_place_on_the_way() {
+    let tree = Made::default()
+        .program("/opt/conda-4/bin/python3.12")
+        .link("/opt/conda-4/bin/python3", "python3.12")
+        .text("/opt/conda-4/lib/python3.12/os.py", "")
+        .link("/opt/conda", "conda-4");
+    let expected = is("/opt/conda/bin/python3", &["/opt/conda", "/opt/conda-4"]);
+    assert_eq!(found(&tree, &caller("/opt/conda/bin", &[]), "python"), expected);
+}
+
+#[test]
+fn nvm_brings_the_versions_prefix() {
+    let tree = Made::default()
+        .program("/home/u/.nvm/versions/node/v20.1.0/bin/node")
+        .text("/home/u/.nvm/versions/node/v20.1.0/include/node/node.h", "");
+    let expected = is("/home/u/.nvm/versions/node/v20.1.0/bin/node", &["/home/u/.nvm/versions/node/v20.1.0"]);
+    assert_eq!(found(&tree, &caller("/home/u/.nvm/versions/node/v20.1.0/bin:/usr/bin", &[]), "node"), expected);
+}
+
+#[test]
+fn asdf_reads_its_tool_versions() {
+    let tree = Made::default()
+        .script("/home/u/.asdf/shims/node", "#!/usr/bin/env bash\nexec asdf exec \"node\" \"$@\"\n")
+        .text("/home/u/.tool-versions", "python 3.11.7\nnodejs 18.0.0 20.1.0\n")
+        .program("/home/u/.asdf/installs/nodejs/20.1.0/bin/node")
+        .text("/home/u/.asdf/installs/nodejs/20.1.0/include/node/node.h", "");
+    let expected = is("/home/u/.asdf/installs/nodejs/20.1.0/bin/node", &["/home/u/.asdf/installs/nodejs/20.1.0"]);
+    assert_eq!(found(&tree, &caller("/home/u/.asdf/shims", &[]), "node"), expected);
+}
+
+#[test]
+fn a_manager_that_is_its_own_shim_is_passed_by() {
+    let tree = Made::default()
+        .link("/home/u/.local/share/mise/shims/python3", "/usr/bin/mise")
+        .program("/usr/bin/mise")
+        .program("/usr/bin/python3");
+    let path = "/home/u/.local/share/mise/shims:/usr/bin";
+    assert_eq!(found(&tree, &caller(path, &[]), "python"), is("/usr/bin/python3", &[]));
+}
+
+#[test]
+fn a_home_is_never_shown_for_the_sake_of_a_program_in_it() {
+    for (program, os) in [
+        ("/home/u/bin/python3", "/home/u/lib/python3.11/os.py"),
+        ("/home/u/.local/bin/python3", "/home/u/.local/lib/python3.11/os.py"),
+        ("/home/bin/python3", "/home/lib/python3.11/os.py"),
+        // No proof that the directory is Python's own.
+        ("/srv/tools/bin/python3", "/srv/tools/secrets"),
+    ] {
+        let tree = Made::default().program(program).text(os, "");
+        let directory = program.strip_suffix("/python3").unwrap();
+        assert_eq!(found(&tree, &caller(directory, &[]), "python"), is(program, &[program]));
+    }
+}
+
+#[test]
+fn stores_are_shown_as_a_whole() {
+    let tree = Made::default()
+        .link("/home/u/.nix-profile/bin/python3", "/nix/store/abc-python/bin/python3")
+        .program("/nix/store/abc-python/bin/python3");
+    let expected = is("/home/u/.nix-profile/bin/python3", &["/home/u/.nix-profile/bin/python3", "/nix/store"]);
+    assert_eq!(found(&tree, &caller("/home/u/.nix-profile/bin", &[]), "python"), expected);
+}
+
+#[test]
+fn relative_path_entries_and_link_loops_find_nothing() {
+    let tree = Made::default().program("/home/u/project/deep/bin/python3");
+    assert_eq!(found(&tree, &caller("bin:.:", &[]), "python"), None);
+    let tree = Made::default().link("/opt/p/bin/python3", "python3");
+    assert_eq!(found(&tree, &caller("/opt/p/bin", &[]), "python"), None);
+}
+
+#[test]
+fn nothing_found_says_what_to_install() {
+    for (name, package) in [("python", "python3"), ("shell", "bash"), ("node", "nodejs")] {
+        let refusal = environment::enter(
+            &mut Policy::base(),
+            &caller("/usr/bin", &[]),
+            &Made::default(),
+            name,
+            Code::Interactive,
+            &[],
+        )
+        .unwrap_err();
+        assert_eq!((refusal.code, refusal.hint), (127, Some(format!("apt-get install {package}"))));
+    }
+}
+
+#[test]
+fn code_goes_in_as_an_argument_while_it_fits_and_over_stdin_after() {
+    let tree = Made::default().program("/usr/bin/bash").program("/usr/bin/python3").program("/usr/bin/node");
+    let caller = caller("/usr/bin", &[]);
+    let enter = |name: &str, code: &str, stdin: Stdin| {
+        let mut policy = Policy::base();
+        policy.command.stdin = stdin;
+        let arguments = ["x".to_owned()];
+        environment::enter(&mut policy, &caller, &tree, name, Code::Text(code.into()), &arguments).map(|()| policy)
+    };
+    let argv = |name: &str| enter(name, "1", Stdin::Closed).unwrap().command.argv;
+    assert_eq!(argv("python"), ["/usr/bin/python3", "-c", "1", "x"]);
+    assert_eq!(argv("shell"), ["/usr/bin/bash", "-c", "1", "shell", "x"]);
+    assert_eq!(argv("node"), ["/usr/bin/node", "-e", "1", "x"]);
+    let long = "#".repeat(environment::LONGEST_ARGUMENT + 1);
+    let policy = enter("shell", &long, Stdin::Closed).unwrap();
+    assert_eq!(policy.command.argv, ["/usr/bin/bash", "-s", "--", "x"]);
+    assert_eq!(policy.command.stdin, Stdin::Text(long.clone()));
+    assert!(enter("shell", &long, Stdin::Caller).unwrap_err().hint.unwrap().contains("--file"));
+}
+
+#[test]
+fn a_file_runs_at_its_own_path_and_mounts_keep_their_order() {
+    let tree = pyenv();
+    let caller = caller(PYENV_PATH, &[]);
+    let mut policy = Policy::base();
+    let tmpfs = |target: &str| Mount::Tmpfs { target: target.into(), size_mb: 1, exec: false };
+    // One mount outside of what the interpreter needs and one inside it.
+    policy.filesystem.mounts = vec![tmpfs("/home/u"), tmpfs("/home/u/.pyenv/versions/3.11.7/cache")];
+    let file = Code::File("/srv/a.py".into());
+    environment::enter(&mut policy, &caller, &tree, "python", file, &["x".into()]).unwrap();
+    assert_eq!(policy.command.argv[1..], ["/srv/a.py", "x"]);
+    let targets: Vec<&str> = policy.filesystem.mounts.iter().map(Mount::target).collect();
+    let prefix = "/home/u/.pyenv/versions/3.11.7";
+    assert_eq!(targets, ["/home/u", prefix, "/home/u/.pyenv/versions/3.11.7/cache", "/srv/a.py"]);
+    policy.validate().unwrap();
+    assert!(policy.command.variables["PATH"].starts_with("/home/u/.pyenv/versions/3.11.7/bin:"));
+}

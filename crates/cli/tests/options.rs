@@ -1,0 +1,327 @@
+//! The option table: every policy field has an option, each option does what it says, help fits, errors help.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cofferdam::call::{self, Call};
+use cofferdam::caller::Caller;
+use cofferdam::command::{Extent, build};
+use cofferdam::discover::HostTree;
+use cofferdam::options::{POLICY_OPTIONS, Takes};
+use cofferdam::{Refusal, cli_command};
+use cofferdam_policy::*;
+use serde_json::{Value, json};
+
+fn caller() -> Caller {
+    let variables = [("PATH", "/usr/bin:/bin"), ("TOKEN", "t"), ("TERM", "xterm-x")];
+    Caller {
+        cwd: "/srv/project".into(),
+        homes: vec!["/home/u".into()],
+        variables: variables.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect::<BTreeMap<_, _>>(),
+    }
+}
+
+fn call_as(caller: &Caller, arguments: &[&str]) -> Result<Call, Refusal> {
+    let all = ["cofferdam"].iter().chain(arguments);
+    let matches = build(Extent::All).try_get_matches_from(all).expect("the arguments parse");
+    let (name, matches) = matches.subcommand().unwrap();
+    call::make(matches, name == "eval", caller, &HostTree)
+}
+
+fn run(arguments: &[&str]) -> Result<Policy, Refusal> {
+    let all: Vec<&str> = ["run"].iter().chain(arguments).chain(&["--", "prog", "-x"]).copied().collect();
+    call_as(&caller(), &all).map(|call| call.policy)
+}
+
+/// The policy as JSON after these options.
+fn after(arguments: &[&str]) -> Value {
+    serde_json::to_value(run(arguments).unwrap_or_else(|refusal| panic!("{arguments:?}: {refusal:?}"))).unwrap()
+}
+
+fn at<'v>(value: &'v Value, path: &str) -> &'v Value {
+    path.split('.').fold(value, |value, key| &value[key])
+}
+
+/// A policy in which every field is present. No `..`: a new field has to be put in here.
+fn full() -> Policy {
+    let base = Policy::base();
+    Policy {
+        version: VERSION,
+        id: Some("x".into()),
+        description: Some("x".into()),
+        command: Command {
+            argv: vec!["x".into()],
+            variables: base.command.variables,
+            cwd: Some("/".into()),
+            stdin: Stdin::Caller,
+        },
+        filesystem: base.filesystem,
+        network: base.network,
+        process: base.process,
+        limits: base.limits,
+        enforcement: base.enforcement,
+        on_violation: base.on_violation,
+        audit: base.audit,
+        backend: base.backend,
+    }
+}
+
+fn leaves(value: &Value, path: &str, into: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(members) if path != "command.variables" => {
+            for (key, value) in members {
+                let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                leaves(value, &below, into);
+            }
+        }
+        _ => {
+            into.insert(path.to_owned());
+        }
+    }
+}
+
+#[test]
+fn every_leaf_of_the_policy_has_an_option() {
+    let mut all = BTreeSet::new();
+    leaves(&serde_json::to_value(full()).unwrap(), "", &mut all);
+    // The version is no choice, and the program is what the command line is about.
+    assert!(all.remove("version") && all.remove("command.argv"));
+    let set: BTreeSet<String> =
+        POLICY_OPTIONS.iter().flat_map(|option| option.leaves).map(|leaf| (*leaf).to_owned()).collect();
+    assert_eq!(all, set);
+}
+
+#[test]
+fn every_field_that_can_be_named_becomes_required_by_its_option() {
+    let required: BTreeSet<Field> = POLICY_OPTIONS.iter().flat_map(|option| option.requires).copied().collect();
+    // Promises without a value of their own: nobody can name them, and they are required anyway.
+    let nameless = [Field::Metadata, Field::Isolation, Field::TreeKill];
+    for field in Field::ALL {
+        assert_eq!(required.contains(field), !nameless.contains(field), "{field}");
+    }
+}
+
+#[test]
+fn the_table_is_sound() {
+    let mut names = BTreeSet::new();
+    let mut shorts = BTreeSet::new();
+    for option in POLICY_OPTIONS {
+        assert!(names.insert(option.long), "{} twice", option.long);
+        assert!(option.short.is_none_or(|s| shorts.insert(s)), "-{:?} twice", option.short);
+        assert!(!option.leaves.is_empty(), "{}", option.long);
+        assert!(option.help.len() <= 60 && !option.help.ends_with('.'), "{}: {}", option.long, option.help);
+        assert!(option.more.is_empty() || option.more.ends_with('.'), "{}", option.long);
+    }
+    cli_command().debug_assert();
+}
+
+#[test]
+fn each_option_changes_its_leaf() {
+    // Option and value, the leaf, and what it becomes.
+    let table: &[(&[&str], &str, Value)] = &[
+        (&["-e", "A=b=c"], "command.variables.A", json!("b=c")),
+        (&["--env", "TOKEN"], "command.variables.TOKEN", json!("t")),
+        (&["-w", "sub/../x"], "command.cwd", json!("/srv/project/x")),
+        (&["-i"], "command.stdin", json!("caller")),
+        (&["--stdin", "-text"], "command.stdin", json!({"text": "-text"})),
+        (&["--id", "ci"], "id", json!("ci")),
+        (&["--description", "d"], "description", json!("d")),
+        (&["--root", "minimal"], "filesystem.root", json!("minimal")),
+        (&["--root", "rootfs"], "filesystem.root", json!({"directory": "/srv/project/rootfs"})),
+        (&["--network", "loopback"], "network.mode", json!("loopback")),
+        (&["--allow", "example.org:443"], "network", json!({"mode": "allowlist", "allow": ["example.org:443"]})),
+        (&["--no-spawn"], "process.spawn", json!(false)),
+        (&["--no-spawn", "--spawn"], "process.spawn", json!(true)),
+        (&["--seccomp", "strict"], "process.seccomp.level", json!("strict")),
+        (
+            &["--syscall-rule", "ptrace:kill"],
+            "process.seccomp.rules",
+            json!([{"syscalls": ["ptrace"], "action": "kill", "when": []}]),
+        ),
+        (&["--unix-sockets"], "process.unix_sockets", json!(true)),
+        (&["--unix-sockets", "--no-unix-sockets"], "process.unix_sockets", json!(false)),
+        (&["--hostname", "h"], "process.hostname", json!("h")),
+        (&["--memory", "1g"], "limits.memory_mb", json!(1024)),
+        (&["--memory", "1g", "--memory", "64m"], "limits.memory_mb", json!(64)),
+        (&["--cpus", "1.5"], "limits.cpu_millis", json!(1500)),
+        (&["--timeout", "1.5s"], "limits.wall_ms", json!(1500)),
+        (&["--cpu-time", "2m"], "limits.cpu_seconds", json!(120)),
+        (&["--pids", "7"], "limits.processes", json!(7)),
+        (&["--open-files", "7"], "limits.open_files", json!(7)),
+        (&["--file-size", "7m"], "limits.file_size_mb", json!(7)),
+        (&["--tmpfs-size", "7m"], "limits.tmpfs_mb", json!(7)),
+        (&["--output-limit", "7k"], "limits.output_bytes", json!(7168)),
+        (&["--layer-size", "7m"], "limits.layer_mb", json!(7)),
+        (&["--layer-files", "7"], "limits.layer_inodes", json!(7)),
+        (&["--backend", "landlock"], "backend", json!("landlock")),
+        (&["--on-violation", "terminate"], "on_violation", json!("terminate")),
+        (&["--trace"], "audit.trace", json!(true)),
+        (&["--trace", "--no-trace"], "audit.trace", json!(false)),
+    ];
+    for (arguments, leaf, expected) in table {
+        assert_eq!(at(&after(arguments), leaf), expected, "{arguments:?}");
+    }
+    let policy = after(&[]);
+    assert_eq!(policy["command"]["argv"], json!(["prog", "-x"]));
+    assert_eq!(policy["command"]["stdin"], json!("closed"));
+    assert_eq!(policy["command"]["cwd"], json!("/srv/project"));
+    assert_eq!(policy["filesystem"]["root"], json!("host"));
+}
+
+#[test]
+fn lists_grow_and_paths_become_absolute() {
+    let policy = after(&["--deny", "secret", "--protect", "x/y", "--protect", "./z"]);
+    let has = |list: &str, path: &str| at(&policy, list).as_array().unwrap().contains(&json!(path));
+    assert!(has("filesystem.deny", "/srv/project/secret") && has("filesystem.deny", "/home/u/.ssh"));
+    assert!(has("filesystem.protected", "x/y") && has("filesystem.protected", "/srv/project/z"));
+    assert!(has("filesystem.protected", ".git/hooks"));
+}
+
+fn mounts(arguments: &[&str]) -> Vec<String> {
+    let line = |mount: &Mount| match mount {
+        Mount::Bind { source, target, access, exec } => format!("{source}>{target} {access:?} {exec}"),
+        Mount::Tmpfs { target, size_mb, exec } => format!("{target} {size_mb} {exec}"),
+    };
+    run(arguments).unwrap().filesystem.mounts.iter().map(line).collect()
+}
+
+#[test]
+fn the_working_directory_is_readable_and_options_replace_that() {
+    let own = "/srv/project>/srv/project ReadOnly true";
+    assert_eq!(mounts(&[]), [own]);
+    assert_eq!(mounts(&["-v", ".:.:rw"]), ["/srv/project>/srv/project ReadWrite false"]);
+    assert_eq!(mounts(&["-v", "/srv:/srv:rw"]), ["/srv>/srv ReadWrite false"], "shows the directory as well");
+    assert_eq!(mounts(&["-v", "/opt:/srv"]), ["/opt>/srv ReadOnly true", own], "would hide it");
+    assert_eq!(
+        mounts(&["--tmpfs", "/w:size=8m,exec", "-v", "a:/w/a:cow,exec"]),
+        [own, "/w 8 true", "/srv/project/a>/w/a CopyOnWrite true"],
+        "in the order of the command line"
+    );
+    assert_eq!(mounts(&["--read-only", "-v", ".:.:rw"]), ["/srv/project>/srv/project ReadOnly false"]);
+}
+
+#[test]
+fn what_is_named_is_required_and_best_effort_takes_it_back() {
+    let required = |arguments: &[&str], field| run(arguments).unwrap().is_required(field);
+    assert!(!required(&[], Field::Memory) && required(&[], Field::Network));
+    assert!(required(&["--memory", "64m"], Field::Memory));
+    assert!(!required(&["--memory", "64m"], Field::CpuTime));
+    assert!(!required(&["--best-effort", "--memory", "64m"], Field::Memory));
+    assert!(required(&["--best-effort"], Field::Network), "isolation has to be named");
+    assert!(!required(&["--best-effort=network.mode,process"], Field::Network));
+    assert!(!required(&["--best-effort=network.mode,process"], Field::Seccomp));
+    assert!(required(&["--layer-files", "9"], Field::Layer));
+    assert!(required(&["-v", "a:/b:cow"], Field::Layer));
+    assert!(run(&["--best-effort=memory"]).unwrap_err().message.contains("limits.memory_mb"));
+}
+
+#[test]
+fn a_policy_file_is_the_base_and_goes_through_the_same_validation() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("p.json");
+    let file = path.to_str().unwrap();
+    let text = r#"{"version": 1, "command": {"argv": ["own"]}, "limits": {"memory_mb": 9},
+                   "network": {"mode": "allowlist", "allow": ["a.example"]}}"#;
+    std::fs::write(&path, text).unwrap();
+    let policy = call_as(&caller(), &["run", "--policy", file]).unwrap().policy;
+    assert_eq!((policy.command.argv[0].as_str(), policy.limits.memory_mb), ("own", 9));
+    assert_eq!(policy.filesystem.root, Root::Minimal, "no defaults of the command are mixed in");
+    let policy = run(&["--policy", file, "--network", "none", "--memory", "10m"]).unwrap();
+    assert_eq!((policy.command.argv[0].as_str(), policy.limits.memory_mb), ("prog", 10));
+    assert_eq!(policy.network, Network { mode: NetworkMode::None, allow: Vec::new() });
+    let refusal = run(&["--policy", file, "--memory", "0", "--pids", "0"]).unwrap_err();
+    assert_eq!(refusal.code, 125);
+    for part in ["--memory: $.limits.memory_mb = 0", "--pids: $.limits.processes = 0", "2 errors"] {
+        assert!(refusal.message.contains(part), "{part}: {}", refusal.message);
+    }
+    std::fs::write(&path, r#"{"version": 1, "limits": {"memroy_mb": 1}}"#).unwrap();
+    let refusal = run(&["--policy", file]).unwrap_err();
+    assert!(refusal.message.contains("$.limits.memroy_mb") && refusal.hint.unwrap().contains("check"));
+    assert!(run(&["--policy", "/no/such"]).unwrap_err().message.contains("/no/such"));
+}
+
+#[test]
+fn refusals_say_what_would_be_accepted() {
+    let table: &[(&[&str], &str)] = &[
+        (&["--memory", "12x"], "512m"),
+        (&["--memory", "512"], "whole number of MiB"),
+        (&["--memory", "0"], "--memory: $.limits.memory_mb = 0"),
+        (&["--timeout", "soon"], "30s"),
+        (&["-v", "a"], "./src:/src"),
+        (&["-v", "a:/b", "-v", "c:/b"], "each target once"),
+        (&["-v", "a:/proc/x"], "--volume"),
+        (&["--env", "NOT_THERE"], "--env NOT_THERE=VALUE"),
+        (&["--env", "1x=1"], "variable's name"),
+        (&["--syscall-rule", "x"], "ptrace:kill"),
+        (&["--syscall-rule", "x:EWHAT"], "errno"),
+        (&["--network", "host", "--allow", "a.example"], "allowlist"),
+        (&["--network", "allowlist"], "at least one entry"),
+        (&["--hostname", "a b"], "host name"),
+        (&["--deny", "/srv"], "working directory that is denied"),
+        (&["--policy", "-", "-i"], "both read standard input"),
+    ];
+    for (arguments, part) in table {
+        let refusal = run(arguments).expect_err(&format!("{arguments:?}"));
+        assert_eq!(refusal.code, 125, "{arguments:?}");
+        assert!(refusal.message.contains(part), "{arguments:?}: {}", refusal.message);
+    }
+}
+
+#[test]
+fn a_denied_working_directory_is_refused_unless_another_is_named() {
+    let caller = Caller { cwd: "/home/u/.ssh/deep".into(), ..caller() };
+    let refusal = call_as(&caller, &["run", "--", "ls"]).unwrap_err();
+    assert!(refusal.message.contains("working directory that is denied"), "{}", refusal.message);
+    assert!(refusal.hint.unwrap().contains("--workdir"));
+    let policy = call_as(&caller, &["run", "-w", "/", "--", "ls"]).unwrap().policy;
+    assert!(policy.filesystem.mounts.is_empty());
+}
+
+#[test]
+fn eval_needs_code_and_takes_it_once() {
+    let eval = |arguments: &[&str]| call_as(&caller(), &["eval"].iter().chain(arguments).copied().collect::<Vec<_>>());
+    let refusal = eval(&["shell"]).unwrap_err();
+    assert!(refusal.message.contains("no code") && refusal.hint.unwrap().contains("--file FILE"));
+    assert!(eval(&["shell", "-i", "-"]).unwrap_err().message.contains("both read standard input"));
+    let policy = eval(&["shell", "echo", "--memory", "64m", "--", "a", "-b"]).unwrap().policy;
+    assert_eq!(policy.command.argv[1..], ["-c", "echo", "shell", "a", "-b"]);
+    assert_eq!((policy.filesystem.root, policy.command.cwd), (Root::Minimal, None));
+    let call = eval(&["shell", "-it"]).unwrap();
+    assert!(call.tty && call.policy.command.argv.len() == 1);
+    assert_eq!(call.policy.command.variables["TERM"], "xterm-x");
+}
+
+#[test]
+fn short_help_fits_a_screen_and_the_long_form_knows_every_option() {
+    let mut command = cli_command();
+    let top = command.render_long_help().to_string();
+    assert!(top.lines().count() <= 40, "{top}");
+    for name in ["run", "eval"] {
+        let sub = command.find_subcommand_mut(name).unwrap();
+        let short = sub.render_help().to_string();
+        assert!(short.lines().count() <= 40, "{} lines:\n{short}", short.lines().count());
+        assert!(short.lines().all(|line| line.chars().count() <= 80), "{short}");
+        let long = sub.render_long_help().to_string();
+        for option in POLICY_OPTIONS {
+            assert!(long.contains(&format!("--{}", option.long)), "{}", option.long);
+            let value = match option.takes {
+                Takes::Choice(_, values) => values,
+                _ => &[],
+            };
+            assert!(value.iter().all(|v| option.help.contains(v)), "{} does not list its values", option.long);
+        }
+        assert!(long.contains("Defaults:") && long.contains("512m"));
+    }
+}
+
+#[test]
+fn everything_from_the_program_on_is_the_programs_own() {
+    let argv = |arguments: &[&str]| {
+        let all: Vec<&str> = ["run"].iter().chain(arguments).copied().collect();
+        call_as(&caller(), &all).unwrap().policy.command.argv
+    };
+    assert_eq!(argv(&["ls", "-l", "--json", "--", "-x"]), ["ls", "-l", "--json", "--", "-x"]);
+    assert_eq!(argv(&["--trace", "--", "ls", "--memory", "1g"]), ["ls", "--memory", "1g"]);
+    assert_eq!(argv(&["--", "-odd-name", "a"]), ["-odd-name", "a"]);
+    let wrong = cli_command().try_get_matches_from(["cofferdam", "run", "--memry", "1g", "ls"]).unwrap_err();
+    assert!(wrong.to_string().contains("--memory"), "{wrong}");
+}

@@ -1,0 +1,646 @@
+//! Names that may not come into being, and the calls that make names.
+//!
+//! A protected or denied path that does not exist yet cannot be mounted over. Where a writable tree holds such a name,
+//! the filter notifies every call that can make one, and init performs the call: it reads the path once, opens the
+//! directory, compares that directory's identity and the last component with the guards, and then acts on the very
+//! descriptor it compared. The program's memory is never looked at again, so changing it meanwhile changes nothing.
+//!
+//! Directories of guards are bound onto themselves by the mount plan, so a guarded directory cannot be moved away and
+//! replaced. Descriptors of them are kept open, so their inode numbers cannot be used again.
+
+use crate::notify::{Answer, Request, read_path};
+use crate::plan::Plan;
+use crate::sys::{self, Str, errno};
+use crate::wire::{Guard, step};
+use crate::{Fault, at};
+
+const MAX_GUARDS: usize = 512;
+const MAX_WAITING: usize = 16;
+const PATH_MAX: usize = 4096;
+const AT_FDCWD: i32 = -100;
+const O_PATH: u64 = 0o10000000;
+const O_CLOEXEC: u64 = 0o2000000;
+#[cfg(target_arch = "x86_64")]
+const O_DIRECTORY: u64 = 0o200000;
+#[cfg(target_arch = "x86_64")]
+const O_NOFOLLOW: u64 = 0o400000;
+#[cfg(target_arch = "x86_64")]
+const O_TMPFILE: u64 = 0o20000000 | O_DIRECTORY;
+#[cfg(target_arch = "aarch64")]
+const O_DIRECTORY: u64 = 0o40000;
+#[cfg(target_arch = "aarch64")]
+const O_NOFOLLOW: u64 = 0o100000;
+#[cfg(target_arch = "aarch64")]
+const O_TMPFILE: u64 = 0o20000000 | O_DIRECTORY;
+const O_EXCL: u64 = 0o200;
+const O_NONBLOCK: u64 = 0o4000;
+const NO_MAGICLINKS: u64 = 2;
+const EMPTY: Str = c"".as_ptr().cast();
+
+#[derive(Clone, Copy)]
+struct Parent {
+    dev: u64,
+    ino: u64,
+    guard: Guard,
+}
+
+/// The guards, by identity of their directory.
+pub struct Guards {
+    parents: [Parent; MAX_GUARDS],
+    count: usize,
+    waiting: [Request; MAX_WAITING],
+    waiters: usize,
+}
+
+/// What became of a call that makes a name.
+pub enum Made {
+    /// Performed and answered, or waiting.
+    Done,
+    /// A guard refuses it; not answered yet.
+    Refused,
+}
+
+/// What one call wants, by registers.
+enum Wish {
+    Open { flags: u64, mode: u32 },
+    Mkdir { mode: u32 },
+    Mknod { mode: u32 },
+    Symlink { target: u64 },
+    Link { olddir: i32, old: u64, flags: i32 },
+    Rename { olddir: i32, old: u64, flags: u32 },
+    Unlink { flags: i32 },
+}
+
+/// `AF_UNIX` addresses by path: family, path.
+const SUN_PATH: usize = 2;
+
+#[cfg(target_arch = "x86_64")]
+mod calls {
+    pub const BIND: i32 = 49;
+    pub const OPEN: i32 = 2;
+    pub const RENAME: i32 = 82;
+    pub const MKDIR: i32 = 83;
+    pub const RMDIR: i32 = 84;
+    pub const CREAT: i32 = 85;
+    pub const LINK: i32 = 86;
+    pub const UNLINK: i32 = 87;
+    pub const SYMLINK: i32 = 88;
+    pub const MKNOD: i32 = 133;
+    pub const OPENAT: i32 = 257;
+    pub const MKDIRAT: i32 = 258;
+    pub const MKNODAT: i32 = 259;
+    pub const UNLINKAT: i32 = 263;
+    pub const RENAMEAT: i32 = 264;
+    pub const LINKAT: i32 = 265;
+    pub const SYMLINKAT: i32 = 266;
+    pub const RENAMEAT2: i32 = 316;
+}
+#[cfg(target_arch = "aarch64")]
+mod calls {
+    pub const BIND: i32 = 200;
+    pub const OPEN: i32 = -2;
+    pub const RENAME: i32 = -3;
+    pub const MKDIR: i32 = -4;
+    pub const RMDIR: i32 = -5;
+    pub const CREAT: i32 = -6;
+    pub const LINK: i32 = -7;
+    pub const UNLINK: i32 = -8;
+    pub const SYMLINK: i32 = -9;
+    pub const MKNOD: i32 = -10;
+    pub const OPENAT: i32 = 56;
+    pub const MKDIRAT: i32 = 34;
+    pub const MKNODAT: i32 = 33;
+    pub const UNLINKAT: i32 = 35;
+    pub const RENAMEAT: i32 = 38;
+    pub const LINKAT: i32 = 37;
+    pub const SYMLINKAT: i32 = 36;
+    pub const RENAMEAT2: i32 = 276;
+}
+
+/// Which registers of a call point to paths, for events.
+#[cfg(target_arch = "x86_64")]
+pub fn path_arguments(nr: i32) -> (Option<usize>, Option<usize>) {
+    match nr {
+        // open stat lstat access execve truncate chdir mkdir rmdir creat unlink readlink chmod chown lchown utime
+        // mknod statfs chroot utimes, *xattr by path
+        2 | 4 | 6 | 21 | 59 | 76 | 80 | 83 | 84 | 85 | 87 | 89 | 90 | 92 | 94 | 132 | 133 | 137 | 161 | 235 => {
+            (Some(0), None)
+        }
+        188 | 189 | 191 | 192 | 194 | 195 | 197 | 198 => (Some(0), None),
+        82 | 86 | 88 | 165 => (Some(0), Some(1)), // rename link symlink mount
+        // openat mkdirat mknodat fchownat futimesat newfstatat unlinkat readlinkat fchmodat faccessat utimensat
+        // name_to_handle_at execveat statx openat2 faccessat2 fchmodat2 open_tree
+        257..=263 | 267..=269 | 280 | 303 | 322 | 332 | 437 | 439 | 452 | 428 => (Some(1), None),
+        264 | 265 | 316 | 429 => (Some(1), Some(3)), // renameat linkat renameat2 move_mount
+        266 => (Some(0), Some(2)),                   // symlinkat
+        _ => (None, None),
+    }
+}
+
+/// Which registers of a call point to paths, for events.
+#[cfg(target_arch = "aarch64")]
+pub fn path_arguments(nr: i32) -> (Option<usize>, Option<usize>) {
+    match nr {
+        5 | 6 | 8 | 9 | 11 | 12 | 14 | 15 | 43 | 45 | 49 | 51 | 221 => (Some(0), None),
+        33 | 34 | 35 | 48 | 53 | 54 | 56 | 78 | 79 | 88 | 264 | 281 | 291 | 437 | 439 | 452 | 428 => (Some(1), None),
+        37 | 38 | 276 | 429 => (Some(1), Some(3)),
+        36 => (Some(0), Some(2)),
+        40 => (Some(0), Some(1)),
+        _ => (None, None),
+    }
+}
+
+/// A path of the program's, copied once, and split into its directory and its last component.
+struct Path {
+    text: [u8; PATH_MAX + 1],
+    len: usize,
+}
+
+impl Path {
+    fn read(pid: u32, address: u64) -> Result<Path, i32> {
+        let mut p = Path { text: [0; PATH_MAX + 1], len: 0 };
+        p.len = read_path(pid, address, &mut p.text[..PATH_MAX])?;
+        if p.len >= PATH_MAX {
+            return Err(errno::ENAMETOOLONG);
+        }
+        p.text[p.len] = 0;
+        Ok(p)
+    }
+
+    fn trim(&mut self) -> bool {
+        let mut trimmed = false;
+        while self.len > 1 && self.text[self.len - 1] == b'/' {
+            self.len -= 1;
+            self.text[self.len] = 0;
+            trimmed = true;
+        }
+        trimmed
+    }
+}
+
+/// The directory of a name, open, and where the name starts in its path.
+struct Place {
+    dir: i32,
+    at: usize,
+}
+
+impl Guards {
+    /// Looks up the directories of the plan's guards, as the sandbox sees them.
+    pub fn prepare(plan: &Plan) -> Result<Guards, Fault> {
+        const NONE: Parent = Parent { dev: 0, ino: 0, guard: Guard { parent: 0, names: 0, count: 0, index: 0 } };
+        let mut g =
+            Guards { parents: [NONE; MAX_GUARDS], count: 0, waiting: [Request::EMPTY; MAX_WAITING], waiters: 0 };
+        for (i, guard) in plan.items::<Guard>(plan.header().guards).iter().enumerate() {
+            let fault = at(step::GUARD, i);
+            if g.count == MAX_GUARDS {
+                return Err(fault(7));
+            }
+            let dir =
+                sys::openat2(AT_FDCWD, plan.str(guard.parent), O_PATH | O_CLOEXEC | O_DIRECTORY, 0, NO_MAGICLINKS)
+                    .map_err(&fault)?;
+            let (dev, ino) = identity(dir as i32).map_err(&fault)?;
+            g.parents[g.count] = Parent { dev, ino, guard: *guard };
+            g.count += 1; // the descriptor stays open: the inode number cannot be used again
+        }
+        Ok(g)
+    }
+
+    fn forbids(&self, plan: &Plan, dir: i32, name: &[u8]) -> Result<bool, i32> {
+        let (dev, ino) = identity(dir)?;
+        for p in &self.parents[..self.count] {
+            if p.dev == dev && p.ino == ino {
+                let index: &[u32] = plan.items(crate::wire::Ref { off: p.guard.index, len: p.guard.count });
+                if index.binary_search_by(|&off| plan.text(off).cmp(name)).is_ok() {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether a call waits for the other end of a FIFO.
+    pub fn waiting(&self) -> bool {
+        self.waiters > 0
+    }
+
+    /// Tries the waiting calls again.
+    pub fn retry(&mut self, plan: &Plan, answer: &mut Answer) {
+        let (list, n) = (self.waiting, self.waiters);
+        self.waiters = 0;
+        for r in &list[..n] {
+            if answer.valid(r)
+                && let Made::Refused = self.perform(plan, answer, r)
+            {
+                answer.refuse(r, errno::EACCES);
+            }
+        }
+    }
+
+    /// Performs one call for the program, or says that a guard refuses it.
+    pub fn perform(&mut self, plan: &Plan, answer: &mut Answer, r: &Request) -> Made {
+        match self.attempt(plan, answer, r) {
+            Ok(v) => v,
+            Err(e) => {
+                answer.refuse(r, e);
+                Made::Done
+            }
+        }
+    }
+
+    fn attempt(&mut self, plan: &Plan, answer: &mut Answer, r: &Request) -> Result<Made, i32> {
+        use calls::*;
+        let a = &r.args;
+        let dirfd = |i: usize| a[i] as i32;
+        if r.nr == BIND {
+            return self.bind(plan, answer, r);
+        }
+        let (dir, path, wish) = match r.nr {
+            OPEN => (AT_FDCWD, a[0], Wish::Open { flags: a[1] & 0xffff_ffff, mode: a[2] as u32 }),
+            CREAT => (AT_FDCWD, a[0], Wish::Open { flags: 0o1101, mode: a[1] as u32 }),
+            OPENAT => (dirfd(0), a[1], Wish::Open { flags: a[2] & 0xffff_ffff, mode: a[3] as u32 }),
+            MKDIR => (AT_FDCWD, a[0], Wish::Mkdir { mode: a[1] as u32 }),
+            MKDIRAT => (dirfd(0), a[1], Wish::Mkdir { mode: a[2] as u32 }),
+            MKNOD => (AT_FDCWD, a[0], Wish::Mknod { mode: a[1] as u32 }),
+            MKNODAT => (dirfd(0), a[1], Wish::Mknod { mode: a[2] as u32 }),
+            SYMLINK => (AT_FDCWD, a[1], Wish::Symlink { target: a[0] }),
+            SYMLINKAT => (dirfd(1), a[2], Wish::Symlink { target: a[0] }),
+            LINK => (AT_FDCWD, a[1], Wish::Link { olddir: AT_FDCWD, old: a[0], flags: 0 }),
+            LINKAT => (dirfd(2), a[3], Wish::Link { olddir: dirfd(0), old: a[1], flags: a[4] as i32 }),
+            RENAME => (AT_FDCWD, a[1], Wish::Rename { olddir: AT_FDCWD, old: a[0], flags: 0 }),
+            RENAMEAT => (dirfd(2), a[3], Wish::Rename { olddir: dirfd(0), old: a[1], flags: 0 }),
+            RENAMEAT2 => (dirfd(2), a[3], Wish::Rename { olddir: dirfd(0), old: a[1], flags: a[4] as u32 }),
+            UNLINK => (AT_FDCWD, a[0], Wish::Unlink { flags: 0 }),
+            RMDIR => (AT_FDCWD, a[0], Wish::Unlink { flags: 0x200 }),
+            UNLINKAT => (dirfd(0), a[1], Wish::Unlink { flags: a[2] as i32 }),
+            _ => return Err(errno::EPERM),
+        };
+        let mut path = Path::read(r.pid, path)?;
+        if path.len == 0 {
+            return Err(errno::ENOENT);
+        }
+        if let Wish::Open { flags, mode } = wish {
+            return self.open(plan, answer, r, dir, path, flags, mode);
+        }
+        let slash = path.trim();
+        let place = self.place(answer, r, dir, &path)?;
+        let result = self.make(plan, answer, r, &place, &path, slash, &wish);
+        sys::close(place.dir)?;
+        match result? {
+            true => {
+                answer.done(r, 0);
+                Ok(Made::Done)
+            }
+            false => Ok(Made::Refused),
+        }
+    }
+
+    /// False: a guard refuses it.
+    #[allow(clippy::too_many_arguments)]
+    fn make(
+        &self,
+        plan: &Plan,
+        answer: &Answer,
+        r: &Request,
+        place: &Place,
+        path: &Path,
+        slash: bool,
+        wish: &Wish,
+    ) -> Result<bool, i32> {
+        let bytes = &path.text[place.at..path.len];
+        let name: Str = path.text[place.at..].as_ptr();
+        if self.forbids(plan, place.dir, bytes)? {
+            return Ok(false);
+        }
+        match *wish {
+            Wish::Mkdir { mode } => sys::mkdirat(place.dir, name, mode & 0o1777 & !umask_of(r.pid)?)?,
+            Wish::Mknod { mode } => {
+                if slash {
+                    return Err(errno::ENOENT);
+                }
+                sys::mknodat(place.dir, name, mode & !0o6000 & !umask_of(r.pid)?, 0)?
+            }
+            Wish::Symlink { target } => {
+                if slash {
+                    return Err(errno::ENOENT);
+                }
+                let target = Path::read(r.pid, target)?;
+                sys::symlinkat(target.text.as_ptr(), place.dir, name)?
+            }
+            Wish::Unlink { flags } => sys::unlinkat(place.dir, name, flags)?,
+            Wish::Rename { olddir, old, flags } => {
+                let mut from = Path::read(r.pid, old)?;
+                from.trim();
+                let source = self.place(answer, r, olddir, &from)?;
+                let bytes = &from.text[source.at..from.len];
+                let refused = self.forbids(plan, source.dir, bytes)?;
+                let done = if refused {
+                    Ok(0)
+                } else {
+                    sys::renameat2(source.dir, from.text[source.at..].as_ptr(), place.dir, name, flags)
+                };
+                sys::close(source.dir)?;
+                done?;
+                return Ok(!refused);
+            }
+            Wish::Link { olddir, old, flags } => {
+                let from = Path::read(r.pid, old)?;
+                let own = if from.len == 0 && flags & 0x1000 != 0 {
+                    Some(borrow(r.pid, olddir)?)
+                } else if flags & 0x400 != 0 {
+                    stream_number(&from.text[..from.len]).map(|n| borrow(r.pid, n)).transpose()?
+                } else {
+                    None
+                };
+                if let Some(f) = own {
+                    let mut link = [0u8; 40];
+                    let old = self_fd(&mut link, f);
+                    let done = sys::linkat(AT_FDCWD, old, place.dir, name, 0x400);
+                    sys::close(f)?;
+                    done?
+                } else {
+                    let source = self.place(answer, r, olddir, &from)?;
+                    let done = sys::linkat(source.dir, from.text[source.at..].as_ptr(), place.dir, name, flags & 0x400);
+                    sys::close(source.dir)?;
+                    done?
+                }
+            }
+            Wish::Open { .. } => return Err(errno::EINVAL),
+        };
+        Ok(true)
+    }
+
+    /// bind of a Unix socket makes a name as well. The address is read once; the bind is done on a copy of the program's
+    /// socket, from the directory that was checked.
+    fn bind(&self, plan: &Plan, answer: &Answer, r: &Request) -> Result<Made, i32> {
+        let mut address = [0u8; 128];
+        let len = (r.args[2] as u32 as usize).min(address.len());
+        let local = [address.as_mut_ptr() as usize, len];
+        let remote = [r.args[1] as usize, len];
+        if sys::process_vm_readv(r.pid as i32, local.as_ptr(), 1, remote.as_ptr(), 1, 0)? != len {
+            return Err(errno::EFAULT);
+        }
+        let socket = borrow(r.pid, r.args[0] as i32)?;
+        let by_path = len > SUN_PATH && address[0] == 1 && address[1] == 0 && address[SUN_PATH] != 0;
+        let done = if by_path {
+            self.bind_path(plan, answer, r, socket, &mut address, len)
+        } else {
+            sys::bind(socket, address.as_ptr(), len).map(|_| true)
+        };
+        sys::close(socket)?;
+        if !done? {
+            return Ok(Made::Refused);
+        }
+        answer.done(r, 0);
+        Ok(Made::Done)
+    }
+
+    fn bind_path(
+        &self,
+        plan: &Plan,
+        answer: &Answer,
+        r: &Request,
+        socket: i32,
+        address: &mut [u8; 128],
+        len: usize,
+    ) -> Result<bool, i32> {
+        let mut path = Path { text: [0; PATH_MAX + 1], len: 0 };
+        let given = &address[SUN_PATH..len];
+        path.len = given.iter().position(|&b| b == 0).unwrap_or(given.len());
+        path.text[..path.len].copy_from_slice(&given[..path.len]);
+        let place = self.place(answer, r, AT_FDCWD, &path)?;
+        let name = &path.text[place.at..path.len];
+        let refused = self.forbids(plan, place.dir, name)?;
+        let mut done = Ok(0);
+        if !refused {
+            address[SUN_PATH..].fill(0);
+            address[SUN_PATH..SUN_PATH + name.len()].copy_from_slice(name);
+            sys::umask(umask_of(r.pid)?)?;
+            done = sys::fchdir(place.dir).and_then(|_| sys::bind(socket, address.as_ptr(), SUN_PATH + name.len() + 1));
+            sys::chdir(c"/".as_ptr().cast())?;
+            sys::umask(0o022)?;
+        }
+        sys::close(place.dir)?;
+        done?;
+        Ok(!refused)
+    }
+
+    /// open with O_CREAT or O_TMPFILE: follows a last symbolic link step by step, each step checked.
+    #[allow(clippy::too_many_arguments)]
+    fn open(
+        &mut self,
+        plan: &Plan,
+        answer: &Answer,
+        r: &Request,
+        dir: i32,
+        mut path: Path,
+        flags: u64,
+        mode: u32,
+    ) -> Result<Made, i32> {
+        let mode = (mode & 0o1777 & !umask_of(r.pid)?) as u64;
+        let cloexec = flags & O_CLOEXEC != 0;
+        if flags & O_TMPFILE == O_TMPFILE {
+            let base = self.base(answer, r, dir, &path)?;
+            let f = sys::openat2(base, path.text.as_ptr(), flags | O_CLOEXEC, mode, NO_MAGICLINKS);
+            if base >= 0 {
+                sys::close(base)?;
+            }
+            let f = f? as i32;
+            answer.give(r, f, cloexec);
+            sys::close(f)?;
+            return Ok(Made::Done);
+        }
+        if path.text[path.len - 1] == b'/' {
+            return Err(21); // EISDIR, as open(2) with O_CREAT
+        }
+        let mut place = self.place(answer, r, dir, &path)?;
+        for _ in 0..40 {
+            if let Some(n) = stream_number(&path.text[..path.len]) {
+                sys::close(place.dir)?;
+                let f = borrow(r.pid, n)?;
+                answer.give(r, f, cloexec);
+                sys::close(f)?;
+                return Ok(Made::Done);
+            }
+            let name = &path.text[place.at..path.len];
+            if self.forbids(plan, place.dir, name)? {
+                // Reading or writing what is there is for the mounts to judge; only making it is refused here.
+                sys::close(place.dir)?;
+                return Ok(Made::Refused);
+            }
+            let at: Str = path.text[place.at..].as_ptr();
+            let how = flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | 0o400;
+            match sys::openat2(place.dir, at, how, mode, NO_MAGICLINKS) {
+                Ok(f) => {
+                    let f = f as i32;
+                    if flags & O_NONBLOCK == 0 {
+                        let now = sys::fcntl(f, 3, 0)?;
+                        sys::fcntl(f, 4, now & !(O_NONBLOCK as usize))?;
+                    }
+                    answer.give(r, f, cloexec);
+                    sys::close(f)?;
+                    sys::close(place.dir)?;
+                    return Ok(Made::Done);
+                }
+                Err(6) if flags & O_NONBLOCK == 0 && self.waiters < MAX_WAITING => {
+                    // ENXIO: a FIFO without a reader. The program would wait; so does its call, without us.
+                    self.waiting[self.waiters] = *r;
+                    self.waiters += 1;
+                    sys::close(place.dir)?;
+                    return Ok(Made::Done);
+                }
+                Err(errno::ELOOP) if flags & (O_EXCL | O_NOFOLLOW) == 0 => {
+                    let mut next = Path { text: [0; PATH_MAX + 1], len: 0 };
+                    next.len = sys::readlinkat(place.dir, at, next.text.as_mut_ptr(), PATH_MAX)?;
+                    if next.len == 0 || next.len >= PATH_MAX {
+                        return Err(errno::ENAMETOOLONG);
+                    }
+                    let old = place.dir;
+                    path = next;
+                    place = split(old, &path)?;
+                    sys::close(old)?;
+                }
+                Err(e) => {
+                    sys::close(place.dir)?;
+                    return Err(e);
+                }
+            }
+        }
+        Err(errno::ELOOP)
+    }
+
+    /// The directory from which a path of the program's starts: -100 for an absolute one (init has the same root).
+    fn base(&self, answer: &Answer, r: &Request, dir: i32, path: &Path) -> Result<i32, i32> {
+        if path.text[0] == b'/' {
+            return Ok(AT_FDCWD);
+        }
+        if dir != AT_FDCWD && dir < 0 {
+            return Err(9);
+        }
+        let mut text = [0u8; 64];
+        base_link(r.pid, dir, &mut text);
+        let f = sys::openat(AT_FDCWD, text.as_ptr(), (O_PATH | O_CLOEXEC | O_DIRECTORY) as i32, 0)
+            .map_err(|e| if dir == AT_FDCWD || e != errno::ENOENT { e } else { 9 })? as i32;
+        // Only now is it certain that the number still meant the calling thread when it was opened.
+        if !answer.valid(r) {
+            sys::close(f)?;
+            return Err(errno::EINTR);
+        }
+        Ok(f)
+    }
+
+    fn place(&self, answer: &Answer, r: &Request, dir: i32, path: &Path) -> Result<Place, i32> {
+        let base = self.base(answer, r, dir, path)?;
+        let place = split(base, path);
+        if base >= 0 {
+            sys::close(base)?;
+        }
+        place
+    }
+}
+
+/// The name under /proc of the directory that a thread's relative paths start from, NUL-terminated.
+pub fn base_link(pid: u32, dir: i32, text: &mut [u8; 64]) {
+    let mut n = 0;
+    let mut put = |s: &[u8]| {
+        text[n..n + s.len()].copy_from_slice(s);
+        n += s.len();
+    };
+    let mut digits = [0u8; 24];
+    put(b"/proc/");
+    put(number(pid as u64, &mut digits));
+    if dir == AT_FDCWD || dir < 0 {
+        put(b"/cwd");
+    } else {
+        put(b"/fd/");
+        put(number(dir as u64, &mut digits));
+    }
+}
+
+/// Whether the register before a call's path register holds a directory.
+pub fn has_directory(nr: i32, register: usize) -> bool {
+    let (first, second) = path_arguments(nr);
+    // The calls with a path in register 0 and another in 1 (rename, link, mount) have none; symlinkat has one before 2.
+    first.is_some_and(|f| f > 0 && f == register) || (second.is_some_and(|s| s == register) && register > 1)
+}
+
+/// Opens the directory part of a path.
+fn split(base: i32, path: &Path) -> Result<Place, i32> {
+    let text = &path.text[..path.len];
+    let at = text.iter().rposition(|&b| b == b'/').map_or(0, |i| i + 1);
+    let mut dir = [0u8; PATH_MAX + 2];
+    let n = if at == 0 {
+        dir[0] = b'.';
+        1
+    } else {
+        dir[..at].copy_from_slice(&text[..at]);
+        at
+    };
+    dir[n] = 0;
+    let f = sys::openat2(base, dir.as_ptr(), O_PATH | O_CLOEXEC | O_DIRECTORY, 0, NO_MAGICLINKS)? as i32;
+    Ok(Place { dir: f, at })
+}
+
+fn identity(f: i32) -> Result<(u64, u64), i32> {
+    let mut st = sys::Statx::new();
+    sys::statx(f, EMPTY, 0x1000, 0x7ff, &mut st)?;
+    Ok((st.dev(), st.ino))
+}
+
+fn number(n: u64, digits: &mut [u8; 24]) -> &[u8] {
+    let start = sys::decimal(n, digits);
+    let skip = start as usize - digits.as_ptr() as usize;
+    &digits[skip..23]
+}
+
+fn self_fd(buf: &mut [u8; 40], f: i32) -> Str {
+    let mut digits = [0u8; 24];
+    let text = number(f as u64, &mut digits);
+    buf[..14].copy_from_slice(b"/proc/self/fd/");
+    buf[14..14 + text.len()].copy_from_slice(text);
+    buf.as_ptr()
+}
+
+/// `/proc/self/fd/N`, `/dev/fd/N`, `/dev/stdin` and its kin: the program's own open files, by number.
+fn stream_number(path: &[u8]) -> Option<i32> {
+    let digits = match path {
+        b"/dev/stdin" => return Some(0),
+        b"/dev/stdout" => return Some(1),
+        b"/dev/stderr" => return Some(2),
+        _ => path.strip_prefix(b"/proc/self/fd/").or_else(|| path.strip_prefix(b"/dev/fd/"))?,
+    };
+    if digits.is_empty() || digits.len() > 6 || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    Some(digits.iter().fold(0, |n, b| n * 10 + (b - b'0') as i32))
+}
+
+/// A copy of the program's own descriptor.
+fn borrow(pid: u32, n: i32) -> Result<i32, i32> {
+    let p = sys::pidfd_open(pid as i32, 0o200).or_else(|_| sys::pidfd_open(pid as i32, 0))? as i32; // PIDFD_THREAD
+    let f = sys::pidfd_getfd(p, n, 0);
+    sys::close(p)?;
+    f.map(|f| f as i32).map_err(|e| if e == 9 { errno::ENOENT } else { e })
+}
+
+/// The umask of a process, from its status file; it has no system call.
+fn umask_of(pid: u32) -> Result<u32, i32> {
+    let mut path = [0u8; 48];
+    let mut digits = [0u8; 24];
+    let text = number(pid as u64, &mut digits);
+    path[..6].copy_from_slice(b"/proc/");
+    path[6..6 + text.len()].copy_from_slice(text);
+    path[6 + text.len()..13 + text.len()].copy_from_slice(b"/status");
+    let f = sys::openat(AT_FDCWD, path.as_ptr(), O_CLOEXEC as i32, 0)? as i32;
+    let mut buf = [0u8; 512];
+    let n = sys::read(f, buf.as_mut_ptr(), buf.len());
+    sys::close(f)?;
+    let buf = &buf[..n?];
+    let mut at = 0;
+    while at + 12 < buf.len() {
+        if &buf[at..at + 7] == b"Umask:\t" {
+            return Ok(buf[at + 7..at + 11].iter().fold(0, |m, b| m * 8 + (b.wrapping_sub(b'0') & 7) as u32));
+        }
+        at += 1;
+    }
+    Ok(0o022)
+}

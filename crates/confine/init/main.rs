@@ -1,0 +1,231 @@
+//! Init: the first process of every sandbox. It builds the walls, starts the payload and outlives it.
+//!
+//! Static, without libc, without an allocator: nothing after clone can allocate or take a lock, because neither exists
+//! here. The owner execs it from a sealed memfd right after `clone3`, so no byte of the owner's memory is in it.
+//!
+//! ```text
+//!   owner ──clone3+execve──▶ init (pid 1) ──vfork+execve──▶ payload
+//!     ▲  status, events          │ reaps, answers notifications, watches the lifeline
+//!     └──────────────────────────┘ when it ends, the kernel kills the whole tree
+//! ```
+//!
+//! It ends when the payload ends, when the owner is gone (the lifeline reads end of file), or when a step fails; each
+//! failure crosses as {step, index, errno} and the owner gives it words.
+#![no_std]
+#![no_main]
+
+#[allow(dead_code, reason = "the library uses the rest")]
+#[path = "../src/seccomp/classify.rs"]
+mod classify;
+mod guard;
+mod mounts;
+mod notify;
+mod payload;
+mod plan;
+mod rt;
+#[allow(dead_code, reason = "the library uses the rest")]
+mod sys;
+mod watch;
+#[allow(dead_code, reason = "the library uses the rest")]
+mod wire;
+
+use plan::Plan;
+use wire::{fd, flag, status, step};
+
+/// A failed step: which, on which item, and the errno.
+#[derive(Clone, Copy)]
+pub struct Fault {
+    /// `step` value.
+    pub step: u16,
+    /// Item of the step.
+    pub index: u32,
+    /// errno.
+    pub errno: i32,
+}
+
+/// A step's result.
+pub type Step = Result<(), Fault>;
+
+/// Turns an errno into the fault of a step.
+pub fn at(step: u16, index: usize) -> impl Fn(i32) -> Fault {
+    move |errno| Fault { step, index: index as u32, errno }
+}
+
+/// The whole life, in order. Each line says why it stands where it stands.
+fn live(plan: &Plan) -> Result<(), Fault> {
+    let h = plan.header();
+    let jail = plan.has(flag::JAIL);
+
+    session(plan)?; // a new session first: no terminal of the owner's can reach us from here on
+    let mut trees = mounts::Trees::new();
+    if jail {
+        mounts::private()?; // nothing that follows may propagate to the host
+        mounts::sources(plan, &mut trees)?; // every source is opened before any mount can hide it
+    }
+    sync(plan)?; // the owner has written cgroup and (when privileged) the id maps
+    ids(plan)?; // from here on files are made as the sandbox's own user
+    if jail {
+        no_nested_namespaces(plan)?; // while the host's writable /proc is still there
+        loopback(plan)?;
+        mounts::build(plan, &mut trees)?; // root view, binds, layers, masks; the old root goes
+        sys::sethostname(plan.bytes(h.hostname).as_ptr(), h.hostname.len as usize).map_err(at(step::HOSTNAME, 0))?;
+    }
+    let terminal = watch::terminal(plan)?; // a pty of the sandbox's own devpts
+    let mut guards = guard::Guards::prepare(plan)?; // names that may not come into being, by inode of their directory
+    if !jail {
+        payload::landlock(plan)?; // without mounts init performs creations itself: inside the same walls
+    }
+    let child = payload::start(plan, terminal, &mut guards)?; // rlimits, caps, no_new_privs, Landlock, seccomp, exec
+    watch::narrow(plan)?; // init keeps only what watching needs
+    watch::run(plan, child, guards)
+}
+
+fn session(plan: &Plan) -> Step {
+    for signal in 1..65 {
+        let default = [0u64; 4];
+        // SIGKILL and SIGSTOP cannot be set, and 32 and 33 are nobody's here: EINVAL for those two is expected.
+        match sys::rt_sigaction(signal, default.as_ptr(), core::ptr::null_mut(), 8) {
+            Ok(_) => {}
+            Err(_) if signal == 9 || signal == 19 => {}
+            Err(e) => return Err(at(step::SESSION, signal as usize)(e)),
+        }
+    }
+    sys::close_range(3, u32::MAX, 4).map_err(at(step::SESSION, 99))?; // CLOEXEC: the payload gets 0, 1 and 2, nothing else
+    let all = !0u64;
+    sys::rt_sigprocmask(2, &all, core::ptr::null_mut(), 8).map_err(at(step::SESSION, 100))?;
+    sys::setsid().map_err(at(step::SESSION, 101))?;
+    sys::prctl(4, 0, 0, 0, 0).map_err(at(step::SESSION, 102))?; // PR_SET_DUMPABLE: nobody reads our memory
+    if plan.has(flag::PDEATHSIG) {
+        sys::prctl(1, 9, 0, 0, 0).map_err(at(step::SESSION, 103))?;
+    }
+    if !plan.has(flag::JAIL) {
+        sys::prctl(36, 1, 0, 0, 0).map_err(at(step::SESSION, 104))?; // PR_SET_CHILD_SUBREAPER
+    }
+    sys::umask(0o022).map_err(at(step::SESSION, 105))?;
+    // KEYCTL_JOIN_SESSION_KEYRING: an inherited session keyring is a key of the owner's. Not there (ENOSYS, or refused
+    // by an outer filter): then there is nothing to inherit through our own filter either, which refuses keyctl.
+    match sys::keyctl(1, 0) {
+        Ok(_) => Ok(()),
+        Err(38) => Ok(()),
+        Err(e) => {
+            watch::weakened(step::KEYRING, e);
+            Ok(())
+        }
+    }
+}
+
+fn sync(plan: &Plan) -> Step {
+    if !plan.has(flag::SYNC) {
+        return Ok(());
+    }
+    let mut byte = 0u8;
+    loop {
+        match sys::read(fd::SYNC, &mut byte, 1) {
+            Ok(1) => return Ok(()),
+            Ok(_) => sys::exit(1), // the owner gave up: there is nobody to tell
+            Err(sys::errno::EINTR) => {}
+            Err(e) => return Err(at(step::SYNC, 0)(e)),
+        }
+    }
+}
+
+fn ids(plan: &Plan) -> Step {
+    let h = plan.header();
+    if plan.has(flag::JAIL) {
+        if !plan.has(flag::MAPS_BY_OWNER) {
+            // The caller's own single id; setgroups must be refused before the group map may be written (user_namespaces(7)).
+            write_file(c"/proc/self/setgroups".as_ptr().cast(), b"deny").map_err(at(step::IDS, 0))?;
+            write_map(c"/proc/self/uid_map".as_ptr().cast(), h.uid_in, h.uid_out).map_err(at(step::IDS, 1))?;
+            write_map(c"/proc/self/gid_map".as_ptr().cast(), h.gid_in, h.gid_out).map_err(at(step::IDS, 2))?;
+        } else {
+            sys::setgroups(0, core::ptr::null()).map_err(at(step::IDS, 3))?;
+        }
+        sys::setresgid(h.gid_in, h.gid_in, h.gid_in).map_err(at(step::IDS, 4))?;
+        sys::setresuid(h.uid_in, h.uid_in, h.uid_in).map_err(at(step::IDS, 5))?;
+    } else if plan.has(flag::DROP_IDS) {
+        sys::setgroups(0, core::ptr::null()).map_err(at(step::IDS, 6))?;
+        sys::setresgid(h.gid_out, h.gid_out, h.gid_out).map_err(at(step::IDS, 7))?;
+        sys::setresuid(h.uid_out, h.uid_out, h.uid_out).map_err(at(step::IDS, 8))?;
+    }
+    sys::prctl(4, 0, 0, 0, 0).map_err(at(step::IDS, 9))?; // changing ids resets it
+    if plan.has(flag::PDEATHSIG) {
+        sys::prctl(1, 9, 0, 0, 0).map_err(at(step::IDS, 10))?; // and this
+    }
+    Ok(())
+}
+
+fn no_nested_namespaces(plan: &Plan) -> Step {
+    if !plan.has(flag::NO_USERNS) {
+        return Ok(());
+    }
+    match write_file(c"/proc/sys/user/max_user_namespaces".as_ptr().cast(), b"0") {
+        Ok(()) => Ok(()),
+        Err(e) => {
+            // The filter refuses the calls as well; the owner decides whether that is enough.
+            watch::weakened(step::USERNS, e);
+            Ok(())
+        }
+    }
+}
+
+fn loopback(plan: &Plan) -> Step {
+    if !plan.has(flag::LOOPBACK) {
+        return Ok(());
+    }
+    let s = sys::socket(2, 0o2000000 | 2, 0).map_err(at(step::LOOPBACK, 0))? as i32;
+    let mut request = [0u8; 40]; // struct ifreq
+    request[..2].copy_from_slice(b"lo");
+    sys::ioctl(s, 0x8913, request.as_mut_ptr() as usize).map_err(at(step::LOOPBACK, 1))?; // SIOCGIFFLAGS
+    request[16] |= 1; // IFF_UP
+    sys::ioctl(s, 0x8914, request.as_ptr() as usize).map_err(at(step::LOOPBACK, 2))?; // SIOCSIFFLAGS
+    sys::close(s).map_err(at(step::LOOPBACK, 3))?;
+    Ok(())
+}
+
+fn write_file(path: sys::Str, text: &[u8]) -> Result<(), i32> {
+    let f = sys::openat(-100, path, 0o2000001, 0)? as i32;
+    let wrote = sys::write(f, text.as_ptr(), text.len());
+    sys::close(f)?;
+    wrote.map(|_| ())
+}
+
+fn write_map(path: sys::Str, inside: u32, outside: u32) -> Result<(), i32> {
+    let mut line = [0u8; 64];
+    let mut at = 0;
+    for (i, n) in [inside, outside, 1].into_iter().enumerate() {
+        if i > 0 {
+            line[at] = b' ';
+            at += 1;
+        }
+        let mut buf = [0u8; 24];
+        let mut p = sys::decimal(n as u64, &mut buf);
+        // SAFETY: `decimal` returns a pointer into `buf`, which ends in NUL.
+        while unsafe { *p } != 0 {
+            // SAFETY: as above; `line` holds three 10-digit numbers and two spaces.
+            line[at] = unsafe { *p };
+            // SAFETY: as above.
+            p = unsafe { p.add(1) };
+            at += 1;
+        }
+    }
+    write_file(path, &line[..at])
+}
+
+/// Entered from `rt::_start`.
+pub fn main() -> ! {
+    let fault = match Plan::map(fd::PLAN) {
+        Err(fault) => fault,
+        Ok(plan) => match live(&plan) {
+            Ok(()) => sys::exit(0),
+            Err(fault) => fault,
+        },
+    };
+    watch::send(&wire::Status {
+        kind: status::FAILED,
+        step: fault.step,
+        index: fault.index,
+        value: fault.errno,
+        ..wire::Status::default()
+    });
+    sys::exit(1)
+}

@@ -1,0 +1,398 @@
+//! The sandbox's file system: sources opened, a scratch file system staged, the root built, everything attached, pivot.
+//!
+//! Every mount is made detached, given its attributes, and only then attached by descriptor: there is no moment at
+//! which a mount stands in the tree with weaker attributes than it will keep. Nothing is resolved by name twice.
+
+use crate::plan::Plan;
+use crate::sys::{self, Str, errno};
+use crate::wire::{MountOp, op, op_flag, step};
+use crate::{Fault, Step, at, watch};
+
+/// Most mount steps in one plan.
+pub const MAX_OPS: usize = 16384;
+
+const AT_FDCWD: i32 = -100;
+const EMPTY: Str = c"".as_ptr().cast();
+const O_PATH: u64 = 0o10000000;
+const O_CLOEXEC: u64 = 0o2000000;
+const AT_EMPTY_PATH: u32 = 0x1000;
+const AT_RECURSIVE: u32 = 0x8000;
+const OPEN_TREE_CLONE: u32 = 1;
+const OPEN_TREE_CLOEXEC: u32 = 0o2000000;
+const RESOLVE_NO_MAGICLINKS: u64 = 2;
+const RESOLVE_NO_SYMLINKS: u64 = 4;
+const RESOLVE_IN_ROOT: u64 = 16;
+const MS_PRIVATE: u64 = 1 << 18;
+const NOSUID: u64 = 2;
+const NODEV: u64 = 4;
+
+/// What `sources` opened: one detached tree per mount step that has a source, else -1.
+pub struct Trees {
+    fds: [i32; MAX_OPS],
+}
+
+impl Trees {
+    /// None yet.
+    pub const fn new() -> Trees {
+        Trees { fds: [-1; MAX_OPS] }
+    }
+}
+
+/// The mounts under way: descriptors of the scratch file system and of the new root, and where the scratch is staged.
+struct Build<'a> {
+    plan: &'a Plan,
+    scratch: i32,
+    root: i32,
+    stage: &'static [u8],
+}
+
+/// Nothing that is mounted from here on reaches the host, and nothing that the host mounts reaches us.
+pub fn private() -> Step {
+    sys::mount(EMPTY, c"/".as_ptr().cast(), EMPTY, 0x4000 | MS_PRIVATE as usize, core::ptr::null())
+        .map_err(at(step::PRIVATE, 0))?;
+    Ok(())
+}
+
+/// Opens and clones every source, with its attributes set, before anything is mounted over anything.
+pub fn sources(plan: &Plan, trees: &mut Trees) -> Step {
+    let ops: &[MountOp] = plan.items(plan.header().mounts);
+    if ops.len() > MAX_OPS {
+        return Err(at(step::SOURCE, MAX_OPS)(errno::EINVAL));
+    }
+    for (i, m) in ops.iter().enumerate() {
+        let fault = at(step::SOURCE, i);
+        let tree = match m.kind {
+            op::ROOT_HOST => clone_tree(AT_FDCWD, c"/".as_ptr().cast(), true).map_err(&fault)?,
+            op::ROOT_DIR | op::BIND | op::OVERLAY | op::WHITEOUT if m.src != 0 || m.fd >= 0 => {
+                if m.fd >= 0 {
+                    m.fd
+                } else {
+                    match open_source(plan, m) {
+                        Ok(tree) => tree,
+                        Err(errno::ENOENT | errno::ENOTDIR) if m.flags & op_flag::OPTIONAL != 0 => continue,
+                        Err(e) => return Err(fault(e)),
+                    }
+                }
+            }
+            _ => continue,
+        };
+        if m.kind != op::OVERLAY && m.kind != op::WHITEOUT {
+            set_attr(tree, m.a).map_err(&fault)?;
+        }
+        trees.fds[i] = tree;
+    }
+    Ok(())
+}
+
+fn open_source(plan: &Plan, m: &MountOp) -> Result<i32, i32> {
+    let links = if m.flags & op_flag::FOLLOW != 0 { RESOLVE_NO_MAGICLINKS } else { RESOLVE_NO_SYMLINKS };
+    let found = sys::openat2(AT_FDCWD, plan.str(m.src), O_PATH | O_CLOEXEC, 0, links)? as i32;
+    if m.c != 0 {
+        let mut st = sys::Statx::new();
+        sys::statx(found, EMPTY, AT_EMPTY_PATH as i32, 0x7ff, &mut st)?;
+        if st.dev() != m.b || st.ino != m.c {
+            return Err(errno::ESTALE); // it was replaced since the owner looked at it
+        }
+    }
+    let tree = clone_tree(found, EMPTY, m.flags & op_flag::RECURSIVE != 0)?;
+    sys::close(found)?;
+    Ok(tree)
+}
+
+/// Builds the new root and enters it.
+pub fn build(plan: &Plan, trees: &mut Trees) -> Step {
+    let h = plan.header();
+    let ops: &[MountOp] = plan.items(h.mounts);
+    let (scratch, stage) = stage_scratch(h.scratch_bytes, h.scratch_inodes)?;
+    let mut b = Build { plan, scratch, root: -1, stage };
+    for (i, m) in ops.iter().enumerate() {
+        let done = b.perform(i, m, trees.fds[i]);
+        match done {
+            Ok(()) => {}
+            // What the sandbox's own user cannot reach (EACCES: init resolves as that user) needs no hiding either.
+            Err(errno::ENOENT | errno::ENOTDIR | errno::EACCES) if m.flags & op_flag::OPTIONAL != 0 => {}
+            Err(e) => return Err(at(step::MOUNT, i)(e)),
+        }
+    }
+    sys::fchdir(b.root).map_err(at(step::PIVOT, 0))?;
+    let here: Str = c".".as_ptr().cast();
+    sys::pivot_root(here, here).map_err(at(step::PIVOT, 1))?; // the old root is now stacked below the new one
+    sys::umount2(here, 2).map_err(at(step::PIVOT, 2))?; // MNT_DETACH
+    sys::chdir(c"/".as_ptr().cast()).map_err(at(step::PIVOT, 3))?;
+    Ok(())
+}
+
+/// Mounts the scratch file system over a directory of the old root that every system has.
+fn stage_scratch(bytes: u64, inodes: u64) -> Result<(i32, &'static [u8]), Fault> {
+    let fault = at(step::SCRATCH, 0);
+    let scratch = tmpfs(bytes, inodes, 0o755, NOSUID | NODEV).map_err(&fault)?;
+    for dir in [c"/tmp", c"/run", c"/mnt", c"/var"] {
+        match attach(scratch, AT_FDCWD, dir.as_ptr().cast(), false) {
+            Ok(()) => {
+                sys::mkdirat(scratch, c"root".as_ptr().cast(), 0o755).map_err(at(step::SCRATCH, 1))?;
+                sys::mkdirat(scratch, c"mask".as_ptr().cast(), 0).map_err(at(step::SCRATCH, 2))?;
+                let f =
+                    sys::openat(scratch, c"maskfile".as_ptr().cast(), 0o2000301, 0).map_err(at(step::SCRATCH, 3))?;
+                sys::close(f as i32).map_err(at(step::SCRATCH, 4))?;
+                return Ok((scratch, dir.to_bytes()));
+            }
+            Err(errno::ENOENT | errno::ENOTDIR) => {}
+            Err(e) => return Err(at(step::SCRATCH, 5)(e)),
+        }
+    }
+    Err(at(step::SCRATCH, 6)(errno::ENOENT))
+}
+
+impl Build<'_> {
+    fn perform(&mut self, i: usize, m: &MountOp, tree: i32) -> Result<(), i32> {
+        let (src, dst) = (self.plan.str(m.src), self.plan.str(m.dst));
+        let recursive = m.flags & op_flag::RECURSIVE != 0;
+        match m.kind {
+            op::ROOT_HOST | op::ROOT_DIR => self.set_root(tree),
+            op::ROOT_SCRATCH => {
+                let tree = clone_tree(self.scratch, c"rootfs".as_ptr().cast(), false)?;
+                set_attr(tree, m.a)?;
+                self.set_root(tree)
+            }
+            op::BIND if tree < 0 => Err(errno::ENOENT), // optional, and its source is not there
+            op::BIND => self.attach_at(tree, dst),
+            op::SCRATCH => {
+                let tree = clone_tree(self.scratch, src, false)?;
+                set_attr(tree, m.a)?;
+                self.attach_at(tree, dst)
+            }
+            op::TMPFS => {
+                let fs = tmpfs(m.b, (m.b / 4096).max(64), m.c, m.a)?;
+                self.attach_at(fs, dst)
+            }
+            op::PROC => {
+                let fs = new_fs(c"proc".as_ptr().cast(), &[(c"hidepid", c"invisible")], m.a)?;
+                self.attach_at(fs, dst)
+            }
+            op::DEVPTS => {
+                let options = [(c"ptmxmode", c"0666"), (c"mode", c"0600")];
+                let fs = new_fs(c"devpts".as_ptr().cast(), &options, NOSUID | 8)?;
+                self.attach_at(fs, dst)
+            }
+            op::MKDIR => match sys::mkdirat(self.scratch, src, 0o700) {
+                Ok(_) => self.chmod_scratch(src, m.c as u32),
+                Err(errno::EEXIST) => Ok(()),
+                Err(e) => Err(e),
+            },
+            op::SYMLINK => sys::symlinkat(dst, self.scratch, src).map(|_| ()),
+            op::FILE => {
+                let f = sys::openat(self.scratch, src, 0o2000301, m.c as u32)? as i32;
+                let text = self.plan.text(m.dst);
+                let mut done = 0;
+                while done < text.len() {
+                    done += sys::write(f, text[done..].as_ptr(), text.len() - done)?;
+                }
+                sys::fchmod(f, m.c as u32)?;
+                sys::close(f).map(|_| ())
+            }
+            op::OVERLAY => self.overlay(i, m, tree),
+            op::MASK => {
+                let at = self.resolve(dst)?;
+                let mut st = sys::Statx::new();
+                sys::statx(at, EMPTY, AT_EMPTY_PATH as i32, 0x7ff, &mut st)?;
+                let name: Str = if st.mode & 0o170000 == 0o040000 { c"mask" } else { c"maskfile" }.as_ptr().cast();
+                let tree = clone_tree(self.scratch, name, false)?;
+                set_attr(tree, 1 | NOSUID | NODEV | 8)?;
+                attach(tree, at, EMPTY, true)?;
+                close_both(tree, at)
+            }
+            op::SELF_BIND => {
+                let at = self.resolve(dst)?;
+                let tree = clone_tree(at, EMPTY, recursive)?;
+                set_attr(tree, m.a)?;
+                attach(tree, at, EMPTY, true)?;
+                close_both(tree, at)
+            }
+            op::WHITEOUT => self.whiteout(i, m, tree),
+            op::SETATTR => {
+                let at = self.resolve(dst)?;
+                set_attr(at, m.a)?;
+                sys::close(at).map(|_| ())
+            }
+            _ => Err(errno::EINVAL),
+        }
+    }
+
+    fn chmod_scratch(&self, name: Str, mode: u32) -> Result<(), i32> {
+        let f = sys::openat(self.scratch, name, 0o2200000, 0)? as i32;
+        sys::fchmod(f, mode)?;
+        sys::close(f).map(|_| ())
+    }
+
+    fn set_root(&mut self, tree: i32) -> Result<(), i32> {
+        attach(tree, self.scratch, c"root".as_ptr().cast(), false)?;
+        self.root = tree;
+        Ok(())
+    }
+
+    /// A destination inside the new root: links are followed within it, never out of it.
+    fn resolve(&self, path: Str) -> Result<i32, i32> {
+        let r = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
+        Ok(sys::openat2(self.root, path, O_PATH | O_CLOEXEC, 0, r)? as i32)
+    }
+
+    fn attach_at(&self, tree: i32, dst: Str) -> Result<(), i32> {
+        let at = self.resolve(dst)?;
+        attach(tree, at, EMPTY, true)?;
+        close_both(tree, at)
+    }
+
+    /// Lower: the source. Upper: a sized tmpfs, which bounds both bytes and inodes; its descriptor goes to the owner,
+    /// who reads the changes out of it after the tree is dead.
+    fn overlay(&mut self, i: usize, m: &MountOp, lower: i32) -> Result<(), i32> {
+        let (mut low, mut up) = ([0u8; 64], [0u8; 64]);
+        let low = name(&mut low, &[self.stage, b"/lower"], i as u64, b"");
+        let up = name(&mut up, &[self.stage, b"/layer"], i as u64, b"");
+        let mut st = sys::Statx::new();
+        sys::statx(lower, EMPTY, AT_EMPTY_PATH as i32, 0x7ff, &mut st)?;
+        sys::mkdirat(AT_FDCWD, low, 0o755)?;
+        sys::mkdirat(AT_FDCWD, up, 0o755)?;
+        attach(lower, AT_FDCWD, low, false)?;
+        let layer = tmpfs(m.b, m.c, 0o700, NOSUID | NODEV)?;
+        attach(layer, AT_FDCWD, up, false)?;
+        sys::mkdirat(layer, c"upper".as_ptr().cast(), 0o700)?;
+        sys::mkdirat(layer, c"work".as_ptr().cast(), 0o700)?;
+        let f = sys::openat(layer, c"upper".as_ptr().cast(), 0o2200000, 0)? as i32;
+        sys::fchmod(f, (st.mode & 0o777) as u32)?;
+        sys::close(f)?;
+        let (mut u, mut w) = ([0u8; 64], [0u8; 64]);
+        let upper = name(&mut u, &[self.stage, b"/layer"], i as u64, b"/upper");
+        let work = name(&mut w, &[self.stage, b"/layer"], i as u64, b"/work");
+        let fs = sys::fsopen(c"overlay".as_ptr().cast(), 1)? as i32;
+        set_string(fs, c"lowerdir".as_ptr().cast(), low)?;
+        set_string(fs, c"upperdir".as_ptr().cast(), upper)?;
+        set_string(fs, c"workdir".as_ptr().cast(), work)?;
+        sys::fsconfig(fs, 0, c"userxattr".as_ptr().cast(), core::ptr::null(), 0)?;
+        sys::fsconfig(fs, 6, core::ptr::null(), core::ptr::null(), 0)?;
+        let mounted = sys::fsmount(fs, 1, m.a)? as i32;
+        sys::close(fs)?;
+        self.attach_at(mounted, self.plan.str(m.dst))?;
+        watch::send_layer(i as u32, layer)?;
+        close_both(lower, layer)
+    }
+
+    /// A read-only view of dst below a layer of whiteouts, which hides all its names by one mount.
+    fn whiteout(&mut self, i: usize, m: &MountOp, layer: i32) -> Result<(), i32> {
+        let (mut top, mut low) = ([0u8; 64], [0u8; 64]);
+        let top = name(&mut top, &[self.stage, b"/hide"], i as u64, b"");
+        let low = name(&mut low, &[self.stage, b"/below"], i as u64, b"");
+        let at = self.resolve(self.plan.str(m.dst))?;
+        let below = clone_tree(at, EMPTY, false)?;
+        sys::mkdirat(AT_FDCWD, top, 0o755)?;
+        sys::mkdirat(AT_FDCWD, low, 0o755)?;
+        attach(layer, AT_FDCWD, top, false)?;
+        attach(below, AT_FDCWD, low, false)?;
+        let mut both = [0u8; 160];
+        let mut n = 0;
+        for part in [top, c":".as_ptr().cast(), low] {
+            let mut p = part;
+            // SAFETY: the three parts are NUL-terminated and at most 64 bytes each.
+            while unsafe { *p } != 0 {
+                // SAFETY: as above.
+                both[n] = unsafe { *p };
+                // SAFETY: as above.
+                p = unsafe { p.add(1) };
+                n += 1;
+            }
+        }
+        let fs = sys::fsopen(c"overlay".as_ptr().cast(), 1)? as i32;
+        set_string(fs, c"lowerdir".as_ptr().cast(), both.as_ptr())?;
+        sys::fsconfig(fs, 0, c"userxattr".as_ptr().cast(), core::ptr::null(), 0)?;
+        sys::fsconfig(fs, 6, core::ptr::null(), core::ptr::null(), 0)?;
+        let mounted = sys::fsmount(fs, 1, m.a)? as i32;
+        sys::close(fs)?;
+        attach(mounted, at, EMPTY, true)?;
+        close_both(mounted, at)?;
+        close_both(layer, below)
+    }
+}
+
+/// `prefix… + number + suffix`, NUL-terminated.
+fn name(buf: &mut [u8; 64], prefix: &[&[u8]], number: u64, suffix: &[u8]) -> Str {
+    let mut n = 0;
+    let mut put = |bytes: &[u8]| {
+        for &b in bytes {
+            if n < 63 {
+                buf[n] = b;
+                n += 1;
+            }
+        }
+    };
+    for p in prefix {
+        put(p);
+    }
+    let mut digits = [0u8; 24];
+    let mut p = sys::decimal(number, &mut digits);
+    // SAFETY: `decimal` gives a NUL-terminated string inside `digits`.
+    while unsafe { *p } != 0 {
+        // SAFETY: as above.
+        put(&[unsafe { *p }]);
+        // SAFETY: as above.
+        p = unsafe { p.add(1) };
+    }
+    put(suffix);
+    buf.as_ptr()
+}
+
+fn close_both(a: i32, b: i32) -> Result<(), i32> {
+    sys::close(a)?;
+    sys::close(b).map(|_| ())
+}
+
+fn clone_tree(dir: i32, path: Str, recursive: bool) -> Result<i32, i32> {
+    let mut flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH;
+    if recursive {
+        flags |= AT_RECURSIVE;
+    }
+    Ok(sys::open_tree(dir, path, flags)? as i32)
+}
+
+/// Adds attributes to a whole tree; never takes one away.
+fn set_attr(tree: i32, attrs: u64) -> Result<(), i32> {
+    let attr = [attrs, 0, MS_PRIVATE, 0];
+    sys::mount_setattr(tree, EMPTY, AT_EMPTY_PATH | AT_RECURSIVE, attr.as_ptr(), 32).map(|_| ())
+}
+
+fn attach(tree: i32, dir: i32, path: Str, by_fd: bool) -> Result<(), i32> {
+    let flags = if by_fd { 4 | 0x40 } else { 4 };
+    sys::move_mount(tree, EMPTY, dir, path, flags).map(|_| ())
+}
+
+fn set_string(fs: i32, key: Str, value: Str) -> Result<(), i32> {
+    sys::fsconfig(fs, 1, key, value, 0).map(|_| ())
+}
+
+fn tmpfs(bytes: u64, inodes: u64, mode: u64, attrs: u64) -> Result<i32, i32> {
+    let fs = sys::fsopen(c"tmpfs".as_ptr().cast(), 1)? as i32;
+    let mut buf = [0u8; 24];
+    set_string(fs, c"size".as_ptr().cast(), sys::decimal(bytes, &mut buf))?;
+    set_string(fs, c"nr_inodes".as_ptr().cast(), sys::decimal(inodes, &mut buf))?;
+    let octal = [
+        b'0' + (mode >> 9 & 7) as u8,
+        b'0' + (mode >> 6 & 7) as u8,
+        b'0' + (mode >> 3 & 7) as u8,
+        b'0' + (mode & 7) as u8,
+        0,
+    ];
+    set_string(fs, c"mode".as_ptr().cast(), octal.as_ptr())?;
+    sys::fsconfig(fs, 6, core::ptr::null(), core::ptr::null(), 0)?;
+    let m = sys::fsmount(fs, 1, attrs)? as i32;
+    sys::close(fs)?;
+    Ok(m)
+}
+
+fn new_fs(kind: Str, options: &[(&core::ffi::CStr, &core::ffi::CStr)], attrs: u64) -> Result<i32, i32> {
+    let fs = sys::fsopen(kind, 1)? as i32;
+    for (k, v) in options {
+        set_string(fs, k.as_ptr().cast(), v.as_ptr().cast())?;
+    }
+    sys::fsconfig(fs, 6, core::ptr::null(), core::ptr::null(), 0)?;
+    let m = sys::fsmount(fs, 1, attrs)? as i32;
+    sys::close(fs)?;
+    Ok(m)
+}

@@ -1,0 +1,257 @@
+//! Answers seccomp notifications and writes an event for each.
+//!
+//! Three classes. Denied: the decision was BPF's, on registers; the answer is its errno and the event is the evidence.
+//! Traced: let through as it was; what the event carries is what was read, never a decision. Created: init performs the
+//! call itself on what it read (`guard`), so that the program cannot change the argument between check and use.
+
+use crate::classify::{Insn, SeccompData, Verdict, classify};
+use crate::guard::{Guards, Made};
+use crate::plan::Plan;
+use crate::sys::{self, errno};
+use crate::wire::{EVENT_PATH, Event, fd, flag};
+
+/// `struct seccomp_notif`, with room for what later kernels append.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+pub struct Request {
+    /// Cookie of the call.
+    pub id: u64,
+    /// Thread, as init sees it.
+    pub pid: u32,
+    flags: u32,
+    /// System call number.
+    pub nr: i32,
+    /// `AUDIT_ARCH_*`.
+    pub arch: u32,
+    ip: u64,
+    /// Registers.
+    pub args: [u64; 6],
+    spare: [u64; 16],
+}
+
+impl Request {
+    /// All zero.
+    pub const EMPTY: Request = Request { id: 0, pid: 0, flags: 0, nr: 0, arch: 0, ip: 0, args: [0; 6], spare: [0; 16] };
+}
+
+#[repr(C)]
+struct Response {
+    id: u64,
+    val: i64,
+    error: i32,
+    flags: u32,
+}
+
+#[repr(C)]
+struct AddFd {
+    id: u64,
+    flags: u32,
+    srcfd: u32,
+    newfd: u32,
+    newfd_flags: u32,
+}
+
+const RECV: usize = 0xc050_2100;
+const SEND: usize = 0xc018_2101;
+const ID_VALID: usize = 0x4008_2102;
+const ADDFD: usize = 0x4018_2103;
+const SET_FLAGS: usize = 0x4008_2104;
+
+/// The listener and what was seen through it.
+pub struct Answer {
+    listener: i32,
+    started: bool,
+    events: u64,
+    lost: u32,
+}
+
+impl Answer {
+    /// For this listener (or -1).
+    pub fn new(listener: i32) -> Answer {
+        if listener >= 0 {
+            // SYNC_WAKE_UP (6.6): both sides on one CPU. Only a matter of speed, so a refusal changes nothing.
+            if let Err(e) = sys::ioctl(listener, SET_FLAGS, 1)
+                && e == errno::EPERM
+            {
+                crate::watch::weakened(crate::wire::step::SECCOMP, e);
+            }
+        }
+        Answer { listener, started: false, events: 0, lost: 0 }
+    }
+
+    /// Events seen and events that could not be written.
+    pub fn seen(&self) -> (u64, u32) {
+        (self.events, self.lost)
+    }
+
+    /// Takes and answers one call. True when the run is to end because of it.
+    pub fn next(&mut self, plan: &Plan, guards: &mut Guards) -> bool {
+        let mut r = Request::EMPTY;
+        if sys::ioctl(self.listener, RECV, (&raw mut r) as usize).is_err() {
+            return false; // the caller was killed meanwhile
+        }
+        let verdict = self.verdict(plan, &r);
+        let errno = verdict.errno() as i32;
+        let terminate = plan.has(flag::TERMINATE);
+        match verdict.class() {
+            Verdict::TRACE => {
+                self.event(&r, verdict, 0, false);
+                self.proceed(&r);
+                false
+            }
+            Verdict::CREATE => match guards.perform(plan, self, &r) {
+                Made::Done => false,
+                Made::Refused => {
+                    self.event(&r, verdict, errno::EACCES, true);
+                    if !terminate {
+                        self.refuse(&r, errno::EACCES);
+                    }
+                    terminate
+                }
+            },
+            Verdict::EXEC if !self.started => {
+                self.started = true; // the one exec, by the one thread there is: nobody else can change its arguments
+                self.proceed(&r);
+                false
+            }
+            _ => {
+                self.event(&r, verdict, errno, false);
+                if terminate && !verdict.by_libc() {
+                    return true;
+                }
+                self.refuse(&r, if errno == 0 { errno::EPERM } else { errno });
+                false
+            }
+        }
+    }
+
+    /// What the filter meant by this call.
+    fn verdict(&self, plan: &Plan, r: &Request) -> Verdict {
+        let words: &[u64] = plan.items(plan.header().classifier);
+        // SAFETY: an instruction is 8 bytes of integers, for which any bits are a value; u64 is aligned at least as strictly.
+        let program = unsafe { core::slice::from_raw_parts(words.as_ptr().cast::<Insn>(), words.len()) };
+        classify(program, &SeccompData { nr: r.nr as u32, arch: r.arch, instruction_pointer: r.ip, args: r.args })
+    }
+
+    /// Whether the calling thread still waits in this very call.
+    pub fn valid(&self, r: &Request) -> bool {
+        sys::ioctl(self.listener, ID_VALID, (&raw const r.id) as usize).is_ok()
+    }
+
+    fn respond(&self, response: &Response) {
+        // ENOENT: the caller was killed or interrupted meanwhile; there is nobody to answer.
+        if let Err(e) = sys::ioctl(self.listener, SEND, (&raw const *response) as usize)
+            && e != errno::ENOENT
+            && e != errno::EINTR
+        {
+            crate::watch::weakened(crate::wire::step::SECCOMP, e);
+        }
+    }
+
+    /// The call fails with this errno.
+    pub fn refuse(&self, r: &Request, errno: i32) {
+        self.respond(&Response { id: r.id, val: 0, error: -errno, flags: 0 });
+    }
+
+    /// The call has been performed; this is its value.
+    pub fn done(&self, r: &Request, value: i64) {
+        self.respond(&Response { id: r.id, val: value, error: 0, flags: 0 });
+    }
+
+    fn proceed(&self, r: &Request) {
+        self.respond(&Response { id: r.id, val: 0, error: 0, flags: 1 }); // CONTINUE: nothing was decided on what was read
+    }
+
+    /// The call returns a copy of this descriptor.
+    pub fn give(&self, r: &Request, descriptor: i32, cloexec: bool) {
+        let add = AddFd {
+            id: r.id,
+            flags: 2, // SEND: install and answer in one step (5.14)
+            srcfd: descriptor as u32,
+            newfd: 0,
+            newfd_flags: if cloexec { 0o2000000 } else { 0 },
+        };
+        match sys::ioctl(self.listener, ADDFD, (&raw const add) as usize) {
+            Ok(_) | Err(errno::ENOENT) => {}
+            Err(e) => self.refuse(r, e), // EMFILE of the program, mostly
+        }
+    }
+
+    /// A path argument as it reads now, put behind the directory that it starts from when it is relative.
+    fn absolute(&self, r: &Request, a: usize, buf: &mut [u8]) -> usize {
+        let mut text = [0u8; EVENT_PATH];
+        let n = read_path(r.pid, r.args[a], &mut text).unwrap_or(0);
+        let mut used = 0;
+        if n == 0 || text[0] != b'/' {
+            // The *at calls have their directory one register before the path.
+            let dir = if a > 0 && crate::guard::has_directory(r.nr, a) { r.args[a - 1] as i32 } else { -100 };
+            let mut link = [0u8; 64];
+            crate::guard::base_link(r.pid, dir, &mut link);
+            used = sys::readlinkat(-100, link.as_ptr(), buf.as_mut_ptr(), buf.len()).unwrap_or(0);
+            if used > 0 && used < buf.len() {
+                buf[used] = b'/';
+                used += 1;
+            }
+        }
+        let take = n.min(buf.len() - used);
+        buf[used..used + take].copy_from_slice(&text[..take]);
+        used + take
+    }
+
+    /// Writes the event, with the path arguments as they read now.
+    pub fn event(&mut self, r: &Request, verdict: Verdict, errno: i32, guarded: bool) {
+        self.events += 1;
+        #[repr(C)]
+        struct Record {
+            head: Event,
+            text: [u8; 2 * EVENT_PATH],
+        }
+        let mut record = Record { head: Event::default(), text: [0; 2 * EVENT_PATH] };
+        record.head = Event {
+            nr: r.nr as u32,
+            verdict: verdict.0,
+            pid: r.pid,
+            answer: errno as u32 & 0xffff | (guarded as u32) << 16,
+            args: r.args,
+            path1: 0,
+            path2: 0,
+        };
+        let mut used = 0;
+        let (first, second) = crate::guard::path_arguments(r.nr);
+        if let Some(a) = first {
+            let n = self.absolute(r, a, &mut record.text[..EVENT_PATH]);
+            record.head.path1 = n as u32;
+            used = n;
+        }
+        if let Some(a) = second {
+            let n = self.absolute(r, a, &mut record.text[used..used + EVENT_PATH]);
+            record.head.path2 = n as u32;
+            used += n;
+        }
+        let size = core::mem::size_of::<Event>() + used;
+        if sys::write(fd::EVENTS, (&raw const record).cast(), size).is_err() {
+            self.lost = self.lost.saturating_add(1); // the owner is slow or does not listen: counted, never waited for
+        }
+    }
+}
+
+/// Reads a NUL-terminated string of the calling thread; cut at the buffer's end. Returns its length.
+pub fn read_path(pid: u32, address: u64, buf: &mut [u8]) -> Result<usize, i32> {
+    let mut have = 0;
+    while have < buf.len() {
+        let from = address.wrapping_add(have as u64) as usize;
+        let page = 4096 - from % 4096; // a string may end just before a page that is not mapped
+        let want = page.min(buf.len() - have);
+        let local = [buf[have..].as_mut_ptr() as usize, want];
+        let remote = [from, want];
+        let n = sys::process_vm_readv(pid as i32, local.as_ptr(), 1, remote.as_ptr(), 1, 0)?;
+        if n == 0 {
+            return Err(errno::EFAULT);
+        }
+        if let Some(end) = buf[have..have + n].iter().position(|&b| b == 0) {
+            return Ok(have + end);
+        }
+        have += n;
+    }
+    Ok(have)
+}

@@ -1,0 +1,410 @@
+//! From init's child to the program: rlimits, directory, capabilities, no_new_privs, Landlock, seccomp, exec.
+//!
+//! The child shares init's memory (and usually its descriptor table) until it execs: a failure is left in memory where init finds it, and the listener that the filter makes is init's at once. exec gives
+//! the program a table of its own, without any descriptor that is close-on-exec.
+
+use core::ptr::null;
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
+use crate::guard::Guards;
+use crate::notify::Answer;
+use crate::plan::Plan;
+use crate::sys::{self, Str, errno};
+use crate::wire::{LandRule, Ref, Rlimit, fd, flag, op_flag, step};
+use crate::{Fault, Step, at};
+
+/// What the child left: a failure, and the listener's descriptor.
+pub static FAILED_STEP: AtomicU32 = AtomicU32::new(0);
+static FAILED_INDEX: AtomicU32 = AtomicU32::new(0);
+static FAILED_ERRNO: AtomicI32 = AtomicI32::new(0);
+static LISTENER: AtomicI32 = AtomicI32::new(-1);
+
+/// A started payload.
+pub struct Child {
+    /// Its pid as init sees it.
+    pub pid: i32,
+    /// The notification listener, or -1.
+    pub listener: i32,
+    /// What answers it.
+    pub answer: Answer,
+}
+
+const STACK: usize = 256 * 1024;
+#[repr(align(16))]
+struct Stack(core::cell::UnsafeCell<[u8; STACK]>);
+// SAFETY: only the vforked child uses it, while init is suspended.
+unsafe impl Sync for Stack {}
+static STACK_MEMORY: Stack = Stack(core::cell::UnsafeCell::new([0; STACK]));
+
+const MAX_WORDS: usize = 32768;
+struct Words(core::cell::UnsafeCell<[Str; MAX_WORDS]>);
+// SAFETY: written by init before the child exists and only read afterwards.
+unsafe impl Sync for Words {}
+static ARGV: Words = Words(core::cell::UnsafeCell::new([null(); MAX_WORDS]));
+static ENVP: Words = Words(core::cell::UnsafeCell::new([null(); MAX_WORDS]));
+
+/// Everything that the child needs, in init's memory.
+struct Context<'a> {
+    plan: &'a Plan,
+    terminal: bool,
+    ruleset: i32,
+    argv: *const Str,
+    envp: *const Str,
+}
+
+/// Starts the program; returns once it runs.
+pub fn start(plan: &Plan, terminal: bool, guards: &mut Guards) -> Result<Child, Fault> {
+    let h = plan.header();
+    let argv = words(plan, h.argv, &ARGV).map_err(at(step::PLAN, 10))?;
+    let envp = words(plan, h.envp, &ENVP).map_err(at(step::PLAN, 11))?;
+    let jailed = plan.has(flag::LANDLOCK) && plan.has(flag::JAIL);
+    let ruleset = if jailed { land_ruleset(plan)? } else { -1 };
+    let context = Context { plan, terminal, ruleset, argv, envp };
+    let arg = &raw const context as usize;
+    let child = if plan.has(flag::NO_SPAWN) { start_gated(plan, guards, arg)? } else { start_shared(arg)? };
+    if ruleset >= 0 {
+        sys::close(ruleset).map_err(at(step::FORK, 1))?;
+    }
+    match failure() {
+        Some(fault) => Err(fault),
+        None => Ok(child),
+    }
+}
+
+/// The failure that the child left, if any.
+pub fn failure() -> Option<Fault> {
+    let step = FAILED_STEP.load(Ordering::SeqCst) as u16;
+    let (index, errno) = (FAILED_INDEX.load(Ordering::SeqCst), FAILED_ERRNO.load(Ordering::SeqCst));
+    (step != 0).then_some(Fault { step, index, errno })
+}
+
+fn stack_top() -> *mut u8 {
+    // SAFETY: one past the end of the static array.
+    unsafe { STACK_MEMORY.0.get().cast::<u8>().add(STACK) }
+}
+
+/// The usual way: CLONE_VM | CLONE_VFORK | CLONE_FILES. Init sleeps until exec; the listener is already its own.
+fn start_shared(arg: usize) -> Result<Child, Fault> {
+    // SAFETY: the stack is used by this one child only; `entry` ends in exec or exit.
+    let pid =
+        unsafe { sys::clone_on(0x100 | 0x4000 | 0x400 | 17, stack_top(), entry, arg) }.map_err(at(step::FORK, 0))?;
+    let listener = LISTENER.load(Ordering::SeqCst);
+    Ok(Child { pid: pid as i32, listener, answer: Answer::new(listener) })
+}
+
+/// Without spawning the one exec goes through the listener, so init must be awake to let it through: CLONE_VM alone, the
+/// listener fetched by pidfd_getfd, and a close-on-exec pipe whose end of file says that exec has happened.
+fn start_gated(plan: &Plan, guards: &mut Guards, arg: usize) -> Result<Child, Fault> {
+    let fault = at(step::FORK, 2);
+    let mut pipe = [0i32; 2];
+    sys::pipe2(pipe.as_mut_ptr(), 0o2000000).map_err(&fault)?;
+    // SAFETY: the stack is used by this one child only; `entry` ends in exec or exit; the context lives in the frame of
+    // `start`, which does not return before the child has left this memory.
+    let pid = unsafe { sys::clone_on(0x100 | 17, stack_top(), entry, arg) }.map_err(&fault)? as i32;
+    sys::close(pipe[1]).map_err(&fault)?;
+    while LISTENER.load(Ordering::SeqCst) < 0 && failure().is_none() {
+        let pause = [0u64, 20_000];
+        match sys::ppoll(core::ptr::null_mut(), 0, pause.as_ptr(), core::ptr::null(), 8) {
+            Ok(_) | Err(errno::EINTR) => {}
+            Err(e) => return Err(fault(e)),
+        }
+    }
+    let mut listener = -1;
+    if failure().is_none() {
+        let p = sys::pidfd_open(pid, 0).map_err(&fault)? as i32;
+        listener = sys::pidfd_getfd(p, LISTENER.load(Ordering::SeqCst), 0).map_err(&fault)? as i32;
+        sys::close(p).map_err(&fault)?;
+    }
+    let mut answer = Answer::new(listener);
+    if listener >= 0 && answer.next(plan, guards) {
+        return Err(at(step::EXEC, 0)(errno::EPERM));
+    }
+    let mut byte = 0u8;
+    while let Err(errno::EINTR) = sys::read(pipe[0], &mut byte, 1) {}
+    sys::close(pipe[0]).map_err(&fault)?;
+    Ok(Child { pid, listener, answer })
+}
+
+fn words(plan: &Plan, r: Ref, into: &'static Words) -> Result<*const Str, i32> {
+    let offsets: &[u32] = plan.items(r);
+    if offsets.len() >= MAX_WORDS {
+        return Err(7); // E2BIG
+    }
+    let list = into.0.get().cast::<Str>();
+    for (i, &off) in offsets.iter().enumerate() {
+        // SAFETY: i is below MAX_WORDS, and nothing else touches the array.
+        unsafe { list.add(i).write(plan.str(off)) };
+    }
+    Ok(list) // the rest is NUL already
+}
+
+extern "C" fn entry(context: usize) -> ! {
+    // SAFETY: `start` passes the address of its context, which lives while it is suspended.
+    let context = unsafe { &*(context as *const Context<'_>) };
+    if let Err(f) = enter(context) {
+        FAILED_INDEX.store(f.index, Ordering::SeqCst);
+        FAILED_ERRNO.store(f.errno, Ordering::SeqCst);
+        FAILED_STEP.store(f.step as u32, Ordering::SeqCst);
+    }
+    sys::exit(127)
+}
+
+/// The payload's restrictions, in order; returns only on failure.
+fn enter(c: &Context<'_>) -> Step {
+    let plan = c.plan;
+    let h = plan.header();
+    sys::setsid().map_err(at(step::SESSION, 110))?; // its own session, so that a terminal can be its own
+    if c.terminal {
+        sys::ioctl(0, 0x540e, 0).map_err(at(step::TERMINAL, 10))?; // TIOCSCTTY
+    }
+    sys::chdir(plan.str(h.cwd.off)).map_err(at(step::CWD, 0))?;
+    let no_spawn = plan.has(flag::NO_SPAWN);
+    let program = if no_spawn {
+        raise_open_files()?; // the program's number lies above the limit that follows
+        Some(find_program(plan)?)
+    } else {
+        None
+    };
+    for (i, r) in plan.items::<Rlimit>(h.rlimits).iter().enumerate() {
+        let pair = [r.soft, r.hard];
+        sys::prlimit(0, r.resource, pair.as_ptr(), core::ptr::null_mut()).map_err(at(step::RLIMIT, i))?;
+    }
+    drop_capabilities()?; // before no_new_privs only by habit: neither needs the other
+    sys::prctl(38, 1, 0, 0, 0).map_err(at(step::NNP, 0))?; // without it Landlock and seccomp are refused
+    if c.ruleset >= 0 {
+        sys::landlock_restrict_self(c.ruleset, 0).map_err(at(step::LANDLOCK, 1))?; // after all mounts, whose files it names
+    }
+    let none = 0u64;
+    sys::rt_sigprocmask(2, &none, core::ptr::null_mut(), 8).map_err(at(step::SESSION, 111))?;
+    seccomp(plan)?; // last: it refuses most of the calls above
+    exec(c, program)
+}
+
+fn raise_open_files() -> Step {
+    let mut pair = [0u64; 2];
+    sys::prlimit(0, 7, core::ptr::null(), pair.as_mut_ptr()).map_err(at(step::RLIMIT, 100))?;
+    pair[0] = pair[1];
+    sys::prlimit(0, 7, pair.as_ptr(), core::ptr::null_mut()).map_err(at(step::RLIMIT, 101))?;
+    Ok(())
+}
+
+fn drop_capabilities() -> Step {
+    let mut cap = 0;
+    while cap < 64 {
+        match sys::prctl(24, cap, 0, 0, 0) {
+            // PR_CAPBSET_DROP
+            Ok(_) => cap += 1,
+            Err(errno::EINVAL) => break, // beyond the kernel's last capability
+            Err(errno::EPERM) => break,  // an unprivileged owner without namespaces has none to drop
+            Err(e) => return Err(at(step::CAPS, cap)(e)),
+        }
+    }
+    match sys::prctl(47, 4, 0, 0, 0) {
+        // PR_CAP_AMBIENT_CLEAR_ALL
+        Ok(_) | Err(errno::EINVAL) => {}
+        Err(e) => return Err(at(step::CAPS, 100)(e)),
+    }
+    let header = [0x2008_0522u32, 0];
+    let none = [0u32; 6];
+    sys::capset(header.as_ptr(), none.as_ptr()).map_err(at(step::CAPS, 101))?;
+    Ok(())
+}
+
+fn land_ruleset(plan: &Plan) -> Result<i32, Fault> {
+    let h = plan.header();
+    let attr = [h.handled_fs, h.handled_net, h.scoped];
+    let size = if h.scoped != 0 {
+        24
+    } else if h.handled_net != 0 {
+        16
+    } else {
+        8
+    };
+    let ruleset = sys::landlock_create_ruleset(attr.as_ptr(), size, 0).map_err(at(step::LANDLOCK, 0))? as i32;
+    for (i, rule) in plan.items::<LandRule>(h.land_rules).iter().enumerate() {
+        let fault = at(step::LANDRULE, i);
+        let path = match sys::openat(-100, plan.str(rule.path), 0o12000000, 0) {
+            Ok(f) => f as i32,
+            Err(errno::ENOENT | errno::ENOTDIR) if rule.flags & op_flag::OPTIONAL as u32 != 0 => continue,
+            Err(e) => return Err(fault(e)),
+        };
+        let mut st = sys::Statx::new();
+        sys::statx(path, c"".as_ptr().cast(), 0x1000, 0x7ff, &mut st).map_err(&fault)?;
+        // EXECUTE, WRITE_FILE, READ_FILE, TRUNCATE, IOCTL_DEV: the rights that a file can have.
+        let access = if st.mode & 0o170000 == 0o040000 { rule.access } else { rule.access & 0xc007 };
+        let mut packed = [0u8; 12];
+        packed[..8].copy_from_slice(&access.to_ne_bytes());
+        packed[8..].copy_from_slice(&path.to_ne_bytes());
+        if access != 0 {
+            sys::landlock_add_rule(ruleset, 1, packed.as_ptr(), 0).map_err(&fault)?;
+        }
+        sys::close(path).map_err(&fault)?;
+    }
+    Ok(ruleset)
+}
+
+/// Without mounts: init itself goes behind the walls, and its children inherit them.
+pub fn landlock(plan: &Plan) -> Step {
+    if !plan.has(flag::LANDLOCK) {
+        return Ok(());
+    }
+    let ruleset = land_ruleset(plan)?;
+    sys::prctl(38, 1, 0, 0, 0).map_err(at(step::NNP, 1))?;
+    sys::landlock_restrict_self(ruleset, 0).map_err(at(step::LANDLOCK, 2))?;
+    sys::close(ruleset).map_err(at(step::LANDLOCK, 3))?;
+    Ok(())
+}
+
+#[repr(C)]
+struct Program {
+    len: u16,
+    pad: [u16; 3],
+    insns: *const u8,
+}
+
+fn seccomp(plan: &Plan) -> Step {
+    if !plan.has(flag::FILTER) {
+        return Ok(());
+    }
+    let filter: &[u64] = plan.items(plan.header().filter);
+    let program = Program { len: filter.len() as u16, pad: [0; 3], insns: filter.as_ptr().cast() };
+    let install = |flags: u32| sys::seccomp(1, flags, (&raw const program).cast());
+    if !plan.has(flag::LISTENER) {
+        install(0).map_err(at(step::SECCOMP, 0))?;
+        return Ok(());
+    }
+    // NEW_LISTENER, and WAIT_KILLABLE_RECV where the kernel has it (5.19): a signal then cannot restart a call that
+    // init has already performed.
+    let listener = match install(8 | 32) {
+        Err(errno::EINVAL) => install(8),
+        other => other,
+    };
+    LISTENER.store(listener.map_err(at(step::SECCOMP, 1))? as i32, Ordering::SeqCst);
+    Ok(())
+}
+
+/// Replaces the child by the program; returns only on failure: the errno of the best candidate.
+fn exec(c: &Context<'_>, program: Option<Found>) -> Step {
+    if let Some(found) = program {
+        let argv = found.argv(c.argv);
+        let e = sys::execveat(fd::EXEC, c"".as_ptr().cast(), argv, c.envp, 0x1000).err().unwrap_or(0);
+        return Err(at(step::EXEC, found.candidate)(e));
+    }
+    let mut best = (0, errno::ENOENT);
+    for (i, &path) in c.plan.items::<u32>(c.plan.header().programs).iter().enumerate() {
+        let e = sys::execve(c.plan.str(path), c.argv, c.envp).err().unwrap_or(0);
+        if e != errno::ENOENT && e != errno::ENOTDIR && (best.1 == errno::ENOENT || best.1 == errno::EACCES) {
+            best = (i, e);
+            if e != errno::EACCES {
+                break;
+            }
+        }
+    }
+    Err(at(step::EXEC, best.0)(best.1))
+}
+
+/// The program on its high descriptor, with the interpreter's arguments when it was a script.
+struct Found {
+    candidate: usize,
+    /// How many words the `#!` line puts in front: 0, 1 (interpreter) or 2 (with an argument), then the script's path.
+    script: usize,
+}
+
+struct Line(core::cell::UnsafeCell<[u8; 512]>);
+// SAFETY: only the vforked child uses it.
+unsafe impl Sync for Line {}
+static SHEBANG: Line = Line(core::cell::UnsafeCell::new([0; 512]));
+static SCRIPT_ARGV: Words = Words(core::cell::UnsafeCell::new([null(); MAX_WORDS]));
+
+impl Found {
+    fn argv(&self, plain: *const Str) -> *const Str {
+        if self.script == 0 { plain } else { SCRIPT_ARGV.0.get().cast() }
+    }
+}
+
+/// Opens the program on the high descriptor. A script cannot be run from a close-on-exec descriptor, so its `#!` line is
+/// resolved here, once, as execve(2) does, and the interpreter sits on the descriptor.
+fn find_program(plan: &Plan) -> Result<Found, Fault> {
+    let mut best = (0, errno::ENOENT);
+    for (i, &path) in plan.items::<u32>(plan.header().programs).iter().enumerate() {
+        match open_program(plan.str(path)) {
+            Ok(()) => {
+                return interpreter(plan, plan.str(path))
+                    .map(|script| Found { candidate: i, script })
+                    .map_err(at(step::EXEC, i));
+            }
+            Err(errno::ENOENT | errno::ENOTDIR) => {}
+            Err(e) => best = (i, e),
+        }
+    }
+    Err(at(step::EXEC, best.0)(best.1))
+}
+
+fn open_program(path: Str) -> Result<(), i32> {
+    let f = sys::openat(-100, path, 0o12000000, 0)? as i32;
+    let mut st = sys::Statx::new();
+    sys::statx(f, c"".as_ptr().cast(), 0x1000, 0x7ff, &mut st)?;
+    if st.mode & 0o170000 != 0o100000 || st.mode & 0o111 == 0 {
+        sys::close(f)?;
+        return Err(errno::EACCES);
+    }
+    sys::dup3(f, fd::EXEC, 0o2000000)?;
+    sys::close(f).map(|_| ())
+}
+
+fn interpreter(plan: &Plan, script: Str) -> Result<usize, i32> {
+    let line = SHEBANG.0.get().cast::<u8>();
+    let Ok(f) = sys::openat(-100, script, 0o2000000, 0) else {
+        return Ok(0); // executable but not readable: cannot be a script that runs
+    };
+    let n = sys::pread(f as i32, line, 510, 0)?;
+    sys::close(f as i32)?;
+    // SAFETY: `pread` filled n ≤ 510 bytes of the 512; only this child uses the buffer.
+    let text = unsafe { core::slice::from_raw_parts_mut(line, 512) };
+    if n < 2 || &text[..2] != b"#!" {
+        return Ok(0);
+    }
+    let end = text[..n].iter().position(|&b| b == b'\n').ok_or(errno::ENOEXEC)?;
+    let blank = |b: u8| b == b' ' || b == b'\t';
+    let mut start = 2;
+    while start < end && blank(text[start]) {
+        start += 1;
+    }
+    let mut stop = start;
+    while stop < end && !blank(text[stop]) {
+        stop += 1;
+    }
+    let (mut arg, mut last) = (stop, end);
+    while arg < last && blank(text[arg]) {
+        arg += 1;
+    }
+    while last > arg && blank(text[last - 1]) {
+        last -= 1;
+    }
+    if start == stop {
+        return Err(errno::ENOEXEC);
+    }
+    text[stop] = 0;
+    text[last] = 0;
+    let list = SCRIPT_ARGV.0.get().cast::<Str>();
+    let offsets: &[u32] = plan.items(plan.header().argv);
+    // SAFETY: at most three words more than argv, whose length `words` bounded; the text lives in static memory.
+    let front = unsafe {
+        list.write(line.add(start));
+        let mut k = 1;
+        if arg < last {
+            list.add(k).write(line.add(arg));
+            k += 1;
+        }
+        list.add(k).write(script);
+        for (i, &off) in offsets.iter().enumerate().skip(1) {
+            if k + i + 1 < MAX_WORDS {
+                list.add(k + i).write(plan.str(off));
+            }
+        }
+        k
+    };
+    // SAFETY: `line` holds the interpreter's NUL-terminated path at `start`.
+    open_program(unsafe { line.add(start) })?;
+    Ok(front)
+}

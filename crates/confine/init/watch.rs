@@ -1,0 +1,227 @@
+//! Watching: init after the payload has started. Reaps, answers notifications, holds the lifeline, reports the end.
+
+use crate::guard::Guards;
+use crate::payload::Child;
+use crate::plan::Plan;
+use crate::sys::{self, PollFd, errno};
+use crate::wire::{Status, fd, flag, status, step};
+use crate::{Fault, Step, at};
+
+/// Writes a status record. When the owner is gone there is nobody to tell, and the lifeline ends us next.
+pub fn send(record: &Status) {
+    let bytes = (&raw const *record).cast::<u8>();
+    while let Err(errno::EINTR) = sys::write(fd::STATUS, bytes, core::mem::size_of::<Status>()) {}
+}
+
+/// Reports that an optional step could not be done.
+pub fn weakened(step: u16, errno: i32) {
+    send(&Status { kind: status::WEAKENED, step, value: errno, ..Status::default() });
+}
+
+/// Sends a copy-on-write layer's descriptor.
+pub fn send_layer(op: u32, layer: i32) -> Result<(), i32> {
+    send_fd(&Status { kind: status::LAYER, index: op, ..Status::default() }, layer)
+}
+
+#[repr(C)]
+struct Msghdr {
+    name: usize,
+    namelen: usize,
+    iov: *const [usize; 2],
+    iovlen: usize,
+    control: *const u8,
+    controllen: usize,
+    flags: usize,
+}
+
+fn send_fd(record: &Status, descriptor: i32) -> Result<(), i32> {
+    #[repr(C, align(8))]
+    struct Control {
+        len: usize,
+        level: i32,
+        kind: i32,
+        fd: i32,
+        pad: i32,
+    }
+    let control = Control { len: 20, level: 1, kind: 1, fd: descriptor, pad: 0 };
+    let iov = [(&raw const *record) as usize, core::mem::size_of::<Status>()];
+    let message = Msghdr {
+        name: 0,
+        namelen: 0,
+        iov: &raw const iov,
+        iovlen: 1,
+        control: (&raw const control).cast(),
+        controllen: 24,
+        flags: 0,
+    };
+    sys::sendmsg(fd::STATUS, (&raw const message).cast(), 0x4000).map(|_| ())
+}
+
+/// Makes a pseudo-terminal in the sandbox's own devpts: the master goes to the owner, the slave becomes 0, 1 and 2.
+pub fn terminal(plan: &Plan) -> Result<bool, Fault> {
+    if !plan.has(flag::TERMINAL) {
+        return Ok(false);
+    }
+    let h = plan.header();
+    let ptmx = if plan.has(flag::JAIL) { c"/dev/pts/ptmx" } else { c"/dev/ptmx" };
+    let master = sys::openat(-100, ptmx.as_ptr().cast(), 0o2000402, 0).map_err(at(step::TERMINAL, 0))? as i32;
+    let unlocked = 0i32;
+    sys::ioctl(master, 0x4004_5431, (&raw const unlocked) as usize).map_err(at(step::TERMINAL, 1))?; // TIOCSPTLCK
+    let slave = sys::ioctl(master, 0x5441, 0o402).map_err(at(step::TERMINAL, 2))? as i32; // TIOCGPTPEER
+    let size = [h.rows, h.columns, 0, 0];
+    sys::ioctl(master, 0x5414, size.as_ptr() as usize).map_err(at(step::TERMINAL, 3))?; // TIOCSWINSZ
+    for target in 0..3 {
+        sys::dup3(slave, target, 0).map_err(at(step::TERMINAL, 4))?;
+    }
+    sys::close(slave).map_err(at(step::TERMINAL, 5))?;
+    send_fd(&Status { kind: status::TERMINAL, ..Status::default() }, master).map_err(at(step::TERMINAL, 6))?;
+    sys::close(master).map_err(at(step::TERMINAL, 7))?;
+    Ok(true)
+}
+
+/// Lets go of all that watching does not need: the payload's streams, the program, spare descriptors, capabilities.
+pub fn narrow(plan: &Plan) -> Step {
+    for f in 0..3 {
+        sys::close(f).map_err(at(step::INIT, 1))?;
+    }
+    // CAP_KILL and CAP_SYS_PTRACE: ending the tree, reading the arguments of a notified call. The jail only: without
+    // namespaces an unprivileged owner has neither and needs neither.
+    let keep = if plan.has(flag::JAIL) { 1 << 5 | 1 << 19 } else { 0 };
+    match sys::prctl(47, 4, 0, 0, 0) {
+        Ok(_) | Err(errno::EINVAL) => {}
+        Err(e) => return Err(at(step::INIT, 3)(e)),
+    }
+    let header = [0x2008_0522u32, 0];
+    let data = [keep, keep, 0, 0, 0, 0u32];
+    sys::capset(header.as_ptr(), data.as_ptr()).map_err(at(step::INIT, 4))?;
+    Ok(())
+}
+
+/// Until the payload or the owner ends.
+pub fn run(plan: &Plan, child: Child, mut guards: Guards) -> Step {
+    let started = sys::now_ns();
+    let deadline = started.saturating_add(plan.header().wall_ns);
+    send(&Status { kind: status::STARTED, value: child.pid, at_ns: started, ..Status::default() });
+    let mask = 1u64 << 16; // SIGCHLD
+    let signals = sys::signalfd4(-1, &mask, 8, 0o2004000).map_err(at(step::INIT, 5))? as i32;
+    let (mut answer, listener) = (child.answer, child.listener);
+    let mut fds = [
+        PollFd { fd: signals, events: 1, revents: 0 },
+        PollFd { fd: fd::LIFELINE, events: 1, revents: 0 },
+        PollFd { fd: listener, events: 1, revents: 0 },
+    ];
+    let mut ended = None;
+    while ended.is_none() {
+        // The wall limit is held here, so that it holds whatever the owner is busy with.
+        let left = deadline.saturating_sub(sys::now_ns());
+        let wait = if guards.waiting() { left.min(5_000_000) } else { left };
+        let timeout = [wait / 1_000_000_000, wait % 1_000_000_000];
+        match sys::ppoll(fds.as_mut_ptr(), 3, timeout.as_ptr(), core::ptr::null(), 8) {
+            Ok(_) | Err(errno::EINTR) => {}
+            Err(e) => return Err(at(step::INIT, 6)(e)),
+        }
+        if left == 0 {
+            let (events, lost) = answer.seen();
+            send(&Status { kind: status::TIMED_OUT, at_ns: sys::now_ns(), events, lost, ..Status::default() });
+            end_tree(plan);
+            sys::exit(0);
+        }
+        if fds[1].revents != 0 {
+            end_tree(plan);
+            sys::exit(0); // the owner is gone
+        }
+        if fds[2].revents & 1 != 0 {
+            if answer.next(plan, &mut guards) {
+                let (events, lost) = answer.seen();
+                send(&Status { kind: status::VIOLATION, at_ns: sys::now_ns(), events, lost, ..Status::default() });
+                end_tree(plan);
+                sys::exit(0);
+            }
+        } else if fds[2].revents != 0 {
+            fds[2].fd = -1; // nobody is left under the filter
+        }
+        guards.retry(plan, &mut answer);
+        if fds[0].revents != 0 {
+            let mut drain = [0u8; 128 * 4];
+            while sys::read(signals, drain.as_mut_ptr(), drain.len()).is_ok() {}
+            ended = reap(child.pid);
+        }
+    }
+    let (events, lost) = answer.seen();
+    end_tree(plan);
+    let value = ended.unwrap_or(0);
+    send(&Status { kind: status::ENDED, value, at_ns: sys::now_ns(), events, lost, ..Status::default() });
+    Ok(())
+}
+
+/// Reaps everything that has ended; the wait status of `main` when it is among them.
+fn reap(main: i32) -> Option<i32> {
+    let mut found = None;
+    loop {
+        let mut st = 0;
+        match sys::wait4(-1, &mut st, 1, 0) {
+            Ok(0) => return found,
+            Ok(pid) if pid as i32 == main => found = Some(st),
+            Ok(_) => {}
+            Err(errno::EINTR) => {}
+            Err(_) => return found,
+        }
+    }
+}
+
+/// In the jail the kernel ends everything with us. Without a pid namespace: kill children until there are none, each
+/// orphan becoming a child of ours as its parent dies.
+fn end_tree(plan: &Plan) {
+    if plan.has(flag::JAIL) {
+        return;
+    }
+    let mut rounds = 0;
+    while rounds < 10_000 {
+        rounds += 1;
+        let mut buf = [0u8; 4096];
+        let Ok(f) = sys::openat(-100, c"/proc/thread-self/children".as_ptr().cast(), 0o2000000, 0) else {
+            break;
+        };
+        let n = sys::read(f as i32, buf.as_mut_ptr(), buf.len()).unwrap_or(0);
+        if sys::close(f as i32).is_err() {
+            break;
+        }
+        let mut pid = 0i32;
+        let mut any = false;
+        for &b in &buf[..n] {
+            if b.is_ascii_digit() {
+                pid = pid.wrapping_mul(10).wrapping_add((b - b'0') as i32);
+            } else {
+                if pid > 1 {
+                    any = true;
+                    // ESRCH only means that it is gone already.
+                    if let Err(e) = sys::kill(pid, 9)
+                        && e != 3
+                    {
+                        weakened(step::INIT, e);
+                    }
+                }
+                pid = 0;
+            }
+        }
+        let mut st = 0;
+        if !any {
+            if let Err(errno::EINTR) = sys::wait4(-1, &mut st, 1, 0) {
+                continue;
+            }
+            break;
+        }
+        while let Ok(p) = sys::wait4(-1, &mut st, 0, 0) {
+            if p == 0 {
+                break;
+            }
+            // One blocking wait per round is enough: the others were killed as well and are reaped without blocking.
+            while let Ok(q) = sys::wait4(-1, &mut st, 1, 0) {
+                if q == 0 {
+                    break;
+                }
+            }
+            break;
+        }
+    }
+}

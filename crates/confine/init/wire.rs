@@ -1,0 +1,354 @@
+//! The plan as it crosses to init: one flat block of plain data, written by the parent, read in place by init.
+//!
+//! Compiled twice, into the library (which encodes) and into the init program (which reads), so that the two can
+//! never disagree. Offsets count from the start of the block; strings end in NUL. Holds no logic but the layout.
+
+/// First word of every plan; changes with the layout.
+pub const MAGIC: u64 = 0x0003_6d61_6472_6663;
+
+/// Descriptors that init finds open when it starts; everything else is closed.
+pub mod fd {
+    /// The plan.
+    pub const PLAN: i32 = 3;
+    /// Readable (end of file) when the owner is gone.
+    pub const LIFELINE: i32 = 4;
+    /// Status records to the supervisor, a SOCK_SEQPACKET socket.
+    pub const STATUS: i32 = 5;
+    /// Event records to the supervisor, a non-blocking SOCK_SEQPACKET socket.
+    pub const EVENTS: i32 = 6;
+    /// One byte arrives when the supervisor has written the id maps and the cgroup.
+    pub const SYNC: i32 = 7;
+    /// A prepared Landlock ruleset or -1; unused by the jail.
+    pub const FIRST_EXTRA: i32 = 16;
+    /// Where the program sits while `spawn` is false.
+    pub const EXEC: i32 = 4095;
+}
+
+/// A run of `len` items (or bytes) at `off`.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Ref {
+    /// Byte offset in the block.
+    pub off: u32,
+    /// Number of items.
+    pub len: u32,
+}
+
+/// What applies to the whole run.
+pub mod flag {
+    /// New namespaces exist: maps, mounts, pivot and host name are to be done.
+    pub const JAIL: u32 = 1;
+    /// The supervisor writes the id maps (it is privileged); else init writes its own.
+    pub const MAPS_BY_OWNER: u32 = 2;
+    /// Wait for a byte on the sync descriptor.
+    pub const SYNC: u32 = 4;
+    /// Bring the loopback interface up.
+    pub const LOOPBACK: u32 = 8;
+    /// No child process: the measured recipe with the program on a high descriptor.
+    pub const NO_SPAWN: u32 = 16;
+    /// A pseudo-terminal of the sandbox's own becomes 0, 1 and 2.
+    pub const TERMINAL: u32 = 32;
+    /// The filter asks for a notification listener.
+    pub const LISTENER: u32 = 64;
+    /// Die with the thread that created us (only for a single-threaded owner).
+    pub const PDEATHSIG: u32 = 128;
+    /// Any violation ends the run.
+    pub const TERMINATE: u32 = 256;
+    /// Without namespaces: switch to the outside ids (the owner is privileged).
+    pub const DROP_IDS: u32 = 512;
+    /// Nested user namespaces must be switched off, or the run fails.
+    pub const NO_USERNS: u32 = 1024;
+    /// A filter is present.
+    pub const FILTER: u32 = 2048;
+    /// Landlock is to be applied.
+    pub const LANDLOCK: u32 = 4096;
+    /// A network namespace is inherited and must not be looked into (nothing to do for it).
+    pub const POOLED_NET: u32 = 8192;
+}
+
+/// The start of the block.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Header {
+    /// `MAGIC`.
+    pub magic: u64,
+    /// Length of the block.
+    pub total: u32,
+    /// `flag` bits.
+    pub flags: u32,
+    /// User id inside.
+    pub uid_in: u32,
+    /// Group id inside.
+    pub gid_in: u32,
+    /// User id outside.
+    pub uid_out: u32,
+    /// Group id outside.
+    pub gid_out: u32,
+    /// Host name bytes.
+    pub hostname: Ref,
+    /// `u32` offsets of argument strings.
+    pub argv: Ref,
+    /// `u32` offsets of `NAME=VALUE` strings.
+    pub envp: Ref,
+    /// `u32` offsets of paths at which the program is looked for, in order.
+    pub programs: Ref,
+    /// Working directory string.
+    pub cwd: Ref,
+    /// `Rlimit` items.
+    pub rlimits: Ref,
+    /// `MountOp` items.
+    pub mounts: Ref,
+    /// `LandRule` items.
+    pub land_rules: Ref,
+    /// `u16` TCP ports that may be bound or connected are not used: network is held elsewhere.
+    pub handled_fs: u64,
+    /// Landlock network rights handled (all denied).
+    pub handled_net: u64,
+    /// Landlock scopes.
+    pub scoped: u64,
+    /// Classic BPF instructions, 8 bytes each.
+    pub filter: Ref,
+    /// The classifier of notified calls, instructions like the filter's; empty when the filter never notifies.
+    pub classifier: Ref,
+    /// `Guard` items: names that must not come into being.
+    pub guards: Ref,
+    /// Scratch file system: bytes.
+    pub scratch_bytes: u64,
+    /// Scratch file system: inodes.
+    pub scratch_inodes: u64,
+    /// Wall time from the program's start, nanoseconds.
+    pub wall_ns: u64,
+    /// Terminal rows.
+    pub rows: u16,
+    /// Terminal columns.
+    pub columns: u16,
+    /// Padding.
+    pub reserved: u32,
+}
+
+/// One `prlimit`.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Rlimit {
+    /// `RLIMIT_*`.
+    pub resource: u32,
+    /// Padding.
+    pub reserved: u32,
+    /// Soft limit.
+    pub soft: u64,
+    /// Hard limit.
+    pub hard: u64,
+}
+
+/// Kinds of `MountOp`. Sources are opened first, all of them, before any mount changes.
+pub mod op {
+    /// The root is a clone of the host's tree. a = attributes to set.
+    pub const ROOT_HOST: u16 = 1;
+    /// The root is a directory of the scratch file system; sealed read-only by `SEAL`.
+    pub const ROOT_SCRATCH: u16 = 2;
+    /// The root is the source of this op. src, a = attributes.
+    pub const ROOT_DIR: u16 = 3;
+    /// Bind: src or fd → dst; a = attributes to set; b = expected device, c = expected inode (0: unchecked).
+    pub const BIND: u16 = 4;
+    /// Bind of a scratch directory or file: src names it inside the scratch → dst; a = attributes.
+    pub const SCRATCH: u16 = 5;
+    /// A tmpfs of its own: dst, a = attributes, b = bytes, c = mode.
+    pub const TMPFS: u16 = 6;
+    /// procfs of the new pid namespace: dst; a = attributes.
+    pub const PROC: u16 = 7;
+    /// devpts instance: dst.
+    pub const DEVPTS: u16 = 8;
+    /// Directory inside the scratch: src = name, c = mode.
+    pub const MKDIR: u16 = 9;
+    /// Symbolic link inside the scratch: src = name, dst = what it says.
+    pub const SYMLINK: u16 = 10;
+    /// File inside the scratch: src = name, dst = its text, c = mode.
+    pub const FILE: u16 = 11;
+    /// Copy-on-write: src or fd → dst, a = attributes, b = bytes, c = inodes; the layer's descriptor is sent back.
+    pub const OVERLAY: u16 = 12;
+    /// Mask dst: directories by an empty one, anything else by an empty file.
+    pub const MASK: u16 = 13;
+    /// Bind dst onto itself. a = attributes.
+    pub const SELF_BIND: u16 = 14;
+    /// A read-only overlay of dst below a layer of whiteouts. src = layer directory.
+    pub const WHITEOUT: u16 = 15;
+    /// Set attributes on the mount at dst. a = attributes.
+    pub const SETATTR: u16 = 16;
+}
+
+/// Bits of `MountOp::flags`.
+pub mod op_flag {
+    /// Recursive.
+    pub const RECURSIVE: u16 = 1;
+    /// Nothing to do when the destination is not there.
+    pub const OPTIONAL: u16 = 2;
+    /// The source path may end in a symbolic link that is followed (only for paths that the system owns).
+    pub const FOLLOW: u16 = 4;
+}
+
+/// One mount step.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct MountOp {
+    /// `op` value.
+    pub kind: u16,
+    /// `op_flag` bits.
+    pub flags: u16,
+    /// A detached mount that the owner prepared, or -1.
+    pub fd: i32,
+    /// String offset, 0 for none.
+    pub src: u32,
+    /// String offset, 0 for none.
+    pub dst: u32,
+    /// See the kind.
+    pub a: u64,
+    /// See the kind.
+    pub b: u64,
+    /// See the kind.
+    pub c: u64,
+}
+
+/// One Landlock path rule, path as seen inside.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct LandRule {
+    /// Rights.
+    pub access: u64,
+    /// String offset.
+    pub path: u32,
+    /// `op_flag::OPTIONAL` or 0.
+    pub flags: u32,
+}
+
+/// A name that must not come into being: `name` in the directory `parent`.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Guard {
+    /// String offset of the directory, as seen inside.
+    pub parent: u32,
+    /// String offset of the first of its names; names follow each other, sorted by bytes, each ending in NUL.
+    pub names: u32,
+    /// How many names.
+    pub count: u32,
+    /// `u32` offsets table of the names, sorted, for binary search.
+    pub index: u32,
+}
+
+/// A status record.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Status {
+    /// `status` value.
+    pub kind: u16,
+    /// Step of a failure.
+    pub step: u16,
+    /// Which item of the step.
+    pub index: u32,
+    /// errno of a failure, wait status of an exit, host-namespace-free pid of a start.
+    pub value: i32,
+    /// Events that could not be written.
+    pub lost: u32,
+    /// Monotonic nanoseconds at which it happened.
+    pub at_ns: u64,
+    /// Events seen.
+    pub events: u64,
+}
+
+/// Kinds of `Status`.
+pub mod status {
+    /// Setup failed; nothing ran.
+    pub const FAILED: u16 = 1;
+    /// The program has started.
+    pub const STARTED: u16 = 2;
+    /// The program has ended; `value` is its wait status.
+    pub const ENDED: u16 = 3;
+    /// The pty master follows as an SCM_RIGHTS descriptor.
+    pub const TERMINAL: u16 = 4;
+    /// A copy-on-write layer follows as an SCM_RIGHTS descriptor; `index` says of which mount op.
+    pub const LAYER: u16 = 5;
+    /// A violation under `TERMINATE` ended it.
+    pub const VIOLATION: u16 = 6;
+    /// The wall limit ended it.
+    pub const TIMED_OUT: u16 = 8;
+    /// An optional step could not be done; `step` and `value` say which and why.
+    pub const WEAKENED: u16 = 7;
+}
+
+/// Steps, for failures. The order is the order of the run.
+pub mod step {
+    /// Reading the plan.
+    pub const PLAN: u16 = 1;
+    /// New session.
+    pub const SESSION: u16 = 2;
+    /// Waiting for the owner.
+    pub const SYNC: u16 = 3;
+    /// Id maps.
+    pub const IDS: u16 = 4;
+    /// Session keyring.
+    pub const KEYRING: u16 = 5;
+    /// Nested user namespaces.
+    pub const USERNS: u16 = 6;
+    /// Loopback.
+    pub const LOOPBACK: u16 = 7;
+    /// Mount propagation.
+    pub const PRIVATE: u16 = 8;
+    /// A mount source.
+    pub const SOURCE: u16 = 9;
+    /// The scratch file system.
+    pub const SCRATCH: u16 = 10;
+    /// A mount.
+    pub const MOUNT: u16 = 11;
+    /// The pivot.
+    pub const PIVOT: u16 = 12;
+    /// Host name.
+    pub const HOSTNAME: u16 = 13;
+    /// Terminal.
+    pub const TERMINAL: u16 = 14;
+    /// Guards.
+    pub const GUARD: u16 = 15;
+    /// clone of the payload.
+    pub const FORK: u16 = 16;
+    /// rlimits.
+    pub const RLIMIT: u16 = 17;
+    /// Working directory.
+    pub const CWD: u16 = 18;
+    /// Capabilities.
+    pub const CAPS: u16 = 19;
+    /// no_new_privs.
+    pub const NNP: u16 = 20;
+    /// Landlock ruleset.
+    pub const LANDLOCK: u16 = 21;
+    /// A Landlock rule.
+    pub const LANDRULE: u16 = 22;
+    /// The filter.
+    pub const SECCOMP: u16 = 23;
+    /// Finding the program.
+    pub const PROGRAM: u16 = 24;
+    /// exec.
+    pub const EXEC: u16 = 25;
+    /// Init itself broke.
+    pub const INIT: u16 = 26;
+}
+
+/// Most bytes of a path that an event carries.
+pub const EVENT_PATH: usize = 1024;
+
+/// An event record; up to two paths follow it.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Event {
+    /// System call number.
+    pub nr: u32,
+    /// The classifier's verdict on it.
+    pub verdict: u32,
+    /// Pid as init sees it.
+    pub pid: u32,
+    /// errno answered in the low 16 bits, 0 when it was let through; bit 16: a guard refused it.
+    pub answer: u32,
+    /// The registers.
+    pub args: [u64; 6],
+    /// Length of the first path.
+    pub path1: u32,
+    /// Length of the second path.
+    pub path2: u32,
+}

@@ -1,0 +1,475 @@
+//! Control groups: memory, process and CPU limits that hold for a whole tree of processes, and its figures.
+//!
+//! Owns every directory whose name begins with `cofferdam-` in the hierarchies, from `mkdir` to `rmdir`, and
+//! moves no process of others. Runs no program and knows no policy: the engine asks for [`Limits`] and is told per
+//! field what was [`Reached`].
+//!
+//! ```text
+//!  probe() ──▶ Probe ──▶ prepare() ──▶ Location ──▶ Cgroup::create ──▶ attach / dir_fd ──▶ usage, events
+//!  (looks)     (doctor)  (may move us)  (keep it)        │                                       │
+//!                                          sweep(): dead owners'          kill_all ──▶ reset or remove
+//! ```
+//!
+//! One [`Cgroup`] is one directory per hierarchy that something was asked of: one on version 2, up to five on
+//! version 1, each held by fd. On hybrid hosts a version 2 directory counts CPU time instead of `cpuacct`, for
+//! the same price, and adds `cgroup.kill` and `CLONE_INTO_CGROUP`.
+
+mod dbus;
+mod discover;
+mod io;
+mod kill;
+mod mounts;
+mod name;
+mod sweep;
+pub mod systemd;
+mod types;
+mod v1;
+mod v2;
+
+use std::io::Result as IoResult;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::process::Pid;
+
+pub use discover::{Availability, Location, Mechanism, Plan, Probe, probe};
+pub use sweep::{Report, sweep};
+pub use types::{Applied, Error, Events, Level, Limits, OomWatch, Reached, Usage};
+
+use discover::{Parent, Version, serve};
+use io as files;
+
+/// How long `remove` waits for the kernel to let go of processes that have ended, in all.
+const REMOVE_PATIENCE: Duration = Duration::from_millis(500);
+
+/// Failures of `Drop`, which cannot return them.
+static DROPPED: Mutex<Vec<Error>> = Mutex::new(Vec::new());
+
+/// Takes the errors of cgroups that were dropped instead of removed, so that none is lost.
+pub fn take_drop_errors() -> Vec<Error> {
+    std::mem::take(&mut *DROPPED.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// One directory of a cgroup.
+#[derive(Debug)]
+struct Node {
+    parent: Arc<Parent>,
+    dir: OwnedFd,
+    /// What this directory answers for (`serve`).
+    serves: u8,
+    removed: bool,
+}
+
+impl Node {
+    fn object(&self, name: &str) -> String {
+        self.parent.path.join(name).display().to_string()
+    }
+}
+
+/// A control group of our own for one sandbox, empty until something is attached.
+///
+/// Ends by [`Cgroup::remove`]; dropping it removes it too and keeps a failure for [`take_drop_errors`].
+#[derive(Debug)]
+pub struct Cgroup {
+    name: String,
+    nodes: Vec<Node>,
+    limits: Limits,
+    /// Counters that the kernel does not reset, as they stood when this run began.
+    base: Base,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Base {
+    cpu_time_us: u64,
+    events: Events,
+}
+
+impl Cgroup {
+    /// Makes a cgroup below `location` and sets its limits before anything can run in it.
+    ///
+    /// A limit that cannot be set does not fail the call: `Applied` says so, and the caller decides.
+    ///
+    /// # Errors
+    /// When no directory could be made at all; what was made until then is removed.
+    pub fn create(location: &Location, limits: &Limits) -> Result<(Self, Applied), Error> {
+        let wanted = wanted(limits);
+        let mut group =
+            Self { name: location.identity.fresh_name(), nodes: Vec::new(), limits: *limits, base: Base::default() };
+        let (mut failed, mut cause) = (0, None);
+        for (parent, serves) in assign(&location.parents, wanted) {
+            match make(parent, &group.name, serves) {
+                Ok(node) => group.nodes.push(node),
+                Err(error) => {
+                    failed |= serves;
+                    cause = Some((parent.path.join(&group.name), error));
+                }
+            }
+        }
+        if group.nodes.is_empty() {
+            return Err(match cause {
+                Some((path, error)) => Error::io("make cgroup", path.display().to_string(), error),
+                None => Error::Unavailable {
+                    reason: "no hierarchy here holds any of the limits asked for".to_owned(),
+                    hint: "see `cofferdam doctor`".to_owned(),
+                },
+            });
+        }
+        let cause = cause.map(|(path, error)| format!("cannot make {}: {error}", path.display()));
+        let applied = group.apply(limits, failed, cause.as_deref());
+        Ok((group, applied))
+    }
+
+    fn apply(&self, limits: &Limits, failed: u8, cause: Option<&str>) -> Applied {
+        let absent = |bit: u8, name: &str| {
+            let reason = cause.filter(|_| failed & bit != 0).map(str::to_owned);
+            Reached::none(reason.unwrap_or_else(|| format!("no {name} controller is available to this process")))
+        };
+        let memory = limits.memory_bytes.map(|bytes| match self.node(serve::MEMORY) {
+            Some(node) if node.parent.version == Version::V1 => v1::limit_memory(node.dir.as_fd(), bytes),
+            Some(node) => v2::limit_memory(node.dir.as_fd(), bytes),
+            None => absent(serve::MEMORY, "memory"),
+        });
+        let pids = limits.pids.map(|count| match self.node(serve::PIDS) {
+            Some(node) => v1::limit_pids(node.dir.as_fd(), count),
+            None => absent(serve::PIDS, "pids"),
+        });
+        let cpu = limits.cpu_millis.map(|millis| match self.node(serve::CPU) {
+            Some(node) if node.parent.version == Version::V1 => {
+                v1::limit_cpu(node.dir.as_fd(), node.parent.dir.as_fd(), millis)
+            }
+            Some(node) => v2::limit_cpu(node.dir.as_fd(), millis),
+            None => absent(serve::CPU, "cpu"),
+        });
+        let cpu_time = limits.cpu_time.then(|| match self.node(serve::CPU_TIME) {
+            Some(_) => Reached::full(),
+            None => absent(serve::CPU_TIME, "cpuacct"),
+        });
+        Applied { memory, pids, cpu, cpu_time }
+    }
+
+    fn node(&self, bit: u8) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.serves & bit != 0)
+    }
+
+    fn error(&self, operation: &'static str, node: &Node) -> impl FnOnce(std::io::Error) -> Error {
+        let object = node.object(&self.name);
+        move |source| Error::io(operation, object, source)
+    }
+
+    /// The directory's name, the same in every hierarchy.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The version 2 directory, for `CLONE_INTO_CGROUP` (`clone(2)`); `None` where there is no such hierarchy.
+    pub fn dir_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.nodes.iter().find(|node| node.parent.version == Version::V2).map(|node| node.dir.as_fd())
+    }
+
+    /// Moves a process with all its threads into every hierarchy; what it forks from then on is inside too.
+    ///
+    /// Memory that it already has stays charged to where it came from, so attach before exec.
+    ///
+    /// # Errors
+    /// When a hierarchy refuses it; it may then be in some and not in others, and must not be let run.
+    pub fn attach(&self, pid: Pid) -> Result<(), Error> {
+        self.attach_where(pid, |_| true)
+    }
+
+    /// The same for a process that was cloned into [`Cgroup::dir_fd`]: the version 1 hierarchies alone.
+    ///
+    /// # Errors
+    /// As [`Cgroup::attach`].
+    pub fn attach_rest(&self, pid: Pid) -> Result<(), Error> {
+        self.attach_where(pid, |node| node.parent.version == Version::V1)
+    }
+
+    fn attach_where(&self, pid: Pid, chosen: impl Fn(&Node) -> bool) -> Result<(), Error> {
+        for node in self.nodes.iter().filter(|node| chosen(node)) {
+            let pid = u64::from(pid.as_raw_nonzero().get().unsigned_abs());
+            files::write_number(&node.dir, c"cgroup.procs", pid)
+                .map_err(self.error("move the process into cgroup", node))?;
+        }
+        Ok(())
+    }
+
+    /// The `cgroup.procs` files open for writing, those of version 1 first. A child that writes `0` to each
+    /// attaches itself, without the parent in between; permission is judged by who opened them (since 5.16).
+    ///
+    /// # Errors
+    /// When one cannot be opened.
+    pub fn procs_files(&self) -> Result<Vec<OwnedFd>, Error> {
+        let open = |node: &Node| {
+            files::open(&node.dir, c"cgroup.procs", OFlags::WRONLY).map_err(self.error("open cgroup.procs of", node))
+        };
+        self.nodes.iter().map(open).collect()
+    }
+
+    /// What the tree has used so far; final once it is dead.
+    ///
+    /// # Errors
+    /// When a figure that the kernel has cannot be read.
+    pub fn usage(&self) -> Result<Usage, Error> {
+        let mut usage = Usage::default();
+        if let Some(node) = self.node(serve::MEMORY) {
+            let peak = match node.parent.version {
+                Version::V1 => v1::memory_peak(node.dir.as_fd()).map(Some),
+                Version::V2 => v2::memory_peak(node.dir.as_fd()),
+            };
+            usage.memory_peak_bytes = peak.map_err(self.error("read the memory peak of", node))?;
+        }
+        if let Some(node) = self.node(serve::CPU_TIME) {
+            let total = cpu_time(node).map_err(self.error("read the CPU time of", node))?;
+            usage.cpu_time_us = Some(total.saturating_sub(self.base.cpu_time_us));
+        }
+        if let Some(node) = self.node(serve::PIDS) {
+            let (peak, exact) = pids_peak(node).map_err(self.error("read the process count of", node))?;
+            (usage.pids_peak, usage.pids_peak_is_exact) = (Some(peak), exact);
+        }
+        Ok(usage)
+    }
+
+    /// CPU time so far, microseconds: the cheap question of a supervisor that holds a CPU time limit.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn cpu_time_us(&self) -> Result<Option<u64>, Error> {
+        let Some(node) = self.node(serve::CPU_TIME) else { return Ok(None) };
+        let total = cpu_time(node).map_err(self.error("read the CPU time of", node))?;
+        Ok(Some(total.saturating_sub(self.base.cpu_time_us)))
+    }
+
+    /// What the limits have done to the tree so far.
+    ///
+    /// # Errors
+    /// When a count cannot be read.
+    pub fn events(&self) -> Result<Events, Error> {
+        let (now, base) = (self.all_events()?, self.base.events);
+        Ok(Events {
+            oom_kills: now.oom_kills.saturating_sub(base.oom_kills),
+            memory_limit_hits: now
+                .memory_limit_hits
+                .map(|hits| hits.saturating_sub(base.memory_limit_hits.unwrap_or(0))),
+            pids_limit_hits: now.pids_limit_hits.saturating_sub(base.pids_limit_hits),
+            cpu_throttled: now.cpu_throttled.saturating_sub(base.cpu_throttled),
+        })
+    }
+
+    fn all_events(&self) -> Result<Events, Error> {
+        let mut events = Events::default();
+        if let Some(node) = self.node(serve::MEMORY) {
+            let dir = node.dir.as_fd();
+            let read = match node.parent.version {
+                Version::V1 => v1::oom_kills(dir).map(|kills| (kills, None)),
+                Version::V2 => v2::memory_events(dir).map(|(kills, hits)| (kills, Some(hits))),
+            };
+            (events.oom_kills, events.memory_limit_hits) =
+                read.map_err(self.error("read the memory events of", node))?;
+        }
+        if let Some(node) = self.node(serve::PIDS) {
+            events.pids_limit_hits = files::read(&node.dir, c"pids.events")
+                .map_err(self.error("read the process events of", node))?
+                .key("max")
+                .unwrap_or(0);
+        }
+        if let Some(node) = self.node(serve::CPU) {
+            events.cpu_throttled = files::read(&node.dir, c"cpu.stat")
+                .map_err(self.error("read the CPU events of", node))?
+                .key("nr_throttled")
+                .unwrap_or(0);
+        }
+        Ok(events)
+    }
+
+    /// A file to poll for the memory limit being met; `None` without a memory limit.
+    ///
+    /// # Errors
+    /// When it cannot be opened or registered.
+    pub fn oom_watch(&self) -> Result<Option<OomWatch>, Error> {
+        let Some(node) = self.node(serve::MEMORY) else { return Ok(None) };
+        let watch = match node.parent.version {
+            Version::V1 => v1::oom_watch(node.dir.as_fd()),
+            Version::V2 => v2::oom_watch(node.dir.as_fd()),
+        };
+        watch.map(Some).map_err(self.error("watch the memory of", node))
+    }
+
+    /// Kills everything inside and waits until it is gone, `patience` at most.
+    ///
+    /// # Errors
+    /// When something is left, and what.
+    pub fn kill_all(&self, patience: Duration) -> Result<(), Error> {
+        let dirs: Vec<kill::Target<'_>> = self.nodes.iter().map(kill::Target::of).collect();
+        let outcome = kill::kill_tree(&dirs, &self.name, patience);
+        // A version 1 kill sets pids.max to 0 so that nothing forks away; a reused cgroup needs its own limit back.
+        if let (Ok(()), Some(count), Some(node)) = (&outcome, self.limits.pids, self.node(serve::PIDS)) {
+            files::write_number(&node.dir, c"pids.max", count).map_err(self.error("restore pids.max of", node))?;
+        }
+        outcome
+    }
+
+    /// Makes the empty cgroup as good as new, for the next run with the same limits: cheaper than another.
+    ///
+    /// # Errors
+    /// `NotReusable` when something is still inside or the kernel cannot restart a peak (version 2); the caller
+    /// removes it and makes another.
+    pub fn reset(&mut self) -> Result<(), Error> {
+        let refuse = |reason: &str| Error::NotReusable { name: self.name.clone(), reason: reason.to_owned() };
+        // Every hierarchy holds the same processes.
+        if let Some(node) = self.nodes.first()
+            && !files::is_empty(&node.dir).map_err(self.error("read cgroup.procs of", node))?
+        {
+            return Err(refuse("processes are inside"));
+        }
+        if let Some(node) = self.node(serve::MEMORY) {
+            match node.parent.version {
+                Version::V1 => {
+                    v1::reset_memory(node.dir.as_fd()).map_err(self.error("reset the memory figures of", node))?;
+                }
+                Version::V2 => return Err(refuse("memory.peak cannot be reset for every reader")),
+            }
+        }
+        self.renew_pids()?;
+        let cpu_time_us = match self.node(serve::CPU_TIME) {
+            Some(node) => cpu_time(node).map_err(self.error("read the CPU time of", node))?,
+            None => 0,
+        };
+        self.base = Base { cpu_time_us, events: self.all_events()? };
+        Ok(())
+    }
+
+    /// No kernel can restart `pids.peak`, so its directory is made anew where it is one of its own; it is the
+    /// cheapest of all.
+    fn renew_pids(&mut self) -> Result<(), Error> {
+        let Some(at) = self.nodes.iter().position(|node| node.serves & serve::PIDS != 0) else { return Ok(()) };
+        let node = &self.nodes[at];
+        if !files::exists(&node.dir, c"pids.peak") {
+            return Ok(());
+        }
+        let refuse = |reason: &str| Error::NotReusable { name: self.name.clone(), reason: reason.to_owned() };
+        if node.serves != serve::PIDS || node.parent.version == Version::V2 {
+            return Err(refuse("pids.peak cannot be reset"));
+        }
+        remove_dir(&node.parent.dir, &self.name, REMOVE_PATIENCE).map_err(self.error("renew", node))?;
+        let fresh = make(&node.parent, &self.name, node.serves).map_err(self.error("renew", node))?;
+        if let Some(count) = self.limits.pids {
+            let reached = v1::limit_pids(fresh.dir.as_fd(), count);
+            if reached.level != Level::Full {
+                self.nodes[at] = fresh;
+                return Err(refuse("pids.max could not be set again"));
+            }
+        }
+        self.nodes[at] = fresh;
+        Ok(())
+    }
+
+    /// Removes the empty directories, waiting a little for the kernel to let go of what has just ended.
+    ///
+    /// # Errors
+    /// When one remains; the others are removed all the same.
+    pub fn remove(mut self) -> Result<(), Error> {
+        self.remove_nodes()
+    }
+
+    fn remove_nodes(&mut self) -> Result<(), Error> {
+        let mut first = None;
+        for node in self.nodes.iter_mut().filter(|node| !node.removed) {
+            // Tried once: what remains is reported, not fought over again by Drop.
+            node.removed = true;
+            if let Err(error) = remove_dir(&node.parent.dir, &self.name, REMOVE_PATIENCE) {
+                first.get_or_insert(Error::io("remove cgroup", node.object(&self.name), error));
+            }
+        }
+        first.map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        if let Err(error) = self.remove_nodes() {
+            DROPPED.lock().unwrap_or_else(PoisonError::into_inner).push(error);
+        }
+    }
+}
+
+/// What the limits ask of directories.
+fn wanted(limits: &Limits) -> u8 {
+    let bit = |asked: bool, bit: u8| if asked { bit } else { 0 };
+    bit(limits.memory_bytes.is_some(), serve::MEMORY)
+        | bit(limits.pids.is_some(), serve::PIDS)
+        | bit(limits.cpu_millis.is_some(), serve::CPU)
+        | bit(limits.cpu_time, serve::CPU_TIME)
+}
+
+/// Chooses as few hierarchies as possible. CPU time can be had in several places: where we are anyway, then on
+/// version 2, then in `cpuacct`.
+fn assign(parents: &[Arc<Parent>], wanted: u8) -> Vec<(&Arc<Parent>, u8)> {
+    let mut left = wanted & !serve::CPU_TIME;
+    let mut chosen: Vec<(&Arc<Parent>, u8)> = Vec::new();
+    for parent in parents {
+        let serves = parent.serves & left;
+        if serves != 0 {
+            left &= !serves;
+            chosen.push((parent, serves));
+        }
+    }
+    if wanted & serve::CPU_TIME != 0 {
+        if let Some((_, serves)) = chosen.iter_mut().find(|(parent, _)| parent.serves & serve::CPU_TIME != 0) {
+            *serves |= serve::CPU_TIME;
+        } else {
+            let able = || parents.iter().filter(|parent| parent.serves & serve::CPU_TIME != 0);
+            let best = able().find(|parent| parent.version == Version::V2).or_else(|| able().next());
+            chosen.extend(best.map(|parent| (parent, serve::CPU_TIME)));
+        }
+    }
+    chosen
+}
+
+fn make(parent: &Arc<Parent>, name: &str, serves: u8) -> IoResult<Node> {
+    rustix::fs::mkdirat(&parent.dir, name, Mode::from_raw_mode(0o755))?;
+    let dir = match files::open_dir(&parent.dir, name) {
+        Ok(dir) => dir,
+        Err(error) => {
+            remove_dir(&parent.dir, name, Duration::ZERO)?;
+            return Err(error);
+        }
+    };
+    Ok(Node { parent: Arc::clone(parent), dir, serves, removed: false })
+}
+
+fn cpu_time(node: &Node) -> IoResult<u64> {
+    match node.parent.version {
+        Version::V1 => v1::cpu_time(node.dir.as_fd()),
+        Version::V2 => v2::cpu_time(node.dir.as_fd()),
+    }
+}
+
+/// The highest number of processes, and whether the kernel kept it; `pids.peak` is new in 6.10, in both versions.
+fn pids_peak(node: &Node) -> IoResult<(u64, bool)> {
+    match files::read_number(&node.dir, c"pids.peak") {
+        Ok(peak) => Ok((peak, true)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Ok((files::read_number(&node.dir, c"pids.current")?, false))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes one directory; it counts as busy for a moment after its last process was reaped.
+fn remove_dir(parent: impl AsFd, name: &str, patience: Duration) -> IoResult<()> {
+    let mut pause = Duration::from_micros(20);
+    let mut waited = Duration::ZERO;
+    loop {
+        match rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => return Ok(()),
+            Err(rustix::io::Errno::BUSY) if waited < patience => {
+                std::thread::sleep(pause);
+                waited += pause;
+                pause = (pause * 2).min(Duration::from_millis(20));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

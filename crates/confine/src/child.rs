@@ -1,0 +1,96 @@
+//! Between `clone3` and `exec`: the few lines that run in the new process while it still shares its owner's memory.
+//!
+//! No allocation, no lock, no panic, no libc: raw system calls on what the owner prepared. The owner's thread is
+//! suspended meanwhile (`CLONE_VFORK`), and a failure is left in its memory as an errno.
+
+use crate::sys;
+use crate::wire::fd;
+
+/// What the child needs, prepared by the owner.
+#[repr(C)]
+pub(crate) struct Child {
+    /// Descriptors in the order of their targets: 0, 1, 2, plan, lifeline, status, events, sync (-1: none), init.
+    pub fds: [i32; 9],
+    /// Detached mounts and the like, which become `fd::FIRST_EXTRA` and up.
+    pub extra: *const i32,
+    pub extra_len: usize,
+    /// Room for as many temporary numbers as there are descriptors in all.
+    pub scratch: *mut i32,
+    /// Keep every capability across exec (the process is in a user namespace of its own).
+    pub keep_caps: bool,
+    pub argv: [*const u8; 2],
+    pub envp: [*const u8; 1],
+    /// errno, 0 when exec succeeded.
+    pub errno: i32,
+    /// Which line failed.
+    pub line: i32,
+}
+
+/// The child's entry.
+pub(crate) extern "C" fn entry(child: usize) -> ! {
+    // SAFETY: the owner passes the address of its `Child`, which nobody else touches until the child has exec'd or ended.
+    let child = unsafe { &mut *(child as *mut Child) };
+    if let Err((line, errno)) = enter(child) {
+        child.line = line;
+        child.errno = errno;
+    }
+    sys::exit(127)
+}
+
+fn enter(c: &mut Child) -> Result<(), (i32, i32)> {
+    let total = c.fds.len() + c.extra_len;
+    let base = fd::FIRST_EXTRA + c.extra_len as i32;
+    // First up and out of the way, all of them, so that no target number overwrites a source.
+    for i in 0..total {
+        let source = source(c, i);
+        let moved = if source < 0 { -1 } else { sys::fcntl(source, 1030, base as usize).map_err(|e| (1, e))? as i32 };
+        // SAFETY: `scratch` has room for `total` numbers.
+        unsafe { c.scratch.add(i).write(moved) };
+    }
+    for i in 0..total {
+        // SAFETY: as above.
+        let moved = unsafe { c.scratch.add(i).read() };
+        if moved < 0 {
+            continue;
+        }
+        let init = i == 8;
+        let target = if i < c.fds.len() { i as i32 } else { fd::FIRST_EXTRA + (i - c.fds.len()) as i32 };
+        let flags = if i < 3 { 0 } else { 0o2000000 };
+        let flags = if init || i < 3 { flags } else { 0 };
+        sys::dup3(moved, target, flags).map_err(|e| (2, e))?;
+    }
+    sys::close_range(9, fd::FIRST_EXTRA as u32 - 1, 0).map_err(|e| (3, e))?;
+    sys::close_range(base as u32, u32::MAX, 0).map_err(|e| (4, e))?; // nothing of the owner's goes along
+    if c.keep_caps {
+        keep_capabilities().map_err(|e| (5, e))?;
+    }
+    let empty = c"".as_ptr().cast();
+    sys::execveat(8, empty, c.argv.as_ptr(), c.envp.as_ptr(), 0x1000).map_err(|e| (6, e))?;
+    Ok(())
+}
+
+fn source(c: &Child, i: usize) -> i32 {
+    if i < c.fds.len() {
+        c.fds[i]
+    } else {
+        // SAFETY: `extra` points to `extra_len` numbers.
+        unsafe { c.extra.add(i - c.fds.len()).read() }
+    }
+}
+
+/// exec as a user other than 0 would lose them: every permitted capability becomes inheritable and ambient.
+fn keep_capabilities() -> Result<(), i32> {
+    let header = [0x2008_0522u32, 0];
+    let mut data = [0u32; 6]; // effective, permitted, inheritable; twice
+    sys::capget(header.as_ptr(), data.as_mut_ptr())?;
+    data[2] = data[1];
+    data[5] = data[4];
+    sys::capset(header.as_ptr(), data.as_ptr())?;
+    let permitted = u64::from(data[1]) | u64::from(data[4]) << 32;
+    for cap in 0..64 {
+        if permitted >> cap & 1 == 1 {
+            sys::prctl(47, 2, cap, 0, 0)?; // PR_CAP_AMBIENT_RAISE
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! Facts about this process and this kernel that plans depend on. Each is one cheap question; none changes anything.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// Identity of the calling process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// Effective user.
+    pub uid: u32,
+    /// Effective group.
+    pub gid: u32,
+    /// Whether it is privileged: user 0 with the capabilities to write id maps and mount.
+    pub privileged: bool,
+}
+
+/// Who we are.
+pub fn identity() -> Identity {
+    let uid = rustix::process::geteuid().as_raw();
+    let gid = rustix::process::getegid().as_raw();
+    let sets = rustix::thread::capabilities(None).map(|c| c.effective);
+    use rustix::thread::CapabilitySet as C;
+    let needed = C::SYS_ADMIN | C::SETUID | C::SETGID;
+    Identity { uid, gid, privileged: uid == 0 && sets.is_ok_and(|s| s.contains(needed)) }
+}
+
+/// First id of the range from which a privileged owner's sandboxes take their user: far above what systems hand out.
+const UNPRIVILEGED_BASE: u32 = 0x6f00_0000;
+
+/// An unprivileged id of the host for the sandboxes of this process: never 0, shared with nothing else.
+///
+/// Inside a user namespace that maps fewer ids, the highest one mapped that is not 0.
+pub fn unprivileged_id() -> Option<u32> {
+    let wanted = UNPRIVILEGED_BASE + (std::process::id() & 0x3f_ffff);
+    let map = fs::read_to_string("/proc/self/uid_map").ok()?;
+    choose_id(&map, wanted)
+}
+
+fn choose_id(map: &str, wanted: u32) -> Option<u32> {
+    let mut highest = None;
+    for line in map.lines() {
+        let mut n = line.split_whitespace().map(|w| w.parse::<u64>().ok());
+        let (Some(Some(first)), Some(Some(_)), Some(Some(count))) = (n.next(), n.next(), n.next()) else {
+            return None;
+        };
+        if u64::from(wanted) >= first && u64::from(wanted) < first + count {
+            return Some(wanted);
+        }
+        highest = highest.max(u32::try_from(first + count - 1).ok().filter(|&id| id != 0));
+    }
+    highest
+}
+
+/// Why user namespaces cannot be had, as far as the kernel's switches tell; `None` when none forbids them.
+pub fn user_namespaces_refused(privileged: bool) -> Option<(&'static str, &'static str)> {
+    let off = |path: &str, value: &str| fs::read_to_string(path).is_ok_and(|t| t.trim() == value);
+    if off("/proc/sys/user/max_user_namespaces", "0") {
+        return Some(("user.max_user_namespaces is 0", "sysctl -w user.max_user_namespaces=15000"));
+    }
+    if privileged {
+        return None;
+    }
+    if off("/proc/sys/kernel/unprivileged_userns_clone", "0") {
+        return Some(("kernel.unprivileged_userns_clone is 0", "sysctl -w kernel.unprivileged_userns_clone=1"));
+    }
+    if off("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1") {
+        return Some((
+            "kernel.apparmor_restrict_unprivileged_userns is 1",
+            "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+        ));
+    }
+    None
+}
+
+/// Tries it: makes and drops a user namespace with an id map.
+///
+/// # Errors
+/// What the kernel said.
+pub fn try_user_namespace() -> io::Result<OwnedFd> {
+    let me = identity();
+    crate::mountfd::owner_map((0, me.uid), (0, me.gid)).or_else(|e| {
+        // An unprivileged owner may only write its group map after setgroups is refused; that the namespace and the
+        // user map could be had is the answer here.
+        if e.kind() == io::ErrorKind::PermissionDenied && !me.privileged { user_only(me) } else { Err(e) }
+    })
+}
+
+fn user_only(me: Identity) -> io::Result<OwnedFd> {
+    crate::mountfd::user_map((0, me.uid))
+}
+
+/// Hard and soft limit of an rlimit of this process: `(soft, hard)`.
+pub fn rlimit(resource: u32) -> (u64, u64) {
+    let mut r = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a null new limit only reads; the buffer has the kernel's form.
+    let n = unsafe { libc::prlimit64(0, resource as _, std::ptr::null(), &mut r) };
+    if n == 0 { (r.rlim_cur, r.rlim_max) } else { (u64::MAX, u64::MAX) }
+}
+
+/// The limits' numbers, as the kernel names them.
+pub mod resource {
+    #![allow(missing_docs)]
+    pub const CPU: u32 = libc::RLIMIT_CPU as u32;
+    pub const FSIZE: u32 = libc::RLIMIT_FSIZE as u32;
+    pub const CORE: u32 = libc::RLIMIT_CORE as u32;
+    pub const NPROC: u32 = libc::RLIMIT_NPROC as u32;
+    pub const NOFILE: u32 = libc::RLIMIT_NOFILE as u32;
+    pub const MEMLOCK: u32 = libc::RLIMIT_MEMLOCK as u32;
+    pub const MSGQUEUE: u32 = libc::RLIMIT_MSGQUEUE as u32;
+    pub const SIGPENDING: u32 = libc::RLIMIT_SIGPENDING as u32;
+    pub const STACK: u32 = libc::RLIMIT_STACK as u32;
+    pub const RTPRIO: u32 = libc::RLIMIT_RTPRIO as u32;
+    pub const NICE: u32 = libc::RLIMIT_NICE as u32;
+    pub const AS: u32 = libc::RLIMIT_AS as u32;
+    pub const DATA: u32 = libc::RLIMIT_DATA as u32;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_is_the_wanted_one_where_it_is_mapped_and_else_the_highest_but_never_zero() {
+        assert_eq!(choose_id("0 0 4294967295\n", 0x6f00_0001), Some(0x6f00_0001));
+        assert_eq!(choose_id("0 100000 65536\n", 0x6f00_0001), Some(65535));
+        assert_eq!(choose_id("0 1000 1\n", 0x6f00_0001), None);
+    }
+}

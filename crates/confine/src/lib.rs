@@ -1,0 +1,31 @@
+//! The OS mechanisms: namespaces, mounts, Landlock, seccomp, cgroups, rlimits, and the code after clone.
+//!
+//! ```text
+//! Recipe (what init is to do, as data) ─ encode ─▶ plan memfd ┐
+//!                                                             ├─ spawn ─▶ init (pid 1) ─▶ payload
+//! streams, lifeline, status, events, cgroup, mounts ──────────┘
+//! ```
+//!
+//! This crate knows no policy: it does what a recipe says, and says what failed. It is the only crate with unsafe code.
+//! The program that runs after clone stands in `init/` beside `src/`, without libc and without an allocator.
+
+pub mod cgroup;
+mod child;
+pub mod host;
+pub mod landlock;
+pub mod memfd;
+pub mod mountfd;
+pub mod process;
+pub mod recipe;
+pub mod seccomp;
+pub mod spawn;
+pub mod status;
+#[allow(dead_code, missing_docs, reason = "init uses the rest")]
+#[path = "../init/sys.rs"]
+mod sys;
+#[path = "../init/wire.rs"]
+#[allow(dead_code, reason = "init uses the rest")]
+pub mod wire;
+
+pub use recipe::Recipe;
+pub use spawn::{Launch, Running, spawn};

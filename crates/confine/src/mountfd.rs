@@ -1,0 +1,94 @@
+//! Mounts that a privileged owner prepares before clone: detached, with owners mapped where files must be usable.
+//!
+//! As root the sandbox runs under an unprivileged id of the host. What it is given then has to be mapped: on this mount
+//! alone, the directory's own owner appears as the sandbox's user, so nothing has to be chowned and nobody else's files
+//! open up. A file system that cannot do that (ENOTSUP, EINVAL) is reported, not worked around.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use crate::sys;
+
+const EMPTY_PATH: u32 = 0x1000;
+const RECURSIVE: u32 = 0x8000;
+
+/// A detached copy of the tree at this descriptor.
+///
+/// # Errors
+/// open_tree(2).
+pub fn clone_tree(at: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let flags = 1 | 0o2000000 | EMPTY_PATH | RECURSIVE;
+    let fd = sys::open_tree(at.as_raw_fd(), c"".as_ptr().cast(), flags).map_err(io::Error::from_raw_os_error)?;
+    // SAFETY: open_tree returned a new descriptor that is ours alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Maps owners on a detached mount through this user namespace, recursively where every mount below can do it.
+///
+/// # Errors
+/// mount_setattr(2): the file system cannot map owners.
+pub fn map_owners(tree: BorrowedFd<'_>, userns: BorrowedFd<'_>) -> io::Result<()> {
+    let attr = [0x0010_0000u64, 0, 0, userns.as_raw_fd() as u64]; // MOUNT_ATTR_IDMAP
+    let set = |flags: u32| {
+        sys::mount_setattr(tree.as_raw_fd(), c"".as_ptr().cast(), flags, attr.as_ptr(), 32)
+            .map_err(io::Error::from_raw_os_error)
+            .map(|_| ())
+    };
+    set(EMPTY_PATH | RECURSIVE)
+}
+
+/// A user namespace in which `inside` ids stand for `outside` ids, for `map_owners`.
+///
+/// # Errors
+/// The caller may not write such a map, or a process cannot be made.
+pub fn owner_map(uids: (u32, u32), gids: (u32, u32)) -> io::Result<OwnedFd> {
+    namespace_with(&[("uid_map", uids), ("gid_map", gids)])
+}
+
+/// The same with users only, which is all that an unprivileged caller may write from outside.
+///
+/// # Errors
+/// As `owner_map`.
+pub fn user_map(uids: (u32, u32)) -> io::Result<OwnedFd> {
+    namespace_with(&[("uid_map", uids)])
+}
+
+fn namespace_with(maps: &[(&str, (u32, u32))]) -> io::Result<OwnedFd> {
+    let mut stack = vec![0u128; 512];
+    let mut pidfd: i32 = -1;
+    // A child that shares memory and only waits to be killed: it exists to hold the namespace while the maps are
+    // written. No CLONE_VFORK, since the owner must go on.
+    let flags = (libc::CLONE_VM | libc::CLONE_PIDFD | libc::CLONE_NEWUSER) as u64;
+    let args: [u64; 11] =
+        [flags, &raw mut pidfd as u64, 0, 0, libc::SIGCHLD as u64, stack.as_mut_ptr() as u64, 8192, 0, 0, 0, 0];
+    // SAFETY: the child runs `wait_for_the_end` on a stack of its own that lives until it has been reaped below.
+    let pid = unsafe { sys::clone3_on(&args, wait_for_the_end, 0) }.map_err(io::Error::from_raw_os_error)?;
+    // SAFETY: clone3 succeeded with CLONE_PIDFD, so this is a new descriptor of ours.
+    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    let made = (|| {
+        let put = |name: &str, (inside, outside): (u32, u32)| {
+            File::options()
+                .write(true)
+                .open(format!("/proc/{pid}/{name}"))?
+                .write_all(format!("{inside} {outside} 1").as_bytes())
+        };
+        for (name, ids) in maps {
+            put(name, *ids)?;
+        }
+        Ok(OwnedFd::from(File::open(format!("/proc/{pid}/ns/user"))?))
+    })();
+    crate::process::kill(pidfd.as_fd())?;
+    crate::process::wait(pidfd.as_fd())?;
+    drop(stack);
+    made
+}
+
+extern "C" fn wait_for_the_end(_: usize) -> ! {
+    loop {
+        let mut none = sys::PollFd { fd: -1, events: 0, revents: 0 };
+        if sys::ppoll(&mut none, 1, std::ptr::null(), std::ptr::null(), 8).is_err() {
+            continue;
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Waiting for init and reading what its tree used.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+/// What a process and its reaped descendants used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// User and system time, microseconds.
+    pub cpu_us: u64,
+    /// The largest resident set of any one process, bytes.
+    pub max_rss_bytes: u64,
+}
+
+/// Waits for the process of this pidfd and returns what its tree used; waitid(2) with the kernel's rusage argument.
+///
+/// # Errors
+/// ECHILD when it is not a child of the calling process, or was reaped already.
+pub fn wait(pidfd: BorrowedFd<'_>) -> io::Result<Usage> {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+    loop {
+        // SAFETY: both buffers have the size that the kernel writes; P_PIDFD takes a descriptor, which is open.
+        let r = unsafe {
+            libc::syscall(
+                libc::SYS_waitid,
+                libc::P_PIDFD,
+                pidfd.as_fd().as_raw_fd(),
+                info.as_mut_ptr(),
+                libc::WEXITED,
+                usage.as_mut_ptr(),
+            )
+        };
+        if r == 0 {
+            // SAFETY: the buffer was zeroed and the kernel filled it; every field is an integer.
+            let u = unsafe { usage.assume_init() };
+            let us = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
+            return Ok(Usage { cpu_us: us(u.ru_utime) + us(u.ru_stime), max_rss_bytes: u.ru_maxrss as u64 * 1024 });
+        }
+        let e = io::Error::last_os_error();
+        if e.kind() != io::ErrorKind::Interrupted {
+            return Err(e);
+        }
+    }
+}
+
+/// Kills the process of this pidfd. Already dead is success.
+///
+/// # Errors
+/// EPERM when it is not ours to kill.
+pub fn kill(pidfd: BorrowedFd<'_>) -> io::Result<()> {
+    match rustix::process::pidfd_send_signal(pidfd, rustix::process::Signal::KILL) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}

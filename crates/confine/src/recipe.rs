@@ -1,0 +1,504 @@
+//! What init is to do, as data, and its encoding into the block that init reads.
+//!
+//! Pure: no call here touches the system. The vectors keep their order; init performs mounts in that order.
+
+use crate::wire::{Guard, Header, LandRule, MAGIC, MountOp, Ref, Rlimit, fd, flag, op, op_flag};
+
+/// Mount attributes, as `mount_setattr(2)` names them.
+pub mod attr {
+    /// Read-only.
+    pub const RDONLY: u64 = 1;
+    /// No setuid bits, no file capabilities.
+    pub const NOSUID: u64 = 2;
+    /// No devices.
+    pub const NODEV: u64 = 4;
+    /// No execution.
+    pub const NOEXEC: u64 = 8;
+}
+
+/// One mount step; see `wire::op` for what each does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// The root is a clone of the host's tree.
+    RootHost {
+        /// `attr` bits, set on every mount of it.
+        attrs: u64,
+    },
+    /// The root is the scratch directory `rootfs`, read-only.
+    RootScratch,
+    /// The root is a directory.
+    RootDirectory {
+        /// Where it comes from.
+        source: Source,
+        /// `attr` bits.
+        attrs: u64,
+    },
+    /// A bind mount.
+    Bind {
+        /// Where it comes from.
+        source: Source,
+        /// Path inside.
+        target: String,
+        /// `attr` bits.
+        attrs: u64,
+        /// Nothing to do when source or target is missing.
+        optional: bool,
+    },
+    /// A directory or file of the scratch file system.
+    Scratch {
+        /// Name inside the scratch.
+        name: String,
+        /// Path inside.
+        target: String,
+        /// `attr` bits.
+        attrs: u64,
+        /// Nothing to do when the target is missing.
+        optional: bool,
+    },
+    /// A tmpfs of its own.
+    Tmpfs {
+        /// Path inside.
+        target: String,
+        /// Bytes.
+        bytes: u64,
+        /// Permissions.
+        mode: u32,
+        /// `attr` bits.
+        attrs: u64,
+    },
+    /// procfs, read-only.
+    Proc {
+        /// Path inside.
+        target: String,
+    },
+    /// A devpts instance.
+    Devpts {
+        /// Path inside.
+        target: String,
+    },
+    /// A directory of the scratch.
+    Mkdir {
+        /// Name inside the scratch.
+        name: String,
+        /// Permissions.
+        mode: u32,
+    },
+    /// A symbolic link of the scratch.
+    Symlink {
+        /// Name inside the scratch.
+        name: String,
+        /// What it says.
+        says: String,
+    },
+    /// A file of the scratch.
+    File {
+        /// Name inside the scratch.
+        name: String,
+        /// Its text.
+        text: String,
+        /// Permissions.
+        mode: u32,
+    },
+    /// Copy-on-write.
+    Overlay {
+        /// What lies below.
+        source: Source,
+        /// Path inside.
+        target: String,
+        /// `attr` bits.
+        attrs: u64,
+        /// Layer bytes.
+        bytes: u64,
+        /// Layer inodes.
+        inodes: u64,
+    },
+    /// Hide a path.
+    Mask {
+        /// Path inside.
+        target: String,
+        /// Nothing to do when it is missing.
+        optional: bool,
+    },
+    /// Bind a path onto itself.
+    SelfBind {
+        /// Path inside.
+        target: String,
+        /// `attr` bits.
+        attrs: u64,
+        /// Nothing to do when it is missing.
+        optional: bool,
+    },
+    /// Hide many names of a read-only tree by one layer.
+    Whiteout {
+        /// The layer's directory on the host.
+        layer: Source,
+        /// Path inside.
+        target: String,
+        /// `attr` bits.
+        attrs: u64,
+    },
+}
+
+/// Where a mount comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A path of the host without symbolic links, with the identity it had when it was looked at.
+    Path {
+        /// Absolute path.
+        path: String,
+        /// `(device, inode)`; `None` for what only the system's administrator can replace.
+        identity: Option<(u64, u64)>,
+    },
+    /// A path of the system's own whose links may be followed, such as a device.
+    System(String),
+    /// A detached mount prepared by the owner: index into the launch's extra descriptors.
+    Prepared(usize),
+}
+
+/// A directory and the names that must not come into being in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuardDir {
+    /// Path inside.
+    pub parent: String,
+    /// Names, any order.
+    pub names: Vec<String>,
+}
+
+/// A Landlock rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathRule {
+    /// Path inside.
+    pub path: String,
+    /// Rights.
+    pub access: u64,
+    /// Skip when the path is missing.
+    pub optional: bool,
+}
+
+/// What Landlock handles.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Landlock {
+    /// File system rights handled.
+    pub handled_fs: u64,
+    /// Network rights handled, all denied.
+    pub handled_net: u64,
+    /// Scopes.
+    pub scoped: u64,
+    /// Rules.
+    pub rules: Vec<PathRule>,
+}
+
+/// Everything that init is to do.
+#[derive(Debug, Clone, Default)]
+pub struct Recipe {
+    /// `wire::flag` bits, but those that follow from the fields below.
+    pub flags: u32,
+    /// Ids inside: user and group.
+    pub ids_in: (u32, u32),
+    /// Ids outside: user and group.
+    pub ids_out: (u32, u32),
+    /// Host name.
+    pub hostname: String,
+    /// Argument vector.
+    pub argv: Vec<String>,
+    /// `NAME=VALUE`.
+    pub envp: Vec<String>,
+    /// Where the program is looked for, in order.
+    pub programs: Vec<String>,
+    /// Working directory.
+    pub cwd: String,
+    /// `(resource, soft, hard)`.
+    pub rlimits: Vec<(u32, u64, u64)>,
+    /// Mounts, in order.
+    pub mounts: Vec<Step>,
+    /// Second wall.
+    pub landlock: Option<Landlock>,
+    /// Classic BPF, 8 bytes per instruction; empty for none.
+    pub filter: Vec<u64>,
+    /// The classifier of notified calls, likewise.
+    pub classifier: Vec<u64>,
+    /// Names that must not come into being.
+    pub guards: Vec<GuardDir>,
+    /// Scratch bytes.
+    pub scratch_bytes: u64,
+    /// Scratch inodes.
+    pub scratch_inodes: u64,
+    /// Wall time from the program's start, nanoseconds.
+    pub wall_ns: u64,
+    /// Rows and columns of the terminal.
+    pub terminal: Option<(u16, u16)>,
+}
+
+struct Block {
+    bytes: Vec<u8>,
+}
+
+impl Block {
+    fn align(&mut self) {
+        while !self.bytes.len().is_multiple_of(8) {
+            self.bytes.push(0);
+        }
+    }
+
+    fn text(&mut self, s: &str) -> u32 {
+        let at = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(s.as_bytes());
+        self.bytes.push(0);
+        at
+    }
+
+    fn words(&mut self, list: &[u32]) -> Ref {
+        self.align();
+        let off = self.bytes.len() as u32;
+        for w in list {
+            self.bytes.extend_from_slice(&w.to_ne_bytes());
+        }
+        Ref { off, len: list.len() as u32 }
+    }
+
+    fn longs(&mut self, list: &[u64]) -> u32 {
+        self.align();
+        let off = self.bytes.len() as u32;
+        for w in list {
+            self.bytes.extend_from_slice(&w.to_ne_bytes());
+        }
+        off
+    }
+
+    fn texts(&mut self, list: &[String]) -> Ref {
+        let offsets: Vec<u32> = list.iter().map(|s| self.text(s)).collect();
+        self.words(&offsets)
+    }
+}
+
+impl Recipe {
+    /// The block that init reads.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut b = Block { bytes: vec![0; size_of::<Header>()] };
+        b.bytes.reserve(4096 + self.filter.len() * 8);
+        let zero = b.text(""); // no offset is ever 0
+        let mut h = Header { magic: MAGIC, flags: self.flags, ..Header::default() };
+        (h.uid_in, h.gid_in) = self.ids_in;
+        (h.uid_out, h.gid_out) = self.ids_out;
+        h.hostname = Ref { off: b.text(&self.hostname), len: self.hostname.len() as u32 };
+        h.cwd = Ref { off: b.text(&self.cwd), len: self.cwd.len() as u32 };
+        h.argv = b.texts(&self.argv);
+        h.envp = b.texts(&self.envp);
+        h.programs = b.texts(&self.programs);
+        h.rlimits = self.encode_rlimits(&mut b);
+        h.mounts = self.encode_mounts(&mut b, zero);
+        if let Some(l) = &self.landlock {
+            h.flags |= flag::LANDLOCK;
+            (h.handled_fs, h.handled_net, h.scoped) = (l.handled_fs, l.handled_net, l.scoped);
+            h.land_rules = encode_rules(&mut b, &l.rules);
+        }
+        if !self.filter.is_empty() {
+            h.flags |= flag::FILTER;
+            h.filter = Ref { off: b.longs(&self.filter), len: self.filter.len() as u32 };
+        }
+        if !self.classifier.is_empty() {
+            h.flags |= flag::LISTENER;
+            h.classifier = Ref { off: b.longs(&self.classifier), len: self.classifier.len() as u32 };
+        }
+        h.guards = self.encode_guards(&mut b);
+        (h.scratch_bytes, h.scratch_inodes) = (self.scratch_bytes, self.scratch_inodes);
+        h.wall_ns = self.wall_ns;
+        if let Some((rows, columns)) = self.terminal {
+            h.flags |= flag::TERMINAL;
+            (h.rows, h.columns) = (rows, columns);
+        }
+        b.align();
+        b.longs(&[0]); // the block ends in NUL: every string in it ends inside
+        h.total = b.bytes.len() as u32;
+        b.bytes[..size_of::<Header>()].copy_from_slice(&header_bytes(&h));
+        b.bytes
+    }
+
+    fn encode_rlimits(&self, b: &mut Block) -> Ref {
+        let list: Vec<u64> = self.rlimits.iter().flat_map(|&(r, soft, hard)| [u64::from(r), soft, hard]).collect();
+        Ref { off: b.longs(&list), len: self.rlimits.len() as u32 }
+    }
+
+    fn encode_mounts(&self, b: &mut Block, zero: u32) -> Ref {
+        let mut ops = Vec::with_capacity(self.mounts.len());
+        for s in &self.mounts {
+            ops.push(encode_step(b, s, zero));
+        }
+        let list: Vec<u64> = ops.iter().flat_map(pack_mount).collect();
+        Ref { off: b.longs(&list), len: ops.len() as u32 }
+    }
+
+    fn encode_guards(&self, b: &mut Block) -> Ref {
+        let mut list = Vec::new();
+        for g in &self.guards {
+            let mut names: Vec<&String> = g.names.iter().collect();
+            names.sort_unstable_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
+            let offsets: Vec<u32> = names.iter().map(|n| b.text(n)).collect();
+            let index = b.words(&offsets);
+            let parent = b.text(&g.parent);
+            let guard = Guard { parent, names: 0, count: index.len, index: index.off };
+            list.push(u64::from(guard.parent) | u64::from(guard.names) << 32);
+            list.push(u64::from(guard.count) | u64::from(guard.index) << 32);
+        }
+        Ref { off: b.longs(&list), len: self.guards.len() as u32 }
+    }
+}
+
+fn encode_step(b: &mut Block, s: &Step, zero: u32) -> MountOp {
+    let mut m = MountOp { fd: -1, src: zero, dst: zero, ..MountOp::default() };
+    m.src = 0;
+    m.dst = 0;
+    let optional = |yes: bool| if yes { op_flag::OPTIONAL } else { 0 };
+    match s {
+        Step::RootHost { attrs } => (m.kind, m.a) = (op::ROOT_HOST, *attrs),
+        Step::RootScratch => (m.kind, m.a) = (op::ROOT_SCRATCH, attr::RDONLY | attr::NOSUID | attr::NODEV),
+        Step::RootDirectory { source, attrs } => {
+            (m.kind, m.a) = (op::ROOT_DIR, *attrs);
+            set_source(b, &mut m, source);
+        }
+        Step::Bind { source, target, attrs, optional: o } => {
+            (m.kind, m.a, m.dst) = (op::BIND, *attrs, b.text(target));
+            set_source(b, &mut m, source);
+            m.flags |= optional(*o);
+        }
+        Step::Scratch { name, target, attrs, optional: o } => {
+            (m.kind, m.a, m.src, m.dst) = (op::SCRATCH, *attrs, b.text(name), b.text(target));
+            m.flags |= optional(*o);
+        }
+        Step::Tmpfs { target, bytes, mode, attrs } => {
+            (m.kind, m.a, m.b, m.c, m.dst) = (op::TMPFS, *attrs, *bytes, u64::from(*mode), b.text(target));
+        }
+        Step::Proc { target } => {
+            (m.kind, m.a, m.dst) = (op::PROC, attr::RDONLY | attr::NOSUID | attr::NODEV | attr::NOEXEC, b.text(target));
+        }
+        Step::Devpts { target } => (m.kind, m.dst) = (op::DEVPTS, b.text(target)),
+        Step::Mkdir { name, mode } => (m.kind, m.src, m.c) = (op::MKDIR, b.text(name), u64::from(*mode)),
+        Step::Symlink { name, says } => (m.kind, m.src, m.dst) = (op::SYMLINK, b.text(name), b.text(says)),
+        Step::File { name, text, mode } => {
+            (m.kind, m.src, m.dst, m.c) = (op::FILE, b.text(name), b.text(text), u64::from(*mode));
+        }
+        Step::Overlay { source, target, attrs, bytes, inodes } => {
+            (m.kind, m.a, m.dst) = (op::OVERLAY, *attrs, b.text(target));
+            set_source(b, &mut m, source);
+            // The identity check uses b and c; an overlay's size does too, so its source is checked by the owner's open
+            // descriptor or by path only.
+            (m.b, m.c) = (*bytes, *inodes);
+        }
+        Step::Mask { target, optional: o } => {
+            (m.kind, m.dst) = (op::MASK, b.text(target));
+            m.flags |= optional(*o);
+        }
+        Step::SelfBind { target, attrs, optional: o } => {
+            (m.kind, m.a, m.dst) = (op::SELF_BIND, *attrs, b.text(target));
+            m.flags |= op_flag::RECURSIVE | optional(*o);
+        }
+        Step::Whiteout { layer, target, attrs } => {
+            (m.kind, m.a, m.dst) = (op::WHITEOUT, *attrs, b.text(target));
+            set_source(b, &mut m, layer);
+        }
+    }
+    m
+}
+
+fn set_source(b: &mut Block, m: &mut MountOp, source: &Source) {
+    m.flags |= op_flag::RECURSIVE;
+    match source {
+        Source::Path { path, identity } => {
+            m.src = b.text(path);
+            if let Some((dev, ino)) = identity {
+                (m.b, m.c) = (*dev, *ino);
+            }
+        }
+        Source::System(path) => {
+            m.src = b.text(path);
+            m.flags |= op_flag::FOLLOW;
+        }
+        Source::Prepared(index) => m.fd = fd::FIRST_EXTRA + *index as i32,
+    }
+}
+
+fn encode_rules(b: &mut Block, rules: &[PathRule]) -> Ref {
+    let mut list = Vec::new();
+    for r in rules {
+        let path = b.text(&r.path);
+        let rule =
+            LandRule { access: r.access, path, flags: if r.optional { u32::from(op_flag::OPTIONAL) } else { 0 } };
+        list.push(rule.access);
+        list.push(u64::from(rule.path) | u64::from(rule.flags) << 32);
+    }
+    Ref { off: b.longs(&list), len: rules.len() as u32 }
+}
+
+// The structures of `wire` are `repr(C)` without padding, made of little pieces; they are put together here so that
+// encoding needs no unsafe code. A test holds the sizes.
+
+fn pack_mount(m: &MountOp) -> [u64; 5] {
+    let head = u64::from(m.kind) | u64::from(m.flags) << 16 | u64::from(m.fd as u32) << 32;
+    [head, u64::from(m.src) | u64::from(m.dst) << 32, m.a, m.b, m.c]
+}
+
+fn header_bytes(h: &Header) -> Vec<u8> {
+    let mut out = Vec::with_capacity(size_of::<Header>());
+    let pair = |a: u32, b: u32| u64::from(a) | u64::from(b) << 32;
+    let r = |r: Ref| u64::from(r.off) | u64::from(r.len) << 32;
+    let words = [
+        h.magic,
+        pair(h.total, h.flags),
+        pair(h.uid_in, h.gid_in),
+        pair(h.uid_out, h.gid_out),
+        r(h.hostname),
+        r(h.argv),
+        r(h.envp),
+        r(h.programs),
+        r(h.cwd),
+        r(h.rlimits),
+        r(h.mounts),
+        r(h.land_rules),
+        h.handled_fs,
+        h.handled_net,
+        h.scoped,
+        r(h.filter),
+        r(h.classifier),
+        r(h.guards),
+        h.scratch_bytes,
+        h.scratch_inodes,
+        h.wall_ns,
+        u64::from(h.rows) | u64::from(h.columns) << 16 | u64::from(h.reserved) << 32,
+    ];
+    for w in words {
+        // Little-endian machines only, which both supported architectures are; `to_ne_bytes` of the packed words then
+        // gives the fields in memory order.
+        out.extend_from_slice(&w.to_ne_bytes());
+    }
+    out
+}
+
+const _: () = assert!(cfg!(target_endian = "little"));
+const _: () = assert!(size_of::<Header>() == 22 * 8);
+const _: () = assert!(size_of::<MountOp>() == 40);
+const _: () = assert!(size_of::<LandRule>() == 16);
+const _: () = assert!(size_of::<Guard>() == 16);
+const _: () = assert!(size_of::<Rlimit>() == 24);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_starts_with_the_magic_and_its_own_length_and_ends_in_nul() {
+        let recipe = Recipe { argv: vec!["true".into()], cwd: "/".into(), ..Recipe::default() };
+        let block = recipe.encode();
+        assert_eq!(block[..8], MAGIC.to_ne_bytes());
+        assert_eq!(u32::from_ne_bytes(block[8..12].try_into().unwrap()) as usize, block.len());
+        assert_eq!(block.last(), Some(&0));
+    }
+
+    #[test]
+    fn guard_names_are_sorted_by_bytes_for_the_binary_search() {
+        let guards = vec![GuardDir { parent: "/w".into(), names: vec!["b".into(), "\u{e9}".into(), "a".into()] }];
+        let block = Recipe { guards, ..Recipe::default() }.encode();
+        let text = String::from_utf8_lossy(&block).into_owned();
+        let at = |s: &str| text.find(&format!("{s}\0")).unwrap();
+        assert!(at("a") < at("b") && at("b") < at("\u{e9}"));
+    }
+}

@@ -1,0 +1,377 @@
+//! What each level does with each system call, as data: clauses of conditions on arguments, first match wins.
+//!
+//! The one place where the rules are written down. It knows nothing of BPF; `emit` turns what it says into
+//! instructions, and the tests run both against each other. Order for one call: the policy's own rules, a
+//! refusal of the whole call, checks of its arguments, and last whether a call that is allowed is watched.
+
+use std::collections::HashMap;
+
+use libc::{EACCES, EAFNOSUPPORT, EINVAL, ENOSYS, EPERM, EPROTONOSUPPORT};
+
+use super::table::{Call, Group};
+use super::{ArgOp, Error, Level, Reason, Request, RuleAction};
+
+/// How much of an argument the kernel reads. It ignores the upper half of an `int`, so a comparison that
+/// looked at it could be dodged by setting it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Width {
+    Bits32,
+    Bits64,
+}
+
+/// One condition on one argument: `(argument & mask) op value`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Cond {
+    pub(super) arg: u8,
+    pub(super) width: Width,
+    pub(super) mask: u64,
+    pub(super) op: ArgOp,
+    pub(super) value: u64,
+}
+
+#[cfg(test)]
+impl Cond {
+    /// Whether the condition holds.
+    pub(super) fn holds(&self, args: &[u64; 6]) -> bool {
+        let value = args[usize::from(self.arg)] & self.mask;
+        match self.width {
+            Width::Bits32 => self.op.holds(value & u64::from(u32::MAX), self.value & u64::from(u32::MAX)),
+            Width::Bits64 => self.op.holds(value, self.value),
+        }
+    }
+}
+
+/// Whether a refusal is worth telling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Report {
+    /// A violation.
+    Always,
+    /// Told, but libc does it by itself, so it never kills.
+    NeverKill,
+    /// A probe that libc or a runtime makes on any host: answered and forgotten.
+    Never,
+}
+
+/// What happens to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    Allow,
+    Kill { rule: u32 },
+    Refuse { errno: i32, reason: Reason, rule: u32, report: Report },
+    Create,
+    Trace,
+    Exec,
+}
+
+/// An effect and when it applies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Clause {
+    pub(super) when: Vec<Cond>,
+    pub(super) effect: Effect,
+}
+
+/// Everything about one call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Decision {
+    pub(super) clauses: Vec<Clause>,
+    pub(super) otherwise: Effect,
+}
+
+#[cfg(test)]
+impl Decision {
+    /// What happens to the call with these arguments.
+    pub(super) fn effect(&self, args: &[u64; 6]) -> Effect {
+        let clause = self.clauses.iter().find(|clause| clause.when.iter().all(|cond| cond.holds(args)));
+        clause.map_or(self.otherwise, |clause| clause.effect)
+    }
+}
+
+/// `ENOSYS`, silently: what a kernel without the call says.
+pub(super) const ABSENT: Effect = quiet(ENOSYS);
+
+const S_ISUID_S_ISGID: u64 = 0o6000;
+/// Set in S_IFCHR and S_IFBLK, clear in S_IFREG, S_IFIFO and S_IFSOCK (and set in S_IFLNK, which mknod(2)
+/// takes for no type at all).
+const DEVICE_TYPE_BIT: u64 = 0o020000;
+/// O_CREAT and the bit of O_TMPFILE that is its own; the same on both architectures.
+const CREATING_FLAGS: u64 = 0o100 | 0o20000000;
+/// CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET (NEWTIME is no flag of clone).
+const NEW_NAMESPACES: u64 = 0x7e02_0000;
+/// CLONE_VM, FS, FILES, SIGHAND, THREAD, SYSVSEM: what unshare may be asked for.
+const HARMLESS_UNSHARE: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000;
+const CLONE_THREAD: u64 = 0x1_0000;
+const SECCOMP_NEW_LISTENER: u64 = 8;
+const TIOCSTI: u64 = 0x5412;
+const TIOCLINUX: u64 = 0x541c;
+const TIOCSETD: u64 = 0x5423;
+/// FS_IOC_SETFLAGS and its 32-bit form, FS_IOC_FSSETXATTR, FS_IOC_SETVERSION, FS_IOC_SET_ENCRYPTION_POLICY.
+const METADATA_IOCTLS: [u64; 5] = [0x4008_6602, 0x4004_6602, 0x401c_5820, 0x4008_7601, 0x800c_6613];
+/// PER_LINUX, PER_LINUX32, ADDR_NO_RANDOMIZE, and the query.
+const PERSONALITIES: [u64; 4] = [0, 8, 0x4_0000, 0xffff_ffff];
+const IPPROTO_MPTCP: u64 = 262;
+/// Any, ICMP echo, TCP, UDP, ICMPv6 echo.
+const PROTOCOLS: [u64; 5] = [0, 1, 6, 17, 58];
+const SOCK_TYPE_MASK: u64 = 0xf;
+const SOCK_STREAM: u64 = 1;
+const SOCK_DGRAM: u64 = 2;
+const AF_UNIX: u64 = 1;
+const AF_INET: u64 = 2;
+const AF_INET6: u64 = 10;
+const AF_NETLINK: u64 = 16;
+
+/// The policy's own rules, found by the name of the call.
+pub(super) struct Rules<'a> {
+    by_call: HashMap<&'a str, Vec<usize>>,
+    request: &'a Request<'a>,
+}
+
+impl<'a> Rules<'a> {
+    /// Checks the rules and indexes them.
+    pub(super) fn new(request: &'a Request<'a>) -> Result<Self, Error> {
+        let mut by_call: HashMap<&str, Vec<usize>> = HashMap::new();
+        if request.rules.len() > 0xfff {
+            return Err(Error::TooManyRules { rules: request.rules.len() });
+        }
+        for (index, rule) in request.rules.iter().enumerate() {
+            if rule.syscalls.is_empty() {
+                return Err(Error::EmptyRule { rule: index });
+            }
+            if let RuleAction::Errno(errno) = rule.action
+                && !(1..=4095).contains(&errno)
+            {
+                return Err(Error::Errno { rule: index, errno });
+            }
+            if let Some(condition) = rule.when.iter().find(|condition| condition.index > 5) {
+                return Err(Error::Argument { rule: index, argument: condition.index });
+            }
+            for name in &rule.syscalls {
+                if !super::CALLS.iter().any(|call| call.name == name) {
+                    return Err(Error::UnknownCall { rule: index, call: name.clone() });
+                }
+                let starts = name == "execveat" || (name == "execve" && request.no_spawn.is_none());
+                if rule.when.is_empty() && (starts || name == "exit_group") {
+                    return Err(Error::StopsStart { rule: index, call: name.clone() });
+                }
+                by_call.entry(name).or_default().push(index);
+            }
+        }
+        Ok(Rules { by_call, request })
+    }
+
+    fn clauses(&self, call: &Call) -> Vec<Clause> {
+        let Some(indices) = self.by_call.get(call.name) else { return Vec::new() };
+        let mut clauses = Vec::with_capacity(indices.len());
+        for &index in indices {
+            let rule = &self.request.rules[index];
+            let number = index as u32;
+            let effect = match rule.action {
+                RuleAction::Kill => Effect::Kill { rule: number },
+                RuleAction::Errno(errno) => Effect::Refuse {
+                    errno: i32::from(errno),
+                    reason: Reason::Rule,
+                    rule: number,
+                    report: Report::Always,
+                },
+            };
+            let when = rule.when.iter().map(|condition| Cond {
+                arg: condition.index,
+                width: if call.int_args >> condition.index & 1 == 1 { Width::Bits32 } else { Width::Bits64 },
+                mask: condition.mask,
+                op: condition.op,
+                value: condition.value,
+            });
+            clauses.push(Clause { when: when.collect(), effect });
+        }
+        clauses
+    }
+}
+
+/// Everything about one call under a request.
+pub(super) fn decide(call: &Call, rules: &Rules<'_>) -> Decision {
+    let request = rules.request;
+    let mut clauses = rules.clauses(call);
+    let otherwise = match whole_call(call, request) {
+        Some(effect) => effect,
+        None => {
+            let checked = arguments(call, request, &mut clauses);
+            match checked {
+                Effect::Allow => watched(call, request, &mut clauses),
+                other => other,
+            }
+        }
+    };
+    // What follows an unconditional clause is never reached.
+    if let Some(at) = clauses.iter().position(|clause| clause.when.is_empty()) {
+        let effect = clauses[at].effect;
+        clauses.truncate(at);
+        return Decision { clauses, otherwise: effect };
+    }
+    Decision { clauses, otherwise }
+}
+
+/// What happens to a call whatever its arguments are; none when it is allowed or they decide.
+fn whole_call(call: &Call, request: &Request<'_>) -> Option<Effect> {
+    let level = request.level;
+    let no_spawn = request.no_spawn.is_some();
+    match call.name {
+        // They reach every other call, the checked ones too, through memory.
+        "io_uring_setup" | "io_uring_enter" | "io_uring_register" | "openat2" => return Some(ABSENT),
+        "clone3" if no_spawn || level >= Level::Basic => return Some(ABSENT),
+        "fork" | "vfork" | "execve" if no_spawn => return Some(refuse(EPERM, Reason::Spawn)),
+        "memfd_create" if request.limited_exec => return Some(refuse(EPERM, Reason::Exec)),
+        // Which family it asks for says who asks.
+        "socket" => return None,
+        "socketpair" if level >= Level::Strict => return Some(refuse(EAFNOSUPPORT, Reason::Level)),
+        _ => {}
+    }
+    match call.group {
+        Group::Listed | Group::Opaque => None,
+        Group::Metadata => {
+            let refused = request.metadata_refused || level >= Level::Strict;
+            refused.then_some(refuse(EPERM, Reason::Metadata))
+        }
+        Group::Ipc => (!request.private_ipc).then_some(refuse(EPERM, Reason::Ipc)),
+        Group::Socket => (level >= Level::Strict).then_some(refuse(EACCES, Reason::Level)),
+        Group::Dangerous => (level >= Level::Basic).then_some(refuse(EPERM, Reason::Level)),
+        Group::Unlisted => (level >= Level::Standard).then_some(refuse(EPERM, Reason::Level)),
+        Group::Obsolete => (level >= Level::Basic).then_some(ABSENT),
+    }
+}
+
+/// Adds the checks of a call's arguments; what it returns holds when none of them matches.
+fn arguments(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> Effect {
+    let level = request.level;
+    let mut add = |when: &[Cond], effect| clauses.push(Clause { when: when.to_vec(), effect });
+    let set_id = refuse(EPERM, Reason::SetId);
+    match call.name {
+        "open" => add(&[any(1, CREATING_FLAGS), any(2, S_ISUID_S_ISGID)], set_id),
+        "openat" => add(&[any(2, CREATING_FLAGS), any(3, S_ISUID_S_ISGID)], set_id),
+        "creat" | "mkdir" | "chmod" | "fchmod" => add(&[any(1, S_ISUID_S_ISGID)], set_id),
+        "mkdirat" | "fchmodat" | "fchmodat2" => add(&[any(2, S_ISUID_S_ISGID)], set_id),
+        "mknod" | "mknodat" => {
+            let mode = if call.name == "mknod" { 1 } else { 2 };
+            add(&[any(mode, S_ISUID_S_ISGID)], set_id);
+            add(&[any(mode, DEVICE_TYPE_BIT)], refuse(EPERM, Reason::Device));
+        }
+        "socket" => return socket(request, clauses),
+        "socketpair" => {
+            add(&[is(0, AF_UNIX)], Effect::Allow);
+            return refuse(EAFNOSUPPORT, Reason::SocketFamily);
+        }
+        "ioctl" => {
+            add(&[is(1, TIOCSTI)], refuse(EPERM, Reason::Terminal));
+            add(&[is(1, TIOCLINUX)], refuse(EPERM, Reason::Terminal));
+            if level >= Level::Standard {
+                add(&[is(1, TIOCSETD)], refuse(EPERM, Reason::Terminal));
+            }
+            if request.metadata_refused || level >= Level::Strict {
+                for command in METADATA_IOCTLS {
+                    add(&[is(1, command)], refuse(EPERM, Reason::Metadata));
+                }
+            }
+        }
+        "clone" => {
+            // The kernel takes the lower half of the flags alone (`lower_32_bits`).
+            if request.no_spawn.is_some() {
+                add(&[none(0, CLONE_THREAD)], refuse(EPERM, Reason::Spawn));
+            }
+            if level >= Level::Basic {
+                add(&[any(0, NEW_NAMESPACES)], refuse(EPERM, Reason::Level));
+            }
+        }
+        "unshare" if level >= Level::Basic => {
+            let beyond = Cond { width: Width::Bits64, mask: !HARMLESS_UNSHARE, ..any(0, 0) };
+            add(&[beyond], refuse(EPERM, Reason::Level));
+        }
+        "execveat" => {
+            if let Some(no_spawn) = request.no_spawn {
+                add(&[is(0, u64::from(no_spawn.exec_fd))], Effect::Exec);
+                return refuse(EPERM, Reason::Spawn);
+            }
+        }
+        "personality" if level >= Level::Basic => {
+            add(&PERSONALITIES.map(|value| is_not(0, value)), refuse(EPERM, Reason::Level));
+        }
+        // EINVAL is what a kernel without the flag says; libseccomp asks on any host.
+        "seccomp" if level >= Level::Basic => add(&[any(1, SECCOMP_NEW_LISTENER)], quiet(EINVAL)),
+        _ => {}
+    }
+    Effect::Allow
+}
+
+/// socket(2): `UNIX` when granted; `INET`, `INET6` as streams and datagrams; `NETLINK` for routes alone.
+/// SOCK_PACKET is a type that turns into another family, so types are allowed by name, too.
+fn socket(request: &Request<'_>, clauses: &mut Vec<Clause>) -> Effect {
+    let mut add = |when: &[Cond], effect| clauses.push(Clause { when: when.to_vec(), effect });
+    let unknown = refuse(EAFNOSUPPORT, Reason::SocketFamily);
+    // getpwnam(3) and its kin ask a name service cache by a path socket, getaddrinfo(3) lists the interfaces
+    // by netlink: a program that means no harm does both without knowing.
+    let by_libc = |reason| Effect::Refuse { errno: EAFNOSUPPORT, reason, rule: 0, report: Report::NeverKill };
+    if request.level >= Level::Strict {
+        add(&[is(0, AF_UNIX)], by_libc(Reason::Level));
+        add(&[is(0, AF_NETLINK)], by_libc(Reason::Level));
+        return refuse(EAFNOSUPPORT, Reason::Level);
+    }
+    add(&[is(0, AF_UNIX)], if request.unix_sockets { Effect::Allow } else { by_libc(Reason::UnixSocket) });
+    if request.no_network_sockets {
+        add(&[is(0, AF_NETLINK)], by_libc(Reason::Network));
+        add(&[is_not(0, AF_INET), is_not(0, AF_INET6)], unknown);
+        return refuse(EAFNOSUPPORT, Reason::Network);
+    }
+    add(&[is(0, AF_NETLINK), is(2, 0)], Effect::Allow);
+    add(&[is(0, AF_NETLINK)], refuse(EPROTONOSUPPORT, Reason::SocketFamily));
+    add(&[is_not(0, AF_INET), is_not(0, AF_INET6)], unknown);
+    let masked = |value| Cond { mask: SOCK_TYPE_MASK, ..is_not(1, value) };
+    add(&[masked(SOCK_STREAM), masked(SOCK_DGRAM)], refuse(EPERM, Reason::SocketType));
+    if request.level >= Level::Basic {
+        // Go's standard library asks for MPTCP on any host and falls back from this errno.
+        add(&[is(2, IPPROTO_MPTCP)], quiet(EPROTONOSUPPORT));
+        add(&PROTOCOLS.map(|value| is_not(2, value)), refuse(EPROTONOSUPPORT, Reason::SocketType));
+    }
+    Effect::Allow
+}
+
+/// Who looks on when the call is allowed.
+fn watched(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> Effect {
+    if request.notify_creates {
+        let mut opens = |flags| clauses.push(Clause { when: vec![any(flags, CREATING_FLAGS)], effect: Effect::Create });
+        match call.name {
+            "open" => opens(1),
+            "openat" => opens(2),
+            "creat" | "mkdir" | "mkdirat" | "mknod" | "mknodat" | "symlink" | "symlinkat" | "link" | "linkat"
+            | "rename" | "renameat" | "renameat2" => return Effect::Create,
+            // Makes the name of a path socket.
+            "bind" if request.unix_sockets => return Effect::Create,
+            _ => {}
+        }
+    }
+    if request.trace && call.path { Effect::Trace } else { Effect::Allow }
+}
+
+const fn refuse(errno: i32, reason: Reason) -> Effect {
+    Effect::Refuse { errno, reason, rule: 0, report: Report::Always }
+}
+
+const fn quiet(errno: i32) -> Effect {
+    Effect::Refuse { errno, reason: Reason::Level, rule: 0, report: Report::Never }
+}
+
+/// The lower half of an argument has one of these bits.
+fn any(arg: u8, bits: u64) -> Cond {
+    Cond { arg, width: Width::Bits32, mask: bits, op: ArgOp::Ne, value: 0 }
+}
+
+/// The lower half of an argument has none of these bits.
+fn none(arg: u8, bits: u64) -> Cond {
+    Cond { op: ArgOp::Eq, ..any(arg, bits) }
+}
+
+/// The lower half of an argument is this.
+fn is(arg: u8, value: u64) -> Cond {
+    Cond { arg, width: Width::Bits32, mask: u64::MAX, op: ArgOp::Eq, value }
+}
+
+/// The lower half of an argument is not this.
+fn is_not(arg: u8, value: u64) -> Cond {
+    Cond { op: ArgOp::Ne, ..is(arg, value) }
+}

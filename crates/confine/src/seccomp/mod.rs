@@ -1,0 +1,536 @@
+//! The system call filter: from a [`Request`] to classic-BPF programs, for x86_64 and aarch64.
+//!
+//! Pure: nothing here installs a filter or asks the kernel anything. The parent compiles; whoever execs the
+//! payload installs [`Program::filter`] with `seccomp(SECCOMP_SET_MODE_FILTER, …)` as the last thing before
+//! exec; whoever receives notifications runs [`Program::classifier`] on the reported call to learn what the
+//! filter meant.
+//!
+//! ```text
+//! Request ─ decide ─▶ clauses per call ─ emit ─▶ filter      (kernel: allow, errno, kill, notify)
+//!           (table)                    └ emit ─▶ classifier  (receiver: class, errno, reason, rule)
+//! ```
+//!
+//! An emitter of our own because the libraries do not fit: seccompiler knows neither user notification nor
+//! x32 nor different actions in one filter, and libseccomp is a C library that the static programs around
+//! the payload could not use.
+//!
+//! What holds at **every** level, `Disabled` too:
+//! - a foreign architecture and x32 kill the process; numbers newer than the table give ENOSYS;
+//! - `socket` makes INET and INET6 streams and datagrams, NETLINK_ROUTE, and UNIX when granted; `socketpair`
+//!   makes UNIX; nothing else;
+//! - no setuid or setgid bit by chmod or by a mode on creation, no device nodes;
+//! - no TIOCSTI and TIOCLINUX; no `io_uring` and no `openat2`, which pass a filter by (ENOSYS);
+//! - the options of the request (`no_spawn`, `limited_exec`, `private_ipc`, `metadata_refused`, watching).
+//!
+//! `Basic` adds what is dangerous anywhere, new namespaces included; `Standard` is an allowlist; `Strict` has
+//! no sockets at all and no metadata changes. Comparisons look at 32 bits where the kernel does and at 64
+//! where it does: the table says which.
+//!
+//! *No spawn.* execveat with an absolute path ignores its directory fd, so the fd alone cannot tell the first
+//! exec from a later one. The filter therefore hands execveat on that fd to a gate that can count:
+//! see [`ExecGate`].
+
+pub mod classify;
+mod decide;
+mod emit;
+#[cfg(test)]
+mod numbers;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use classify::{Insn, Verdict};
+use decide::{Clause, Decision, Effect, Report, Rules};
+use emit::{Answer, Fixed, Segment};
+use table::CALLS;
+
+/// `SECCOMP_RET_KILL_PROCESS`
+const RET_KILL_PROCESS: u32 = 0x8000_0000;
+/// `SECCOMP_RET_ERRNO`
+const RET_ERRNO: u32 = 0x0005_0000;
+/// `SECCOMP_RET_USER_NOTIF`
+const RET_USER_NOTIF: u32 = 0x7fc0_0000;
+/// `SECCOMP_RET_TRACE`
+const RET_TRACE: u32 = 0x7ff0_0000;
+/// `SECCOMP_RET_ALLOW`
+const RET_ALLOW: u32 = 0x7fff_0000;
+
+/// An architecture that filters exist for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arch {
+    /// x86_64, without x32.
+    X86_64,
+    /// 64-bit Arm.
+    Aarch64,
+}
+
+impl Arch {
+    /// The one that this program was built for.
+    pub const fn native() -> Option<Arch> {
+        if cfg!(target_arch = "x86_64") {
+            Some(Arch::X86_64)
+        } else if cfg!(target_arch = "aarch64") {
+            Some(Arch::Aarch64)
+        } else {
+            None
+        }
+    }
+
+    /// Its `AUDIT_ARCH_*` value (linux/audit.h), as in `seccomp_data.arch`.
+    pub const fn audit(self) -> u32 {
+        match self {
+            Arch::X86_64 => 0xc000_003e,
+            Arch::Aarch64 => 0xc000_00b7,
+        }
+    }
+}
+
+/// The built-in rule sets, each stricter than the one before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Only what holds at every level.
+    Disabled,
+    /// Refuses what is dangerous anywhere.
+    Basic,
+    /// An allowlist.
+    Standard,
+    /// The allowlist without sockets and metadata changes.
+    Strict,
+}
+
+/// What becomes of a refused call. Probes that libc makes on any host always get their errno, silently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Denials {
+    /// It fails with its errno; nobody is told.
+    Errno,
+    /// It goes to the listener, which replies with the errno that the classifier names.
+    Notify,
+    /// The process is killed.
+    Kill,
+}
+
+/// Who counts execs when the payload may not spawn. Either way the gate lets exactly the first one through;
+/// the filter refuses execve, and execveat on any other fd, by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExecGate {
+    /// The call goes to the listener with class [`Verdict::EXEC`]: it continues the first and refuses the rest.
+    /// Nobody but the one thread that is about to exec can make the first, so continuing it is no race.
+    Notify,
+    /// `SECCOMP_RET_TRACE`: a tracer lets the first through and detaches; without a tracer the kernel says ENOSYS.
+    Trace,
+}
+
+/// The payload may start threads but no process and no other program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoSpawn {
+    /// The fd of the program, opened O_CLOEXEC, above the hard RLIMIT_NOFILE so that it cannot be made again.
+    pub exec_fd: u32,
+    /// Who lets the first exec through.
+    pub gate: ExecGate,
+}
+
+/// Comparison of an argument with a value, unsigned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ArgOp {
+    /// Equal.
+    Eq,
+    /// Not equal.
+    Ne,
+    /// Less than.
+    Lt,
+    /// At most.
+    Le,
+    /// Greater than.
+    Gt,
+    /// At least.
+    Ge,
+}
+
+impl ArgOp {
+    /// Whether `left op right`.
+    pub fn holds(self, left: u64, right: u64) -> bool {
+        match self {
+            ArgOp::Eq => left == right,
+            ArgOp::Ne => left != right,
+            ArgOp::Lt => left < right,
+            ArgOp::Le => left <= right,
+            ArgOp::Gt => left > right,
+            ArgOp::Ge => left >= right,
+        }
+    }
+}
+
+/// `(argument & mask) op value`. Where the kernel reads the argument as 32 bits, so does the comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Condition {
+    /// Argument number, 0 to 5.
+    pub index: u8,
+    /// And-ed to the argument first; all ones compares the whole of it.
+    pub mask: u64,
+    /// How it is compared.
+    pub op: ArgOp,
+    /// With what.
+    pub value: u64,
+}
+
+/// What a custom rule does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuleAction {
+    /// Refuses with this errno, 1 to 4095.
+    Errno(u16),
+    /// Kills the process.
+    Kill,
+}
+
+/// A rule of the policy. Rules are looked at before the level, the first match wins, and they only narrow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// Kernel names; one that only the other architecture has is passed over.
+    pub syscalls: Vec<String>,
+    /// What happens.
+    pub action: RuleAction,
+    /// All must hold; empty means always.
+    pub when: Vec<Condition>,
+}
+
+/// What the filter has to hold.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The built-in rule set.
+    pub level: Level,
+    /// What becomes of refused calls.
+    pub denials: Denials,
+    /// Calls that create, link or rename a name go to the listener ([`Verdict::CREATE`]): open and openat with
+    /// O_CREAT or O_TMPFILE, creat, mkdir(at), mknod(at), symlink(at), link(at), rename(at, at2), and bind when
+    /// `unix_sockets` is set.
+    pub notify_creates: bool,
+    /// Every allowed call that takes a path goes to the listener ([`Verdict::TRACE`]), but execve and execveat,
+    /// which whoever installs the filter makes next.
+    pub trace: bool,
+    /// No child processes.
+    pub no_spawn: Option<NoSpawn>,
+    /// Whether `socket(AF_UNIX)` is granted.
+    pub unix_sockets: bool,
+    /// Refuses INET, INET6 and NETLINK sockets whole: for a backend without a network namespace.
+    pub no_network_sockets: bool,
+    /// Whether there is an IPC namespace of the sandbox's own; without one System V and POSIX message IPC is
+    /// refused.
+    pub private_ipc: bool,
+    /// Refuses chmod, chown, utime, xattr and their kin, as `Strict` does: Landlock does not cover them.
+    pub metadata_refused: bool,
+    /// Refuses memfd_create, through which anything that can be written could be executed.
+    pub limited_exec: bool,
+    /// The policy's own rules.
+    pub rules: &'a [Rule],
+}
+
+/// Why a call is refused: which part of the policy is responsible.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Reason {
+    /// The level.
+    Level = 1,
+    /// A socket family that no level allows.
+    SocketFamily = 2,
+    /// A raw or other special socket type or protocol.
+    SocketType = 3,
+    /// `socket(AF_UNIX)` is not granted. libc's name service does this by itself.
+    UnixSocket = 4,
+    /// The sandbox has no network.
+    Network = 5,
+    /// A setuid or setgid bit.
+    SetId = 6,
+    /// A device node.
+    Device = 7,
+    /// Typing into a terminal or changing its discipline.
+    Terminal = 8,
+    /// No child processes.
+    Spawn = 9,
+    /// A change of metadata.
+    Metadata = 10,
+    /// IPC without a namespace of its own.
+    Ipc = 11,
+    /// Execution is limited.
+    Exec = 12,
+    /// A rule of the policy; [`Verdict::rule`] says which.
+    Rule = 13,
+}
+
+impl Reason {
+    /// The reason in a classifier's verdict.
+    pub fn of(verdict: Verdict) -> Option<Reason> {
+        use Reason::*;
+        let all = [
+            Level,
+            SocketFamily,
+            SocketType,
+            UnixSocket,
+            Network,
+            SetId,
+            Device,
+            Terminal,
+            Spawn,
+            Metadata,
+            Ipc,
+            Exec,
+            Rule,
+        ];
+        all.into_iter().find(|reason| *reason as u32 == verdict.reason())
+    }
+}
+
+/// What a filter cannot be made of.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A name that neither architecture knows.
+    #[error("seccomp rule {rule}: unknown system call {call:?}; hint: use the kernel's name, as in `man 2 syscalls`")]
+    UnknownCall {
+        /// Index of the rule.
+        rule: usize,
+        /// The name.
+        call: String,
+    },
+    /// A rule without calls would do nothing.
+    #[error("seccomp rule {rule}: names no system call")]
+    EmptyRule {
+        /// Index of the rule.
+        rule: usize,
+    },
+    /// An errno that the kernel would not deliver.
+    #[error("seccomp rule {rule}: errno {errno} is not in 1 to 4095")]
+    Errno {
+        /// Index of the rule.
+        rule: usize,
+        /// The errno.
+        errno: u16,
+    },
+    /// A system call has six arguments.
+    #[error("seccomp rule {rule}: argument {argument} is not in 0 to 5")]
+    Argument {
+        /// Index of the rule.
+        rule: usize,
+        /// The argument's number.
+        argument: u8,
+    },
+    /// The rule would refuse what starts the program.
+    #[error(
+        "seccomp rule {rule}: refusing {call} without conditions would keep the program from starting; \
+         hint: use process.spawn = false to refuse other programs"
+    )]
+    StopsStart {
+        /// Index of the rule.
+        rule: usize,
+        /// The call.
+        call: String,
+    },
+    /// More rules than a verdict can name.
+    #[error("{rules} seccomp rules are more than the 4095 that a filter can hold")]
+    TooManyRules {
+        /// How many there are.
+        rules: usize,
+    },
+    /// The kernel takes 4096 instructions.
+    #[error("the seccomp filter needs {instructions} instructions, the kernel takes 4096; hint: use fewer rules")]
+    TooLong {
+        /// How many it needs.
+        instructions: usize,
+    },
+}
+
+/// A compiled filter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// For the kernel.
+    pub filter: Vec<Insn>,
+    /// For the receiver of notifications ([`classify::classify`]); empty when the filter never notifies.
+    pub classifier: Vec<Insn>,
+}
+
+impl Program {
+    /// Whether the filter ever notifies, so that it must be installed with `SECCOMP_FILTER_FLAG_NEW_LISTENER`.
+    pub fn notifies(&self) -> bool {
+        !self.classifier.is_empty()
+    }
+
+    /// A program as the bytes of an array of `struct sock_filter`, in the byte order of both architectures.
+    pub fn bytes(program: &[Insn]) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(program.len() * 8);
+        for insn in program {
+            bytes.extend_from_slice(&insn.code.to_le_bytes());
+            bytes.extend_from_slice(&[insn.jt, insn.jf]);
+            bytes.extend_from_slice(&insn.k.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+/// Compiles a filter.
+pub fn compile(request: &Request<'_>, arch: Arch) -> Result<Program, Error> {
+    let decisions = decisions(request, arch)?;
+    let returned = |effect| returned(effect, request);
+    let fixed = Fixed { foreign: RET_KILL_PROCESS, no_call: returned(decide::ABSENT) };
+    let filter = emit::emit(&segments(&decisions, returned), fixed, arch)?;
+    let notifies = filter.iter().any(|insn| insn.code == classify::RET && insn.k == RET_USER_NOTIF);
+    let classifier = if notifies {
+        let fixed = Fixed { foreign: verdict(Effect::Kill { rule: 0 }).0, no_call: verdict(decide::ABSENT).0 };
+        emit::emit(&segments(&decisions, |effect| verdict(effect).0), fixed, arch)?
+    } else {
+        Vec::new()
+    };
+    Ok(Program { filter, classifier })
+}
+
+/// The filter in words: one line per system call, by number.
+pub fn describe(request: &Request<'_>, arch: Arch) -> Result<String, Error> {
+    use std::fmt::Write;
+    let mut text = String::new();
+    for (number, name, decision) in decisions(request, arch)? {
+        let mut line = format!("{number:3} {name}: ");
+        for Clause { when, effect } in &decision.clauses {
+            for (at, cond) in when.iter().enumerate() {
+                let and = if at == 0 { "" } else { " and " };
+                // Writing to a string cannot fail.
+                write!(line, "{and}{}", in_words(cond)).unwrap_or_default();
+            }
+            line.push_str(" -> ");
+            line.push_str(&effect_in_words(*effect));
+            line.push_str("; ");
+        }
+        line.push_str(&effect_in_words(decision.otherwise));
+        text.push_str(&line);
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+/// A call's number.
+pub fn syscall_number(name: &str, arch: Arch) -> Option<u32> {
+    CALLS.iter().find(|call| call.name == name)?.number(arch)
+}
+
+/// A call's kernel name.
+pub fn syscall_name(number: u32, arch: Arch) -> Option<&'static str> {
+    CALLS.iter().find(|call| call.number(arch) == Some(number)).map(|call| call.name)
+}
+
+/// The decision for each call of an architecture, by number.
+fn decisions(request: &Request<'_>, arch: Arch) -> Result<Vec<(u32, &'static str, Decision)>, Error> {
+    let rules = Rules::new(request)?;
+    let mut decisions = Vec::with_capacity(CALLS.len());
+    for call in CALLS {
+        if let Some(number) = call.number(arch) {
+            decisions.push((number, call.name, decide::decide(call, &rules)));
+        }
+    }
+    decisions.sort_by_key(|(number, ..)| *number);
+    Ok(decisions)
+}
+
+/// Merges neighbours that are answered alike; gaps and everything beyond the table are answered with ENOSYS.
+fn segments(decisions: &[(u32, &'static str, Decision)], value: impl Fn(Effect) -> u32) -> Vec<Segment> {
+    let mut segments: Vec<Segment> = Vec::new();
+    let mut add = |start, answer: Answer| {
+        if segments.last().is_none_or(|last| last.answer != answer) {
+            segments.push(Segment { start, answer });
+        }
+    };
+    let absent = || Answer { clauses: Vec::new(), otherwise: value(decide::ABSENT) };
+    let mut next = 0;
+    for (number, _, decision) in decisions {
+        if *number > next {
+            add(next, absent());
+        }
+        let otherwise = value(decision.otherwise);
+        let mut clauses: Vec<_> =
+            decision.clauses.iter().map(|clause| (clause.when.clone(), value(clause.effect))).collect();
+        // Trailing checks that change nothing would cost the call its place in the kernel's cache.
+        while clauses.last().is_some_and(|(_, last)| *last == otherwise) {
+            clauses.pop();
+        }
+        add(*number, Answer { clauses, otherwise });
+        next = number + 1;
+    }
+    add(next, absent());
+    segments
+}
+
+/// What the filter returns for an effect.
+fn returned(effect: Effect, request: &Request<'_>) -> u32 {
+    match effect {
+        Effect::Allow => RET_ALLOW,
+        Effect::Kill { .. } => RET_KILL_PROCESS,
+        Effect::Refuse { errno, report, .. } => match (request.denials, report) {
+            (Denials::Notify, Report::Always | Report::NeverKill) => RET_USER_NOTIF,
+            (Denials::Kill, Report::Always) => RET_KILL_PROCESS,
+            _ => RET_ERRNO | errno as u32,
+        },
+        Effect::Create | Effect::Trace => RET_USER_NOTIF,
+        Effect::Exec => match request.no_spawn.map(|no_spawn| no_spawn.gate) {
+            Some(ExecGate::Trace) => RET_TRACE,
+            _ => RET_USER_NOTIF,
+        },
+    }
+}
+
+/// What the classifier returns for an effect.
+fn verdict(effect: Effect) -> Verdict {
+    let eperm = libc::EPERM as u32;
+    match effect {
+        Effect::Allow => Verdict::new(Verdict::ALLOW, 0, 0, 0),
+        Effect::Kill { rule } => Verdict::new(Verdict::KILL, 0, Reason::Rule as u32, rule),
+        Effect::Refuse { errno, reason, rule, report } => {
+            let verdict = Verdict::new(Verdict::DENY, errno as u32, reason as u32, rule);
+            if report == Report::NeverKill { verdict.made_by_libc() } else { verdict }
+        }
+        Effect::Create => Verdict::new(Verdict::CREATE, eperm, 0, 0),
+        Effect::Trace => Verdict::new(Verdict::TRACE, eperm, 0, 0),
+        Effect::Exec => Verdict::new(Verdict::EXEC, eperm, Reason::Spawn as u32, 0),
+    }
+}
+
+fn in_words(cond: &decide::Cond) -> String {
+    let op = match cond.op {
+        ArgOp::Eq => "==",
+        ArgOp::Ne => "!=",
+        ArgOp::Lt => "<",
+        ArgOp::Le => "<=",
+        ArgOp::Gt => ">",
+        ArgOp::Ge => ">=",
+    };
+    let size = match cond.width {
+        decide::Width::Bits32 => "",
+        decide::Width::Bits64 => ":64",
+    };
+    if cond.mask == u64::MAX {
+        format!("arg{}{size} {op} {:#x}", cond.arg, cond.value)
+    } else {
+        format!("arg{}{size} & {:#x} {op} {:#x}", cond.arg, cond.mask, cond.value)
+    }
+}
+
+fn effect_in_words(effect: Effect) -> String {
+    match effect {
+        Effect::Allow => "allow".into(),
+        Effect::Kill { .. } => "kill".into(),
+        Effect::Create => "notify create".into(),
+        Effect::Trace => "notify trace".into(),
+        Effect::Exec => "gate".into(),
+        Effect::Refuse { errno, reason, report, .. } => {
+            let name = match errno {
+                libc::EPERM => "EPERM".into(),
+                libc::EACCES => "EACCES".into(),
+                libc::EINVAL => "EINVAL".into(),
+                libc::ENOSYS => "ENOSYS".into(),
+                libc::EAFNOSUPPORT => "EAFNOSUPPORT".into(),
+                libc::EPROTONOSUPPORT => "EPROTONOSUPPORT".into(),
+                other => format!("errno {other}"),
+            };
+            match report {
+                Report::Always => format!("{name} ({reason:?})"),
+                Report::NeverKill => format!("{name} ({reason:?}, never kills)"),
+                Report::Never => format!("{name} (silent)"),
+            }
+        }
+    }
+}

@@ -1,0 +1,692 @@
+//! The compiled programs against the decisions they come from, the decisions against facts written down by
+//! hand, and the table against itself.
+
+use proptest::prelude::*;
+
+use super::classify::{self, AND, JA, JEQ, JGE, JGT, JSET, LD_ABS, RET, SeccompData};
+use super::*;
+
+const ARCHS: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
+const LEVELS: [Level; 4] = [Level::Disabled, Level::Basic, Level::Standard, Level::Strict];
+const ERRNO: u32 = RET_ERRNO;
+/// Beyond every number of the table.
+const END: u32 = 520;
+
+fn request(level: Level) -> Request<'static> {
+    Request {
+        level,
+        denials: Denials::Errno,
+        notify_creates: false,
+        trace: false,
+        no_spawn: None,
+        unix_sockets: false,
+        no_network_sockets: false,
+        private_ipc: true,
+        metadata_refused: false,
+        limited_exec: false,
+        rules: &[],
+    }
+}
+
+fn data(nr: u32, arch: Arch, args: [u64; 6]) -> SeccompData {
+    SeccompData { nr, arch: arch.audit(), instruction_pointer: 0, args }
+}
+
+fn number(name: &str) -> u32 {
+    syscall_number(name, Arch::X86_64).unwrap_or_else(|| panic!("no call {name}"))
+}
+
+/// What the kernel would get for a call by name on x86_64.
+fn result(request: &Request<'_>, name: &str, args: &[u64]) -> u32 {
+    let program = compile(request, Arch::X86_64).unwrap();
+    let mut all = [0; 6];
+    all[..args.len()].copy_from_slice(args);
+    classify::run(&program.filter, &data(number(name), Arch::X86_64, all)).unwrap()
+}
+
+/// What the receiver would be told.
+fn told(request: &Request<'_>, name: &str, args: &[u64]) -> Verdict {
+    let program = compile(request, Arch::X86_64).unwrap();
+    let mut all = [0; 6];
+    all[..args.len()].copy_from_slice(args);
+    classify::classify(&program.classifier, &data(number(name), Arch::X86_64, all))
+}
+
+const fn errno(errno: i32) -> u32 {
+    ERRNO | errno as u32
+}
+
+const EPERM: u32 = errno(libc::EPERM);
+const ENOSYS: u32 = errno(libc::ENOSYS);
+const EAFNOSUPPORT: u32 = errno(libc::EAFNOSUPPORT);
+const EPROTONOSUPPORT: u32 = errno(libc::EPROTONOSUPPORT);
+const HIGH: u64 = 0xdead_beef_0000_0000;
+
+/// Values that the checks turn on, their neighbours, and the same with the upper half set.
+fn values() -> Vec<u64> {
+    let low = [
+        0,
+        1,
+        2,
+        3,
+        5,
+        6,
+        8,
+        10,
+        16,
+        17,
+        38,
+        40,
+        58,
+        262,
+        0o100,
+        0o755,
+        0o2755,
+        0o4755,
+        0o100644,
+        0o20666,
+        0o60666,
+        0o20000000,
+        0o20200000,
+        0x80801,
+        4095,
+        4096,
+        0x5411,
+        0x5412,
+        0x541c,
+        0x5423,
+        0x4008_6602,
+        0x1_0000,
+        0x3d_0f00,
+        0x1000_0000,
+        0x7e02_0000,
+        0x400,
+        0x80,
+        0xffff_ffff,
+        0x4_0000,
+    ];
+    low.into_iter().chain(low.iter().map(|value| value | HIGH)).chain([u64::MAX, 1 << 32]).collect()
+}
+
+fn any_op() -> impl Strategy<Value = ArgOp> {
+    prop::sample::select(vec![ArgOp::Eq, ArgOp::Ne, ArgOp::Lt, ArgOp::Le, ArgOp::Gt, ArgOp::Ge])
+}
+
+fn any_value() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => prop::sample::select(values()), 1 => any::<u64>()]
+}
+
+fn any_condition() -> impl Strategy<Value = Condition> {
+    let mask = prop_oneof![Just(u64::MAX), any_value(), Just(0xffff_ffff)];
+    (0..6u8, mask, any_op(), any_value()).prop_map(|(index, mask, op, value)| Condition { index, mask, op, value })
+}
+
+fn any_rule() -> impl Strategy<Value = Rule> {
+    let names: Vec<&str> = CALLS.iter().map(|call| call.name).collect();
+    let action = prop_oneof![Just(RuleAction::Kill), (1..4096u16).prop_map(RuleAction::Errno)];
+    (prop::collection::vec(prop::sample::select(names), 1..8), action, prop::collection::vec(any_condition(), 1..4))
+        .prop_map(|(names, action, when)| Rule {
+            syscalls: names.into_iter().map(String::from).collect(),
+            action,
+            when,
+        })
+}
+
+fn any_request() -> impl Strategy<Value = Request<'static>> {
+    let denials = prop::sample::select(vec![Denials::Errno, Denials::Notify, Denials::Kill]);
+    let gate = prop::sample::select(vec![
+        None,
+        Some(NoSpawn { exec_fd: 4095, gate: ExecGate::Notify }),
+        Some(NoSpawn { exec_fd: 4095, gate: ExecGate::Trace }),
+    ]);
+    (prop::sample::select(LEVELS.to_vec()), denials, gate, any::<[bool; 7]>()).prop_map(
+        |(level, denials, no_spawn, [creates, trace, unix, no_network, ipc, metadata, exec])| Request {
+            level,
+            denials,
+            notify_creates: creates,
+            trace,
+            no_spawn,
+            unix_sockets: unix,
+            no_network_sockets: no_network,
+            private_ipc: ipc,
+            metadata_refused: metadata,
+            limited_exec: exec,
+            rules: &[],
+        },
+    )
+}
+
+/// The programs say what the decisions say, for one call.
+fn agrees(
+    request: &Request<'_>,
+    program: &Program,
+    arch: Arch,
+    decisions: &[Option<Decision>],
+    nr: u32,
+    args: [u64; 6],
+) {
+    let effect = decisions.get(nr as usize).and_then(Option::as_ref).map_or(decide::ABSENT, |it| it.effect(&args));
+    let call = data(nr, arch, args);
+    assert_eq!(classify::run(&program.filter, &call), Some(returned(effect, request)), "{nr} {args:x?} {request:?}");
+    if program.notifies() {
+        assert_eq!(classify::run(&program.classifier, &call), Some(verdict(effect).0), "{nr} {args:x?} {request:?}");
+    }
+}
+
+fn by_number(request: &Request<'_>, arch: Arch) -> Vec<Option<Decision>> {
+    let mut by_number = vec![None; END as usize];
+    for (nr, _, decision) in decisions(request, arch).unwrap() {
+        by_number[nr as usize] = Some(decision);
+    }
+    by_number
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn programs_agree_with_the_decisions_whatever_the_request(
+        request in any_request(),
+        rules in prop::collection::vec(any_rule(), 0..6),
+        arch in prop::sample::select(ARCHS.to_vec()),
+        calls in prop::collection::vec(prop::array::uniform6(any_value()), 12),
+    ) {
+        let request = Request { rules: &rules, ..request };
+        let program = compile(&request, arch).unwrap();
+        let decisions = by_number(&request, arch);
+        for nr in 0..END {
+            for args in &calls {
+                agrees(&request, &program, arch, &decisions, nr, *args);
+            }
+        }
+        // The calls that rules look at, with the rules' own values.
+        for rule in &rules {
+            for nr in rule.syscalls.iter().filter_map(|name| syscall_number(name, arch)) {
+                for args in &calls {
+                    let mut args = *args;
+                    for condition in &rule.when {
+                        args[usize::from(condition.index)] = condition.value;
+                        agrees(&request, &program, arch, &decisions, nr, args);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn any_comparison_is_exact(condition in any_condition(), arg in any_value(), wide in any::<bool>()) {
+        // brk reads 64 bits, exit 32.
+        let (name, index) = if wide { ("brk", 0) } else { ("exit", 0) };
+        let condition = Condition { index, ..condition };
+        let rules = [Rule { syscalls: vec![name.into()], action: RuleAction::Errno(77), when: vec![condition] }];
+        let width = if wide { u64::MAX } else { u64::from(u32::MAX) };
+        let met = condition.op.holds(arg & condition.mask & width, condition.value & width);
+        let got = result(&Request { rules: &rules, ..request(Level::Standard) }, name, &[arg]);
+        prop_assert_eq!(got, if met { errno(77) } else { RET_ALLOW });
+    }
+
+    #[test]
+    fn a_broken_program_refuses(
+        insns in prop::collection::vec((any::<u16>(), any::<u8>(), any::<u8>(), any::<u32>()), 0..40),
+    ) {
+        let codes = [LD_ABS, AND, JA, JEQ, JGT, JGE, JSET, RET];
+        let program: Vec<Insn> = insns
+            .into_iter()
+            .map(|(code, jt, jf, k)| Insn { code: codes[usize::from(code) % codes.len()], jt, jf, k: k % 80 })
+            .collect();
+        let call = data(1, Arch::X86_64, [1; 6]);
+        let expected = classify::run(&program, &call).map_or(Verdict::REFUSED, Verdict);
+        prop_assert_eq!(classify::classify(&program, &call), expected);
+        prop_assert_eq!(classify::classify(&[], &call), Verdict::REFUSED);
+    }
+}
+
+#[test]
+fn every_call_with_every_telling_value_agrees_at_every_level() {
+    for level in LEVELS {
+        for arch in ARCHS {
+            let request = Request { denials: Denials::Notify, ..request(level) };
+            let program = compile(&request, arch).unwrap();
+            let decisions = by_number(&request, arch);
+            for nr in 0..END {
+                for value in values() {
+                    for at in 0..6 {
+                        let mut args = [0; 6];
+                        args[at] = value;
+                        agrees(&request, &program, arch, &decisions, nr, args);
+                        agrees(&request, &program, arch, &decisions, nr, [value; 6]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn foreign_architectures_and_x32_are_killed_and_unknown_calls_are_absent() {
+    for level in LEVELS {
+        let program = compile(&request(level), Arch::X86_64).unwrap().filter;
+        let run = |nr, arch| classify::run(&program, &SeccompData { nr, arch, instruction_pointer: 0, args: [0; 6] });
+        for arch in [0x4000_0003, Arch::Aarch64.audit(), 0, u32::MAX] {
+            assert_eq!(run(number("read"), arch), Some(RET_KILL_PROCESS));
+        }
+        for nr in [0x4000_0000, 0x4000_0001, 0x4000_0208, 0x8000_0000, 0xffff_fffe] {
+            assert_eq!(run(nr, Arch::X86_64.audit()), Some(RET_KILL_PROCESS), "{nr:x}");
+        }
+        for nr in [u32::MAX, 337, 400, 423, 470, 512, 547, 0x3fff_ffff] {
+            assert_eq!(run(nr, Arch::X86_64.audit()), Some(ENOSYS), "{nr:x}");
+        }
+        assert_eq!(run(number("read"), Arch::X86_64.audit()), Some(RET_ALLOW));
+        let program = compile(&request(level), Arch::Aarch64).unwrap().filter;
+        let run = |nr, arch| classify::run(&program, &SeccompData { nr, arch, instruction_pointer: 0, args: [0; 6] });
+        assert_eq!(run(63, Arch::Aarch64.audit()), Some(RET_ALLOW));
+        assert_eq!(run(63, Arch::X86_64.audit()), Some(RET_KILL_PROCESS));
+        assert_eq!(run(63, 0x4000_0028), Some(RET_KILL_PROCESS));
+        assert_eq!(run(0x4000_0000, Arch::Aarch64.audit()), Some(ENOSYS));
+    }
+}
+
+#[test]
+fn sockets_are_what_the_level_allows_whatever_the_upper_halves_say() {
+    for high in [0, HIGH, 0xffff_ffff_0000_0000] {
+        let socket = |request: &Request<'_>, family: u64, kind: u64, protocol: u64| {
+            result(request, "socket", &[family | high, kind | high, protocol | high])
+        };
+        for level in [Level::Disabled, Level::Basic, Level::Standard] {
+            let plain = request(level);
+            for family in [2, 10] {
+                for kind in [1, 2, 0x80001, 0x80802] {
+                    assert_eq!(socket(&plain, family, kind, 0), RET_ALLOW);
+                }
+                for kind in [0, 3, 4, 5, 6, 10, 0x80003, 15] {
+                    assert_eq!(socket(&plain, family, kind, 0), EPERM, "type {kind}");
+                }
+                let mptcp = if level == Level::Disabled { RET_ALLOW } else { EPROTONOSUPPORT };
+                assert_eq!(socket(&plain, family, 1, 262), mptcp);
+            }
+            assert_eq!(socket(&plain, 16, 3, 0), RET_ALLOW);
+            for protocol in [4, 9, 12, 15, 16] {
+                assert_eq!(socket(&plain, 16, 3, protocol), EPROTONOSUPPORT);
+            }
+            for family in [0, 3, 4, 9, 15, 17, 21, 29, 30, 31, 38, 40, 44, 45, 46, 255, 0xffff_ffff] {
+                assert_eq!(socket(&plain, family, 1, 0), EAFNOSUPPORT, "family {family}");
+            }
+            assert_eq!(socket(&plain, 1, 1, 0), EAFNOSUPPORT);
+            assert_eq!(socket(&Request { unix_sockets: true, ..plain }, 1, 1, 0), RET_ALLOW);
+            let walled = Request { no_network_sockets: true, ..plain };
+            for (family, kind, protocol) in [(2, 1, 0), (2, 1, 262), (10, 2, 0), (16, 3, 0), (40, 1, 0)] {
+                assert_eq!(socket(&walled, family, kind, protocol), EAFNOSUPPORT);
+            }
+            assert_eq!(result(&walled, "socketpair", &[1 | high, 1, 0]), RET_ALLOW);
+            assert_eq!(result(&walled, "socketpair", &[2 | high, 1, 0]), EAFNOSUPPORT);
+        }
+        let strict = Request { unix_sockets: true, ..request(Level::Strict) };
+        for family in [1, 2, 10, 16, 40] {
+            assert_eq!(socket(&strict, family, 1, 0), EAFNOSUPPORT);
+            assert_eq!(result(&strict, "socketpair", &[family | high, 1, 0]), EAFNOSUPPORT);
+        }
+        assert_eq!(result(&strict, "connect", &[3]), errno(libc::EACCES));
+    }
+}
+
+#[test]
+fn set_id_bits_and_devices_are_refused_at_every_level() {
+    for level in LEVELS {
+        let request = request(level);
+        let metadata = if level == Level::Strict { EPERM } else { RET_ALLOW };
+        for high in [0, HIGH] {
+            for bits in [0o4000, 0o2000, 0o6000] {
+                assert_eq!(result(&request, "chmod", &[0, 0o755 | bits | high]), EPERM);
+                assert_eq!(result(&request, "fchmod", &[3, 0o755 | bits | high]), EPERM);
+                assert_eq!(result(&request, "fchmodat", &[3, 0, 0o755 | bits | high]), EPERM);
+                assert_eq!(result(&request, "fchmodat2", &[3, 0, 0o755 | bits | high, 0]), EPERM);
+                assert_eq!(result(&request, "open", &[0, 0o101 | high, 0o755 | bits]), EPERM);
+                assert_eq!(result(&request, "openat", &[3, 0, 0o20200002 | high, 0o755 | bits]), EPERM);
+                assert_eq!(result(&request, "openat", &[3, 0, 0o101, 0o755 | bits | high]), EPERM);
+                assert_eq!(result(&request, "creat", &[0, 0o755 | bits]), EPERM);
+                assert_eq!(result(&request, "mkdir", &[0, 0o755 | bits]), EPERM);
+                assert_eq!(result(&request, "mkdirat", &[3, 0, 0o755 | bits]), EPERM);
+                assert_eq!(result(&request, "mknod", &[0, 0o100755 | bits]), EPERM);
+                assert_eq!(result(&request, "mknodat", &[3, 0, 0o10755 | bits]), EPERM);
+            }
+            // Without a creating flag the mode is whatever the register held.
+            assert_eq!(result(&request, "openat", &[3, 0, high, 0o6755]), RET_ALLOW);
+            assert_eq!(result(&request, "openat", &[3, 0, 0o101, 0o1777 | high]), RET_ALLOW);
+            assert_eq!(result(&request, "chmod", &[0, 0o1777 | high]), metadata);
+            for kind in [0o20000, 0o60000] {
+                assert_eq!(result(&request, "mknod", &[0, kind | 0o666 | high, 0x103]), EPERM);
+                assert_eq!(result(&request, "mknodat", &[3, 0, kind | 0o666 | high, 0x103]), EPERM);
+            }
+            for kind in [0, 0o100000, 0o10000, 0o140000] {
+                assert_eq!(result(&request, "mknodat", &[3, 0, kind | 0o666 | high]), RET_ALLOW);
+            }
+        }
+    }
+}
+
+#[test]
+fn calls_that_hide_their_arguments_are_absent_and_dangerous_ones_refused() {
+    for level in LEVELS {
+        let plain = request(level);
+        let from_basic = |value| if level == Level::Disabled { RET_ALLOW } else { value };
+        for name in ["openat2", "io_uring_setup", "io_uring_enter", "io_uring_register"] {
+            assert_eq!(result(&plain, name, &[]), ENOSYS);
+        }
+        assert_eq!(result(&plain, "clone3", &[]), from_basic(ENOSYS));
+        for name in [
+            "ptrace",
+            "bpf",
+            "keyctl",
+            "add_key",
+            "request_key",
+            "kexec_load",
+            "init_module",
+            "finit_module",
+            "mount",
+            "umount2",
+            "pivot_root",
+            "move_mount",
+            "open_tree",
+            "open_tree_attr",
+            "fsopen",
+            "fsconfig",
+            "mount_setattr",
+            "userfaultfd",
+            "perf_event_open",
+            "memfd_secret",
+            "clock_settime",
+            "settimeofday",
+            "setns",
+            "process_vm_readv",
+            "process_vm_writev",
+            "pidfd_getfd",
+            "open_by_handle_at",
+            "reboot",
+            "chroot",
+        ] {
+            assert_eq!(result(&plain, name, &[]), from_basic(EPERM), "{name}");
+        }
+        for high in [0, HIGH] {
+            for flag in [0x2_0000, 0x0200_0000, 0x0400_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000] {
+                assert_eq!(result(&plain, "clone", &[flag | 17 | high]), from_basic(EPERM));
+                assert_eq!(result(&plain, "unshare", &[flag | high]), from_basic(EPERM));
+            }
+            // A thread, and posix_spawn's child.
+            assert_eq!(result(&plain, "clone", &[0x3d_0f00 | high]), RET_ALLOW);
+            assert_eq!(result(&plain, "clone", &[0x4111 | high]), RET_ALLOW);
+            assert_eq!(result(&plain, "ioctl", &[high, 0x5412 | high]), EPERM);
+            assert_eq!(result(&plain, "ioctl", &[high, 0x541c | high]), EPERM);
+            assert_eq!(result(&plain, "ioctl", &[high, 0x5413 | high]), RET_ALLOW);
+            assert_eq!(result(&plain, "seccomp", &[1, 8 | high]), from_basic(errno(libc::EINVAL)));
+            assert_eq!(result(&plain, "seccomp", &[1, 1 | high]), RET_ALLOW);
+            for value in [0, 8, 0x4_0000, 0xffff_ffff] {
+                assert_eq!(result(&plain, "personality", &[value | high]), RET_ALLOW);
+            }
+            assert_eq!(result(&plain, "personality", &[0x40_0000 | high]), from_basic(EPERM));
+        }
+        assert_eq!(result(&plain, "unshare", &[0x80]), from_basic(EPERM));
+        assert_eq!(result(&plain, "unshare", &[1 << 40]), from_basic(EPERM));
+        assert_eq!(result(&plain, "unshare", &[0x4_0600]), RET_ALLOW);
+        let walled = Request { private_ipc: false, limited_exec: true, metadata_refused: true, ..plain };
+        for name in ["shmget", "shmat", "msgget", "semop", "mq_open", "memfd_create", "utimensat", "setxattrat"] {
+            assert_eq!(result(&walled, name, &[]), EPERM, "{name}");
+            if level < Level::Strict {
+                assert_eq!(result(&plain, name, &[]), RET_ALLOW, "{name}");
+            }
+        }
+        assert_eq!(result(&walled, "ioctl", &[3, 0x4008_6602]), EPERM);
+    }
+}
+
+#[test]
+fn without_spawn_only_threads_and_the_gated_exec_remain() {
+    for level in LEVELS {
+        for (gate, passes) in [(ExecGate::Notify, RET_USER_NOTIF), (ExecGate::Trace, RET_TRACE)] {
+            let request = Request { no_spawn: Some(NoSpawn { exec_fd: 4095, gate }), ..request(level) };
+            for name in ["fork", "vfork", "execve"] {
+                assert_eq!(result(&request, name, &[]), EPERM);
+            }
+            assert_eq!(result(&request, "clone3", &[]), ENOSYS);
+            assert_eq!(result(&request, "clone", &[17]), EPERM);
+            assert_eq!(result(&request, "clone", &[0x4111]), EPERM);
+            assert_eq!(result(&request, "clone", &[17 | 0x1_0000_0000_0000]), EPERM);
+            assert_eq!(result(&request, "clone", &[0x3d_0f00]), RET_ALLOW);
+            for high in [0, HIGH] {
+                assert_eq!(result(&request, "execveat", &[4095 | high]), passes);
+                for fd in [0, 3, 4094, 4096, 0xffff_ff9c] {
+                    assert_eq!(result(&request, "execveat", &[fd | high]), EPERM);
+                }
+            }
+        }
+        let request = Request { no_spawn: Some(NoSpawn { exec_fd: 4095, gate: ExecGate::Notify }), ..request(level) };
+        let verdict = told(&request, "execveat", &[4095]);
+        assert_eq!((verdict.class(), verdict.errno(), Reason::of(verdict)), (Verdict::EXEC, 1, Some(Reason::Spawn)));
+    }
+}
+
+#[test]
+fn the_receiver_learns_class_errno_and_reason() {
+    let request = Request { denials: Denials::Notify, notify_creates: true, trace: true, ..request(Level::Standard) };
+    let expect = |name: &str, args: &[u64], class, errno: i32, reason| {
+        assert_eq!(result(&request, name, args), RET_USER_NOTIF, "{name}");
+        let verdict = told(&request, name, args);
+        let got = (verdict.class(), verdict.errno(), Reason::of(verdict));
+        assert_eq!(got, (class, errno as u32, reason), "{name} {args:?}");
+    };
+    expect("ptrace", &[], Verdict::DENY, libc::EPERM, Some(Reason::Level));
+    expect("socket", &[40, 1, 0], Verdict::DENY, libc::EAFNOSUPPORT, Some(Reason::SocketFamily));
+    expect("socket", &[2, 3, 0], Verdict::DENY, libc::EPERM, Some(Reason::SocketType));
+    expect("socket", &[1, 1, 0], Verdict::DENY, libc::EAFNOSUPPORT, Some(Reason::UnixSocket));
+    expect("openat", &[0, 0, 0o101, 0o4755], Verdict::DENY, libc::EPERM, Some(Reason::SetId));
+    expect("openat", &[0, 0, 0o101, 0o755], Verdict::CREATE, libc::EPERM, None);
+    expect("openat", &[0, 0, 0, 0o4755], Verdict::TRACE, libc::EPERM, None);
+    expect("renameat2", &[], Verdict::CREATE, libc::EPERM, None);
+    expect("statx", &[], Verdict::TRACE, libc::EPERM, None);
+    assert!(told(&request, "socket", &[1, 0x80801, 0]).by_libc());
+    assert!(!told(&request, "socket", &[40, 1, 0]).by_libc());
+    // Probes stay silent, and whoever installs the filter can still exec, write and exit.
+    assert_eq!(result(&request, "io_uring_setup", &[]), ENOSYS);
+    assert_eq!(result(&request, "clone3", &[]), ENOSYS);
+    for name in ["execve", "execveat", "write", "close", "exit_group", "exit"] {
+        assert_eq!(result(&request, name, &[]), RET_ALLOW, "{name}");
+    }
+    let killing = Request { denials: Denials::Kill, ..self::request(Level::Standard) };
+    assert_eq!(result(&killing, "ptrace", &[]), RET_KILL_PROCESS);
+    assert_eq!(result(&killing, "socket", &[1, 0x80801, 0]), EAFNOSUPPORT);
+    assert_eq!(result(&killing, "clone3", &[]), ENOSYS);
+    assert!(!compile(&killing, Arch::X86_64).unwrap().notifies());
+}
+
+#[test]
+fn rules_narrow_the_level_and_the_first_match_wins() {
+    let rule = |call: &str, action, when: Vec<Condition>| Rule { syscalls: vec![call.into()], action, when };
+    let is = |index, value| Condition { index, mask: u64::MAX, op: ArgOp::Eq, value };
+    let rules = [
+        rule("prctl", RuleAction::Errno(13), vec![is(0, 15)]),
+        rule("prctl", RuleAction::Kill, vec![is(0, 15), is(1, 2)]),
+        rule("prctl", RuleAction::Kill, vec![is(0, 16)]),
+        rule("openat", RuleAction::Errno(30), vec![]),
+        rule(
+            "mmap",
+            RuleAction::Errno(12),
+            vec![Condition { index: 1, mask: u64::MAX, op: ArgOp::Gt, value: 1 << 33 }],
+        ),
+        rule("ptrace", RuleAction::Errno(3), vec![is(0, 0)]),
+    ];
+    let request = Request { rules: &rules, ..request(Level::Standard) };
+    // prctl reads its option as an int.
+    assert_eq!(result(&request, "prctl", &[15 | HIGH, 2]), errno(13));
+    assert_eq!(result(&request, "prctl", &[16]), RET_KILL_PROCESS);
+    assert_eq!(result(&request, "prctl", &[17]), RET_ALLOW);
+    assert_eq!(result(&request, "openat", &[0, 0, 0o101, 0o4755]), errno(30));
+    assert_eq!(result(&request, "mmap", &[0, 1 << 33]), RET_ALLOW);
+    assert_eq!(result(&request, "mmap", &[0, (1 << 33) + 1]), errno(12));
+    assert_eq!(result(&request, "ptrace", &[0]), errno(3));
+    assert_eq!(result(&request, "ptrace", &[1]), EPERM);
+    let notified = Request { denials: Denials::Notify, ..request };
+    assert_eq!((told(&notified, "openat", &[]).errno(), told(&notified, "openat", &[]).rule()), (30, 3));
+}
+
+#[test]
+fn rules_that_cannot_hold_are_errors() {
+    let fails = |syscalls: &[&str], action, when: Vec<Condition>| {
+        let syscalls = syscalls.iter().map(|name| (*name).into()).collect();
+        compile(&Request { rules: &[Rule { syscalls, action, when }], ..request(Level::Standard) }, Arch::X86_64)
+    };
+    let kill = RuleAction::Kill;
+    assert!(matches!(fails(&["opne"], kill, vec![]), Err(Error::UnknownCall { rule: 0, .. })));
+    assert!(matches!(fails(&[], kill, vec![]), Err(Error::EmptyRule { .. })));
+    assert!(matches!(fails(&["open"], RuleAction::Errno(0), vec![]), Err(Error::Errno { .. })));
+    assert!(matches!(fails(&["open"], RuleAction::Errno(4096), vec![]), Err(Error::Errno { .. })));
+    assert!(matches!(fails(&["execve"], kill, vec![]), Err(Error::StopsStart { .. })));
+    let condition = Condition { index: 6, mask: 0, op: ArgOp::Eq, value: 0 };
+    assert!(matches!(fails(&["open"], kill, vec![condition]), Err(Error::Argument { .. })));
+    let conditions: Vec<_> =
+        (0..3000).map(|value| Condition { index: 1, mask: u64::MAX, op: ArgOp::Ne, value }).collect();
+    assert!(matches!(fails(&["mmap"], kill, conditions), Err(Error::TooLong { .. })));
+}
+
+#[test]
+fn long_blocks_are_reached_over_more_than_a_jump() {
+    let when = |call: u64| {
+        (0..90).map(move |value| Condition { index: 1, mask: u64::MAX, op: ArgOp::Ne, value: call * 1000 + value })
+    };
+    let rules: Vec<Rule> = ["mmap", "munmap", "brk", "read", "write", "futex"]
+        .iter()
+        .enumerate()
+        .map(|(at, name)| Rule {
+            syscalls: vec![(*name).into()],
+            action: RuleAction::Errno(50 + at as u16),
+            when: when(at as u64).collect(),
+        })
+        .collect();
+    let request = Request { rules: &rules, ..request(Level::Basic) };
+    let program = compile(&request, Arch::X86_64).unwrap();
+    assert!(program.filter.len() > 1500);
+    let decisions = by_number(&request, Arch::X86_64);
+    for nr in 0..END {
+        for value in [0, 1000, 1089, 1090, 2005, 5089, 5090, 1 << 32] {
+            agrees(&request, &program, Arch::X86_64, &decisions, nr, [value; 6]);
+        }
+    }
+}
+
+/// The kernel's own rule (`seccomp_is_const_allow`, kernel/seccomp.c) for calls that skip the filter.
+fn cached(program: &[Insn], nr: u32, arch: u32) -> bool {
+    let (mut at, mut a) = (0, 0);
+    loop {
+        let insn = program[at];
+        let taken = match insn.code {
+            LD_ABS if insn.k == 0 => {
+                a = nr;
+                at += 1;
+                continue;
+            }
+            LD_ABS if insn.k == 4 => {
+                a = arch;
+                at += 1;
+                continue;
+            }
+            RET => return insn.k == RET_ALLOW,
+            JA => {
+                at += insn.k as usize + 1;
+                continue;
+            }
+            JEQ => a == insn.k,
+            JGT => a > insn.k,
+            JGE => a >= insn.k,
+            JSET => a & insn.k != 0,
+            _ => return false,
+        };
+        at += 1 + usize::from(if taken { insn.jt } else { insn.jf });
+    }
+}
+
+#[test]
+fn ordinary_calls_stay_in_the_kernels_cache() {
+    for level in LEVELS {
+        for arch in ARCHS {
+            let request = Request { denials: Denials::Notify, notify_creates: true, ..request(level) };
+            let program = compile(&request, arch).unwrap().filter;
+            for name in [
+                "read",
+                "write",
+                "close",
+                "fstat",
+                "mmap",
+                "munmap",
+                "mprotect",
+                "brk",
+                "futex",
+                "newfstatat",
+                "statx",
+                "getdents64",
+                "readlinkat",
+                "epoll_pwait",
+                "clock_gettime",
+                "rt_sigaction",
+                "rt_sigprocmask",
+                "lseek",
+                "pread64",
+                "sendto",
+                "recvmsg",
+                "wait4",
+                "execve",
+                "getpid",
+                "prctl",
+                "fcntl",
+                "unlinkat",
+                "faccessat",
+            ] {
+                let nr = syscall_number(name, arch).unwrap();
+                assert!(cached(&program, nr, arch.audit()), "{name} at {level:?} on {arch:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn programs_are_short_and_the_way_through_them_is_shorter() {
+    for level in LEVELS {
+        for arch in ARCHS {
+            let program = compile(&Request { denials: Denials::Notify, ..request(level) }, arch).unwrap();
+            eprintln!("{level:?} {arch:?}: filter {}, classifier {}", program.filter.len(), program.classifier.len());
+            assert!(program.filter.len() < 700, "{level:?} {arch:?}: {}", program.filter.len());
+            assert!(program.classifier.len() < 900);
+        }
+    }
+    let trace = Request { denials: Denials::Notify, trace: true, notify_creates: true, ..request(Level::Standard) };
+    let program = compile(&trace, Arch::X86_64).unwrap();
+    eprintln!("traced: filter {}, classifier {}", program.filter.len(), program.classifier.len());
+}
+
+#[test]
+fn the_decisions_are_the_ones_on_file() {
+    for (level, name) in LEVELS.into_iter().zip(["disabled", "basic", "standard", "strict"]) {
+        for (arch, arch_name) in [(Arch::X86_64, "x86_64"), (Arch::Aarch64, "aarch64")] {
+            let text = describe(&request(level), arch).unwrap();
+            let path = format!("{}/tests/golden/seccomp-{name}-{arch_name}.txt", env!("CARGO_MANIFEST_DIR"));
+            if std::env::var_os("COFFERDAM_BLESS").is_some() {
+                std::fs::write(&path, &text).unwrap();
+            }
+            let filed = std::fs::read_to_string(&path).unwrap_or_default();
+            assert!(filed == text, "{path} is out of date; COFFERDAM_BLESS=1 writes it anew");
+        }
+    }
+}
+
+#[test]
+fn names_and_numbers_are_unique_and_in_order() {
+    for arch in ARCHS {
+        let mut seen = std::collections::BTreeMap::new();
+        for call in CALLS {
+            if let Some(number) = call.number(arch) {
+                assert_eq!(seen.insert(number, call.name), None, "{number}");
+                assert_eq!(syscall_name(number, arch), Some(call.name));
+                assert_eq!(syscall_number(call.name, arch), Some(number));
+            }
+        }
+        assert_eq!(seen.keys().next_back(), Some(&469));
+    }
+    assert_eq!(syscall_number("open", Arch::Aarch64), None);
+}

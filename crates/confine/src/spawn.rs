@@ -1,0 +1,182 @@
+//! `clone3` into new namespaces and exec of init: everything is prepared before, nothing is allocated after.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use crate::child::{Child, entry};
+use crate::{memfd, sys};
+
+/// Namespaces to create.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Namespaces {
+    /// User, mount, pid, ipc, uts and cgroup namespaces.
+    pub jail: bool,
+    /// A network namespace of its own.
+    pub net: bool,
+}
+
+impl Namespaces {
+    fn flags(self) -> u64 {
+        let jail = libc::CLONE_NEWUSER
+            | libc::CLONE_NEWNS
+            | libc::CLONE_NEWPID
+            | libc::CLONE_NEWIPC
+            | libc::CLONE_NEWUTS
+            | libc::CLONE_NEWCGROUP;
+        let bits = if self.jail { jail } else { 0 } | if self.net { libc::CLONE_NEWNET } else { 0 };
+        bits as u32 as u64
+    }
+}
+
+/// Everything that the new process gets.
+pub struct Launch<'a> {
+    /// Namespaces to create.
+    pub namespaces: Namespaces,
+    /// Standard input, output and error of the payload.
+    pub stdio: [BorrowedFd<'a>; 3],
+    /// The plan, from `memfd::plan`.
+    pub plan: BorrowedFd<'a>,
+    /// Its other end is held by the owner and nobody else.
+    pub lifeline: BorrowedFd<'a>,
+    /// Status records.
+    pub status: BorrowedFd<'a>,
+    /// Event records.
+    pub events: BorrowedFd<'a>,
+    /// The owner's go, when the plan waits for one.
+    pub sync: Option<BorrowedFd<'a>>,
+    /// Detached mounts of the owner's, for `Source::Prepared`.
+    pub extra: &'a [BorrowedFd<'a>],
+    /// A cgroup v2 directory to be born in.
+    pub cgroup: Option<BorrowedFd<'a>>,
+}
+
+/// A running init.
+#[derive(Debug)]
+pub struct Running {
+    /// Its pid in the owner's namespace; valid until it has been waited for.
+    pub pid: i32,
+    /// Its pidfd.
+    pub pidfd: OwnedFd,
+}
+
+/// Why nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// init's program or another preparation.
+    #[error("cannot prepare init's program")]
+    Prepare(#[source] io::Error),
+    /// clone3(2).
+    #[error("cannot create the process with its namespaces")]
+    Clone(#[source] io::Error),
+    /// Between clone and exec.
+    #[error("cannot start init (line {line})")]
+    Child {
+        /// Which line of `child.rs`.
+        line: i32,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+const STACK: usize = 32 * 1024;
+
+/// Creates the process and returns once init's program runs in it.
+///
+/// # Errors
+/// The step that failed; nothing is left behind.
+pub fn spawn(launch: &Launch<'_>) -> Result<Running, SpawnError> {
+    let init = memfd::init_program().map_err(SpawnError::Prepare)?;
+    let extra: Vec<i32> = launch.extra.iter().map(AsRawFd::as_raw_fd).collect();
+    let mut scratch = vec![-1i32; 9 + extra.len()];
+    let mut stack = vec![0u128; STACK / 16];
+    let fd = |f: &BorrowedFd<'_>| f.as_raw_fd();
+    let mut child = Child {
+        fds: [
+            fd(&launch.stdio[0]),
+            fd(&launch.stdio[1]),
+            fd(&launch.stdio[2]),
+            fd(&launch.plan),
+            fd(&launch.lifeline),
+            fd(&launch.status),
+            fd(&launch.events),
+            launch.sync.as_ref().map_or(-1, fd),
+            init.as_raw_fd(),
+        ],
+        extra: extra.as_ptr(),
+        extra_len: extra.len(),
+        scratch: scratch.as_mut_ptr(),
+        keep_caps: launch.namespaces.jail,
+        argv: [c"cofferdam-init".as_ptr().cast(), std::ptr::null()],
+        envp: [std::ptr::null()],
+        errno: 0,
+        line: 0,
+    };
+    let mut pidfd: i32 = -1;
+    let base = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD;
+    let mut flags = base as u64 | launch.namespaces.flags();
+    let mut cgroup = 0;
+    if let Some(c) = &launch.cgroup {
+        flags |= 0x2_0000_0000; // CLONE_INTO_CGROUP
+        cgroup = c.as_raw_fd() as u64;
+    }
+    let args: [u64; 11] = [
+        flags,
+        &raw mut pidfd as u64,
+        0,
+        0,
+        libc::SIGCHLD as u64,
+        stack.as_mut_ptr() as u64,
+        STACK as u64,
+        0,
+        0,
+        0,
+        cgroup,
+    ];
+    let blocked = BlockedSignals::new().map_err(SpawnError::Prepare)?;
+    // SAFETY: the stack is memory of ours that nothing else uses; `entry` does not return; `child` and all that it
+    // points to live until the call returns, which is after the child has exec'd or ended.
+    let pid = unsafe { sys::clone3_on(&args, entry, &raw mut child as usize) };
+    drop(blocked);
+    let pid = pid.map_err(|e| SpawnError::Clone(io::Error::from_raw_os_error(e)))? as i32;
+    // SAFETY: clone3 succeeded with CLONE_PIDFD, so the kernel stored a new descriptor that is ours alone.
+    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    // SAFETY: `child` is a local that the other process wrote while it shared our memory; read it as memory, not as
+    // what the compiler last knew of it.
+    let (line, errno) = unsafe { ((&raw const child.line).read_volatile(), (&raw const child.errno).read_volatile()) };
+    if errno != 0 {
+        crate::process::wait(std::os::fd::AsFd::as_fd(&pidfd)).map_err(SpawnError::Prepare)?;
+        return Err(SpawnError::Child { line, source: io::Error::from_raw_os_error(errno) });
+    }
+    Ok(Running { pid, pidfd })
+}
+
+/// All signals blocked on this thread while it shares its memory with the child: no handler may run there.
+struct BlockedSignals {
+    old: libc::sigset_t,
+}
+
+impl BlockedSignals {
+    fn new() -> io::Result<BlockedSignals> {
+        let mut all = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+        let mut old = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: both sets are valid memory of the right type; sigfillset initializes the first before it is read.
+        let r = unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr())
+        };
+        if r != 0 {
+            return Err(io::Error::from_raw_os_error(r));
+        }
+        // SAFETY: pthread_sigmask succeeded and stored the old mask.
+        Ok(BlockedSignals { old: unsafe { old.assume_init() } })
+    }
+}
+
+impl Drop for BlockedSignals {
+    fn drop(&mut self) {
+        // SAFETY: the mask came from pthread_sigmask. It cannot fail with a valid `how`.
+        let r = unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.old, std::ptr::null_mut()) };
+        debug_assert_eq!(r, 0);
+    }
+}

@@ -1,0 +1,166 @@
+//! What init sends: status records (with descriptors now and then) and event records, decoded.
+
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+use crate::seccomp::classify::Verdict;
+use crate::wire;
+
+/// A status record.
+#[derive(Debug)]
+pub enum Status {
+    /// Setup failed; nothing ran.
+    Failed {
+        /// `wire::step` value.
+        step: u16,
+        /// Item of the step.
+        index: usize,
+        /// errno, 0 for a fault of init's own.
+        errno: i32,
+    },
+    /// The program runs.
+    Started {
+        /// Monotonic nanoseconds.
+        at_ns: u64,
+    },
+    /// The program has ended.
+    Ended {
+        /// As wait(2).
+        wait_status: i32,
+        /// Monotonic nanoseconds.
+        at_ns: u64,
+        /// Events seen and lost.
+        events: (u64, u32),
+    },
+    /// A violation ended it.
+    Violation {
+        /// Monotonic nanoseconds.
+        at_ns: u64,
+        /// Events seen and lost.
+        events: (u64, u32),
+    },
+    /// The wall limit ended it.
+    TimedOut {
+        /// Monotonic nanoseconds.
+        at_ns: u64,
+        /// Events seen and lost.
+        events: (u64, u32),
+    },
+    /// The pty master.
+    Terminal(OwnedFd),
+    /// A copy-on-write layer.
+    Layer {
+        /// Index of the mount step.
+        op: usize,
+        /// Root of the layer's file system; `upper` in it holds the changes.
+        fd: OwnedFd,
+    },
+    /// An optional step could not be done.
+    Weakened {
+        /// `wire::step` value.
+        step: u16,
+        /// errno.
+        errno: i32,
+    },
+}
+
+/// The next status record; `None` when init has closed its end, and `WouldBlock` when there is none yet.
+///
+/// # Errors
+/// recvmsg(2) fails, or the record is not one of init's.
+pub fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Status>> {
+    let mut bytes = [0u8; size_of::<wire::Status>()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let message = recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags)?;
+    if message.bytes == 0 {
+        return Ok(None);
+    }
+    let bad = || io::Error::new(io::ErrorKind::InvalidData, "a status record of the wrong form");
+    if message.bytes != bytes.len() {
+        return Err(bad());
+    }
+    let fd = control.drain().find_map(|m| match m {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    let u16_at = |i: usize| u16::from_ne_bytes([bytes[i], bytes[i + 1]]);
+    let u32_at = |i: usize| u32::from_ne_bytes(bytes[i..i + 4].try_into().unwrap_or_default());
+    let u64_at = |i: usize| u64::from_ne_bytes(bytes[i..i + 8].try_into().unwrap_or_default());
+    let (kind, step, index, value) = (u16_at(0), u16_at(2), u32_at(4) as usize, u32_at(8) as i32);
+    let (lost, at_ns, events) = (u32_at(12), u64_at(16), u64_at(24));
+    Ok(Some(match kind {
+        wire::status::FAILED => Status::Failed { step, index, errno: value },
+        wire::status::STARTED => Status::Started { at_ns },
+        wire::status::ENDED => Status::Ended { wait_status: value, at_ns, events: (events, lost) },
+        wire::status::VIOLATION => Status::Violation { at_ns, events: (events, lost) },
+        wire::status::TIMED_OUT => Status::TimedOut { at_ns, events: (events, lost) },
+        wire::status::TERMINAL => Status::Terminal(fd.ok_or_else(bad)?),
+        wire::status::LAYER => Status::Layer { op: index, fd: fd.ok_or_else(bad)? },
+        wire::status::WEAKENED => Status::Weakened { step, errno: value },
+        _ => return Err(bad()),
+    }))
+}
+
+/// One notified call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// System call number.
+    pub nr: u32,
+    /// The classifier's verdict.
+    pub verdict: Verdict,
+    /// errno answered, 0 when let through.
+    pub errno: u16,
+    /// Pid as init sees it.
+    pub pid: u32,
+    /// Refused by a guard.
+    pub guarded: bool,
+    /// Registers.
+    pub args: [u64; 6],
+    /// Paths as read from the program's memory, which the program writes: bytes, not text.
+    pub paths: [Vec<u8>; 2],
+}
+
+/// Reads one event record out of the bytes of a message. Untrusted in its paths only, but checked as a whole.
+pub fn decode_event(bytes: &[u8]) -> Option<Event> {
+    let head = size_of::<wire::Event>();
+    if bytes.len() < head {
+        return None;
+    }
+    let u32_at = |i: usize| u32::from_ne_bytes(bytes[i..i + 4].try_into().unwrap_or_default());
+    let mut args = [0u64; 6];
+    for (i, a) in args.iter_mut().enumerate() {
+        *a = u64::from_ne_bytes(bytes[16 + i * 8..24 + i * 8].try_into().ok()?);
+    }
+    let (one, two) = (u32_at(64) as usize, u32_at(68) as usize);
+    let text = bytes.get(head..head.checked_add(one)?.checked_add(two)?)?;
+    Some(Event {
+        nr: u32_at(0),
+        verdict: Verdict(u32_at(4)),
+        errno: u32_at(12) as u16,
+        pid: u32_at(8),
+        guarded: u32_at(12) & 0x1_0000 != 0,
+        args,
+        paths: [text[..one].to_vec(), text[one..].to_vec()],
+    })
+}
+
+const _: () = assert!(size_of::<wire::Status>() == 32);
+const _: () = assert!(size_of::<wire::Event>() == 72);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_the_event_decoder_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..400)) {
+            let decoded = decode_event(&bytes);
+            proptest::prop_assert!(bytes.len() >= size_of::<wire::Event>() || decoded.is_none());
+        }
+    }
+}

@@ -1,0 +1,671 @@
+//! The engine: what this host can do, which backend holds a policy, and one run from plan to outcome.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use cofferdam_confine::cgroup::{self, Cgroup, Level, Limits, Location};
+use cofferdam_confine::host::{self, Identity};
+use cofferdam_confine::wire::flag;
+use cofferdam_policy::{Backend, Field, Policy, Stdin};
+
+use crate::evidence::Paths;
+use crate::filter::{self, Filter, Needs};
+use crate::io::{Input, Io, Output, Stream};
+use crate::jail;
+use crate::landlock;
+use crate::outcome::{Applied, Ending, Enforcement, Evidence, Failure, Outcome, Strength, Truncated, Violation};
+use crate::streams::{Sink, Source};
+use crate::supervise::{self, End, Report, Run};
+use crate::support::Support;
+use crate::words;
+
+/// What this host can do, asked once; makes prepared policies.
+#[derive(Debug, Default)]
+pub struct Engine {
+    identity: OnceLock<Identity>,
+    cgroups: OnceLock<Cgroups>,
+    owns_process: bool,
+}
+
+#[derive(Debug)]
+enum Cgroups {
+    Here(std::sync::Arc<Location>, Predicted),
+    Not(String, String),
+}
+
+/// What a cgroup made here will hold.
+#[derive(Debug, Clone, Copy)]
+struct Predicted {
+    memory: bool,
+    pids: bool,
+    cpu: bool,
+    cpu_time: bool,
+}
+
+/// The filters of a policy, compiled when first needed.
+#[derive(Debug)]
+pub struct Filters {
+    needs: Needs,
+    plain: OnceLock<Result<Filter, Failure>>,
+    guarded: OnceLock<Result<Filter, Failure>>,
+}
+
+impl Filters {
+    pub(crate) fn new(needs: Needs) -> Filters {
+        Filters { needs, plain: OnceLock::new(), guarded: OnceLock::new() }
+    }
+
+    /// The filter for a plan with or without guards.
+    ///
+    /// # Errors
+    /// The policy's rules cannot be compiled.
+    pub fn get(&self, policy: &Policy, guards: bool) -> Result<&Filter, Failure> {
+        let slot = if guards { &self.guarded } else { &self.plain };
+        slot.get_or_init(|| filter::build(policy, Needs { guards, ..self.needs })).as_ref().map_err(Clone::clone)
+    }
+}
+
+/// A policy with its backend, ready to run, many times and from several threads.
+#[derive(Debug)]
+pub struct Prepared {
+    policy: Policy,
+    identity: Identity,
+    backend: Backend,
+    reason: String,
+    filters: Filters,
+    location: Option<std::sync::Arc<Location>>,
+    enforcement: Enforcement,
+}
+
+impl Engine {
+    /// An engine inside somebody's program: it moves nothing of the process.
+    pub fn probe() -> Engine {
+        Engine::default()
+    }
+
+    /// An engine that has its process for itself, as the command does: the process may be moved into a cgroup of its
+    /// own where that is what makes limits possible.
+    pub fn for_own_process() -> Engine {
+        Engine { owns_process: true, ..Engine::default() }
+    }
+
+    fn identity(&self) -> Identity {
+        *self.identity.get_or_init(host::identity)
+    }
+
+    fn cgroups(&self) -> &Cgroups {
+        self.cgroups.get_or_init(|| {
+            let probe = cgroup::probe();
+            let has = |a: &cgroup::Availability| matches!(a, cgroup::Availability::Available(_));
+            let predicted = Predicted {
+                memory: has(&probe.memory),
+                pids: has(&probe.pids),
+                cpu: has(&probe.cpu),
+                cpu_time: has(&probe.cpu_time),
+            };
+            let why = match &probe.memory {
+                cgroup::Availability::Unavailable { reason, hint } => (reason.clone(), hint.clone()),
+                cgroup::Availability::Available(_) => (String::new(), String::new()),
+            };
+            let moves = probe.plan.as_ref().is_some_and(cgroup::Plan::moves_caller);
+            if probe.plan.is_none() {
+                return Cgroups::Not(why.0, why.1);
+            }
+            if moves && !self.owns_process {
+                return Cgroups::Not(
+                    "limits need this process to be moved to a cgroup of its own, which a library does not do".into(),
+                    "run it by the cofferdam command".into(),
+                );
+            }
+            match probe.prepare() {
+                Ok(location) => {
+                    cgroup::sweep(&location);
+                    Cgroups::Here(std::sync::Arc::new(location), predicted)
+                }
+                Err(e) => Cgroups::Not(e.to_string(), "see `cofferdam doctor`".into()),
+            }
+        })
+    }
+
+    /// What each backend can enforce of this policy on this host.
+    pub fn support(&self, policy: &Policy) -> Vec<Support> {
+        [Backend::Jail, Backend::Landlock].into_iter().map(|b| self.support_of(b, policy)).collect()
+    }
+
+    fn support_of(&self, backend: Backend, policy: &Policy) -> Support {
+        let name = name_of(backend);
+        match self.enforcement_of(backend, policy) {
+            Ok(fields) => Support { backend: name, unavailable: None, fields },
+            Err(failure) => Support { backend: name, unavailable: Some(failure), fields: Enforcement::new() },
+        }
+    }
+
+    fn enforcement_of(&self, backend: Backend, policy: &Policy) -> Result<Enforcement, Failure> {
+        let me = self.identity();
+        let mut e = match backend {
+            Backend::Landlock => {
+                landlock::available()?;
+                landlock::plan(policy, me, &Filters::new(landlock::needs()))?.enforcement
+            }
+            _ => {
+                jail_available(me)?;
+                jail::plan(policy, me, &Filters::new(jail_needs()))?.enforcement
+            }
+        };
+        self.cgroup_enforcement(&mut e);
+        Ok(e)
+    }
+
+    fn cgroup_enforcement(&self, e: &mut Enforcement) {
+        let full = |reason: &str| Applied { strength: Strength::Full, reason: reason.to_owned() };
+        match self.cgroups() {
+            Cgroups::Here(_, p) => {
+                for (has, field) in [(p.memory, Field::Memory), (p.cpu, Field::CpuShare), (p.pids, Field::Processes)] {
+                    if has {
+                        e.insert(field, full("cgroup"));
+                    }
+                }
+                if p.cpu_time {
+                    e.insert(Field::CpuTime, full("the cgroup counts, the supervisor kills"));
+                }
+            }
+            Cgroups::Not(reason, hint) => {
+                for field in [Field::Memory, Field::CpuShare, Field::CpuTime] {
+                    if let Some(a) = e.get_mut(&field) {
+                        a.reason = format!("{}; {reason}; {hint}", a.reason.split("; ").next().unwrap_or_default());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Chooses the backend, refuses what cannot be enforced, and makes the policy ready to run.
+    ///
+    /// # Errors
+    /// The policy cannot be enforced as far as it requires, or names what is not there.
+    pub fn prepare(&self, policy: &Policy) -> Result<Prepared, Failure> {
+        let candidates = match policy.backend {
+            Backend::Auto => vec![Backend::Jail, Backend::Landlock],
+            named => vec![named],
+        };
+        let mut refusals = Vec::new();
+        for backend in candidates {
+            match self.enforcement_of(backend, policy).and_then(|e| sufficient(policy, backend, e)) {
+                Ok(enforcement) => {
+                    let reason = reason(policy.backend, backend, &refusals);
+                    return Ok(self.prepared(policy, backend, reason, enforcement));
+                }
+                Err(failure) => refusals.push(failure),
+            }
+        }
+        // The strongest backend's refusal is what the user can act on.
+        Err(refusals.into_iter().next().unwrap_or(Failure {
+            code: 125,
+            step: "backend".into(),
+            message: "no backend".into(),
+            hint: None,
+        }))
+    }
+
+    fn prepared(&self, policy: &Policy, backend: Backend, reason: String, enforcement: Enforcement) -> Prepared {
+        let location = match self.cgroups() {
+            Cgroups::Here(location, _) => Some(location.clone()),
+            Cgroups::Not(..) => None,
+        };
+        let needs = if backend == Backend::Landlock { landlock::needs() } else { jail_needs() };
+        Prepared {
+            policy: policy.clone(),
+            identity: self.identity(),
+            backend,
+            reason,
+            filters: Filters::new(needs),
+            location,
+            enforcement,
+        }
+    }
+}
+
+fn jail_needs() -> Needs {
+    Needs { guards: false, no_net_namespace: false, no_ipc_namespace: false, no_mounts: false }
+}
+
+fn name_of(backend: Backend) -> &'static str {
+    match backend {
+        Backend::Landlock => "landlock",
+        _ => "jail",
+    }
+}
+
+fn jail_available(me: Identity) -> Result<(), Failure> {
+    match host::user_namespaces_refused(me.privileged) {
+        None => Ok(()),
+        Some((why, command)) => Err(Failure {
+            code: 125,
+            step: "namespaces".into(),
+            message: format!("user namespaces cannot be had: {why}"),
+            hint: Some(command.into()),
+        }),
+    }
+}
+
+/// A backend may run a policy when every required field holds in full.
+fn sufficient(policy: &Policy, backend: Backend, e: Enforcement) -> Result<Enforcement, Failure> {
+    let short: Vec<(&Field, &Applied)> =
+        e.iter().filter(|(f, a)| a.strength != Strength::Full && !policy.enforcement.best_effort.contains(f)).collect();
+    let Some((first, applied)) = short.first() else { return Ok(e) };
+    let others = match short.len() {
+        1 => String::new(),
+        n => format!(
+            " (and {} more: {})",
+            n - 1,
+            short[1..].iter().map(|(f, _)| f.name()).collect::<Vec<_>>().join(", ")
+        ),
+    };
+    let strength = if applied.strength == Strength::None { "not at all" } else { "only in part" };
+    Err(Failure {
+        code: 125,
+        step: first.name().into(),
+        message: format!(
+            "the {} backend can hold {} {strength} here: {}{others}",
+            name_of(backend),
+            first.name(),
+            applied.reason
+        ),
+        hint: Some(format!(
+            "--best-effort={first} runs with what can be had; `cofferdam doctor` shows what is missing"
+        )),
+    })
+}
+
+fn reason(asked: Backend, chosen: Backend, refusals: &[Failure]) -> String {
+    match (asked, refusals.first()) {
+        (Backend::Auto, None) => format!("{} is the strongest, and holds every required field", name_of(chosen)),
+        (Backend::Auto, Some(f)) => {
+            format!("{} holds every required field; the jail does not: {}", name_of(chosen), f.message)
+        }
+        _ => "named by the policy".into(),
+    }
+}
+
+/// What is left of a run besides its report, for the outcome.
+struct Finished {
+    report: Report,
+    enforcement: Enforcement,
+    changes: Vec<crate::outcome::Change>,
+    problems: Vec<String>,
+    memory: Option<u64>,
+    cpu: Option<f64>,
+    processes: Option<u64>,
+    pids_hits: u64,
+}
+
+impl Prepared {
+    /// `jail` or `landlock`.
+    pub fn backend(&self) -> &'static str {
+        name_of(self.backend)
+    }
+
+    /// Why that one.
+    pub fn backend_reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// What will hold, as far as it can be told before the run.
+    pub fn enforcement(&self) -> &Enforcement {
+        &self.enforcement
+    }
+
+    /// What the backend will do, for people: steps in order.
+    pub fn plan_json(&self) -> serde_json::Value {
+        match self.plan() {
+            Ok(plan) => crate::show::plan(&plan, self.backend(), &self.reason, &self.enforcement),
+            Err(failure) => serde_json::json!({ "error": failure }),
+        }
+    }
+
+    fn plan(&self) -> Result<jail::Plan, Failure> {
+        match self.backend {
+            Backend::Landlock => landlock::plan(&self.policy, self.identity, &self.filters),
+            _ => jail::complete(&self.policy, self.identity, &self.filters),
+        }
+    }
+
+    /// Runs it and returns when the tree is dead and nothing of it is left.
+    pub fn run(&self, mut io: Io) -> Outcome {
+        let begun = Instant::now();
+        match self.attempt(&mut io) {
+            Ok((finished, plan)) => self.outcome(finished, &plan, begun),
+            Err(failure) => self.refused(failure, begun),
+        }
+    }
+
+    fn attempt(&self, io: &mut Io) -> Result<(Finished, jail::Plan), Failure> {
+        let mut plan = self.plan()?;
+        if let Some(dir) = &io.keep_changes {
+            empty_or_new(dir)?;
+        }
+        if let Some(t) = io.terminal {
+            plan.recipe.terminal = Some((t.rows, t.columns));
+        }
+        let mut enforcement = self.enforcement.clone();
+        let cgroup = self.cgroup(&mut enforcement)?;
+        if cgroup.is_some() {
+            plan.recipe.flags |= flag::SYNC;
+        }
+        let extra = jail::prepare(&plan, plan.recipe.ids_out)?;
+        let namespaces = jail::namespaces(&plan, self.backend != Backend::Landlock);
+        let started = jail::start(&plan.recipe, namespaces, &extra, cgroup.as_ref())?;
+        drop(extra);
+        let report = self.watch(started, &plan, cgroup.as_ref(), io);
+        let mut f = self.figures(report, enforcement, cgroup);
+        self.layers(&mut f, &plan, io);
+        Ok((f, plan))
+    }
+
+    fn cgroup(&self, e: &mut Enforcement) -> Result<Option<Cgroup>, Failure> {
+        let Some(location) = &self.location else { return Ok(None) };
+        let l = &self.policy.limits;
+        let limits = Limits {
+            memory_bytes: Some(l.memory_mb << 20),
+            // Init is one of them.
+            pids: Some(l.processes + 1),
+            cpu_millis: Some(l.cpu_millis),
+            cpu_time: true,
+        };
+        match Cgroup::create(location, &limits) {
+            Ok((c, applied)) => {
+                for (field, reached) in [
+                    (Field::Memory, applied.memory),
+                    (Field::CpuShare, applied.cpu),
+                    (Field::CpuTime, applied.cpu_time),
+                ] {
+                    let Some(r) = reached else { continue };
+                    if r.level != Level::Full {
+                        let strength = if r.level == Level::None { Strength::None } else { Strength::Partial };
+                        e.insert(field, Applied { strength, reason: r.reason.unwrap_or_default() });
+                    }
+                }
+                let e = sufficient(&self.policy, self.backend, e.clone());
+                e.map(|_| Some(c))
+            }
+            Err(error) => {
+                for field in [Field::Memory, Field::CpuShare, Field::CpuTime] {
+                    e.insert(field, Applied { strength: Strength::Partial, reason: error.to_string() });
+                }
+                sufficient(&self.policy, self.backend, e.clone()).map(|_| None)
+            }
+        }
+    }
+
+    fn watch(&self, started: jail::Started, plan: &jail::Plan, cgroup: Option<&Cgroup>, io: &mut Io) -> Report {
+        let l = &self.policy.limits;
+        let [to, out, err] = started.stdio;
+        let input = match &self.policy.command.stdin {
+            Stdin::Closed => Input::Closed,
+            Stdin::Text(text) => Input::Bytes(text.clone().into_bytes()),
+            Stdin::Caller if io.terminal.is_some() => Input::Closed, // the pty takes it over
+            Stdin::Caller => std::mem::replace(&mut io.input, Input::Closed),
+        };
+        let run = Run {
+            running: started.running,
+            status: started.status,
+            events: started.events,
+            lifeline: started.lifeline,
+            source: Source::new(to, input, false),
+            sinks: [
+                Some(Sink::new(out, Stream::Stdout, l.output_bytes)),
+                Some(Sink::new(err, Stream::Stderr, l.output_bytes)),
+            ],
+            cgroup,
+            paths: Paths { view: &plan.view, denied: &plan.denied, protected: &plan.protected },
+            cpu_seconds: l.cpu_seconds,
+            sample_memory: cgroup.is_none().then_some(l.memory_mb << 20),
+            output_bytes: l.output_bytes,
+            trace: self.policy.audit.trace,
+        };
+        supervise::supervise(run, io)
+    }
+
+    /// The tree is dead: what did it use? Then its cgroup goes.
+    fn figures(&self, report: Report, enforcement: Enforcement, cgroup: Option<Cgroup>) -> Finished {
+        let mut f = Finished {
+            memory: (report.sampled_memory > 0).then_some(report.sampled_memory.max(report.usage.max_rss_bytes)),
+            cpu: Some(report.usage.cpu_us as f64 / 1e6),
+            processes: (report.sampled_processes > 0).then_some(report.sampled_processes),
+            report,
+            enforcement,
+            changes: Vec::new(),
+            problems: Vec::new(),
+            pids_hits: 0,
+        };
+        f.problems.append(&mut f.report.problems);
+        if f.memory.is_none() && f.report.started_ns != 0 {
+            f.memory = Some(f.report.usage.max_rss_bytes);
+        }
+        let Some(c) = cgroup else { return f };
+        if let Ok(u) = c.usage() {
+            f.memory = u.memory_peak_bytes.or(f.memory);
+            // The cgroup counts init's setup as well, the process times leave out what nobody waited for: the larger.
+            let counted = u.cpu_time_us.map_or(0.0, |us| us as f64 / 1e6);
+            f.cpu = Some(f.cpu.unwrap_or(0.0).max(counted));
+            // Init is not the program's.
+            f.processes = u.pids_peak.map(|n| n.saturating_sub(1)).or(f.processes);
+        }
+        f.pids_hits = c.events().map_or(0, |e| e.pids_limit_hits);
+        if self.backend == Backend::Landlock
+            && let Err(e) = c.kill_all(std::time::Duration::from_secs(2))
+        {
+            f.problems.push(e.to_string());
+        }
+        if let Err(e) = c.remove() {
+            f.problems.push(e.to_string());
+        }
+        f
+    }
+
+    fn layers(&self, f: &mut Finished, plan: &jail::Plan, io: &Io) {
+        let layers: Vec<(usize, OwnedFd)> = std::mem::take(&mut f.report.layers);
+        let several = plan.layers.len() > 1;
+        for (op, root) in layers {
+            let Some(layer) = plan.layers.iter().find(|l| l.op == op) else { continue };
+            let keep = io.keep_changes.as_ref().map(|dir| {
+                if several { dir.join(layer.target.trim_start_matches('/').replace('/', "_")) } else { dir.clone() }
+            });
+            match crate::layers::changes(root.as_fd(), &layer.source, &layer.target, keep.as_deref()) {
+                Ok(c) => {
+                    f.changes.extend(c.list);
+                    if keep.is_some() && !c.skipped.is_empty() {
+                        let first = crate::evidence::escape(c.skipped[0].as_bytes());
+                        f.problems.push(format!(
+                            "{} changed entries were not kept, such as {first}: only files, directories and links are",
+                            c.skipped.len()
+                        ));
+                    }
+                }
+                Err(e) => f.problems.push(format!("cannot read what changed in {}: {e}", layer.target)),
+            }
+        }
+    }
+
+    fn refused(&self, failure: Failure, begun: Instant) -> Outcome {
+        Outcome {
+            outcome: Ending::SetupFailed,
+            error: Some(failure),
+            setup_time_ms: begun.elapsed().as_secs_f64() * 1e3,
+            ..self.blank()
+        }
+    }
+
+    fn blank(&self) -> Outcome {
+        Outcome {
+            outcome: Ending::SetupFailed,
+            success: false,
+            exit_code: None,
+            signal: None,
+            stdout: String::new(),
+            stderr: String::new(),
+            truncated: Truncated::default(),
+            execution_time_ms: 0.0,
+            setup_time_ms: 0.0,
+            memory_used_bytes: None,
+            cpu_time_seconds: None,
+            pid_count: None,
+            limit: None,
+            violations: Vec::new(),
+            violations_complete: false,
+            changes: Vec::new(),
+            enforcement: self.enforcement.clone(),
+            backend: self.backend().into(),
+            backend_reason: self.reason.clone(),
+            run_id: crate::random::uuid(),
+            artifacts: Vec::new(),
+            error: None,
+        }
+    }
+
+    fn outcome(&self, mut f: Finished, plan: &jail::Plan, begun: Instant) -> Outcome {
+        let mut o = self.blank();
+        let total = begun.elapsed().as_secs_f64() * 1e3;
+        let ran = f.report.started_ns != 0;
+        o.execution_time_ms =
+            if ran { f.report.ended_ns.saturating_sub(f.report.started_ns) as f64 / 1e6 } else { 0.0 };
+        o.setup_time_ms = (total - o.execution_time_ms).max(0.0);
+        let mut log = std::mem::take(&mut f.report.log);
+        ending(&mut o, &f, plan, self.policy.limits.cpu_seconds);
+        if let Some(limit) = o.limit {
+            log.add(limit_violation(limit));
+        }
+        if f.pids_hits > 0 {
+            let mut v = limit_violation(Field::Processes);
+            v.count = f.pids_hits;
+            log.add(v);
+        }
+        o.violations_complete = log.trace && !log.overflowed && f.report.lost == 0;
+        o.violations = log.into_violations();
+        let [(out, out_cut), (err, err_cut)] = f.report.streams;
+        o.stdout = String::from_utf8_lossy(&out).into_owned();
+        o.stderr = String::from_utf8_lossy(&err).into_owned();
+        o.truncated = Truncated { stdout: out_cut, stderr: err_cut };
+        (o.memory_used_bytes, o.cpu_time_seconds, o.pid_count) = (f.memory, f.cpu, f.processes);
+        o.changes = f.changes;
+        o.enforcement = f.enforcement;
+        for (step, errno) in f.report.weakened {
+            weaken(&mut o.enforcement, step, errno);
+        }
+        if o.error.is_none()
+            && let Some(first) = f.problems.first()
+        {
+            o.error = Some(Failure { code: 0, step: "cleanup".into(), message: first.clone(), hint: None });
+        }
+        o
+    }
+}
+
+/// A step that could not be done and that something else stands in for: the outcome says so.
+fn weaken(e: &mut Enforcement, step: u16, errno: i32) {
+    use cofferdam_confine::wire::step as s;
+    let cause = std::io::Error::from_raw_os_error(errno);
+    let (field, what) = match step {
+        s::USERNS => {
+            (Field::Isolation, "nested user namespaces could not be switched off, the filter alone refuses them")
+        }
+        s::KEYRING => (Field::Isolation, "no session keyring of its own, the filter alone refuses keyctl"),
+        _ => return,
+    };
+    e.insert(field, Applied { strength: Strength::Partial, reason: format!("{what}: {cause}") });
+}
+
+fn limit_violation(field: Field) -> Violation {
+    let evidence = match field {
+        Field::FileSize => Evidence::Inferred,
+        _ => Evidence::Kernel,
+    };
+    Violation { operation: field.name().into(), object: None, field: format!("$.{field}"), evidence, pid: 0, count: 1 }
+}
+
+fn ending(o: &mut Outcome, f: &Finished, plan: &jail::Plan, cpu_seconds: u64) {
+    let limit = |o: &mut Outcome, field| {
+        o.outcome = Ending::LimitExceeded;
+        o.limit = Some(field);
+    };
+    match f.report.end {
+        End::Wait(status) if status & 0x7f == 0 => {
+            let code = status >> 8 & 0xff;
+            o.outcome = Ending::Exited;
+            o.exit_code = Some(code);
+            o.success = code == 0;
+        }
+        End::Wait(status) => {
+            let signal = status & 0x7f;
+            o.outcome = Ending::Signalled;
+            o.signal = Some(signal);
+            // Anybody can send these signals to himself: the measure decides where there is one.
+            let used = f.cpu.unwrap_or(0.0);
+            if (signal == 24 || signal == 9) && used >= cpu_seconds as f64 * 0.95 {
+                limit(o, Field::CpuTime);
+            } else if signal == 25 {
+                limit(o, Field::FileSize);
+            }
+        }
+        End::TimedOut => {
+            o.outcome = Ending::TimedOut;
+            o.limit = Some(Field::WallTime);
+        }
+        End::Limit(field) => limit(o, field),
+        End::Violation => o.outcome = Ending::Violation,
+        End::Cancelled => {
+            o.outcome = Ending::Signalled;
+            o.signal = Some(15);
+        }
+        End::Failed(step, index, errno) => {
+            o.outcome = Ending::SetupFailed;
+            o.error = Some(words::failure(&plan.recipe, step, index, errno));
+        }
+        End::Lost if f.report.started_ns == 0 => {
+            o.outcome = Ending::SetupFailed;
+            let message = "init ended before the program could start: killed from outside, or the memory limit is too low for setup";
+            let hint = Some("raise --memory".to_owned());
+            o.error = Some(Failure { code: 125, step: "init".into(), message: message.into(), hint });
+        }
+        End::Lost => {
+            o.outcome = Ending::Signalled;
+            o.signal = Some(9);
+        }
+    }
+}
+
+fn empty_or_new(dir: &std::path::Path) -> Result<(), Failure> {
+    let fail = |message: String| Failure {
+        code: 125,
+        step: "keep_changes".into(),
+        message,
+        hint: Some("name a directory that does not exist yet".into()),
+    };
+    match std::fs::read_dir(dir) {
+        Ok(mut entries) => match entries.next() {
+            Some(_) => Err(fail(format!("{} is not empty", dir.display()))),
+            None => Ok(()),
+        },
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(fail(format!("cannot use {}: {e}", dir.display()))),
+    }
+}
+
+/// Removes what killed runs of this user left: their cgroups. Every command does it when it starts.
+pub fn sweep() {
+    let probe = cgroup::probe();
+    if probe.plan.as_ref().is_some_and(|p| !p.moves_caller())
+        && let Ok(location) = probe.prepare()
+    {
+        cgroup::sweep(&location);
+    }
+}
+
+// The type stays usable from several threads.
+const _: fn() = || {
+    fn both<T: Send + Sync>() {}
+    both::<Prepared>();
+    both::<Engine>();
+    let _: fn(Output) = drop;
+};

@@ -1,0 +1,221 @@
+//! From what was seen to violations: which policy line refused what, and how that is known.
+//!
+//! Pure. Bounded: the same thing seen again only counts up, and beyond a number of different things nothing is kept.
+
+use cofferdam_confine::seccomp::classify::Verdict;
+use cofferdam_confine::seccomp::{Arch, Reason, syscall_name};
+use cofferdam_confine::status::Event;
+use cofferdam_policy::paths::normalize;
+
+use crate::outcome::{Evidence, Violation};
+use crate::view::View;
+
+/// Different violations kept per run.
+const MOST: usize = 256;
+
+/// What the policy says of paths, as seen inside.
+pub struct Paths<'a> {
+    /// What shows where.
+    pub view: &'a View,
+    /// Denied.
+    pub denied: &'a std::collections::BTreeSet<String>,
+    /// Protected.
+    pub protected: &'a std::collections::BTreeSet<String>,
+}
+
+/// Violations under way.
+#[derive(Debug, Default)]
+pub struct Log {
+    list: Vec<Violation>,
+    /// Something was seen that is not in the list.
+    pub overflowed: bool,
+    /// Trace is on: what is usually silent is told.
+    pub trace: bool,
+}
+
+impl Log {
+    /// An empty log.
+    pub fn new(trace: bool) -> Log {
+        Log { trace, ..Log::default() }
+    }
+
+    /// Adds one, or counts it up.
+    pub fn add(&mut self, v: Violation) {
+        let same = |o: &&mut Violation| o.operation == v.operation && o.object == v.object && o.field == v.field;
+        if let Some(old) = self.list.iter_mut().find(same) {
+            old.count += v.count;
+        } else if self.list.len() < MOST {
+            self.list.push(v);
+        } else {
+            self.overflowed = true;
+        }
+    }
+
+    /// What was collected.
+    pub fn into_violations(self) -> Vec<Violation> {
+        self.list
+    }
+
+    /// Takes one event of init's.
+    pub fn event(&mut self, e: &Event, paths: &Paths<'_>) {
+        let operation =
+            Arch::native().and_then(|a| syscall_name(e.nr, a)).map_or_else(|| format!("call {}", e.nr), str::to_owned);
+        let violation = |object: Option<String>, field: String, evidence| Violation {
+            operation: operation.clone(),
+            object,
+            field,
+            evidence,
+            pid: e.pid,
+            count: 1,
+        };
+        match e.verdict.class() {
+            Verdict::TRACE => {
+                for path in e.paths.iter().filter(|p| !p.is_empty()) {
+                    if let Some((path, field)) = refused(&operation, &e.args, path, paths) {
+                        self.add(violation(Some(escape(path.as_bytes())), field, Evidence::ArgumentAsRead));
+                    }
+                }
+            }
+            Verdict::CREATE => {
+                let last = e.paths.iter().rev().find(|p| !p.is_empty()).or(e.paths.first());
+                let text = last.map(|p| String::from_utf8_lossy(p).into_owned()).unwrap_or_default();
+                let field = if normalize(&text).is_some_and(|p| within_any(&p, paths.denied)) {
+                    "$.filesystem.deny"
+                } else {
+                    "$.filesystem.protected"
+                };
+                self.add(violation(Some(escape(text.as_bytes())), field.into(), Evidence::Kernel));
+            }
+            _ => {
+                let reason = Reason::of(e.verdict);
+                if e.verdict.by_libc() && !self.trace {
+                    return; // what libc tries by itself, such as nscd's socket; docs/evidence.md says which
+                }
+                let object = match e.paths.iter().find(|p| !p.is_empty()) {
+                    Some(p) => Some(escape(p)),
+                    None => describe(&operation, &e.args),
+                };
+                // The decision was BPF's on registers; a path beside it is only what was read.
+                self.add(violation(object, field_of(reason, e.verdict.rule()), Evidence::Kernel));
+            }
+        }
+    }
+}
+
+fn field_of(reason: Option<Reason>, rule: u32) -> String {
+    match reason {
+        Some(Reason::Rule) => format!("$.process.seccomp.rules[{rule}]"),
+        Some(Reason::UnixSocket) => "$.process.unix_sockets".into(),
+        Some(Reason::Network) => "$.network.mode".into(),
+        Some(Reason::Spawn) => "$.process.spawn".into(),
+        _ => "$.process.seccomp.level".into(),
+    }
+}
+
+/// Registers that say more than the call's name.
+fn describe(operation: &str, args: &[u64; 6]) -> Option<String> {
+    Some(match operation {
+        "socket" | "socketpair" => {
+            format!("family {}, type {}, protocol {}", args[0] as i32, args[1] as i32 & 0xf, args[2] as i32)
+        }
+        "ioctl" => format!("request {:#x}", args[1] as u32),
+        "ptrace" | "prctl" | "keyctl" | "bpf" => format!("operation {}", args[0] as i32),
+        "clone" | "unshare" => format!("flags {:#x}", args[0]),
+        _ => return None,
+    })
+}
+
+fn within_any(path: &str, set: &std::collections::BTreeSet<String>) -> bool {
+    set.contains(path) || cofferdam_policy::paths::ancestors(path).any(|a| set.contains(a))
+}
+
+/// Whether the policy refuses a traced call on this path; the path as the policy sees it, and the field.
+fn refused(operation: &str, args: &[u64; 6], path: &[u8], paths: &Paths<'_>) -> Option<(String, String)> {
+    let text = std::str::from_utf8(path).ok()?;
+    let path = lexical(text)?;
+    if within_any(&path, paths.denied) {
+        return Some((path, "$.filesystem.deny".into()));
+    }
+    if !writes(operation, args) {
+        return None;
+    }
+    if within_any(&path, paths.protected) {
+        return Some((path, "$.filesystem.protected".into()));
+    }
+    let place = paths.view.covering(&path)?;
+    let device = path.starts_with("/dev/") || path.starts_with("/proc/self/fd/");
+    (!place.writable && !device).then(|| (path, "$.filesystem.mounts".into()))
+}
+
+/// `.` and `..` taken out by text: the trace reads arguments, it does not walk.
+fn lexical(path: &str) -> Option<String> {
+    if !path.starts_with('/') {
+        return None;
+    }
+    let mut parts = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            p => parts.push(p),
+        }
+    }
+    Some(format!("/{}", parts.join("/")))
+}
+
+fn writes(operation: &str, args: &[u64; 6]) -> bool {
+    let flags = match operation {
+        "open" => args[1],
+        "openat" => args[2],
+        "creat" | "mkdir" | "mkdirat" | "mknod" | "mknodat" | "rename" | "renameat" | "renameat2" | "link"
+        | "linkat" | "symlink" | "symlinkat" | "unlink" | "unlinkat" | "rmdir" | "truncate" | "chmod" | "fchmodat"
+        | "fchmodat2" | "chown" | "lchown" | "fchownat" | "utime" | "utimes" | "utimensat" | "futimesat"
+        | "setxattr" | "lsetxattr" | "removexattr" | "lremovexattr" => return true,
+        _ => return false,
+    };
+    flags & 3 != 0 || flags & 0o1100 != 0
+}
+
+/// Text of the program's for a person's terminal: control characters and what is not UTF-8 escaped, cut at 256.
+pub fn escape(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    for c in String::from_utf8_lossy(bytes).chars().take(256) {
+        if c.is_control() || ('\u{200b}'..='\u{202e}').contains(&c) || ('\u{2066}'..='\u{2069}').contains(&c) {
+            out.extend(c.escape_unicode());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminal_escapes_do_not_survive() {
+        assert_eq!(escape(b"a\x1b[2Jb\x7f"), "a\\u{1b}[2Jb\\u{7f}");
+    }
+
+    #[test]
+    fn the_same_thing_counts_up_and_different_things_are_bounded() {
+        let mut log = Log::default();
+        let v = |object: usize| Violation {
+            operation: "ptrace".into(),
+            object: Some(object.to_string()),
+            field: "f".into(),
+            evidence: Evidence::Kernel,
+            pid: 1,
+            count: 1,
+        };
+        log.add(v(0));
+        log.add(v(0));
+        assert_eq!(log.list[0].count, 2);
+        (0..1000).for_each(|i| log.add(v(i)));
+        assert_eq!(log.list.len(), MOST);
+        assert!(log.overflowed);
+    }
+}

@@ -1,0 +1,94 @@
+//! From a policy to a compiled system call filter.
+
+use cofferdam_confine::seccomp::{
+    Arch, ArgOp, Condition, Denials, ExecGate, Level, NoSpawn, Program, Request, Rule, RuleAction, compile,
+};
+use cofferdam_confine::wire::fd;
+use cofferdam_policy::{ArgOp as PolicyOp, NetworkMode, Policy, SeccompLevel, SyscallAction, errno_from_name};
+
+use crate::outcome::Failure;
+
+/// A compiled filter and its classifier, as init takes them: 8 bytes per instruction.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// For the kernel.
+    pub filter: Vec<u64>,
+    /// For init.
+    pub classifier: Vec<u64>,
+}
+
+/// What differs between backends and runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Needs {
+    /// Names must be guarded: calls that make them go through init.
+    pub guards: bool,
+    /// There is no network namespace: sockets are refused whole.
+    pub no_net_namespace: bool,
+    /// There is no ipc namespace.
+    pub no_ipc_namespace: bool,
+    /// There are no mounts: metadata changes are refused.
+    pub no_mounts: bool,
+}
+
+fn rules(policy: &Policy) -> Vec<Rule> {
+    let rule = |r: &cofferdam_policy::SyscallRule| Rule {
+        syscalls: r.syscalls.clone(),
+        action: match &r.action {
+            SyscallAction::Kill => RuleAction::Kill,
+            SyscallAction::Errno(name) => RuleAction::Errno(errno_from_name(name).unwrap_or(1) as u16),
+        },
+        when: r
+            .when
+            .iter()
+            .map(|c| Condition {
+                index: c.index,
+                mask: c.mask,
+                op: match c.op {
+                    PolicyOp::Eq => ArgOp::Eq,
+                    PolicyOp::Ne => ArgOp::Ne,
+                    PolicyOp::Lt => ArgOp::Lt,
+                    PolicyOp::Le => ArgOp::Le,
+                    PolicyOp::Gt => ArgOp::Gt,
+                    PolicyOp::Ge => ArgOp::Ge,
+                },
+                value: c.value,
+            })
+            .collect(),
+    };
+    policy.process.seccomp.rules.iter().map(rule).collect()
+}
+
+/// Compiles it.
+///
+/// # Errors
+/// A rule that names no known call, or a filter that is too long.
+pub fn build(policy: &Policy, needs: Needs) -> Result<Filter, Failure> {
+    let fail = |message: String| Failure { code: 125, step: "process.seccomp".into(), message, hint: None };
+    let Some(arch) = Arch::native() else {
+        return Err(fail("no filter exists for this architecture".into()));
+    };
+    let rules = rules(policy);
+    let request = Request {
+        level: match policy.process.seccomp.level {
+            SeccompLevel::Disabled => Level::Disabled,
+            SeccompLevel::Basic => Level::Basic,
+            SeccompLevel::Standard => Level::Standard,
+            SeccompLevel::Strict => Level::Strict,
+        },
+        denials: Denials::Notify,
+        notify_creates: needs.guards,
+        trace: policy.audit.trace,
+        no_spawn: (!policy.process.spawn).then_some(NoSpawn { exec_fd: fd::EXEC as u32, gate: ExecGate::Notify }),
+        unix_sockets: policy.process.unix_sockets,
+        no_network_sockets: needs.no_net_namespace && policy.network.mode == NetworkMode::None,
+        private_ipc: !needs.no_ipc_namespace,
+        metadata_refused: needs.no_mounts,
+        limited_exec: policy.process.seccomp.level == SeccompLevel::Strict || !policy.process.spawn,
+        rules: &rules,
+    };
+    let program = compile(&request, arch).map_err(|e| fail(e.to_string()))?;
+    let words = |insns: &[cofferdam_confine::seccomp::classify::Insn]| {
+        Program::bytes(insns).chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().unwrap_or_default())).collect()
+    };
+    Ok(Filter { filter: words(&program.filter), classifier: words(&program.classifier) })
+}

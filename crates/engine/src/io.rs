@@ -1,0 +1,92 @@
+//! Where a run's streams go and come from, and how a caller stops it.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Which stream a chunk of output came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// What becomes of the output.
+pub enum Output {
+    /// Kept in the outcome, up to `limits.output_bytes` per stream.
+    Capture,
+    /// Handed over as it comes, up to `limits.output_bytes` per stream. While the call is in the caller's hands the
+    /// program waits once its pipe is full: that is the backpressure. An error ends the stream, not the run.
+    Stream(Box<dyn FnMut(Stream, &[u8]) -> std::io::Result<()> + Send>),
+}
+
+/// Where standard input comes from when the policy says `caller`.
+pub enum Input {
+    /// End of file at once.
+    Closed,
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// Copied from this descriptor as it becomes readable.
+    Fd(OwnedFd),
+}
+
+/// An interactive terminal: the program gets a pseudo-terminal of its own; output comes as one stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terminal {
+    /// Rows at the start.
+    pub rows: u16,
+    /// Columns at the start.
+    pub columns: u16,
+}
+
+/// A run's streams.
+pub struct Io {
+    /// Used when the policy's `command.stdin` is `caller`.
+    pub input: Input,
+    /// Where output goes.
+    pub output: Output,
+    /// `Some` for an interactive run.
+    pub terminal: Option<Terminal>,
+    /// Set from anywhere to end the run: the tree is killed.
+    pub cancel: Cancel,
+    /// New terminal sizes, asked after each wake-up; return `Some((rows, columns))` when it changed.
+    pub resize: Option<Box<dyn FnMut() -> Option<(u16, u16)> + Send>>,
+    /// Directory in which the changed files of copy-on-write mounts are kept; must not exist or be empty.
+    pub keep_changes: Option<std::path::PathBuf>,
+}
+
+impl Default for Io {
+    fn default() -> Self {
+        Io {
+            input: Input::Closed,
+            output: Output::Capture,
+            terminal: None,
+            cancel: Cancel::default(),
+            resize: None,
+            keep_changes: None,
+        }
+    }
+}
+
+/// A flag that ends a run. Supervision looks at it after each wake-up and at least ten times a second when armed.
+#[derive(Debug, Clone, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// Asks for the end.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    /// The flag itself, for a signal handler: storing true is what [`Cancel::cancel`] does.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+
+    /// Whether it was asked for.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}

@@ -1,0 +1,230 @@
+//! The jail: namespaces, mounts, Landlock, seccomp, rlimits and a cgroup around one command.
+//!
+//! `run` is the owner's half of the order; init's half stands in `confine/init/main.rs`. What is opened here is closed
+//! by ownership on every path; what the kernel would keep (cgroup directories) is removed before the call returns.
+
+mod paths;
+mod plan;
+mod root;
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use cofferdam_confine::host::Identity;
+use cofferdam_confine::recipe::{Recipe, Source, Step};
+use cofferdam_confine::spawn::{Namespaces, SpawnError};
+use cofferdam_confine::wire::flag;
+use cofferdam_confine::{Launch, memfd, mountfd, spawn};
+use cofferdam_policy::Policy;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+pub use plan::{Plan, plan};
+
+use crate::outcome::Failure;
+
+/// The owner's ends of a run that has been started.
+pub struct Started {
+    /// Init.
+    pub running: cofferdam_confine::Running,
+    /// Status records.
+    pub status: OwnedFd,
+    /// Event records.
+    pub events: OwnedFd,
+    /// Closing it ends the run.
+    pub lifeline: OwnedFd,
+    /// Standard input, output and error: our ends.
+    pub stdio: [OwnedFd; 3],
+}
+
+fn failed(step: &str, what: &str, e: &dyn std::error::Error, hint: Option<String>) -> Failure {
+    let mut message = format!("{what}: {e}");
+    let mut cause = e.source();
+    while let Some(c) = cause {
+        message.push_str(&format!(": {c}"));
+        cause = c.source();
+    }
+    Failure { code: 125, step: step.to_owned(), message, hint }
+}
+
+/// A pair of connected record sockets: ours, init's.
+fn records(flags: SocketFlags) -> Result<(OwnedFd, OwnedFd), Failure> {
+    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags | SocketFlags::CLOEXEC, None)
+        .map_err(|e| failed("spawn", "cannot make a socket pair", &e, None))
+}
+
+/// Starts init with this recipe. Everything is prepared before clone.
+///
+/// # Errors
+/// Nothing was started.
+pub fn start(
+    recipe: &Recipe,
+    namespaces: Namespaces,
+    extra: &[OwnedFd],
+    cgroup: Option<&cofferdam_confine::cgroup::Cgroup>,
+) -> Result<Started, Failure> {
+    let io = |e: std::io::Error| failed("spawn", "cannot make the run's pipes", &e, None);
+    let block = memfd::plan(&recipe.encode()).map_err(|e| failed("spawn", "cannot write the plan", &e, None))?;
+    let (in_theirs, in_ours) = crate::streams::incoming().map_err(io)?;
+    let (out_ours, out_theirs) = crate::streams::outgoing().map_err(io)?;
+    let (err_ours, err_theirs) = crate::streams::outgoing().map_err(io)?;
+    let (life_theirs, lifeline) =
+        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| io(e.into()))?;
+    let (status, status_theirs) = records(SocketFlags::empty())?;
+    let (events, events_theirs) = records(SocketFlags::NONBLOCK)?;
+    let waits = recipe.flags & flag::SYNC != 0;
+    let sync = if waits {
+        Some(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| io(e.into()))?)
+    } else {
+        None
+    };
+    let extra: Vec<BorrowedFd<'_>> = extra.iter().map(AsFd::as_fd).collect();
+    let launch = Launch {
+        namespaces,
+        stdio: [in_theirs.as_fd(), out_theirs.as_fd(), err_theirs.as_fd()],
+        plan: block.as_fd(),
+        lifeline: life_theirs.as_fd(),
+        status: status_theirs.as_fd(),
+        events: events_theirs.as_fd(),
+        sync: sync.as_ref().map(|(r, _)| r.as_fd()),
+        extra: &extra,
+        cgroup: cgroup.and_then(cofferdam_confine::cgroup::Cgroup::dir_fd),
+    };
+    let running = spawn(&launch).map_err(|e| spawn_failure(&e))?;
+    let started = Started { running, status, events, lifeline, stdio: [in_ours, out_ours, err_ours] };
+    if let Some((_, go)) = sync {
+        // A failure here drops `started`: the lifeline closes and init ends without having run anything.
+        if let Err(e) = release(recipe, started.running.pid, cgroup, &go) {
+            drop(go);
+            end(started);
+            return Err(e);
+        }
+    }
+    Ok(started)
+}
+
+/// Ends a run that never began, and reaps it.
+fn end(started: Started) {
+    let Started { running, lifeline, .. } = started;
+    drop(lifeline);
+    for done in [
+        cofferdam_confine::process::kill(running.pidfd.as_fd()),
+        cofferdam_confine::process::wait(running.pidfd.as_fd()).map(|_| ()),
+    ] {
+        if let Err(e) = done {
+            debug_assert!(false, "a child of ours could not be ended: {e}");
+        }
+    }
+}
+
+/// What only the owner can do for a process in its new namespaces: its id maps and its cgroup. Then it may go on.
+fn release(
+    recipe: &Recipe,
+    pid: i32,
+    cgroup: Option<&cofferdam_confine::cgroup::Cgroup>,
+    go: &OwnedFd,
+) -> Result<(), Failure> {
+    if let Some(c) = cgroup {
+        let pid = rustix::process::Pid::from_raw(pid).ok_or_else(|| Failure {
+            code: 125,
+            step: "cgroup".into(),
+            message: "the new process has no pid".into(),
+            hint: None,
+        })?;
+        let done = if c.dir_fd().is_some() { c.attach_rest(pid) } else { c.attach(pid) };
+        done.map_err(|e| failed("cgroup", "cannot put the run into its cgroup", &e, None))?;
+    }
+    if recipe.flags & flag::MAPS_BY_OWNER != 0 {
+        for (name, inside, outside) in
+            [("uid_map", recipe.ids_in.0, recipe.ids_out.0), ("gid_map", recipe.ids_in.1, recipe.ids_out.1)]
+        {
+            File::options()
+                .write(true)
+                .open(format!("/proc/{pid}/{name}"))
+                .and_then(|mut f| f.write_all(format!("{inside} {outside} 1").as_bytes()))
+                .map_err(|e| failed("ids", &format!("cannot write the sandbox's {name}"), &e, None))?;
+        }
+    }
+    rustix::io::write(go, b"g").map_err(|e| failed("spawn", "cannot release init", &e, None))?;
+    Ok(())
+}
+
+fn spawn_failure(e: &SpawnError) -> Failure {
+    let hint = match e {
+        SpawnError::Clone(cause) => match cause.raw_os_error() {
+            Some(1) | Some(28) => Some(
+                "user namespaces are switched off here; `cofferdam doctor` names the command that switches them on, \
+                 and --backend landlock runs without them"
+                    .to_owned(),
+            ),
+            Some(38) => Some("clone3 is refused by an outer filter; --backend landlock needs it as well".to_owned()),
+            _ => None,
+        },
+        SpawnError::Child { source, .. } if source.raw_os_error() == Some(13) => {
+            Some("executable memory files are switched off: sysctl -w vm.memfd_noexec=1".to_owned())
+        }
+        _ => None,
+    };
+    failed("namespaces", "nothing was started", e, hint)
+}
+
+/// Opens and maps the sources of a privileged owner, each checked against what the plan saw.
+///
+/// # Errors
+/// A source was replaced, or its file system cannot map owners and the mount is writable.
+pub fn prepare(plan: &Plan, outside: (u32, u32)) -> Result<Vec<OwnedFd>, Failure> {
+    use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat2, statx};
+    let mut maps: Vec<((u32, u32), OwnedFd)> = Vec::new();
+    let mut trees = Vec::new();
+    for p in &plan.prepared {
+        let fail =
+            |what: &str, e: &dyn std::error::Error, hint| failed(&p.field, &format!("{what} {}", p.path), e, hint);
+        let at = openat2(CWD, &p.path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+            .map_err(|e| fail("cannot open", &e, None))?;
+        let st = statx(&at, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
+            .map_err(|e| fail("cannot look at", &e, None))?;
+        let identity = (u64::from(st.stx_dev_major) << 32 | u64::from(st.stx_dev_minor), st.stx_ino);
+        if identity != p.identity {
+            let e = std::io::Error::other("it was replaced while the run was being prepared");
+            return Err(fail("will not use", &e, None));
+        }
+        let tree = mountfd::clone_tree(at.as_fd()).map_err(|e| fail("cannot clone the mount of", &e, None))?;
+        let map = match maps.iter().position(|(owner, _)| *owner == p.owner) {
+            Some(i) => i,
+            None => {
+                let ns = mountfd::owner_map((p.owner.0, outside.0), (p.owner.1, outside.1))
+                    .map_err(|e| fail("cannot make an owner map for", &e, None))?;
+                maps.push((p.owner, ns));
+                maps.len() - 1
+            }
+        };
+        if let Err(e) = mountfd::map_owners(tree.as_fd(), maps[map].1.as_fd())
+            && p.required
+        {
+            let hint = "its file system cannot map owners; copy it to one that can (ext4, xfs, btrfs, tmpfs), or run as its owner";
+            return Err(fail("cannot make writable for the sandbox's unprivileged user", &e, Some(hint.to_owned())));
+        }
+        trees.push(tree);
+    }
+    Ok(trees)
+}
+
+/// Namespaces of a plan.
+pub fn namespaces(plan: &Plan, jail: bool) -> Namespaces {
+    Namespaces { jail, net: plan.own_net }
+}
+
+/// A policy's plan with the filter that its guards ask for, and its layers of hidden names.
+///
+/// # Errors
+/// As `plan`, and when a layer cannot be made.
+pub fn complete(policy: &Policy, me: Identity, filters: &crate::engine::Filters) -> Result<Plan, Failure> {
+    let mut plan = plan(policy, me, filters)?;
+    for (op, names) in &plan.crowds {
+        let dir = crate::crowd::layer(names)?;
+        if let Some(Step::Whiteout { layer, .. }) = plan.recipe.mounts.get_mut(*op) {
+            *layer = Source::System(dir);
+        }
+    }
+    Ok(plan)
+}

@@ -1,0 +1,247 @@
+//! Deny and protected: from paths to masks, self-binds and guards.
+//!
+//! Every path is resolved on the host before a decision, and held wherever the same file shows inside: below each
+//! mount that carries it, under its own name and under what a symbolic link leads to. What exists is mounted over; what
+//! does not is guarded where the program could make it, and needs nothing where it cannot.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use cofferdam_confine::recipe::{GuardDir, Step, attr};
+use cofferdam_policy::Policy;
+
+use crate::lookup::{Found, Lookup};
+use crate::view::{Place, Shows, View, below, join};
+
+/// What is to be done.
+#[derive(Debug, Default)]
+pub struct Held {
+    /// Ancestors bound onto themselves, masks, read-only self-binds; in this order.
+    pub steps: Vec<Step>,
+    /// Names that must not come into being.
+    pub guards: Vec<GuardDir>,
+    /// Denied paths as seen inside, for evidence.
+    pub denied: BTreeSet<String>,
+    /// Protected paths as seen inside, for evidence.
+    pub protected: BTreeSet<String>,
+    /// Protected files with more than one hard link, whose other names are not held.
+    pub linked: Vec<String>,
+    /// Denied names in read-only trees, many in one directory: directory inside → names. Held by one layer each.
+    pub crowds: BTreeMap<String, Vec<String>>,
+}
+
+/// From this many denied names of one read-only directory on, one layer hides them all.
+const CROWD: usize = 64;
+
+struct Work<'a> {
+    view: &'a View,
+    lookup: Lookup,
+    pins: BTreeSet<String>,
+    masks: BTreeSet<String>,
+    seals: BTreeSet<String>,
+    guards: BTreeMap<String, BTreeSet<String>>,
+    appearances: HashMap<String, Vec<String>>,
+    held: Held,
+}
+
+/// Works out what holds the policy's deny and protected paths in this view.
+pub fn hold(policy: &Policy, view: &View) -> Held {
+    let mut w = Work {
+        view,
+        lookup: Lookup::default(),
+        pins: BTreeSet::new(),
+        masks: BTreeSet::new(),
+        seals: BTreeSet::new(),
+        guards: BTreeMap::new(),
+        appearances: HashMap::new(),
+        held: Held::default(),
+    };
+    for path in &policy.filesystem.deny {
+        w.each(path, true);
+    }
+    let writable: Vec<String> = view
+        .places()
+        .iter()
+        .filter(|p| p.writable && matches!(p.shows, Shows::Host(_)))
+        .map(|p| p.target.clone())
+        .collect();
+    for path in &policy.filesystem.protected {
+        if path.starts_with('/') {
+            w.each(path, false);
+        } else {
+            for target in &writable {
+                w.relative(target, path);
+            }
+        }
+    }
+    w.finish()
+}
+
+impl Work<'_> {
+    /// An absolute path, meant as a path inside and as a path of the host: everywhere the file shows.
+    fn each(&mut self, path: &str, deny: bool) {
+        if let Some(host) = self.view.host_path(path)
+            && host != path
+        {
+            self.host_path(&host, deny);
+        } else if matches!(self.view.covering(path), Some(Place { shows: Shows::Own, .. })) {
+            self.own_path(path, deny);
+        }
+        self.host_path(path, deny);
+    }
+
+    /// A path of the sandbox's own scratch: nothing is there at the start, so its name is guarded.
+    fn own_path(&mut self, path: &str, deny: bool) {
+        let Some(place) = self.view.covering(path) else { return };
+        self.note(path, deny);
+        if !place.writable {
+            return;
+        }
+        if let Some(rest) = below(path, &place.target) {
+            let name = rest.split('/').next().unwrap_or_default();
+            if !name.is_empty() {
+                self.guards.entry(place.target.clone()).or_default().insert(name.to_owned());
+            }
+        }
+    }
+
+    fn host_path(&mut self, host: &str, deny: bool) {
+        match self.lookup.find(host) {
+            Found::Unknown => {}
+            Found::Missing { parent, name } => self.missing(&parent, &name, host, deny),
+            Found::There { parent, name, canonical, is_link } => {
+                let named = join(&parent, &name);
+                if is_link {
+                    // The link itself is held by name (it cannot be mounted over), what it leads to by mounts.
+                    self.missing(&parent, &name, host, deny);
+                    if let Some(real) = canonical {
+                        self.existing(&real, deny);
+                    }
+                } else {
+                    self.existing(&named, deny);
+                }
+            }
+        }
+    }
+
+    fn existing(&mut self, host: &str, deny: bool) {
+        for inside in self.appear(host) {
+            self.note(&inside, deny);
+            let writable = self.view.covering(&inside).is_some_and(|p| p.writable);
+            if deny {
+                self.masks.insert(inside.clone());
+            } else if writable {
+                self.seals.insert(inside.clone());
+                if let Ok(meta) = std::fs::symlink_metadata(host)
+                    && meta.is_file()
+                    && std::os::unix::fs::MetadataExt::nlink(&meta) > 1
+                {
+                    self.held.linked.push(inside.clone());
+                }
+            }
+            if writable {
+                self.pin_ancestors(&inside);
+            }
+        }
+    }
+
+    fn missing(&mut self, parent: &str, name: &str, wanted: &str, deny: bool) {
+        for inside in self.appear(parent) {
+            self.note(&below(wanted, parent).map_or_else(|| join(&inside, name), |rest| join(&inside, rest)), deny);
+            if self.view.covering(&inside).is_some_and(|p| p.writable) {
+                self.guards.entry(inside.clone()).or_default().insert(name.to_owned());
+                self.pin_ancestors(&join(&inside, name));
+            }
+        }
+    }
+
+    fn relative(&mut self, target: &str, path: &str) {
+        if let Some(host) = self.view.host_path(&join(target, path)) {
+            self.host_path(&host, false);
+        }
+    }
+
+    /// Each directory between the writable mount and the path is bound onto itself, so that it cannot be moved away.
+    fn pin_ancestors(&mut self, inside: &str) {
+        let Some(place) = self.view.covering(inside) else { return };
+        let Some(rest) = below(inside, &place.target) else { return };
+        let mut at = place.target.clone();
+        let parts: Vec<&str> = rest.split('/').collect();
+        for part in &parts[..parts.len().saturating_sub(1)] {
+            at = join(&at, part);
+            self.pins.insert(at.clone());
+        }
+    }
+
+    fn appear(&mut self, host: &str) -> Vec<String> {
+        // A directory that thousands of names lie in is asked about once.
+        let (dir, name) = match host.rfind('/') {
+            Some(0) | None => return self.view.appearances(host),
+            Some(i) => (&host[..i], &host[i + 1..]),
+        };
+        let ends_here = self
+            .view
+            .places()
+            .iter()
+            .any(|p| p.target.ends_with(name) || matches!(&p.shows, Shows::Host(s) if s == host));
+        if ends_here {
+            return self.view.appearances(host);
+        }
+        let view = self.view;
+        let dirs = self.appearances.entry(dir.to_owned()).or_insert_with(|| view.appearances(dir));
+        dirs.iter().map(|d| join(d, name)).collect()
+    }
+
+    fn note(&mut self, inside: &str, deny: bool) {
+        let set = if deny { &mut self.held.denied } else { &mut self.held.protected };
+        set.insert(inside.to_owned());
+    }
+
+    fn finish(mut self) -> Held {
+        let mut crowds: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for mask in &self.masks {
+            if let Some(i) = mask.rfind('/').filter(|&i| i > 0)
+                && self.view.covering(mask).is_some_and(|p| !p.writable)
+            {
+                crowds.entry(mask[..i].to_owned()).or_default().push(mask[i + 1..].to_owned());
+            }
+        }
+        crowds.retain(|_, names| names.len() >= CROWD);
+        for (dir, names) in &crowds {
+            for name in names {
+                self.masks.remove(&join(dir, name));
+            }
+        }
+        self.held.crowds = crowds;
+        // Shorter paths first: an ancestor before what lies in it. A mask below a mask is not needed.
+        for pin in &self.pins {
+            self.held.steps.push(Step::SelfBind { target: pin.clone(), attrs: 0, optional: true });
+        }
+        for seal in self.seals.iter().filter(|s| !under_any(s, &self.masks)) {
+            self.held.steps.push(Step::SelfBind { target: seal.clone(), attrs: attr::RDONLY, optional: true });
+        }
+        for mask in &self.masks {
+            if !mask.rfind('/').is_some_and(|i| under_any(&mask[..i], &self.masks)) {
+                self.held.steps.push(Step::Mask { target: mask.clone(), optional: true });
+            }
+        }
+        for (parent, names) in std::mem::take(&mut self.guards) {
+            if !under_any(&parent, &self.masks) {
+                self.held.guards.push(GuardDir { parent, names: names.into_iter().collect() });
+            }
+        }
+        self.held
+    }
+}
+
+fn under_any(path: &str, set: &BTreeSet<String>) -> bool {
+    let mut at = path;
+    loop {
+        if set.contains(at) {
+            return true;
+        }
+        match at.rfind('/') {
+            Some(0) | None => return set.contains("/"),
+            Some(i) => at = &at[..i],
+        }
+    }
+}

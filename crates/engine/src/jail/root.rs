@@ -1,0 +1,285 @@
+//! Root views: the mount steps that make `/` what the policy says, and the table of what shows where.
+//!
+//! Both views share one scratch file system, sized by `limits.tmpfs_mb`: /tmp, /var/tmp, /run, /dev/shm and the
+//! skeleton lie in it, so their sum is bounded by one number.
+
+use std::fs;
+use std::path::Path;
+
+use cofferdam_confine::recipe::{Source, Step, attr};
+use cofferdam_policy::{Policy, Root};
+
+use crate::view::{Place, Shows, View};
+
+/// Read-only, no setuid, no devices: what every mount of the host's gets.
+pub const HOST: u64 = attr::RDONLY | attr::NOSUID | attr::NODEV;
+const OWN: u64 = attr::NOSUID | attr::NODEV;
+const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom"];
+/// Files of procfs that tell about the host and that every user may read there.
+const PROC_MASKS: &[&str] = &["/proc/cmdline", "/proc/keys", "/proc/key-users"];
+/// Of /etc, what programs need to run: the loader's, the alternatives', the clock's and the certificates.
+const ETC: &[&str] =
+    &["ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "ssl", "localtime", "java-17-openjdk"];
+
+/// Mount steps under way.
+pub struct Build {
+    /// Steps on the scratch, before the root.
+    pub skeleton: Vec<Step>,
+    /// The root and what is mounted over it.
+    pub mounts: Vec<Step>,
+    /// What shows where.
+    pub view: View,
+    /// Whether the root is the skeleton, so that mount points can be made in it.
+    pub own_root: bool,
+    made: std::collections::HashSet<String>,
+}
+
+fn own(target: &str, writable: bool) -> Place {
+    Place { target: target.into(), shows: Shows::Own, writable, persistent: false }
+}
+
+fn host(target: &str, source: &str) -> Place {
+    Place { target: target.into(), shows: Shows::Host(source.into()), writable: false, persistent: false }
+}
+
+impl Build {
+    /// The root view of a policy, without the policy's own mounts.
+    pub fn new(policy: &Policy, exec_scratch: bool) -> Build {
+        let mut b = Build {
+            skeleton: Vec::new(),
+            mounts: Vec::new(),
+            view: View::default(),
+            own_root: false,
+            made: std::collections::HashSet::new(),
+        };
+        b.scratch_dirs();
+        match &policy.filesystem.root {
+            Root::Host => b.host_root(policy),
+            Root::Minimal => b.minimal_root(policy),
+            Root::Directory(dir) => b.directory_root(dir),
+        }
+        b.common(exec_scratch);
+        b
+    }
+
+    /// Makes a directory of the scratch once.
+    pub fn mkdir(&mut self, name: &str, mode: u32) {
+        if self.made.insert(name.to_owned()) {
+            self.skeleton.push(Step::Mkdir { name: name.into(), mode });
+        }
+    }
+
+    /// Makes the mount point for a path inside, where that can be done: in the skeleton, or in the scratch's /tmp.
+    pub fn mount_point(&mut self, target: &str, is_dir: bool) {
+        let base = if let Some(rest) = crate::view::below(target, "/tmp") {
+            self.tree("tmp", rest, is_dir, 0o777)
+        } else if self.own_root && matches!(self.view.covering(target), Some(p) if p.target == "/") {
+            self.tree("rootfs", &target[1..], is_dir, 0o755)
+        } else {
+            return;
+        };
+        if let Some(file) = base {
+            self.skeleton.push(Step::File { name: file, text: String::new(), mode: 0o444 });
+        }
+    }
+
+    /// Directories down to `rest` below `base`; the name of the file to make when the last is one.
+    fn tree(&mut self, base: &str, rest: &str, is_dir: bool, mode: u32) -> Option<String> {
+        let mut at = base.to_owned();
+        let parts: Vec<&str> = rest.split('/').filter(|p| !p.is_empty()).collect();
+        for (i, part) in parts.iter().enumerate() {
+            at = format!("{at}/{part}");
+            if i + 1 == parts.len() && !is_dir {
+                return self.made.insert(at.clone()).then_some(at);
+            }
+            self.mkdir(&at, mode);
+        }
+        None
+    }
+
+    fn scratch_dirs(&mut self) {
+        for (name, mode) in [("tmp", 0o1777), ("tmp/home", 0o700), ("vartmp", 0o1777), ("run", 0o755), ("shm", 0o1777)]
+        {
+            self.mkdir(name, mode);
+        }
+        for name in ["dev", "dev/pts", "dev/shm", "sys", "sys/devices", "sys/devices/system", "sys/devices/system/cpu"]
+        {
+            self.mkdir(name, 0o755);
+        }
+        for (name, says) in [
+            ("dev/fd", "/proc/self/fd"),
+            ("dev/stdin", "/proc/self/fd/0"),
+            ("dev/stdout", "/proc/self/fd/1"),
+            ("dev/stderr", "/proc/self/fd/2"),
+            ("dev/ptmx", "pts/ptmx"),
+        ] {
+            self.skeleton.push(Step::Symlink { name: name.into(), says: says.into() });
+        }
+        for device in DEVICES.iter().copied().chain(["tty"]) {
+            self.skeleton.push(Step::File { name: format!("dev/{device}"), text: String::new(), mode: 0o444 });
+        }
+    }
+
+    fn host_root(&mut self, policy: &Policy) {
+        self.mounts.push(Step::RootHost { attrs: HOST });
+        self.view.push(host("/", "/"));
+        // A mount point at the top that the host does not have: the root becomes a skeleton that shows the host's
+        // top level entry by entry.
+        let missing = |m: &cofferdam_policy::Mount| {
+            let top = m.target()[1..].split('/').next().unwrap_or_default();
+            fs::symlink_metadata(format!("/{top}")).is_err()
+        };
+        if policy.filesystem.mounts.iter().any(missing) {
+            self.exploded_root();
+        }
+    }
+
+    fn exploded_root(&mut self) {
+        self.mounts.clear();
+        self.view = View::default();
+        self.own_root = true;
+        self.mkdir("rootfs", 0o755);
+        self.mounts.push(Step::RootScratch);
+        self.view.push(own("/", false));
+        for special in ["proc", "sys", "dev", "run", "tmp", "var"] {
+            self.mkdir(&format!("rootfs/{special}"), 0o755);
+        }
+        let mut names: Vec<_> = fs::read_dir("/").into_iter().flatten().flatten().collect();
+        names.sort_by_key(fs::DirEntry::file_name);
+        for entry in names {
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            if ["proc", "sys", "dev", "run", "tmp"].contains(&name.as_str()) {
+                continue;
+            }
+            self.system_entry(&format!("/{name}"));
+        }
+    }
+
+    /// A top-level entry of the host's in the skeleton: a link as a link, anything else bound.
+    fn system_entry(&mut self, path: &str) {
+        let name = &path[1..];
+        if let Ok(says) = fs::read_link(path) {
+            if let Some(says) = says.to_str() {
+                self.skeleton.push(Step::Symlink { name: format!("rootfs/{name}"), says: says.into() });
+            }
+            return;
+        }
+        match fs::symlink_metadata(path) {
+            Ok(meta) if meta.is_dir() => self.mkdir(&format!("rootfs/{name}"), 0o755),
+            Ok(meta) if meta.is_file() => {
+                self.skeleton.push(Step::File { name: format!("rootfs/{name}"), text: String::new(), mode: 0o444 });
+            }
+            _ => return,
+        }
+        self.bind_system(path, path, false);
+    }
+
+    fn bind_system(&mut self, source: &str, target: &str, optional: bool) {
+        self.mounts.push(Step::Bind {
+            source: Source::System(source.into()),
+            target: target.into(),
+            attrs: HOST,
+            optional,
+        });
+        self.view.push(host(target, source));
+    }
+
+    fn minimal_root(&mut self, policy: &Policy) {
+        self.own_root = true;
+        self.mkdir("rootfs", 0o755);
+        for dir in ["proc", "sys", "dev", "run", "tmp", "var", "var/tmp", "etc", "usr"] {
+            self.mkdir(&format!("rootfs/{dir}"), 0o755);
+        }
+        self.mounts.push(Step::RootScratch);
+        self.view.push(own("/", false));
+        self.bind_system("/usr", "/usr", true);
+        for top in ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"] {
+            self.system_entry(top);
+        }
+        let home = policy.command.variables.get("HOME").map_or("/tmp/home", String::as_str);
+        for (name, text) in [
+            (
+                "passwd",
+                format!(
+                    "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nsandbox:x:1000:1000::{home}:/bin/sh\nnobody:x:65534:65534::/nonexistent:/usr/sbin/nologin\n"
+                ),
+            ),
+            ("group", "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n".to_owned()),
+            ("hosts", "127.0.0.1 localhost\n::1 localhost\n".to_owned()),
+            ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n".to_owned()),
+            ("resolv.conf", String::new()),
+        ] {
+            self.skeleton.push(Step::File { name: format!("rootfs/etc/{name}"), text, mode: 0o444 });
+        }
+        for name in ETC {
+            let path = format!("/etc/{name}");
+            match fs::symlink_metadata(&path) {
+                Ok(meta) if meta.is_symlink() => {
+                    if let Some(says) = fs::read_link(&path).ok().as_deref().and_then(Path::to_str) {
+                        self.skeleton.push(Step::Symlink { name: format!("rootfs/etc/{name}"), says: says.into() });
+                    }
+                }
+                Ok(meta) => {
+                    if meta.is_dir() {
+                        self.mkdir(&format!("rootfs/etc/{name}"), 0o755);
+                    } else {
+                        self.skeleton.push(Step::File {
+                            name: format!("rootfs/etc/{name}"),
+                            text: String::new(),
+                            mode: 0o444,
+                        });
+                    }
+                    self.bind_system(&path, &path, true);
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn directory_root(&mut self, dir: &str) {
+        // The source is filled in by the caller, who has looked at it.
+        self.mounts
+            .push(Step::RootDirectory { source: Source::Path { path: dir.into(), identity: None }, attrs: HOST });
+        self.view.push(host("/", dir));
+    }
+
+    /// What every view has of its own: devices, proc, the parts of sys that programs ask for, scratch directories.
+    fn common(&mut self, exec_scratch: bool) {
+        let noexec = if exec_scratch { 0 } else { attr::NOEXEC };
+        self.scratch("dev", "/dev", attr::RDONLY | attr::NOSUID | attr::NOEXEC, false);
+        for device in DEVICES {
+            self.mounts.push(Step::Bind {
+                source: Source::System(format!("/dev/{device}")),
+                target: format!("/dev/{device}"),
+                attrs: attr::NOSUID | attr::NOEXEC,
+                optional: false,
+            });
+        }
+        self.mounts.push(Step::Devpts { target: "/dev/pts".into() });
+        self.scratch("shm", "/dev/shm", OWN | attr::NOEXEC, true);
+        self.mounts.push(Step::Proc { target: "/proc".into() });
+        self.view.push(own("/proc", false));
+        for path in PROC_MASKS {
+            self.mounts.push(Step::Mask { target: (*path).into(), optional: true });
+        }
+        self.scratch("bootid", "/proc/sys/kernel/random/boot_id", HOST, false);
+        self.scratch("sys", "/sys", HOST, false);
+        self.mounts.push(Step::Bind {
+            source: Source::System("/sys/devices/system/cpu".into()),
+            target: "/sys/devices/system/cpu".into(),
+            attrs: HOST | attr::NOEXEC,
+            optional: true,
+        });
+        self.scratch("run", "/run", OWN | attr::NOEXEC, true);
+        self.scratch("tmp", "/tmp", OWN | noexec, true);
+        self.scratch("vartmp", "/var/tmp", OWN | noexec, true);
+    }
+
+    fn scratch(&mut self, name: &str, target: &str, attrs: u64, writable: bool) {
+        // A directory given as the root may lack a mount point: then there is nothing to hide there either.
+        self.mounts.push(Step::Scratch { name: name.into(), target: target.into(), attrs, optional: true });
+        if name != "bootid" {
+            self.view.push(own(target, writable));
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The landlock backend: Landlock, seccomp, rlimits and supervision without namespaces, for hosts that give no more.
+//!
+//! It shares the recipe, init and supervision with the jail; what it cannot hold it says in its enforcement, field by
+//! field, and required fields then refuse.
+
+use cofferdam_confine::host::{self, Identity};
+use cofferdam_confine::landlock::{self as kernel, access};
+use cofferdam_confine::recipe::{self, PathRule, Recipe};
+use cofferdam_confine::wire::flag;
+use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root};
+
+use crate::engine::Filters;
+use crate::filter::Needs;
+use crate::jail::Plan;
+use crate::outcome::{Applied, Enforcement, Failure, Strength};
+use crate::view::{Place, Shows, View};
+
+/// Without namespaces the filter has more to hold.
+pub fn needs() -> Needs {
+    Needs { guards: false, no_net_namespace: true, no_ipc_namespace: true, no_mounts: true }
+}
+
+/// Whether this kernel has Landlock.
+///
+/// # Errors
+/// It has not; says how to get it.
+pub fn available() -> Result<(), Failure> {
+    if kernel::abi() > 0 {
+        return Ok(());
+    }
+    Err(Failure {
+        code: 125,
+        step: "landlock".into(),
+        message: "this kernel has no Landlock, or it is not in the list of security modules at boot".into(),
+        hint: Some("add lsm=landlock,... to the kernel command line; Linux 5.13 or later".into()),
+    })
+}
+
+fn refuse(field: &str, message: &str, hint: &str) -> Failure {
+    Failure { code: 125, step: field.into(), message: message.into(), hint: Some(hint.into()) }
+}
+
+/// Plans one run.
+///
+/// # Errors
+/// The policy asks for what needs mounts.
+pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Failure> {
+    let abi = kernel::abi();
+    let mut view = View::default();
+    view.push(Place { target: "/".into(), shows: Shows::Host("/".into()), writable: false, persistent: false });
+    let mut rules = Vec::new();
+    let rule = |path: &str, access: u64, optional| PathRule { path: path.into(), access, optional };
+    match &policy.filesystem.root {
+        Root::Host => rules.push(rule("/", access::READ, false)),
+        Root::Minimal => {
+            for path in [
+                "/usr",
+                "/bin",
+                "/sbin",
+                "/lib",
+                "/lib32",
+                "/lib64",
+                "/libx32",
+                "/etc/ld.so.cache",
+                "/etc/alternatives",
+                "/etc/localtime",
+                "/etc/passwd",
+                "/etc/group",
+                "/etc/nsswitch.conf",
+                "/etc/ssl",
+                "/proc",
+            ] {
+                rules.push(rule(path, access::READ, true));
+            }
+        }
+        Root::Directory(_) => {
+            return Err(refuse(
+                "filesystem.root",
+                "a root directory needs mounts, which the landlock backend has not",
+                "use --backend jail",
+            ));
+        }
+    }
+    for (i, m) in policy.filesystem.mounts.iter().enumerate() {
+        let field = format!("filesystem.mounts[{i}]");
+        let Mount::Bind { source, target, access: how, .. } = m else {
+            return Err(refuse(
+                &field,
+                "a tmpfs needs mounts, which the landlock backend has not",
+                "use --backend jail",
+            ));
+        };
+        if source != target || *how == Access::CopyOnWrite {
+            return Err(refuse(
+                &field,
+                "the landlock backend can give a path only at its own place, read-only or read-write",
+                "use -v PATH:PATH, or --backend jail",
+            ));
+        }
+        let writable = *how == Access::ReadWrite;
+        let rights = if writable { access::READ_NO_EXEC | access::WRITE } else { access::READ };
+        rules.push(rule(source, rights, false));
+        view.push(Place { target: target.clone(), shows: Shows::Host(source.clone()), writable, persistent: writable });
+    }
+    for device in ["null", "zero", "full", "random", "urandom"] {
+        rules.push(rule(&format!("/dev/{device}"), access::READ_FILE | access::WRITE_FILE | access::TRUNCATE, true));
+    }
+    let handled = kernel::handled_fs(abi);
+    for r in &mut rules {
+        r.access &= handled;
+    }
+    let outside = if me.privileged {
+        let id = host::unprivileged_id();
+        let id =
+            id.ok_or_else(|| refuse("landlock", "no unprivileged id is mapped here", "run it as an ordinary user"))?;
+        (id, id)
+    } else {
+        (me.uid, me.gid)
+    };
+    let mut recipe = Recipe {
+        ids_in: outside,
+        ids_out: outside,
+        rlimits: crate::rlimits::rlimits(policy, 1),
+        landlock: Some(recipe::Landlock {
+            handled_fs: handled,
+            handled_net: if policy.network.mode == NetworkMode::None { kernel::handled_net(abi) } else { 0 },
+            scoped: kernel::scoped(abi),
+            rules,
+        }),
+        wall_ns: policy.limits.wall_ms.saturating_mul(1_000_000),
+        ..Recipe::default()
+    };
+    let flags = if me.privileged { flag::DROP_IDS } else { 0 };
+    crate::program::fill(&mut recipe, policy, flags, filters.get(policy, false)?);
+    if policy.command.cwd.is_none() {
+        recipe.cwd = "/".into();
+    }
+    let mut plan = Plan {
+        recipe,
+        prepared: Vec::new(),
+        own_net: false,
+        layers: Vec::new(),
+        view,
+        denied: policy.filesystem.deny.iter().cloned().collect(),
+        protected: Default::default(),
+        crowds: Vec::new(),
+        enforcement: Enforcement::new(),
+    };
+    plan.enforcement = enforcement(policy, abi, me);
+    Ok(plan)
+}
+
+fn enforcement(policy: &Policy, abi: u32, me: Identity) -> Enforcement {
+    let full = |reason: &str| Applied { strength: Strength::Full, reason: reason.to_owned() };
+    let partial = |reason: &str| Applied { strength: Strength::Partial, reason: reason.to_owned() };
+    let none = |reason: &str| Applied { strength: Strength::None, reason: reason.to_owned() };
+    let mut e = Enforcement::new();
+    let writes = policy.filesystem.mounts.iter().any(Mount::is_writable);
+    let files = match abi {
+        0 => none("no Landlock"),
+        1 | 2 => partial("Landlock before ABI 3 does not hold truncation"),
+        _ => full(&format!("Landlock ABI {abi}")),
+    };
+    e.insert(
+        Field::Root,
+        match policy.filesystem.root {
+            Root::Host => partial("the host's own tree: sockets, FIFOs and run-time directories are not hidden"),
+            _ => files.clone(),
+        },
+    );
+    e.insert(
+        Field::Mounts,
+        if writes && me.privileged {
+            partial(
+                "the sandbox's unprivileged user cannot write what belongs to others, and owners are not mapped here",
+            )
+        } else {
+            files.clone()
+        },
+    );
+    e.insert(Field::Layer, full("no copy-on-write mounts"));
+    let covered = policy.filesystem.root == Root::Minimal || policy.filesystem.deny.is_empty();
+    e.insert(
+        Field::Deny,
+        if covered && !writes {
+            files.clone()
+        } else {
+            none("a layer of Landlock grants what any rule above a path grants: there is no carving out")
+        },
+    );
+    e.insert(
+        Field::Protected,
+        if writes && !policy.filesystem.protected.is_empty() {
+            none("there is no carving out of a writable tree")
+        } else {
+            full("nothing is writable")
+        },
+    );
+    e.insert(Field::Metadata, full("seccomp refuses metadata changes everywhere"));
+    e.insert(
+        Field::Network,
+        match policy.network.mode {
+            NetworkMode::None => full("seccomp refuses every network socket, Landlock TCP behind it"),
+            NetworkMode::Host => full("nothing to hold: the host's network was asked for"),
+            NetworkMode::Loopback => none("there is no network namespace: loopback would be the host's"),
+            NetworkMode::Allowlist => none("there is no network namespace, and no egress gateway in this build"),
+        },
+    );
+    e.insert(Field::Seccomp, full("seccomp"));
+    e.insert(
+        Field::Spawn,
+        full(if policy.process.spawn { "spawning is allowed" } else { "seccomp: one exec, threads only" }),
+    );
+    e.insert(
+        Field::UnixSockets,
+        if policy.process.unix_sockets {
+            none("granted sockets would reach the host's")
+        } else {
+            full("seccomp refuses socket(AF_UNIX)")
+        },
+    );
+    e.insert(
+        Field::Isolation,
+        if abi >= 6 {
+            partial("signals and abstract sockets are scoped by Landlock; processes of the host can be seen in /proc")
+        } else {
+            none("no pid namespace, and Landlock before ABI 6 does not scope signals")
+        },
+    );
+    e.insert(Field::Hostname, none("no uts namespace: the host's name shows"));
+    e.insert(
+        Field::TreeKill,
+        if policy.process.spawn {
+            partial("no pid namespace: what leaves between two looks could live on, unless there is a cgroup")
+        } else {
+            full("no child process can be made")
+        },
+    );
+    crate::rlimits::enforcement(policy, false, &mut e);
+    e.insert(Field::Tmpfs, none("no scratch space of its own"));
+    e
+}

@@ -1,0 +1,37 @@
+//! Runs one policy and says what happened.
+//!
+//! ```text
+//! Policy ─ prepare ─▶ Prepared (plan, enforcement) ─ run(Io) ─▶ Outcome
+//! ```
+//!
+//! `Engine::probe` asks the host once what it can do. `Engine::prepare` chooses the backend, refuses what cannot be
+//! enforced and makes the plan; pure but for the probe's answers and the paths it opens. `Prepared::run` may be called
+//! many times and from several threads. This crate parses no configuration and never depends on the compiler.
+#![forbid(unsafe_code)]
+
+mod crowd;
+pub mod doctor;
+pub mod engine;
+pub mod evidence;
+mod filter;
+pub mod io;
+mod jail;
+mod landlock;
+mod layers;
+mod lookup;
+pub mod outcome;
+mod program;
+mod random;
+mod rlimits;
+mod show;
+mod streams;
+mod supervise;
+pub mod support;
+mod tree;
+mod view;
+mod words;
+
+pub use engine::{Engine, Prepared, sweep};
+pub use io::{Cancel, Input, Io, Output, Stream, Terminal};
+pub use outcome::*;
+pub use support::{Mechanism, Support};

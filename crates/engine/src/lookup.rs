@@ -1,0 +1,181 @@
+//! Questions to the host's file system, remembered: which of many names exist, and where they really are.
+//!
+//! Thousands of denied or protected paths cost one question per directory, not per path: a directory that many names
+//! lie in is listed once, and below a directory that is not there nothing is asked at all.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::Path;
+
+/// What is known of a directory.
+#[derive(Debug, Clone)]
+enum Dir {
+    /// It exists, at this canonical path.
+    There { canonical: String, names: Option<HashSet<String>>, asked: u32 },
+    /// It does not; this is the deepest ancestor that does (canonical), and the first missing component.
+    Missing { parent: String, name: String },
+    /// It cannot be looked into.
+    Unknown,
+}
+
+/// What is known of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// Its directory is at `parent` (canonical) and holds it under `name`. `link` is where a symbolic link leads.
+    There {
+        /// Canonical directory.
+        parent: String,
+        /// Last component.
+        name: String,
+        /// Canonical path of what a symbolic link leads to; itself when it is none, `None` when it leads nowhere.
+        canonical: Option<String>,
+        /// Whether the last component is a symbolic link.
+        is_link: bool,
+    },
+    /// It does not exist: `name` is the first component that is missing, in `parent` (canonical).
+    Missing {
+        /// Canonical directory.
+        parent: String,
+        /// First missing component.
+        name: String,
+    },
+    /// The caller may not look: neither may the sandbox, which has no more rights.
+    Unknown,
+}
+
+/// Above this many questions about one directory it is listed instead.
+const LIST_AFTER: u32 = 32;
+
+/// The memory of one planning.
+#[derive(Debug, Default)]
+pub struct Lookup {
+    dirs: HashMap<String, Dir>,
+}
+
+fn utf8(path: std::path::PathBuf) -> Option<String> {
+    path.into_os_string().into_string().ok()
+}
+
+impl Lookup {
+    /// Looks a normalized absolute path up.
+    pub fn find(&mut self, path: &str) -> Found {
+        let (dir, name) = match path.rfind('/') {
+            Some(0) => ("/", &path[1..]),
+            Some(i) => (&path[..i], &path[i + 1..]),
+            None => return Found::Unknown,
+        };
+        if name.is_empty() {
+            return Found::There {
+                parent: "/".into(),
+                name: String::new(),
+                canonical: Some("/".into()),
+                is_link: false,
+            };
+        }
+        self.dir(dir);
+        let Some(known) = self.dirs.get_mut(dir) else { return Found::Unknown };
+        match known {
+            Dir::Unknown => Found::Unknown,
+            Dir::Missing { parent, name } => Found::Missing { parent: parent.clone(), name: name.clone() },
+            Dir::There { canonical, names, asked } => {
+                *asked += 1;
+                if names.is_none() && *asked == LIST_AFTER {
+                    *names = list(canonical);
+                }
+                if names.as_ref().is_some_and(|n| !n.contains(name)) {
+                    return Found::Missing { parent: canonical.clone(), name: name.to_owned() };
+                }
+                look(canonical, name)
+            }
+        }
+    }
+
+    /// Fills in a directory and its ancestors.
+    fn dir(&mut self, path: &str) {
+        if self.dirs.contains_key(path) {
+            return;
+        }
+        if path == "/" {
+            self.dirs.insert("/".into(), Dir::There { canonical: "/".into(), names: None, asked: 0 });
+            return;
+        }
+        let known = match self.find(path) {
+            Found::There { canonical: Some(canonical), .. } if Path::new(&canonical).is_dir() => {
+                Dir::There { canonical, names: None, asked: 0 }
+            }
+            // A file, or a link that leads nowhere: nothing can be below it; the name itself is what stands in the way.
+            Found::There { parent, name, .. } => Dir::Missing { parent, name },
+            Found::Missing { parent, name } => Dir::Missing { parent, name },
+            Found::Unknown => Dir::Unknown,
+        };
+        self.dirs.insert(path.to_owned(), known);
+    }
+}
+
+fn list(dir: &str) -> Option<HashSet<String>> {
+    let mut names = HashSet::new();
+    for entry in fs::read_dir(dir).ok()? {
+        if let Ok(name) = entry.ok()?.file_name().into_string() {
+            names.insert(name);
+        }
+    }
+    Some(names)
+}
+
+fn look(parent: &str, name: &str) -> Found {
+    let path = crate::view::join(parent, name);
+    match fs::symlink_metadata(&path) {
+        Ok(meta) if meta.file_type().is_symlink() => {
+            let canonical = fs::canonicalize(&path).ok().and_then(utf8);
+            Found::There { parent: parent.into(), name: name.into(), canonical, is_link: true }
+        }
+        Ok(_) => Found::There { parent: parent.into(), name: name.into(), canonical: Some(path), is_link: false },
+        Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
+            Found::Missing { parent: parent.into(), name: name.into() }
+        }
+        Err(_) => Found::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_missing_component_is_what_counts() {
+        let t = tempfile::tempdir().unwrap();
+        let base = t.path().canonicalize().unwrap().into_os_string().into_string().unwrap();
+        let mut l = Lookup::default();
+        let missing = Found::Missing { parent: base.clone(), name: "a".into() };
+        assert_eq!(l.find(&format!("{base}/a/b/c")), missing);
+        assert_eq!(l.find(&format!("{base}/a/b/d")), missing);
+        assert_eq!(l.find(&format!("{base}/a")), missing);
+    }
+
+    #[test]
+    fn a_directory_is_listed_after_many_questions_and_still_answers_truly() {
+        let t = tempfile::tempdir().unwrap();
+        let base = t.path().canonicalize().unwrap().into_os_string().into_string().unwrap();
+        fs::write(format!("{base}/n77"), "").unwrap();
+        let mut l = Lookup::default();
+        for i in 0..100 {
+            let there = matches!(l.find(&format!("{base}/n{i}")), Found::There { .. });
+            assert_eq!(there, i == 77);
+        }
+    }
+
+    #[test]
+    fn links_are_resolved_and_named() {
+        let t = tempfile::tempdir().unwrap();
+        let base = t.path().canonicalize().unwrap().into_os_string().into_string().unwrap();
+        fs::create_dir(format!("{base}/real")).unwrap();
+        std::os::unix::fs::symlink("real", format!("{base}/link")).unwrap();
+        let mut l = Lookup::default();
+        let Found::There { canonical, is_link, .. } = l.find(&format!("{base}/link")) else { panic!() };
+        assert_eq!((canonical, is_link), (Some(format!("{base}/real")), true));
+        assert_eq!(
+            l.find(&format!("{base}/link/x")),
+            Found::Missing { parent: format!("{base}/real"), name: "x".into() }
+        );
+    }
+}

@@ -1,0 +1,160 @@
+//! What comes back: one `Outcome` per run, as data. Nothing here decides or does anything.
+
+use std::collections::BTreeMap;
+
+use cofferdam_policy::Field;
+use serde::Serialize;
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// The program exited by itself.
+    Exited,
+    /// A signal ended it that was not ours.
+    Signalled,
+    /// The wall limit ended it.
+    TimedOut,
+    /// Another limit ended it; `limit` says which.
+    LimitExceeded,
+    /// A violation ended it, under `on_violation: terminate`.
+    Violation,
+    /// Nothing ran; `error` says why.
+    SetupFailed,
+}
+
+/// How strongly one field was held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Strength {
+    /// Not held.
+    None,
+    /// Held against some ways around it; the reason says which are open.
+    Partial,
+    /// Held.
+    Full,
+}
+
+/// What was applied for one field, and by what.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Applied {
+    /// How strongly.
+    pub strength: Strength,
+    /// The mechanism, or what is missing.
+    pub reason: String,
+}
+
+/// What was in fact applied, for each field of the policy.
+pub type Enforcement = BTreeMap<Field, Applied>;
+
+/// How a denial is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Evidence {
+    /// The kernel decided on values that the program cannot change meanwhile (registers, counters).
+    Kernel,
+    /// The argument was read out of the program's memory, which it could have changed meanwhile.
+    ArgumentAsRead,
+    /// Concluded from other facts.
+    Inferred,
+}
+
+/// One denial: what was tried, on what, and which line of the policy refused it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Violation {
+    /// System call name or limit name.
+    pub operation: String,
+    /// Path, address or argument it was tried on, control characters escaped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    /// JSON path of the responsible policy field.
+    pub field: String,
+    /// How it is known.
+    pub evidence: Evidence,
+    /// Process id inside the sandbox's host view, 0 when unknown.
+    pub pid: u32,
+    /// How many times the same thing was seen.
+    pub count: u64,
+}
+
+/// What a copy-on-write mount changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// `A` added, `M` modified, `D` deleted.
+    pub kind: char,
+    /// Absolute path inside the sandbox.
+    pub path: String,
+}
+
+/// The whole answer of one run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outcome {
+    /// How it ended.
+    pub outcome: Ending,
+    /// `exited` with code 0.
+    pub success: bool,
+    /// The program's exit code, when it exited.
+    pub exit_code: Option<i32>,
+    /// The signal that ended it, when one did.
+    pub signal: Option<i32>,
+    /// Captured standard output, lossy UTF-8; empty when it was streamed.
+    pub stdout: String,
+    /// Captured standard error, lossy UTF-8; empty when it was streamed.
+    pub stderr: String,
+    /// Whether a stream was longer than `limits.output_bytes`.
+    pub truncated: Truncated,
+    /// From the start of the program to its end, milliseconds.
+    pub execution_time_ms: f64,
+    /// From the call to the start of the program, milliseconds.
+    pub setup_time_ms: f64,
+    /// Peak memory of the whole tree, bytes; null when it was not measured.
+    pub memory_used_bytes: Option<u64>,
+    /// CPU time of the whole tree, seconds.
+    pub cpu_time_seconds: Option<f64>,
+    /// Peak number of processes and threads; null when it was not measured.
+    pub pid_count: Option<u64>,
+    /// The limit that was exceeded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Field>,
+    /// What was refused.
+    pub violations: Vec<Violation>,
+    /// Whether `violations` is known to hold everything that was refused.
+    pub violations_complete: bool,
+    /// Files changed in copy-on-write mounts.
+    pub changes: Vec<Change>,
+    /// What was applied, per field.
+    pub enforcement: Enforcement,
+    /// The backend that ran it.
+    pub backend: String,
+    /// Why that backend.
+    pub backend_reason: String,
+    /// Unique to this run.
+    pub run_id: String,
+    /// Files collected.
+    pub artifacts: Vec<String>,
+    /// Why nothing ran, or what went wrong afterwards.
+    pub error: Option<Failure>,
+}
+
+/// Per stream: was it cut?
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Truncated {
+    /// Standard output was cut.
+    pub stdout: bool,
+    /// Standard error was cut.
+    pub stderr: bool,
+}
+
+/// Why Cofferdam refused or failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Failure {
+    /// 125 when Cofferdam refused or failed, 126 when the program cannot be executed, 127 when it is not found.
+    pub code: i32,
+    /// The step that failed, such as `mount`, `landlock`, `exec`.
+    pub step: String,
+    /// What and why, with the errno in words.
+    pub message: String,
+    /// What the user can do, as an exact command where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}

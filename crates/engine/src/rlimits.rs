@@ -1,0 +1,60 @@
+//! The kernel's per-process limits: what a policy asks of them, and what they hold by themselves.
+
+use cofferdam_confine::host::{resource, rlimit};
+use cofferdam_policy::{Field, Policy};
+
+use crate::outcome::{Applied, Enforcement, Strength};
+
+/// `(resource, soft, hard)`, never above this process's own hard limits. `extra` processes of ours count as well.
+pub fn rlimits(policy: &Policy, extra: u64) -> Vec<(u32, u64, u64)> {
+    let l = &policy.limits;
+    let bounded = |r: u32, soft: u64, hard: u64| {
+        let (_, most) = rlimit(r);
+        (r, soft.min(most), hard.min(most))
+    };
+    vec![
+        bounded(resource::CORE, 0, 0), // a piped core handler runs on the host, outside of everything
+        bounded(resource::CPU, l.cpu_seconds, l.cpu_seconds + 1),
+        bounded(resource::FSIZE, l.file_size_mb << 20, l.file_size_mb << 20),
+        bounded(resource::NOFILE, l.open_files, l.open_files),
+        bounded(resource::NPROC, l.processes + extra, l.processes + extra),
+        bounded(resource::MEMLOCK, 64 << 10, 64 << 10),
+        bounded(resource::MSGQUEUE, 819_200, 819_200),
+        bounded(resource::SIGPENDING, 1024, 1024),
+        bounded(resource::RTPRIO, 0, 0),
+        bounded(resource::NICE, 0, 0),
+    ]
+}
+
+/// What holds without a cgroup. `own_users`: the sandbox has a user namespace, in which processes are counted for it alone.
+pub fn enforcement(policy: &Policy, own_users: bool, e: &mut Enforcement) {
+    let full = |reason: &str| Applied { strength: Strength::Full, reason: reason.to_owned() };
+    let partial = |reason: &str| Applied { strength: Strength::Partial, reason: reason.to_owned() };
+    let none = |reason: &str| Applied { strength: Strength::None, reason: reason.to_owned() };
+    e.insert(Field::WallTime, full("the supervisor's clock"));
+    e.insert(Field::Output, full("the supervisor counts, drops and drains"));
+    let most = |r: u32| rlimit(r).1;
+    let fits = |wanted: u64, r: u32, e: &mut Enforcement, field: Field, reason: &str| {
+        let applied =
+            if wanted <= most(r) { full(reason) } else { partial("this process's own hard limit is lower, and holds") };
+        e.insert(field, applied);
+    };
+    fits(policy.limits.file_size_mb << 20, resource::FSIZE, e, Field::FileSize, "RLIMIT_FSIZE, per file");
+    fits(policy.limits.open_files, resource::NOFILE, e, Field::OpenFiles, "RLIMIT_NOFILE, per process");
+    let processes = if own_users {
+        full("RLIMIT_NPROC in a user namespace of its own")
+    } else {
+        partial("RLIMIT_NPROC counts every process of the user, not only the sandbox's")
+    };
+    e.insert(Field::Processes, processes);
+    let none_here = "no cgroup here; run as root, or under systemd with a delegated scope";
+    e.insert(Field::Memory, partial(&format!("the supervisor samples the tree and kills it; {none_here}")));
+    e.insert(Field::CpuTime, partial(&format!("RLIMIT_CPU per process, and the supervisor samples; {none_here}")));
+    e.insert(Field::CpuShare, none(none_here));
+    let tmpfs = if own_users {
+        full("one sized tmpfs for all scratch space")
+    } else {
+        none("scratch space is the host's /tmp")
+    };
+    e.insert(Field::Tmpfs, tmpfs);
+}

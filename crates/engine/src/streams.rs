@@ -1,0 +1,173 @@
+//! The run's streams: pipes of ours, counted, capped and always drained.
+//!
+//! After the cap a stream is still read, and what comes is dropped: the program neither blocks nor fills our memory.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::io::{Input, Output, Stream};
+
+/// One output stream under way.
+pub struct Sink {
+    /// Our end; `None` once it has ended.
+    pub fd: Option<OwnedFd>,
+    which: Stream,
+    left: u64,
+    /// It was longer than the cap.
+    pub truncated: bool,
+    /// What was captured.
+    pub bytes: Vec<u8>,
+    closed: bool,
+}
+
+const CHUNK: usize = 64 * 1024;
+
+impl Sink {
+    /// A sink over our end of a pipe or a pty.
+    pub fn new(fd: OwnedFd, which: Stream, cap: u64) -> Sink {
+        Sink { fd: Some(fd), which, left: cap, truncated: false, bytes: Vec::new(), closed: false }
+    }
+
+    /// Our end, to poll.
+    pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.fd.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Reads what is there. True when there may be more.
+    pub fn pump(&mut self, buf: &mut [u8], output: &mut Output) -> bool {
+        let Some(fd) = &self.fd else { return false };
+        match rustix::io::read(fd, &mut *buf) {
+            Ok(0) => {
+                self.fd = None;
+                false
+            }
+            Ok(n) => {
+                self.take(&buf[..n], output);
+                n == buf.len()
+            }
+            Err(Errno::AGAIN | Errno::INTR) => false,
+            // EIO is how a pty says that its last user is gone.
+            Err(_) => {
+                self.fd = None;
+                false
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8], output: &mut Output) {
+        let n = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
+        self.left -= n as u64;
+        self.truncated |= n < bytes.len();
+        if n == 0 || self.closed {
+            return;
+        }
+        match output {
+            Output::Capture => self.bytes.extend_from_slice(&bytes[..n]),
+            // The reader is gone: what follows is dropped, and the program goes on.
+            Output::Stream(f) => self.closed = f(self.which, &bytes[..n]).is_err(),
+        }
+    }
+}
+
+/// A buffer for `Sink::pump` and `Source::pump`.
+pub fn buffer() -> Vec<u8> {
+    vec![0; CHUNK]
+}
+
+/// Standard input under way.
+pub struct Source {
+    /// Our end of the program's standard input; `None` once it is closed.
+    pub to: Option<OwnedFd>,
+    from: From,
+    pending: Vec<u8>,
+    sent: usize,
+    terminal: bool,
+}
+
+enum From {
+    Nothing,
+    Fd(OwnedFd),
+}
+
+impl Source {
+    /// What goes into our end of the pipe (or pty).
+    pub fn new(to: OwnedFd, input: Input, terminal: bool) -> Source {
+        let (from, pending) = match input {
+            Input::Closed => (From::Nothing, Vec::new()),
+            Input::Bytes(b) => (From::Nothing, b),
+            Input::Fd(fd) => (From::Fd(fd), Vec::new()),
+        };
+        let mut s = Source { to: Some(to), from, pending, sent: 0, terminal };
+        s.close_when_done();
+        s
+    }
+
+    /// To poll for reading: only while nothing waits to be written.
+    pub fn poll_from(&self) -> Option<BorrowedFd<'_>> {
+        match (&self.from, self.sent == self.pending.len(), &self.to) {
+            (From::Fd(fd), true, Some(_)) => Some(fd.as_fd()),
+            _ => None,
+        }
+    }
+
+    /// To poll for writing: only while something waits to be written.
+    pub fn poll_to(&self) -> Option<BorrowedFd<'_>> {
+        if self.sent < self.pending.len() { self.to.as_ref().map(AsFd::as_fd) } else { None }
+    }
+
+    /// Reads from the caller.
+    pub fn read(&mut self, buf: &mut [u8]) {
+        let From::Fd(fd) = &self.from else { return };
+        match rustix::io::read(fd, &mut buf[..4096]) {
+            Ok(n) if n > 0 => {
+                self.pending = buf[..n].to_vec();
+                self.sent = 0;
+                self.write();
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            _ => self.from = From::Nothing,
+        }
+        self.close_when_done();
+    }
+
+    /// Writes what waits.
+    pub fn write(&mut self) {
+        while self.sent < self.pending.len() {
+            let Some(to) = &self.to else { return };
+            match rustix::io::write(to, &self.pending[self.sent..]) {
+                Ok(n) => self.sent += n,
+                Err(Errno::AGAIN | Errno::INTR) => return,
+                Err(_) => self.to = None, // the program has closed its standard input
+            }
+        }
+        self.close_when_done();
+    }
+
+    fn close_when_done(&mut self) {
+        if matches!(self.from, From::Nothing) && self.sent == self.pending.len() && !self.terminal {
+            self.to = None;
+        }
+    }
+}
+
+/// A pipe: (ours to read, theirs to write), ours non-blocking.
+///
+/// # Errors
+/// pipe2(2).
+pub fn outgoing() -> std::io::Result<(OwnedFd, OwnedFd)> {
+    let (r, w) = pipe_with(PipeFlags::CLOEXEC)?;
+    rustix::io::ioctl_fionbio(&r, true)?;
+    Ok((r, w))
+}
+
+/// A pipe: (theirs to read, ours to write), ours non-blocking.
+///
+/// # Errors
+/// pipe2(2).
+pub fn incoming() -> std::io::Result<(OwnedFd, OwnedFd)> {
+    let (r, w) = pipe_with(PipeFlags::CLOEXEC)?;
+    rustix::io::ioctl_fionbio(&w, true)?;
+    Ok((r, w))
+}

@@ -1,0 +1,391 @@
+//! One run, from the started init to the dead tree: streams, limits, events, the end.
+//!
+//! ```text
+//! Setup ──Started──▶ Running ──Ended/TimedOut/Violation──▶ Draining ──EOF, reaped──▶ over
+//!   └──Failed──────────┴──limit, cancel: kill init──────────▶┘
+//! ```
+//!
+//! One thread, one poll loop. The wall limit is init's to hold, so that a caller who does not read cannot stretch it.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use cofferdam_confine::cgroup::Cgroup;
+use cofferdam_confine::status::{self, Status, decode_event};
+use cofferdam_confine::{Running, process};
+use cofferdam_policy::Field;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::evidence::{Log, Paths};
+use crate::io::{Io, Stream};
+use crate::streams::{Sink, Source, buffer};
+use crate::tree;
+
+/// What the supervisor holds of a run.
+pub struct Run<'a> {
+    /// Init.
+    pub running: Running,
+    /// Status records.
+    pub status: OwnedFd,
+    /// Event records.
+    pub events: OwnedFd,
+    /// Closing it ends the run.
+    #[expect(dead_code, reason = "held open, and closed by being dropped")]
+    pub lifeline: OwnedFd,
+    /// Standard input.
+    pub source: Source,
+    /// Standard output and error.
+    pub sinks: [Option<Sink>; 2],
+    /// The run's cgroup.
+    pub cgroup: Option<&'a Cgroup>,
+    /// What paths mean, for events.
+    pub paths: Paths<'a>,
+    /// CPU seconds of the tree.
+    pub cpu_seconds: u64,
+    /// Memory bytes, when no cgroup holds it.
+    pub sample_memory: Option<u64>,
+    /// Bytes kept of each stream.
+    pub output_bytes: u64,
+    /// Trace is on.
+    pub trace: bool,
+}
+
+/// How it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// wait status of the program.
+    Wait(i32),
+    /// The wall limit.
+    TimedOut,
+    /// Another limit.
+    Limit(Field),
+    /// A violation under `terminate`.
+    Violation,
+    /// Nothing ran: step, item, errno.
+    Failed(u16, usize, i32),
+    /// The caller asked for it.
+    Cancelled,
+    /// Init ended without a word: killed from outside, or by the memory limit.
+    Lost,
+}
+
+/// What the supervisor knows afterwards.
+pub struct Report {
+    /// How it ended.
+    pub end: End,
+    /// Monotonic nanoseconds of the program's start, 0 when it never started.
+    pub started_ns: u64,
+    /// Monotonic nanoseconds of the end.
+    pub ended_ns: u64,
+    /// Captured streams, and whether they were cut.
+    pub streams: [(Vec<u8>, bool); 2],
+    /// What was refused.
+    pub log: Log,
+    /// Events that got lost.
+    pub lost: u32,
+    /// What the process tree used.
+    pub usage: process::Usage,
+    /// Highest memory sample, bytes; 0 when none was taken.
+    pub sampled_memory: u64,
+    /// Highest process count sampled; 0 when none was taken.
+    pub sampled_processes: u64,
+    /// Copy-on-write layers: mount step and root of the layer.
+    pub layers: Vec<(usize, OwnedFd)>,
+    /// Steps that could not be done: step and errno.
+    pub weakened: Vec<(u16, i32)>,
+    /// What went wrong beside the run.
+    pub problems: Vec<String>,
+}
+
+/// How often limits are sampled that the kernel does not hold by itself.
+const SAMPLE: Duration = Duration::from_millis(50);
+/// Setup that takes longer than this hangs, as on a dead network file system.
+const SETUP: Duration = Duration::from_secs(60);
+
+struct Loop<'a, 'io> {
+    run: Run<'a>,
+    io: &'io mut Io,
+    report: Report,
+    over: bool,
+    killed: Option<End>,
+    buf: Vec<u8>,
+    begun: Instant,
+    next_sample: Instant,
+    oom: Option<cofferdam_confine::cgroup::OomWatch>,
+}
+
+fn now_ns() -> u64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// Watches until the tree is dead and reaped and every stream is read to its end.
+pub fn supervise(run: Run<'_>, io: &mut Io) -> Report {
+    let oom = run.cgroup.and_then(|c| c.oom_watch().ok().flatten());
+    let log = Log::new(run.trace);
+    let report = Report {
+        end: End::Lost,
+        started_ns: 0,
+        ended_ns: 0,
+        streams: [(Vec::new(), false), (Vec::new(), false)],
+        log,
+        lost: 0,
+        usage: process::Usage::default(),
+        sampled_memory: 0,
+        sampled_processes: 0,
+        layers: Vec::new(),
+        weakened: Vec::new(),
+        problems: Vec::new(),
+    };
+    let now = Instant::now();
+    let mut l = Loop { run, io, report, over: false, killed: None, buf: buffer(), begun: now, next_sample: now, oom };
+    l.watch();
+    l.finish()
+}
+
+impl Loop<'_, '_> {
+    fn watch(&mut self) {
+        while !self.over {
+            let ready = self.wait();
+            if self.io.cancel.is_cancelled() {
+                self.kill(End::Cancelled);
+            }
+            self.resize();
+            if ready.status {
+                self.read_status();
+            }
+            if ready.events {
+                self.read_events();
+            }
+            for i in 0..2 {
+                if ready.sinks[i]
+                    && let Some(sink) = &mut self.run.sinks[i]
+                {
+                    sink.pump(&mut self.buf, &mut self.io.output);
+                }
+            }
+            if ready.from {
+                self.run.source.read(&mut self.buf);
+            }
+            if ready.to {
+                self.run.source.write();
+            }
+            if ready.oom {
+                self.out_of_memory();
+            }
+            self.sample();
+        }
+    }
+
+    fn resize(&mut self) {
+        let Some(size) = self.io.resize.as_mut().and_then(|f| f()) else { return };
+        if let Some(to) = &self.run.source.to {
+            let w = rustix::termios::Winsize { ws_row: size.0, ws_col: size.1, ws_xpixel: 0, ws_ypixel: 0 };
+            if let Err(e) = rustix::termios::tcsetwinsize(to, w) {
+                self.report.weakened.push((cofferdam_confine::wire::step::TERMINAL, e.raw_os_error()));
+            }
+        }
+    }
+
+    fn wait(&mut self) -> Ready {
+        type Set = fn(&mut Ready);
+        let oom = self.oom.as_ref();
+        let candidates: [(Option<BorrowedFd<'_>>, PollFlags, Set); 7] = [
+            (Some(self.run.status.as_fd()), PollFlags::IN, |r| r.status = true),
+            (Some(self.run.events.as_fd()), PollFlags::IN, |r| r.events = true),
+            (self.run.sinks[0].as_ref().and_then(Sink::poll_fd), PollFlags::IN, |r| r.sinks[0] = true),
+            (self.run.sinks[1].as_ref().and_then(Sink::poll_fd), PollFlags::IN, |r| r.sinks[1] = true),
+            (self.run.source.poll_from(), PollFlags::IN, |r| r.from = true),
+            (self.run.source.poll_to(), PollFlags::OUT, |r| r.to = true),
+            (oom.map(|o| o.file.as_fd()), oom.map_or(PollFlags::IN, |o| o.ready), |r| r.oom = true),
+        ];
+        let (mut fds, sets): (Vec<PollFd<'_>>, Vec<Set>) = candidates
+            .into_iter()
+            .filter_map(|(fd, flags, set)| Some((PollFd::from_borrowed_fd(fd?, flags), set)))
+            .unzip();
+        let pause = Duration::from_millis(100).min(self.next_sample.saturating_duration_since(Instant::now()));
+        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(pause.subsec_nanos()) };
+        let mut ready = Ready::default();
+        // EINTR: a signal for the caller; the flags are looked at next.
+        if poll(&mut fds, Some(&timeout)).is_ok() {
+            for (fd, set) in fds.iter().zip(sets) {
+                if !fd.revents().is_empty() {
+                    set(&mut ready);
+                }
+            }
+        }
+        ready
+    }
+
+    fn read_status(&mut self) {
+        loop {
+            match status::receive(self.run.status.as_fd()) {
+                Ok(Some(s)) => self.take_status(s),
+                Ok(None) => {
+                    self.over = true; // init is gone, and everything with it
+                    return;
+                }
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.kill(End::Lost);
+                    self.over = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn take_status(&mut self, s: Status) {
+        let end = |report: &mut Report, end, at_ns, events: (u64, u32)| {
+            report.end = end;
+            report.ended_ns = at_ns;
+            report.lost += events.1;
+        };
+        match s {
+            Status::Started { at_ns } => self.report.started_ns = at_ns,
+            Status::Failed { step, index, errno } => {
+                end(&mut self.report, End::Failed(step, index, errno), now_ns(), (0, 0))
+            }
+            Status::Ended { wait_status, at_ns, events } => {
+                end(&mut self.report, End::Wait(wait_status), at_ns, events)
+            }
+            Status::Violation { at_ns, events } => end(&mut self.report, End::Violation, at_ns, events),
+            Status::TimedOut { at_ns, events } => end(&mut self.report, End::TimedOut, at_ns, events),
+            Status::Layer { op, fd } => self.report.layers.push((op, fd)),
+            Status::Weakened { step, errno } => self.report.weakened.push((step, errno)),
+            Status::Terminal(master) => self.attach_terminal(master),
+        }
+    }
+
+    /// From here on the pty is both input and output.
+    fn attach_terminal(&mut self, master: OwnedFd) {
+        let (Ok(()), Ok(copy)) =
+            (rustix::io::ioctl_fionbio(&master, true), rustix::io::fcntl_dupfd_cloexec(&master, 3))
+        else {
+            self.kill(End::Lost);
+            return;
+        };
+        let input = std::mem::replace(&mut self.io.input, crate::io::Input::Closed);
+        self.run.source = Source::new(master, input, true);
+        self.run.sinks = [Some(Sink::new(copy, Stream::Stdout, self.run.output_bytes)), None];
+    }
+
+    fn read_events(&mut self) {
+        for _ in 0..256 {
+            let mut record = [0u8; 72 + 2 * cofferdam_confine::wire::EVENT_PATH];
+            match rustix::net::recv(&self.run.events, &mut record[..], rustix::net::RecvFlags::DONTWAIT) {
+                Ok((_, 0)) | Err(_) => return,
+                Ok((_, n)) => match decode_event(&record[..n.min(record.len())]) {
+                    Some(event) => self.report.log.event(&event, &self.run.paths),
+                    None => self.report.lost += 1,
+                },
+            }
+        }
+    }
+
+    fn out_of_memory(&mut self) {
+        let Some(c) = self.run.cgroup else { return };
+        if c.events().is_ok_and(|e| e.oom_kills > 0) {
+            self.kill(End::Limit(Field::Memory));
+            self.oom = None;
+        } else if let Some(w) = &self.oom
+            && w.rearm().is_err()
+        {
+            self.oom = None; // the end of the run asks the counters again
+        }
+    }
+
+    fn sample(&mut self) {
+        let now = Instant::now();
+        if now < self.next_sample {
+            return;
+        }
+        self.next_sample = now + SAMPLE;
+        if self.report.started_ns == 0 {
+            if now.duration_since(self.begun) > SETUP {
+                self.kill(End::Lost);
+            }
+            return;
+        }
+        if let Some(c) = self.run.cgroup
+            && let Ok(Some(us)) = c.cpu_time_us()
+        {
+            if us >= self.run.cpu_seconds * 1_000_000 {
+                self.kill(End::Limit(Field::CpuTime));
+            }
+            if self.run.sample_memory.is_none() {
+                return;
+            }
+        }
+        let t = tree::sample(self.run.running.pid);
+        self.report.sampled_memory = self.report.sampled_memory.max(t.memory_bytes);
+        self.report.sampled_processes = self.report.sampled_processes.max(t.processes);
+        if t.cpu_us >= self.run.cpu_seconds * 1_000_000 {
+            self.kill(End::Limit(Field::CpuTime));
+        }
+        if self.run.sample_memory.is_some_and(|most| t.memory_bytes > most) {
+            self.kill(End::Limit(Field::Memory));
+        }
+    }
+
+    /// Ends the run. The first reason stays.
+    fn kill(&mut self, why: End) {
+        if self.killed.is_none() {
+            self.killed = Some(why);
+            self.report.ended_ns = now_ns();
+        }
+        if let Some(c) = self.run.cgroup
+            && let Err(e) = c.kill_all(Duration::from_millis(200))
+        {
+            // The pid namespace is killed next and takes the same processes along; the cgroup's removal tells if not.
+            self.report.problems.push(e.to_string());
+        }
+        if let Err(e) = process::kill(self.run.running.pidfd.as_fd()) {
+            self.report.weakened.push((cofferdam_confine::wire::step::INIT, e.raw_os_error().unwrap_or(0)));
+        }
+    }
+
+    fn finish(mut self) -> Report {
+        // Init's socket has closed, which happens as it ends; waiting for it waits for every process of its namespace.
+        match process::wait(self.run.running.pidfd.as_fd()) {
+            Ok(usage) => self.report.usage = usage,
+            Err(e) => self.report.weakened.push((cofferdam_confine::wire::step::INIT, e.raw_os_error().unwrap_or(0))),
+        }
+        self.read_events();
+        for i in 0..2 {
+            if let Some(mut sink) = self.run.sinks[i].take() {
+                // Everything that could write is dead: what is in the pipe is all there will be.
+                while sink.fd.is_some() && sink.pump(&mut self.buf, &mut self.io.output) {}
+                self.report.streams[i] = (sink.bytes, sink.truncated);
+            }
+        }
+        let ended_by_itself =
+            matches!(self.report.end, End::Wait(_) | End::Failed(..) | End::TimedOut | End::Violation);
+        if let Some(why) = self.killed
+            && !(ended_by_itself && why == End::Cancelled)
+        {
+            self.report.end = why;
+        }
+        if let Some(c) = self.run.cgroup
+            && matches!(self.report.end, End::Wait(_) | End::Lost)
+            && c.events().is_ok_and(|e| e.oom_kills > 0)
+        {
+            self.report.end = End::Limit(Field::Memory);
+        }
+        if self.report.ended_ns == 0 {
+            self.report.ended_ns = now_ns();
+        }
+        self.report
+    }
+}
+
+#[derive(Default)]
+struct Ready {
+    status: bool,
+    events: bool,
+    sinks: [bool; 2],
+    from: bool,
+    to: bool,
+    oom: bool,
+}

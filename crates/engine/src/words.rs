@@ -1,0 +1,138 @@
+//! Init's failures in words: the step, the object it was on, the errno, and what the user can do.
+
+use cofferdam_confine::recipe::{Recipe, Source, Step};
+use cofferdam_confine::wire::step;
+
+use crate::evidence::escape;
+use crate::outcome::Failure;
+
+fn errno(n: i32) -> String {
+    let text = std::io::Error::from_raw_os_error(n).to_string();
+    let words = text.split(" (os error").next().unwrap_or(&text).to_lowercase();
+    match cofferdam_policy::errno::errno_name(n) {
+        Some(name) => format!("{words} ({name})"),
+        None => words,
+    }
+}
+
+fn mount(recipe: &Recipe, index: usize) -> String {
+    let source = |s: &Source| match s {
+        Source::Path { path, .. } | Source::System(path) => path.clone(),
+        Source::Prepared(i) => format!("prepared mount {i}"),
+    };
+    match recipe.mounts.get(index) {
+        Some(Step::RootHost { .. }) => "the host's root".into(),
+        Some(Step::RootScratch) => "the sandbox's own root".into(),
+        Some(Step::RootDirectory { source: s, .. }) => format!("{} as the root", source(s)),
+        Some(Step::Bind { source: s, target, .. }) => format!("{} on {target}", source(s)),
+        Some(Step::Overlay { source: s, target, .. }) => format!("copy-on-write of {} on {target}", source(s)),
+        Some(Step::Whiteout { target, .. }) => format!("the layer that hides names in {target}"),
+        Some(Step::Scratch { name, target, .. }) => format!("scratch {name} on {target}"),
+        Some(Step::Tmpfs { target, .. }) => format!("tmpfs on {target}"),
+        Some(Step::Proc { target }) => format!("proc on {target}"),
+        Some(Step::Devpts { target }) => format!("devpts on {target}"),
+        Some(Step::Mask { target, .. }) => format!("the mask of {target}"),
+        Some(Step::SelfBind { target, .. }) => format!("the bind of {target} onto itself"),
+        Some(Step::Mkdir { name, .. } | Step::Symlink { name, .. } | Step::File { name, .. }) => {
+            format!("scratch entry {name}")
+        }
+        None => "an unknown mount".into(),
+    }
+}
+
+/// A failed step as the caller sees it.
+pub fn failure(recipe: &Recipe, s: u16, index: usize, code: i32) -> Failure {
+    let make =
+        |step: &str, message: String, hint: Option<String>| Failure { code: 125, step: step.into(), message, hint };
+    let e = errno(code);
+    match s {
+        step::EXEC | step::PROGRAM => exec(recipe, index, code),
+        step::CWD => make(
+            "command.cwd",
+            format!("cannot enter the working directory {} inside the sandbox: {e}", recipe.cwd),
+            Some("name one that exists inside with -w, or mount it with -v".into()),
+        ),
+        step::SOURCE => {
+            make("mount", format!("cannot use the source of {}: {e}", mount(recipe, index)), source_hint(code))
+        }
+        step::MOUNT => {
+            make("mount", format!("cannot mount {}: {e}", mount(recipe, index)), mount_hint(recipe, index, code))
+        }
+        step::SCRATCH => make("mount", format!("cannot make the scratch file system (part {index}): {e}"), None),
+        step::PRIVATE => make("mount", format!("cannot make the mounts private: {e}"), None),
+        step::PIVOT => make("pivot", format!("cannot change the root (part {index}): {e}"), None),
+        step::IDS => make("ids", format!("cannot set the sandbox's ids (part {index}): {e}"), None),
+        step::LOOPBACK => make("network.mode", format!("cannot bring loopback up: {e}"), None),
+        step::HOSTNAME => make("process.hostname", format!("cannot set the host name: {e}"), None),
+        step::TERMINAL => make("terminal", format!("cannot make a terminal (part {index}): {e}"), None),
+        step::GUARD => make(
+            "filesystem.protected",
+            format!(
+                "cannot guard the names in {}: {e}",
+                recipe.guards.get(index).map_or("a directory", |g| g.parent.as_str())
+            ),
+            None,
+        ),
+        step::RLIMIT => make("limits", format!("cannot set process limit {:?}: {e}", recipe.rlimits.get(index)), None),
+        step::LANDLOCK | step::LANDRULE => make(
+            "landlock",
+            format!(
+                "cannot apply Landlock for {}: {e}",
+                recipe.landlock.as_ref().and_then(|l| l.rules.get(index)).map_or("the ruleset", |r| r.path.as_str())
+            ),
+            None,
+        ),
+        step::SECCOMP => make("process.seccomp", format!("cannot install the system call filter: {e}"), None),
+        step::CAPS => make("capabilities", format!("cannot drop capabilities (part {index}): {e}"), None),
+        step::FORK => make("spawn", format!("cannot create the program's process: {e}"), None),
+        other => make("init", format!("init failed in step {other}, part {index}: {e}"), None),
+    }
+}
+
+fn exec(recipe: &Recipe, index: usize, code: i32) -> Failure {
+    let name = escape(recipe.argv.first().map_or("", String::as_str).as_bytes());
+    let path = recipe.programs.get(index).map_or(name.as_str(), String::as_str);
+    let make = |code, message, hint: Option<&str>| Failure {
+        code,
+        step: "exec".into(),
+        message,
+        hint: hint.map(str::to_owned),
+    };
+    match code {
+        2 if recipe.programs.len() > 1 => {
+            let hint = "name its path, set PATH with -e PATH=..., or mount the directory that holds it with -v";
+            make(127, format!("{name}: not found on the sandbox's PATH"), Some(hint))
+        }
+        2 | 20 => {
+            let hint = "it, or the interpreter that it names, does not exist inside the sandbox; mount it with -v";
+            make(127, format!("{name}: not found inside the sandbox"), Some(hint))
+        }
+        8 => make(126, format!("{path}: not a program that this system runs"), Some("a script needs a #! line")),
+        13 => make(
+            126,
+            format!("{path}: not executable inside the sandbox"),
+            Some("chmod +x it, or mount it with :exec (writable mounts are noexec)"),
+        ),
+        _ => make(126, format!("{path}: cannot be executed: {}", errno(code)), None),
+    }
+}
+
+fn source_hint(code: i32) -> Option<String> {
+    match code {
+        116 => Some("it was replaced while the run was being prepared; run again".into()),
+        _ => None,
+    }
+}
+
+fn mount_hint(recipe: &Recipe, index: usize, code: i32) -> Option<String> {
+    match (recipe.mounts.get(index), code) {
+        (Some(Step::Overlay { .. }), 22) => {
+            Some("a directory with other mounts below it cannot be copied on write; mount them one by one".into())
+        }
+        (Some(Step::Overlay { .. }), 95) => Some("copy-on-write needs Linux 6.6 or later".into()),
+        (Some(Step::Proc { .. }), 1) => Some(
+            "an outer container hides parts of /proc; run it with --security-opt systempaths=unconfined, or use --backend landlock".into(),
+        ),
+        _ => None,
+    }
+}

@@ -1,0 +1,306 @@
+//! JSON tree to policy: every mistake in the form of the text, all at once.
+//!
+//! Owns which value each key takes, what holds when it is left out, and the words for mistyped ones. Ranges and
+//! rules between fields are `validate`'s. Strict: each thing has one form, the one that a policy serializes to.
+//!
+//! ```text
+//! bytes ─ json::parse ─▶ tree ─ Decoder ─▶ Policy ─ validate::check ─▶ Policy
+//!              │                   │                       │
+//!              └ one error         └─────── Collector ─────┴▶ all errors
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::defaults::{HOSTNAME_DEFAULT, default_protected, default_variables, unnamed_limits};
+use crate::error::{At, Collector, PolicyErrors, closest};
+use crate::field::Field;
+use crate::json::{self, Json};
+use crate::model::*;
+use crate::shape;
+use crate::typed::{Decoder, Members, list, single_member, word_of};
+
+const ACCESSES: &[(&str, Access)] =
+    &[("read_only", Access::ReadOnly), ("read_write", Access::ReadWrite), ("copy_on_write", Access::CopyOnWrite)];
+const ARG_OPS: &[(&str, ArgOp)] =
+    &[("eq", ArgOp::Eq), ("ne", ArgOp::Ne), ("lt", ArgOp::Lt), ("le", ArgOp::Le), ("gt", ArgOp::Gt), ("ge", ArgOp::Ge)];
+const BACKENDS: &[(&str, Backend)] =
+    &[("auto", Backend::Auto), ("jail", Backend::Jail), ("landlock", Backend::Landlock)];
+const LEVELS: &[(&str, SeccompLevel)] = &[
+    ("disabled", SeccompLevel::Disabled),
+    ("basic", SeccompLevel::Basic),
+    ("standard", SeccompLevel::Standard),
+    ("strict", SeccompLevel::Strict),
+];
+const NETWORK_MODES: &[(&str, NetworkMode)] = &[
+    ("none", NetworkMode::None),
+    ("loopback", NetworkMode::Loopback),
+    ("allowlist", NetworkMode::Allowlist),
+    ("host", NetworkMode::Host),
+];
+const ON_VIOLATIONS: &[(&str, OnViolation)] = &[("deny", OnViolation::Deny), ("terminate", OnViolation::Terminate)];
+
+impl Policy {
+    /// Reads and validates a policy. Every mistake of both kinds is reported; only a text that is not JSON at
+    /// all, too large or too deep ends in a single one.
+    pub fn from_json(text: &[u8]) -> Result<Policy, PolicyErrors> {
+        let (policy, mut errors) = read(text)?;
+        errors.add_unless_known(crate::validate::check(&policy));
+        errors.finish().map(|()| policy)
+    }
+
+    /// Reads a policy without the rules between its fields, for whoever changes it before
+    /// [`Policy::validate`]: a base to which a command line adds the program.
+    pub fn decode(text: &[u8]) -> Result<Policy, PolicyErrors> {
+        let (policy, errors) = read(text)?;
+        errors.finish().map(|()| policy)
+    }
+
+    /// The policy as JSON text for people, complete, with a line feed at its end. [`Policy::decode`] reads it
+    /// back as the same policy.
+    pub fn to_json_pretty(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("a policy has text keys, so nothing can fail");
+        text.push('\n');
+        text
+    }
+}
+
+/// A policy as far as it can be read, with stand-ins for what cannot, and what was wrong.
+fn read(text: &[u8]) -> Result<(Policy, Collector), PolicyErrors> {
+    let document = json::parse(text)?;
+    let mut decoder = Decoder::default();
+    if document.has_duplicates {
+        decoder.duplicates(&At::Root, &document.root);
+    }
+    let policy = decoder.policy(&document.root);
+    Ok((policy, decoder.errors))
+}
+
+/// The objects, in the order of `model`. An object that is absent is one without keys.
+impl Decoder {
+    fn policy(&mut self, json: &Json<'_>) -> Policy {
+        let at = &At::Root;
+        let top = self.object(at, Some(json), &shape::POLICY);
+        let limits = self.object(&at.key("limits"), top.get("limits"), &shape::LIMITS);
+        Policy {
+            version: top.get("version").map_or(VERSION, |json| self.version(&at.key("version"), json)),
+            id: top.get("id").map(|json| self.string(&at.key("id"), json)),
+            description: top.get("description").map(|json| self.string(&at.key("description"), json)),
+            command: self.command(&at.key("command"), top.get("command")),
+            filesystem: self.filesystem(&at.key("filesystem"), top.get("filesystem")),
+            network: self.network(&at.key("network"), top.get("network")),
+            process: self.process(&at.key("process"), top.get("process")),
+            limits: self.limits(&at.key("limits"), limits),
+            enforcement: self.enforcement(&at.key("enforcement"), top.get("enforcement"), limits),
+            on_violation: self.word(&at.key("on_violation"), top.get("on_violation"), ON_VIOLATIONS),
+            audit: self.audit(&at.key("audit"), top.get("audit")),
+            backend: self.word(&at.key("backend"), top.get("backend"), BACKENDS),
+        }
+    }
+
+    fn command(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Command {
+        let object = self.object(at, json, &shape::COMMAND);
+        Command {
+            argv: self.strings(&at.key("argv"), object.get("argv")).unwrap_or_default(),
+            variables: self.variables(&at.key("variables"), object.get("variables")),
+            cwd: object.get("cwd").map(|json| self.string(&at.key("cwd"), json)),
+            stdin: self.stdin(&at.key("stdin"), object.get("stdin")),
+        }
+    }
+
+    fn variables(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> BTreeMap<String, String> {
+        match json {
+            None => default_variables(),
+            Some(Json::Object(members)) => {
+                let pairs = members.iter().filter(|member| !member.duplicate);
+                pairs.map(|m| (m.key.to_string(), self.string(&at.key(&m.key), &m.value))).collect()
+            }
+            Some(other) => {
+                self.wrong(at, other, "not an object", r#"an object of texts, such as {"LANG": "C.UTF-8"}"#);
+                default_variables()
+            }
+        }
+    }
+
+    fn stdin(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Stdin {
+        const ACCEPTED: &str = r#""closed", "caller" or {"text": "…"}"#;
+        match json {
+            None => Stdin::Closed,
+            Some(json) => match (word_of(json), single_member(json)) {
+                (Some("closed"), _) => Stdin::Closed,
+                (Some("caller"), _) => Stdin::Caller,
+                (_, Some(("text", text))) => Stdin::Text(self.string(&at.key("text"), text)),
+                _ => {
+                    self.wrong(at, json, "not a source of standard input", ACCEPTED);
+                    Stdin::Closed
+                }
+            },
+        }
+    }
+
+    fn filesystem(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Filesystem {
+        let object = self.object(at, json, &shape::FILESYSTEM);
+        let mounts = object.get("mounts");
+        Filesystem {
+            root: self.root(&at.key("root"), object.get("root")),
+            mounts: self.list(&at.key("mounts"), mounts, Decoder::mount).unwrap_or_default(),
+            deny: self.strings(&at.key("deny"), object.get("deny")).unwrap_or_default(),
+            protected: self.strings(&at.key("protected"), object.get("protected")).unwrap_or_else(default_protected),
+        }
+    }
+
+    fn root(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Root {
+        const ACCEPTED: &str = r#""host", "minimal" or {"directory": "/…"}"#;
+        match json {
+            None => Root::Minimal,
+            Some(json) => match (word_of(json), single_member(json)) {
+                (Some("host"), _) => Root::Host,
+                (Some("minimal"), _) => Root::Minimal,
+                (_, Some(("directory", path))) => Root::Directory(self.string(&at.key("directory"), path)),
+                _ => {
+                    self.wrong(at, json, "not a root view", ACCEPTED);
+                    Root::Minimal
+                }
+            },
+        }
+    }
+
+    fn mount(&mut self, at: &At<'_>, json: &Json<'_>) -> Mount {
+        const ACCEPTED: &str = r#"an object with "type": "bind" or "tmpfs""#;
+        let kind = match json {
+            Json::Object(members) => Members(members).get("type").and_then(word_of),
+            _ => None,
+        };
+        match kind {
+            Some("bind") => {
+                let object = self.object(at, Some(json), &shape::BIND);
+                Mount::Bind {
+                    source: self.text(&at.key("source"), object.get("source")),
+                    target: self.text(&at.key("target"), object.get("target")),
+                    access: self.word(&at.key("access"), object.get("access"), ACCESSES),
+                    exec: self.boolean(&at.key("exec"), object.get("exec"), false),
+                }
+            }
+            Some("tmpfs") => {
+                let object = self.object(at, Some(json), &shape::TMPFS);
+                let target = self.text(&at.key("target"), object.get("target"));
+                let size = object.get("size_mb").map(|json| self.integer(&at.key("size_mb"), json, "MiB"));
+                let exec = self.boolean(&at.key("exec"), object.get("exec"), false);
+                Mount::Tmpfs { target, size_mb: size.unwrap_or(1), exec }
+            }
+            _ => {
+                self.wrong(at, json, "not a mount", ACCEPTED);
+                Mount::Tmpfs { target: String::new(), size_mb: 1, exec: false }
+            }
+        }
+    }
+
+    fn network(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Network {
+        let object = self.object(at, json, &shape::NETWORK);
+        Network {
+            mode: self.word(&at.key("mode"), object.get("mode"), NETWORK_MODES),
+            allow: self.strings(&at.key("allow"), object.get("allow")).unwrap_or_default(),
+        }
+    }
+
+    fn process(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Process {
+        let object = self.object(at, json, &shape::PROCESS);
+        let hostname = object.get("hostname");
+        Process {
+            spawn: self.boolean(&at.key("spawn"), object.get("spawn"), true),
+            seccomp: self.seccomp(&at.key("seccomp"), object.get("seccomp")),
+            unix_sockets: self.boolean(&at.key("unix_sockets"), object.get("unix_sockets"), false),
+            hostname: hostname.map_or_else(|| HOSTNAME_DEFAULT.into(), |json| self.string(&at.key("hostname"), json)),
+        }
+    }
+
+    fn seccomp(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Seccomp {
+        let object = self.object(at, json, &shape::SECCOMP);
+        let rules = object.get("rules");
+        Seccomp {
+            level: self.word(&at.key("level"), object.get("level"), LEVELS),
+            rules: self.list(&at.key("rules"), rules, Decoder::syscall_rule).unwrap_or_default(),
+        }
+    }
+
+    fn syscall_rule(&mut self, at: &At<'_>, json: &Json<'_>) -> SyscallRule {
+        let object = self.object(at, Some(json), &shape::SYSCALL_RULE);
+        let when = object.get("when");
+        SyscallRule {
+            syscalls: self.strings(&at.key("syscalls"), object.get("syscalls")).unwrap_or_default(),
+            action: self.syscall_action(&at.key("action"), object.get("action")),
+            when: self.list(&at.key("when"), when, Decoder::arg_condition).unwrap_or_default(),
+        }
+    }
+
+    fn syscall_action(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> SyscallAction {
+        const ACCEPTED: &str = r#""kill" or {"errno": "EPERM"}"#;
+        let Some(json) = json else {
+            return SyscallAction::Kill;
+        };
+        match (word_of(json), single_member(json)) {
+            (Some("kill"), _) => SyscallAction::Kill,
+            (_, Some(("errno", name))) => SyscallAction::Errno(self.string(&at.key("errno"), name)),
+            _ => {
+                self.wrong(at, json, "not an action", ACCEPTED);
+                SyscallAction::Kill
+            }
+        }
+    }
+
+    fn arg_condition(&mut self, at: &At<'_>, json: &Json<'_>) -> ArgCondition {
+        let object = self.object(at, Some(json), &shape::ARG_CONDITION);
+        let index = object.get("index").map_or(0, |json| self.integer(&at.key("index"), json, "arguments"));
+        let mask = object.get("mask").map_or(u64::MAX, |json| self.integer(&at.key("mask"), json, "bits"));
+        ArgCondition {
+            // Out of u8 is out of range all the more: `validate` reports the largest as any other.
+            index: u8::try_from(index).unwrap_or(u8::MAX),
+            mask,
+            op: object.get("op").map_or(ArgOp::Eq, |json| self.known_word(&at.key("op"), json, ARG_OPS)),
+            value: object.get("value").map_or(0, |json| self.integer(&at.key("value"), json, "bits")),
+        }
+    }
+
+    fn limits(&mut self, at: &At<'_>, object: Members<'_>) -> Limits {
+        Limits::from_table(|limit| match object.get(limit.key) {
+            Some(json) => self.integer(&at.key(limit.key), json, limit.unit),
+            None => limit.default,
+        })
+    }
+
+    /// What the text lists, and every limit that it does not name.
+    fn enforcement(&mut self, at: &At<'_>, json: Option<&Json<'_>>, limits: Members<'_>) -> Enforcement {
+        let object = self.object(at, json, &shape::ENFORCEMENT);
+        let mut best_effort = unnamed_limits(|key| limits.get(key).is_none());
+        let mut listed = BTreeSet::new();
+        let field = |decoder: &mut Decoder, at: &At<'_>, json: &Json<'_>| {
+            let field = word_of(json).and_then(Field::from_name);
+            match field {
+                Some(field) if !listed.insert(field) => {
+                    decoder.wrong(at, json, "listed twice", "each field once");
+                }
+                Some(_) => {}
+                None => {
+                    let names = || Field::ALL.iter().map(|field| field.name());
+                    let accepted = match word_of(json).and_then(|name| closest(name, names())) {
+                        Some(close) => format!("a field of the policy; did you mean `{close}`?"),
+                        None => format!("one of {}", list(names())),
+                    };
+                    decoder.wrong(at, json, "not a field that can be best effort", &accepted);
+                }
+            }
+        };
+        self.list(&at.key("best_effort"), object.get("best_effort"), field);
+        best_effort.extend(listed);
+        Enforcement { best_effort }
+    }
+
+    fn audit(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Audit {
+        let object = self.object(at, json, &shape::AUDIT);
+        Audit { trace: self.boolean(&at.key("trace"), object.get("trace"), false) }
+    }
+
+    fn version(&mut self, at: &At<'_>, json: &Json<'_>) -> u32 {
+        // A version beyond u32 is as unknown as any other that is not ours.
+        u32::try_from(self.integer(at, json, "versions")).unwrap_or(u32::MAX)
+    }
+}

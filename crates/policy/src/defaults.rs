@@ -1,0 +1,106 @@
+//! The built-in policy, and which of its fields are required.
+//!
+//! What a user names is required, what nobody named is held as far as the host allows: the built-in limits are
+//! best effort until they are named, isolation never is unless somebody asks for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::field::Field;
+use crate::limits::LIMITS;
+use crate::model::*;
+use crate::protected::PROTECTED_DEFAULT;
+
+/// The variables of a program that is given none.
+pub const VARIABLES_DEFAULT: &[(&str, &str)] = &[
+    ("HOME", "/tmp/home"),
+    ("LANG", "C.UTF-8"),
+    ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+    ("TERM", "dumb"),
+    ("USER", "sandbox"),
+];
+
+/// The host name of a sandbox that is given none.
+pub const HOSTNAME_DEFAULT: &str = "sandbox";
+
+impl Policy {
+    /// The policy that `{"version": 1}` stands for: the minimal root, no network, the standard system call
+    /// filter, the built-in limits, and no command yet.
+    pub fn base() -> Policy {
+        Policy {
+            version: VERSION,
+            id: None,
+            description: None,
+            command: Command { variables: default_variables(), ..Command::default() },
+            filesystem: Filesystem {
+                root: Root::Minimal,
+                mounts: Vec::new(),
+                deny: Vec::new(),
+                protected: default_protected(),
+            },
+            network: Network { mode: NetworkMode::None, allow: Vec::new() },
+            process: Process {
+                spawn: true,
+                seccomp: Seccomp::default(),
+                unix_sockets: false,
+                hostname: HOSTNAME_DEFAULT.into(),
+            },
+            limits: Limits::from_table(|limit| limit.default),
+            enforcement: Enforcement { best_effort: unnamed_limits(|_| true) },
+            on_violation: OnViolation::Deny,
+            audit: Audit::default(),
+            backend: Backend::Auto,
+        }
+    }
+
+    /// Makes a field required: nothing starts unless it holds in full. For whoever names a limit after decoding.
+    pub fn require(&mut self, field: Field) {
+        self.enforcement.best_effort.remove(&field);
+    }
+
+    /// Lets a field be held only as far as the host allows; the outcome says how far that was.
+    pub fn allow_partial(&mut self, field: Field) {
+        self.enforcement.best_effort.insert(field);
+    }
+
+    /// Whether nothing may start unless this field holds in full.
+    pub fn is_required(&self, field: Field) -> bool {
+        !self.enforcement.best_effort.contains(&field)
+    }
+}
+
+/// The variables of a program that is given none.
+pub(crate) fn default_variables() -> BTreeMap<String, String> {
+    VARIABLES_DEFAULT.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
+}
+
+/// The protected list of a policy that has none.
+pub(crate) fn default_protected() -> Vec<String> {
+    PROTECTED_DEFAULT.iter().map(|path| (*path).into()).collect()
+}
+
+/// The limit fields of which no key was named. Fields with two keys are named by either.
+pub(crate) fn unnamed_limits(unnamed: impl Fn(&str) -> bool) -> BTreeSet<Field> {
+    let all = LIMITS.iter().map(|limit| limit.field);
+    all.filter(|field| LIMITS.iter().all(|limit| limit.field != *field || unnamed(limit.key))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_base_is_what_a_version_alone_stands_for() {
+        assert_eq!(Policy::decode(br#"{"version":1}"#).unwrap(), Policy::base());
+    }
+
+    #[test]
+    fn only_limits_are_best_effort_by_themselves() {
+        let base = Policy::base();
+        for field in Field::ALL {
+            assert_eq!(base.is_required(*field), !field.name().starts_with("limits."), "{field}");
+        }
+        let mut named = base.clone();
+        named.require(Field::Memory);
+        assert!(named.is_required(Field::Memory) && !named.is_required(Field::CpuTime));
+    }
+}

@@ -1,0 +1,30 @@
+//! What a sandbox may do: the policy's data, its rules and its JSON form.
+//!
+//! No I/O and no unsafe code. A policy is complete when it leaves this crate: nothing downstream guesses a default.
+#![forbid(unsafe_code)]
+
+pub mod allow;
+mod decode;
+mod defaults;
+pub mod errno;
+mod error;
+pub mod field;
+mod json;
+pub mod limits;
+pub mod model;
+pub mod paths;
+pub mod protected;
+#[cfg(feature = "schema")]
+pub mod schema;
+mod shape;
+mod typed;
+mod validate;
+
+pub use allow::AllowEntry;
+pub use defaults::{HOSTNAME_DEFAULT, VARIABLES_DEFAULT};
+pub use errno::errno_from_name;
+pub use error::{MAX_ERRORS, PolicyError, PolicyErrors};
+pub use field::Field;
+pub use json::{MAX_DEPTH, MAX_POLICY_BYTES, MAX_VALUES};
+pub use model::*;
+pub use protected::{CREDENTIAL_DENY, PROTECTED_DEFAULT, credential_deny};

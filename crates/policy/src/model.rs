@@ -1,0 +1,336 @@
+//! The policy's data: what one sandbox may do, complete, with units in the names and nothing left to guess.
+//!
+//! Types only. `decode` reads them from JSON, `validate` holds the rules between fields, `field` names each
+//! leaf that a backend must answer for. Every type serializes to the exact JSON form that `decode` accepts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use crate::field::Field;
+
+/// The only policy version there is.
+pub const VERSION: u32 = 1;
+
+/// What one sandbox may do. The one object that every front end compiles to and every backend reads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
+pub struct Policy {
+    /// Always 1.
+    pub version: u32,
+    /// A short name for reports, `^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Free text for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// What is run.
+    pub command: Command,
+    /// What it sees of the file system and may change there.
+    pub filesystem: Filesystem,
+    /// What it may reach.
+    pub network: Network,
+    /// Processes, system calls and the host name.
+    pub process: Process,
+    /// Whole-run budgets.
+    pub limits: Limits,
+    /// Which fields may be held less than fully.
+    pub enforcement: Enforcement,
+    /// What happens on a violation.
+    pub on_violation: OnViolation,
+    /// What is recorded beyond the violations that cost nothing to see.
+    pub audit: Audit,
+    /// Which mechanism holds the policy.
+    pub backend: Backend,
+}
+
+/// The program, its arguments, variables, directory and standard input.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
+pub struct Command {
+    /// The program and its arguments; the program is found on the sandbox's own PATH when it has no slash.
+    pub argv: Vec<String>,
+    /// The only variables that the program gets; the built-in ones hold only when this is left out.
+    pub variables: BTreeMap<String, String>,
+    /// Absolute directory inside the sandbox in which the program starts; none means its home.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// Where standard input comes from.
+    pub stdin: Stdin,
+}
+
+/// Where the program's standard input comes from. Never inherited by accident: `closed` is the default.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum Stdin {
+    /// Reads end of file at once.
+    #[default]
+    Closed,
+    /// The caller's stream, copied through a pipe.
+    Caller,
+    /// This text.
+    Text(String),
+}
+
+/// The file system as the sandbox sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
+pub struct Filesystem {
+    /// What `/` is.
+    pub root: Root,
+    /// What is mounted over it, in order.
+    pub mounts: Vec<Mount>,
+    /// Absolute paths that can be neither read nor written, wherever the same file appears, and also when
+    /// they do not exist yet.
+    pub deny: Vec<String>,
+    /// Paths that can be read but never written, created, replaced or removed. An absolute path, or a relative
+    /// one that holds at the root of every writable mount. The built-in list holds only when this is left out.
+    pub protected: Vec<String>,
+}
+
+/// What `/` is inside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum Root {
+    /// The host's own tree, read-only, without run-time directories, devices and what is denied.
+    Host,
+    /// An empty tree with the system's programs and libraries, read-only.
+    Minimal,
+    /// This directory, read-only.
+    Directory(String),
+}
+
+/// One thing mounted into the sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
+pub enum Mount {
+    /// A file or directory of the host.
+    Bind {
+        /// Absolute path on the host; must exist.
+        source: String,
+        /// Absolute path inside.
+        target: String,
+        /// What may be done with it.
+        access: Access,
+        /// Whether programs on it may be executed. Writable binds are noexec unless this is set.
+        exec: bool,
+    },
+    /// An empty file system in memory.
+    Tmpfs {
+        /// Absolute path inside.
+        target: String,
+        /// Size, MiB.
+        size_mb: u64,
+        /// Whether programs on it may be executed.
+        exec: bool,
+    },
+}
+
+/// What may be done with a bind mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Default)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum Access {
+    /// Read.
+    #[default]
+    ReadOnly,
+    /// Read and write the host's own files.
+    ReadWrite,
+    /// Read and write; writes go to a layer in memory that is listed in the outcome and dropped or kept.
+    CopyOnWrite,
+}
+
+/// What the sandbox may reach over the network.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
+pub struct Network {
+    /// The overall rule.
+    pub mode: NetworkMode,
+    /// `HOST[:PORT]`, `*.SUFFIX[:PORT]`, `ADDRESS/PREFIX` or `[IPV6]:PORT` entries; only with mode `allowlist`.
+    pub allow: Vec<String>,
+}
+
+/// The overall network rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Default)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum NetworkMode {
+    /// Nothing, not even loopback.
+    #[default]
+    None,
+    /// A loopback of the sandbox's own.
+    Loopback,
+    /// The hosts of `allow` and nothing else, through the egress gateway.
+    Allowlist,
+    /// The host's network, unconfined.
+    Host,
+}
+
+/// Processes and system calls.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
+pub struct Process {
+    /// Whether the program may start child processes; threads always work.
+    pub spawn: bool,
+    /// System call filter.
+    pub seccomp: Seccomp,
+    /// Whether `socket(AF_UNIX)` is granted; `socketpair` always is.
+    pub unix_sockets: bool,
+    /// The sandbox's own host name, `^[A-Za-z0-9]([A-Za-z0-9-]{0,62})$`.
+    pub hostname: String,
+}
+
+/// System call filter: a level and rules on top of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
+pub struct Seccomp {
+    /// The built-in rule set.
+    pub level: SeccompLevel,
+    /// Rules that only ever narrow the level, first match wins.
+    pub rules: Vec<SyscallRule>,
+}
+
+/// The built-in system call rule sets, each stricter than the one before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Default)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum SeccompLevel {
+    /// No filter but the socket families, setuid bits and foreign architectures that no level lets through.
+    Disabled,
+    /// Refuses what is dangerous anywhere.
+    Basic,
+    /// An allowlist.
+    #[default]
+    Standard,
+    /// The allowlist without sockets and metadata changes.
+    Strict,
+}
+
+/// One rule on top of a level: refuse or kill on these calls, when all conditions hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
+pub struct SyscallRule {
+    /// Kernel names of system calls.
+    pub syscalls: Vec<String>,
+    /// What happens.
+    pub action: SyscallAction,
+    /// All must hold; empty, or left out, means always.
+    pub when: Vec<ArgCondition>,
+}
+
+/// What a rule does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum SyscallAction {
+    /// Fails with this errno name, such as `EPERM`.
+    Errno(String),
+    /// Kills the process.
+    Kill,
+}
+
+/// A condition on one argument of a system call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
+pub struct ArgCondition {
+    /// Argument number, 0 to 5.
+    pub index: u8,
+    /// The value is first and-ed with this mask; all ones compares the whole argument.
+    pub mask: u64,
+    /// How it is compared.
+    pub op: ArgOp,
+    /// With what.
+    pub value: u64,
+}
+
+/// Comparison of an argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum ArgOp {
+    /// Equal.
+    Eq,
+    /// Not equal.
+    Ne,
+    /// Less than, unsigned.
+    Lt,
+    /// At most, unsigned.
+    Le,
+    /// Greater than, unsigned.
+    Gt,
+    /// At least, unsigned.
+    Ge,
+}
+
+/// Whole-run budgets: each holds for the whole tree of processes unless it says otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
+pub struct Limits {
+    /// Memory of the tree, MiB, swap included.
+    pub memory_mb: u64,
+    /// CPU time of the tree, seconds.
+    pub cpu_seconds: u64,
+    /// CPU share in thousandths of one CPU: 1500 is one and a half.
+    pub cpu_millis: u64,
+    /// Wall time, milliseconds.
+    pub wall_ms: u64,
+    /// Largest file that can be written, MiB (per file).
+    pub file_size_mb: u64,
+    /// Open files (per process).
+    pub open_files: u64,
+    /// Processes and threads of the tree.
+    pub processes: u64,
+    /// The sandbox's own scratch space in memory (/tmp, home, /dev/shm together), MiB.
+    pub tmpfs_mb: u64,
+    /// Bytes kept of each output stream; the rest is read and dropped.
+    pub output_bytes: u64,
+    /// Layer of copy-on-write mounts, MiB each.
+    pub layer_mb: u64,
+    /// Files and directories in the layer of each copy-on-write mount.
+    pub layer_inodes: u64,
+}
+
+/// Which fields may be held less than fully. Everything not listed is required: it holds in full, or nothing starts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
+pub struct Enforcement {
+    /// Fields that are held as far as the host allows; what was reached stands in the outcome.
+    pub best_effort: BTreeSet<Field>,
+}
+
+/// What happens when the program does what it may not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Default)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum OnViolation {
+    /// The call fails with an errno and the program goes on.
+    #[default]
+    Deny,
+    /// The whole sandbox is killed.
+    Terminate,
+}
+
+/// What is recorded beyond what costs nothing to see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Default)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
+pub struct Audit {
+    /// Observes every call that takes a path, so that refusals by mounts, masks and Landlock are events too. Slower.
+    pub trace: bool,
+}
+
+/// Which mechanism holds the policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Default)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum Backend {
+    /// The strongest that can enforce the whole policy.
+    #[default]
+    Auto,
+    /// Namespaces, mounts, Landlock, seccomp and a cgroup.
+    Jail,
+    /// Landlock, seccomp and rlimits, without namespaces.
+    Landlock,
+}

@@ -1,0 +1,146 @@
+//! Path logic without a file system: what a path says, not what it resolves to.
+//!
+//! Everybody who compares paths uses these, so that "inside" means one thing. Never touches the disk: symlinks
+//! are resolved by whoever opens the path, before a decision is made on it, never after.
+
+/// Longest path that the kernel takes, without the final NUL (`PATH_MAX` − 1, path_resolution(7)), bytes.
+pub const MAX_PATH: usize = 4095;
+
+/// Longest component of a path (`NAME_MAX`), bytes.
+pub const MAX_COMPONENT: usize = 255;
+
+/// The path without empty, `.` and `..` components: `/a//b/../c/` is `/a/c`. Relative paths stay relative.
+///
+/// `None` when it is empty, climbs above its start, contains a NUL, is too long, or, being relative, names its
+/// start itself. `..` is taken lexically, which is only right where no component before it is a symlink:
+/// use it on what a user typed, and resolve the result before deciding anything.
+pub fn normalize(path: &str) -> Option<String> {
+    if path.is_empty() || path.contains('\0') {
+        return None;
+    }
+    let mut kept: Vec<&str> = Vec::new();
+    for component in path.split('/') {
+        match component {
+            "" | "." => {}
+            ".." => {
+                kept.pop()?;
+            }
+            name if name.len() > MAX_COMPONENT => return None,
+            name => kept.push(name),
+        }
+    }
+    let joined = kept.join("/");
+    let normal = if path.starts_with('/') { format!("/{joined}") } else { joined };
+    (!normal.is_empty() && normal.len() <= MAX_PATH).then_some(normal)
+}
+
+/// What keeps `path` from being normalized already, as words; `None` when nothing does. `/` is normalized.
+pub fn fault(path: &str) -> Option<&'static str> {
+    if path.is_empty() {
+        return Some("the path is empty");
+    }
+    if path.len() > MAX_PATH {
+        return Some("the path is longer than 4095 bytes");
+    }
+    let relative = match path.strip_prefix('/') {
+        Some("") => return None,
+        Some(rest) => rest,
+        None => path,
+    };
+    for component in relative.as_bytes().split(|&b| b == b'/') {
+        match component {
+            b"" => return Some("the path has an empty component (`//` or a `/` at its end)"),
+            b"." => return Some("the path has a `.` component"),
+            b".." => return Some("the path has a `..` component"),
+            name if name.len() > MAX_COMPONENT => {
+                return Some("a component of the path is longer than 255 bytes");
+            }
+            name if name.contains(&0) => return Some("the path contains a NUL character"),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether `path` is `base` or lies under it. Both are normalized, and both absolute or both relative.
+pub fn is_within(path: &str, base: &str) -> bool {
+    if base == "/" {
+        return path.starts_with('/');
+    }
+    path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The path itself and every directory above it, longest first; an absolute path ends with `/`.
+pub fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |current| match current.rfind('/') {
+        Some(0) if current.len() > 1 => Some("/"),
+        Some(0) | None => None,
+        Some(slash) => Some(&current[..slash]),
+    })
+}
+
+/// A set of normalized paths that answers by prefix in a few binary searches.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PathSet {
+    /// Sorted by bytes, without duplicates.
+    entries: Vec<String>,
+}
+
+impl PathSet {
+    /// Whether exactly this path is in the set.
+    pub fn contains(&self, path: &str) -> bool {
+        self.entries.binary_search_by(|entry| entry.as_str().cmp(path)).is_ok()
+    }
+
+    /// The innermost entry that is `path` or a directory above it.
+    pub fn covering(&self, path: &str) -> Option<&str> {
+        ancestors(path).find_map(|ancestor| {
+            let found = self.entries.binary_search_by(|entry| entry.as_str().cmp(ancestor)).ok()?;
+            Some(self.entries[found].as_str())
+        })
+    }
+
+    /// The entries that lie under `path`, in order, without `path` itself.
+    pub fn under<'s>(&'s self, path: &'s str) -> impl Iterator<Item = &'s str> {
+        let stem = path.strip_suffix('/').unwrap_or(path).as_bytes();
+        let slash = [b'/'];
+        let lower = move |entry: &String| entry.bytes().lt(stem.iter().chain(slash.iter()).copied());
+        let first = self.entries.partition_point(lower);
+        self.entries[first..]
+            .iter()
+            .map(String::as_str)
+            .take_while(move |entry| is_within(entry, path))
+            .filter(move |entry| *entry != path)
+    }
+
+    /// The entries in order.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(String::as_str)
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The set without the entries that lie under another entry.
+    pub fn outermost(&self) -> PathSet {
+        // A kept directory's descendants need not follow it directly ("/a", "/a-b", "/a/c"), so ask, do not scan.
+        let covered = |entry: &str| ancestors(entry).skip(1).any(|above| self.contains(above));
+        PathSet { entries: self.entries.iter().filter(|entry| !covered(entry)).cloned().collect() }
+    }
+}
+
+impl<S: Into<String>> FromIterator<S> for PathSet {
+    fn from_iter<I: IntoIterator<Item = S>>(paths: I) -> PathSet {
+        let mut entries: Vec<String> = paths.into_iter().map(Into::into).collect();
+        entries.sort_unstable();
+        entries.dedup();
+        PathSet { entries }
+    }
+}

@@ -1,0 +1,147 @@
+//! The JSON Schema of a policy: the shape comes from the types, which keys may be left out from the table that
+//! decoding uses, defaults and ranges from the built-in policy and the limits.
+//!
+//! Only the generator and the tests build this. The committed docs/policy.schema.json is its output.
+
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+use crate::errno::errno_names;
+use crate::limits::{LIMITS, MAX_MIB};
+use crate::model::Policy;
+use crate::shape::{self, Shape};
+
+/// The schema (JSON Schema 2020-12) of what [`Policy::decode`] accepts, with the patterns and ranges of
+/// [`Policy::validate`] where a schema can say them.
+pub fn json_schema() -> Value {
+    let generator = SchemaSettings::draft2020_12().into_generator();
+    let mut schema = generator.into_root_schema_for::<Policy>().to_value();
+    schema["title"] = json!("Cofferdam policy");
+    schema["$comment"] = json!("Generated from crates/policy; regenerate it, do not edit it.");
+    shape_object(&mut schema, &shape::POLICY);
+    for (name, shape) in DEFINITIONS {
+        shape_object(&mut schema["$defs"][name], shape);
+    }
+    let kinds = schema["$defs"]["Mount"]["oneOf"].as_array_mut().expect("a mount is one of its kinds");
+    for (kind, shape) in kinds.iter_mut().zip([&shape::BIND, &shape::TMPFS]) {
+        shape_object(kind, shape);
+        kind["properties"]["exec"]["default"] = json!(false);
+    }
+    kinds[0]["properties"]["access"]["default"] = json!("read_only");
+    kinds[1]["properties"]["size_mb"]["minimum"] = json!(1);
+    kinds[1]["properties"]["size_mb"]["maximum"] = json!(MAX_MIB);
+    defaults(&mut schema);
+    patterns(&mut schema);
+    plain(&mut schema);
+    schema
+}
+
+/// The schema as the text that is committed.
+pub fn json_schema_text() -> String {
+    let mut text = serde_json::to_string_pretty(&json_schema()).expect("a schema has text keys");
+    text.push('\n');
+    text
+}
+
+/// The definitions that are objects, and their shapes.
+const DEFINITIONS: &[(&str, &Shape)] = &[
+    ("ArgCondition", &shape::ARG_CONDITION),
+    ("Audit", &shape::AUDIT),
+    ("Command", &shape::COMMAND),
+    ("Enforcement", &shape::ENFORCEMENT),
+    ("Filesystem", &shape::FILESYSTEM),
+    ("Limits", &shape::LIMITS),
+    ("Network", &shape::NETWORK),
+    ("Process", &shape::PROCESS),
+    ("Seccomp", &shape::SECCOMP),
+    ("SyscallRule", &shape::SYSCALL_RULE),
+];
+
+/// Required is what decoding cannot do without, and no other key is known.
+fn shape_object(object: &mut Value, shape: &Shape) {
+    let object = object.as_object_mut().expect("a definition is an object");
+    object.remove("required");
+    if !shape.required.is_empty() {
+        object.insert("required".into(), json!(shape.required));
+    }
+    object.insert("additionalProperties".into(), json!(false));
+}
+
+/// What holds when a key is left out.
+fn defaults(schema: &mut Value) {
+    let base = serde_json::to_value(Policy::base()).expect("a policy has text keys");
+    let set = |properties: &mut Value, values: &Map<String, Value>, skip: &[&str]| {
+        for (key, value) in values.iter().filter(|(key, _)| !skip.contains(&key.as_str())) {
+            properties[key]["default"] = value.clone();
+        }
+    };
+    // Groups have defaults of their own inside, and a version cannot be left out.
+    for key in ["on_violation", "backend"] {
+        schema["properties"][key]["default"] = base[key].clone();
+    }
+    let groups = [
+        ("Command", &base["command"]),
+        ("Filesystem", &base["filesystem"]),
+        ("Network", &base["network"]),
+        ("Process", &base["process"]),
+        ("Seccomp", &base["process"]["seccomp"]),
+        ("Limits", &base["limits"]),
+        ("Audit", &base["audit"]),
+    ];
+    for (name, values) in groups {
+        let values = values.as_object().expect("a group is an object");
+        set(&mut schema["$defs"][name]["properties"], values, &["seccomp"]);
+    }
+    let best_effort = &mut schema["$defs"]["Enforcement"]["properties"]["best_effort"];
+    best_effort["description"] = json!(
+        "Fields that are held as far as the host allows; what was reached stands in the outcome. Every limit that \
+         the policy does not name is one of them."
+    );
+    best_effort["default"] = json!([]);
+    schema["$defs"]["SyscallRule"]["properties"]["when"]["default"] = json!([]);
+    schema["$defs"]["ArgCondition"]["properties"]["mask"]["default"] = json!(u64::MAX);
+}
+
+/// Patterns and ranges.
+fn patterns(schema: &mut Value) {
+    schema["properties"]["version"] = json!({"description": "Always 1.", "const": crate::model::VERSION});
+    schema["properties"]["id"]["pattern"] = json!("^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$");
+    let definitions = &mut schema["$defs"];
+    definitions["Process"]["properties"]["hostname"]["pattern"] = json!("^[A-Za-z0-9]([A-Za-z0-9-]{0,62})$");
+    let variables = &mut definitions["Command"]["properties"]["variables"];
+    variables["propertyNames"] = json!({"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"});
+    for limit in LIMITS {
+        let property = &mut definitions["Limits"]["properties"][limit.key];
+        property["minimum"] = json!(1);
+        property["maximum"] = json!(limit.max);
+    }
+    definitions["ArgCondition"]["properties"]["index"]["maximum"] = json!(5);
+    let syscalls = &mut definitions["SyscallRule"]["properties"]["syscalls"];
+    syscalls["minItems"] = json!(1);
+    syscalls["items"]["pattern"] = json!("^[a-z_][a-z0-9_]{0,63}$");
+    let actions = definitions["SyscallAction"]["oneOf"].as_array_mut().expect("an action is one of its kinds");
+    let errno = actions.iter_mut().find_map(|kind| kind.pointer_mut("/properties/errno"));
+    errno.expect("one action is an errno")["enum"] = json!(errno_names().collect::<Vec<_>>());
+}
+
+/// Drops what is no standard: Rust's integer formats, line ends in descriptions, and `null` for what can only be
+/// left out.
+fn plain(value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            object.remove("format");
+            if let Some(Value::String(description)) = object.get_mut("description") {
+                *description = description.replace('\n', " ");
+            }
+            if let Some(Value::Array(types)) = object.get("type") {
+                let types: Vec<Value> = types.iter().filter(|t| *t != "null").cloned().collect();
+                if let [only] = types.as_slice() {
+                    object.insert("type".into(), only.clone());
+                }
+            }
+            object.values_mut().for_each(plain);
+        }
+        Value::Array(items) => items.iter_mut().for_each(plain),
+        _ => {}
+    }
+}

@@ -1,0 +1,91 @@
+//! Which keys each object of a policy has: the table that decoding and the schema share.
+//!
+//! Data only. An object's name is that of its type in `model`.
+
+/// One kind of object.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    /// What it describes, as words for a message.
+    pub(crate) what: &'static str,
+    /// Its keys, in the order in which a policy is written.
+    pub(crate) keys: &'static [&'static str],
+    /// Those that cannot be left out.
+    pub(crate) required: &'static [&'static str],
+}
+
+const fn shape(what: &'static str, keys: &'static [&'static str], required: &'static [&'static str]) -> Shape {
+    Shape { what, keys, required }
+}
+
+pub(crate) const POLICY: Shape = shape(
+    "a policy",
+    &[
+        "version",
+        "id",
+        "description",
+        "command",
+        "filesystem",
+        "network",
+        "process",
+        "limits",
+        "enforcement",
+        "on_violation",
+        "audit",
+        "backend",
+    ],
+    &["version"],
+);
+pub(crate) const COMMAND: Shape = shape("a command", &["argv", "variables", "cwd", "stdin"], &[]);
+pub(crate) const FILESYSTEM: Shape = shape("a file system", &["root", "mounts", "deny", "protected"], &[]);
+pub(crate) const BIND: Shape =
+    shape("a bind mount", &["type", "source", "target", "access", "exec"], &["type", "source", "target"]);
+pub(crate) const TMPFS: Shape =
+    shape("a tmpfs mount", &["type", "target", "size_mb", "exec"], &["type", "target", "size_mb"]);
+pub(crate) const NETWORK: Shape = shape("a network", &["mode", "allow"], &[]);
+pub(crate) const PROCESS: Shape = shape("a process", &["spawn", "seccomp", "unix_sockets", "hostname"], &[]);
+pub(crate) const SECCOMP: Shape = shape("a system call filter", &["level", "rules"], &[]);
+pub(crate) const SYSCALL_RULE: Shape =
+    shape("a system call rule", &["syscalls", "action", "when"], &["syscalls", "action"]);
+pub(crate) const ARG_CONDITION: Shape =
+    shape("an argument condition", &["index", "mask", "op", "value"], &["index", "op", "value"]);
+pub(crate) const LIMITS: Shape = shape(
+    "limits",
+    &[
+        "memory_mb",
+        "cpu_seconds",
+        "cpu_millis",
+        "wall_ms",
+        "file_size_mb",
+        "open_files",
+        "processes",
+        "tmpfs_mb",
+        "output_bytes",
+        "layer_mb",
+        "layer_inodes",
+    ],
+    &[],
+);
+pub(crate) const ENFORCEMENT: Shape = shape("enforcement", &["best_effort"], &[]);
+pub(crate) const AUDIT: Shape = shape("an audit", &["trace"], &[]);
+
+/// Keys that people write for others: what was given, and what to write instead.
+pub(crate) const KNOWN_MISTAKES: &[(&str, &str)] = &[
+    ("args", "`argv`, with the program first"),
+    ("cap_add", "nothing: a sandbox has no capabilities"),
+    ("cmd", "`argv`"),
+    ("cpus", "`cpu_millis`, thousandths of a CPU"),
+    ("env", "`variables`"),
+    ("environment", "`variables`"),
+    ("max_processes", "`processes`"),
+    ("memory_bytes", "`memory_mb`, in MiB"),
+    ("memory_gb", "`memory_mb`, in MiB"),
+    ("pids", "`processes`"),
+    ("readonly", "`access`: `read_only`"),
+    ("read_only", "`access`: `read_only`"),
+    ("timeout", "`wall_ms`, in milliseconds"),
+    ("timeout_ms", "`wall_ms`"),
+    ("timeout_seconds", "`wall_ms`, in milliseconds"),
+    ("wall_seconds", "`wall_ms`, in milliseconds"),
+    ("workdir", "`cwd`"),
+    ("working_dir", "`cwd`"),
+];

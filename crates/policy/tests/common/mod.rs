@@ -1,0 +1,110 @@
+//! Policies made at random: of the right form, and mostly against the rules.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cofferdam_policy::*;
+use proptest::prelude::*;
+
+fn texts() -> impl Strategy<Value = Vec<String>> {
+    prop::collection::vec(any::<String>(), 0..4)
+}
+
+fn command() -> impl Strategy<Value = Command> {
+    let variables = prop::collection::btree_map(any::<String>(), any::<String>(), 0..4);
+    let stdin = prop_oneof![Just(Stdin::Closed), Just(Stdin::Caller), any::<String>().prop_map(Stdin::Text)];
+    (texts(), variables, any::<Option<String>>(), stdin)
+        .prop_map(|(argv, variables, cwd, stdin): (_, BTreeMap<_, _>, _, _)| Command { argv, variables, cwd, stdin })
+}
+
+fn mount() -> impl Strategy<Value = Mount> {
+    let access = prop::sample::select(vec![Access::ReadOnly, Access::ReadWrite, Access::CopyOnWrite]);
+    prop_oneof![
+        (any::<String>(), any::<String>(), access, any::<bool>())
+            .prop_map(|(source, target, access, exec)| Mount::Bind { source, target, access, exec }),
+        (any::<String>(), any::<u64>(), any::<bool>())
+            .prop_map(|(target, size_mb, exec)| { Mount::Tmpfs { target, size_mb, exec } }),
+    ]
+}
+
+fn filesystem() -> impl Strategy<Value = Filesystem> {
+    let root = prop_oneof![Just(Root::Host), Just(Root::Minimal), any::<String>().prop_map(Root::Directory)];
+    (root, prop::collection::vec(mount(), 0..4), texts(), texts())
+        .prop_map(|(root, mounts, deny, protected)| Filesystem { root, mounts, deny, protected })
+}
+
+fn network() -> impl Strategy<Value = Network> {
+    use NetworkMode::{Allowlist, Host, Loopback, None};
+    let mode = prop::sample::select(vec![None, Loopback, Allowlist, Host]);
+    (mode, texts()).prop_map(|(mode, allow)| Network { mode, allow })
+}
+
+fn rule() -> impl Strategy<Value = SyscallRule> {
+    use ArgOp::{Eq, Ge, Gt, Le, Lt, Ne};
+    let op = prop::sample::select(vec![Eq, Ne, Lt, Le, Gt, Ge]);
+    let condition = (any::<u8>(), any::<u64>(), op, any::<u64>()).prop_map(|(index, mask, op, value)| ArgCondition {
+        index,
+        mask,
+        op,
+        value,
+    });
+    let action = prop_oneof![Just(SyscallAction::Kill), any::<String>().prop_map(SyscallAction::Errno)];
+    (texts(), action, prop::collection::vec(condition, 0..3)).prop_map(|(syscalls, action, when)| SyscallRule {
+        syscalls,
+        action,
+        when,
+    })
+}
+
+fn process() -> impl Strategy<Value = Process> {
+    use SeccompLevel::{Basic, Disabled, Standard, Strict};
+    let level = prop::sample::select(vec![Disabled, Basic, Standard, Strict]);
+    let seccomp = (level, prop::collection::vec(rule(), 0..3)).prop_map(|(level, rules)| Seccomp { level, rules });
+    (any::<bool>(), seccomp, any::<bool>(), any::<String>())
+        .prop_map(|(spawn, seccomp, unix_sockets, hostname)| Process { spawn, seccomp, unix_sockets, hostname })
+}
+
+fn limits() -> impl Strategy<Value = Limits> {
+    any::<[u64; 11]>().prop_map(|l| Limits {
+        memory_mb: l[0],
+        cpu_seconds: l[1],
+        cpu_millis: l[2],
+        wall_ms: l[3],
+        file_size_mb: l[4],
+        open_files: l[5],
+        processes: l[6],
+        tmpfs_mb: l[7],
+        output_bytes: l[8],
+        layer_mb: l[9],
+        layer_inodes: l[10],
+    })
+}
+
+/// Any policy that the types can hold.
+pub fn policy() -> impl Strategy<Value = Policy> {
+    let best_effort = prop::collection::btree_set(prop::sample::select(Field::ALL.to_vec()), 0..8);
+    let on_violation = prop::sample::select(vec![OnViolation::Deny, OnViolation::Terminate]);
+    let backend = prop::sample::select(vec![Backend::Auto, Backend::Jail, Backend::Landlock]);
+    (
+        (any::<u32>(), any::<Option<String>>(), any::<Option<String>>()),
+        (command(), filesystem(), network(), process(), limits()),
+        (best_effort, on_violation, any::<bool>(), backend),
+    )
+        .prop_map(|((version, id, description), groups, (best_effort, on_violation, trace, backend))| {
+            let (command, filesystem, network, process, limits) = groups;
+            let best_effort: BTreeSet<Field> = best_effort;
+            Policy {
+                version,
+                id,
+                description,
+                command,
+                filesystem,
+                network,
+                process,
+                limits,
+                enforcement: Enforcement { best_effort },
+                on_violation,
+                audit: Audit { trace },
+                backend,
+            }
+        })
+}

@@ -1,0 +1,274 @@
+//! The words of every kind of mistake: what a person reads, pinned.
+
+use cofferdam_policy::*;
+
+/// The errors of a text, one per line, against the expected ones.
+#[track_caller]
+fn refused(text: &str, expected: &[&str]) {
+    let errors = Policy::from_json(text.as_bytes()).expect_err("must be refused").to_string();
+    assert_eq!(errors.lines().collect::<Vec<_>>(), expected);
+}
+
+/// The members of a policy that has a program and these groups besides.
+fn with(groups: &str) -> String {
+    format!(r#"{{"version":1,"command":{{"argv":["true"]}},{groups}}}"#)
+}
+
+#[track_caller]
+fn accepted(text: &str) -> Policy {
+    Policy::from_json(text.as_bytes()).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+#[test]
+fn what_is_no_json_is_one_error_with_its_place() {
+    refused(
+        "{\"version\": 1,\n \"id\" 5}",
+        &[r#"$ = " \"id\" 5": not readable as JSON at 2:7: expected `:`; accepted: one JSON object, UTF-8"#],
+    );
+    let errors = Policy::from_json(b"{\"id\": \"\xff\"}").unwrap_err();
+    assert_eq!(errors.to_string(), "$: not UTF-8: byte 0xff at offset 8; accepted: one JSON object, UTF-8");
+    assert_eq!(
+        PolicyErrors::too_large(100_000_000).to_string(),
+        "$: the policy has 100000000 bytes; accepted: at most 16777216 bytes",
+    );
+    refused("[]", &["$ = []: not an object; accepted: a policy: an object"]);
+}
+
+#[test]
+fn mistakes_of_form_and_of_rule_come_all_at_once() {
+    let text = r#"{
+        "version": 2,
+        "comand": {},
+        "command": {"argv": ["sh", 5], "cwd": "work", "env": {}, "cwd": "/"},
+        "filesystem": {"root": "hots", "deny": ["/a/../b"], "mounts": [{"type": "bind", "source": "/x"}]},
+        "network": {"mode": "none", "allow": ["x.org"]},
+        "limits": {"memory": 512, "cpu_seconds": "60s", "wall_ms": 0, "open_files": 1.5, "processes": -1},
+        "enforcement": {"best_effort": ["limits.memory", "network.mode", "network.mode"]}
+    }"#;
+    refused(
+        text,
+        &[
+            r#"$.command.cwd = "/": the same key stands there before; accepted: each key once"#,
+            "$.comand = {}: a policy has no such key; accepted: did you mean `command`?",
+            "$.limits.memory = 512: limits has no such key; accepted: did you mean `memory_mb`?",
+            "$.command.env = {}: a command has no such key; accepted: did you mean `variables`?",
+            "$.command.argv[1] = 5: not a text; accepted: a text in quotes",
+            r#"$.filesystem.root = "hots": not a root view; accepted: "host", "minimal" or {"directory": "/…"}"#,
+            "$.filesystem.mounts[0].target: missing; accepted: a bind mount: `target` cannot be left out",
+            r#"$.limits.cpu_seconds = "60s": a text, not a number; accepted: a whole number of seconds of CPU time, without quotes, unit or fraction"#,
+            "$.limits.open_files = 1.5: not written as a whole number; accepted: a whole number of open files, without quotes, unit or fraction",
+            "$.limits.processes = -1: negative; accepted: a whole number of processes and threads, without quotes, unit or fraction",
+            r#"$.enforcement.best_effort[0] = "limits.memory": not a field that can be best effort; accepted: a field of the policy; did you mean `limits.memory_mb`?"#,
+            r#"$.enforcement.best_effort[2] = "network.mode": listed twice; accepted: each field once"#,
+            "$.version = 2: not a known version; accepted: 1",
+            r#"$.filesystem.deny[0] = "/a/../b": the path has a `..` component; accepted: an absolute path without `.`, `..`, `//`, final `/` or NUL, at most 4095 bytes"#,
+            "$.network.allow = [… 1 items]: only mode `allowlist` has an effect on it; accepted: no entries in this mode",
+            "$.limits.wall_ms = 0: out of range; accepted: a whole number of milliseconds from 1 to 31622400000",
+        ],
+    );
+}
+
+#[test]
+fn errors_serialize_as_an_array_of_objects() {
+    let errors = Policy::from_json(br#"{"version":1,"command":{"argv":[]}}"#).unwrap_err();
+    let expected = r#"[{"path":"$.command.argv","value":"[]","problem":"no program to run","accepted":"the program and its arguments"}]"#;
+    assert_eq!(serde_json::to_string(&errors).unwrap(), expected);
+}
+
+#[test]
+fn words_of_other_tools_lead_to_ours() {
+    refused(
+        &with(r#""limits":{"timeout_seconds":5,"memory_bytes":1,"pids":3,"zzz":1}"#),
+        &[
+            "$.limits.timeout_seconds = 5: limits has no such key; accepted: did you mean `wall_ms`, in milliseconds?",
+            "$.limits.memory_bytes = 1: limits has no such key; accepted: did you mean `memory_mb`, in MiB?",
+            "$.limits.pids = 3: limits has no such key; accepted: did you mean `processes`?",
+            "$.limits.zzz = 1: limits has no such key; accepted: `memory_mb`, `cpu_seconds`, `cpu_millis`, `wall_ms`, \
+         `file_size_mb`, `open_files`, `processes`, `tmpfs_mb`, `output_bytes`, `layer_mb`, `layer_inodes`",
+        ],
+    );
+    refused(
+        &with(r#""network":{"mode":"loopbak"},"id":null"#),
+        &[
+            "$.id = null: not a text; accepted: a text in quotes; leave the key out for the built-in value",
+            r#"$.network.mode = "loopbak": not one of the known words; accepted: one of `none`, `loopback`, `allowlist`, `host`; did you mean `loopback`?"#,
+        ],
+    );
+}
+
+#[test]
+fn commands_have_a_program_and_no_nul() {
+    refused(r#"{"version":1}"#, &["$.command.argv = []: no program to run; accepted: the program and its arguments"]);
+    refused(
+        r#"{"version":1,"command":{"argv":["","a\u0000b"],"variables":{"1A":"x","OK":"\u0000"},"cwd":"x"}}"#,
+        &[
+            r#"$.command.argv[0] = "": the program's name is empty; accepted: a program's name or path"#,
+            r#"$.command.argv[1] = "a\0b": contains a NUL character; accepted: text without NUL"#,
+            r#"$.command.variables.1A = "1A": not a variable's name; accepted: ^[A-Za-z_][A-Za-z0-9_]*$"#,
+            r#"$.command.variables.OK = "\0": contains a NUL character; accepted: text without NUL"#,
+            r#"$.command.cwd = "x": the path is not absolute; accepted: an absolute path without `.`, `..`, `//`, final `/` or NUL, at most 4095 bytes"#,
+        ],
+    );
+    let long = "x".repeat(131_072);
+    let errors = Policy::from_json(format!(r#"{{"version":1,"command":{{"argv":["a","{long}"]}}}}"#).as_bytes());
+    assert!(errors.unwrap_err().to_string().contains("131072 bytes are too long"));
+}
+
+#[test]
+fn contradictions_between_paths_are_named() {
+    let rw = r#"{"type":"bind","source":"/srv/p","target":"/work/p","access":"read_write"}"#;
+    let text = format!(
+        r#"{{"version":1,"command":{{"argv":["true"],"cwd":"/work/p/src"}},"filesystem":{{"mounts":[{rw}],
+            "deny":["/work","/work/p/src","/work/p/secret","/"],"protected":["/work","/work/p",".x","../y"]}}}}"#
+    );
+    refused(
+        &text,
+        &[
+            r#"$.filesystem.deny[0] = "/work": command.cwd "/work/p/src" is a working directory that is denied; accepted: paths that do not cover the working directory"#,
+            r#"$.filesystem.deny[0] = "/work": something is mounted at "/work/p", which this denies; accepted: paths that cover no mount's target"#,
+            r#"$.filesystem.deny[1] = "/work/p/src": command.cwd "/work/p/src" is a working directory that is denied; accepted: paths that do not cover the working directory"#,
+            r#"$.filesystem.deny[3] = "/": nothing could run with everything denied; accepted: paths below `/`"#,
+            r#"$.filesystem.protected[0] = "/work": "/work/p" is mounted to be written, and this forbids it; accepted: paths inside a writable mount or outside of all"#,
+            r#"$.filesystem.protected[1] = "/work/p": "/work/p" is mounted to be written, and this forbids it; accepted: paths inside a writable mount or outside of all"#,
+            r#"$.filesystem.protected[3] = "../y": the path has a `..` component; accepted: an absolute path without `.`, `..`, `//`, final `/` or NUL, at most 4095 bytes; or such a relative one, for every writable mount"#,
+        ],
+    );
+    let host = with(
+        r#""filesystem":{"root":"host","deny":["/home/u"],
+        "mounts":[{"type":"bind","source":"/home/u/x","target":"/x"}]}"#,
+    );
+    refused(
+        &host,
+        &[
+            r#"$.filesystem.deny[0] = "/home/u": "/home/u/x" is mounted elsewhere, and this denies it; accepted: paths that cover no mount's source"#,
+        ],
+    );
+}
+
+#[test]
+fn mounts_have_places_of_their_own() {
+    let tmpfs = |target: &str| format!(r#"{{"type":"tmpfs","target":"{target}","size_mb":1}}"#);
+    let mounts = ["/", "/proc", "/dev/shm/x", "/a/b", "/a", "/a/b", "/devices"].map(tmpfs).join(",");
+    refused(
+        &with(&format!(
+            r#""filesystem":{{"mounts":[{mounts},{{"type":"overlay"}},{{"type":"tmpfs","target":"/t","size_mb":0}}]}}"#
+        )),
+        &[
+            r#"$.filesystem.mounts[7] = {… 1 keys}: not a mount; accepted: an object with "type": "bind" or "tmpfs""#,
+            r#"$.filesystem.mounts[0].target = "/": a mount cannot replace the root; accepted: a path below `/`; what `/` is says `filesystem.root`"#,
+            r#"$.filesystem.mounts[1].target = "/proc": /proc is the sandbox's own; accepted: a path outside /dev, /proc and /sys"#,
+            r#"$.filesystem.mounts[2].target = "/dev/shm/x": /dev is the sandbox's own; accepted: a path outside /dev, /proc and /sys"#,
+            r#"$.filesystem.mounts[4].target = "/a": would hide mounts[3] at "/a/b"; accepted: outer mounts before those inside them"#,
+            r#"$.filesystem.mounts[5].target = "/a/b": mounts[3] has the same target; accepted: each target once"#,
+            "$.filesystem.mounts[8].size_mb = 0: out of range; accepted: a whole number of MiB from 1 to 16777216",
+        ],
+    );
+    refused(
+        &with(
+            r#""filesystem":{"root":{"directory":"/proc/1/root"},"mounts":[{"type":"bind","source":"/proc","target":"/p"}]}"#,
+        ),
+        &[
+            r#"$.filesystem.root.directory = "/proc/1/root": the host's /proc cannot be given; accepted: a path outside /proc; the sandbox has its own"#,
+            r#"$.filesystem.mounts[0].source = "/proc": the host's /proc cannot be given; accepted: a path outside /proc; the sandbox has its own"#,
+        ],
+    );
+}
+
+#[test]
+fn networks_say_what_they_mean() {
+    refused(
+        &with(r#""network":{"mode":"allowlist"}"#),
+        &["$.network.allow = []: mode `allowlist` allows nothing; accepted: at least one entry, or mode `none`"],
+    );
+    refused(
+        &with(r#""network":{"mode":"allowlist","allow":["x.org","*"]}"#),
+        &[
+            r#"$.network.allow[1] = "*": a lone `*` allows everything: that is no allowlist; accepted: HOST[:PORT], *.SUFFIX[:PORT], ADDRESS/PREFIX or [IPV6]:PORT"#,
+        ],
+    );
+    refused(
+        &with(
+            r#""network":{"mode":"loopback"},"process":{"seccomp":{"level":"strict"},"unix_sockets":true,"hostname":"-x"}"#,
+        ),
+        &[
+            r#"$.process.hostname = "-x": not a host name; accepted: ^[A-Za-z0-9]([A-Za-z0-9-]{0,62})$"#,
+            r#"$.process.seccomp.level = "strict": lets no socket be made, but network.mode is not `none`; accepted: network.mode `none`, or level `standard`"#,
+            r#"$.process.seccomp.level = "strict": lets no socket be made, but process.unix_sockets is true; accepted: unix_sockets false, or level `standard`"#,
+        ],
+    );
+}
+
+#[test]
+fn strict_lets_nothing_be_written_but_in_tmpfs() {
+    let mounts = ["read_only", "read_write", "copy_on_write"]
+        .map(|access| format!(r#"{{"type":"bind","source":"/s","target":"/{access}","access":"{access}"}}"#));
+    let mounts = mounts.join(",");
+    let groups = |level: &str| {
+        with(&format!(
+            r#""process":{{"seccomp":{{"level":"{level}"}}}},"filesystem":{{"mounts":[{mounts},
+                {{"type":"tmpfs","target":"/t","size_mb":1}}]}}"#
+        ))
+    };
+    accepted(&groups("standard"));
+    refused(
+        &groups("strict"),
+        &[
+            r#"$.filesystem.mounts[1].access = "read_write": level `strict` lets nothing be written but in tmpfs; accepted: `read_only`, or level `standard`"#,
+            r#"$.filesystem.mounts[2].access = "copy_on_write": level `strict` lets nothing be written but in tmpfs; accepted: `read_only`, or level `standard`"#,
+        ],
+    );
+}
+
+#[test]
+fn system_call_rules_can_hold() {
+    let rules = r#"{"syscalls":[],"action":"kill"},
+        {"syscalls":["openat","Open","openat"],"action":{"errno":"EWHAT"},
+         "when":[{"index":6,"op":"eq","value":4,"mask":3},{"index":300,"op":"eq","value":0,"mask":0}]},
+        {"syscalls":["x"],"action":"allow"}"#;
+    refused(
+        &with(&format!(r#""process":{{"seccomp":{{"rules":[{rules}]}}}}"#)),
+        &[
+            r#"$.process.seccomp.rules[2].action = "allow": not an action; accepted: "kill" or {"errno": "EPERM"}"#,
+            "$.process.seccomp.rules[0].syscalls = []: the rule is about no system call; accepted: at least one name",
+            r#"$.process.seccomp.rules[1].syscalls[1] = "Open": not the name of a system call; accepted: the kernel's name, such as `openat`"#,
+            r#"$.process.seccomp.rules[1].syscalls[2] = "openat": listed twice; accepted: each name once"#,
+            r#"$.process.seccomp.rules[1].action.errno = "EWHAT": not the name of an error; accepted: a name of errno(3), such as `EPERM`"#,
+            "$.process.seccomp.rules[1].when[0].index = 6: system calls have six arguments; accepted: 0 to 5",
+            "$.process.seccomp.rules[1].when[0].value = 4: can never be equal: it has bits outside mask; accepted: bits of mask only",
+            "$.process.seccomp.rules[1].when[1].index = 255: system calls have six arguments; accepted: 0 to 5",
+            "$.process.seccomp.rules[1].when[1].mask = 0: leaves nothing to compare; accepted: the bits that count, at least one",
+        ],
+    );
+}
+
+#[test]
+fn limits_named_are_required_and_others_best_effort() {
+    let policy = accepted(&with(
+        r#""limits":{"memory_mb":64,"layer_inodes":5,"cpu_seconds":5},
+        "enforcement":{"best_effort":["limits.cpu_seconds","network.mode"]}"#,
+    ));
+    for field in Field::ALL {
+        let best_effort = match field {
+            Field::Memory | Field::Layer => false,
+            Field::Network => true,
+            other => other.name().starts_with("limits."),
+        };
+        assert_eq!(policy.is_required(*field), !best_effort, "{field}");
+    }
+    assert_eq!(policy.limits, Limits { memory_mb: 64, layer_inodes: 5, cpu_seconds: 5, ..Policy::base().limits });
+}
+
+#[test]
+fn left_out_is_built_in_and_given_replaces_it() {
+    let policy = accepted(&with(
+        r#""filesystem":{"protected":[],
+        "mounts":[{"type":"bind","source":"/a","target":"/a"}]}"#,
+    ));
+    assert!(policy.filesystem.protected.is_empty());
+    let (source, target) = ("/a".to_owned(), "/a".to_owned());
+    assert_eq!(policy.filesystem.mounts, [Mount::Bind { source, target, access: Access::ReadOnly, exec: false }]);
+    assert_eq!(policy.command.variables, Policy::base().command.variables);
+    let policy = accepted(r#"{"version":1,"command":{"argv":["a"],"variables":{}}}"#);
+    assert!(policy.command.variables.is_empty());
+    assert_eq!(policy.filesystem.protected, PROTECTED_DEFAULT);
+}

@@ -1,0 +1,304 @@
+/* Bombs, each bounded in itself: a count, its own watchdog, and an end after which it says that nothing stopped it.
+ * Also what tries to outlive the run. */
+#include "attack.h"
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+/* fork N: that many children at once, all of which end by themselves. */
+static int a_fork(int argc, char **argv)
+{
+    int want = atoi(argv[0]), made = 0, e = 0;
+    pid_t *kids = calloc(want, sizeof *kids);
+    (void)argc;
+    for (; made < want; made++) {
+        kids[made] = fork();
+        if (kids[made] == 0) {
+            alarm(8);
+            for (;;) pause();
+        }
+        if (kids[made] < 0) {
+            e = errno;
+            break;
+        }
+    }
+    for (int i = 0; i < made; i++) kill(kids[i], SIGKILL), waitpid(kids[i], NULL, 0);
+    errno = e;
+    if (made == want) return esc("%d processes at once", made);
+    return blk("fork");
+}
+
+static void *sleeper(void *x)
+{
+    usleep(1500000);
+    return x;
+}
+
+static int a_threads(int argc, char **argv)
+{
+    int want = atoi(argv[0]), made = 0, e = 0;
+    pthread_attr_t a;
+    (void)argc;
+    pthread_attr_init(&a);
+    pthread_attr_setstacksize(&a, 65536);
+    for (; made < want; made++) {
+        pthread_t t;
+        if ((e = pthread_create(&t, &a, sleeper, NULL))) break;
+        pthread_detach(t);
+    }
+    errno = e;
+    if (made == want) return esc("%d threads at once", made);
+    return blk("pthread_create");
+}
+
+static int touch(size_t mb, int flags, int fd)
+{
+    for (size_t i = 0; i < mb; i++) {
+        char *p = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, flags, fd, fd < 0 ? 0 : (off_t)i << 20);
+        if (p == MAP_FAILED) return -1;
+        for (int o = 0; o < 1 << 20; o += 4096) p[o] = 1;
+    }
+    return 0;
+}
+
+static int a_memory(int argc, char **argv)
+{
+    (void)argc;
+    if (touch(atoi(argv[0]), MAP_PRIVATE | MAP_ANONYMOUS, -1)) return blk("mmap");
+    return esc("%s MiB touched", argv[0]);
+}
+
+static int a_shared_memory(int argc, char **argv)
+{
+    (void)argc;
+    if (touch(atoi(argv[0]), MAP_SHARED | MAP_ANONYMOUS, -1)) return blk("mmap");
+    return esc("%s MiB touched", argv[0]);
+}
+
+static int a_memfd(int argc, char **argv)
+{
+    int fd = syscall(SYS_memfd_create, "bomb", 1);
+    (void)argc;
+    if (fd < 0) return blk("memfd_create");
+    if (ftruncate(fd, (off_t)atoi(argv[0]) << 20)) return blk("ftruncate");
+    if (touch(atoi(argv[0]), MAP_SHARED, fd)) return blk("mmap");
+    return esc("%s MiB in a memfd", argv[0]);
+}
+
+/* memory-tree CHILDREN MB: each below any limit per process, together above that of the tree. */
+static int a_memory_tree(int argc, char **argv)
+{
+    int kids = atoi(argv[0]), fine = 0;
+    (void)argc;
+    for (int i = 0; i < kids; i++) {
+        pid_t p = fork();
+        if (p == 0) {
+            alarm(8);
+            if (touch(atoi(argv[1]), MAP_PRIVATE | MAP_ANONYMOUS, -1)) _exit(1);
+            usleep(1500000);
+            _exit(0);
+        }
+    }
+    int status;
+    while (wait(&status) > 0) fine += WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    errno = ENOMEM;
+    return verdict(fine == kids, "memory over many processes");
+}
+
+/* fill FILE MB: writes that much. */
+static int a_fill(int argc, char **argv)
+{
+    static char mb[1 << 20];
+    int fd = open(argv[0], O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    (void)argc;
+    signal(SIGXFSZ, SIG_IGN);
+    if (fd < 0) return cant("%s: %s", argv[0], strerror(errno));
+    for (int i = 0; i < atoi(argv[1]); i++)
+        for (size_t o = 0; o < sizeof mb;) {
+            ssize_t n = write(fd, mb + o, sizeof mb - o);
+            if (n <= 0) return blk("write");
+            o += n;
+        }
+    return esc("%s MiB written", argv[1]);
+}
+
+static int a_fallocate(int argc, char **argv)
+{
+    int fd = open(argv[0], O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    (void)argc;
+    signal(SIGXFSZ, SIG_IGN);
+    if (fd < 0) return cant("%s: %s", argv[0], strerror(errno));
+    return verdict(fallocate(fd, 0, 0, (off_t)atoi(argv[1]) << 20) == 0, "fallocate");
+}
+
+/* inodes DIR N */
+static int a_inodes(int argc, char **argv)
+{
+    char path[4096];
+    (void)argc;
+    for (int i = 0; i < atoi(argv[1]); i++) {
+        snprintf(path, sizeof path, "%s/n%d", argv[0], i);
+        int fd = open(path, O_WRONLY | O_CREAT, 0644);
+        if (fd < 0) return i ? blk("create") : cant("%s: %s", path, strerror(errno));
+        close(fd);
+    }
+    return esc("%s files", argv[1]);
+}
+
+static int a_fdbomb(int argc, char **argv)
+{
+    int want = atoi(argv[0]);
+    struct rlimit l;
+    (void)argc;
+    getrlimit(RLIMIT_NOFILE, &l);
+    l.rlim_cur = l.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &l);
+    for (int i = 0; i < want; i++)
+        if (dup(0) < 0) return blk("dup");
+    return esc("%d descriptors", want);
+}
+
+static int a_output(int argc, char **argv)
+{
+    static char block[65536];
+    int fd = atoi(argv[0]);
+    (void)argc;
+    memset(block, 'A', sizeof block);
+    for (int i = 0; i < atoi(argv[1]) * 16; i++)
+        if (write(fd, block, sizeof block) < 0) return blk("write");
+    return 0;
+}
+
+static double cpu(int who)
+{
+    struct rusage u;
+    getrusage(who, &u);
+    return u.ru_utime.tv_sec + u.ru_stime.tv_sec + (u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+}
+
+/* cpu MS: that much CPU time, ignoring what may be ignored. */
+static int a_cpu(int argc, char **argv)
+{
+    (void)argc;
+    signal(SIGXCPU, SIG_IGN);
+    signal(SIGPROF, SIG_IGN);
+    while (cpu(RUSAGE_SELF) * 1000 < atoi(argv[0])) {}
+    return esc("%s ms of CPU", argv[0]);
+}
+
+/* cpu-tree CHILDREN MS: a chain of short-lived children, none of which is over any limit of its own. */
+static int a_cpu_tree(int argc, char **argv)
+{
+    (void)argc;
+    for (int i = 0; i < atoi(argv[0]); i++) {
+        pid_t p = fork();
+        if (p == 0) {
+            while (cpu(RUSAGE_SELF) * 1000 < atoi(argv[1])) {}
+            _exit(0);
+        }
+        if (p < 0) return blk("fork");
+        waitpid(p, NULL, 0);
+    }
+    return esc("%s children with %s ms each", argv[0], argv[1]);
+}
+
+/* cpu-share MS PERCENT: over so much wall time, more than the share. */
+static int a_cpu_share(int argc, char **argv)
+{
+    double t = now(), c = cpu(RUSAGE_SELF);
+    (void)argc;
+    while ((now() - t) * 1000 < atoi(argv[0])) {}
+    double percent = (cpu(RUSAGE_SELF) - c) / (now() - t) * 100;
+    errno = EAGAIN;
+    if (percent > atoi(argv[1])) return esc("%.0f %% of a CPU", percent);
+    return blk("share");
+}
+
+static int a_wall(int argc, char **argv)
+{
+    (void)argc;
+    for (int s = 1; s < 32; s++) signal(s, SIG_IGN);
+    signal(SIGALRM, SIG_DFL);
+    sigset_t all;
+    sigfillset(&all);
+    sigdelset(&all, SIGALRM);
+    sigprocmask(SIG_BLOCK, &all, NULL);
+    usleep(atoi(argv[0]) * 1000);
+    return esc("%s ms", argv[0]);
+}
+
+static int a_stop(int argc, char **argv)
+{
+    double t = now();
+    (void)argc;
+    if (!strcmp(argv[0], "0")) return esc("did not stop");
+    kill(getpid(), SIGSTOP);
+    usleep(100000);
+    return esc("continued after %.1f s", now() - t);
+}
+
+/* refused N: as many refused calls. */
+static int a_flood(int argc, char **argv)
+{
+    (void)argc;
+    for (int i = 0; i < atoi(argv[0]); i++) {
+        syscall(SYS_mount, "a", "b", "c", 0, NULL);
+        syscall(SYS_bpf, i, NULL, 0);
+        open("/etc/shadow", O_WRONLY);
+    }
+    return 0;
+}
+
+/* daemon MARKER HOW: a grandchild that leaves session, parent and group; HOW adds stubbornness. */
+static int a_daemon(int argc, char **argv)
+{
+    const char *how = argc > 2 ? argv[2] : "";
+    printf("STARTED\n");
+    fflush(stdout);
+    pid_t p = fork();
+    if (p < 0) return blk("fork");
+    if (p) {
+        waitpid(p, NULL, 0);
+        usleep(!strcmp(how, "linger") ? 5000000 : 150000);
+        return esc("left a daemon");
+    }
+    setsid();
+    p = fork();
+    if (p) _exit(0);
+    prctl(PR_SET_PDEATHSIG, 0);
+    int keep = !strcmp(how, "hold");
+    if (!keep)
+        for (int i = 0; i < 3; i++) {
+            close(i);
+            open("/dev/null", O_RDWR);
+        }
+    if (!strcmp(how, "ignore"))
+        for (int s = 1; s < 32; s++) signal(s, SIG_IGN);
+    if (!strcmp(how, "stop")) {
+        pid_t q = fork();
+        if (q == 0) { /* exec first: the marker must be seen in the stopped process */
+            char *a[] = {argv[0], "peer", "12", argv[1], NULL};
+            kill(getpid(), SIGSTOP);
+            execv(argv[0], a);
+        }
+        usleep(100000);
+    }
+    if (!strcmp(how, "churn")) { /* a new pid every few milliseconds, each outliving its parent */
+        for (double t = now(); now() - t < 4;) {
+            if (fork() > 0) _exit(0);
+            setsid();
+            usleep(2000);
+        }
+    }
+    char *a[] = {argv[0], "peer", "12", argv[1], NULL};
+    execv(argv[0], a);
+    _exit(1);
+}
+
+const struct attack bombs_attacks[] = {
+    {"fork-bomb", a_fork}, {"thread-bomb", a_threads}, {"memory", a_memory}, {"shared-memory", a_shared_memory},
+    {"memfd", a_memfd}, {"memory-tree", a_memory_tree}, {"fill", a_fill}, {"fallocate", a_fallocate},
+    {"inodes", a_inodes}, {"fd-bomb", a_fdbomb}, {"output", a_output}, {"cpu", a_cpu}, {"cpu-tree", a_cpu_tree},
+    {"cpu-share", a_cpu_share}, {"wall", a_wall}, {"stop-self", a_stop}, {"event-flood", a_flood},
+    {"daemon", a_daemon}, {0, 0}};

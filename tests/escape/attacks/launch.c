@@ -1,0 +1,227 @@
+/* Stands outside: starts a command as another user, from a deliberately dirty caller, or before a naive pid 1.
+ * Also the victim process that attacks aim at. Never run inside a sandbox. */
+#include "attack.h"
+#include <grp.h>
+#include <linux/keyctl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <termios.h>
+
+static void die(const char *what)
+{
+    fprintf(stderr, "launch: %s: %s\n", what, strerror(errno));
+    exit(21);
+}
+
+static int write_map(const char *file, unsigned in, unsigned out)
+{
+    char text[64];
+    int fd = open(file, O_WRONLY), n = snprintf(text, sizeof text, "%u %u 1", in, out);
+    if (fd < 0) return -1;
+    int ok = write(fd, text, n) == n;
+    close(fd);
+    return ok ? 0 : -1;
+}
+
+static void private_mounts(int flags)
+{
+    unsigned u = getuid(), g = getgid();
+    if (u) flags |= CLONE_NEWUSER;
+    if (unshare(CLONE_NEWNS | flags)) die("unshare");
+    if (u) {
+        int fd = open("/proc/self/setgroups", O_WRONLY);
+        if (fd < 0 || write(fd, "deny", 4) != 4) die("setgroups");
+        close(fd);
+        if (write_map("/proc/self/uid_map", u, u) || write_map("/proc/self/gid_map", g, g)) die("id map");
+    }
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL)) die("make mounts private");
+}
+
+/* Becomes pid 1 of a namespace the wrong way: forked, dumpable, with the caller's memory, variables and fds. */
+static void naive_init(void)
+{
+    private_mounts(CLONE_NEWPID);
+    pid_t first = fork();
+    if (first < 0) die("fork");
+    if (first) {
+        int status;
+        waitpid(first, &status, 0);
+        exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+    }
+    if (mount("proc", "/proc", "proc", 0, NULL)) die("mount proc");
+    pid_t payload = fork();
+    if (payload < 0) die("fork");
+    if (!payload) return;
+    struct { uint32_t version; int pid; } head = {0x20080522, 0};
+    uint32_t none[6] = {0};
+    if (getuid() && syscall(SYS_capset, &head, none)) die("capset");
+    prctl(PR_SET_DUMPABLE, 1);
+    int status;
+    while (waitpid(payload, &status, 0) != payload) {}
+    exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
+/* Gives the command a pseudo-terminal as its controlling one; copies its output to our stdout. */
+static void with_pty(void)
+{
+    int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (master < 0 || grantpt(master) || unlockpt(master)) die("openpt");
+    int slave = -1;
+#ifdef TIOCGPTPEER
+    slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY);
+#endif
+    if (slave < 0) die("pty peer");
+    struct termios t;
+    tcgetattr(slave, &t);
+    t.c_oflag &= ~OPOST;
+    t.c_lflag &= ~ECHO;
+    tcsetattr(slave, TCSANOW, &t);
+    pid_t child = fork();
+    if (child < 0) die("fork");
+    if (!child) {
+        setsid();
+        if (ioctl(slave, TIOCSCTTY, 0)) die("TIOCSCTTY");
+        dup2(slave, 0);
+        dup2(slave, 1);
+        dup2(slave, 2);
+        if (slave > 2) close(slave);
+        close(master);
+        return;
+    }
+    close(slave);
+    char buf[4096];
+    ssize_t n;
+    while ((n = read(master, buf, sizeof buf)) > 0)
+        if (write(1, buf, n) != n) break;
+    int status;
+    waitpid(child, &status, 0);
+    exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
+int launch(int argc, char **argv)
+{
+    int i = 0, uid = -1, naive = 0, mounts = 0, kill_after = 0, pty = 0, block = 0, ignore = 0, sig = 0;
+    int ngroups = 0;
+    gid_t groups[8];
+    const char *session_key = NULL, *user_key = NULL;
+    for (; i < argc && strcmp(argv[i], "--"); i++) {
+        const char *o = argv[i], *v = i + 1 < argc ? argv[i + 1] : "";
+        if (!strcmp(o, "--uid")) uid = atoi(v), i++;
+        else if (!strcmp(o, "--group")) groups[ngroups++ & 7] = atoi(v), i++;
+        else if (!strcmp(o, "--fd")) {
+            int want = atoi(v), fd = open(strchr(v, ':') + 1, O_RDONLY);
+            if (fd < 0) die(v);
+            if (fd != want && (dup2(fd, want) < 0 || close(fd))) die("dup2");
+            i++;
+        } else if (!strcmp(o, "--env")) putenv(argv[++i]);
+        else if (!strcmp(o, "--session-key")) session_key = v, i++;
+        else if (!strcmp(o, "--user-key")) user_key = v, i++;
+        else if (!strcmp(o, "--private-mounts")) mounts = 1;
+        else if (!strcmp(o, "--naive-init")) naive = 1;
+        else if (!strcmp(o, "--pty")) pty = 1;
+        else if (!strcmp(o, "--kill-after")) kill_after = atoi(v), i++;
+        else if (!strcmp(o, "--block-signals")) block = 1;
+        else if (!strcmp(o, "--ignore-signals")) ignore = 1;
+        else if (!strcmp(o, "--signal-group")) sig = 1;
+        else if (!strcmp(o, "--core")) {
+            struct rlimit l;
+            getrlimit(RLIMIT_CORE, &l);
+            l.rlim_cur = l.rlim_max;
+            setrlimit(RLIMIT_CORE, &l);
+        } else {
+            fprintf(stderr, "launch: what is %s?\n", o);
+            return 21;
+        }
+    }
+    if (++i >= argc) return 21;
+    if (getuid() == 0 && setgroups(ngroups, groups)) die("setgroups");
+    if (uid >= 0 && (setresgid(uid, uid, uid) || setresuid(uid, uid, uid))) die("setuid");
+    prctl(PR_SET_DUMPABLE, 1); /* the change of user took it, and with it our own /proc entry */
+    if (sig) {
+        setsid();
+        pid_t bystander = fork();
+        if (!bystander) {
+            alarm(30);
+            for (;;) pause();
+        }
+        int status;
+        signal(SIGUSR1, SIG_IGN); /* before anybody can send it; the child takes it back */
+        pid_t child = fork();
+        if (!child) signal(SIGUSR1, SIG_DFL);
+        if (child) {
+            waitpid(child, &status, 0);
+            usleep(50000);
+            int dead = waitpid(bystander, NULL, WNOHANG) == bystander;
+            if (!dead) kill(bystander, SIGKILL), waitpid(bystander, NULL, 0);
+            fprintf(stderr, "BYSTANDER %s\n", dead ? "DEAD" : "alive");
+            return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        }
+    }
+    if (kill_after) {
+        pid_t child = fork();
+        if (child) {
+            int status;
+            usleep(kill_after * 1000);
+            if (waitpid(child, &status, WNOHANG) == child) return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+            kill(child, SIGKILL);
+            waitpid(child, NULL, 0);
+            usleep(100000);
+            return 0;
+        }
+    }
+    if (session_key || user_key) {
+        if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0) die("join session keyring");
+        if (session_key && syscall(SYS_add_key, "user", "cofferdam-victim", session_key, strlen(session_key),
+                                   KEY_SPEC_SESSION_KEYRING) < 0) die("add session key");
+        /* possessed by way of the session, so that its permissions may be changed */
+        if (user_key && syscall(SYS_keyctl, KEYCTL_LINK, KEY_SPEC_USER_KEYRING, KEY_SPEC_SESSION_KEYRING)) die("link keyring");
+        if (user_key && syscall(SYS_add_key, "user", user_key, user_key, strlen(user_key), KEY_SPEC_USER_KEYRING) < 0)
+            die("add user key");
+        if (user_key) { /* readable by the owner even without possession, and gone by itself */
+            long key = syscall(SYS_keyctl, KEYCTL_SEARCH, KEY_SPEC_USER_KEYRING, "user", user_key, 0);
+            syscall(SYS_keyctl, KEYCTL_SETPERM, key, 0x3f3f0000);
+            syscall(SYS_keyctl, KEYCTL_SET_TIMEOUT, key, 60);
+        }
+    }
+    if (ignore)
+        for (int s = 1; s < 32; s++)
+            if (s != SIGCHLD && s != SIGKILL && s != SIGSTOP) signal(s, SIG_IGN);
+    if (block) {
+        sigset_t all;
+        sigfillset(&all);
+        sigprocmask(SIG_BLOCK, &all, NULL);
+    }
+    if (mounts) private_mounts(0);
+    if (naive) naive_init();
+    if (pty) with_pty();
+    execvp(argv[i], argv + i);
+    die(argv[i]);
+    return 21;
+}
+
+static char secret[256];
+
+/* victim SECRET FILE: holds SECRET in memory, in a variable and behind fd 9; any signal ends it. */
+int victim(int argc, char **argv)
+{
+    if (argc < 2) return 20;
+    alarm(60);
+    snprintf(secret, sizeof secret, "%s", argv[0]);
+    int fd = open(argv[1], O_RDWR);
+    if (fd < 0 || dup2(fd, 9) != 9) return cant("victim file: %s", strerror(errno));
+    prctl(PR_SET_DUMPABLE, 1);
+    printf("READY %d %lx\n", getpid(), (unsigned long)secret);
+    fflush(stdout);
+    for (;;) pause();
+}
+
+/* peer SECONDS: stays for a while, for daemons that must be found dead. */
+int peer(int argc, char **argv)
+{
+    alarm(argc > 0 ? atoi(argv[0]) : 10);
+    for (;;) pause();
+}

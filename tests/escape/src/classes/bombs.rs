@@ -1,0 +1,241 @@
+//! Bombs. Data only.
+
+use cofferdam_policy::Field;
+use serde_json::Value;
+
+use crate::attack::{ATTACK, Attack, Class, End, Proof, Shape, Twin};
+use crate::judge::Run;
+
+const ROW: Attack = Attack { class: Class::Bombs, held: &[End::Limit], ..ATTACK };
+
+/// Bombs.
+pub const ROWS: &[Attack] = &[
+    Attack {
+        name: "forks",
+        why: "200 processes at once",
+        args: &["fork-bomb", "200"],
+        fields: &[Field::Processes],
+        shape: &[Shape::Processes(32)],
+        twin: Twin::Dose(&[Shape::Processes(32)], &["fork-bomb", "4"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "threads",
+        why: "200 threads at once",
+        args: &["thread-bomb", "200"],
+        fields: &[Field::Processes],
+        shape: &[Shape::Processes(32)],
+        twin: Twin::Dose(&[Shape::Processes(32)], &["thread-bomb", "4"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "memory",
+        why: "Touches 400 MiB",
+        args: &["memory", "400"],
+        fields: &[Field::Memory],
+        shape: &[Shape::MemoryMb(64)],
+        twin: Twin::Dose(&[Shape::MemoryMb(64)], &["memory", "8"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "shared-memory",
+        why: "Touches 400 MiB shared",
+        args: &["shared-memory", "400"],
+        fields: &[Field::Memory],
+        shape: &[Shape::MemoryMb(64)],
+        twin: Twin::Dose(&[Shape::MemoryMb(64)], &["shared-memory", "8"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "memory-file",
+        why: "Touches 400 MiB in a memfd",
+        args: &["memfd", "100"],
+        fields: &[Field::Memory],
+        shape: &[Shape::MemoryMb(64)],
+        twin: Twin::Dose(&[Shape::MemoryMb(64)], &["memfd", "4"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "memory-of-the-tree",
+        why: "Six children with 24 MiB each",
+        args: &["memory-tree", "6", "24"],
+        fields: &[Field::Memory],
+        shape: &[Shape::MemoryMb(64)],
+        twin: Twin::Dose(&[Shape::MemoryMb(64)], &["memory-tree", "2", "4"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "scratch-space",
+        why: "Fills its /tmp",
+        args: &["fill", "/tmp/big", "100"],
+        fields: &[Field::Tmpfs],
+        shape: &[Shape::TmpfsMb(16)],
+        twin: Twin::Dose(&[Shape::TmpfsMb(16)], &["fill", "/tmp/big", "2"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "scratch-shm",
+        why: "Fills its /dev/shm",
+        args: &["fill", "/dev/shm/big", "100"],
+        fields: &[Field::Tmpfs],
+        shape: &[Shape::TmpfsMb(16)],
+        twin: Twin::Dose(&[Shape::TmpfsMb(16)], &["fill", "/dev/shm/big", "2"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "inodes",
+        why: "100,000 files in its /tmp",
+        args: &["inodes", "/tmp", "100000"],
+        fields: &[Field::Tmpfs],
+        shape: &[Shape::TmpfsMb(16)],
+        twin: Twin::Dose(&[Shape::TmpfsMb(16)], &["inodes", "/tmp", "50"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "layer-space",
+        why: "Fills a copy-on-write layer",
+        args: &["fill", "{cow}/big", "60"],
+        fields: &[Field::Layer],
+        shape: &[Shape::Cow, Shape::LayerMb(8)],
+        twin: Twin::Dose(&[Shape::Cow, Shape::LayerMb(8)], &["fill", "{cow}/big", "1"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "layer-inodes",
+        why: "Fills a layer's inodes",
+        args: &["inodes", "{cow}", "5000"],
+        fields: &[Field::Layer],
+        shape: &[Shape::Cow, Shape::LayerInodes(300)],
+        twin: Twin::Dose(&[Shape::Cow, Shape::LayerInodes(300)], &["inodes", "{cow}", "20"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "file-size",
+        why: "Writes a file larger than allowed, ignoring SIGXFSZ",
+        args: &["fill", "{rw}/big", "20"],
+        fields: &[Field::FileSize],
+        shape: &[Shape::Rw, Shape::FileSizeMb(4)],
+        twin: Twin::Dose(&[Shape::Rw, Shape::FileSizeMb(4)], &["fill", "{rw}/big", "1"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "file-size-fallocate",
+        why: "Allocates a file larger than allowed",
+        args: &["fallocate", "{rw}/big", "20"],
+        fields: &[Field::FileSize],
+        shape: &[Shape::Rw, Shape::FileSizeMb(4)],
+        twin: Twin::Dose(&[Shape::Rw, Shape::FileSizeMb(4)], &["fallocate", "{rw}/big", "1"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "descriptors",
+        why: "1,000 descriptors",
+        args: &["fd-bomb", "1000"],
+        fields: &[Field::OpenFiles],
+        shape: &[Shape::OpenFiles(64)],
+        twin: Twin::Dose(&[Shape::OpenFiles(64)], &["fd-bomb", "10"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "output",
+        why: "64 MiB on stdout",
+        args: &["output", "1", "64"],
+        fields: &[Field::Output],
+        shape: &[Shape::OutputBytes(65536)],
+        held: &[End::Any],
+        proof: Proof::Run(too_much_output),
+        twin: Twin::Dose(&[Shape::OutputBytes(65536)], &["noop"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "output-stderr",
+        why: "64 MiB on stderr",
+        args: &["output", "2", "64"],
+        fields: &[Field::Output],
+        shape: &[Shape::OutputBytes(65536)],
+        held: &[End::Any],
+        proof: Proof::Run(too_much_output),
+        twin: Twin::Dose(&[Shape::OutputBytes(65536)], &["noop"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "cpu",
+        why: "4 s of CPU, ignoring SIGXCPU",
+        args: &["cpu", "4000"],
+        fields: &[Field::CpuTime],
+        shape: &[Shape::CpuSeconds(1)],
+        twin: Twin::Dose(&[Shape::CpuSeconds(1)], &["cpu", "50"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "cpu-of-the-tree",
+        why: "Eight short-lived children with half a second each",
+        args: &["cpu-tree", "8", "500"],
+        fields: &[Field::CpuTime],
+        shape: &[Shape::CpuSeconds(1)],
+        twin: Twin::Dose(&[Shape::CpuSeconds(1)], &["cpu-tree", "2", "20"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "cpu-share",
+        why: "Spins beyond its share",
+        args: &["cpu-share", "1200", "70"],
+        fields: &[Field::CpuShare],
+        shape: &[Shape::CpuMillis(250)],
+        twin: Twin::Dose(&[Shape::CpuMillis(250)], &["noop"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "wall",
+        why: "Sleeps on with every signal blocked and ignored",
+        args: &["wall", "6000"],
+        fields: &[Field::WallTime],
+        shape: &[Shape::WallMs(500)],
+        twin: Twin::Dose(&[Shape::WallMs(500)], &["wall", "10"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "stop-itself",
+        why: "Stops itself",
+        args: &["stop-self", "1"],
+        fields: &[Field::WallTime],
+        shape: &[Shape::WallMs(700)],
+        twin: Twin::Dose(&[Shape::WallMs(700)], &["stop-self", "0"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "events",
+        why: "90,000 refused calls",
+        args: &["event-flood", "30000"],
+        fields: &[Field::Seccomp],
+        shape: &[Shape::MemoryMb(128)],
+        held: &[End::Any, End::Limit],
+        proof: Proof::Run(too_many_events),
+        twin: Twin::Dose(&[Shape::MemoryMb(128)], &["noop"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "events-traced",
+        why: "Refused calls with tracing on",
+        args: &["event-flood", "3000"],
+        fields: &[Field::Seccomp],
+        shape: &[Shape::Trace],
+        held: &[End::Any, End::Limit],
+        proof: Proof::Run(too_many_events),
+        twin: Twin::Dose(&[Shape::Trace], &["noop"], Run::says_escaped),
+        ..ROW
+    },
+];
+
+/// More was kept than the limit, or the loss is not admitted.
+fn too_much_output(run: &Run) -> bool {
+    let cut =
+        |stream: &str| run.outcome.as_ref().and_then(|o| o.get("truncated")?.get(stream)?.as_bool()).unwrap_or(false);
+    run.output.len() > 65536 || run.errors.len() > 65536 || !(cut("stdout") || cut("stderr"))
+}
+
+/// The outcome grew with the number of refusals, or telling of them took far too long.
+fn too_many_events(run: &Run) -> bool {
+    let told = run.outcome.as_ref().and_then(|o| o.get("violations")).and_then(Value::as_array).map_or(0, Vec::len);
+    told > 1000 || run.finished.stdout.len() > 1 << 20 || run.finished.took.as_secs() > 20
+}

@@ -1,0 +1,150 @@
+//! Files of the host, seen through the host view or a bind. Data only.
+
+use cofferdam_policy::{Field, SeccompLevel};
+
+use crate::attack::{ATTACK, Attack, Class, Proof, Shape, Victim};
+
+const ROW: Attack = Attack { class: Class::Files, ..ATTACK };
+
+/// Files of the host, seen through the host view or a bind.
+pub const ROWS: &[Attack] = &[
+    Attack {
+        name: "write-host-file",
+        why: "Writes a world-writable file of the host",
+        args: &["write", "{out}/victim"],
+        proof: Proof::Changed("{out}/victim"),
+        ..ROW
+    },
+    Attack {
+        name: "write-host-file-unfiltered",
+        why: "The same without a system call filter",
+        args: &["write", "{out}/victim"],
+        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        proof: Proof::Changed("{out}/victim"),
+        ..ROW
+    },
+    Attack {
+        name: "create-in-host-directory",
+        why: "Creates a file in a world-writable directory of the host",
+        args: &["create", "{out}/planted"],
+        proof: Proof::Exists("{out}/planted"),
+        ..ROW
+    },
+    Attack {
+        name: "unlink-host-file",
+        why: "Removes a file of the host",
+        args: &["unlink", "{out}/victim"],
+        proof: Proof::Changed("{out}/victim"),
+        ..ROW
+    },
+    Attack {
+        name: "rename-host-file",
+        why: "Renames a file of the host",
+        args: &["rename", "{out}/victim", "{out}/elsewhere"],
+        proof: Proof::Changed("{out}/victim"),
+        ..ROW
+    },
+    Attack {
+        name: "truncate-host-file",
+        why: "truncate(2) by path",
+        args: &["truncate", "{out}/victim"],
+        proof: Proof::Changed("{out}/victim"),
+        ..ROW
+    },
+    Attack {
+        name: "write-read-only-bind",
+        why: "Writes through a read-only bind",
+        args: &["write", "{ro}/victim"],
+        fields: &[Field::Mounts],
+        shape: &[Shape::Ro],
+        proof: Proof::Changed("{ro}/victim"),
+        ..ROW
+    },
+    Attack {
+        name: "reopen-for-writing",
+        why: "Opens for reading, reopens through /proc/self/fd for writing",
+        args: &["reopen-write", "{ro}/victim"],
+        fields: &[Field::Mounts],
+        shape: &[Shape::Ro],
+        proof: Proof::Changed("{ro}/victim"),
+        ..ROW
+    },
+    Attack {
+        name: "symlink-out-of-bind",
+        why: "A symbolic link in a writable bind that points out of it",
+        args: &["symlink-write", "{out}/victim", "{rw}/way-out"],
+        shape: &[Shape::Rw],
+        proof: Proof::Changed("{out}/victim"),
+        ..ROW
+    },
+    Attack {
+        name: "hard-link-out-of-bind",
+        why: "A hard link in a writable bind to a file outside",
+        args: &["link-write", "{out}/victim", "{rw}/way-out"],
+        shape: &[Shape::Rw],
+        proof: Proof::Changed("{out}/victim"),
+        ..ROW
+    },
+    Attack {
+        name: "dot-dot-out-of-bind",
+        why: "Climbs out of a writable bind with ..",
+        args: &["write", "{rw}/../out/victim"],
+        shape: &[Shape::Rw],
+        proof: Proof::Changed("{out}/victim"),
+        ..ROW
+    },
+    Attack {
+        name: "fifo-for-writing",
+        why: "Writes to somebody's FIFO in a read-only bind",
+        args: &["fifo-write", "{ro}/pipe"],
+        fields: &[Field::Mounts],
+        shape: &[Shape::Ro],
+        victims: &[Victim::Fifo("{ro}/pipe")],
+        proof: Proof::Received,
+        ..ROW
+    },
+    Attack {
+        name: "fifo-read-write",
+        why: "Opens somebody's FIFO read-write in the host's tree",
+        args: &["fifo-rdwr", "{out}/pipe"],
+        victims: &[Victim::Fifo("{out}/pipe")],
+        proof: Proof::Received,
+        ..ROW
+    },
+    Attack {
+        name: "setuid-file-left-behind",
+        why: "chmod 4755 on a file in a writable bind",
+        args: &["suid-chmod", "{rw}/left"],
+        fields: &[Field::Seccomp],
+        shape: &[Shape::Rw],
+        proof: Proof::Mode("{rw}/left", 0o4000),
+        ..ROW
+    },
+    Attack {
+        name: "setuid-file-created",
+        why: "open with mode 4755 in a writable bind",
+        args: &["suid-create", "{rw}/left"],
+        fields: &[Field::Seccomp],
+        shape: &[Shape::Rw],
+        proof: Proof::Mode("{rw}/left", 0o4000),
+        ..ROW
+    },
+    Attack {
+        name: "setgid-by-fchmodat2",
+        why: "fchmodat2 2755, at level disabled",
+        args: &["suid-fchmodat2", "{rw}/left"],
+        fields: &[Field::Seccomp],
+        shape: &[Shape::Rw, Shape::Level(SeccompLevel::Disabled)],
+        proof: Proof::Mode("{rw}/left", 0o2000),
+        ..ROW
+    },
+    Attack {
+        name: "setuid-by-mknod",
+        why: "mknod of a regular file with mode 4755",
+        args: &["suid-mknod", "{rw}/left"],
+        fields: &[Field::Seccomp],
+        shape: &[Shape::Rw],
+        proof: Proof::Mode("{rw}/left", 0o4000),
+        ..ROW
+    },
+];

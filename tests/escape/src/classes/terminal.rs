@@ -1,0 +1,98 @@
+//! The caller's terminal. Data only.
+
+use cofferdam_policy::{Field, SeccompLevel};
+
+use crate::attack::{ATTACK, Attack, Class, End, Proof, Shape, Streams, Twin};
+use crate::judge::Run;
+
+const ROW: Attack = Attack { class: Class::Terminal, fields: &[Field::Isolation], streams: Streams::Pty, ..ATTACK };
+
+/// The caller's terminal.
+pub const ROWS: &[Attack] = &[
+    Attack { name: "push-input", why: "TIOCSTI on stdin", args: &["ioctl", "0", "0x5412"], ..ROW },
+    Attack { name: "push-input-by-name", why: "TIOCSTI on /dev/tty", args: &["ioctl", "/dev/tty", "0x5412"], ..ROW },
+    Attack {
+        name: "push-input-high-bits",
+        why: "TIOCSTI with high bits set, which the kernel ignores",
+        args: &["ioctl", "/dev/tty", "0x1234567800005412"],
+        ..ROW
+    },
+    Attack {
+        name: "push-input-stdin-granted",
+        why: "TIOCSTI where stdin is passed on",
+        args: &["ioctl", "0", "0x5412"],
+        shape: &[Shape::Stdin],
+        ..ROW
+    },
+    Attack {
+        name: "push-input-unfiltered",
+        why: "TIOCSTI at level disabled",
+        args: &["ioctl", "/dev/tty", "0x5412"],
+        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        ..ROW
+    },
+    Attack {
+        name: "console-ioctl",
+        why: "TIOCLINUX on a console",
+        args: &["ioctl", "/dev/tty1", "0x541c"],
+        twin: Twin::AsRoot,
+        needs: Some("/dev/tty1"),
+        ..ROW
+    },
+    Attack { name: "open-terminal", why: "Opens the caller's terminal", args: &["tty-open"], ..ROW },
+    Attack {
+        name: "hold-terminal",
+        why: "Has the caller's terminal as stdin, stdout or stderr",
+        args: &["isatty"],
+        shape: &[Shape::Stdin],
+        ..ROW
+    },
+    Attack {
+        name: "steal-foreground",
+        why: "Takes the caller's terminal's foreground",
+        args: &["steal-tty"],
+        twin: Twin::Outside,
+        ..ROW
+    },
+    Attack {
+        name: "escapes-in-messages",
+        why: "A program name with escape sequences, for the command's own messages",
+        args: &["/nonexistent/\u{1b}]0;pwned"],
+        held: &[End::Any],
+        proof: Proof::Run(raw_escape),
+        twin: Twin::Dose(&[], &["/usr/bin/printf", "\u{1b}]0;pwned"], passes_escape),
+        streams: Streams::File,
+        ..ROW
+    },
+    Attack {
+        name: "escapes-in-changes",
+        why: "A file name with escape sequences in a copy-on-write layer",
+        args: &["create", "{cow}/\u{1b}]0;pwned"],
+        fields: &[Field::Mounts],
+        shape: &[Shape::Cow],
+        held: &[End::Any],
+        proof: Proof::Run(raw_escape),
+        twin: Twin::Dose(&[], &["/usr/bin/printf", "\u{1b}]0;pwned"], passes_escape),
+        streams: Streams::File,
+        ..ROW
+    },
+    Attack {
+        name: "escapes-in-violations",
+        why: "A refused path with escape sequences, traced",
+        args: &["open-write", "/etc/\u{1b}]0;pwned"],
+        shape: &[Shape::Trace],
+        held: &[End::Any],
+        proof: Proof::Run(raw_escape),
+        twin: Twin::Dose(&[], &["/usr/bin/printf", "\u{1b}]0;pwned"], passes_escape),
+        streams: Streams::File,
+        ..ROW
+    },
+];
+
+fn raw_escape(run: &Run) -> bool {
+    run.errors.contains('\u{1b}') || run.finished.stderr.contains('\u{1b}')
+}
+
+fn passes_escape(run: &Run) -> bool {
+    run.output.contains('\u{1b}')
+}

@@ -1,0 +1,155 @@
+//! What one invocation of the suite shares: the programs, the directory of its victims, and which cells can be tried.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A user as whom the command runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum User {
+    /// Uid 0.
+    Root,
+    /// Uid 65534 when the suite runs as root, else whoever runs it.
+    Unprivileged,
+}
+
+impl User {
+    /// What the table calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            User::Root => "root",
+            User::Unprivileged => "user",
+        }
+    }
+}
+
+/// The user that stands for every unprivileged one.
+pub const NOBODY: u32 = 65534;
+
+/// Shared by all trials. The directory is removed when it is dropped.
+pub struct Host {
+    /// Everything of this invocation lies in it.
+    pub base: PathBuf,
+    /// The static attack program.
+    pub attack: PathBuf,
+    /// The command under test.
+    pub cofferdam: PathBuf,
+    /// Whether the suite runs as root.
+    pub root: bool,
+    next: AtomicU64,
+}
+
+impl Host {
+    /// Compiles the attacks and copies the command to where every user can run it.
+    ///
+    /// # Errors
+    /// Says what is missing: the C compiler, the command, or a place for the files.
+    pub fn set_up() -> Result<Host, String> {
+        let root = fs::metadata("/proc/self").map(|m| m.uid() == 0).unwrap_or(false);
+        // Not below /tmp: the host view hides that, and the victims have to be visible.
+        let parent = match std::env::var_os("COFFERDAM_ESCAPE_DIR") {
+            Some(dir) => PathBuf::from(dir),
+            None if root => PathBuf::from("/var/lib"),
+            None => PathBuf::from(std::env::var_os("HOME").ok_or("neither COFFERDAM_ESCAPE_DIR nor HOME is set")?),
+        };
+        let base = parent.join(format!("cofferdam-escape.{}", std::process::id()));
+        let host = Host {
+            attack: base.join("bin/attack"),
+            cofferdam: base.join("bin/cofferdam"),
+            base,
+            root,
+            next: AtomicU64::new(u64::from(std::process::id()) << 16),
+        };
+        make_dir(&host.base, 0o755)?;
+        make_dir(&host.base.join("bin"), 0o755)?;
+        compile(&host.attack)?;
+        for file in command_files()? {
+            let to = host.base.join("bin").join(file.file_name().unwrap_or_default());
+            fs::copy(&file, &to).map_err(|e| format!("cannot copy {}: {e}", file.display()))?;
+            mode(&to, 0o755)?;
+        }
+        Ok(host)
+    }
+
+    /// A number that no other trial of this invocation gets.
+    pub fn unique(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Why there is no such user here.
+    pub fn user_missing(&self, user: User) -> Option<&'static str> {
+        (user == User::Root && !self.root).then_some("the suite does not run as root")
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.base) {
+            eprintln!("cannot remove {}: {error}", self.base.display());
+        }
+    }
+}
+
+/// Makes a directory with exactly these bits.
+///
+/// # Errors
+/// Names the directory and the cause.
+pub fn make_dir(path: &Path, bits: u32) -> Result<(), String> {
+    fs::create_dir(path).map_err(|e| format!("cannot make {}: {e}", path.display()))?;
+    mode(path, bits)
+}
+
+/// Sets a file's mode.
+///
+/// # Errors
+/// Names the file and the cause.
+pub fn mode(path: &Path, bits: u32) -> Result<(), String> {
+    fs::set_permissions(path, fs::Permissions::from_mode(bits))
+        .map_err(|e| format!("cannot chmod {}: {e}", path.display()))
+}
+
+fn compile(to: &Path) -> Result<(), String> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("attacks");
+    let mut files: Vec<PathBuf> = fs::read_dir(&sources)
+        .map_err(|e| format!("cannot read {}: {e}", sources.display()))?
+        .filter_map(|entry| entry.ok().map(|e| e.path()))
+        .filter(|path| path.extension().is_some_and(|e| e == "c"))
+        .collect();
+    files.sort();
+    let output = Command::new("gcc")
+        .args(["-static", "-O1", "-pthread", "-Wall", "-Wextra", "-Wno-format-truncation", "-o"])
+        .arg(to)
+        .args(&files)
+        .output()
+        .map_err(|e| format!("cannot run gcc: {e}\nhint: apt-get install gcc libc6-dev"))?;
+    if !output.status.success() {
+        return Err(format!("the attacks do not compile:\n{}", String::from_utf8_lossy(&output.stderr)));
+    }
+    mode(to, 0o755)
+}
+
+/// The command and whatever helper programs lie beside it.
+fn command_files() -> Result<Vec<PathBuf>, String> {
+    let command = match std::env::var_os("COFFERDAM_BIN") {
+        Some(path) => PathBuf::from(path),
+        None => std::env::current_exe()
+            .ok()
+            .and_then(|exe| exe.parent()?.parent().map(|dir| dir.join("cofferdam")))
+            .ok_or("the test's own path is unknown")?,
+    };
+    if !command.is_file() {
+        return Err(format!("{} does not exist\nhint: cargo build -p cofferdam", command.display()));
+    }
+    let directory = command.parent().unwrap_or(Path::new("/"));
+    let mut files = vec![command.clone()];
+    for entry in fs::read_dir(directory).map_err(|e| format!("cannot read {}: {e}", directory.display()))? {
+        let path = entry.map_err(|e| e.to_string())?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.starts_with("cofferdam-") && !name.contains('.') && path.is_file() {
+            files.push(path);
+        }
+    }
+    Ok(files)
+}

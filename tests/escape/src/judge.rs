@@ -1,0 +1,351 @@
+//! Runs one attack on one backend as one user and says what that showed: held, not claimed, a hole, or that the trial
+//! itself is worthless.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::{Mutex, PoisonError};
+
+use cofferdam_policy::{Backend, Field};
+use serde_json::Value;
+
+use crate::attack::{ATTACK, Attack, Class, End, Shape, Streams, Twin, Victim};
+use crate::case::{Case, stream};
+use crate::host::{Host, User};
+use crate::launch::{self, Files, Finished};
+use crate::proof::{Before, worked};
+
+/// What one trial showed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cell {
+    /// The attack failed and its twin worked.
+    Held(String),
+    /// The backend says that it cannot hold the field, and refuses when it is required.
+    NotClaimed(String),
+    /// This host has no such victim.
+    NoVictim(String),
+    /// The attack worked though the policy was enforced in full.
+    Hole(String),
+    /// The trial proves nothing: a victim, a twin or the command itself failed.
+    Broken(String),
+}
+
+/// What came out of one process, the command under test or the attack unconfined.
+#[derive(Debug, Clone, Default)]
+pub struct Run {
+    /// The process itself.
+    pub finished: Finished,
+    /// The outcome, when one was asked for and came.
+    pub outcome: Option<Value>,
+    /// The attack's standard output.
+    pub output: String,
+    /// The attack's standard error.
+    pub errors: String,
+    /// What a second sandbox put out.
+    pub other: String,
+    /// Directory of kept changes.
+    pub kept: std::path::PathBuf,
+}
+
+impl Run {
+    /// A text member of the outcome.
+    pub fn text(&self, key: &str) -> &str {
+        self.outcome.as_ref().and_then(|o| o.get(key)).and_then(Value::as_str).unwrap_or("")
+    }
+
+    /// The attack's exit code, when it exited.
+    pub fn exit(&self) -> Option<i64> {
+        match &self.outcome {
+            Some(outcome) => outcome.get("exit_code").and_then(Value::as_i64),
+            None => Some(i64::from(self.finished.code)),
+        }
+    }
+
+    /// Whether the attack says that it worked.
+    pub fn says_escaped(&self) -> bool {
+        self.output.lines().any(|l| l.trim_start_matches('\0').starts_with("ESCAPED"))
+    }
+
+    fn signal(&self) -> Option<i64> {
+        match &self.outcome {
+            Some(outcome) => outcome.get("signal").and_then(Value::as_i64),
+            None => (self.finished.code > 128).then(|| i64::from(self.finished.code) - 128),
+        }
+    }
+
+    /// A short account for reports.
+    pub fn account(&self) -> String {
+        let mut text = format!("exit {}", self.finished.code);
+        if let Some(outcome) = &self.outcome {
+            for key in ["outcome", "exit_code", "signal", "limit", "error"] {
+                if let Some(value) = outcome.get(key).filter(|v| !v.is_null()) {
+                    text.push_str(&format!(", {key} {value}"));
+                }
+            }
+        }
+        let clip = |s: &str| s.chars().take(400).collect::<String>().replace('\0', "");
+        if !self.output.is_empty() {
+            text.push_str(&format!("; said `{}`", clip(self.output.trim())));
+        }
+        for errors in [&self.errors, &self.finished.stderr] {
+            if !errors.is_empty() {
+                text.push_str(&format!("; stderr `{}`", clip(errors.trim())));
+            }
+        }
+        if !self.other.is_empty() {
+            text.push_str(&format!("; the other said `{}`", clip(self.other.trim())));
+        }
+        text
+    }
+}
+
+/// What the command line calls a backend.
+pub fn backend_name(backend: Backend) -> &'static str {
+    match backend {
+        Backend::Auto => "auto",
+        Backend::Jail => "jail",
+        Backend::Landlock => "landlock",
+    }
+}
+
+/// One attack, one backend, one user.
+pub fn trial(host: &Host, attack: &Attack, backend: Backend, user: User) -> Cell {
+    if let Some(path) = attack.needs
+        && fs::symlink_metadata(path).is_err()
+    {
+        return Cell::NoVictim(format!("no {path} on this host"));
+    }
+    if attack.root_only && user != User::Root {
+        return Cell::NoVictim("only root can be such a caller".into());
+    }
+    match attempt(host, attack, backend, user) {
+        Ok(cell) => cell,
+        Err(message) => Cell::Broken(message),
+    }
+}
+
+fn attempt(host: &Host, attack: &Attack, backend: Backend, user: User) -> Result<Cell, String> {
+    let mut case = Case::new(host, user, attack)?;
+    let spec = Spec { shape: attack.shape, args: attack.args, required: attack.fields, backend };
+    let (run, before) = sandboxed(&case, attack, &spec)?;
+    if let Some(field) = refused(attack, &run) {
+        return Ok(match claims(&case, attack.shape, backend, field)? {
+            Some(strength) => Cell::NotClaimed(format!("{field} is {strength}")),
+            None => Cell::Broken(format!("{field} refused though support says full: {}", run.account())),
+        });
+    }
+    let seen = worked(&mut case, attack.proof, &before, &run);
+    let only_proof = attack.held.contains(&End::Any);
+    if seen == Some(true) || (!only_proof && run.says_escaped()) {
+        return Ok(Cell::Hole(run.account()));
+    }
+    if !was_held(attack, &run) {
+        return Ok(Cell::Broken(format!("neither held nor escaped: {}", run.account())));
+    }
+    drop(case);
+    if let Err(message) = twin(host, attack, backend, user) {
+        return Ok(Cell::Broken(format!("the allowed twin fails: {message}")));
+    }
+    Ok(Cell::Held(run.account()))
+}
+
+fn was_held(attack: &Attack, run: &Run) -> bool {
+    // Killed before it began is not held.
+    if attack.caller.contains(&"--kill-after") && !run.output.contains("STARTED") {
+        return false;
+    }
+    if run.exit() == Some(10) && run.output.lines().any(|l| l.contains("BLOCKED")) {
+        return true;
+    }
+    attack.held.iter().any(|end| match end {
+        End::Filter => run.text("outcome") == "violation" || run.signal() == Some(31),
+        End::Limit => {
+            matches!(run.text("outcome"), "limit_exceeded" | "timed_out" | "signalled")
+                || (run.outcome.is_none() && (run.finished.code == 124 || run.finished.code > 128))
+        }
+        End::Any => {
+            run.text("outcome") != "setup_failed"
+                && run.exit() != Some(20)
+                && run.exit() != Some(125)
+                && (run.outcome.is_some() || attack.streams != Streams::Json)
+        }
+    })
+}
+
+/// The field for which the command refused to start.
+fn refused(attack: &Attack, run: &Run) -> Option<Field> {
+    let message = match &run.outcome {
+        Some(outcome) if run.text("outcome") == "setup_failed" => outcome.get("error").map(Value::to_string)?,
+        Some(_) => return None,
+        None if run.finished.code == 125 => format!("{}{}{}", run.finished.stderr, run.errors, run.output),
+        None => return None,
+    };
+    attack.fields.iter().copied().find(|field| message.contains(field.name()))
+}
+
+/// What the backend claims for a field under this policy when nothing is required: `None` when it claims it in full.
+fn claims(case: &Case<'_>, shape: &[Shape], backend: Backend, field: Field) -> Result<Option<String>, String> {
+    let attack = Attack { args: &["noop"], ..ATTACK };
+    let spec = Spec { shape, args: attack.args, required: &[], backend };
+    let (run, _) = sandboxed(case, &attack, &spec)?;
+    let enforcement = run.outcome.as_ref().and_then(|o| o.get("enforcement"));
+    let strength =
+        enforcement.and_then(|e| e.get(field.name())).and_then(|a| a.get("strength")).and_then(Value::as_str);
+    match strength {
+        Some("full") => Ok(None),
+        Some(weaker) => Ok(Some(weaker.to_owned())),
+        None => Err(format!("refused for {field}, and with best effort: {}", run.account())),
+    }
+}
+
+/// Why a backend cannot be used here by this user, asked once.
+pub fn backend_missing(host: &Host, backend: Backend, user: User) -> Option<String> {
+    static KNOWN: Mutex<BTreeMap<(&str, User), Option<String>>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let asked = known.entry((backend_name(backend), user)).or_insert_with(|| {
+        let attack = Attack { args: &["noop"], ..ATTACK };
+        let spec = Spec { shape: &[], args: attack.args, required: &[], backend };
+        let tried = Case::new(host, user, &attack).and_then(|case| sandboxed(&case, &attack, &spec));
+        match tried {
+            Ok((run, _)) if run.says_escaped() => None,
+            Ok((run, _)) => Some(run.account()),
+            Err(message) => Some(message),
+        }
+    });
+    asked.clone()
+}
+
+struct Spec<'a> {
+    shape: &'a [Shape],
+    args: &'a [&'static str],
+    required: &'a [Field],
+    backend: Backend,
+}
+
+fn argv(case: &Case<'_>, args: &[&str]) -> Vec<String> {
+    // A first argument with a slash is a program of its own, such as a setuid one or the dynamic linker.
+    let own = args.first().is_some_and(|a| a.contains('/'));
+    let program = (!own).then(|| case.host.attack.display().to_string());
+    program.into_iter().chain(args.iter().map(|a| case.fill(a))).collect()
+}
+
+fn sandboxed(case: &Case<'_>, attack: &Attack, spec: &Spec<'_>) -> Result<(Run, Before), String> {
+    let write = |name: &str, args: &[&str]| {
+        let policy = case.policy(spec.shape, spec.backend, spec.required, &argv(case, args));
+        policy.validate().map_err(|e| format!("the policy of the trial is not valid: {e}"))?;
+        let path = case.dir.join(name);
+        fs::write(&path, policy.to_json_pretty()).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+        Ok::<_, String>(path.display().to_string())
+    };
+    let keep = spec.shape.contains(&Shape::Keep).then(|| case.path("{keep}"));
+    let json = attack.streams == Streams::Json;
+    let line = launch::cofferdam(case.host, &write("policy.json", spec.args)?, json, keep.as_ref());
+    let other = match attack.victims.iter().find_map(|v| if let Victim::Sandbox(args) = v { Some(*args) } else { None })
+    {
+        Some(args) => Some(launch::cofferdam(case.host, &write("other.json", args)?, true, None)),
+        None => None,
+    };
+    let (mut run, before) = launched(case, attack, case.user, &[], &line, other.as_deref())?;
+    if json {
+        let outcome: Option<Value> = serde_json::from_str(run.finished.stdout.trim()).ok();
+        if outcome.is_none() && run.finished.code != 125 {
+            return Err(format!("no outcome: {}", run.account()));
+        }
+        let text =
+            |key: &str| outcome.as_ref().and_then(|o| o.get(key)).and_then(Value::as_str).unwrap_or("").to_owned();
+        run.output = text("stdout") + &run.output[run.finished.stdout.len()..];
+        run.errors = text("stderr");
+        run.outcome = outcome;
+    }
+    Ok((run, before))
+}
+
+fn launched(
+    case: &Case<'_>,
+    attack: &Attack,
+    user: User,
+    more: &[&str],
+    line: &[String],
+    other: Option<&[String]>,
+) -> Result<(Run, Before), String> {
+    let mut options: Vec<String> = attack.caller.iter().map(|o| case.fill(o)).collect();
+    options.extend(more.iter().map(|o| (*o).to_owned()));
+    // Should a mount attack of root's succeed, it must not be the machine's own mounts that change.
+    if attack.class == Class::Mounts && user == User::Root && case.host.root && more.is_empty() {
+        options.push("--private-mounts".into());
+    }
+    let (mut files, mut watched) = (Files::default(), None);
+    match attack.streams {
+        Streams::Json => {}
+        Streams::Pty => options.push("--pty".into()),
+        Streams::File => {
+            files.stdin = Some(stream(case, "stdin")?);
+            let stdout = stream(case, "stdout")?;
+            watched = Some(stdout.try_clone().map_err(|e| e.to_string())?);
+            files.stdout = Some(stdout);
+            files.stderr = Some(stream(case, "stderr")?);
+        }
+    }
+    let before = Before::look(case, attack.proof, watched);
+    let variables = [("COFFERDAM_SECRET", case.secret.as_str())];
+    let beside = match other {
+        Some(line) => Some(launch::start(case.host, user, &[], line, &variables, Files::default())?),
+        None => None,
+    };
+    let finished = launch::start(case.host, user, &options, line, &variables, files)?.finish()?;
+    let mut run = Run { output: finished.stdout.clone(), finished, kept: case.path("{keep}"), ..Run::default() };
+    if attack.streams == Streams::File {
+        let read = |name: &str| fs::read(case.dir.join(name)).map(|b| String::from_utf8_lossy(&b).into_owned());
+        run.output = read("stdout").map_err(|e| e.to_string())?;
+        run.errors = read("stderr").map_err(|e| e.to_string())?;
+    }
+    if let Some(beside) = beside {
+        run.other = beside.finish()?.stdout;
+        if run.other.contains(&case.secret) {
+            run.output.push_str(&format!("\nESCAPED the other sandbox showed {}", case.secret));
+        }
+    }
+    Ok((run, before))
+}
+
+fn twin(host: &Host, attack: &Attack, backend: Backend, user: User) -> Result<(), String> {
+    let as_user = if matches!(attack.twin, Twin::AsRoot | Twin::PrivateMounts) { User::Root } else { user };
+    if let Some(missing) = host.user_missing(as_user) {
+        return Err(format!("{missing}: run the suite as root"));
+    }
+    let mut case = Case::new(host, as_user, attack)?;
+    let more: &[&str] = match attack.twin {
+        Twin::PrivateMounts => &["--private-mounts"],
+        Twin::NaiveInit => &["--naive-init"],
+        _ => &[],
+    };
+    let inside = match attack.twin {
+        Twin::Inside(shape, args) | Twin::Dose(shape, args, _) => {
+            let args = if args.is_empty() { attack.args } else { args };
+            Some(Spec { shape, args, required: &[], backend })
+        }
+        _ => None,
+    };
+    let (mut run, before) = match &inside {
+        Some(spec) => sandboxed(&case, attack, spec)?,
+        None => {
+            let line = argv(&case, attack.args);
+            let other = attack
+                .victims
+                .iter()
+                .find_map(|v| if let Victim::Sandbox(args) = v { Some(argv(&case, args)) } else { None });
+            launched(&case, attack, as_user, more, &line, other.as_deref())?
+        }
+    };
+    if let Twin::Dose(_, _, fine) = attack.twin {
+        return if fine(&run) { Ok(()) } else { Err(run.account()) };
+    }
+    let seen = worked(&mut case, attack.proof, &before, &run);
+    if run.output.is_empty() && run.other.contains("ESCAPED") {
+        run.output.clone_from(&run.other);
+    }
+    match seen {
+        Some(false) => Err(format!("the host sees nothing of it: {}", run.account())),
+        _ if attack.held.contains(&End::Any) || run.says_escaped() => Ok(()),
+        _ => Err(run.account()),
+    }
+}

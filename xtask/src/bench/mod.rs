@@ -1,0 +1,108 @@
+//! `cargo xtask bench`: how fast it is, beside its peers.
+//!
+//! Candidates take turns within one run, so that what else the machine does meets all of them; the order rotates from
+//! round to round. One harness times all of them, and an exit code that only the no-op has proves that each ran it.
+//! Figures are medians with the middle half; the ratio is to the named peer of the same run. A full run writes
+//! docs/performance.md and the block of README.md; `--quick` and `--only` print.
+
+mod peers;
+pub mod report;
+mod sections;
+mod stats;
+mod worker;
+
+use report::{Goal, Section, machine, replace_block};
+use worker::Programs;
+
+use crate::Result;
+use crate::packages;
+use crate::workspace::Workspace;
+
+/// What every section gets.
+pub struct Context {
+    /// What is measured.
+    programs: Programs,
+    /// Few rounds: to see that it works, not to quote.
+    quick: bool,
+}
+
+impl Context {
+    /// One number for a full run, one for a quick one.
+    fn pick<T>(&self, full: T, quick: T) -> T {
+        if self.quick { quick } else { full }
+    }
+}
+
+/// A section's name and what measures it.
+type Measure = (&'static str, fn(&Context) -> Result<Section>);
+
+const SECTIONS: &[Measure] = &[
+    ("cold", sections::cold),
+    ("call", sections::call),
+    ("throughput", sections::throughput),
+    ("resident", sections::resident),
+    ("overhead", sections::overhead),
+    ("memory", sections::memory),
+    ("paths", sections::paths),
+];
+
+/// The names of all measurements.
+#[cfg(test)]
+pub fn names() -> impl Iterator<Item = &'static str> {
+    SECTIONS.iter().map(|(name, _)| *name)
+}
+
+/// The entry of the task table.
+pub fn run(arguments: &[String]) -> Result {
+    let mut quick = false;
+    let mut only: Option<Vec<&str>> = None;
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--quick" => quick = true,
+            "--only" => only = Some(words.next().ok_or("--only needs names")?.split(',').collect()),
+            other => {
+                return Err(format!("unknown argument {other}; accepted: --quick, --only NAME,…"));
+            }
+        }
+    }
+    if let Some(unknown) = only.iter().flatten().find(|name| !SECTIONS.iter().any(|(known, _)| known == *name)) {
+        let known: Vec<&str> = SECTIONS.iter().map(|(name, _)| *name).collect();
+        return Err(format!("no measurement is called {unknown}; there are {}", known.join(", ")));
+    }
+    packages::ensure(packages::BENCH)?;
+    let workspace = Workspace::read()?;
+    let context = Context { programs: Programs::build(&workspace)?, quick };
+
+    let machine = machine();
+    println!("\n{machine}");
+    let write = !quick && only.is_none();
+    let mut failed = Vec::new();
+    let mut goals: Vec<Goal> = Vec::new();
+    for (name, measure) in SECTIONS.iter().filter(|(name, _)| only.as_ref().is_none_or(|only| only.contains(name))) {
+        eprintln!("\n== {name}");
+        match measure(&context) {
+            Ok(section) => {
+                let text = context.programs.shorten(&section.markdown(&machine));
+                println!("\n### {name}\n\n{}", text.trim_start_matches(machine.as_str()).trim());
+                if write {
+                    replace_block(&workspace.root.join("docs/performance.md"), &format!("bench-{name}"), &text)?;
+                }
+                goals.extend(section.goals);
+            }
+            Err(error) => {
+                eprintln!("{name}: {error}");
+                failed.push(*name);
+            }
+        }
+    }
+    if !failed.is_empty() {
+        return Err(format!("not measured: {}", failed.join(", ")));
+    }
+    if write {
+        let summary: String = goals.iter().map(Goal::markdown).collect();
+        replace_block(&workspace.root.join("README.md"), "bench", &format!("{machine}\n\n{summary}"))?;
+        println!("\nwritten to docs/performance.md and README.md");
+    }
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! `cargo xtask generate`: man pages, completions and docs/cli.md out of the command line itself, and the policy's schema.
+//!
+//! One table of options in crates/cli feeds the parser and all of these; nobody edits them by hand, and a test holds
+//! them to it. Writes below docs/ and completions/ only.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use cofferdam::command::defaults;
+use cofferdam::options::POLICY_OPTIONS;
+use cofferdam::{cli_command, environment};
+
+use crate::Result;
+
+/// Directories of which every file is generated.
+const WHOLE: &[&str] = &["docs/man", "completions"];
+
+/// Writes the generated files, or with `check` demands that they are there as they would be written.
+pub fn generate(root: &Path, check: bool) -> Result {
+    let files = files()?;
+    let mut stale = Vec::new();
+    for (name, text) in &files {
+        let path = root.join(name);
+        if std::fs::read(&path).is_ok_and(|there| there == *text) {
+            continue;
+        }
+        if check {
+            stale.push(name.clone());
+            continue;
+        }
+        let parent = path.parent().unwrap_or(root);
+        std::fs::create_dir_all(parent).map_err(|e| format!("cannot make {}: {e}", parent.display()))?;
+        std::fs::write(&path, text).map_err(|e| format!("cannot write {name}: {e}"))?;
+        eprintln!("wrote {name}");
+    }
+    let expected: BTreeSet<&String> = files.keys().collect();
+    for directory in WHOLE {
+        for entry in std::fs::read_dir(root.join(directory)).into_iter().flatten().flatten() {
+            let name = format!("{directory}/{}", entry.file_name().to_string_lossy());
+            if expected.contains(&name) {
+                continue;
+            }
+            if check {
+                stale.push(name);
+            } else {
+                std::fs::remove_file(entry.path()).map_err(|e| format!("cannot remove {name}: {e}"))?;
+                eprintln!("removed {name}");
+            }
+        }
+    }
+    if stale.is_empty() {
+        return Ok(());
+    }
+    Err(format!("not as generated: {}; run `cargo xtask generate`", stale.join(", ")))
+}
+
+/// Every generated file by its path below the root.
+fn files() -> Result<BTreeMap<String, Vec<u8>>> {
+    let mut files = BTreeMap::new();
+    let mut command = cli_command();
+    command.build();
+    man_pages(&command, &mut files)?;
+    for (shell, name) in [
+        (clap_complete::Shell::Bash, "cofferdam.bash"),
+        (clap_complete::Shell::Fish, "cofferdam.fish"),
+        (clap_complete::Shell::Zsh, "_cofferdam"),
+    ] {
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut cli_command(), "cofferdam", &mut script);
+        files.insert(format!("completions/{name}"), tidy(&script));
+    }
+    files.insert("docs/cli.md".into(), page(&command).into_bytes());
+    files.insert("docs/policy.schema.json".into(), cofferdam_policy::schema::json_schema_text().into_bytes());
+    Ok(files)
+}
+
+fn man_pages(command: &clap::Command, files: &mut BTreeMap<String, Vec<u8>>) -> Result {
+    let mut pages = vec![("cofferdam".to_owned(), command.clone())];
+    for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+        let name = format!("cofferdam-{}", sub.get_name());
+        pages.push((name, sub.clone()));
+    }
+    for (name, command) in pages {
+        let mut text = Vec::new();
+        // No date: the pages have to come out the same on every day.
+        clap_mangen::Man::new(command)
+            .manual("Cofferdam")
+            .source(format!("cofferdam {}", env!("CARGO_PKG_VERSION")))
+            .render(&mut text)
+            .map_err(|e| format!("man page {name}: {e}"))?;
+        files.insert(format!("docs/man/{name}.1"), tidy(&text));
+    }
+    Ok(())
+}
+
+/// Without blanks at the ends of lines, and with one line feed at the end.
+fn tidy(text: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(text);
+    let mut tidy: String = text.lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    tidy.truncate(tidy.trim_end().len());
+    tidy.push('\n');
+    tidy.into_bytes()
+}
+
+fn page(command: &clap::Command) -> String {
+    let mut page = String::from(
+        "<!-- Generated from crates/cli by `cargo xtask generate`; regenerate it, do not edit it. -->\n\n\
+         # The command\n\n",
+    );
+    page.push_str(&format!("{}\n", command.get_about().map(ToString::to_string).unwrap_or_default()));
+    page.push_str(&format!(
+        "\n```text\n{}\n```\n",
+        command.get_after_help().map(ToString::to_string).unwrap_or_default()
+    ));
+    page.push_str(TEXT);
+    for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+        let name = sub.get_name();
+        page.push_str(&format!("\n## cofferdam {name}\n\n"));
+        page.push_str(&format!("{}.\n\n", sub.get_about().map(ToString::to_string).unwrap_or_default()));
+        let usage = sub.clone().render_usage().to_string();
+        page.push_str(&format!("```text\n{}\n```\n\n", usage.trim_start_matches("Usage: ")));
+        match name {
+            "eval" => {
+                let names = environment::NAMES.join("`, `");
+                page.push_str(&format!(
+                    "Environments: `{names}`. Options are those of `run`, and these; defaults differ:\n\n"
+                ));
+                options(&mut page, sub, |long| long == "file");
+                page.push_str(&format!("\n```text\n{}```\n", defaults("minimal")));
+            }
+            "run" => {
+                options(&mut page, sub, |_| true);
+                page.push_str(&format!("\n```text\n{}```\n", defaults("host")));
+            }
+            _ => {
+                options(&mut page, sub, |_| true);
+                if let Some(text) = sub.get_after_help() {
+                    page.push_str(&format!("\n{text}\n"));
+                }
+            }
+        }
+    }
+    page
+}
+
+fn options(page: &mut String, command: &clap::Command, wanted: impl Fn(&str) -> bool) {
+    page.push_str("| option | meaning | policy field |\n|---|---|---|\n");
+    for arg in command.get_arguments() {
+        let Some(long) = arg.get_long().filter(|long| wanted(long) && *long != "help") else { continue };
+        let short = arg.get_short().map(|s| format!("-{s}, ")).unwrap_or_default();
+        let value = match arg.get_value_names() {
+            Some([name, ..]) if arg.get_action().takes_values() => format!(" {name}"),
+            _ => String::new(),
+        };
+        let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
+        let leaves = POLICY_OPTIONS.iter().find(|o| o.long == long).map(|o| o.leaves).unwrap_or_default();
+        let leaves: Vec<String> = leaves.iter().map(|leaf| format!("`{leaf}`")).collect();
+        let option = cell(&format!("{short}--{long}{value}"));
+        page.push_str(&format!("| `{option}` | {} | {} |\n", cell(&help), leaves.join(", ")));
+    }
+}
+
+/// A table cell ends at a bar even inside code.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+const TEXT: &str = "
+Options are written before PROGRAM; everything from PROGRAM on is the program's own. The last word counts where an
+option is given twice. Relative paths start at the working directory, on both sides of a volume.
+
+An option replaces what the defaults or `--policy FILE` say and goes through the same validation. What an option names
+is *required*: where this host cannot hold it in full, nothing starts, and the error says what is missing.
+`--best-effort` takes that back.
+
+| exit code | meaning |
+|---|---|
+| the program's own | it exited |
+| 128 + N | signal N ended it, or signal N ended Cofferdam itself while it ran |
+| 124 | the wall limit ended it |
+| 137 | another limit, or a violation under `--on-violation terminate`, ended it |
+| 125 | Cofferdam refused or failed; the reason is on standard error |
+| 126, 127 | the program cannot be executed, was not found |
+
+The program's output passes through as it comes. With `--json` nothing passes through, and standard output carries one
+outcome object whatever happened. What is worth knowing after a run (a limit, a refusal, cut output, changed files) is
+told on standard error in lines that begin with `cofferdam:`, unless `--quiet` is given. A run whose standard output is
+closed goes on as if it were `/dev/null`; when a reader goes away, the program is told as by a pipe.
+
+`--dry-run` prints one JSON object, the complete policy and the plan of the very call, and starts nothing.
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generated_files_are_as_they_would_be_written() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        generate(root, true).unwrap();
+    }
+}

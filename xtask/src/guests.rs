@@ -1,0 +1,72 @@
+//! What runs in virtual machines as part of `cargo xtask test`: checks that need another kernel or another cgroup layout
+//! than this machine's. `guest` boots them; this file says what is booted and what must come out.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::Result;
+use crate::guest::{self, GuestSpec, Kernel};
+use crate::packages::{self, must_work};
+use crate::shell::{self, cargo, step, uid, which};
+use crate::workspace::{Workspace, executables};
+
+/// The entry of the task table.
+pub fn run(arguments: &[String]) -> Result {
+    if !arguments.is_empty() {
+        return Err(format!("unknown arguments {arguments:?}; none is accepted"));
+    }
+    packages::ensure(packages::GUESTS)?;
+    run_all(&Workspace::read()?)
+}
+
+/// Boots every guest. Where they cannot be had, the reason is shown, or is an error under `COFFERDAM_MUST_WORK=1`.
+pub fn run_all(workspace: &Workspace) -> Result {
+    step("guests");
+    let kernel = match ready(workspace) {
+        Ok(kernel) => kernel,
+        Err(reason) if must_work() => return Err(reason),
+        Err(reason) => {
+            eprintln!("skipped: {reason}");
+            return Ok(());
+        }
+    };
+    // An example of crates/confine, which building the tests has built.
+    let mut build = cargo();
+    let built = executables(build.args(["test", "--workspace", "--no-run"]))?;
+    let check = built.get("cgroup_check").ok_or("crates/confine has no example cgroup_check")?;
+
+    // Version 2 with every controller, from each place where a process can sit.
+    let mut places = GuestSpec::new(&kernel.image, &["sh", "/cgroup.sh"])
+        .program(check, "/cgroup_check")?
+        .program(Path::new("/usr/bin/setpriv"), "/usr/bin/setpriv")?
+        .file(workspace.root.join("tests/guest/cgroup.sh"), "/cgroup.sh");
+    places.timeout = Duration::from_secs(240);
+    boot("cgroups of version 2", &places)?;
+
+    // A host of systemd's, where an unprivileged user gets a delegated scope.
+    boot("systemd's scopes", &guest::systemd::scopes(&kernel.image, &workspace.root, check)?)
+}
+
+fn ready(workspace: &Workspace) -> Result<Kernel> {
+    for (program, package) in [("qemu-system-x86_64", "qemu-system-x86"), ("busybox", "busybox-static")] {
+        if which(program).is_none() {
+            return Err(format!("guests need {program}\nhint: apt-get install {package}"));
+        }
+    }
+    let directory = workspace.target.join("guest-kernel");
+    guest::provide(&directory).or_else(|error| {
+        // The lists of packages may be missing or old.
+        if uid() != Some(0) || which("apt-get").is_none() {
+            return Err(error);
+        }
+        shell::run(std::process::Command::new("apt-get").args(["update", "-qq"]))?;
+        guest::provide(&directory)
+    })
+}
+
+fn boot(name: &str, spec: &GuestSpec) -> Result {
+    step(&format!("guest: {name}"));
+    let (code, text) = guest::run(spec)?;
+    eprint!("{text}");
+    if code == 0 { Ok(()) } else { Err(format!("guest: {name}: ended with {code}")) }
+}

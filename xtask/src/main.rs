@@ -1,0 +1,88 @@
+//! `cargo xtask TASK`: everything that is done to the project, by one program that needs nothing but cargo.
+//!
+//! This file reads the arguments and calls the task; each task is a module. No task changes the machine beyond
+//! installing Debian packages, and it says so before it does.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod deps;
+mod generate;
+#[allow(dead_code, reason = "guests use part of it")]
+mod guest;
+mod guests;
+mod lint;
+mod packages;
+#[cfg(test)]
+mod repository;
+mod shell;
+mod test;
+mod workspace;
+
+use std::process::ExitCode;
+
+/// Ends in words: a task's error is shown as it is.
+pub type Result<T = ()> = std::result::Result<T, String>;
+
+/// One task: its name, its usage line, and what runs it.
+struct Task {
+    name: &'static str,
+    usage: &'static str,
+    run: fn(&[String]) -> Result,
+}
+
+const TASKS: &[Task] = &[
+    Task {
+        name: "test",
+        usage: "test [--fast]        install what the tests need, then run all of them (--fast: without guests)",
+        run: test::run,
+    },
+    Task {
+        name: "guests",
+        usage: "guests               the part of the tests that runs in virtual machines",
+        run: guests::run,
+    },
+    Task { name: "lint", usage: "lint                 formatting and clippy, warnings denied", run: lint::run_from },
+    Task {
+        name: "deps",
+        usage: "deps                 hold the dependencies to deny.toml and the crates to their layers",
+        run: deps::run,
+    },
+    Task {
+        name: "generate",
+        usage: "generate [--check]   write man pages, completions, docs/cli.md and the schema, or say which are stale",
+        run: generate_files,
+    },
+    Task {
+        name: "bench",
+        usage: "bench [--quick] [--only NAME,…]   measure; a full run writes docs/performance.md and README.md",
+        run: bench::run,
+    },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let task = arguments.first().and_then(|name| TASKS.iter().find(|task| task.name == name));
+    let Some(task) = task else {
+        eprintln!("usage: cargo xtask TASK\n");
+        for task in TASKS {
+            eprintln!("  {}", task.usage);
+        }
+        return ExitCode::from(2);
+    };
+    match (task.run)(&arguments[1..]) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask {}: {message}", task.name);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn generate_files(arguments: &[String]) -> Result {
+    let check = match arguments {
+        [] => false,
+        [flag] if flag == "--check" => true,
+        other => return Err(format!("unknown arguments {other:?}; accepted: --check")),
+    };
+    generate::generate(&workspace::Workspace::read()?.root, check)
+}

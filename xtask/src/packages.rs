@@ -1,0 +1,99 @@
+//! The Debian packages that tests and measurements need: which are missing, and installing them.
+//!
+//! Only what is missing is installed, only as root, and what is installed is said first. Nothing is ever removed,
+//! and a program that the machine has from elsewhere counts as there.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::Result;
+use crate::shell::{run, step, uid, which};
+
+/// One thing that must be on the machine.
+pub struct Need {
+    /// A program on the PATH, or an absolute path of a file.
+    pub what: &'static str,
+    /// The Debian package that brings it.
+    pub package: &'static str,
+    /// Why it is needed.
+    pub why: &'static str,
+}
+
+/// What `cargo xtask test` needs.
+pub const TEST: &[Need] = &[
+    Need { what: "gcc", package: "gcc", why: "compiles attacks and a program inside the jail" },
+    Need { what: "/usr/include/stdio.h", package: "libc6-dev", why: "headers for gcc" },
+    Need { what: "setpriv", package: "util-linux", why: "runs tests as an unprivileged user" },
+    Need { what: "unshare", package: "util-linux", why: "lets that user reach the built tests" },
+    Need { what: "python3", package: "python3", why: "`eval python`, and a program inside the jail" },
+    Need { what: "/usr/bin/python3", package: "python3-minimal", why: "the system's own Python" },
+    Need { what: "node", package: "nodejs", why: "`eval node`" },
+    Need { what: "git", package: "git", why: "a program inside the jail" },
+    Need { what: "sqlite3", package: "sqlite3", why: "a program inside the jail" },
+    Need { what: "tar", package: "tar", why: "a program inside the jail" },
+    Need { what: "java", package: "default-jdk-headless", why: "a program inside the jail" },
+    Need { what: "strace", package: "strace", why: "attacks by tracing" },
+];
+
+/// What the guests need besides.
+pub const GUESTS: &[Need] = &[
+    Need { what: "qemu-system-x86_64", package: "qemu-system-x86", why: "boots other kernels" },
+    Need { what: "busybox", package: "busybox-static", why: "the guests' programs" },
+    Need { what: "/lib/systemd/systemd", package: "systemd", why: "first process of a guest" },
+    Need { what: "/usr/bin/dbus-daemon", package: "dbus-daemon", why: "the bus of that guest" },
+    Need {
+        what: "/usr/lib/systemd/user/dbus.socket",
+        package: "dbus-user-session",
+        why: "the bus of that guest's user",
+    },
+];
+
+/// What `cargo xtask bench` needs; peers that Debian lacks are measured where they are found.
+pub const BENCH: &[Need] = &[
+    Need { what: "gcc", package: "gcc", why: "compiles the measured programs" },
+    Need { what: "/usr/include/stdio.h", package: "libc6-dev", why: "headers for gcc" },
+    Need { what: "bwrap", package: "bubblewrap", why: "the peer that ratios refer to" },
+    Need { what: "firejail", package: "firejail", why: "a peer" },
+    Need { what: "git", package: "git", why: "work inside" },
+];
+
+/// Installs what is missing. Not as root, or where there is no apt-get, it says what is missing and how to get it;
+/// that is an error only under `COFFERDAM_MUST_WORK=1`, for tests skip what they lack.
+pub fn ensure(needs: &[Need]) -> Result {
+    let missing: Vec<&Need> = needs.iter().filter(|need| !is_there(need.what)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    step("Debian packages that are missing");
+    for need in &missing {
+        eprintln!("  {:<22} {}", need.package, need.why);
+    }
+    let mut packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
+    packages.sort_unstable();
+    packages.dedup();
+    if uid() != Some(0) || which("apt-get").is_none() {
+        let hint = format!("hint: sudo apt-get install {}", packages.join(" "));
+        if must_work() {
+            return Err(format!("cannot install packages without root and apt-get\n{hint}"));
+        }
+        eprintln!("not root, or no apt-get: tests that need them will say that they are skipped\n{hint}");
+        return Ok(());
+    }
+    run(apt_get().args(["update", "-qq"]))?;
+    run(apt_get().args(["install", "-y", "-qq", "--no-install-recommends"]).args(&packages))
+}
+
+/// Whether a skip is a failure.
+pub fn must_work() -> bool {
+    std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|value| value == "1")
+}
+
+fn is_there(what: &str) -> bool {
+    if what.starts_with('/') { Path::new(what).exists() } else { which(what).is_some() }
+}
+
+fn apt_get() -> Command {
+    let mut command = Command::new("apt-get");
+    command.env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}

@@ -1,0 +1,214 @@
+//! Rules about the repository itself, as tests: what every file, crate and page must have. Reads the tree, changes nothing.
+
+use std::path::{Path, PathBuf};
+
+use crate::bench::report::block;
+
+/// Where `unsafe` may stand.
+const UNSAFE: &[&str] = &["crates/confine/"];
+
+/// Where a result may not be thrown away by `let _ =`: a restriction that did not hold must never go unnoticed.
+const NO_SILENCE: &[&str] = &["crates/confine/", "crates/engine/"];
+
+/// Directories that are not ours to judge.
+const SKIPPED: &[&str] = &[".git", "target", "node_modules", "__pycache__", ".venv", "corpus", "artifacts"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
+}
+
+/// Every file with that ending, as its path below the root and its text.
+fn files(ending: &str) -> Vec<(String, String)> {
+    let root = root();
+    let mut found = Vec::new();
+    let mut open = vec![root.clone()];
+    while let Some(directory) = open.pop() {
+        for entry in std::fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if path.is_symlink() || SKIPPED.contains(&name.as_str()) {
+                continue;
+            }
+            if path.is_dir() {
+                open.push(path);
+            } else if name.ends_with(ending) {
+                let text = std::fs::read_to_string(&path).unwrap();
+                found.push((path.strip_prefix(&root).unwrap().display().to_string(), text));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn none(what: &str, broken: Vec<String>) {
+    assert!(broken.is_empty(), "{what}:\n  {}", broken.join("\n  "));
+}
+
+/// Code without comments and text: enough to look for words in.
+fn code(line: &str) -> &str {
+    line.split("//").next().unwrap_or(line)
+}
+
+#[test]
+fn every_rust_file_says_first_what_it_owns() {
+    assert!(files(".rs").len() > 10, "the walk over the tree finds nothing");
+    let broken = files(".rs").into_iter().filter(|(_, text)| !text.starts_with("//! ")).map(|(path, _)| path).collect();
+    none("files that do not begin with `//!`", broken);
+}
+
+#[test]
+fn unsafe_stands_only_where_the_mechanisms_are() {
+    let mut broken = Vec::new();
+    for (path, text) in files(".rs") {
+        if UNSAFE.iter().any(|place| path.starts_with(place)) {
+            continue;
+        }
+        for (number, line) in text.lines().enumerate() {
+            if code(line).contains(concat!("allow(", "unsafe_code)")) || code(line).contains(concat!("unsafe", " {")) {
+                broken.push(format!("{path}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    none("unsafe code outside its places", broken);
+}
+
+#[test]
+fn no_result_of_a_mechanism_is_thrown_away() {
+    let mut broken = Vec::new();
+    for (path, text) in files(".rs") {
+        if !NO_SILENCE.iter().any(|place| path.starts_with(place)) {
+            continue;
+        }
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| code(line).contains(concat!("let _", " ="))) {
+            broken.push(format!("{path}:{}: {}", number + 1, line.trim()));
+        }
+    }
+    none("results thrown away", broken);
+}
+
+#[test]
+fn every_crate_takes_its_edition_and_lints_from_the_workspace() {
+    let mut broken = Vec::new();
+    for (path, text) in files("Cargo.toml").into_iter().filter(|(path, _)| path != "Cargo.toml") {
+        let manifest: toml::Table = text.parse().unwrap_or_else(|error| panic!("{path}: {error}"));
+        if manifest.contains_key("workspace") {
+            continue; // a workspace of its own, such as the fuzz targets'
+        }
+        for key in ["version", "edition", "rust-version", "license"] {
+            let inherited = manifest["package"].get(key).and_then(|value| value.get("workspace"));
+            if inherited.and_then(toml::Value::as_bool) != Some(true) {
+                broken.push(format!("{path}: package.{key} is not the workspace's"));
+            }
+        }
+        let lints = manifest.get("lints").and_then(toml::Value::as_table).cloned().unwrap_or_default();
+        let whole = lints.get("workspace").and_then(toml::Value::as_bool) == Some(true);
+        // A crate with unsafe code cannot inherit the table that denies it; it must still have one.
+        let own = UNSAFE.iter().any(|place| path.starts_with(place)) && lints.contains_key("clippy");
+        if !whole && !own {
+            broken.push(format!("{path}: no lints"));
+        }
+    }
+    none("manifests", broken);
+}
+
+#[test]
+fn the_minimum_rust_version_is_said_once_and_told_in_the_readme() {
+    let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
+    let version = manifest["workspace"]["package"]["rust-version"].as_str().unwrap();
+    assert!(read("README.md").contains(&format!("Rust {version}")), "README.md does not name Rust {version}");
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let mut broken = Vec::new();
+    for (path, text) in files(".md") {
+        let folder = root().join(&path).parent().unwrap().to_owned();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            if target.contains("://") || target.contains(' ') {
+                continue;
+            }
+            let page = if file.is_empty() { root().join(&path) } else { folder.join(file) };
+            if !page.exists() {
+                broken.push(format!("{path}: {target}"));
+            } else if !anchor.is_empty() && page.extension().is_some_and(|end| end == "md") {
+                let text = std::fs::read_to_string(&page).unwrap();
+                if !text.lines().filter(|line| line.starts_with('#')).any(|line| slug(line) == anchor) {
+                    broken.push(format!("{path}: {target}: no such heading"));
+                }
+            }
+        }
+    }
+    none("links that lead nowhere", broken);
+}
+
+/// A heading as its anchor.
+fn slug(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    text.chars()
+        .filter_map(|c| match c {
+            ' ' => Some('-'),
+            c if c.is_alphanumeric() || c == '-' || c == '_' => Some(c),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn the_readme_opens_with_the_two_commands() {
+    let text = read("README.md");
+    let blocks: Vec<&str> = text.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let commands: Vec<&str> = blocks[0].lines().map(|line| line.split("  #").next().unwrap_or(line).trim()).collect();
+    assert_eq!(commands, ["cargo run --release -- eval python 'print(6*7)'", "cargo xtask test"]);
+}
+
+#[test]
+fn the_readme_lists_the_limits_that_hold() {
+    let text = read("README.md");
+    let told = block(&text, "limits").expect("README.md has no block `limits`");
+    let mut expected = String::from("| limit | by default | unit |\n|---|--:|---|");
+    for limit in cofferdam_policy::limits::LIMITS {
+        expected += &format!("\n| `limits.{}` | {} | {} |", limit.key, limit.default, limit.unit);
+    }
+    assert_eq!(told, expected, "\nREADME.md should say:\n{expected}\n");
+}
+
+#[test]
+fn the_readme_repeats_the_totals_of_the_escape_table() {
+    let page = root().join("docs/escape.md");
+    let Ok(page) = std::fs::read_to_string(page) else {
+        return; // generated by tests/escape, whose own test demands it
+    };
+    let readme = read("README.md");
+    let totals = block(&page, "escape-totals").expect("docs/escape.md has no block `escape-totals`");
+    assert_eq!(block(&readme, "escape-totals"), Some(totals), "\nREADME.md should say:\n{totals}\n");
+}
+
+#[test]
+fn every_measurement_has_its_place() {
+    let page = read("docs/performance.md");
+    for name in crate::bench::names() {
+        assert!(block(&page, &format!("bench-{name}")).is_some(), "docs/performance.md has no block bench-{name}");
+    }
+    assert!(block(&read("README.md"), "bench").is_some());
+}
+
+#[test]
+fn no_file_names_a_place_on_somebodys_machine() {
+    // Spelled apart, so that this file holds to its own rule.
+    let places = [concat!("/work/", "main"), concat!("/work/", "shared"), concat!("/roo", "t/.")];
+    let mut broken = Vec::new();
+    for ending in [".rs", ".md", ".toml", ".c", ".h", ".sh", ".py"] {
+        for (path, text) in files(ending) {
+            for (number, line) in text.lines().enumerate().filter(|(_, line)| places.iter().any(|p| line.contains(p))) {
+                broken.push(format!("{path}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    none("paths of one machine", broken);
+}
