@@ -94,7 +94,6 @@ fn session(plan: &Plan) -> Step {
     let all = !0u64;
     sys::rt_sigprocmask(2, &all, core::ptr::null_mut(), 8).map_err(at(step::SESSION, 100))?;
     sys::setsid().map_err(at(step::SESSION, 101))?;
-    sys::prctl(4, 0, 0, 0, 0).map_err(at(step::SESSION, 102))?; // PR_SET_DUMPABLE: nobody reads our memory
     if plan.has(flag::PDEATHSIG) {
         sys::prctl(1, 9, 0, 0, 0).map_err(at(step::SESSION, 103))?;
     }
@@ -147,7 +146,9 @@ fn ids(plan: &Plan) -> Step {
         sys::setresgid(h.gid_out, h.gid_out, h.gid_out).map_err(at(step::IDS, 7))?;
         sys::setresuid(h.uid_out, h.uid_out, h.uid_out).map_err(at(step::IDS, 8))?;
     }
-    sys::prctl(4, 0, 0, 0, 0).map_err(at(step::IDS, 9))?; // changing ids resets it
+    // Nobody reads our memory from here on. Not earlier: it takes our own /proc files away from us, the maps among them;
+    // and changing ids would undo it. No other process exists yet that could look.
+    sys::prctl(4, 0, 0, 0, 0).map_err(at(step::IDS, 9))?;
     if plan.has(flag::PDEATHSIG) {
         sys::prctl(1, 9, 0, 0, 0).map_err(at(step::IDS, 10))?; // and this
     }
