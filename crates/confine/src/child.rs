@@ -78,7 +78,12 @@ fn source(c: &Child, i: usize) -> i32 {
     }
 }
 
-/// exec as a user other than 0 would lose them: every permitted capability becomes inheritable and ambient.
+/// Of the new namespaces' capabilities, what init needs: CHOWN, DAC_OVERRIDE, FOWNER and FSETID (overlayfs keeps the
+/// mounter's), KILL, SETGID, SETUID, SETPCAP, NET_ADMIN (loopback), SYS_PTRACE (a notified call's arguments), SYS_ADMIN
+/// (mounts), SYS_RESOURCE (no nested namespaces).
+const NEEDED: [usize; 12] = [0, 1, 3, 4, 5, 6, 7, 8, 12, 19, 21, 24];
+
+/// exec as a user other than 0 would lose them: they become inheritable and ambient.
 fn keep_capabilities() -> Result<(), i32> {
     let header = [0x2008_0522u32, 0];
     let mut data = [0u32; 6]; // effective, permitted, inheritable; twice
@@ -86,11 +91,8 @@ fn keep_capabilities() -> Result<(), i32> {
     data[2] = data[1];
     data[5] = data[4];
     sys::capset(header.as_ptr(), data.as_ptr())?;
-    let permitted = u64::from(data[1]) | u64::from(data[4]) << 32;
-    for cap in 0..64 {
-        if permitted >> cap & 1 == 1 {
-            sys::prctl(47, 2, cap, 0, 0)?; // PR_CAP_AMBIENT_RAISE
-        }
+    for cap in NEEDED {
+        sys::prctl(47, 2, cap, 0, 0)?; // PR_CAP_AMBIENT_RAISE
     }
     Ok(())
 }

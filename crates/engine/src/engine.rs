@@ -1,8 +1,8 @@
 //! The engine: what this host can do, which backend holds a policy, and one run from plan to outcome.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::OnceLock;
-use std::time::Instant;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use cofferdam_confine::cgroup::{self, Cgroup, Level, Limits, Location};
 use cofferdam_confine::host::{self, Identity};
@@ -76,7 +76,12 @@ pub struct Prepared {
     filters: Filters,
     location: Option<std::sync::Arc<Location>>,
     enforcement: Enforcement,
+    /// The plan that `prepare` looked at, for a run that follows at once. Later runs look again: what exists changes.
+    fresh: Mutex<Option<(Instant, jail::Plan)>>,
 }
+
+/// How long a plan made by `prepare` may wait for its run.
+const FRESH: Duration = Duration::from_millis(20);
 
 impl Engine {
     /// An engine inside somebody's program: it moves nothing of the process.
@@ -135,26 +140,27 @@ impl Engine {
 
     fn support_of(&self, backend: Backend, policy: &Policy) -> Support {
         let name = name_of(backend);
-        match self.enforcement_of(backend, policy) {
+        match self.plan_for(backend, policy, &Filters::new(needs_of(backend))).map(|plan| plan.enforcement) {
             Ok(fields) => Support { backend: name, unavailable: None, fields },
             Err(failure) => Support { backend: name, unavailable: Some(failure), fields: Enforcement::new() },
         }
     }
 
-    fn enforcement_of(&self, backend: Backend, policy: &Policy) -> Result<Enforcement, Failure> {
+    /// The plan of one backend, its enforcement completed by what cgroups give here.
+    fn plan_for(&self, backend: Backend, policy: &Policy, filters: &Filters) -> Result<jail::Plan, Failure> {
         let me = self.identity();
-        let mut e = match backend {
+        let mut plan = match backend {
             Backend::Landlock => {
                 landlock::available()?;
-                landlock::plan(policy, me, &Filters::new(landlock::needs()))?.enforcement
+                landlock::plan(policy, me, filters)?
             }
             _ => {
                 jail_available(me)?;
-                jail::plan(policy, me, &Filters::new(jail_needs()))?.enforcement
+                jail::complete(policy, me, filters)?
             }
         };
-        self.cgroup_enforcement(&mut e);
-        Ok(e)
+        self.cgroup_enforcement(&mut plan.enforcement);
+        Ok(plan)
     }
 
     fn cgroup_enforcement(&self, e: &mut Enforcement) {
@@ -191,10 +197,12 @@ impl Engine {
         };
         let mut refusals = Vec::new();
         for backend in candidates {
-            match self.enforcement_of(backend, policy).and_then(|e| sufficient(policy, backend, e)) {
-                Ok(enforcement) => {
+            let filters = Filters::new(needs_of(backend));
+            let plan = self.plan_for(backend, policy, &filters);
+            match plan.and_then(|p| sufficient(policy, backend, &p.enforcement).map(|()| p)) {
+                Ok(plan) => {
                     let reason = reason(policy.backend, backend, &refusals);
-                    return Ok(self.prepared(policy, backend, reason, enforcement));
+                    return Ok(self.prepared(policy, backend, reason, filters, plan));
                 }
                 Err(failure) => refusals.push(failure),
             }
@@ -208,22 +216,33 @@ impl Engine {
         }))
     }
 
-    fn prepared(&self, policy: &Policy, backend: Backend, reason: String, enforcement: Enforcement) -> Prepared {
+    fn prepared(
+        &self,
+        policy: &Policy,
+        backend: Backend,
+        reason: String,
+        filters: Filters,
+        plan: jail::Plan,
+    ) -> Prepared {
         let location = match self.cgroups() {
             Cgroups::Here(location, _) => Some(location.clone()),
             Cgroups::Not(..) => None,
         };
-        let needs = if backend == Backend::Landlock { landlock::needs() } else { jail_needs() };
         Prepared {
             policy: policy.clone(),
             identity: self.identity(),
             backend,
             reason,
-            filters: Filters::new(needs),
+            filters,
             location,
-            enforcement,
+            enforcement: plan.enforcement.clone(),
+            fresh: Mutex::new(Some((Instant::now(), plan))),
         }
     }
+}
+
+fn needs_of(backend: Backend) -> Needs {
+    if backend == Backend::Landlock { landlock::needs() } else { jail_needs() }
 }
 
 fn jail_needs() -> Needs {
@@ -250,10 +269,10 @@ fn jail_available(me: Identity) -> Result<(), Failure> {
 }
 
 /// A backend may run a policy when every required field holds in full.
-fn sufficient(policy: &Policy, backend: Backend, e: Enforcement) -> Result<Enforcement, Failure> {
+fn sufficient(policy: &Policy, backend: Backend, e: &Enforcement) -> Result<(), Failure> {
     let short: Vec<(&Field, &Applied)> =
         e.iter().filter(|(f, a)| a.strength != Strength::Full && !policy.enforcement.best_effort.contains(f)).collect();
-    let Some((first, applied)) = short.first() else { return Ok(e) };
+    let Some((first, applied)) = short.first() else { return Ok(()) };
     let others = match short.len() {
         1 => String::new(),
         n => format!(
@@ -341,7 +360,11 @@ impl Prepared {
     }
 
     fn attempt(&self, io: &mut Io) -> Result<(Finished, jail::Plan), Failure> {
-        let mut plan = self.plan()?;
+        let fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut plan = match fresh {
+            Some((made, plan)) if made.elapsed() < FRESH => plan,
+            _ => self.plan()?,
+        };
         if let Some(dir) = &io.keep_changes {
             empty_or_new(dir)?;
         }
@@ -386,14 +409,13 @@ impl Prepared {
                         e.insert(field, Applied { strength, reason: r.reason.unwrap_or_default() });
                     }
                 }
-                let e = sufficient(&self.policy, self.backend, e.clone());
-                e.map(|_| Some(c))
+                sufficient(&self.policy, self.backend, e).map(|()| Some(c))
             }
             Err(error) => {
                 for field in [Field::Memory, Field::CpuShare, Field::CpuTime] {
                     e.insert(field, Applied { strength: Strength::Partial, reason: error.to_string() });
                 }
-                sufficient(&self.policy, self.backend, e.clone()).map(|_| None)
+                sufficient(&self.policy, self.backend, e).map(|()| None)
             }
         }
     }
