@@ -253,7 +253,7 @@ impl Build<'_> {
         sys::mkdirat(AT_FDCWD, low, 0o755)?;
         sys::mkdirat(AT_FDCWD, up, 0o755)?;
         attach(lower, AT_FDCWD, low, false)?;
-        let layer = tmpfs(m.b, m.c, 0o700, NOSUID | NODEV)?;
+        let layer = tmpfs(m.d, m.e, 0o700, NOSUID | NODEV)?;
         attach(layer, AT_FDCWD, up, false)?;
         sys::mkdirat(layer, c"upper".as_ptr().cast(), 0o700)?;
         sys::mkdirat(layer, c"work".as_ptr().cast(), 0o700)?;

@@ -164,7 +164,7 @@ pub mod op {
     pub const SYMLINK: u16 = 10;
     /// File inside the scratch: src = name, dst = its text, c = mode.
     pub const FILE: u16 = 11;
-    /// Copy-on-write: src or fd → dst, a = attributes, b = bytes, c = inodes; the layer's descriptor is sent back.
+    /// Copy-on-write: src or fd → dst, a, b, c as of `BIND`, d = bytes, e = inodes; the layer's descriptor is sent back.
     pub const OVERLAY: u16 = 12;
     /// Mask dst: directories by an empty one, anything else by an empty file.
     pub const MASK: u16 = 13;
@@ -206,6 +206,10 @@ pub struct MountOp {
     pub b: u64,
     /// See the kind.
     pub c: u64,
+    /// See the kind.
+    pub d: u64,
+    /// See the kind.
+    pub e: u64,
 }
 
 /// One Landlock path rule, path as seen inside.

@@ -380,9 +380,7 @@ fn encode_step(b: &mut Block, s: &Step, zero: u32) -> MountOp {
         Step::Overlay { source, target, attrs, bytes, inodes } => {
             (m.kind, m.a, m.dst) = (op::OVERLAY, *attrs, b.text(target));
             set_source(b, &mut m, source);
-            // The identity check uses b and c; an overlay's size does too, so its source is checked by the owner's open
-            // descriptor or by path only.
-            (m.b, m.c) = (*bytes, *inodes);
+            (m.d, m.e) = (*bytes, *inodes); // b and c are the source's identity
         }
         Step::Mask { target, optional: o } => {
             (m.kind, m.dst) = (op::MASK, b.text(target));
@@ -432,9 +430,9 @@ fn encode_rules(b: &mut Block, rules: &[PathRule]) -> Ref {
 // The structures of `wire` are `repr(C)` without padding, made of little pieces; they are put together here so that
 // encoding needs no unsafe code. A test holds the sizes.
 
-fn pack_mount(m: &MountOp) -> [u64; 5] {
+fn pack_mount(m: &MountOp) -> [u64; 7] {
     let head = u64::from(m.kind) | u64::from(m.flags) << 16 | u64::from(m.fd as u32) << 32;
-    [head, u64::from(m.src) | u64::from(m.dst) << 32, m.a, m.b, m.c]
+    [head, u64::from(m.src) | u64::from(m.dst) << 32, m.a, m.b, m.c, m.d, m.e]
 }
 
 fn header_bytes(h: &Header) -> Vec<u8> {
@@ -475,7 +473,7 @@ fn header_bytes(h: &Header) -> Vec<u8> {
 
 const _: () = assert!(cfg!(target_endian = "little"));
 const _: () = assert!(size_of::<Header>() == 22 * 8);
-const _: () = assert!(size_of::<MountOp>() == 40);
+const _: () = assert!(size_of::<MountOp>() == 56);
 const _: () = assert!(size_of::<LandRule>() == 16);
 const _: () = assert!(size_of::<Guard>() == 16);
 const _: () = assert!(size_of::<Rlimit>() == 24);
