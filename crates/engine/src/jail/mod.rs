@@ -53,6 +53,17 @@ fn records(flags: SocketFlags) -> Result<(OwnedFd, OwnedFd), Failure> {
         .map_err(|e| failed("spawn", "cannot make a socket pair", &e, None))
 }
 
+/// Makes a pipe the sandbox user's own, as whom the program may open it by name: `> /dev/stderr` opens it anew, and a
+/// pipe belongs to whoever made it. An owner who may not give files away keeps it: the program has it open already.
+fn give_away(theirs: &OwnedFd, (uid, gid): (u32, u32)) {
+    if rustix::process::geteuid().as_raw() != uid
+        && let Err(e) =
+            rustix::fs::fchown(theirs, rustix::fs::Uid::from_raw(uid).into(), Some(rustix::fs::Gid::from_raw(gid)))
+    {
+        debug_assert!(e == rustix::io::Errno::PERM, "a pipe of ours cannot be given away: {e}");
+    }
+}
+
 /// Starts init with this recipe. Everything is prepared before clone.
 ///
 /// # Errors
@@ -68,6 +79,9 @@ pub fn start(
     let (in_theirs, in_ours) = crate::streams::incoming().map_err(io)?;
     let (out_ours, out_theirs) = crate::streams::outgoing().map_err(io)?;
     let (err_ours, err_theirs) = crate::streams::outgoing().map_err(io)?;
+    for theirs in [&in_theirs, &out_theirs, &err_theirs] {
+        give_away(theirs, recipe.ids_out);
+    }
     let (life_theirs, lifeline) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| io(e.into()))?;
     let (status, status_theirs) = records(SocketFlags::empty())?;
