@@ -445,8 +445,7 @@ impl Guards {
                 sys::close(base)?;
             }
             let f = f? as i32;
-            answer.give(r, f, cloexec);
-            sys::close(f)?;
+            answer.give(r, f, cloexec)?;
             return Ok(Made::Done);
         }
         if path.text[path.len - 1] == b'/' {
@@ -457,8 +456,7 @@ impl Guards {
             if let Some(n) = stream_number(&path.text[..path.len]) {
                 sys::close(place.dir)?;
                 let f = borrow(r.pid, n)?;
-                answer.give(r, f, cloexec);
-                sys::close(f)?;
+                answer.give(r, f, cloexec)?;
                 return Ok(Made::Done);
             }
             let name = &path.text[place.at..path.len];
@@ -476,8 +474,7 @@ impl Guards {
                         let now = sys::fcntl(f, 3, 0)?;
                         sys::fcntl(f, 4, now & !(O_NONBLOCK as usize))?;
                     }
-                    answer.give(r, f, cloexec);
-                    sys::close(f)?;
+                    answer.give(r, f, cloexec)?;
                     sys::close(place.dir)?;
                     return Ok(Made::Done);
                 }

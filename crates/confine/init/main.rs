@@ -58,11 +58,12 @@ fn live(plan: &Plan) -> Result<(), Fault> {
 
     session(plan)?; // a new session first: no terminal of the owner's can reach us from here on
     let mut trees = mounts::Trees::new();
+    join(plan)?; // into the run's cgroups, so that everything from here on is counted there
     if jail {
         mounts::private()?; // nothing that follows may propagate to the host
         mounts::sources(plan, &mut trees)?; // every source is opened before any mount can hide it
     }
-    sync(plan)?; // the owner has written cgroup and (when privileged) the id maps
+    sync(plan)?; // a privileged owner has written the id maps
     ids(plan)?; // from here on files are made as the sandbox's own user
     if jail {
         no_nested_namespaces(plan)?; // while the host's writable /proc is still there
@@ -111,6 +112,18 @@ fn session(plan: &Plan) -> Step {
             Ok(())
         }
     }
+}
+
+/// A thread that writes 0 to a `tasks` file moves itself, which the kernel does without stopping every fork on the
+/// machine; a pid written to `cgroup.procs` waits for a grace period instead, milliseconds of it.
+fn join(plan: &Plan) -> Step {
+    let h = plan.header();
+    for i in 0..h.join_count {
+        let f = i32::from(h.join_first + i);
+        sys::write(f, b"0".as_ptr(), 1).map_err(at(step::SYNC, 10 + i as usize))?;
+        sys::close(f).map_err(at(step::SYNC, 20 + i as usize))?;
+    }
+    Ok(())
 }
 
 fn sync(plan: &Plan) -> Step {
@@ -218,7 +231,10 @@ pub fn main() -> ! {
         Err(fault) => fault,
         Ok(plan) => match live(&plan) {
             Ok(()) => sys::exit(0),
-            Err(fault) => fault,
+            Err(fault) => {
+                watch::end_tree(&plan); // a child may be waiting for an answer that never comes
+                fault
+            }
         },
     };
     watch::send(&wire::Status {

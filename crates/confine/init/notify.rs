@@ -162,19 +162,24 @@ impl Answer {
         self.respond(&Response { id: r.id, val: 0, error: 0, flags: 1 }); // CONTINUE: nothing was decided on what was read
     }
 
-    /// The call returns a copy of this descriptor.
-    pub fn give(&self, r: &Request, descriptor: i32, cloexec: bool) {
+    /// The call returns a copy of this descriptor, which is closed here first: a program that writes a file, closes it
+    /// and executes it must not find it still open for writing (ETXTBSY).
+    pub fn give(&self, r: &Request, descriptor: i32, cloexec: bool) -> Result<(), i32> {
         let add = AddFd {
             id: r.id,
-            flags: 2, // SEND: install and answer in one step (5.14)
+            flags: 0,
             srcfd: descriptor as u32,
             newfd: 0,
             newfd_flags: if cloexec { 0o2000000 } else { 0 },
         };
-        match sys::ioctl(self.listener, ADDFD, (&raw const add) as usize) {
-            Ok(_) | Err(errno::ENOENT) => {}
+        let number = sys::ioctl(self.listener, ADDFD, (&raw const add) as usize);
+        sys::close(descriptor)?;
+        match number {
+            Ok(n) => self.done(r, n as i64),
+            Err(errno::ENOENT) => {}     // the caller was killed meanwhile
             Err(e) => self.refuse(r, e), // EMFILE of the program, mostly
         }
+        Ok(())
     }
 
     /// A path argument as it reads now, put behind the directory that it starts from when it is relative.

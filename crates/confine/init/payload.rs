@@ -52,6 +52,17 @@ struct Context<'a> {
     envp: *const Str,
 }
 
+struct ContextCell(core::cell::UnsafeCell<Context<'static>>);
+// SAFETY: written by init before the child exists and only read afterwards.
+unsafe impl Sync for ContextCell {}
+static CONTEXT: ContextCell = ContextCell(core::cell::UnsafeCell::new(Context {
+    plan: &Plan::NONE,
+    terminal: false,
+    ruleset: -1,
+    argv: null(),
+    envp: null(),
+}));
+
 /// Starts the program; returns once it runs.
 pub fn start(plan: &Plan, terminal: bool, guards: &mut Guards) -> Result<Child, Fault> {
     let h = plan.header();
@@ -59,8 +70,13 @@ pub fn start(plan: &Plan, terminal: bool, guards: &mut Guards) -> Result<Child, 
     let envp = words(plan, h.envp, &ENVP).map_err(at(step::PLAN, 11))?;
     let jailed = plan.has(flag::LANDLOCK) && plan.has(flag::JAIL);
     let ruleset = if jailed { land_ruleset(plan)? } else { -1 };
-    let context = Context { plan, terminal, ruleset, argv, envp };
-    let arg = &raw const context as usize;
+    // SAFETY: no child exists yet, and only the one child of this call reads it. The plan is mapped for the whole life of
+    // init, and so are the words, so the references outlive every use.
+    let arg = unsafe {
+        let slot = CONTEXT.0.get();
+        slot.write(Context { plan: &*(&raw const *plan), terminal, ruleset, argv, envp });
+        slot as usize
+    };
     let child = if plan.has(flag::NO_SPAWN) { start_gated(plan, guards, arg)? } else { start_shared(arg)? };
     if ruleset >= 0 {
         sys::close(ruleset).map_err(at(step::FORK, 1))?;
@@ -92,36 +108,24 @@ fn start_shared(arg: usize) -> Result<Child, Fault> {
     Ok(Child { pid: pid as i32, listener, answer: Answer::new(listener) })
 }
 
-/// Without spawning the one exec goes through the listener, so init must be awake to let it through: CLONE_VM alone, the
-/// listener fetched by pidfd_getfd, and a close-on-exec pipe whose end of file says that exec has happened.
+/// Without spawning the one exec goes through the listener, so init must be awake to let it through: the same without
+/// CLONE_VFORK. The descriptor table is shared until exec, so init keeps the payload's descriptors (`watch::narrow`), and
+/// a failed exec is found when the child has ended.
 fn start_gated(plan: &Plan, guards: &mut Guards, arg: usize) -> Result<Child, Fault> {
-    let fault = at(step::FORK, 2);
-    let mut pipe = [0i32; 2];
-    sys::pipe2(pipe.as_mut_ptr(), 0o2000000).map_err(&fault)?;
-    // SAFETY: the stack is used by this one child only; `entry` ends in exec or exit; the context lives in the frame of
-    // `start`, which does not return before the child has left this memory.
-    let pid = unsafe { sys::clone_on(0x100 | 17, stack_top(), entry, arg) }.map_err(&fault)? as i32;
-    sys::close(pipe[1]).map_err(&fault)?;
+    // SAFETY: the stack is used by this one child only; `entry` ends in exec or exit; the context is static.
+    let pid = unsafe { sys::clone_on(0x100 | 0x400 | 17, stack_top(), entry, arg) }.map_err(at(step::FORK, 2))? as i32;
     while LISTENER.load(Ordering::SeqCst) < 0 && failure().is_none() {
         let pause = [0u64, 20_000];
         match sys::ppoll(core::ptr::null_mut(), 0, pause.as_ptr(), core::ptr::null(), 8) {
             Ok(_) | Err(errno::EINTR) => {}
-            Err(e) => return Err(fault(e)),
+            Err(e) => return Err(at(step::FORK, 3)(e)),
         }
     }
-    let mut listener = -1;
-    if failure().is_none() {
-        let p = sys::pidfd_open(pid, 0).map_err(&fault)? as i32;
-        listener = sys::pidfd_getfd(p, LISTENER.load(Ordering::SeqCst), 0).map_err(&fault)? as i32;
-        sys::close(p).map_err(&fault)?;
-    }
+    let listener = LISTENER.load(Ordering::SeqCst);
     let mut answer = Answer::new(listener);
     if listener >= 0 && answer.next(plan, guards) {
         return Err(at(step::EXEC, 0)(errno::EPERM));
     }
-    let mut byte = 0u8;
-    while let Err(errno::EINTR) = sys::read(pipe[0], &mut byte, 1) {}
-    sys::close(pipe[0]).map_err(&fault)?;
     Ok(Child { pid, listener, answer })
 }
 
@@ -139,7 +143,7 @@ fn words(plan: &Plan, r: Ref, into: &'static Words) -> Result<*const Str, i32> {
 }
 
 extern "C" fn entry(context: usize) -> ! {
-    // SAFETY: `start` passes the address of its context, which lives while it is suspended.
+    // SAFETY: `start` passes the address of the static context.
     let context = unsafe { &*(context as *const Context<'_>) };
     if let Err(f) = enter(context) {
         FAILED_INDEX.store(f.index, Ordering::SeqCst);

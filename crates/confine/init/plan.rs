@@ -11,7 +11,13 @@ pub struct Plan {
     len: usize,
 }
 
+// SAFETY: the mapping is read-only and stays for the whole life of init.
+unsafe impl Sync for Plan {}
+
 impl Plan {
+    /// No plan: a placeholder that is never read.
+    pub const NONE: Plan = Plan { base: core::ptr::null(), len: 0 };
+
     /// Maps the plan of this descriptor, read-only and private.
     pub fn map(fd: i32) -> Result<Plan, Fault> {
         let mut total = [0u32; 4];

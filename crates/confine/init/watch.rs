@@ -81,8 +81,10 @@ pub fn terminal(plan: &Plan) -> Result<bool, Fault> {
 
 /// Lets go of all that watching does not need: the payload's streams, the program, spare descriptors, capabilities.
 pub fn narrow(plan: &Plan) -> Step {
-    for f in 0..3 {
-        sys::close(f).map_err(at(step::INIT, 1))?;
+    if !plan.has(flag::NO_SPAWN) {
+        for f in 0..3 {
+            sys::close(f).map_err(at(step::INIT, 1))?;
+        }
     }
     // CAP_KILL and CAP_SYS_PTRACE: ending the tree, reading the arguments of a notified call. The jail only: without
     // namespaces an unprivileged owner has neither and needs neither.
@@ -145,6 +147,11 @@ pub fn run(plan: &Plan, child: Child, mut guards: Guards) -> Step {
             let mut drain = [0u8; 128 * 4];
             while sys::read(signals, drain.as_mut_ptr(), drain.len()).is_ok() {}
             ended = reap(child.pid);
+            if ended.is_some()
+                && let Some(fault) = crate::payload::failure()
+            {
+                return Err(fault); // without spawning, a failed exec shows only now
+            }
         }
     }
     let (events, lost) = answer.seen();
@@ -171,7 +178,7 @@ fn reap(main: i32) -> Option<i32> {
 
 /// In the jail the kernel ends everything with us. Without a pid namespace: kill children until there are none, each
 /// orphan becoming a child of ours as its parent dies.
-fn end_tree(plan: &Plan) {
+pub fn end_tree(plan: &Plan) {
     if plan.has(flag::JAIL) {
         return;
     }

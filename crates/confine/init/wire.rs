@@ -122,8 +122,10 @@ pub struct Header {
     pub rows: u16,
     /// Terminal columns.
     pub columns: u16,
-    /// Padding.
-    pub reserved: u32,
+    /// First descriptor of the cgroup `tasks` files that init joins.
+    pub join_first: u16,
+    /// How many there are.
+    pub join_count: u16,
 }
 
 /// One `prlimit`.
@@ -284,7 +286,7 @@ pub mod step {
     pub const PLAN: u16 = 1;
     /// New session.
     pub const SESSION: u16 = 2;
-    /// Waiting for the owner.
+    /// Joining a cgroup, or waiting for the owner.
     pub const SYNC: u16 = 3;
     /// Id maps.
     pub const IDS: u16 = 4;

@@ -223,6 +223,8 @@ pub struct Recipe {
     pub scratch_bytes: u64,
     /// Scratch inodes.
     pub scratch_inodes: u64,
+    /// Extra descriptors, first and number, that are `tasks` files of cgroups (version 1) for init to join.
+    pub joins: (u16, u16),
     /// Wall time from the program's start, nanoseconds.
     pub wall_ns: u64,
     /// Rows and columns of the terminal.
@@ -303,6 +305,7 @@ impl Recipe {
         h.guards = self.encode_guards(&mut b);
         (h.scratch_bytes, h.scratch_inodes) = (self.scratch_bytes, self.scratch_inodes);
         h.wall_ns = self.wall_ns;
+        (h.join_first, h.join_count) = (fd::FIRST_EXTRA as u16 + self.joins.0, self.joins.1);
         if let Some((rows, columns)) = self.terminal {
             h.flags |= flag::TERMINAL;
             (h.rows, h.columns) = (rows, columns);
@@ -461,7 +464,7 @@ fn header_bytes(h: &Header) -> Vec<u8> {
         h.scratch_bytes,
         h.scratch_inodes,
         h.wall_ns,
-        u64::from(h.rows) | u64::from(h.columns) << 16 | u64::from(h.reserved) << 32,
+        u64::from(h.rows) | u64::from(h.columns) << 16 | u64::from(h.join_first) << 32 | u64::from(h.join_count) << 48,
     ];
     for w in words {
         // Little-endian machines only, which both supported architectures are; `to_ne_bytes` of the packed words then

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use cofferdam_confine::cgroup::{self, Cgroup, Level, Limits, Location};
 use cofferdam_confine::host::{self, Identity};
-use cofferdam_confine::wire::flag;
 use cofferdam_policy::{Backend, Field, Policy, Stdin};
 
 use crate::evidence::Paths;
@@ -292,7 +291,8 @@ fn sufficient(policy: &Policy, backend: Backend, e: &Enforcement) -> Result<(), 
             applied.reason
         ),
         hint: Some(format!(
-            "--best-effort={first} runs with what can be had; `cofferdam doctor` shows what is missing"
+            "--best-effort={} runs with what can be had; `cofferdam doctor` shows what is missing",
+            short.iter().map(|(f, _)| f.name()).collect::<Vec<_>>().join(",")
         )),
     })
 }
@@ -373,10 +373,14 @@ impl Prepared {
         }
         let mut enforcement = self.enforcement.clone();
         let cgroup = self.cgroup(&mut enforcement)?;
-        if cgroup.is_some() {
-            plan.recipe.flags |= flag::SYNC;
+        let mut extra = jail::prepare(&plan, plan.recipe.ids_out)?;
+        if let Some(c) = &cgroup {
+            let tasks = c.tasks_files().map_err(|e| refusal("cgroup", &e.to_string()))?;
+            plan.recipe.joins = (extra.len() as u16, tasks.len() as u16);
+            extra.extend(tasks);
+            // The cgroup counts the same processes and tells when it refuses one; the rlimit behind it tells nobody.
+            crate::rlimits::leave_processes_to_the_cgroup(&mut plan.recipe.rlimits);
         }
-        let extra = jail::prepare(&plan, plan.recipe.ids_out)?;
         let namespaces = jail::namespaces(&plan, self.backend != Backend::Landlock);
         let started = jail::start(&plan.recipe, namespaces, &extra, cgroup.as_ref())?;
         drop(extra);
@@ -453,7 +457,7 @@ impl Prepared {
     fn figures(&self, report: Report, enforcement: Enforcement, cgroup: Option<Cgroup>) -> Finished {
         let mut f = Finished {
             memory: (report.sampled_memory > 0).then_some(report.sampled_memory.max(report.usage.max_rss_bytes)),
-            cpu: Some(report.usage.cpu_us as f64 / 1e6),
+            cpu: Some(report.usage.cpu_us.max(report.sampled_cpu_us) as f64 / 1e6),
             processes: (report.sampled_processes > 0).then_some(report.sampled_processes),
             report,
             enforcement,
@@ -500,7 +504,7 @@ impl Prepared {
                     if keep.is_some() && !c.skipped.is_empty() {
                         let first = crate::evidence::escape(c.skipped[0].as_bytes());
                         f.problems.push(format!(
-                            "{} changed entries were not kept, such as {first}: only files, directories and links are",
+                            "{} changed entries were not kept, such as {first}: only files and directories are",
                             c.skipped.len()
                         ));
                     }
@@ -582,6 +586,10 @@ impl Prepared {
         }
         o
     }
+}
+
+fn refusal(step: &str, message: &str) -> Failure {
+    Failure { code: 125, step: step.into(), message: message.into(), hint: None }
 }
 
 /// A step that could not be done and that something else stands in for: the outcome says so.

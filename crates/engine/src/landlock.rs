@@ -168,16 +168,16 @@ fn enforcement(policy: &Policy, abi: u32, me: Identity) -> Enforcement {
             _ => files.clone(),
         },
     );
-    e.insert(
-        Field::Mounts,
-        if writes && me.privileged {
-            partial(
-                "the sandbox's unprivileged user cannot write what belongs to others, and owners are not mapped here",
-            )
-        } else {
-            files.clone()
-        },
-    );
+    let mounts = if policy.filesystem.mounts.is_empty() {
+        files.clone()
+    } else if writes && me.privileged {
+        partial("the sandbox's unprivileged user cannot write what belongs to others, and owners are not mapped here")
+    } else {
+        partial(
+            "without mounts there is no nodev and no noexec: device nodes in a bind open, and ld.so runs what can be read",
+        )
+    };
+    e.insert(Field::Mounts, mounts);
     e.insert(Field::Layer, full("no copy-on-write mounts"));
     let covered = policy.filesystem.root == Root::Minimal || policy.filesystem.deny.is_empty();
     e.insert(

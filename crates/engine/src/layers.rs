@@ -1,15 +1,13 @@
 //! What a copy-on-write layer holds after the tree is dead: which files were added, changed or deleted, and keeping them.
 //!
 //! The program wrote the layer, so nothing in it is trusted: it is walked by descriptor, no symbolic link is followed,
-//! and only regular files, directories and links are kept; a link is kept as a link, without its target being looked at.
+//! and only regular files and directories are kept.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, readlinkat, statat, symlinkat,
-};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, statat};
 
 use crate::outcome::Change;
 use crate::view::join;
@@ -29,7 +27,7 @@ struct Walk<'a> {
 pub struct Changes {
     /// Sorted by path.
     pub list: Vec<Change>,
-    /// Paths that were not kept: FIFOs, sockets, devices, names that are not UTF-8.
+    /// Paths that were not kept: links, FIFOs, sockets, devices, names that are not UTF-8.
     pub skipped: Vec<String>,
 }
 
@@ -122,9 +120,10 @@ impl Walk<'_> {
             FileType::RegularFile | FileType::Symlink => {
                 self.changes.push(Change { kind: if existed.is_some() { 'M' } else { 'A' }, path });
                 match keep {
-                    Some(k) if kind == FileType::Symlink => {
-                        let says = readlinkat(dir, name, Vec::new())?;
-                        symlinkat(says, k, name).map_err(Into::into)
+                    // A kept link would lead whoever reads the kept files to where the program wanted.
+                    Some(_) if kind == FileType::Symlink => {
+                        self.skipped.push(join(self.target, rel));
+                        Ok(())
                     }
                     Some(k) => copy(dir, k, name, st.st_mode),
                     None => Ok(()),

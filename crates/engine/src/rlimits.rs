@@ -13,7 +13,8 @@ pub fn rlimits(policy: &Policy, extra: u64) -> Vec<(u32, u64, u64)> {
         (r, soft.min(most), hard.min(most))
     };
     vec![
-        bounded(resource::CORE, 0, 0), // a piped core handler runs on the host, outside of everything
+        // 1, and the filter keeps it there: with any other value, 0 included, a piped core handler runs on the host (core(5)).
+        bounded(resource::CORE, 1, 1),
         bounded(resource::CPU, l.cpu_seconds, l.cpu_seconds + 1),
         bounded(resource::FSIZE, l.file_size_mb << 20, l.file_size_mb << 20),
         bounded(resource::NOFILE, l.open_files, l.open_files),
@@ -24,6 +25,14 @@ pub fn rlimits(policy: &Policy, extra: u64) -> Vec<(u32, u64, u64)> {
         bounded(resource::RTPRIO, 0, 0),
         bounded(resource::NICE, 0, 0),
     ]
+}
+
+/// One process more by RLIMIT_NPROC than the cgroup allows, so that the cgroup is the one that refuses.
+pub fn leave_processes_to_the_cgroup(rlimits: &mut [(u32, u64, u64)]) {
+    let most = rlimit(resource::NPROC).1;
+    for (_, soft, hard) in rlimits.iter_mut().filter(|(r, ..)| *r == resource::NPROC) {
+        (*soft, *hard) = (soft.saturating_add(1).min(most), hard.saturating_add(1).min(most));
+    }
 }
 
 /// What holds without a cgroup. `own_users`: the sandbox has a user namespace, in which processes are counted for it alone.

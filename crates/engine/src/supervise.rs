@@ -87,6 +87,8 @@ pub struct Report {
     pub usage: process::Usage,
     /// Highest memory sample, bytes; 0 when none was taken.
     pub sampled_memory: u64,
+    /// Highest sample of the tree's CPU time, microseconds; counts what was killed and so never waited for.
+    pub sampled_cpu_us: u64,
     /// Highest process count sampled; 0 when none was taken.
     pub sampled_processes: u64,
     /// Copy-on-write layers: mount step and root of the layer.
@@ -132,6 +134,7 @@ pub fn supervise(run: Run<'_>, io: &mut Io) -> Report {
         lost: 0,
         usage: process::Usage::default(),
         sampled_memory: 0,
+        sampled_cpu_us: 0,
         sampled_processes: 0,
         layers: Vec::new(),
         weakened: Vec::new(),
@@ -321,6 +324,7 @@ impl Loop<'_, '_> {
         let t = tree::sample(self.run.running.pid);
         self.report.sampled_memory = self.report.sampled_memory.max(t.memory_bytes);
         self.report.sampled_processes = self.report.sampled_processes.max(t.processes);
+        self.report.sampled_cpu_us = self.report.sampled_cpu_us.max(t.cpu_us);
         if t.cpu_us >= self.run.cpu_seconds * 1_000_000 {
             self.kill(End::Limit(Field::CpuTime));
         }

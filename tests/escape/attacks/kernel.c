@@ -44,7 +44,7 @@ static int a_adjtime(int argc, char **argv)
     struct timex t = {0};
     (void)argc;
     (void)argv;
-    if (adjtimex(&t) < 0) return cant("adjtimex");
+    if (adjtimex(&t) < 0) return blk("adjtimex");
     t.modes = ADJ_MAXERROR; /* what the kernel itself raises all the time */
     return past(syscall(SYS_clock_adjtime, 0, &t), "clock_adjtime");
 }
@@ -160,7 +160,7 @@ static int a_seccomp_listener(int argc, char **argv)
     (void)argc;
     (void)argv;
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    return past(syscall(SYS_seccomp, 1, 8 /* NEW_LISTENER */, &p), "a listener of its own");
+    return verdict(syscall(SYS_seccomp, 1, 8 /* NEW_LISTENER */, &p) >= 0, "a listener of its own");
 }
 
 static int a_sethostname(int argc, char **argv)
@@ -181,8 +181,9 @@ static int a_vhangup(int argc, char **argv)
 
 static int a_mempolicy(int argc, char **argv)
 {
+    unsigned long node = 1;
     (void)argc;
-    return past(syscall(SYS_migrate_pages, atoi(argv[0]), 0, NULL, NULL), "migrate_pages of another");
+    return verdict(syscall(SYS_migrate_pages, atoi(argv[0]), 64, &node, &node) >= 0, "migrate_pages of another");
 }
 
 /* x32: getpid with bit 30. Surviving the call at all is the escape: the filter let the number through. */

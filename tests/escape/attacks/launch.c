@@ -53,13 +53,13 @@ static void naive_init(void)
         exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
     }
     if (mount("proc", "/proc", "proc", 0, NULL)) die("mount proc");
-    pid_t payload = fork();
-    if (payload < 0) die("fork");
-    if (!payload) return;
     struct { uint32_t version; int pid; } head = {0x20080522, 0};
     uint32_t none[6] = {0};
     if (getuid() && syscall(SYS_capset, &head, none)) die("capset");
     prctl(PR_SET_DUMPABLE, 1);
+    pid_t payload = fork();
+    if (payload < 0) die("fork");
+    if (!payload) return;
     int status;
     while (waitpid(payload, &status, 0) != payload) {}
     exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));

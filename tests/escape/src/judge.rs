@@ -133,6 +133,15 @@ fn attempt(host: &Host, attack: &Attack, backend: Backend, user: User) -> Result
             None => Cell::Broken(format!("{field} refused though support says full: {}", run.account())),
         });
     }
+    if attack.streams != Streams::Json
+        && run.finished.code == 125
+        && let Some(field) = refused_as_json(&case, attack, &spec)?
+    {
+        return Ok(match claims(&case, attack.shape, backend, field)? {
+            Some(strength) => Cell::NotClaimed(format!("{field} is {strength}")),
+            None => Cell::Broken(format!("{field} refused though support says full: {}", run.account())),
+        });
+    }
     let seen = worked(&mut case, attack.proof, &before, &run);
     let only_proof = attack.held.contains(&End::Any);
     if seen == Some(true) || (!only_proof && run.says_escaped()) {
@@ -171,18 +180,37 @@ fn was_held(attack: &Attack, run: &Run) -> bool {
     })
 }
 
-/// The field for which the command refused to start.
+/// The field for which the command refused to start: one that the attack requires, or the step that failed.
 fn refused(attack: &Attack, run: &Run) -> Option<Field> {
-    let message = match &run.outcome {
-        Some(outcome) if run.text("outcome") == "setup_failed" => outcome.get("error").map(Value::to_string)?,
-        Some(_) => return None,
-        None if run.finished.code == 125 => format!("{}{}{}", run.finished.stderr, run.errors, run.output),
-        None => return None,
-    };
-    attack.fields.iter().copied().find(|field| message.contains(field.name()))
+    let message = refusal(run)?;
+    let required = attack.fields.iter().copied().find(|field| message.contains(field.name()));
+    required.or_else(|| step_field(run))
 }
 
-/// What the backend claims for a field under this policy when nothing is required: `None` when it claims it in full.
+/// The same question where the streams were the caller's own: the outcome is asked for in another run.
+fn refused_as_json(case: &Case<'_>, attack: &Attack, spec: &Spec<'_>) -> Result<Option<Field>, String> {
+    let asking = Attack { streams: Streams::Json, ..*attack };
+    let (run, _) = sandboxed(case, &asking, spec)?;
+    Ok(refused(attack, &run))
+}
+
+fn refusal(run: &Run) -> Option<String> {
+    match &run.outcome {
+        Some(outcome) if run.text("outcome") == "setup_failed" => outcome.get("error").map(Value::to_string),
+        Some(_) => None,
+        None if run.finished.code == 125 => Some(format!("{}{}{}", run.finished.stderr, run.errors, run.output)),
+        None => None,
+    }
+}
+
+/// The field whose policy key the refusal names as the step, such as `filesystem.mounts[1]`.
+fn step_field(run: &Run) -> Option<Field> {
+    let step = run.outcome.as_ref()?.get("error")?.get("step")?.as_str()?;
+    Field::ALL.iter().copied().find(|field| step.starts_with(field.name()))
+}
+
+/// How much less than everything the backend claims for a field under this policy when nothing is required; `None`
+/// when it claims all of it.
 fn claims(case: &Case<'_>, shape: &[Shape], backend: Backend, field: Field) -> Result<Option<String>, String> {
     let attack = Attack { args: &["noop"], ..ATTACK };
     let spec = Spec { shape, args: attack.args, required: &[], backend };
@@ -193,6 +221,8 @@ fn claims(case: &Case<'_>, shape: &[Shape], backend: Backend, field: Field) -> R
     match strength {
         Some("full") => Ok(None),
         Some(weaker) => Ok(Some(weaker.to_owned())),
+        // What a backend cannot do at all it refuses even with best effort, naming the policy's key.
+        None if step_field(&run) == Some(field) => Ok(Some("refused outright".into())),
         None => Err(format!("refused for {field}, and with best effort: {}", run.account())),
     }
 }

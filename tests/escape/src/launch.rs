@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::host::{Host, NOBODY, User};
 
 /// Longer than any trial may take.
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a finished process left.
 #[derive(Debug, Clone, Default)]

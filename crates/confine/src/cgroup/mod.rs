@@ -195,6 +195,17 @@ impl Cgroup {
         Ok(())
     }
 
+    /// The `tasks` files of the version 1 hierarchies, for a single-threaded child that writes `0` to each of them: the
+    /// kernel then moves just that thread, without the machine-wide lock that `cgroup.procs` takes (and its grace period).
+    ///
+    /// # Errors
+    /// When one cannot be opened.
+    pub fn tasks_files(&self) -> Result<Vec<OwnedFd>, Error> {
+        let open =
+            |node: &Node| files::open(&node.dir, c"tasks", OFlags::WRONLY).map_err(self.error("open tasks of", node));
+        self.nodes.iter().filter(|node| node.parent.version == Version::V1).map(open).collect()
+    }
+
     /// The `cgroup.procs` files open for writing, those of version 1 first. A child that writes `0` to each
     /// attaches itself, without the parent in between; permission is judged by who opened them (since 5.16).
     ///

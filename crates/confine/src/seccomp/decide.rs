@@ -114,6 +114,8 @@ const PROTOCOLS: [u64; 5] = [0, 1, 6, 17, 58];
 const SOCK_TYPE_MASK: u64 = 0xf;
 const SOCK_STREAM: u64 = 1;
 const SOCK_DGRAM: u64 = 2;
+const SOCK_SEQPACKET: u64 = 5;
+const RLIMIT_CORE: u64 = 4;
 const AF_UNIX: u64 = 1;
 const AF_INET: u64 = 2;
 const AF_INET6: u64 = 10;
@@ -219,9 +221,8 @@ fn whole_call(call: &Call, request: &Request<'_>) -> Option<Effect> {
         "clone3" if no_spawn || level >= Level::Basic => return Some(ABSENT),
         "fork" | "vfork" | "execve" if no_spawn => return Some(refuse(EPERM, Reason::Spawn)),
         "memfd_create" if request.limited_exec => return Some(refuse(EPERM, Reason::Exec)),
-        // Which family it asks for says who asks.
-        "socket" => return None,
-        "socketpair" if level >= Level::Strict => return Some(refuse(EAFNOSUPPORT, Reason::Level)),
+        // Which family it asks for says who asks; a pair is a pipe in both directions, without which no JVM starts.
+        "socket" | "socketpair" => return None,
         _ => {}
     }
     match call.group {
@@ -255,6 +256,13 @@ fn arguments(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> E
         }
         "socket" => return socket(request, clauses),
         "socketpair" => {
+            // A datagram pair is not bound to its peer: sendto and connect reach any datagram socket by its path. SOCK_RAW
+            // is another name for it (unix(7)). The other two are, and take no address.
+            if !request.unix_sockets || level >= Level::Strict {
+                let is_no = |value| Cond { mask: SOCK_TYPE_MASK, ..is_not(1, value) };
+                let unbound = [is(0, AF_UNIX), is_no(SOCK_STREAM), is_no(SOCK_SEQPACKET)];
+                add(&unbound, refuse(EACCES, Reason::UnixSocket));
+            }
             add(&[is(0, AF_UNIX)], Effect::Allow);
             return refuse(EAFNOSUPPORT, Reason::SocketFamily);
         }
@@ -288,6 +296,13 @@ fn arguments(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> E
                 add(&[is(0, u64::from(no_spawn.exec_fd))], Effect::Exec);
                 return refuse(EPERM, Reason::Spawn);
             }
+        }
+        // A piped core handler runs on the host for every limit but 1 (core(5)), which therefore stays 1. Programs that
+        // want no core dump have none; EINVAL is what those of them take that insist on an answer.
+        "setrlimit" => add(&[is(0, RLIMIT_CORE)], quiet(EINVAL)),
+        "prlimit64" => {
+            let given = Cond { width: Width::Bits64, ..is_not(2, 0) };
+            add(&[is(1, RLIMIT_CORE), given], quiet(EINVAL));
         }
         "personality" if level >= Level::Basic => {
             add(&PERSONALITIES.map(|value| is_not(0, value)), refuse(EPERM, Reason::Level));

@@ -317,13 +317,24 @@ fn sockets_are_what_the_level_allows_whatever_the_upper_halves_say() {
             for (family, kind, protocol) in [(2, 1, 0), (2, 1, 262), (10, 2, 0), (16, 3, 0), (40, 1, 0)] {
                 assert_eq!(socket(&walled, family, kind, protocol), EAFNOSUPPORT);
             }
-            assert_eq!(result(&walled, "socketpair", &[1 | high, 1, 0]), RET_ALLOW);
             assert_eq!(result(&walled, "socketpair", &[2 | high, 1, 0]), EAFNOSUPPORT);
         }
         let strict = Request { unix_sockets: true, ..request(Level::Strict) };
         for family in [1, 2, 10, 16, 40] {
             assert_eq!(socket(&strict, family, 1, 0), EAFNOSUPPORT);
-            assert_eq!(result(&strict, "socketpair", &[family | high, 1, 0]), EAFNOSUPPORT);
+        }
+        let granted = |level| Request { unix_sockets: true, ..request(level) };
+        for (request, datagrams) in
+            LEVELS.into_iter().flat_map(|level| [(request(level), false), (granted(level), level != Level::Strict)])
+        {
+            for cloexec in [0, 0x80000, 0x80800] {
+                let pair = |family: u64, kind: u64| result(&request, "socketpair", &[family | high, kind | cloexec, 0]);
+                assert_eq!((pair(1, 1), pair(1, 5)), (RET_ALLOW, RET_ALLOW));
+                // SOCK_RAW is SOCK_DGRAM here, and a datagram pair can be sent anywhere.
+                let expected = if datagrams { RET_ALLOW } else { errno(libc::EACCES) };
+                assert_eq!((pair(1, 2), pair(1, 3)), (expected, expected));
+                assert_eq!(pair(2, 1), EAFNOSUPPORT);
+            }
         }
         assert_eq!(result(&strict, "connect", &[3]), errno(libc::EACCES));
     }

@@ -108,7 +108,7 @@ pub fn start(
     let started = Started { running, status, events, lifeline, stdio: [in_ours, out_ours, err_ours] };
     if let Some((_, go)) = sync {
         // A failure here drops `started`: the lifeline closes and init ends without having run anything.
-        if let Err(e) = release(recipe, started.running.pid, cgroup, &go) {
+        if let Err(e) = release(recipe, started.running.pid, &go) {
             drop(go);
             end(started);
             return Err(e);
@@ -131,23 +131,8 @@ fn end(started: Started) {
     }
 }
 
-/// What only the owner can do for a process in its new namespaces: its id maps and its cgroup. Then it may go on.
-fn release(
-    recipe: &Recipe,
-    pid: i32,
-    cgroup: Option<&cofferdam_confine::cgroup::Cgroup>,
-    go: &OwnedFd,
-) -> Result<(), Failure> {
-    if let Some(c) = cgroup {
-        let pid = rustix::process::Pid::from_raw(pid).ok_or_else(|| Failure {
-            code: 125,
-            step: "cgroup".into(),
-            message: "the new process has no pid".into(),
-            hint: None,
-        })?;
-        let done = if c.dir_fd().is_some() { c.attach_rest(pid) } else { c.attach(pid) };
-        done.map_err(|e| failed("cgroup", "cannot put the run into its cgroup", &e, None))?;
-    }
+/// What only a privileged owner can do for a process in its new namespaces: its id maps. Then it may go on.
+fn release(recipe: &Recipe, pid: i32, go: &OwnedFd) -> Result<(), Failure> {
     if recipe.flags & flag::MAPS_BY_OWNER != 0 {
         for (name, inside, outside) in
             [("uid_map", recipe.ids_in.0, recipe.ids_out.0), ("gid_map", recipe.ids_in.1, recipe.ids_out.1)]
