@@ -9,6 +9,7 @@ use cofferdam_confine::host::{self, Identity};
 use cofferdam_confine::landlock::{self, access};
 use cofferdam_confine::recipe::{self, PathRule, Recipe, Source, Step, attr};
 use cofferdam_confine::wire::flag;
+use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root, SeccompLevel};
 
 use super::paths::{self, Held};
@@ -132,7 +133,8 @@ struct Planner<'a> {
     layers: Vec<(usize, String, String)>,
     second_wall: Vec<PathRule>,
     foreign: Vec<String>,
-    hides: usize,
+    /// Closed directories that an empty one stands in for, and its name in the scratch.
+    hides: Vec<(String, String)>,
 }
 
 /// Plans one run.
@@ -149,7 +151,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &crate::engine::Filters) -> 
         layers: Vec::new(),
         second_wall: Vec::new(),
         foreign: Vec::new(),
-        hides: 0,
+        hides: Vec::new(),
     };
     p.root_source()?;
     for (i, mount) in policy.filesystem.mounts.iter().enumerate() {
@@ -275,28 +277,25 @@ impl Planner<'_> {
     }
 
     fn make_target(&mut self, target: &str, is_dir: bool, field: &str) -> Result<(), Failure> {
+        let covering = self.build.view.covering(target).map(|place| place.target.clone()).unwrap_or_default();
         // As root: a directory that the sandbox's user may not enter hides everything in it anyway; an empty one that
-        // leads only to this mount takes its place.
+        // leads only to the mounts in it takes its place.
         if self.me.privileged
             && let Some(host) = self.build.view.host_path(target)
             && let Some(closed) = closed_ancestor(&host, target)
+            && covering != closed
+            && is_within(&closed, &covering)
         {
-            let name = format!("hide{}", self.hides);
-            self.hides += 1;
+            let name = format!("hide{}", self.hides.len());
             self.build.mkdir(&name, 0o755);
-            let rest = crate::view::below(target, &closed).unwrap_or_default().to_owned();
-            let parts: Vec<&str> = rest.split('/').collect();
-            let mut at = name.clone();
-            for (i, part) in parts.iter().enumerate() {
-                at = format!("{at}/{part}");
-                if i + 1 == parts.len() && !is_dir {
-                    self.build.skeleton.push(Step::File { name: at.clone(), text: String::new(), mode: 0o444 });
-                } else {
-                    self.build.mkdir(&at, 0o755);
-                }
-            }
+            self.hides.push((closed.clone(), name.clone()));
             self.build.mounts.push(Step::Scratch { name, target: closed.clone(), attrs: HOST, optional: false });
             self.build.view.push(Place { target: closed, shows: Shows::Own, writable: false, persistent: false });
+        }
+        let covering = self.build.view.covering(target).map(|place| place.target.as_str());
+        if let Some((closed, name)) = self.hides.iter().find(|(closed, _)| Some(closed.as_str()) == covering) {
+            let rest = crate::view::below(target, closed).unwrap_or_default();
+            self.build.mount_point_in(name, rest, is_dir, 0o755);
             return Ok(());
         }
         if let Some(host) = self.build.view.host_path(target) {

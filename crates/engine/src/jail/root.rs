@@ -71,14 +71,16 @@ impl Build {
 
     /// Makes the mount point for a path inside, where that can be done: in the skeleton, or in the scratch's /tmp.
     pub fn mount_point(&mut self, target: &str, is_dir: bool) {
-        let base = if let Some(rest) = crate::view::below(target, "/tmp") {
-            self.tree("tmp", rest, is_dir, 0o777)
+        if let Some(rest) = crate::view::below(target, "/tmp") {
+            self.mount_point_in("tmp", rest, is_dir, 0o777);
         } else if self.own_root && matches!(self.view.covering(target), Some(p) if p.target == "/") {
-            self.tree("rootfs", &target[1..], is_dir, 0o755)
-        } else {
-            return;
-        };
-        if let Some(file) = base {
+            self.mount_point_in("rootfs", &target[1..], is_dir, 0o755);
+        }
+    }
+
+    /// Makes a mount point in a directory of the scratch, with the directories that lead to it.
+    pub fn mount_point_in(&mut self, base: &str, rest: &str, is_dir: bool, mode: u32) {
+        if let Some(file) = self.tree(base, rest, is_dir, mode) {
             self.skeleton.push(Step::File { name: file, text: String::new(), mode: 0o444 });
         }
     }
