@@ -247,10 +247,13 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// A read-only bind of what the host view shows at the same place anyway is no mount at all.
+    /// A read-only bind of what the host view shows at the same place anyway is no mount at all. As root it is one where
+    /// the owner matters and has to be mapped: others may not read it, or it is a work tree of git, which refuses one
+    /// that belongs to somebody else.
     fn shows_already(&self, target: &str) -> bool {
         let view = &self.build.view;
-        view.host_path(target).as_deref() == Some(target) && (!self.me.privileged || open_to_all(target, true))
+        let suits = |dir: &str| open_to_all(dir, true) && std::fs::symlink_metadata(format!("{dir}/.git")).is_err();
+        view.host_path(target).as_deref() == Some(target) && (!self.me.privileged || suits(target))
     }
 
     /// Copy-up keeps owners, and only the sandbox's own can be kept: what belongs to others can be read but not changed.
