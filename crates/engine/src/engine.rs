@@ -370,6 +370,7 @@ impl Prepared {
         }
         if let Some(t) = io.terminal {
             plan.recipe.terminal = Some((t.rows, t.columns));
+            plan.recipe.mounts.push(jail::terminal_device());
         }
         let mut enforcement = self.enforcement.clone();
         let cgroup = self.cgroup(&mut enforcement)?;

@@ -20,6 +20,7 @@ use cofferdam_policy::Policy;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 pub use plan::{Plan, plan};
+pub use root::terminal_device;
 
 use crate::outcome::Failure;
 

@@ -21,6 +21,16 @@ const PROC_MASKS: &[&str] = &["/proc/cmdline", "/proc/keys", "/proc/key-users"];
 const ETC: &[&str] =
     &["ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "ssl", "localtime", "java-17-openjdk"];
 
+/// `/dev/tty` for a run with a terminal: whoever opens it gets the terminal of its own session, which is the sandbox's.
+pub fn terminal_device() -> Step {
+    Step::Bind {
+        source: Source::System("/dev/tty".into()),
+        target: "/dev/tty".into(),
+        attrs: attr::NOSUID | attr::NOEXEC,
+        optional: true,
+    }
+}
+
 /// Mount steps under way.
 pub struct Build {
     /// Steps on the scratch, before the root.
