@@ -117,11 +117,7 @@ static int a_copy_exec(int argc, char **argv)
     close(fd);
     pid_t p = fork();
     if (p == 0) {
-        for (int i = 0; i < 100; i++) { /* whoever made the file for us may not have let go of it yet */
-            execv(argv[1], argv + 1);
-            if (errno != ETXTBSY) break;
-            usleep(5000);
-        }
+        execv(argv[1], argv + 1); /* ETXTBSY: whoever made the file for us had not let go of it */
         _exit(errno == EACCES || errno == EPERM ? blk("exec of the dropped program") : cant("exec: %s", strerror(errno)));
     }
     return pass_on(p, "dropped program");

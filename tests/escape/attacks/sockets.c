@@ -55,14 +55,16 @@ static int a_unix_dgram(int argc, char **argv)
     return send_token(unix_connect(argv[0], SOCK_DGRAM), argv[0]);
 }
 
-/* socketpair is always granted: re-address one end of a datagram pair. */
+/* The kind of the pair: a third argument, high bits and all, or a datagram pair. */
+static int pair_kind(int argc, char **argv) { return argc > 1 ? (int)strtoul(argv[1], NULL, 0) : SOCK_DGRAM; }
+
+/* A pair is no way out only when it stays one: re-address one end. */
 static int a_pair_sendto(int argc, char **argv)
 {
     int p[2];
     struct sockaddr_un a;
     socklen_t n = unix_addr(&a, argv[0]);
-    (void)argc;
-    if (socketpair(AF_UNIX, SOCK_DGRAM, 0, p)) return cant("socketpair: %s", strerror(errno));
+    if (socketpair(AF_UNIX, pair_kind(argc, argv), 0, p)) return blk("socketpair");
     return verdict(sendto(p[0], TOKEN, strlen(TOKEN), MSG_NOSIGNAL, (void *)&a, n) > 0, "sendto from a socketpair");
 }
 
@@ -71,8 +73,7 @@ static int a_pair_connect(int argc, char **argv)
     int p[2];
     struct sockaddr_un a;
     socklen_t n = unix_addr(&a, argv[0]);
-    (void)argc;
-    if (socketpair(AF_UNIX, SOCK_DGRAM, 0, p)) return cant("socketpair: %s", strerror(errno));
+    if (socketpair(AF_UNIX, pair_kind(argc, argv), 0, p)) return blk("socketpair");
     if (connect(p[0], (void *)&a, n)) return blk("connect of a socketpair");
     return send_token(p[0], "connect of a socketpair");
 }
@@ -84,10 +85,40 @@ static int a_pair_sendmsg(int argc, char **argv)
     struct iovec v = {TOKEN, strlen(TOKEN)};
     struct msghdr m = {.msg_name = &a, .msg_iov = &v, .msg_iovlen = 1};
     m.msg_namelen = unix_addr(&a, argv[0]);
-    (void)argc;
-    if (socketpair(AF_UNIX, SOCK_DGRAM, 0, p)) return cant("socketpair: %s", strerror(errno));
+    if (socketpair(AF_UNIX, pair_kind(argc, argv), 0, p)) return blk("socketpair");
     struct mmsghdr mm = {.msg_hdr = m};
     return verdict(sendmmsg(p[0], &mm, 1, MSG_NOSIGNAL) == 1, "sendmmsg from a socketpair");
+}
+
+/* Lets go of the peer of a stream pair, as far as the kernel can, and connects elsewhere. */
+static int a_pair_reconnect(int argc, char **argv)
+{
+    int p[2];
+    struct sockaddr_un a;
+    struct sockaddr none = {.sa_family = AF_UNSPEC};
+    socklen_t n = unix_addr(&a, argv[0]);
+    (void)argc;
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, p)) return cant("socketpair: %s", strerror(errno));
+    close(p[1]);
+    shutdown(p[0], SHUT_RDWR);
+    connect(p[0], &none, sizeof none);
+    if (connect(p[0], (void *)&a, n) && sendto(p[0], TOKEN, strlen(TOKEN), MSG_NOSIGNAL, (void *)&a, n) < 0)
+        return blk("connect of a stream pair");
+    return send_token(p[0], "connect of a stream pair");
+}
+
+/* A byte through a pair of streams and one of packets. */
+static int a_pair_echo(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    for (int kind = SOCK_STREAM; kind <= SOCK_SEQPACKET; kind += SOCK_SEQPACKET - SOCK_STREAM) {
+        int p[2];
+        char c = 0;
+        if (socketpair(AF_UNIX, kind, 0, p)) return blk("socketpair");
+        if (write(p[0], "x", 1) != 1 || read(p[1], &c, 1) != 1 || c != 'x') return blk("a byte through a pair");
+    }
+    return esc("both kinds of pair carry bytes");
 }
 
 /* Puts descriptor 9's file, or /etc/hostname, through SCM_RIGHTS to whoever listens. */
@@ -216,6 +247,6 @@ static int a_listen(int argc, char **argv)
 
 const struct attack sockets_attacks[] = {
     {"unix", a_unix}, {"unix-dgram", a_unix_dgram}, {"pair-sendto", a_pair_sendto}, {"pair-connect", a_pair_connect},
-    {"pair-sendmmsg", a_pair_sendmsg}, {"scm-send", a_scm_send}, {"scm-receive", a_scm_receive}, {"socket", a_socket},
+    {"pair-sendmmsg", a_pair_sendmsg}, {"pair-reconnect", a_pair_reconnect}, {"pair-echo", a_pair_echo}, {"scm-send", a_scm_send}, {"scm-receive", a_scm_receive}, {"socket", a_socket},
     {"vsock-bind", a_vsock_bind}, {"tcp", a_tcp}, {"tcp6", a_tcp6}, {"fastopen", a_fastopen}, {"udp", a_udp},
     {"listen", a_listen}, {0, 0}};

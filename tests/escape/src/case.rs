@@ -16,7 +16,7 @@ use std::time::Duration;
 use cofferdam_policy::{Access, Backend, Field, Mount, Policy, Root, Stdin};
 
 use crate::attack::{Attack, Shape, Victim};
-use crate::host::{Host, NOBODY, User, make_dir, mode};
+use crate::host::{Host, User, make_dir, mode};
 
 /// What every victim file says at first.
 pub const ORIGINAL: &str = "original\n";
@@ -33,6 +33,7 @@ pub struct Case<'h> {
     pub host: &'h Host,
     /// As whom everything runs.
     pub user: User,
+    uid: Option<u32>,
     /// Everything of this case lies in it.
     pub dir: PathBuf,
     /// What a leak would show.
@@ -63,6 +64,7 @@ impl<'h> Case<'h> {
         let mut case = Case {
             host,
             user,
+            uid: if user == User::Unprivileged { host.unprivileged(number) } else { None },
             dir: host.base.join(format!("c{number}")),
             secret: format!("s3cret-{number:x}"),
             token: format!("cofferdam-tk-{number:x}"),
@@ -223,12 +225,13 @@ impl<'h> Case<'h> {
         policy
     }
 
-    fn uid(&self) -> Option<u32> {
-        (self.host.root && self.user == User::Unprivileged).then_some(NOBODY)
+    /// The user to become, when that is not whoever runs the suite.
+    pub fn uid(&self) -> Option<u32> {
+        self.uid
     }
 
     fn give(&self, path: &Path) -> Result<(), String> {
-        match self.uid() {
+        match self.uid {
             Some(uid) => std::os::unix::fs::lchown(path, Some(uid), Some(uid))
                 .map_err(|e| format!("cannot chown {}: {e}", path.display())),
             None => Ok(()),
@@ -394,7 +397,7 @@ impl<'h> Case<'h> {
     fn outside(&self, args: &[&str]) -> Result<String, String> {
         let mut command = Command::new(&self.host.attack);
         command.arg("launch");
-        if let Some(uid) = self.uid() {
+        if let Some(uid) = self.uid {
             command.args(["--uid", &uid.to_string()]);
         }
         command.arg("--").arg(&self.host.attack).args(args.iter().map(|a| self.fill(a)));
@@ -408,7 +411,7 @@ impl<'h> Case<'h> {
     fn spawn_victim(&mut self) -> Result<(), String> {
         let mut command = Command::new(&self.host.attack);
         command.arg("launch");
-        if let Some(uid) = self.uid() {
+        if let Some(uid) = self.uid {
             command.args(["--uid", &uid.to_string()]);
         }
         command.args([
@@ -418,7 +421,8 @@ impl<'h> Case<'h> {
             &self.secret,
             &self.fill("{out}/secret"),
         ]);
-        command.env("COFFERDAM_VICTIM", &self.secret).current_dir(self.dir.join("out"));
+        // Nothing else, so that one look shows it.
+        command.env_clear().env("COFFERDAM_VICTIM", &self.secret).current_dir(self.dir.join("out"));
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

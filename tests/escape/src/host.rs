@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub enum User {
     /// Uid 0.
     Root,
-    /// Uid 65534 when the suite runs as root, else whoever runs it.
+    /// A uid that nobody else has when the suite runs as root, another for each case; else whoever runs it.
     Unprivileged,
 }
 
@@ -25,8 +25,9 @@ impl User {
     }
 }
 
-/// The user that stands for every unprivileged one.
-pub const NOBODY: u32 = 65534;
+/// The first of the ids that stand for unprivileged users: above those of people and services, below those that
+/// are mapped into containers. Each case takes another, because the kernel counts processes and keys by user.
+const FIRST_ID: u32 = 3_000_000;
 
 /// Shared by all trials. The directory is removed when it is dropped.
 pub struct Host {
@@ -71,6 +72,11 @@ impl Host {
             mode(&to, 0o755)?;
         }
         Ok(host)
+    }
+
+    /// The unprivileged user of the case with this number; `None` when it is whoever runs the suite.
+    pub fn unprivileged(&self, number: u64) -> Option<u32> {
+        self.root.then(|| FIRST_ID + u32::try_from(number % 1_000_000).unwrap_or(0))
     }
 
     /// A number that no other trial of this invocation gets.

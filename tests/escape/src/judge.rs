@@ -274,7 +274,7 @@ fn sandboxed(case: &Case<'_>, attack: &Attack, spec: &Spec<'_>) -> Result<(Run, 
         Some(args) => Some(launch::cofferdam(case.host, &write("other.json", args)?, true, None)),
         None => None,
     };
-    let (mut run, before) = launched(case, attack, case.user, &[], &line, other.as_deref())?;
+    let (mut run, before) = launched(case, attack, &[], &line, other.as_deref())?;
     if json {
         let outcome: Option<Value> = serde_json::from_str(run.finished.stdout.trim()).ok();
         if outcome.is_none() && run.finished.code != 125 {
@@ -292,7 +292,6 @@ fn sandboxed(case: &Case<'_>, attack: &Attack, spec: &Spec<'_>) -> Result<(Run, 
 fn launched(
     case: &Case<'_>,
     attack: &Attack,
-    user: User,
     more: &[&str],
     line: &[String],
     other: Option<&[String]>,
@@ -300,7 +299,7 @@ fn launched(
     let mut options: Vec<String> = attack.caller.iter().map(|o| case.fill(o)).collect();
     options.extend(more.iter().map(|o| (*o).to_owned()));
     // Should a mount attack of root's succeed, it must not be the machine's own mounts that change.
-    if attack.class == Class::Mounts && user == User::Root && case.host.root && more.is_empty() {
+    if attack.class == Class::Mounts && case.user == User::Root && case.host.root && more.is_empty() {
         options.push("--private-mounts".into());
     }
     let (mut files, mut watched) = (Files::default(), None);
@@ -318,10 +317,10 @@ fn launched(
     let before = Before::look(case, attack.proof, watched);
     let variables = [("COFFERDAM_SECRET", case.secret.as_str())];
     let beside = match other {
-        Some(line) => Some(launch::start(case.host, user, &[], line, &variables, Files::default())?),
+        Some(line) => Some(launch::start(case.host, case.uid(), &[], line, &variables, Files::default())?),
         None => None,
     };
-    let finished = launch::start(case.host, user, &options, line, &variables, files)?.finish()?;
+    let finished = launch::start(case.host, case.uid(), &options, line, &variables, files)?.finish()?;
     let mut run = Run { output: finished.stdout.clone(), finished, kept: case.path("{keep}"), ..Run::default() };
     if attack.streams == Streams::File {
         let read = |name: &str| fs::read(case.dir.join(name)).map(|b| String::from_utf8_lossy(&b).into_owned());
@@ -363,7 +362,7 @@ fn twin(host: &Host, attack: &Attack, backend: Backend, user: User) -> Result<()
                 .victims
                 .iter()
                 .find_map(|v| if let Victim::Sandbox(args) = v { Some(argv(&case, args)) } else { None });
-            launched(&case, attack, as_user, more, &line, other.as_deref())?
+            launched(&case, attack, more, &line, other.as_deref())?
         }
     };
     if let Twin::Dose(_, _, fine) = attack.twin {

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::host::{Host, NOBODY, User};
+use crate::host::Host;
 
 /// Longer than any trial may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -46,13 +46,13 @@ pub struct Started {
     what: String,
 }
 
-/// Starts `argv` as `user` by way of the launcher with `options`.
+/// Starts `argv` as `uid`, or as whoever runs the suite, by way of the launcher with `options`.
 ///
 /// # Errors
 /// When the launcher cannot be started.
 pub fn start(
     host: &Host,
-    user: User,
+    uid: Option<u32>,
     options: &[String],
     argv: &[String],
     variables: &[(&str, &str)],
@@ -60,8 +60,8 @@ pub fn start(
 ) -> Result<Started, String> {
     let mut command = Command::new(&host.attack);
     command.arg("launch");
-    if host.root && user == User::Unprivileged {
-        command.args(["--uid", &NOBODY.to_string()]);
+    if let Some(uid) = uid {
+        command.args(["--uid", &uid.to_string()]);
     }
     command.args(options).arg("--").args(argv).current_dir("/");
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin").env("HOME", "/");

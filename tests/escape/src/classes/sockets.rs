@@ -3,6 +3,7 @@
 use cofferdam_policy::{Field, SeccompLevel};
 
 use crate::attack::{ATTACK, Attack, Class, Proof, Shape, Twin, Victim};
+use crate::judge::Run;
 
 const ROW: Attack = Attack { class: Class::Sockets, fields: &[Field::UnixSockets], ..ATTACK };
 
@@ -81,6 +82,31 @@ pub const ROWS: &[Attack] = &[
         args: &["pair-sendto", "{abstract}"],
         victims: &[Victim::Dgram("{abstract}")],
         proof: Proof::Received,
+        ..ROW
+    },
+    Attack {
+        name: "socketpair-raw",
+        why: "The same from a pair of type SOCK_RAW, another name for datagrams",
+        args: &["pair-sendto", "{out}/log", "3"],
+        victims: &[Victim::Dgram("{out}/log")],
+        proof: Proof::Received,
+        ..ROW
+    },
+    Attack {
+        name: "socketpair-flags",
+        why: "The same with SOCK_CLOEXEC and SOCK_NONBLOCK in the type",
+        args: &["pair-sendto", "{out}/log", "0x80802"],
+        victims: &[Victim::Dgram("{out}/log")],
+        proof: Proof::Received,
+        ..ROW
+    },
+    Attack {
+        name: "socketpair-stream",
+        why: "Re-connects one end of a pair of streams, which are always granted",
+        args: &["pair-reconnect", "{out}/docker.sock"],
+        victims: &[Victim::Stream("{out}/docker.sock")],
+        proof: Proof::Received,
+        twin: Twin::Dose(&[], &["pair-echo"], Run::says_escaped),
         ..ROW
     },
     Attack {
