@@ -44,9 +44,18 @@ struct Parent {
     guard: Guard,
 }
 
+struct Parents(core::cell::UnsafeCell<[Parent; MAX_GUARDS]>);
+// SAFETY: `prepare` fills it before any other process exists; after that it is only read, by init's one thread.
+unsafe impl Sync for Parents {}
+/// Static, so that only the pages that a plan uses are ever touched.
+static PARENTS: Parents = Parents(core::cell::UnsafeCell::new([Parent::NONE; MAX_GUARDS]));
+
+impl Parent {
+    const NONE: Parent = Parent { dev: 0, ino: 0, guard: Guard { parent: 0, names: 0, count: 0, index: 0 } };
+}
+
 /// The guards, by identity of their directory.
 pub struct Guards {
-    parents: [Parent; MAX_GUARDS],
     count: usize,
     waiting: [Request; MAX_WAITING],
     waiters: usize,
@@ -187,9 +196,7 @@ struct Place {
 impl Guards {
     /// Looks up the directories of the plan's guards, as the sandbox sees them.
     pub fn prepare(plan: &Plan) -> Result<Guards, Fault> {
-        const NONE: Parent = Parent { dev: 0, ino: 0, guard: Guard { parent: 0, names: 0, count: 0, index: 0 } };
-        let mut g =
-            Guards { parents: [NONE; MAX_GUARDS], count: 0, waiting: [Request::EMPTY; MAX_WAITING], waiters: 0 };
+        let mut g = Guards { count: 0, waiting: [Request::EMPTY; MAX_WAITING], waiters: 0 };
         for (i, guard) in plan.items::<Guard>(plan.header().guards).iter().enumerate() {
             let fault = at(step::GUARD, i);
             if g.count == MAX_GUARDS {
@@ -199,7 +206,8 @@ impl Guards {
                 sys::openat2(AT_FDCWD, plan.str(guard.parent), O_PATH | O_CLOEXEC | O_DIRECTORY, 0, NO_MAGICLINKS)
                     .map_err(&fault)?;
             let (dev, ino) = identity(dir as i32).map_err(&fault)?;
-            g.parents[g.count] = Parent { dev, ino, guard: *guard };
+            // SAFETY: the number is below the array's length, and nothing else uses the array yet.
+            unsafe { PARENTS.0.get().cast::<Parent>().add(g.count).write(Parent { dev, ino, guard: *guard }) };
             g.count += 1; // the descriptor stays open: the inode number cannot be used again
         }
         Ok(g)
@@ -207,7 +215,9 @@ impl Guards {
 
     fn forbids(&self, plan: &Plan, dir: i32, name: &[u8]) -> Result<bool, i32> {
         let (dev, ino) = identity(dir)?;
-        for p in &self.parents[..self.count] {
+        // SAFETY: `prepare` filled the first `count` entries, and nobody writes any more.
+        let parents = unsafe { core::slice::from_raw_parts(PARENTS.0.get().cast::<Parent>(), self.count) };
+        for p in parents {
             if p.dev == dev && p.ino == ino {
                 let index: &[u32] = plan.items(crate::wire::Ref { off: p.guard.index, len: p.guard.count });
                 if index.binary_search_by(|&off| plan.text(off).cmp(name)).is_ok() {

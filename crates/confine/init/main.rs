@@ -57,18 +57,17 @@ fn live(plan: &Plan) -> Result<(), Fault> {
     let jail = plan.has(flag::JAIL);
 
     session(plan)?; // a new session first: no terminal of the owner's can reach us from here on
-    let mut trees = mounts::Trees::new();
     join(plan)?; // into the run's cgroups, so that everything from here on is counted there
     if jail {
         mounts::private()?; // nothing that follows may propagate to the host
-        mounts::sources(plan, &mut trees)?; // every source is opened before any mount can hide it
+        mounts::sources(plan)?; // every source is opened before any mount can hide it
     }
     sync(plan)?; // a privileged owner has written the id maps
     ids(plan)?; // from here on files are made as the sandbox's own user
     if jail {
         no_nested_namespaces(plan)?; // while the host's writable /proc is still there
         loopback(plan)?;
-        mounts::build(plan, &mut trees)?; // root view, binds, layers, masks; the old root goes
+        mounts::build(plan)?; // root view, binds, layers, masks; the old root goes
         sys::sethostname(plan.bytes(h.hostname).as_ptr(), h.hostname.len as usize).map_err(at(step::HOSTNAME, 0))?;
     }
     let terminal = watch::terminal(plan)?; // a pty of the sandbox's own devpts

@@ -3,6 +3,8 @@
 //! Every mount is made detached, given its attributes, and only then attached by descriptor: there is no moment at
 //! which a mount stands in the tree with weaker attributes than it will keep. Nothing is resolved by name twice.
 
+use core::sync::atomic::{AtomicI32, Ordering};
+
 use crate::plan::Plan;
 use crate::sys::{self, Str, errno};
 use crate::wire::{MountOp, op, op_flag, step};
@@ -25,17 +27,15 @@ const RESOLVE_IN_ROOT: u64 = 16;
 const MS_PRIVATE: u64 = 1 << 18;
 const NOSUID: u64 = 2;
 const NODEV: u64 = 4;
+/// What every mount of the scratch has from the start; a clone keeps it.
+const SCRATCH_ATTRS: u64 = NOSUID | NODEV;
 
-/// What `sources` opened: one detached tree per mount step that has a source, else -1.
-pub struct Trees {
-    fds: [i32; MAX_OPS],
-}
+/// What `sources` opened: one detached tree per mount step that has a source. Static, and 0 for none, so that only the
+/// pages that a plan uses are ever touched.
+static TREES: [AtomicI32; MAX_OPS] = [const { AtomicI32::new(0) }; MAX_OPS];
 
-impl Trees {
-    /// None yet.
-    pub const fn new() -> Trees {
-        Trees { fds: [-1; MAX_OPS] }
-    }
+fn tree_of(step: usize) -> i32 {
+    TREES[step].load(Ordering::Relaxed) - 1
 }
 
 /// The mounts under way: descriptors of the scratch file system and of the new root, and where the scratch is staged.
@@ -54,7 +54,7 @@ pub fn private() -> Step {
 }
 
 /// Opens and clones every source, with its attributes set, before anything is mounted over anything.
-pub fn sources(plan: &Plan, trees: &mut Trees) -> Step {
+pub fn sources(plan: &Plan) -> Step {
     let ops: &[MountOp] = plan.items(plan.header().mounts);
     if ops.len() > MAX_OPS {
         return Err(at(step::SOURCE, MAX_OPS)(errno::EINVAL));
@@ -79,14 +79,17 @@ pub fn sources(plan: &Plan, trees: &mut Trees) -> Step {
         if m.kind != op::OVERLAY && m.kind != op::WHITEOUT {
             set_attr(tree, m.a).map_err(&fault)?;
         }
-        trees.fds[i] = tree;
+        TREES[i].store(tree + 1, Ordering::Relaxed);
     }
     Ok(())
 }
 
 fn open_source(plan: &Plan, m: &MountOp) -> Result<i32, i32> {
-    let links = if m.flags & op_flag::FOLLOW != 0 { RESOLVE_NO_MAGICLINKS } else { RESOLVE_NO_SYMLINKS };
-    let found = sys::openat2(AT_FDCWD, plan.str(m.src), O_PATH | O_CLOEXEC, 0, links)? as i32;
+    if m.flags & op_flag::FOLLOW != 0 {
+        // Only the system's administrator can replace it, or any link on the way.
+        return clone_tree(AT_FDCWD, plan.str(m.src), m.flags & op_flag::RECURSIVE != 0);
+    }
+    let found = sys::openat2(AT_FDCWD, plan.str(m.src), O_PATH | O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS)? as i32;
     if m.c != 0 {
         let mut st = sys::Statx::new();
         sys::statx(found, EMPTY, AT_EMPTY_PATH as i32, 0x7ff, &mut st)?;
@@ -100,13 +103,15 @@ fn open_source(plan: &Plan, m: &MountOp) -> Result<i32, i32> {
 }
 
 /// Builds the new root and enters it.
-pub fn build(plan: &Plan, trees: &mut Trees) -> Step {
+pub fn build(plan: &Plan) -> Step {
     let h = plan.header();
     let ops: &[MountOp] = plan.items(h.mounts);
+    // Modes are the plan's to say while the file system is built; nothing else runs yet that could see them.
+    sys::umask(0).map_err(at(step::SCRATCH, 10))?;
     let (scratch, stage) = stage_scratch(h.scratch_bytes, h.scratch_inodes)?;
     let mut b = Build { plan, scratch, root: -1, stage };
     for (i, m) in ops.iter().enumerate() {
-        let done = b.perform(i, m, trees.fds[i]);
+        let done = b.perform(i, m, tree_of(i));
         match done {
             Ok(()) => {}
             // What the sandbox's own user cannot reach (EACCES: init resolves as that user) needs no hiding either.
@@ -119,13 +124,14 @@ pub fn build(plan: &Plan, trees: &mut Trees) -> Step {
     sys::pivot_root(here, here).map_err(at(step::PIVOT, 1))?; // the old root is now stacked below the new one
     sys::umount2(here, 2).map_err(at(step::PIVOT, 2))?; // MNT_DETACH
     sys::chdir(c"/".as_ptr().cast()).map_err(at(step::PIVOT, 3))?;
+    sys::umask(0o022).map_err(at(step::PIVOT, 4))?;
     Ok(())
 }
 
 /// Mounts the scratch file system over a directory of the old root that every system has.
 fn stage_scratch(bytes: u64, inodes: u64) -> Result<(i32, &'static [u8]), Fault> {
     let fault = at(step::SCRATCH, 0);
-    let scratch = tmpfs(bytes, inodes, 0o755, NOSUID | NODEV).map_err(&fault)?;
+    let scratch = tmpfs(bytes, inodes, 0o755, SCRATCH_ATTRS).map_err(&fault)?;
     for dir in [c"/tmp", c"/run", c"/mnt", c"/var"] {
         match attach(scratch, AT_FDCWD, dir.as_ptr().cast(), false) {
             Ok(()) => {
@@ -158,7 +164,9 @@ impl Build<'_> {
             op::BIND => self.attach_at(tree, dst),
             op::SCRATCH => {
                 let tree = clone_tree(self.scratch, src, false)?;
-                set_attr(tree, m.a)?;
+                if m.a & !SCRATCH_ATTRS != 0 {
+                    set_attr(tree, m.a)?;
+                }
                 self.attach_at(tree, dst)
             }
             op::TMPFS => {
@@ -174,12 +182,14 @@ impl Build<'_> {
                 let fs = new_fs(c"devpts".as_ptr().cast(), &options, NOSUID | 8)?;
                 self.attach_at(fs, dst)
             }
-            op::MKDIR => match sys::mkdirat(self.scratch, src, 0o700) {
-                Ok(_) => self.chmod_scratch(src, m.c as u32),
-                Err(errno::EEXIST) => Ok(()),
+            op::MKDIR => match sys::mkdirat(self.scratch, src, m.c as u32) {
+                Ok(_) | Err(errno::EEXIST) => Ok(()),
                 Err(e) => Err(e),
             },
             op::SYMLINK => sys::symlinkat(dst, self.scratch, src).map(|_| ()),
+            op::FILE if self.plan.text(m.dst).is_empty() => {
+                sys::mknodat(self.scratch, src, 0o100000 | m.c as u32, 0).map(|_| ())
+            }
             op::FILE => {
                 let f = sys::openat(self.scratch, src, 0o2000301, m.c as u32)? as i32;
                 let text = self.plan.text(m.dst);
@@ -187,7 +197,6 @@ impl Build<'_> {
                 while done < text.len() {
                     done += sys::write(f, text[done..].as_ptr(), text.len() - done)?;
                 }
-                sys::fchmod(f, m.c as u32)?;
                 sys::close(f).map(|_| ())
             }
             op::OVERLAY => self.overlay(i, m, tree),
@@ -216,12 +225,6 @@ impl Build<'_> {
             }
             _ => Err(errno::EINVAL),
         }
-    }
-
-    fn chmod_scratch(&self, name: Str, mode: u32) -> Result<(), i32> {
-        let f = sys::openat(self.scratch, name, 0o2200000, 0)? as i32;
-        sys::fchmod(f, mode)?;
-        sys::close(f).map(|_| ())
     }
 
     fn set_root(&mut self, tree: i32) -> Result<(), i32> {

@@ -15,6 +15,7 @@ pub mod host;
 pub mod landlock;
 pub mod memfd;
 pub mod mountfd;
+pub mod netns;
 pub mod process;
 pub mod recipe;
 pub mod seccomp;

@@ -4,14 +4,14 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::child::{Child, entry};
-use crate::{memfd, sys};
+use crate::{memfd, netns, sys};
 
 /// Namespaces to create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Namespaces {
     /// User, mount, pid, ipc, uts and cgroup namespaces.
     pub jail: bool,
-    /// A network namespace of its own.
+    /// A new network namespace; else the calling thread's, or the one that the launch names.
     pub net: bool,
 }
 
@@ -48,6 +48,8 @@ pub struct Launch<'a> {
     pub extra: &'a [BorrowedFd<'a>],
     /// A cgroup v2 directory to be born in.
     pub cgroup: Option<BorrowedFd<'a>>,
+    /// A network namespace to be born in; the caller must be privileged over it.
+    pub network: Option<&'a netns::Lease>,
 }
 
 /// A running init.
@@ -133,11 +135,13 @@ pub fn spawn(launch: &Launch<'_>) -> Result<Running, SpawnError> {
         0,
         cgroup,
     ];
+    let inside = launch.network.map(netns::Lease::enter).transpose().map_err(SpawnError::Prepare)?;
     let blocked = BlockedSignals::new().map_err(SpawnError::Prepare)?;
     // SAFETY: the stack is memory of ours that nothing else uses; `entry` does not return; `child` and all that it
     // points to live until the call returns, which is after the child has exec'd or ended.
     let pid = unsafe { sys::clone3_on(&args, entry, &raw mut child as usize) };
     drop(blocked);
+    drop(inside); // this thread is back in its own network namespace before anything else happens on it
     let pid = pid.map_err(|e| SpawnError::Clone(io::Error::from_raw_os_error(e)))? as i32;
     // SAFETY: clone3 succeeded with CLONE_PIDFD, so the kernel stored a new descriptor that is ours alone.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };

@@ -1,12 +1,14 @@
 //! The engine: what this host can do, which backend holds a policy, and one run from plan to outcome.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use cofferdam_confine::cgroup::{self, Cgroup, Level, Limits, Location};
 use cofferdam_confine::host::{self, Identity};
-use cofferdam_policy::{Backend, Field, Policy, Stdin};
+use cofferdam_confine::netns;
+use cofferdam_policy::{Backend, Field, NetworkMode, Policy, Stdin};
 
 use crate::evidence::Paths;
 use crate::filter::{self, Filter, Needs};
@@ -77,6 +79,10 @@ pub struct Prepared {
     enforcement: Enforcement,
     /// The plan that `prepare` looked at, for a run that follows at once. Later runs look again: what exists changes.
     fresh: Mutex<Option<(Instant, jail::Plan)>>,
+    /// Empty network namespaces of earlier runs.
+    networks: netns::Pool,
+    /// Whether it has run before: the first run of a command is mostly the only one.
+    ran: AtomicBool,
 }
 
 /// How long a plan made by `prepare` may wait for its run.
@@ -177,7 +183,7 @@ impl Engine {
             }
             Cgroups::Not(reason, hint) => {
                 for field in [Field::Memory, Field::CpuShare, Field::CpuTime] {
-                    if let Some(a) = e.get_mut(&field) {
+                    if let Some(a) = e.get_mut(&field).filter(|a| a.strength != Strength::Full) {
                         a.reason = format!("{}; {reason}; {hint}", a.reason.split("; ").next().unwrap_or_default());
                     }
                 }
@@ -236,6 +242,8 @@ impl Engine {
             location,
             enforcement: plan.enforcement.clone(),
             fresh: Mutex::new(Some((Instant::now(), plan))),
+            networks: netns::Pool::default(),
+            ran: AtomicBool::new(false),
         }
     }
 }
@@ -382,13 +390,29 @@ impl Prepared {
             // The cgroup counts the same processes and tells when it refuses one; the rlimit behind it tells nobody.
             crate::rlimits::leave_processes_to_the_cgroup(&mut plan.recipe.rlimits);
         }
-        let namespaces = jail::namespaces(&plan, self.backend != Backend::Landlock);
-        let started = jail::start(&plan.recipe, namespaces, &extra, cgroup.as_ref())?;
+        let network = self.network()?;
+        let mut namespaces = jail::namespaces(&plan, self.backend != Backend::Landlock);
+        namespaces.net &= network.is_none();
+        let started = jail::start(&plan.recipe, namespaces, &extra, cgroup.as_ref(), network.as_ref())?;
         drop(extra);
         let report = self.watch(started, &plan, cgroup.as_ref(), io);
+        drop(network); // every process in it is dead and reaped: the next run may have it
         let mut f = self.figures(report, enforcement, cgroup);
         self.layers(&mut f, &plan, io);
         Ok((f, plan))
+    }
+
+    /// An empty network namespace that was used before, where the owner may enter one and the policy wants it empty.
+    fn network(&self) -> Result<Option<netns::Lease>, Failure> {
+        let again = self.ran.swap(true, Ordering::Relaxed);
+        let empty = self.policy.network.mode == NetworkMode::None && self.backend != Backend::Landlock;
+        if !(again && empty && self.identity.privileged) {
+            return Ok(None);
+        }
+        self.networks
+            .lease()
+            .map(Some)
+            .map_err(|e| refusal("network.mode", &format!("cannot make a network namespace: {e}")))
     }
 
     fn cgroup(&self, e: &mut Enforcement) -> Result<Option<Cgroup>, Failure> {
@@ -398,7 +422,8 @@ impl Prepared {
             memory_bytes: Some(l.memory_mb << 20),
             // Init is one of them.
             pids: Some(l.processes + 1),
-            cpu_millis: Some(l.cpu_millis),
+            // A share of all there is needs no holding.
+            cpu_millis: (l.cpu_millis < crate::rlimits::all_cpus()).then_some(l.cpu_millis),
             cpu_time: true,
         };
         match Cgroup::create(location, &limits) {

@@ -35,6 +35,11 @@ pub fn leave_processes_to_the_cgroup(rlimits: &mut [(u32, u64, u64)]) {
     }
 }
 
+/// This machine's CPUs in thousandths.
+pub fn all_cpus() -> u64 {
+    std::thread::available_parallelism().map_or(u64::MAX, |n| n.get() as u64 * 1000)
+}
+
 /// What holds without a cgroup. `own_users`: the sandbox has a user namespace, in which processes are counted for it alone.
 pub fn enforcement(policy: &Policy, own_users: bool, e: &mut Enforcement) {
     let full = |reason: &str| Applied { strength: Strength::Full, reason: reason.to_owned() };
@@ -59,7 +64,12 @@ pub fn enforcement(policy: &Policy, own_users: bool, e: &mut Enforcement) {
     let none_here = "no cgroup here; run as root, or under systemd with a delegated scope";
     e.insert(Field::Memory, partial(&format!("the supervisor samples the tree and kills it; {none_here}")));
     e.insert(Field::CpuTime, partial(&format!("RLIMIT_CPU per process, and the supervisor samples; {none_here}")));
-    e.insert(Field::CpuShare, none(none_here));
+    let share = if policy.limits.cpu_millis >= all_cpus() {
+        full("the limit is no less than the whole machine")
+    } else {
+        none(none_here)
+    };
+    e.insert(Field::CpuShare, share);
     let tmpfs = if own_users {
         full("one sized tmpfs for all scratch space")
     } else {

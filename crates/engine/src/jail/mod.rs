@@ -74,6 +74,7 @@ pub fn start(
     namespaces: Namespaces,
     extra: &[OwnedFd],
     cgroup: Option<&cofferdam_confine::cgroup::Cgroup>,
+    network: Option<&cofferdam_confine::netns::Lease>,
 ) -> Result<Started, Failure> {
     let io = |e: std::io::Error| failed("spawn", "cannot make the run's pipes", &e, None);
     let block = memfd::plan(&recipe.encode()).map_err(|e| failed("spawn", "cannot write the plan", &e, None))?;
@@ -104,6 +105,7 @@ pub fn start(
         sync: sync.as_ref().map(|(r, _)| r.as_fd()),
         extra: &extra,
         cgroup: cgroup.and_then(cofferdam_confine::cgroup::Cgroup::dir_fd),
+        network,
     };
     let running = spawn(&launch).map_err(|e| spawn_failure(&e))?;
     let started = Started { running, status, events, lifeline, stdio: [in_ours, out_ours, err_ours] };
