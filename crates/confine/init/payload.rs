@@ -69,7 +69,13 @@ pub fn start(plan: &Plan, terminal: bool, guards: &mut Guards) -> Result<Child, 
     let argv = words(plan, h.argv, &ARGV).map_err(at(step::PLAN, 10))?;
     let envp = words(plan, h.envp, &ENVP).map_err(at(step::PLAN, 11))?;
     let jailed = plan.has(flag::LANDLOCK) && plan.has(flag::JAIL);
-    let ruleset = if jailed { land_ruleset(plan)? } else { -1 };
+    let ruleset = match h.scoped {
+        _ if jailed => land_ruleset(plan)?,
+        0 => -1,
+        // Without namespaces init is behind the same walls: a domain below its own keeps signals away from it.
+        scoped if plan.has(flag::LANDLOCK) => scope_ruleset(scoped)?,
+        _ => -1,
+    };
     // SAFETY: no child exists yet, and only the one child of this call reads it. The plan is mapped for the whole life of
     // init, and so are the words, so the references outlive every use.
     let arg = unsafe {
@@ -245,6 +251,12 @@ fn land_ruleset(plan: &Plan) -> Result<i32, Fault> {
         sys::close(path).map_err(&fault)?;
     }
     Ok(ruleset)
+}
+
+/// Scopes alone: what is outside of this domain gets no signal from inside.
+fn scope_ruleset(scoped: u64) -> Result<i32, Fault> {
+    let attr = [0, 0, scoped];
+    sys::landlock_create_ruleset(attr.as_ptr(), 24, 0).map(|f| f as i32).map_err(at(step::LANDLOCK, 4))
 }
 
 /// Without mounts: init itself goes behind the walls, and its children inherit them.

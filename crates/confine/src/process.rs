@@ -49,7 +49,19 @@ pub fn wait(pidfd: BorrowedFd<'_>) -> io::Result<Usage> {
 /// # Errors
 /// EPERM when it is not ours to kill.
 pub fn kill(pidfd: BorrowedFd<'_>) -> io::Result<()> {
-    match rustix::process::pidfd_send_signal(pidfd, rustix::process::Signal::KILL) {
+    send(pidfd, rustix::process::Signal::KILL)
+}
+
+/// Lets the process of this pidfd run again when something stopped it. Already dead is success.
+///
+/// # Errors
+/// EPERM when it is not ours to signal.
+pub fn proceed(pidfd: BorrowedFd<'_>) -> io::Result<()> {
+    send(pidfd, rustix::process::Signal::CONT)
+}
+
+fn send(pidfd: BorrowedFd<'_>, signal: rustix::process::Signal) -> io::Result<()> {
+    match rustix::process::pidfd_send_signal(pidfd, signal) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
         Err(e) => Err(e.into()),
     }

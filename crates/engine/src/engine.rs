@@ -463,7 +463,9 @@ impl Prepared {
             running: started.running,
             status: started.status,
             events: started.events,
-            lifeline: started.lifeline,
+            lifeline: Some(started.lifeline),
+            own_pids: self.backend != Backend::Landlock,
+            wall: Duration::from_millis(l.wall_ms),
             source: Source::new(to, input, false),
             sinks: [
                 Some(Sink::new(out, Stream::Stdout, l.output_bytes)),

@@ -30,8 +30,11 @@ pub struct Run<'a> {
     /// Event records.
     pub events: OwnedFd,
     /// Closing it ends the run.
-    #[expect(dead_code, reason = "held open, and closed by being dropped")]
-    pub lifeline: OwnedFd,
+    pub lifeline: Option<OwnedFd>,
+    /// Init's end is the end of every process: it is the first of a pid namespace.
+    pub own_pids: bool,
+    /// The wall limit, which init holds; the supervisor steps in when init cannot.
+    pub wall: Duration,
     /// Standard input.
     pub source: Source,
     /// Standard output and error.
@@ -101,6 +104,8 @@ pub struct Report {
 
 /// How often limits are sampled that the kernel does not hold by itself.
 const SAMPLE: Duration = Duration::from_millis(50);
+/// How long init may take over what it was asked to do, before it is done from outside.
+const GRACE: Duration = Duration::from_secs(1);
 /// Setup that takes longer than this hangs, as on a dead network file system.
 const SETUP: Duration = Duration::from_secs(60);
 
@@ -110,6 +115,7 @@ struct Loop<'a, 'io> {
     report: Report,
     over: bool,
     killed: Option<End>,
+    let_go: Option<Instant>,
     buf: Vec<u8>,
     begun: Instant,
     next_sample: Instant,
@@ -141,7 +147,18 @@ pub fn supervise(run: Run<'_>, io: &mut Io) -> Report {
         problems: Vec::new(),
     };
     let now = Instant::now();
-    let mut l = Loop { run, io, report, over: false, killed: None, buf: buffer(), begun: now, next_sample: now, oom };
+    let mut l = Loop {
+        run,
+        io,
+        report,
+        over: false,
+        killed: None,
+        let_go: None,
+        buf: buffer(),
+        begun: now,
+        next_sample: now,
+        oom,
+    };
     l.watch();
     l.finish()
 }
@@ -177,6 +194,9 @@ impl Loop<'_, '_> {
                 self.out_of_memory();
             }
             self.sample();
+            if let (Some(_), Some(why)) = (self.let_go, self.killed) {
+                self.kill(why);
+            }
         }
     }
 
@@ -311,6 +331,10 @@ impl Loop<'_, '_> {
             }
             return;
         }
+        let late = self.run.wall.saturating_add(GRACE).as_nanos();
+        if u128::from(now_ns().saturating_sub(self.report.started_ns)) > late {
+            self.kill(End::TimedOut);
+        }
         if let Some(c) = self.run.cgroup
             && let Ok(Some(us)) = c.cpu_time_us()
         {
@@ -345,9 +369,27 @@ impl Loop<'_, '_> {
             // The pid namespace is killed next and takes the same processes along; the cgroup's removal tells if not.
             self.report.problems.push(e.to_string());
         }
+        if !self.run.own_pids && self.run.cgroup.is_none() && !self.end_by_init() {
+            return;
+        }
         if let Err(e) = process::kill(self.run.running.pidfd.as_fd()) {
             self.report.weakened.push((cofferdam_confine::wire::step::INIT, e.raw_os_error().unwrap_or(0)));
         }
+    }
+
+    /// Without a pid namespace and a cgroup only init finds all of its tree: it is asked first. True when it took too
+    /// long and init itself is to be killed; what it had below it then is dead.
+    fn end_by_init(&mut self) -> bool {
+        self.run.lifeline = None;
+        // Whatever stopped it: it has to run to end its tree.
+        if let Err(e) = process::proceed(self.run.running.pidfd.as_fd()) {
+            self.report.weakened.push((cofferdam_confine::wire::step::INIT, e.raw_os_error().unwrap_or(0)));
+        }
+        if self.let_go.get_or_insert_with(Instant::now).elapsed() < GRACE {
+            return false;
+        }
+        tree::kill(self.run.running.pid);
+        true
     }
 
     fn finish(mut self) -> Report {

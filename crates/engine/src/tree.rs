@@ -44,6 +44,46 @@ pub fn sample(root: i32) -> Sample {
     s
 }
 
+/// Kills every descendant of this process, which must be the one that orphans among them fall to.
+///
+/// A pid that is below it both before and after its pidfd was opened is the one meant.
+pub fn kill(root: i32) {
+    use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+    for _ in 0..100 {
+        let pids = descendants(root);
+        let opened: Vec<_> = pids
+            .iter()
+            .filter_map(|&pid| Some((pid, pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?)))
+            .collect();
+        let still = descendants(root);
+        let sent = opened.iter().filter(|(pid, _)| still.contains(pid));
+        // Zombies take no signal, and have nothing below them.
+        if sent.filter(|(pid, fd)| !is_zombie(*pid) && pidfd_send_signal(fd, Signal::KILL).is_ok()).count() == 0 {
+            return;
+        }
+    }
+}
+
+fn is_zombie(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rfind(')').is_none_or(|at| stat[at..].starts_with(") Z"))
+}
+
+fn descendants(root: i32) -> Vec<i32> {
+    let mut found = Vec::new();
+    let mut queue = vec![root];
+    while let Some(pid) = queue.pop() {
+        let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { continue };
+        for task in tasks.flatten() {
+            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            let children: Vec<i32> = children.split_whitespace().filter_map(|w| w.parse().ok()).collect();
+            found.extend_from_slice(&children);
+            queue.extend(children);
+        }
+    }
+    found
+}
+
 fn numbers(pid: i32) -> Option<(u64, u64)> {
     let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let mut pages = statm.split_whitespace().skip(1).map_while(|w| w.parse::<u64>().ok());

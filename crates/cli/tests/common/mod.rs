@@ -1,0 +1,166 @@
+//! What the tests of the command share: running it, reading its outcome, and asking what this host has.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Debian's own interpreter: a version manager's may lie where the sandbox's user cannot go.
+pub const PYTHON: &str = "/usr/bin/python3";
+
+/// The command, with an empty standard input.
+pub fn cofferdam() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cofferdam"));
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs it to its end.
+pub fn output<S: AsRef<OsStr>>(arguments: &[S]) -> Output {
+    cofferdam().args(arguments).output().unwrap()
+}
+
+/// The exit code and what was said on standard error.
+pub fn told<S: AsRef<OsStr>>(arguments: &[S]) -> (i32, String) {
+    let output = output(arguments);
+    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// The exit code and the one outcome that `--json` prints, which the arguments must ask for.
+#[track_caller]
+pub fn outcome<S: AsRef<OsStr>>(arguments: &[S]) -> (i32, Value) {
+    outcome_of(&mut cofferdam(), arguments)
+}
+
+/// The same with a command made by the caller.
+#[track_caller]
+pub fn outcome_of<S: AsRef<OsStr>>(command: &mut Command, arguments: &[S]) -> (i32, Value) {
+    let output = command.args(arguments).output().unwrap();
+    (output.status.code().unwrap_or(-1), parse(&output))
+}
+
+/// The outcome in an output.
+#[track_caller]
+pub fn parse(output: &Output) -> Value {
+    let (text, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}\n{told}"))
+}
+
+/// The violations of an outcome as `(operation, object, field, evidence)`.
+pub fn violations(outcome: &Value) -> Vec<(String, String, String, String)> {
+    let text = |v: &Value, key: &str| v[key].as_str().unwrap_or_default().to_owned();
+    let list = outcome["violations"].as_array().unwrap();
+    list.iter().map(|v| (text(v, "operation"), text(v, "object"), text(v, "field"), text(v, "evidence"))).collect()
+}
+
+/// A directory that the sandbox's own ids can read.
+pub fn open_directory() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    directory
+}
+
+/// Whether the tests run as user 0.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Whether `doctor` says that this mechanism can be used.
+pub fn has(mechanism: &str) -> bool {
+    static REPORT: OnceLock<Value> = OnceLock::new();
+    let report = REPORT.get_or_init(|| parse(&output(&["doctor", "--json"])));
+    let rows = report["mechanisms"].as_array().unwrap();
+    let row = rows.iter().find(|r| r["name"] == mechanism).unwrap_or_else(|| panic!("doctor has no row {mechanism}"));
+    row["available"].as_bool().unwrap()
+}
+
+/// Whether the test can go on; else says why not, which is a failure where the mechanism has to be there.
+pub fn needs(mechanism: &str) -> bool {
+    if has(mechanism) {
+        return true;
+    }
+    let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some() && is_root();
+    assert!(!must, "{mechanism} must work here");
+    eprintln!("skipped: no {mechanism}, says doctor");
+    false
+}
+
+/// A text that no other process carries.
+pub fn marker() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("cofferdam-mark-{}-{}-end", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Processes other than our own children of the command line that have the marker in their arguments or variables.
+pub fn carrying(marker: &str) -> Vec<i32> {
+    let has = |path: &Path| {
+        std::fs::read(path).is_ok_and(|text| text.windows(marker.len()).any(|window| window == marker.as_bytes()))
+    };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        if pid != std::process::id() as i32
+            && (has(&entry.path().join("cmdline")) || has(&entry.path().join("environ")))
+        {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+/// Waits until something holds.
+#[track_caller]
+pub fn eventually(what: &str, patience: Duration, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < patience, "not within {patience:?}: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The cgroup directories whose owner is this process, in every hierarchy.
+pub fn cgroups_of(pid: u32) -> Vec<String> {
+    fn walk(dir: &Path, part: &str, depth: usize, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            if !entry.file_type().is_ok_and(|t| t.is_dir()) {
+                continue;
+            }
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with("cofferdam-") && name.contains(part) {
+                found.push(entry.path().to_string_lossy().into_owned());
+            }
+            if depth > 0 {
+                walk(&entry.path(), part, depth - 1, found);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(Path::new("/sys/fs/cgroup"), &format!("-{pid}-"), 8, &mut found);
+    found
+}
+
+/// Mounts of this process's namespace with this text in their line.
+pub fn mounts_with(text: &str) -> Vec<String> {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    table.lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
+}
+
+/// A pseudo-terminal: our side and the command's.
+pub fn pty() -> (OwnedFd, OwnedFd) {
+    use rustix::fs::{Mode, OFlags};
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap();
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let theirs = rustix::fs::open(name.as_c_str(), flags, Mode::empty()).unwrap();
+    (ours, theirs)
+}

@@ -1,0 +1,503 @@
+//! Limits, streams and ends of a run: what stops a program that does not want to stop, and what is left of it.
+//!
+//! Every bomb here runs inside a limit that another test holds, and inside a wall limit as well.
+
+mod common;
+
+use std::io::{Read as _, Write as _};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use common::{PYTHON, carrying, cgroups_of, cofferdam, eventually, has, marker, mounts_with, needs, outcome, parse};
+use serde_json::Value;
+
+/// Runs this shell code with these options and the marker in its variables; gives the outcome and checks that nothing
+/// is left when the call has returned.
+#[track_caller]
+fn run(options: &[&str], code: &str) -> Value {
+    program(options, &["sh", "-c", code])
+}
+
+#[track_caller]
+fn program(options: &[&str], argv: &[&str]) -> Value {
+    let mark = marker();
+    let mut command = cofferdam();
+    command.args(["run", "--json", "-e", &format!("MARK={mark}")]).args(options).arg("--").args(argv);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = child.id();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(carrying(&mark), [0; 0], "processes are left when the call returns");
+    assert_eq!(cgroups_of(pid), [""; 0], "cgroups are left when the call returns");
+    assert_eq!(mounts_with("cofferdam"), [""; 0], "mounts are left when the call returns");
+    parse(&output)
+}
+
+/// The backend without namespaces, with what it cannot hold taken back.
+const LANDLOCK: [&str; 7] =
+    ["--backend", "landlock", "--best-effort=filesystem,process,limits", "--root", "minimal", "-w", "/"];
+
+#[track_caller]
+fn ended(outcome: &Value, ending: &str, limit: Option<&str>) {
+    let limit = limit.map_or(Value::Null, Value::from);
+    assert_eq!((&outcome["outcome"], &outcome["limit"]), (&ending.into(), &limit), "{outcome:#}");
+}
+
+const STUBBORN: [(&str, &str); 5] = [
+    ("ignores every signal", "trap '' 1 2 3 6 10 12 13 14 15 20 21 22; while :; do sleep 1; done"),
+    ("forks twice", "(setsid sh -c 'sleep 100 & sleep 100' & ) ; exec sleep 100"),
+    ("makes sessions", "setsid -f sleep 100; setsid -f setsid -f sleep 100; sleep 100"),
+    ("stops itself", "sleep 100 & kill -STOP $$; sleep 100"),
+    ("stops all", "sleep 100 & sleep 100 & kill -STOP -1; kill -STOP 0; sleep 100"),
+];
+
+#[test]
+fn the_wall_limit_holds_whatever_the_program_does_about_it() {
+    for (name, code) in STUBBORN {
+        let start = Instant::now();
+        let o = run(&["--timeout", "400ms"], code);
+        ended(&o, "timed_out", Some("limits.wall_ms"));
+        assert!(start.elapsed() < Duration::from_secs(5), "{name}: {:?}", start.elapsed());
+        let took = o["execution_time_ms"].as_f64().unwrap();
+        assert!((390.0..2000.0).contains(&took), "{name}: {took}");
+    }
+}
+
+#[test]
+fn the_wall_limit_holds_without_namespaces_too() {
+    for (name, code) in STUBBORN {
+        let start = Instant::now();
+        let o = run(&[&LANDLOCK[..], &["--timeout", "400ms"]].concat(), code);
+        ended(&o, "timed_out", Some("limits.wall_ms"));
+        assert!(start.elapsed() < Duration::from_secs(8), "{name}: {:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn children_that_outlive_the_program_end_with_it() {
+    for backend in [&["--backend", "jail"][..], &LANDLOCK] {
+        let start = Instant::now();
+        let o = run(
+            backend,
+            "setsid -f sleep 50; (trap '' 1 15; sleep 50) & (sleep 50 & kill -STOP $!) & sleep 0.1; exit 3",
+        );
+        ended(&o, "exited", None);
+        assert_eq!(o["exit_code"], 3);
+        assert!(start.elapsed() < Duration::from_secs(10));
+    }
+}
+
+#[test]
+fn a_stalled_reader_does_not_stretch_the_wall_limit() {
+    let mark = marker();
+    let start = Instant::now();
+    let mut child = cofferdam()
+        .args(["run", "-e", &format!("MARK={mark}"), "--timeout", "1s", "--", "sh", "-c"])
+        .arg("trap '' 1 2 13 15; while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let held = child.stdout.take();
+    assert_eq!(child.wait().unwrap().code(), Some(124));
+    assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
+    assert_eq!(carrying(&mark), [0; 0]);
+    drop(held);
+}
+
+#[test]
+fn cpu_time_counts_for_the_whole_tree() {
+    // Each of the four stays below the limit, together they do not.
+    let start = Instant::now();
+    let spin = "for i in 1 2 3 4; do sh -c 'while :; do :; done' & done; wait";
+    let o = run(&["--cpu-time", "1s", "--best-effort", "--timeout", "30s"], spin);
+    ended(&o, "limit_exceeded", Some("limits.cpu_seconds"));
+    let used = o["cpu_time_seconds"].as_f64().unwrap();
+    assert!((0.9..3.0).contains(&used), "{used}");
+    assert!(start.elapsed() < Duration::from_secs(20));
+    // Its twin uses little.
+    ended(&run(&["--cpu-time", "1s", "--best-effort"], "for i in 1 2 3 4; do true & done; wait"), "exited", None);
+}
+
+#[test]
+fn cpu_time_of_one_process_ends_it_where_it_ignores_sigxcpu() {
+    let o = run(&["--cpu-time", "1s", "--best-effort", "--timeout", "30s"], "trap '' XCPU; while :; do :; done");
+    ended(&o, "limit_exceeded", Some("limits.cpu_seconds"));
+}
+
+const EAT: &str = "
+import os, sys, time
+n, mb = int(sys.argv[1]), int(sys.argv[2])
+kids = []
+for i in range(n):
+    pid = os.fork()
+    if pid == 0:
+        block = bytearray(os.urandom(4096)) * (mb * 256)
+        time.sleep(1)
+        os._exit(0)
+    kids.append(pid)
+sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(k, 0)[1]) != 0 for k in kids))
+";
+
+#[test]
+fn memory_counts_for_the_whole_tree() {
+    let eat = |count: &str, mb: &str| {
+        program(&["--memory", "128m", "--best-effort", "--timeout", "30s"], &[PYTHON, "-c", EAT, count, mb])
+    };
+    let o = eat("4", "60");
+    ended(&o, "limit_exceeded", Some("limits.memory_mb"));
+    let v = common::violations(&o);
+    assert!(v.iter().any(|v| v.0 == "limits.memory_mb" && v.2 == "$.limits.memory_mb"), "{v:?}");
+    let o = eat("3", "20");
+    ended(&o, "exited", None);
+    assert_eq!(o["exit_code"], 0);
+    if needs("cgroup memory") {
+        let peak = o["memory_used_bytes"].as_u64().unwrap();
+        assert!((60 << 20..128 << 20).contains(&peak), "{peak}");
+    }
+}
+
+#[test]
+fn a_memory_bomb_ends_at_once_and_takes_no_more_than_its_limit() {
+    let bomb = "x = []\nwhile True: x.append(bytearray(8 << 20))";
+    let o = program(&["--memory", "64m", "--best-effort", "--timeout", "30s"], &[PYTHON, "-c", bomb]);
+    ended(&o, "limit_exceeded", Some("limits.memory_mb"));
+    if needs("cgroup memory") {
+        assert!(o["memory_used_bytes"].as_u64().unwrap() <= 64 << 20, "{o:#}");
+        assert_eq!(o["enforcement"]["limits.memory_mb"]["strength"], "full");
+    }
+}
+
+#[test]
+fn processes_are_bounded_and_the_program_is_told_by_fork() {
+    let forks = "
+import os, time
+made = 0
+try:
+    for i in range(200):
+        if os.fork() == 0:
+            time.sleep(30); os._exit(0)
+        made += 1
+except OSError as e:
+    print(made, e.errno)
+";
+    let o = program(&["--pids", "20", "--best-effort", "--timeout", "20s"], &[PYTHON, "-c", forks]);
+    ended(&o, "exited", None);
+    assert_eq!(o["stdout"], "19 11\n", "{o:#}");
+    if needs("cgroup pids") {
+        assert_eq!(o["pid_count"], 20);
+        let v = common::violations(&o);
+        assert!(v.iter().any(|v| v.0 == "limits.processes" && v.3 == "kernel"), "{v:?}");
+    }
+    let bomb = run(&["--pids", "20", "--timeout", "1s"], ":() { : | : & }; :; while :; do :; done");
+    assert_ne!(bomb["outcome"], "setup_failed", "{bomb:#}");
+}
+
+#[test]
+fn a_file_cannot_grow_beyond_its_limit() {
+    let o =
+        run(&["--file-size", "1m"], "head -c 3000000 /dev/zero > /tmp/big; echo $?; ls -l /tmp/big | cut -d' ' -f5");
+    assert_eq!(o["stdout"], "153\n1048576\n", "{o:#}");
+    let o = run(&["--file-size", "1m"], "exec head -c 3000000 /dev/zero > /tmp/big");
+    ended(&o, "limit_exceeded", Some("limits.file_size_mb"));
+    let v = common::violations(&o);
+    assert!(v.iter().all(|v| v.3 == "inferred"), "the signal could be anybody's: {v:?}");
+    ended(&run(&["--file-size", "4m"], "head -c 3000000 /dev/zero > /tmp/big"), "exited", None);
+}
+
+#[test]
+fn open_files_are_bounded() {
+    let code = "
+import os
+n = 0
+try:
+    while True:
+        os.open('/dev/null', os.O_RDONLY); n += 1
+except OSError as e:
+    print(n + 3, e.errno)
+";
+    let o = program(&["--open-files", "40"], &[PYTHON, "-c", code]);
+    assert_eq!(o["stdout"], "40 24\n", "{o:#}");
+}
+
+#[test]
+fn scratch_space_is_bounded_as_a_whole() {
+    let code = "head -c 6000000 /dev/zero > /tmp/a && head -c 6000000 /dev/zero > /dev/shm/b";
+    let o = run(&["--tmpfs-size", "8m"], code);
+    assert!(o["stderr"].as_str().unwrap().contains("No space left"), "{o:#}");
+    ended(&run(&["--tmpfs-size", "16m"], code), "exited", None);
+    let inodes = "import os\ntry:\n  for i in range(10**7): os.mkdir(f'/tmp/{i}')\nexcept OSError as e: print(e.errno)";
+    let o = program(&["--tmpfs-size", "1m", "--timeout", "30s"], &[PYTHON, "-c", inodes]);
+    assert_eq!(o["stdout"], "28\n", "{o:#}");
+}
+
+#[test]
+fn output_beyond_its_cap_is_drained_and_neither_blocks_nor_fills_memory() {
+    let start = Instant::now();
+    let mut child = cofferdam()
+        .args([
+            "run",
+            "--json",
+            "--output-limit",
+            "1m",
+            "--timeout",
+            "50s",
+            "--",
+            "head",
+            "-c",
+            "200000000",
+            "/dev/zero",
+        ])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut text = String::new();
+    // The largest resident set so far, until the answer comes.
+    let mut peak = 0;
+    let status = format!("/proc/{}/status", child.id());
+    let mut stdout = child.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || stdout.read_to_string(&mut text).map(|_| text).unwrap());
+    while child.try_wait().unwrap().is_none() {
+        let now = std::fs::read_to_string(&status).unwrap_or_default();
+        let line = now.lines().find_map(|l| l.strip_prefix("VmHWM:")).unwrap_or("0");
+        peak = peak.max(line.split_whitespace().next().unwrap_or("0").parse::<u64>().unwrap_or(0));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let o: Value = serde_json::from_str(&reader.join().unwrap()).unwrap();
+    ended(&o, "exited", None);
+    assert_eq!(o["exit_code"], 0);
+    assert_eq!(o["truncated"], serde_json::json!({"stdout": true, "stderr": false}));
+    assert_eq!(o["stdout"].as_str().unwrap().len(), 1 << 20);
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    assert!(peak < 64 << 10, "{peak} KiB resident for 1 MiB of output");
+}
+
+#[test]
+fn each_stream_has_a_cap_of_its_own() {
+    let o = run(&["--output-limit", "10"], "echo short; printf 0123456789abc >&2");
+    assert_eq!((&o["stdout"], &o["stderr"]), (&"short\n".into(), &"0123456789".into()));
+    assert_eq!(o["truncated"], serde_json::json!({"stdout": false, "stderr": true}));
+    let o = run(&["--output-limit", "10"], "printf 0123456789");
+    assert_eq!(o["truncated"], serde_json::json!({"stdout": false, "stderr": false}), "exactly the cap is not cut");
+}
+
+/// Feeds `bytes` to the command and returns what comes out and the exit code.
+fn through(arguments: &[&str], bytes: Vec<u8>) -> (Vec<u8>, Option<i32>) {
+    let mut child = cofferdam().args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // A program that ends early breaks the pipe.
+    let writer = std::thread::spawn(move || stdin.write_all(&bytes).ok());
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    (output.stdout, output.status.code())
+}
+
+#[test]
+fn a_large_stream_goes_in_and_comes_out_whole() {
+    let bytes: Vec<u8> = (0..10 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let (back, code) = through(&["run", "-i", "--output-limit", "20m", "--", "cat"], bytes.clone());
+    assert_eq!(code, Some(0));
+    assert!(back == bytes, "{} of {} bytes", back.len(), bytes.len());
+}
+
+#[test]
+fn a_program_may_close_its_standard_input_early() {
+    let (back, code) =
+        through(&["run", "-i", "--", "sh", "-c", "head -c 3; exec <&-; sleep 0.2; exit 4"], vec![b'x'; 1 << 20]);
+    assert_eq!((back.as_slice(), code), (&b"xxx"[..], Some(4)));
+    let (_, code) = through(&["run", "-i", "--", "true"], vec![b'x'; 1 << 20]);
+    assert_eq!(code, Some(0));
+}
+
+#[test]
+fn an_endless_input_does_not_outlive_the_program() {
+    let start = Instant::now();
+    let zero = std::fs::File::open("/dev/zero").unwrap();
+    let status = cofferdam().args(["run", "-i", "--", "sh", "-c", "exit 6"]).stdin(zero).status().unwrap();
+    assert_eq!(status.code(), Some(6));
+    // A pipe that nobody writes to and nobody closes.
+    let (_open, idle) = rustix::pipe::pipe().map(|(r, w)| (w, r)).unwrap();
+    let status = cofferdam().args(["run", "-i", "--", "sh", "-c", "exit 7"]).stdin(idle).status().unwrap();
+    assert_eq!(status.code(), Some(7));
+    assert!(start.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn text_on_standard_input_may_be_longer_than_a_pipe() {
+    let text = "0123456789abcdef".repeat(6000);
+    let o = outcome(&["run", "--json", "--stdin", &text, "--", "md5sum"]).1;
+    let expected = "b90d9b1c8e1d4a3d"; // only that it is one digest and not that of nothing
+    assert_ne!(o["stdout"], "d41d8cd98f00b204e9800998ecf8427e  -\n", "{expected}");
+    let o = outcome(&["run", "--json", "--stdin", &text, "--", "wc", "-c"]).1;
+    assert_eq!(o["stdout"].as_str().unwrap().trim(), "96000");
+}
+
+#[test]
+fn a_slow_reader_slows_the_program_down_and_loses_nothing() {
+    let mut child = cofferdam()
+        .args(["run", "--output-limit", "100m", "--timeout", "30s", "--", PYTHON, "-c"])
+        .arg("import sys,time\nstart=time.time()\nfor i in range(40000): sys.stdout.write(f'{i:06d} '+'x'*100+chr(10))\nsys.stdout.flush()\nprint(time.time()-start, file=sys.stderr)")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    let output = child.stdout.take().map(|mut out| {
+        let mut text = String::new();
+        out.read_to_string(&mut text).unwrap();
+        text
+    });
+    let told = child.wait_with_output().unwrap().stderr;
+    let lines: Vec<String> = output.unwrap().lines().map(|l| l[..6].to_owned()).collect();
+    assert_eq!(lines.len(), 40000);
+    assert!(lines.iter().enumerate().all(|(i, l)| *l == format!("{i:06}")));
+    let told = String::from_utf8(told).unwrap();
+    let waited: f64 = told.lines().next().unwrap().parse().unwrap();
+    assert!(waited > 0.5, "the program was held up for {waited} s");
+}
+
+#[test]
+fn exit_codes_tell_who_ended_it() {
+    let code = |options: &[&str], argv: &[&str]| {
+        let mut command = cofferdam();
+        command.arg("run").arg("-q").args(options).arg("--").args(argv);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().code().unwrap()
+    };
+    for n in [0, 1, 2, 123, 124, 125, 126, 127, 128, 255] {
+        assert_eq!(code(&[], &["sh", "-c", &format!("exit {n}")]), n);
+    }
+    for n in [1, 2, 6, 9, 11, 15] {
+        assert_eq!(code(&[], &["sh", "-c", &format!("kill -{n} $$")]), 128 + n);
+    }
+    assert_eq!(code(&["--timeout", "200ms"], &["sleep", "9"]), 124);
+    assert_eq!(code(&["--backend", "nosuch"], &["true"]), 125);
+    assert_eq!(code(&[], &["/etc/passwd"]), 126);
+    assert_eq!(code(&[], &["/no/such/program"]), 127);
+    assert_eq!(code(&["--file-size", "1m"], &["sh", "-c", "exec head -c 2000000 /dev/zero > /tmp/x"]), 137);
+}
+
+#[test]
+fn the_outcome_has_every_field_of_its_documentation() {
+    let o = run(
+        &["--memory", "256m", "--best-effort"],
+        "head -c 30000000 /dev/zero | tail -c 20000000 | wc -c; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done",
+    );
+    let mut keys: Vec<&str> = o.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    let expected = [
+        "artifacts",
+        "backend",
+        "backend_reason",
+        "changes",
+        "cpu_time_seconds",
+        "enforcement",
+        "error",
+        "execution_time_ms",
+        "exit_code",
+        "memory_used_bytes",
+        "outcome",
+        "pid_count",
+        "run_id",
+        "setup_time_ms",
+        "signal",
+        "stderr",
+        "stdout",
+        "success",
+        "truncated",
+        "violations",
+        "violations_complete",
+    ];
+    assert_eq!(keys, expected);
+    assert_eq!((&o["success"], &o["backend"], &o["error"]), (&true.into(), &"jail".into(), &Value::Null));
+    let cpu = o["cpu_time_seconds"].as_f64().unwrap();
+    let wall = o["execution_time_ms"].as_f64().unwrap();
+    assert!(cpu > 0.005 && cpu < 10.0, "{cpu}");
+    assert!(wall > 5.0 && wall < 20_000.0, "{wall}");
+    if has("cgroup memory") {
+        let memory = o["memory_used_bytes"].as_u64().unwrap();
+        assert!((15 << 20..256 << 20).contains(&memory), "{memory}");
+    }
+    if has("cgroup pids") {
+        let processes = o["pid_count"].as_u64().unwrap();
+        assert!((3..=5).contains(&processes), "{processes}");
+    }
+    let other = run(&[], "true");
+    assert_ne!(o["run_id"], other["run_id"]);
+    assert!(o["run_id"].as_str().unwrap().len() >= 32);
+}
+
+#[test]
+fn without_a_cgroup_the_figures_are_samples() {
+    if has("cgroup memory") {
+        eprintln!("skipped: there is a cgroup here");
+        return;
+    }
+    let o = program(
+        &["--timeout", "20s"],
+        &[PYTHON, "-c", "import time\nx=bytearray(40<<20)\nt=time.time()\nwhile time.time()-t<0.4: pass"],
+    );
+    assert!(o["memory_used_bytes"].as_u64().unwrap() > 40 << 20, "{o:#}");
+    assert!(o["pid_count"].as_u64().unwrap() >= 1);
+    assert!(o["cpu_time_seconds"].as_f64().unwrap() > 0.2);
+    assert_eq!(o["enforcement"]["limits.memory_mb"]["strength"], "partial");
+}
+
+#[test]
+fn a_cancelled_run_leaves_nothing_with_either_backend() {
+    use rustix::process::{Pid, Signal, kill_process};
+    for backend in [&["--backend", "jail"][..], &LANDLOCK] {
+        let mark = marker();
+        let mut child = cofferdam()
+            .args(["run", "-e", &format!("MARK={mark}")])
+            .args(backend)
+            .args(["--", "sh", "-c", "setsid -f sleep 60; trap '' 15; (sleep 60 & kill -STOP $!); echo up; sleep 60"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
+        let pid = child.id();
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(143));
+        assert_eq!(carrying(&mark), [0; 0], "{backend:?}");
+        assert_eq!(cgroups_of(pid), [""; 0]);
+    }
+}
+
+#[test]
+fn many_runs_at_once_do_not_disturb_each_other() {
+    let runs: Vec<_> = (0..8)
+        .map(|i| {
+            std::thread::spawn(move || {
+                let o = outcome(&["run", "--json", "--", "sh", "-c", &format!("sleep 0.1; echo {i}; exit {i}")]).1;
+                assert_eq!((&o["exit_code"], &o["stdout"]), (&i.into(), &format!("{i}\n").into()), "{o:#}");
+            })
+        })
+        .collect();
+    runs.into_iter().for_each(|r| r.join().unwrap());
+    eventually("no cgroup of ours", Duration::from_secs(1), || cgroups_of(std::process::id()).is_empty());
+}
+
+#[test]
+fn the_wall_limit_holds_when_somebody_stops_init() {
+    use rustix::process::{Pid, Signal, kill_process};
+    for backend in [&["--backend", "jail"][..], &LANDLOCK] {
+        let mark = marker();
+        let mut child = cofferdam()
+            .args(["run", "-q", "-e", &format!("MARK={mark}"), "--timeout", "1s"])
+            .args(backend)
+            .args(["--", "sh", "-c", "sleep 60 & echo up; sleep 60"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
+        let pid = child.id();
+        let init = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        let init = Pid::from_raw(init.trim().parse().unwrap()).unwrap();
+        let start = Instant::now();
+        // The sandbox's user is another one, or init is not to be signalled by us: then nobody else can, either.
+        if kill_process(init, Signal::STOP).is_err() {
+            eprintln!("skipped: init takes no signal of this user's");
+        }
+        assert_eq!(child.wait().unwrap().code(), Some(124), "{backend:?}");
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+        eventually("all are gone", Duration::from_millis(500), || carrying(&mark).is_empty());
+    }
+}
