@@ -32,7 +32,7 @@ pub struct Presentation {
 }
 
 /// Runs the call and returns the exit code.
-pub fn execute(call: Call, caller: &Caller, presentation: Presentation) -> Result<i32, Refusal> {
+pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Presentation) -> Result<i32, Refusal> {
     if call.tty {
         if presentation.json {
             return Err(Refusal::new("arguments", "-t and --json exclude each other").hint("leave one of them out"));
@@ -41,7 +41,7 @@ pub fn execute(call: Call, caller: &Caller, presentation: Presentation) -> Resul
             terminal::require()?;
         }
     }
-    let prepared = match Engine::probe().prepare(&call.policy) {
+    let prepared = match engine.prepare(&call.policy) {
         Ok(prepared) => prepared,
         Err(failure) => return failed(failure, &call, caller, presentation),
     };

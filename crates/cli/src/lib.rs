@@ -28,6 +28,7 @@ pub mod values;
 use std::ffi::OsString;
 
 use clap::error::ErrorKind;
+use cofferdam_engine::Engine;
 
 use crate::caller::Caller;
 use crate::command::{Extent, SUBCOMMANDS, build};
@@ -47,6 +48,8 @@ pub fn entry(arguments: Vec<OsString>) -> i32 {
         }
     }
     let subcommand = texts.get(1).map(String::as_str).filter(|name| SUBCOMMANDS.contains(name));
+    // First of all: what it has to find out takes as long as reading the arguments, and needs none of them.
+    let engine = matches!(subcommand, Some("run" | "eval")).then(Engine::for_own_process);
     let parsed = match subcommand {
         // Help and errors come from the whole command line; only then is it worth building.
         Some(name) => build(Extent::Only(name))
@@ -60,7 +63,7 @@ pub fn entry(arguments: Vec<OsString>) -> i32 {
     };
     let Some((name, matches)) = matches.subcommand() else { return usage_missing() };
     let result = match name {
-        "run" | "eval" => return sandbox(matches, name == "eval"),
+        "run" | "eval" => return sandbox(&engine.unwrap_or_else(Engine::for_own_process), matches, name == "eval"),
         "check" => {
             let files: Vec<String> = matches.get_many("file").into_iter().flatten().cloned().collect();
             check::check(&files, matches.get_flag("json"))
@@ -70,12 +73,12 @@ pub fn entry(arguments: Vec<OsString>) -> i32 {
     result.unwrap_or_else(|refusal| report(&refusal))
 }
 
-fn sandbox(matches: &clap::ArgMatches, eval: bool) -> i32 {
+fn sandbox(engine: &Engine, matches: &clap::ArgMatches, eval: bool) -> i32 {
     let flag = |name| matches.get_flag(name);
     let presentation = Presentation { json: flag("json"), quiet: flag("quiet"), dry_run: flag("dry-run") };
     let result = Caller::observe().and_then(|caller| {
         let call = call::make(matches, eval, &caller, &discover::HostTree)?;
-        execute::execute(call, &caller, presentation)
+        execute::execute(engine, call, &caller, presentation)
     });
     result.unwrap_or_else(|refusal| {
         // Whoever asked for one JSON object gets one, whatever happened.

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cofferdam_confine::cgroup::{self, Cgroup, Level, Limits, Location};
@@ -27,6 +28,8 @@ pub struct Engine {
     identity: OnceLock<Identity>,
     cgroups: OnceLock<Cgroups>,
     owns_process: bool,
+    /// The search for a place for cgroups, under way beside the caller's own work.
+    search: Mutex<Option<JoinHandle<Cgroups>>>,
 }
 
 #[derive(Debug)]
@@ -97,7 +100,10 @@ impl Engine {
     /// An engine that has its process for itself, as the command does: the process may be moved into a cgroup of its
     /// own where that is what makes limits possible.
     pub fn for_own_process() -> Engine {
-        Engine { owns_process: true, ..Engine::default() }
+        // A second thread looks for the place while the first reads its arguments: both take a good part of a
+        // millisecond. Without a thread the search happens when it is needed.
+        let search = std::thread::Builder::new().stack_size(256 << 10).spawn(|| find_cgroups(true)).ok();
+        Engine { owns_process: true, search: Mutex::new(search), ..Engine::default() }
     }
 
     fn identity(&self) -> Identity {
@@ -106,35 +112,8 @@ impl Engine {
 
     fn cgroups(&self) -> &Cgroups {
         self.cgroups.get_or_init(|| {
-            let probe = cgroup::probe();
-            let has = |a: &cgroup::Availability| matches!(a, cgroup::Availability::Available(_));
-            let predicted = Predicted {
-                memory: has(&probe.memory),
-                pids: has(&probe.pids),
-                cpu: has(&probe.cpu),
-                cpu_time: has(&probe.cpu_time),
-            };
-            let why = match &probe.memory {
-                cgroup::Availability::Unavailable { reason, hint } => (reason.clone(), hint.clone()),
-                cgroup::Availability::Available(_) => (String::new(), String::new()),
-            };
-            let moves = probe.plan.as_ref().is_some_and(cgroup::Plan::moves_caller);
-            if probe.plan.is_none() {
-                return Cgroups::Not(why.0, why.1);
-            }
-            if moves && !self.owns_process {
-                return Cgroups::Not(
-                    "limits need this process to be moved to a cgroup of its own, which a library does not do".into(),
-                    "run it by the cofferdam command".into(),
-                );
-            }
-            match probe.prepare() {
-                Ok(location) => {
-                    cgroup::sweep(&location);
-                    Cgroups::Here(std::sync::Arc::new(location), predicted)
-                }
-                Err(e) => Cgroups::Not(e.to_string(), "see `cofferdam doctor`".into()),
-            }
+            let search = self.search.lock().unwrap_or_else(PoisonError::into_inner).take();
+            search.and_then(|s| s.join().ok()).unwrap_or_else(|| find_cgroups(self.owns_process))
         })
     }
 
@@ -245,6 +224,39 @@ impl Engine {
             networks: netns::Pool::default(),
             ran: AtomicBool::new(false),
         }
+    }
+}
+
+/// Where this process may make cgroups, ready to be used.
+fn find_cgroups(owns_process: bool) -> Cgroups {
+    let probe = cgroup::probe();
+    let has = |a: &cgroup::Availability| matches!(a, cgroup::Availability::Available(_));
+    let predicted = Predicted {
+        memory: has(&probe.memory),
+        pids: has(&probe.pids),
+        cpu: has(&probe.cpu),
+        cpu_time: has(&probe.cpu_time),
+    };
+    let why = match &probe.memory {
+        cgroup::Availability::Unavailable { reason, hint } => (reason.clone(), hint.clone()),
+        cgroup::Availability::Available(_) => (String::new(), String::new()),
+    };
+    let moves = probe.plan.as_ref().is_some_and(cgroup::Plan::moves_caller);
+    if probe.plan.is_none() {
+        return Cgroups::Not(why.0, why.1);
+    }
+    if moves && !owns_process {
+        return Cgroups::Not(
+            "limits need this process to be moved to a cgroup of its own, which a library does not do".into(),
+            "run it by the cofferdam command".into(),
+        );
+    }
+    match probe.prepare() {
+        Ok(location) => {
+            cgroup::sweep(&location);
+            Cgroups::Here(std::sync::Arc::new(location), predicted)
+        }
+        Err(e) => Cgroups::Not(e.to_string(), "see `cofferdam doctor`".into()),
     }
 }
 

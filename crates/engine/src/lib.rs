@@ -28,6 +28,7 @@ mod streams;
 mod supervise;
 pub mod support;
 mod tree;
+mod twins;
 mod view;
 mod words;
 

@@ -3,7 +3,7 @@
 //! Thousands of denied or protected paths cost one question per directory, not per path: a directory that many names
 //! lie in is listed once, and below a directory that is not there nothing is asked at all.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 
@@ -14,7 +14,11 @@ enum Dir {
     There { canonical: String, names: Option<HashSet<String>>, asked: u32 },
     /// It does not; this is the deepest ancestor that does (canonical), and the first missing component.
     Missing { parent: String, name: String },
-    /// It cannot be looked into.
+    /// It, or one above it, may not be searched: this one (canonical).
+    Closed(String),
+    /// A file stands where it should be: this one (canonical).
+    Blocked(String),
+    /// It cannot be asked about.
     Unknown,
 }
 
@@ -39,7 +43,11 @@ pub enum Found {
         /// First missing component.
         name: String,
     },
-    /// The caller may not look: neither may the sandbox, which has no more rights.
+    /// The caller may not look into this directory (canonical); its owner could change that.
+    Closed(String),
+    /// Nothing can be at the path while this file (canonical) stands where a directory should be.
+    Blocked(String),
+    /// It cannot be asked about.
     Unknown,
 }
 
@@ -50,6 +58,8 @@ const LIST_AFTER: u32 = 32;
 #[derive(Debug, Default)]
 pub struct Lookup {
     dirs: HashMap<String, Dir>,
+    /// Symbolic links that paths went through: `(canonical directory, name)`.
+    pub links: BTreeSet<(String, String)>,
 }
 
 fn utf8(path: std::path::PathBuf) -> Option<String> {
@@ -76,6 +86,8 @@ impl Lookup {
         let Some(known) = self.dirs.get_mut(dir) else { return Found::Unknown };
         match known {
             Dir::Unknown => Found::Unknown,
+            Dir::Closed(dir) => Found::Closed(dir.clone()),
+            Dir::Blocked(file) => Found::Blocked(file.clone()),
             Dir::Missing { parent, name } => Found::Missing { parent: parent.clone(), name: name.clone() },
             Dir::There { canonical, names, asked } => {
                 *asked += 1;
@@ -85,7 +97,8 @@ impl Lookup {
                 if names.as_ref().is_some_and(|n| !n.contains(name)) {
                     return Found::Missing { parent: canonical.clone(), name: name.to_owned() };
                 }
-                look(canonical, name)
+                let parent = canonical.clone();
+                look(&parent, name, &mut self.links)
             }
         }
     }
@@ -103,9 +116,13 @@ impl Lookup {
             Found::There { canonical: Some(canonical), .. } if Path::new(&canonical).is_dir() => {
                 Dir::There { canonical, names: None, asked: 0 }
             }
-            // A file, or a link that leads nowhere: nothing can be below it; the name itself is what stands in the way.
+            // A file, such as the `.git` of a worktree: nothing can be below it as long as it stays what it is.
+            Found::There { canonical: Some(canonical), .. } => Dir::Blocked(canonical),
+            // A link that leads nowhere: the name itself is what stands in the way.
             Found::There { parent, name, .. } => Dir::Missing { parent, name },
             Found::Missing { parent, name } => Dir::Missing { parent, name },
+            Found::Closed(dir) => Dir::Closed(dir),
+            Found::Blocked(file) => Dir::Blocked(file),
             Found::Unknown => Dir::Unknown,
         };
         self.dirs.insert(path.to_owned(), known);
@@ -122,17 +139,48 @@ fn list(dir: &str) -> Option<HashSet<String>> {
     Some(names)
 }
 
-fn look(parent: &str, name: &str) -> Found {
+/// Where a symbolic link leads, with every link on the way, itself first; `None` when it leads nowhere.
+fn follow(parent: &str, name: &str, links: &mut BTreeSet<(String, String)>) -> Option<String> {
+    let mut at = parent.to_owned();
+    let mut left = vec![name.to_owned()];
+    let mut steps = 0;
+    while let Some(part) = left.pop() {
+        if part == ".." {
+            at.truncate(at.rfind('/').unwrap_or(0).max(1));
+            continue;
+        }
+        let path = crate::view::join(&at, &part);
+        let Ok(says) = fs::read_link(&path) else {
+            fs::symlink_metadata(&path).ok()?;
+            at = path;
+            continue;
+        };
+        steps += 1;
+        if steps > 40 {
+            return None; // ELOOP, path_resolution(7)
+        }
+        links.insert((at.clone(), part));
+        let says = utf8(says)?;
+        if says.starts_with('/') {
+            at = "/".into();
+        }
+        left.extend(says.split('/').rev().filter(|p| !p.is_empty() && *p != ".").map(str::to_owned));
+    }
+    Some(at)
+}
+
+fn look(parent: &str, name: &str, links: &mut BTreeSet<(String, String)>) -> Found {
     let path = crate::view::join(parent, name);
     match fs::symlink_metadata(&path) {
         Ok(meta) if meta.file_type().is_symlink() => {
-            let canonical = fs::canonicalize(&path).ok().and_then(utf8);
+            let canonical = follow(parent, name, links);
             Found::There { parent: parent.into(), name: name.into(), canonical, is_link: true }
         }
         Ok(_) => Found::There { parent: parent.into(), name: name.into(), canonical: Some(path), is_link: false },
         Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
             Found::Missing { parent: parent.into(), name: name.into() }
         }
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => Found::Closed(parent.into()),
         Err(_) => Found::Unknown,
     }
 }

@@ -10,6 +10,7 @@ use cofferdam_confine::recipe::{GuardDir, Step, attr};
 use cofferdam_policy::Policy;
 
 use crate::lookup::{Found, Lookup};
+use crate::twins::Twins;
 use crate::view::{Place, Shows, View, below, join};
 
 /// What is to be done.
@@ -34,6 +35,7 @@ const CROWD: usize = 64;
 
 struct Work<'a> {
     view: &'a View,
+    twins: Twins,
     lookup: Lookup,
     pins: BTreeSet<String>,
     masks: BTreeSet<String>,
@@ -47,6 +49,7 @@ struct Work<'a> {
 pub fn hold(policy: &Policy, view: &View) -> Held {
     let mut w = Work {
         view,
+        twins: Twins::here(),
         lookup: Lookup::default(),
         pins: BTreeSet::new(),
         masks: BTreeSet::new(),
@@ -72,6 +75,11 @@ pub fn hold(policy: &Policy, view: &View) -> Held {
                 w.relative(target, path);
             }
         }
+    }
+    // Whoever replaces a link on the way to a path puts something else at that path.
+    for (parent, name) in std::mem::take(&mut w.lookup.links) {
+        let link = join(&parent, &name);
+        w.missing(&parent, &name, &link, false);
     }
     w.finish()
 }
@@ -107,6 +115,9 @@ impl Work<'_> {
     fn host_path(&mut self, host: &str, deny: bool) {
         match self.lookup.find(host) {
             Found::Unknown => {}
+            // Read-only, it stays closed: who may not look into it cannot change its mode. And a file in the way of a
+            // protected directory decides for it what is there, as the `.git` of a worktree does.
+            Found::Closed(path) | Found::Blocked(path) => self.existing(&path, false),
             Found::Missing { parent, name } => self.missing(&parent, &name, host, deny),
             Found::There { parent, name, canonical, is_link } => {
                 let named = join(&parent, &name);
@@ -175,20 +186,34 @@ impl Work<'_> {
     fn appear(&mut self, host: &str) -> Vec<String> {
         // A directory that thousands of names lie in is asked about once.
         let (dir, name) = match host.rfind('/') {
-            Some(0) | None => return self.view.appearances(host),
+            Some(0) | None => return self.everywhere(host),
             Some(i) => (&host[..i], &host[i + 1..]),
         };
-        let ends_here = self
-            .view
-            .places()
-            .iter()
-            .any(|p| p.target.ends_with(name) || matches!(&p.shows, Shows::Host(s) if s == host));
+        let ends_here = !self.twins.is_empty()
+            || self
+                .view
+                .places()
+                .iter()
+                .any(|p| p.target.ends_with(name) || matches!(&p.shows, Shows::Host(s) if s == host));
         if ends_here {
-            return self.view.appearances(host);
+            return self.everywhere(host);
         }
         let view = self.view;
         let dirs = self.appearances.entry(dir.to_owned()).or_insert_with(|| view.appearances(dir));
         dirs.iter().map(|d| join(d, name)).collect()
+    }
+
+    /// Where a path of the host shows inside, by its own name and by those that the host's mounts give it.
+    fn everywhere(&self, host: &str) -> Vec<String> {
+        let mut found = self.view.appearances(host);
+        for twin in self.twins.of(host) {
+            for inside in self.view.appearances(&twin) {
+                if !found.contains(&inside) {
+                    found.push(inside);
+                }
+            }
+        }
+        found
     }
 
     fn note(&mut self, inside: &str, deny: bool) {
