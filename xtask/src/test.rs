@@ -1,12 +1,14 @@
 //! `cargo xtask test`: everything that shows that the project works, in one call.
 //!
 //! ```text
-//! packages ─▶ build once ─▶ doc tests ─▶ crates' tests as uid 65534 ─▶ guests ─▶ the whole suite
+//! packages ─▶ build once ─▶ doc tests ─▶ crates' tests as uid 65534 ─▶ guests ─▶ attacks ─▶ the whole suite
 //! ```
 //!
 //! The whole suite comes last, so that the last lines are the test runner's. It runs as the caller; as root the
 //! integration tests of crates/ run a second time as an unprivileged user, because rootless is another path through
-//! the jail. tests/escape switches users by itself. A step that fails ends the task with that step's own output.
+//! the jail. The attacks of tests/escape switch users by themselves; one process runs them all and compares their table,
+//! so they are a step of their own under a runner that makes a process for each test (`.config/nextest.toml`). A step
+//! that fails ends the task with that step's own output.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +17,7 @@ use crate::Result;
 use crate::guests;
 use crate::packages;
 use crate::shell::{self, cargo, step, succeeds, uid};
-use crate::workspace::{Package, Workspace};
+use crate::workspace::{Package, Workspace, executables};
 
 /// The unprivileged user of the second pass: Debian's `nobody`.
 const NOBODY: u32 = 65534;
@@ -53,8 +55,16 @@ pub fn run(arguments: &[String]) -> Result {
         guests::run_all(&workspace)?;
     }
 
+    // The very program that the build above made, so that no other is attacked and none is built a second time.
+    let programs = executables(cargo().args(["test", "--workspace", "--no-run"]))?;
+    let command = programs.get("cofferdam").ok_or("the build made no program `cofferdam`")?;
+    if runner.nextest {
+        step("attacks and their allowed twins");
+        shell::run(cargo().args(["test", "--workspace", "--test", "escape"]).env("COFFERDAM_BIN", command))?;
+    }
+
     step("the whole suite");
-    shell::run(runner.command().args(["--workspace", "--no-fail-fast"]))
+    shell::run(runner.command().args(["--workspace", "--no-fail-fast"]).env("COFFERDAM_BIN", command))
 }
 
 /// cargo-nextest where it is installed, else cargo's own runner. It is never compiled here: that takes minutes.

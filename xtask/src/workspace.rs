@@ -60,7 +60,8 @@ impl Workspace {
     }
 }
 
-/// Runs a build and says where its programs are, by name: cargo's own answer, whatever the target or profile.
+/// Runs a build and says where its programs are, by name: cargo's own answer, whatever the target or profile. A crate's
+/// own tests are no program of that name.
 pub fn executables(build: &mut Command) -> Result<BTreeMap<String, PathBuf>> {
     build.args(["--message-format", "json-render-diagnostics"]).stdin(Stdio::null()).stderr(Stdio::inherit());
     eprintln!("+ {}", words(build));
@@ -68,7 +69,12 @@ pub fn executables(build: &mut Command) -> Result<BTreeMap<String, PathBuf>> {
     let messages = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     Ok(messages
         .filter_map(|message| {
-            let name = message["target"]["name"].as_str()?.to_owned();
+            let target = &message["target"];
+            let program = ["bin", "example"].iter().any(|kind| target["kind"][0] == *kind);
+            if !program || message["profile"]["test"] == true {
+                return None;
+            }
+            let name = target["name"].as_str()?.to_owned();
             Some((name, PathBuf::from(message["executable"].as_str()?)))
         })
         .collect())

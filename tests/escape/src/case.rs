@@ -369,7 +369,8 @@ impl<'h> Case<'h> {
             Victim::Setuid | Victim::FileCaps => {
                 let setuid = *victim == Victim::Setuid;
                 let path = self.dir.join(if setuid { "out/suid" } else { "out/filecap" });
-                fs::copy(&self.host.attack, &path).map_err(|e| failed("program", e))?;
+                // Not by this process: a child that another thread forks meanwhile would hold the file open for writing.
+                run("cp", &[&self.host.attack.display().to_string(), &path.display().to_string()])?;
                 mode(&path, if setuid { 0o4755 } else { 0o755 })?;
                 if !setuid {
                     let line = [self.host.attack.display().to_string(), "filecap".into(), path.display().to_string()];

@@ -136,14 +136,28 @@ fn compile(to: &Path) -> Result<(), String> {
     mode(to, 0o755)
 }
 
-/// The command and whatever helper programs lie beside it.
+/// Builds the command, so that what is attacked is what the sources say.
+fn build() -> Result<(), String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let done = Command::new(cargo)
+        .args(["build", "--quiet", "--package", "cofferdam"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()
+        .map_err(|e| format!("cannot run cargo: {e}\nhint: COFFERDAM_BIN=… names a built command"))?;
+    if done.success() { Ok(()) } else { Err("the command does not build".into()) }
+}
+
+/// The command, from `COFFERDAM_BIN` or built for this, and whatever helper programs lie beside it.
 fn command_files() -> Result<Vec<PathBuf>, String> {
     let command = match std::env::var_os("COFFERDAM_BIN") {
         Some(path) => PathBuf::from(path),
-        None => std::env::current_exe()
-            .ok()
-            .and_then(|exe| exe.parent()?.parent().map(|dir| dir.join("cofferdam")))
-            .ok_or("the test's own path is unknown")?,
+        None => {
+            build()?;
+            std::env::current_exe()
+                .ok()
+                .and_then(|exe| exe.parent()?.parent().map(|dir| dir.join("cofferdam")))
+                .ok_or("the test's own path is unknown")?
+        }
     };
     if !command.is_file() {
         return Err(format!("{} does not exist\nhint: cargo build -p cofferdam", command.display()));

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cofferdam_escape::attack::Class;
+use cofferdam_escape::attack::{Attack, Class};
 use cofferdam_escape::classes;
 use cofferdam_escape::host::Host;
 use cofferdam_escape::judge::{Cell, backend_missing, backend_name, trial};
-use cofferdam_escape::report::{COLUMNS, Cells, page, totals};
+use cofferdam_escape::report::{COLUMNS, Cells, origin, outline, page, summary, totals, with_totals};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn is_set(name: &str) -> bool {
@@ -89,12 +89,61 @@ fn main() -> ExitCode {
     let conclusion = libtest_mimic::run(&arguments, trials);
     drop(host);
     let cells = cells.lock().unwrap_or_else(PoisonError::into_inner);
+    show(&cells);
     let table = table(&attacks, &cells);
     if conclusion.has_failed() || !table { ExitCode::from(101) } else { ExitCode::SUCCESS }
 }
 
-/// Compares or writes the page, when every cell was tried. False when the committed page is another.
-fn table(attacks: &[cofferdam_escape::attack::Attack], cells: &Cells) -> bool {
+/// Compares or writes the page and the totals in `README.md`. False when what is committed is another.
+///
+/// Cells are compared on the kind of host on which the page was made, rows on every one.
+fn table(attacks: &[Attack], cells: &Cells) -> bool {
+    let complete = cells.len() == attacks.len() * COLUMNS.len();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let (page_file, readme_file) = (root.join("docs/escape-table.md"), root.join("README.md"));
+    let read = |file: &Path| std::fs::read_to_string(file).map_err(|e| format!("cannot read {}: {e}", file.display()));
+    let (old, readme) = match (read(&page_file), read(&readme_file)) {
+        (Ok(old), Ok(readme)) => (old, readme),
+        (old, Ok(readme)) if is_set("COFFERDAM_UPDATE") => (old.unwrap_or_default(), readme),
+        (Err(message), _) | (_, Err(message)) => {
+            eprintln!("{message}");
+            return false;
+        }
+    };
+    let new = page(attacks, cells);
+    let told = with_totals(&readme, &summary(attacks, cells));
+    if is_set("COFFERDAM_UPDATE") {
+        let bad = (0..COLUMNS.len()).any(|at| totals(cells, at)[3] > 0);
+        if bad || !complete {
+            eprintln!("the table is not written: it takes the whole suite, as root, without a failure");
+            return false;
+        }
+        let Some(told) = told else {
+            eprintln!("README.md has no markers for the totals");
+            return false;
+        };
+        return [(page_file, new), (readme_file, told)].iter().all(|(file, text)| {
+            std::fs::write(file, text).map_err(|e| eprintln!("cannot write {}: {e}", file.display())).is_ok()
+        });
+    }
+    let same = if !complete {
+        println!("docs/escape-table.md: cells are not compared, because not every one was tried");
+        outline(&old) == outline(&new)
+    } else if origin(&old) != origin(&new) {
+        println!("docs/escape-table.md: cells are not compared, because it was made on another kind of host");
+        outline(&old) == outline(&new)
+    } else {
+        old == new && told.is_some_and(|told| told == readme)
+    };
+    if !same {
+        eprintln!("docs/escape-table.md or README.md is out of date");
+        eprintln!("hint: COFFERDAM_UPDATE=1 cargo test -p cofferdam-escape");
+    }
+    same
+}
+
+/// The sum of each column, for whoever watches.
+fn show(cells: &Cells) {
     for (at, (backend, user)) in COLUMNS.iter().enumerate() {
         let [held, not_claimed, none, bad] = totals(cells, at);
         if held + not_claimed + none + bad > 0 {
@@ -102,26 +151,4 @@ fn table(attacks: &[cofferdam_escape::attack::Attack], cells: &Cells) -> bool {
             println!("{column}: {held} held, {not_claimed} not claimed, {none} without a victim here, {bad} bad");
         }
     }
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/escape-table.md");
-    if cells.len() < attacks.len() * COLUMNS.len() {
-        if !cells.is_empty() {
-            println!("{} is not compared: not every cell was tried", file.display());
-        }
-        return true;
-    }
-    let new = page(attacks, cells);
-    if is_set("COFFERDAM_UPDATE") {
-        return match std::fs::write(&file, new) {
-            Ok(()) => true,
-            Err(error) => {
-                eprintln!("cannot write {}: {error}", file.display());
-                false
-            }
-        };
-    }
-    let same = std::fs::read_to_string(&file).is_ok_and(|old| old == new);
-    if !same {
-        eprintln!("{} is out of date\nhint: COFFERDAM_UPDATE=1 cargo test -p cofferdam-escape", file.display());
-    }
-    same
 }
