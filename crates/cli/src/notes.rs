@@ -42,13 +42,16 @@ pub fn notes(outcome: &Outcome, call: &Call) -> Vec<Note> {
         (_, Some(limit)) => note(format!("ran into the limit {}", amount(limit, &call.policy)), option_hint(limit)),
         _ => {}
     }
-    for violation in outcome.violations.iter().take(TOLD) {
+    // The limit that ended it has been told.
+    let ended_by = outcome.limit.map(Field::name);
+    let others: Vec<_> = outcome.violations.iter().filter(|v| Some(v.operation.as_str()) != ended_by).collect();
+    for violation in others.iter().take(TOLD) {
         let object = violation.object.as_deref().map(|o| format!(" {o}")).unwrap_or_default();
         let times = if violation.count > 1 { format!(", {} times", violation.count) } else { String::new() };
         note(format!("refused: {}{object} ({}{times})", violation.operation, violation.field), None);
     }
-    if outcome.violations.len() > TOLD {
-        let more = outcome.violations.len() - TOLD;
+    if others.len() > TOLD {
+        let more = others.len() - TOLD;
         note(format!("{more} more violations"), Some("--json lists them all".into()));
     }
     for (cut, stream) in [(outcome.truncated.stdout, "output"), (outcome.truncated.stderr, "error output")] {

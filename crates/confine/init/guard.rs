@@ -599,7 +599,8 @@ fn number(n: u64, digits: &mut [u8; 24]) -> &[u8] {
     &digits[skip..23]
 }
 
-fn self_fd(buf: &mut [u8; 40], f: i32) -> Str {
+/// The name of a descriptor of init's own, NUL-terminated.
+pub fn self_fd(buf: &mut [u8; 40], f: i32) -> Str {
     let mut digits = [0u8; 24];
     let text = number(f as u64, &mut digits);
     buf[..14].copy_from_slice(b"/proc/self/fd/");

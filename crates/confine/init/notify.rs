@@ -99,16 +99,25 @@ impl Answer {
                 self.proceed(&r);
                 false
             }
-            Verdict::CREATE => match guards.perform(plan, self, &r) {
-                Made::Done => false,
-                Made::Refused => {
-                    self.event(&r, verdict, errno::EACCES, true);
-                    if !terminate {
-                        self.refuse(&r, errno::EACCES);
+            Verdict::CREATE => {
+                // Read before the call is answered: afterwards the caller goes on, and elsewhere.
+                let seen = plan.has(flag::TRACE).then(|| self.record(&r, verdict, 0, false));
+                match guards.perform(plan, self, &r) {
+                    Made::Done => {
+                        if let Some(seen) = seen {
+                            self.write(&seen);
+                        }
+                        false
                     }
-                    terminate
+                    Made::Refused => {
+                        self.event(&r, verdict, errno::EACCES, true);
+                        if !terminate {
+                            self.refuse(&r, errno::EACCES);
+                        }
+                        terminate
+                    }
                 }
-            },
+            }
             Verdict::EXEC if !self.started => {
                 self.started = true; // the one exec, by the one thread there is: nobody else can change its arguments
                 self.proceed(&r);
@@ -203,14 +212,45 @@ impl Answer {
         used + take
     }
 
+    /// What the path leads to: whatever part of it exists, without symbolic links. With `last` the last component is
+    /// followed as well. Only for events: nothing is decided on it.
+    fn real(buf: &mut [u8], n: usize, last: bool) -> usize {
+        let mut text = [0u8; EVENT_PATH + 1];
+        // /proc/self would be init's own.
+        if n == 0 || n >= buf.len() || n > EVENT_PATH || buf[0] != b'/' || buf.starts_with(b"/proc/") {
+            return n;
+        }
+        text[..n].copy_from_slice(&buf[..n]);
+        let parent = |end: usize| text[..end].iter().rposition(|&b| b == b'/').unwrap_or(0);
+        let mut end = if last { n } else { parent(n) };
+        let rest = text;
+        while end > 0 {
+            text[end] = 0;
+            if let Ok(f) = sys::openat2(-100, text.as_ptr(), 0o12000000, 0, 2) {
+                let mut link = [0u8; 40];
+                let link = crate::guard::self_fd(&mut link, f as i32);
+                let found = sys::readlinkat(-100, link, buf.as_mut_ptr(), buf.len());
+                let room = found.map(|m| m + n - end <= buf.len());
+                if sys::close(f as i32).is_err() || room != Ok(true) {
+                    break;
+                }
+                let m = found.unwrap_or(0);
+                buf[m..m + n - end].copy_from_slice(&rest[end..n]);
+                return m + n - end;
+            }
+            end = text[..end].iter().rposition(|&b| b == b'/').unwrap_or(0);
+        }
+        buf[..n].copy_from_slice(&rest[..n]);
+        n
+    }
+
     /// Writes the event, with the path arguments as they read now.
     pub fn event(&mut self, r: &Request, verdict: Verdict, errno: i32, guarded: bool) {
-        self.events += 1;
-        #[repr(C)]
-        struct Record {
-            head: Event,
-            text: [u8; 2 * EVENT_PATH],
-        }
+        let record = self.record(r, verdict, errno, guarded);
+        self.write(&record);
+    }
+
+    fn record(&self, r: &Request, verdict: Verdict, errno: i32, guarded: bool) -> Record {
         let mut record = Record { head: Event::default(), text: [0; 2 * EVENT_PATH] };
         record.head = Event {
             nr: r.nr as u32,
@@ -221,23 +261,44 @@ impl Answer {
             path1: 0,
             path2: 0,
         };
-        let mut used = 0;
+        let traced = matches!(verdict.class(), Verdict::TRACE | Verdict::CREATE) && !guarded;
+        let real = |buf: &mut [u8], n| if traced { Self::real(buf, n, false) } else { n };
         let (first, second) = crate::guard::path_arguments(r.nr);
+        let mut used = 0;
         if let Some(a) = first {
-            let n = self.absolute(r, a, &mut record.text[..EVENT_PATH]);
-            record.head.path1 = n as u32;
-            used = n;
+            let buf = &mut record.text[..EVENT_PATH];
+            let n = self.absolute(r, a, buf);
+            used = real(buf, n);
+            record.head.path1 = used as u32;
+            if traced && second.is_none() {
+                // The second place says where the last component leads, for the calls that follow it.
+                record.text.copy_within(..used, used);
+                let to = Self::real(&mut record.text[used..used + EVENT_PATH], used, true);
+                record.head.path2 = to as u32;
+            }
         }
         if let Some(a) = second {
-            let n = self.absolute(r, a, &mut record.text[used..used + EVENT_PATH]);
-            record.head.path2 = n as u32;
-            used += n;
+            let buf = &mut record.text[used..used + EVENT_PATH];
+            let n = self.absolute(r, a, buf);
+            record.head.path2 = real(buf, n) as u32;
         }
-        let size = core::mem::size_of::<Event>() + used;
-        if sys::write(fd::EVENTS, (&raw const record).cast(), size).is_err() {
+        record
+    }
+
+    fn write(&mut self, record: &Record) {
+        self.events += 1;
+        let size = core::mem::size_of::<Event>() + (record.head.path1 + record.head.path2) as usize;
+        if sys::write(fd::EVENTS, (&raw const *record).cast(), size).is_err() {
             self.lost = self.lost.saturating_add(1); // the owner is slow or does not listen: counted, never waited for
         }
     }
+}
+
+/// An event with the text of its paths.
+#[repr(C)]
+struct Record {
+    head: Event,
+    text: [u8; 2 * EVENT_PATH],
 }
 
 /// Reads a NUL-terminated string of the calling thread; cut at the buffer's end. Returns its length.

@@ -64,6 +64,8 @@ pub mod flag {
     pub const LANDLOCK: u32 = 4096;
     /// A network namespace is inherited and must not be looked into (nothing to do for it).
     pub const POOLED_NET: u32 = 8192;
+    /// Calls that init performs itself are told as well, as traced ones.
+    pub const TRACE: u32 = 16384;
 }
 
 /// The start of the block.

@@ -607,7 +607,14 @@ impl Prepared {
             v.count = f.pids_hits;
             log.add(v);
         }
-        o.violations_complete = log.trace && !log.overflowed && f.report.lost == 0;
+        let rules = &self.policy.process.seccomp.rules;
+        let kills = rules.iter().any(|r| matches!(r.action, cofferdam_policy::SyscallAction::Kill));
+        let killed = matches!(f.report.end, End::Wait(status) if status & 0x7f == SIGSYS);
+        if killed {
+            log.add(killed_by_filter());
+        }
+        // A call that the filter kills for is told by nobody.
+        o.violations_complete = log.trace && !log.overflowed && f.report.lost == 0 && !kills && !killed;
         o.violations = log.into_violations();
         let [(out, out_cut), (err, err_cut)] = f.report.streams;
         o.stdout = String::from_utf8_lossy(&out).into_owned();
@@ -644,6 +651,14 @@ fn weaken(e: &mut Enforcement, step: u16, errno: i32) {
         _ => return,
     };
     e.insert(field, Applied { strength: Strength::Partial, reason: format!("{what}: {cause}") });
+}
+
+/// The signal of a filter that kills. Anybody can send it to himself, so it is no evidence of the kernel's.
+const SIGSYS: i32 = 31;
+
+fn killed_by_filter() -> Violation {
+    let (operation, field) = ("SIGSYS".to_owned(), "$.process.seccomp".to_owned());
+    Violation { operation, object: None, field, evidence: Evidence::Inferred, pid: 0, count: 1 }
 }
 
 fn limit_violation(field: Field) -> Violation {

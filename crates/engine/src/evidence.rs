@@ -69,22 +69,24 @@ impl Log {
             count: 1,
         };
         match e.verdict.class() {
-            Verdict::TRACE => {
-                for path in e.paths.iter().filter(|p| !p.is_empty()) {
-                    if let Some((path, field)) = refused(&operation, &e.args, path, paths) {
+            Verdict::TRACE | Verdict::CREATE if !e.guarded => {
+                for (path, write) in asked(&operation, e) {
+                    if let Some((path, field)) = refused(write, path, paths) {
                         self.add(violation(Some(escape(path.as_bytes())), field, Evidence::ArgumentAsRead));
                     }
                 }
             }
             Verdict::CREATE => {
-                let last = e.paths.iter().rev().find(|p| !p.is_empty()).or(e.paths.first());
-                let text = last.map(|p| String::from_utf8_lossy(p).into_owned()).unwrap_or_default();
-                let field = if normalize(&text).is_some_and(|p| within_any(&p, paths.denied)) {
-                    "$.filesystem.deny"
-                } else {
-                    "$.filesystem.protected"
+                // Init decided on its own copy of the path; what the event tells was read anew.
+                let texts = || e.paths.iter().rev().filter(|p| !p.is_empty()).map(|p| String::from_utf8_lossy(p));
+                let within = |set| texts().find(|t| normalize(t).is_some_and(|p| within_any(&p, set)));
+                let (text, field) = match (within(paths.denied), within(paths.protected)) {
+                    (Some(text), _) => (Some(text), "$.filesystem.deny"),
+                    (None, Some(text)) => (Some(text), "$.filesystem.protected"),
+                    (None, None) => (texts().next(), "$.filesystem.protected"),
                 };
-                self.add(violation(Some(escape(text.as_bytes())), field.into(), Evidence::Kernel));
+                let object = text.map(|t| escape(t.as_bytes()));
+                self.add(violation(object, field.into(), Evidence::ArgumentAsRead));
             }
             _ => {
                 let reason = Reason::of(e.verdict);
@@ -129,14 +131,45 @@ fn within_any(path: &str, set: &std::collections::BTreeSet<String>) -> bool {
     set.contains(path) || cofferdam_policy::paths::ancestors(path).any(|a| set.contains(a))
 }
 
+/// The paths that a traced call is about, and whether it wants to change them. Of a call with one path init tells both
+/// the name itself and what it leads to.
+fn asked<'e>(operation: &str, e: &'e Event) -> Vec<(&'e [u8], bool)> {
+    let [one, two] = [e.paths[0].as_slice(), e.paths[1].as_slice()];
+    let list = match operation {
+        "symlink" | "symlinkat" => vec![(two, true)], // the first is the text of the link, and names nothing yet
+        "link" | "linkat" => vec![(one, false), (two, true)],
+        "rename" | "renameat" | "renameat2" => vec![(one, true), (two, true)],
+        _ => vec![(if follows(operation, &e.args) { two } else { one }, writes(operation, &e.args))],
+    };
+    list.into_iter().filter(|(path, _)| !path.is_empty()).collect()
+}
+
+/// Whether a call goes on to what a symbolic link at its path's end leads to.
+fn follows(operation: &str, args: &[u64; 6]) -> bool {
+    const NOFOLLOW: u64 = if cfg!(target_arch = "aarch64") { 0o100000 } else { 0o400000 };
+    const EXCLUSIVE: u64 = 0o300; // O_CREAT | O_EXCL
+    let open = |flags: u64| flags & NOFOLLOW == 0 && flags & EXCLUSIVE != EXCLUSIVE;
+    let at = |flags: u64| flags & 0x100 == 0; // AT_SYMLINK_NOFOLLOW
+    match operation {
+        "open" => open(args[1]),
+        "openat" => open(args[2]),
+        "newfstatat" | "utimensat" | "faccessat2" | "fchmodat2" => at(args[3]),
+        "statx" => at(args[2]),
+        "fchownat" => at(args[4]),
+        "mkdir" | "mkdirat" | "mknod" | "mknodat" | "unlink" | "unlinkat" | "rmdir" | "lchown" | "lstat"
+        | "readlink" | "readlinkat" | "lgetxattr" | "lsetxattr" | "llistxattr" | "lremovexattr" => false,
+        _ => true,
+    }
+}
+
 /// Whether the policy refuses a traced call on this path; the path as the policy sees it, and the field.
-fn refused(operation: &str, args: &[u64; 6], path: &[u8], paths: &Paths<'_>) -> Option<(String, String)> {
-    let text = std::str::from_utf8(path).ok()?;
-    let path = lexical(text)?;
+fn refused(write: bool, path: &[u8], paths: &Paths<'_>) -> Option<(String, String)> {
+    // What is not UTF-8 is on no list of the policy's, but may lie in a place that is.
+    let path = lexical(&String::from_utf8_lossy(path))?;
     if within_any(&path, paths.denied) {
         return Some((path, "$.filesystem.deny".into()));
     }
-    if !writes(operation, args) {
+    if !write {
         return None;
     }
     if within_any(&path, paths.protected) {

@@ -18,6 +18,9 @@ pub fn fill(recipe: &mut Recipe, policy: &Policy, flags: u32, filter: &Filter) {
     if policy.on_violation == OnViolation::Terminate {
         recipe.flags |= flag::TERMINATE;
     }
+    if policy.audit.trace {
+        recipe.flags |= flag::TRACE;
+    }
     recipe.argv = policy.command.argv.clone();
     recipe.envp = policy.command.variables.iter().map(|(k, v)| format!("{k}={v}")).collect();
     let path = policy.command.variables.get("PATH").map_or(DEFAULT_PATH, String::as_str);

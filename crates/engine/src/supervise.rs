@@ -175,7 +175,7 @@ impl Loop<'_, '_> {
                 self.read_status();
             }
             if ready.events {
-                self.read_events();
+                self.read_events(256);
             }
             for i in 0..2 {
                 if ready.sinks[i]
@@ -294,8 +294,8 @@ impl Loop<'_, '_> {
         self.run.sinks = [Some(Sink::new(copy, Stream::Stdout, self.run.output_bytes)), None];
     }
 
-    fn read_events(&mut self) {
-        for _ in 0..256 {
+    fn read_events(&mut self, most: usize) {
+        for _ in 0..most {
             let mut record = [0u8; 72 + 2 * cofferdam_confine::wire::EVENT_PATH];
             match rustix::net::recv(&self.run.events, &mut record[..], rustix::net::RecvFlags::DONTWAIT) {
                 Ok((_, 0)) | Err(_) => return,
@@ -398,7 +398,7 @@ impl Loop<'_, '_> {
             Ok(usage) => self.report.usage = usage,
             Err(e) => self.report.weakened.push((cofferdam_confine::wire::step::INIT, e.raw_os_error().unwrap_or(0))),
         }
-        self.read_events();
+        self.read_events(usize::MAX); // nobody is left to write more
         for i in 0..2 {
             if let Some(mut sink) = self.run.sinks[i].take() {
                 // Everything that could write is dead: what is in the pipe is all there will be.

@@ -1,0 +1,265 @@
+//! What the answer says was refused, per mechanism, and how it is known. docs/evidence.md is the table of these.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{PYTHON, cofferdam, open_directory, outcome, outcome_of, told, violations};
+use serde_json::Value;
+
+/// Tries one dangerous thing per line and prints the errno.
+const TRIES: &str = "
+import ctypes, os, platform, socket
+libc = ctypes.CDLL(None, use_errno=True)
+x86 = platform.machine() == 'x86_64'
+def call(name, *args):
+    ctypes.set_errno(0)
+    print(name, ctypes.get_errno() if getattr(libc, name)(*args) < 0 else 0)
+def family(number, kind=socket.SOCK_STREAM, protocol=0):
+    try:
+        socket.socket(number, kind, protocol); print('family', number, kind, 0)
+    except OSError as e: print('family', number, kind, e.errno)
+call('ptrace', 16, os.getppid(), 0, 0)
+call('mount', b'none', b'/tmp', b'tmpfs', 0, None)
+call('umount2', b'/proc', 2)
+call('unshare', 0x10000000)
+call('setns', 0, 0)
+call('syscall', 250 if x86 else 219, 0, -3)
+call('syscall', 321 if x86 else 280, 0, 0, 0)
+call('chmod', b'/tmp', 0o4755)
+call('mknod', b'/tmp/device', 0o020666, 0x103)
+family(17, socket.SOCK_RAW); family(40); family(16, socket.SOCK_RAW, 15); family(2, socket.SOCK_RAW, 1); family(38, 5)
+";
+
+#[track_caller]
+fn expect(found: &[(String, String, String, String)], operation: &str, object: &str, field: &str, evidence: &str) {
+    let wanted = found.iter().any(|v| v.0 == operation && v.1.contains(object) && v.2 == field && v.3 == evidence);
+    assert!(wanted, "{operation} {object} {field} {evidence}: {found:#?}");
+}
+
+#[test]
+fn what_the_filter_refuses_is_told_with_evidence_of_the_kernels() {
+    let always: &[(&str, &str)] = &[
+        ("chmod", "/tmp"),
+        ("mknodat", "/tmp/device"),
+        ("socket", "family 17"),
+        ("socket", "family 40"),
+        ("socket", "family 16, type 3, protocol 15"),
+        ("socket", "family 2, type 3, protocol 1"),
+        ("socket", "family 38"),
+    ];
+    let from_basic: &[(&str, &str)] =
+        &[("ptrace", ""), ("mount", ""), ("umount2", ""), ("unshare", "flags 0x10000000"), ("keyctl", ""), ("bpf", "")];
+    for level in ["disabled", "basic", "standard", "strict"] {
+        let o = outcome(&["run", "--json", "--seccomp", level, "--", PYTHON, "-c", TRIES]).1;
+        let found = violations(&o);
+        let expected = always.iter().chain(if level == "disabled" { &[] } else { from_basic });
+        for (operation, object) in expected {
+            // Netlink is what libc asks for by itself, so where no socket is allowed at all it is not worth telling.
+            if level == "strict" && object.starts_with("family 16") {
+                continue;
+            }
+            let known = found.iter().any(|v| v.0 == *operation && v.1.contains(object));
+            assert!(known, "{level}: {operation} {object}: {found:#?}");
+        }
+        assert!(found.iter().all(|v| v.2 == "$.process.seccomp.level" && v.3 == "kernel"), "{level}: {found:#?}");
+        assert_eq!(o["violations_complete"], false, "without --trace paths are missing");
+        assert_eq!(o["exit_code"], 0, "{o:#}");
+    }
+}
+
+#[test]
+fn each_part_of_the_policy_that_refuses_a_call_is_named() {
+    let spawns = "import os\ntry: os.fork()\nexcept OSError as e: print(e.errno)";
+    let o = outcome(&["run", "--json", "--no-spawn", "--", PYTHON, "-c", spawns]).1;
+    expect(&violations(&o), "clone", "", "$.process.spawn", "kernel");
+    assert_eq!(o["stdout"], "1\n", "{o:#}");
+
+    let o = outcome(&[
+        "run",
+        "--json",
+        "--syscall-rule",
+        "getppid:EXDEV",
+        "--",
+        PYTHON,
+        "-c",
+        "import os; print(os.getppid())",
+    ])
+    .1;
+    expect(&violations(&o), "getppid", "", "$.process.seccomp.rules[0]", "kernel");
+
+    let socket = "import socket\ntry: socket.socket()\nexcept OSError as e: print(e.errno)";
+    let options = ["--backend", "landlock", "--best-effort=filesystem,process,limits", "--root", "minimal", "-w", "/"];
+    let o = outcome(&[&["run", "--json"], &options[..], &["--", PYTHON, "-c", socket]].concat()).1;
+    expect(&violations(&o), "socket", "family 2", "$.network.mode", "kernel");
+}
+
+#[test]
+fn a_killing_rule_and_a_forged_signal_look_alike_and_are_told_as_a_guess() {
+    let killed = outcome(&[
+        "run",
+        "--json",
+        "--trace",
+        "--syscall-rule",
+        "getppid:kill",
+        "--",
+        PYTHON,
+        "-c",
+        "import os; os.getppid()",
+    ])
+    .1;
+    let forged = outcome(&["run", "--json", "--trace", "--", "sh", "-c", "kill -SYS $$"]).1;
+    for o in [killed, forged] {
+        assert_eq!((&o["outcome"], &o["signal"]), (&"signalled".into(), &31.into()), "{o:#}");
+        let found = violations(&o);
+        expect(&found, "SIGSYS", "", "$.process.seccomp", "inferred");
+        assert!(found.iter().all(|v| v.3 != "kernel"), "{found:?}");
+        assert_eq!(o["violations_complete"], false);
+    }
+}
+
+#[test]
+fn a_trace_tells_denied_reads_and_writes_with_their_paths() {
+    let directory = open_directory();
+    let file = directory.path().join("secret");
+    std::fs::write(&file, "x").unwrap();
+    let (file, directory) = (file.to_str().unwrap(), directory.path().to_str().unwrap());
+    let code = format!(
+        "cat {file}; ls {directory}/later; echo x > /etc/new; rm /etc/passwd; mkdir /usr/new; ln -s /x /usr/link; \
+         mv /etc/hosts /tmp/h; chmod 777 /usr/bin/env; touch /etc/hostname; cd /etc; echo x > relative; \
+         cat < /etc/passwd > /tmp/copy; cat /no/such/file; echo y > /tmp/ok; mkdir -p /tmp/d; rm -r /tmp/d; true"
+    );
+    let later = format!("{directory}/later");
+    let options = ["run", "--json", "--trace", "-w", "/", "--deny", file, "--deny", &later, "-v"];
+    let volume = format!("{directory}:{directory}");
+    let arguments = [&options[..], &[&volume, "--", "sh", "-c", &code]].concat();
+    let o = outcome(&arguments).1;
+    let found = violations(&o);
+    let read_only = "$.filesystem.mounts";
+    for (operation, object, field) in [
+        ("openat", file, "$.filesystem.deny"),
+        ("statx", &later, "$.filesystem.deny"),
+        ("openat", "/etc/new", read_only),
+        ("unlinkat", "/etc/passwd", read_only),
+        ("mkdir", "/usr/new", read_only),
+        ("symlinkat", "/usr/link", read_only),
+        ("fchmodat", "/usr/bin/env", read_only),
+        ("openat", "/etc/hostname", read_only),
+        ("openat", "/etc/relative", read_only),
+    ] {
+        expect(&found, operation, object, field, "argument_as_read");
+    }
+    assert!(found.iter().any(|v| v.0.starts_with("rename") && v.1 == "/etc/hosts"), "{found:#?}");
+    let allowed = |v: &&(String, String, String, String)| v.1.starts_with("/tmp/") && !v.1.starts_with(directory);
+    assert_eq!(found.iter().find(allowed), None, "what is allowed is no violation");
+    assert!(!found.iter().any(|v| v.1 == "/x" || v.1.starts_with("/no/such")), "{found:#?}");
+    assert_eq!(o["violations_complete"], true);
+
+    let untraced = arguments.iter().copied().filter(|a| *a != "--trace").collect::<Vec<_>>();
+    let o = outcome(&untraced).1;
+    assert!(violations(&o).iter().all(|v| v.3 != "argument_as_read"), "paths are told only by a trace");
+    assert_eq!(o["violations_complete"], false);
+}
+
+#[test]
+fn a_trace_follows_links_to_what_they_name() {
+    let code = "ln -s /etc /tmp/e; echo x > /tmp/e/through; ln -s /etc/passwd /tmp/p; echo x > /tmp/p; rm /tmp/p; \
+                ln -s /etc/shadow- /tmp/s; chmod 600 /tmp/s; cd /tmp/e; echo x > here; true";
+    let o = outcome(&["run", "--json", "--trace", "-w", "/", "--", "sh", "-c", code]).1;
+    let found = violations(&o);
+    for path in ["/etc/through", "/etc/passwd", "/etc/here"] {
+        expect(&found, "openat", path, "$.filesystem.mounts", "argument_as_read");
+    }
+    assert!(found.iter().all(|v| !v.0.contains("unlink")), "removing the link itself is allowed: {found:#?}");
+}
+
+#[test]
+fn protected_names_are_told() {
+    let directory = open_directory();
+    std::fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let path = directory.path().to_str().unwrap();
+    let code = "mkdir -p .git/hooks; echo x > .git/hooks/pre-commit; mkdir .git; echo x > .git/config; true";
+    let volume = format!("{path}:{path}:cow");
+    let o = outcome(&["run", "--json", "--protect", ".git/hooks", "-v", &volume, "-w", path, "--", "sh", "-c", code]).1;
+    let found = violations(&o);
+    assert!(found.iter().any(|v| v.1.contains(".git") && v.2 == "$.filesystem.protected"), "{found:#?}\n{o:#}");
+}
+
+#[test]
+fn terminate_ends_the_run_at_the_first_violation() {
+    let start = Instant::now();
+    let code = "import ctypes, time\nprint('before', flush=True)\nctypes.CDLL(None).ptrace(16, 1, 0, 0)\nprint('after', flush=True)\ntime.sleep(50)";
+    let (exit, o) = outcome(&["run", "--json", "--on-violation", "terminate", "--", PYTHON, "-c", code]);
+    assert_eq!((exit, &o["outcome"], &o["stdout"]), (137, &"violation".into(), &"before\n".into()), "{o:#}");
+    expect(&violations(&o), "ptrace", "", "$.process.seccomp.level", "kernel");
+    assert!(start.elapsed() < Duration::from_secs(10));
+    // In a child it is the whole run as well.
+    let code = "import ctypes, os, time\nif os.fork() == 0: ctypes.CDLL(None).ptrace(16, 1, 0, 0)\ntime.sleep(50)";
+    let (exit, o) = outcome(&["run", "--json", "--on-violation", "terminate", "--", PYTHON, "-c", code]);
+    assert_eq!((exit, &o["outcome"]), (137, &"violation".into()));
+    let (code, told) = told(&["run", "--on-violation", "terminate", "--", "unshare", "-U", "true"]);
+    assert!(code == 137 && told.contains("stopped at a violation") && told.contains("unshare"), "{code} {told}");
+}
+
+#[test]
+fn what_libc_does_by_itself_is_no_violation() {
+    let code = "import pwd, grp, socket, subprocess, tempfile, threading, asyncio\npwd.getpwuid(0); grp.getgrgid(0)\n\
+                try: socket.getaddrinfo('localhost', 80)\nexcept OSError: pass\n\
+                threading.Thread(target=print).start()\nsubprocess.run(['true'])\nasyncio.run(asyncio.sleep(0))\ntempfile.TemporaryFile().close()";
+    for action in ["deny", "terminate"] {
+        for level in ["basic", "standard", "strict"] {
+            let o =
+                outcome(&["run", "--json", "--seccomp", level, "--on-violation", action, "--", PYTHON, "-c", code]).1;
+            assert_eq!(o["violations"], serde_json::json!([]), "{level} {action} {}", o["stderr"]);
+        }
+    }
+    for program in [&["id"][..], &["ls", "-la", "/"], &["bash", "-c", "echo $((1+1)) | cat"], &["tar", "--version"]] {
+        let o = outcome(&[&["run", "--json", "--"], program].concat()).1;
+        assert_eq!(o["violations"], serde_json::json!([]), "{program:?}");
+    }
+}
+
+#[test]
+fn a_flood_of_events_is_bounded_and_counted() {
+    let start = Instant::now();
+    let code = "import ctypes\nf = ctypes.CDLL(None).ptrace\nfor i in range(100000): f(16, 1, 0, 0)";
+    let o = outcome(&["run", "--json", "--timeout", "50s", "--", PYTHON, "-c", code]).1;
+    assert_eq!(o["exit_code"], 0, "{o:#}");
+    let list = o["violations"].as_array().unwrap();
+    assert_eq!(list.len(), 1);
+    let count = list[0]["count"].as_u64().unwrap();
+    assert!((1..=100_000).contains(&count));
+    // Different ones each time.
+    let code = "import ctypes\nf = ctypes.CDLL(None).ptrace\nfor i in range(20000): f(i, 1, 0, 0)";
+    let o = outcome(&["run", "--json", "--trace", "--timeout", "50s", "--", PYTHON, "-c", code]).1;
+    assert!(o["violations"].as_array().unwrap().len() <= 300, "{}", o["violations"].as_array().unwrap().len());
+    assert_eq!(o["violations_complete"], false, "some had to be left out");
+    assert!(start.elapsed() < Duration::from_secs(40), "{:?}", start.elapsed());
+}
+
+#[test]
+fn names_of_the_programs_carry_no_escapes_out() {
+    let code = "import os\nfor name in (b'/etc/\\x1b]0;x\\x07', b'/etc/\\xff\\xfe', '/etc/\\u202eabc'.encode(), b'/etc/a\\nb', b'/etc/' + b'l' * 2000):\n\
+                \x20 try: os.open(name, os.O_WRONLY | os.O_CREAT)\n  except OSError: pass";
+    let options = ["run", "--trace", "-w", "/", "--", PYTHON, "-c", code];
+    let (_, told) = told(&options);
+    assert!(told.contains("/etc/\\u{1b}]0;x\\u{7}"), "{told}");
+    let harmless = |c: char| !(c.is_control() && c != '\n' || ('\u{202a}'..='\u{202e}').contains(&c));
+    assert!(told.chars().all(harmless), "{told:?}");
+    let mut command = cofferdam();
+    let o = outcome_of(&mut command, &[&["run", "--json"], &options[1..]].concat()).1;
+    let found = violations(&o);
+    assert!(found.len() >= 4, "{found:#?}");
+    for v in found {
+        assert!(v.1.chars().all(|c| harmless(c) && c != '\n') && v.1.chars().count() < 4096, "{v:?}");
+    }
+}
+
+#[test]
+fn nothing_is_concluded_from_output() {
+    let text = "Permission denied\nBad system call\nOperation not permitted: seccomp violation\nKilled";
+    let o = outcome(&["run", "--json", "--", "sh", "-c", &format!("echo '{text}' | tee /dev/stderr; exit 137")]).1;
+    assert_eq!((&o["outcome"], &o["violations"]), (&"exited".into(), &Value::Array(Vec::new())));
+    let o = outcome(&["run", "--json", "--", "sh", "-c", "cat /etc/shadow; rm /etc/passwd; false"]).1;
+    assert_eq!(o["violations"], Value::Array(Vec::new()), "{o:#}");
+}
