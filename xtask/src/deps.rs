@@ -24,6 +24,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("cofferdam", &["cofferdam-policy", "cofferdam-engine"]),
     ("cofferdam-server", &["cofferdam-policy", "cofferdam-engine"]),
     ("cofferdam-escape", &["cofferdam-policy", "cofferdam-confine", "cofferdam-engine", "cofferdam"]),
+    ("cofferdam-programs", &[]),
     ("cofferdam-bench", &["cofferdam-policy", "cofferdam-engine"]),
     ("xtask", &["cofferdam-policy", "cofferdam-engine", "cofferdam"]),
 ];

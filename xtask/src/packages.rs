@@ -31,7 +31,8 @@ pub const TEST: &[Need] = &[
     Need { what: "git", package: "git", why: "a program inside the jail" },
     Need { what: "sqlite3", package: "sqlite3", why: "a program inside the jail" },
     Need { what: "tar", package: "tar", why: "a program inside the jail" },
-    Need { what: "java", package: "default-jdk-headless", why: "a program inside the jail" },
+    Need { what: "script", package: "bsdutils", why: "a terminal for programs inside the jail" },
+    Need { what: "javac", package: "default-jdk-headless", why: "a program inside the jail" },
     Need { what: "strace", package: "strace", why: "attacks by tracing" },
 ];
 
