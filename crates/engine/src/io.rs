@@ -18,7 +18,8 @@ pub enum Output {
     /// Kept in the outcome, up to `limits.output_bytes` per stream.
     Capture,
     /// Handed over as it comes, up to `limits.output_bytes` per stream. While the call is in the caller's hands the
-    /// program waits once its pipe is full: that is the backpressure. An error ends the stream, not the run.
+    /// program waits once its pipe is full: that is the backpressure. An error ends the stream,
+    /// not the run: the program finds its pipe broken.
     Stream(Box<dyn FnMut(Stream, &[u8]) -> std::io::Result<()> + Send>),
 }
 

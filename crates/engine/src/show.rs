@@ -2,13 +2,21 @@
 
 use serde_json::{Value, json};
 
+use cofferdam_confine::recipe::Step;
+use cofferdam_confine::wire::flag;
+
 use crate::jail::Plan;
 use crate::outcome::Enforcement;
 
 /// The plan's steps in order.
 pub fn plan(plan: &Plan, backend: &str, reason: &str, enforcement: &Enforcement) -> Value {
     let r = &plan.recipe;
-    let mounts: Vec<String> = r.mounts.iter().map(|m| format!("{m:?}")).collect();
+    let mounts: Vec<String> = r.mounts.iter().map(step).collect();
+    // What is new for each run is told in words, so that the same call shows the same plan.
+    let outside = match r.flags & (flag::MAPS_BY_OWNER | flag::DROP_IDS) {
+        0 => json!(r.ids_out),
+        _ => json!("an unprivileged id of this run's own"),
+    };
     json!({
         "backend": backend,
         "backend_reason": reason,
@@ -18,7 +26,7 @@ pub fn plan(plan: &Plan, backend: &str, reason: &str, enforcement: &Enforcement)
         "variables": r.envp,
         "cwd": r.cwd,
         "hostname": r.hostname,
-        "ids": { "inside": r.ids_in, "outside": r.ids_out },
+        "ids": { "inside": r.ids_in, "outside": outside },
         "network_namespace": plan.own_net,
         "mounts": mounts,
         "guards": r.guards.iter().map(|g| json!({ "directory": g.parent, "names": g.names })).collect::<Vec<_>>(),
@@ -32,4 +40,13 @@ pub fn plan(plan: &Plan, backend: &str, reason: &str, enforcement: &Enforcement)
         "seccomp": { "instructions": r.filter.len(), "listener": !r.classifier.is_empty() },
         "scratch_bytes": r.scratch_bytes,
     })
+}
+
+fn step(step: &Step) -> String {
+    match step {
+        Step::File { name, mode, .. } if name == "bootid" => {
+            format!("File {{ name: {name:?}, text: new for each run, mode: {mode} }}")
+        }
+        other => format!("{other:?}"),
+    }
 }

@@ -20,14 +20,20 @@ pub struct Sink {
     /// What was captured.
     pub bytes: Vec<u8>,
     closed: bool,
+    pty: bool,
 }
 
 const CHUNK: usize = 64 * 1024;
 
 impl Sink {
-    /// A sink over our end of a pipe or a pty.
+    /// A sink over our end of a pipe.
     pub fn new(fd: OwnedFd, which: Stream, cap: u64) -> Sink {
-        Sink { fd: Some(fd), which, left: cap, truncated: false, bytes: Vec::new(), closed: false }
+        Sink { fd: Some(fd), which, left: cap, truncated: false, bytes: Vec::new(), closed: false, pty: false }
+    }
+
+    /// A sink over a copy of the master of a pty.
+    pub fn pty(master: OwnedFd, cap: u64) -> Sink {
+        Sink { pty: true, ..Sink::new(master, Stream::Stdout, cap) }
     }
 
     /// Our end, to poll.
@@ -45,6 +51,9 @@ impl Sink {
             }
             Ok(n) => {
                 self.take(&buf[..n], output);
+                if self.closed && !self.pty {
+                    self.fd = None; // the reader is gone: the program is told as by any pipe
+                }
                 n == buf.len()
             }
             Err(Errno::AGAIN | Errno::INTR) => false,
@@ -65,7 +74,6 @@ impl Sink {
         }
         match output {
             Output::Capture => self.bytes.extend_from_slice(&bytes[..n]),
-            // The reader is gone: what follows is dropped, and the program goes on.
             Output::Stream(f) => self.closed = f(self.which, &bytes[..n]).is_err(),
         }
     }

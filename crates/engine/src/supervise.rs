@@ -17,7 +17,7 @@ use cofferdam_policy::Field;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::evidence::{Log, Paths};
-use crate::io::{Io, Stream};
+use crate::io::Io;
 use crate::streams::{Sink, Source, buffer};
 use crate::tree;
 
@@ -291,7 +291,7 @@ impl Loop<'_, '_> {
         };
         let input = std::mem::replace(&mut self.io.input, crate::io::Input::Closed);
         self.run.source = Source::new(master, input, true);
-        self.run.sinks = [Some(Sink::new(copy, Stream::Stdout, self.run.output_bytes)), None];
+        self.run.sinks = [Some(Sink::pty(copy, self.run.output_bytes)), None];
     }
 
     fn read_events(&mut self, most: usize) {
