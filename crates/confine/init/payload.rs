@@ -80,7 +80,7 @@ pub fn start(plan: &Plan, terminal: bool, guards: &mut Guards) -> Result<Child, 
     // init, and so are the words, so the references outlive every use.
     let arg = unsafe {
         let slot = CONTEXT.0.get();
-        slot.write(Context { plan: &*(&raw const *plan), terminal, ruleset, argv, envp });
+        slot.write(Context { plan: &*core::ptr::from_ref(plan), terminal, ruleset, argv, envp });
         slot as usize
     };
     let child = if plan.has(flag::NO_SPAWN) { start_gated(plan, guards, arg)? } else { start_shared(arg)? };

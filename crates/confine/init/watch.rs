@@ -225,17 +225,9 @@ pub fn end_tree(plan: &Plan) {
             }
             break;
         }
-        while let Ok(p) = sys::wait4(-1, &mut st, 0, 0) {
-            if p == 0 {
-                break;
-            }
-            // One blocking wait per round is enough: the others were killed as well and are reaped without blocking.
-            while let Ok(q) = sys::wait4(-1, &mut st, 1, 0) {
-                if q == 0 {
-                    break;
-                }
-            }
-            break;
+        // One blocking wait a round is enough: the others were killed as well and are reaped without blocking.
+        if sys::wait4(-1, &mut st, 0, 0).is_ok() {
+            while sys::wait4(-1, &mut st, 1, 0).is_ok_and(|q| q != 0) {}
         }
     }
 }

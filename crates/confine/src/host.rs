@@ -99,6 +99,7 @@ pub fn rlimit(resource: u32) -> (u64, u64) {
 }
 
 /// The limits' numbers, as the kernel names them.
+#[allow(clippy::unnecessary_cast, reason = "they are signed in other C libraries")]
 pub mod resource {
     #![allow(missing_docs)]
     pub const CPU: u32 = libc::RLIMIT_CPU as u32;
