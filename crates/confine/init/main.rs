@@ -101,6 +101,7 @@ fn session(plan: &Plan) -> Step {
         sys::prctl(36, 1, 0, 0, 0).map_err(at(step::SESSION, 104))?; // PR_SET_CHILD_SUBREAPER
     }
     sys::umask(0o022).map_err(at(step::SESSION, 105))?;
+    no_favours()?;
     // KEYCTL_JOIN_SESSION_KEYRING: an inherited session keyring is a key of the owner's. Not there (ENOSYS, or refused
     // by an outer filter): then there is nothing to inherit through our own filter either, which refuses keyctl.
     match sys::keyctl(1, 0) {
@@ -111,6 +112,38 @@ fn session(plan: &Plan) -> Step {
             Ok(())
         }
     }
+}
+
+/// Takes back what puts the owner ahead of everybody else: no CPU share bounds a real-time policy (sched(7)), and neither
+/// a raised priority nor a place before the out-of-memory killer is a stranger's. What holds the owner back stays: a low
+/// priority, the idle policy, its CPUs.
+fn no_favours() -> Step {
+    if matches!(sys::sched_getscheduler(0).map_err(at(step::SESSION, 106))? & 0xff, 1 | 2 | 6) {
+        let priority = 0;
+        sys::sched_setscheduler(0, 0, &priority).map_err(at(step::SESSION, 107))?; // SCHED_OTHER
+    }
+    // The call itself gives 20 minus the nice value (getpriority(2)).
+    if sys::getpriority(0, 0).map_err(at(step::SESSION, 108))? > 20 {
+        sys::setpriority(0, 0, 0).map_err(at(step::SESSION, 109))?;
+    }
+    // No such call where the kernel schedules no block devices.
+    if sys::ioprio_get(1, 0).is_ok_and(|priority| priority >> 13 == 1) {
+        sys::ioprio_set(1, 0, 0).map_err(at(step::SESSION, 110))?;
+    }
+    let mut sign = 0u8;
+    let f = match sys::openat(-100, c"/proc/self/oom_score_adj".as_ptr().cast(), 0o2000002, 0) {
+        Ok(f) => f as i32,
+        Err(e) => {
+            watch::weakened(step::SESSION, e); // no /proc, as inside another sandbox
+            return Ok(());
+        }
+    };
+    sys::read(f, &mut sign, 1).map_err(at(step::SESSION, 112))?;
+    if sign == b'-' {
+        sys::write(f, b"0".as_ptr(), 1).map_err(at(step::SESSION, 113))?;
+    }
+    sys::close(f).map_err(at(step::SESSION, 114))?;
+    Ok(())
 }
 
 /// A thread that writes 0 to a `tasks` file moves itself, which the kernel does without stopping every fork on the

@@ -56,6 +56,10 @@ pub mod nr {
     pub const SETRESGID: usize = 119;
     pub const CAPGET: usize = 125;
     pub const CAPSET: usize = 126;
+    pub const GETPRIORITY: usize = 140;
+    pub const SETPRIORITY: usize = 141;
+    pub const SCHED_SETSCHEDULER: usize = 144;
+    pub const SCHED_GETSCHEDULER: usize = 145;
     pub const PIVOT_ROOT: usize = 155;
     pub const PRCTL: usize = 157;
     pub const MOUNT: usize = 165;
@@ -64,6 +68,8 @@ pub mod nr {
     pub const CLOCK_GETTIME: usize = 228;
     pub const EXIT_GROUP: usize = 231;
     pub const KEYCTL: usize = 250;
+    pub const IOPRIO_SET: usize = 251;
+    pub const IOPRIO_GET: usize = 252;
     pub const OPENAT: usize = 257;
     pub const MKDIRAT: usize = 258;
     pub const MKNODAT: usize = 259;
@@ -89,6 +95,8 @@ pub mod nr {
     pub const PIPE2: usize = 59;
     pub const DUP3: usize = 24;
     pub const IOCTL: usize = 29;
+    pub const IOPRIO_SET: usize = 30;
+    pub const IOPRIO_GET: usize = 31;
     pub const MKNODAT: usize = 33;
     pub const MKDIRAT: usize = 34;
     pub const UNLINKAT: usize = 35;
@@ -112,9 +120,13 @@ pub mod nr {
     pub const CAPSET: usize = 91;
     pub const EXIT_GROUP: usize = 94;
     pub const CLOCK_GETTIME: usize = 113;
+    pub const SCHED_SETSCHEDULER: usize = 119;
+    pub const SCHED_GETSCHEDULER: usize = 120;
     pub const KILL: usize = 129;
     pub const RT_SIGACTION: usize = 134;
     pub const RT_SIGPROCMASK: usize = 135;
+    pub const SETPRIORITY: usize = 140;
+    pub const GETPRIORITY: usize = 141;
     pub const SETRESUID: usize = 147;
     pub const SETRESGID: usize = 149;
     pub const SETSID: usize = 157;
@@ -209,6 +221,12 @@ wrap! {
     fchmod(nr::FCHMOD, fd: i32, mode: u32);
     umask(nr::UMASK, mask: u32);
     setsid(nr::SETSID);
+    sched_getscheduler(nr::SCHED_GETSCHEDULER, pid: i32);
+    sched_setscheduler(nr::SCHED_SETSCHEDULER, pid: i32, policy: i32, priority: *const i32);
+    getpriority(nr::GETPRIORITY, which: i32, who: i32);
+    setpriority(nr::SETPRIORITY, which: i32, who: i32, nice: i32);
+    ioprio_get(nr::IOPRIO_GET, which: i32, who: i32);
+    ioprio_set(nr::IOPRIO_SET, which: i32, who: i32, priority: i32);
     setgroups(nr::SETGROUPS, n: usize, list: *const u32);
     setresuid(nr::SETRESUID, r: u32, e: u32, s: u32);
     setresgid(nr::SETRESGID, r: u32, e: u32, s: u32);
