@@ -73,6 +73,20 @@ pub fn user_namespaces_refused(privileged: bool) -> Option<(&'static str, &'stat
     None
 }
 
+/// What helps where something around this process refuses user namespaces.
+pub const ENCLOSED: &str =
+    "run it outside of the container or sandbox that this process is in, or let that one allow user namespaces";
+
+/// Whether something around this process may refuse what the kernel's switches allow: a filter of system calls, or a
+/// user namespace other than the first. Cheap, and only a reason to try.
+pub fn is_enclosed() -> bool {
+    use rustix::thread::{SecureComputingMode, secure_computing_mode};
+    let filtered = secure_computing_mode().is_ok_and(|mode| mode != SecureComputingMode::Disabled);
+    filtered
+        || fs::read_to_string("/proc/self/uid_map")
+            .is_ok_and(|map| !map.split_whitespace().eq(["0", "0", "4294967295"]))
+}
+
 /// Tries it: makes and drops a user namespace with an id map.
 ///
 /// # Errors

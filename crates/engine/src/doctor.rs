@@ -23,7 +23,11 @@ impl Engine {
                 Some((why, _)) => format!("{e}; {why}"),
                 None => e.to_string(),
             });
-        let enable = refused.map_or("sysctl -w user.max_user_namespaces=15000", |(_, command)| command);
+        let enable = match refused {
+            Some((_, command)) => command,
+            None if host::is_enclosed() => host::ENCLOSED,
+            None => "sysctl -w user.max_user_namespaces=15000",
+        };
         rows.push(row("user namespaces", "the jail: namespaces and mounts without privileges", userns, Some(enable)));
         let abi = landlock::abi();
         let found =

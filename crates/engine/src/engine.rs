@@ -191,13 +191,7 @@ impl Engine {
                 Err(failure) => refusals.push(failure),
             }
         }
-        // The strongest backend's refusal is what the user can act on.
-        Err(refusals.into_iter().next().unwrap_or(Failure {
-            code: 125,
-            step: "backend".into(),
-            message: "no backend".into(),
-            hint: None,
-        }))
+        Err(neither(refusals))
     }
 
     fn prepared(
@@ -276,15 +270,44 @@ fn name_of(backend: Backend) -> &'static str {
 }
 
 fn jail_available(me: Identity) -> Result<(), Failure> {
-    match host::user_namespaces_refused(me.privileged) {
-        None => Ok(()),
-        Some((why, command)) => Err(Failure {
-            code: 125,
-            step: "namespaces".into(),
-            message: format!("user namespaces cannot be had: {why}"),
-            hint: Some(command.into()),
-        }),
+    let refused = |why: String, hint: &str| Failure {
+        code: 125,
+        step: NAMESPACES.into(),
+        message: format!("user namespaces cannot be had: {why}"),
+        hint: Some(hint.into()),
+    };
+    if let Some((why, command)) = host::user_namespaces_refused(me.privileged) {
+        return Err(refused(why.to_owned(), command));
     }
+    // The switches are not all: what is around this process may refuse as well, and only trying tells.
+    if host::is_enclosed()
+        && let Err(e) = host::try_user_namespace()
+    {
+        return Err(refused(format!("{e}; what is around this process refuses them"), host::ENCLOSED));
+    }
+    Ok(())
+}
+
+/// The step of a refusal that is about namespaces as such.
+const NAMESPACES: &str = "namespaces";
+
+/// What to tell when no backend will do: the strongest one's refusal is what the user can act on; where it is about the
+/// host and not about the policy, the next one's says why it does not stand in.
+fn neither(refusals: Vec<Failure>) -> Failure {
+    let mut refusals = refusals.into_iter();
+    let Some(mut first) = refusals.next() else {
+        return Failure { code: 125, step: "backend".into(), message: "no backend".into(), hint: None };
+    };
+    if first.step == NAMESPACES
+        && let Some(next) = refusals.next()
+    {
+        first.message = format!("{}\n  the landlock backend cannot stand in: {}", first.message, next.message);
+        first.hint = match (first.hint, next.hint) {
+            (Some(one), Some(other)) => Some(format!("{one}; or {other}")),
+            (one, other) => one.or(other),
+        };
+    }
+    first
 }
 
 /// A backend may run a policy when every required field holds in full.
