@@ -120,6 +120,8 @@ struct Loop<'a, 'io> {
     begun: Instant,
     next_sample: Instant,
     oom: Option<cofferdam_confine::cgroup::OomWatch>,
+    /// The watch was asked for. Most runs are over before it would tell anything that their end does not tell.
+    armed: bool,
 }
 
 fn now_ns() -> u64 {
@@ -129,7 +131,6 @@ fn now_ns() -> u64 {
 
 /// Watches until the tree is dead and reaped and every stream is read to its end.
 pub fn supervise(run: Run<'_>, io: &mut Io) -> Report {
-    let oom = run.cgroup.and_then(|c| c.oom_watch().ok().flatten());
     let log = Log::new(run.trace);
     let report = Report {
         end: End::Lost,
@@ -156,8 +157,9 @@ pub fn supervise(run: Run<'_>, io: &mut Io) -> Report {
         let_go: None,
         buf: buffer(),
         begun: now,
-        next_sample: now,
-        oom,
+        next_sample: now + SAMPLE,
+        oom: None,
+        armed: false,
     };
     l.watch();
     l.finish()
@@ -171,9 +173,11 @@ impl Loop<'_, '_> {
                 self.kill(End::Cancelled);
             }
             self.resize();
-            if ready.status {
+            if ready.status || ready.dead {
                 self.read_status();
             }
+            // Its socket may be open in a process that shares its descriptors: a dead init says nothing more.
+            self.over |= ready.dead;
             if ready.events {
                 self.read_events(256);
             }
@@ -213,8 +217,9 @@ impl Loop<'_, '_> {
     fn wait(&mut self) -> Ready {
         type Set = fn(&mut Ready);
         let oom = self.oom.as_ref();
-        let candidates: [(Option<BorrowedFd<'_>>, PollFlags, Set); 7] = [
+        let candidates: [(Option<BorrowedFd<'_>>, PollFlags, Set); 8] = [
             (Some(self.run.status.as_fd()), PollFlags::IN, |r| r.status = true),
+            (Some(self.run.running.pidfd.as_fd()), PollFlags::IN, |r| r.dead = true),
             (Some(self.run.events.as_fd()), PollFlags::IN, |r| r.events = true),
             (self.run.sinks[0].as_ref().and_then(Sink::poll_fd), PollFlags::IN, |r| r.sinks[0] = true),
             (self.run.sinks[1].as_ref().and_then(Sink::poll_fd), PollFlags::IN, |r| r.sinks[1] = true),
@@ -267,8 +272,14 @@ impl Loop<'_, '_> {
         };
         match s {
             Status::Started { at_ns } => self.report.started_ns = at_ns,
-            Status::Failed { step, index, errno } => {
+            Status::Failed { step, index, errno } if self.report.started_ns == 0 => {
                 end(&mut self.report, End::Failed(step, index, errno), now_ns(), (0, 0))
+            }
+            // The program ran, whatever init says of itself later.
+            Status::Failed { step, index, errno } => {
+                end(&mut self.report, End::Lost, now_ns(), (0, 0));
+                let text = format!("init failed while the program ran (step {step}, part {index}, errno {errno})");
+                self.report.problems.push(text);
             }
             Status::Ended { wait_status, at_ns, events } => {
                 end(&mut self.report, End::Wait(wait_status), at_ns, events)
@@ -307,6 +318,18 @@ impl Loop<'_, '_> {
         }
     }
 
+    /// From the first sample on, running out of memory wakes the loop at once; what happened before is asked for here.
+    fn arm(&mut self) {
+        if !self.armed {
+            self.armed = true;
+            // Without a watch the samples and the end of the run ask the counters.
+            self.oom = self.run.cgroup.and_then(|c| c.oom_watch().ok().flatten());
+        }
+        if self.run.cgroup.is_some() {
+            self.out_of_memory();
+        }
+    }
+
     fn out_of_memory(&mut self) {
         let Some(c) = self.run.cgroup else { return };
         if c.events().is_ok_and(|e| e.oom_kills > 0) {
@@ -325,6 +348,7 @@ impl Loop<'_, '_> {
             return;
         }
         self.next_sample = now + SAMPLE;
+        self.arm();
         if self.report.started_ns == 0 {
             if now.duration_since(self.begun) > SETUP {
                 self.kill(End::Lost);
@@ -429,6 +453,7 @@ impl Loop<'_, '_> {
 #[derive(Default)]
 struct Ready {
     status: bool,
+    dead: bool,
     events: bool,
     sinks: [bool; 2],
     from: bool,

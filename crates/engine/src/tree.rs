@@ -65,7 +65,7 @@ pub fn kill(root: i32) {
 }
 
 fn is_zombie(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = text(&format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rfind(')').is_none_or(|at| stat[at..].starts_with(") Z"))
 }
 
@@ -84,11 +84,16 @@ fn descendants(root: i32) -> Vec<i32> {
     found
 }
 
+/// A file of procfs as text: a process may call itself by any bytes.
+fn text(path: &str) -> Option<String> {
+    fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
 fn numbers(pid: i32) -> Option<(u64, u64)> {
     let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let mut pages = statm.split_whitespace().skip(1).map_while(|w| w.parse::<u64>().ok());
     let (resident, shared) = (pages.next()?, pages.next()?);
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = text(&format!("/proc/{pid}/stat"))?;
     // The name in parentheses may hold anything; the numbers follow its last parenthesis.
     let rest = &stat[stat.rfind(')')? + 1..];
     let fields: Vec<u64> = rest.split_whitespace().skip(11).take(4).map_while(|w| w.parse().ok()).collect();
