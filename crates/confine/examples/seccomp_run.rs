@@ -30,6 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         level,
         denials: Denials::Errno,
         notify_creates: false,
+        notify_removes: false,
         trace: false,
         no_spawn: None,
         unix_sockets: false,

@@ -319,6 +319,10 @@ impl Guards {
         let bytes = &path.text[place.at..path.len];
         let name: Str = path.text[place.at..].as_ptr();
         if self.forbids(plan, place.dir, bytes)? {
+            if let Wish::Unlink { .. } = wish {
+                let mut st = sys::Statx::new();
+                sys::statx(place.dir, name, 0x100, 0x7ff, &mut st)?; // there is nothing to refuse when it is not there
+            }
             return Ok(false);
         }
         match *wish {
@@ -336,6 +340,7 @@ impl Guards {
                 let target = Path::read(r.pid, target)?;
                 sys::symlinkat(target.text.as_ptr(), place.dir, name)?
             }
+            Wish::Unlink { flags } if slash && flags & 0x200 == 0 => return Err(errno::ENOTDIR),
             Wish::Unlink { flags } => sys::unlinkat(place.dir, name, flags)?,
             Wish::Rename { olddir, old, flags } => {
                 let mut from = Path::read(r.pid, old)?;
@@ -476,6 +481,10 @@ impl Guards {
                 return Ok(Made::Refused);
             }
             let at: Str = path.text[place.at..].as_ptr();
+            if let Err(e) = not_ours_to_open(place.dir, at, flags) {
+                sys::close(place.dir)?;
+                return Err(e);
+            }
             let how = flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | 0o400;
             match sys::openat2(place.dir, at, how, mode, NO_MAGICLINKS) {
                 Ok(f) => {
@@ -585,6 +594,31 @@ fn split(base: i32, path: &Path) -> Result<Place, i32> {
     dir[n] = 0;
     let f = sys::openat2(base, dir.as_ptr(), O_PATH | O_CLOEXEC | O_DIRECTORY, 0, NO_MAGICLINKS)? as i32;
     Ok(Place { dir: f, at })
+}
+
+/// What init must not open for the program, because it would get there what the program would not: init is outside of
+/// its Landlock domain, and procfs asks who opens. So nothing of procfs, and no FIFO or device for writing where the
+/// mount is read-only: such a mount holds files, and Landlock alone holds the rest.
+fn not_ours_to_open(dir: i32, name: Str, flags: u64) -> Result<(), i32> {
+    const PROC: u64 = 0x9fa0;
+    const READ_ONLY: u64 = 1;
+    if sys::fstatfs(dir)?.0 == PROC {
+        return Err(errno::EACCES);
+    }
+    let mut st = sys::Statx::new();
+    match sys::statx(dir, name, 0x100, 0x7ff, &mut st) {
+        Ok(_) => {}
+        Err(errno::ENOENT) => return Ok(()),
+        Err(e) => return Err(e),
+    }
+    let special = !matches!(st.mode & 0o170000, 0o100000 | 0o040000 | 0o120000);
+    if !special || flags & 3 == 0 {
+        return Ok(());
+    }
+    let f = sys::openat2(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, NO_MAGICLINKS)? as i32;
+    let mount = sys::fstatfs(f);
+    sys::close(f)?;
+    if mount?.1 & READ_ONLY != 0 { Err(errno::EACCES) } else { Ok(()) }
 }
 
 fn identity(f: i32) -> Result<(u64, u64), i32> {

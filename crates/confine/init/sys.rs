@@ -86,6 +86,7 @@ pub mod nr {
     pub const SECCOMP: usize = 317;
     pub const EXECVEAT: usize = 322;
     pub const STATX: usize = 332;
+    pub const FSTATFS: usize = 138;
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -148,6 +149,7 @@ pub mod nr {
     pub const SECCOMP: usize = 277;
     pub const EXECVEAT: usize = 281;
     pub const STATX: usize = 291;
+    pub const FSTATFS: usize = 44;
 }
 
 const OPEN_TREE: usize = 428;
@@ -338,6 +340,13 @@ impl Statx {
 pub fn openat2(dir: i32, path: Str, flags: u64, mode: u64, resolve: u64) -> Res {
     let how = [flags, mode, resolve];
     call(OPENAT2, dir as usize, path as usize, how.as_ptr() as usize, 24, 0, 0)
+}
+
+/// `fstatfs`: the file system's type and the mount's `ST_*` flags.
+pub fn fstatfs(fd: i32) -> Result<(u64, u64), i32> {
+    let mut st = [0u64; 16]; // struct statfs: f_type first, f_flags eleventh, on both architectures
+    call(nr::FSTATFS, fd as usize, st.as_mut_ptr() as usize, 0, 0, 0, 0)?;
+    Ok((st[0], st[10]))
 }
 
 /// Runs `entry(arg)` in a child made by `clone3(args)`, whose flags hold CLONE_VM and CLONE_VFORK, on the stack that

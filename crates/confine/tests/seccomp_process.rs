@@ -16,6 +16,7 @@ fn request(level: Level) -> Request<'static> {
         level,
         denials: Denials::Errno,
         notify_creates: false,
+        notify_removes: false,
         trace: false,
         no_spawn: None,
         unix_sockets: false,

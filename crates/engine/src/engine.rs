@@ -53,20 +53,25 @@ pub struct Filters {
     needs: Needs,
     plain: OnceLock<Result<Filter, Failure>>,
     guarded: OnceLock<Result<Filter, Failure>>,
+    linked: OnceLock<Result<Filter, Failure>>,
 }
 
 impl Filters {
     pub(crate) fn new(needs: Needs) -> Filters {
-        Filters { needs, plain: OnceLock::new(), guarded: OnceLock::new() }
+        Filters { needs, plain: OnceLock::new(), guarded: OnceLock::new(), linked: OnceLock::new() }
     }
 
-    /// The filter for a plan with or without guards.
+    /// The filter for a plan with or without guards, and with links among the guarded names.
     ///
     /// # Errors
     /// The policy's rules cannot be compiled.
-    pub fn get(&self, policy: &Policy, guards: bool) -> Result<&Filter, Failure> {
-        let slot = if guards { &self.guarded } else { &self.plain };
-        slot.get_or_init(|| filter::build(policy, Needs { guards, ..self.needs })).as_ref().map_err(Clone::clone)
+    pub fn get(&self, policy: &Policy, guards: bool, links: bool) -> Result<&Filter, Failure> {
+        let slot = match (guards, links) {
+            (false, _) => &self.plain,
+            (true, false) => &self.guarded,
+            (true, true) => &self.linked,
+        };
+        slot.get_or_init(|| filter::build(policy, Needs { guards, links, ..self.needs })).as_ref().map_err(Clone::clone)
     }
 }
 
@@ -259,7 +264,7 @@ fn needs_of(backend: Backend) -> Needs {
 }
 
 fn jail_needs() -> Needs {
-    Needs { guards: false, no_net_namespace: false, no_ipc_namespace: false, no_mounts: false }
+    Needs { guards: false, links: false, no_net_namespace: false, no_ipc_namespace: false, no_mounts: false }
 }
 
 fn name_of(backend: Backend) -> &'static str {
@@ -564,10 +569,13 @@ impl Prepared {
             match crate::layers::changes(root.as_fd(), &layer.source, &layer.target, keep.as_deref()) {
                 Ok(c) => {
                     f.changes.extend(c.list);
+                    if c.unlisted > 0 {
+                        f.problems.push(format!("{} more changes in {} are not listed", c.unlisted, layer.target));
+                    }
                     if keep.is_some() && !c.skipped.is_empty() {
                         let first = crate::evidence::escape(c.skipped[0].as_bytes());
                         f.problems.push(format!(
-                            "{} changed entries were not kept, such as {first}: only files and directories are",
+                            "{} changed entries were not kept, such as {first}: only files and directories are, as far as the layer's size goes",
                             c.skipped.len()
                         ));
                     }

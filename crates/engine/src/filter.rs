@@ -22,6 +22,8 @@ pub struct Filter {
 pub struct Needs {
     /// Names must be guarded: calls that make them go through init.
     pub guards: bool,
+    /// Some of these names are symbolic links that exist: removing names goes through init as well.
+    pub links: bool,
     /// There is no network namespace: sockets are refused whole.
     pub no_net_namespace: bool,
     /// There is no ipc namespace.
@@ -77,6 +79,7 @@ pub fn build(policy: &Policy, needs: Needs) -> Result<Filter, Failure> {
         },
         denials: Denials::Notify,
         notify_creates: needs.guards,
+        notify_removes: needs.links,
         trace: policy.audit.trace,
         no_spawn: (!policy.process.spawn).then_some(NoSpawn { exec_fd: fd::EXEC as u32, gate: ExecGate::Notify }),
         unix_sockets: policy.process.unix_sockets,

@@ -17,7 +17,7 @@ use crate::view::{Place, Shows, View};
 
 /// Without namespaces the filter has more to hold.
 pub fn needs() -> Needs {
-    Needs { guards: false, no_net_namespace: true, no_ipc_namespace: true, no_mounts: true }
+    Needs { guards: false, links: false, no_net_namespace: true, no_ipc_namespace: true, no_mounts: true }
 }
 
 /// Whether this kernel has Landlock.
@@ -131,7 +131,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
         ..Recipe::default()
     };
     let flags = if me.privileged { flag::DROP_IDS } else { 0 };
-    crate::program::fill(&mut recipe, policy, flags, filters.get(policy, false)?);
+    crate::program::fill(&mut recipe, policy, flags, filters.get(policy, false, false)?);
     if policy.command.cwd.is_none() {
         recipe.cwd = "/".into();
     }

@@ -3,7 +3,7 @@
 //! Thousands of denied or protected paths cost one question per directory, not per path: a directory that many names
 //! lie in is listed once, and below a directory that is not there nothing is asked at all.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use std::path::Path;
 #[derive(Debug, Clone)]
 enum Dir {
     /// It exists, at this canonical path.
-    There { canonical: String, names: Option<HashSet<String>>, asked: u32 },
+    There { canonical: String, names: Option<HashMap<String, bool>>, asked: u32 },
     /// It does not; this is the deepest ancestor that does (canonical), and the first missing component.
     Missing { parent: String, name: String },
     /// It, or one above it, may not be searched: this one (canonical).
@@ -49,6 +49,22 @@ pub enum Found {
     Blocked(String),
     /// It cannot be asked about.
     Unknown,
+}
+
+/// What is known of a directory, for who asks about many of its names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Looked {
+    /// It exists, at this canonical path.
+    There(String),
+    /// It does not: `name` is the first component that is missing, in `parent` (canonical).
+    Missing {
+        /// Canonical directory.
+        parent: String,
+        /// First missing component.
+        name: String,
+    },
+    /// Something stands in the way: each path under it has its own answer.
+    Other,
 }
 
 /// Above this many questions about one directory it is listed instead.
@@ -94,12 +110,22 @@ impl Lookup {
                 if names.is_none() && *asked == LIST_AFTER {
                     *names = list(canonical);
                 }
-                if names.as_ref().is_some_and(|n| !n.contains(name)) {
+                if names.as_ref().is_some_and(|n| !n.contains_key(name)) {
                     return Found::Missing { parent: canonical.clone(), name: name.to_owned() };
                 }
                 let parent = canonical.clone();
                 look(&parent, name, &mut self.links)
             }
+        }
+    }
+
+    /// Looks a normalized absolute directory up.
+    pub fn directory(&mut self, path: &str) -> Looked {
+        self.dir(path);
+        match self.dirs.get(path) {
+            Some(Dir::There { canonical, .. }) => Looked::There(canonical.clone()),
+            Some(Dir::Missing { parent, name }) => Looked::Missing { parent: parent.clone(), name: name.clone() },
+            _ => Looked::Other,
         }
     }
 
@@ -129,11 +155,49 @@ impl Lookup {
     }
 }
 
-fn list(dir: &str) -> Option<HashSet<String>> {
-    let mut names = HashSet::new();
+/// Which of these names a directory holds, in their order, and whether each is a symbolic link; `None` when the directory
+/// cannot be listed in full. One listing, and nothing kept of what was not asked for.
+pub fn among(dir: &str, names: &[&str]) -> Option<Vec<Option<bool>>> {
+    use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
+    let mut order: Vec<usize> = (0..names.len()).collect();
+    order.sort_unstable_by(|&a, &b| names[a].cmp(names[b]));
+    let mut found = vec![None; names.len()];
+    let at = rustix::fs::open(dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut buf = Vec::with_capacity(64 * 1024);
+    let mut entries = RawDir::new(&at, buf.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        let entry = entry.ok()?;
+        let name = entry.file_name();
+        let bytes = name.to_bytes();
+        let first = order.partition_point(|&i| names[i].as_bytes() < bytes);
+        // The same name may have been asked for more than once.
+        let mut same = order[first..].iter().take_while(|&&i| names[i].as_bytes() == bytes).peekable();
+        if same.peek().is_none() {
+            continue;
+        }
+        let kind = match entry.file_type() {
+            // Not every file system says.
+            FileType::Unknown => {
+                let st = rustix::fs::statat(&at, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+                FileType::from_raw_mode(st.st_mode)
+            }
+            kind => kind,
+        };
+        for &i in same {
+            found[i] = Some(kind == FileType::Symlink);
+        }
+    }
+    Some(found)
+}
+
+/// The names of a directory, and whether each is a symbolic link; `None` when it cannot be listed in full.
+fn list(dir: &str) -> Option<HashMap<String, bool>> {
+    let mut names = HashMap::new();
     for entry in fs::read_dir(dir).ok()? {
-        if let Ok(name) = entry.ok()?.file_name().into_string() {
-            names.insert(name);
+        let entry = entry.ok()?;
+        let is_link = entry.file_type().ok()?.is_symlink();
+        if let Ok(name) = entry.file_name().into_string() {
+            names.insert(name, is_link);
         }
     }
     Some(names)
@@ -188,6 +252,16 @@ fn look(parent: &str, name: &str, links: &mut BTreeSet<(String, String)>) -> Fou
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_found_in_the_order_in_which_they_were_asked_for() {
+        let t = tempfile::tempdir().unwrap();
+        let base = t.path().to_str().unwrap();
+        fs::write(format!("{base}/b"), "").unwrap();
+        std::os::unix::fs::symlink("b", format!("{base}/l")).unwrap();
+        assert_eq!(among(base, &["z", "l", "b", "b"]), Some(vec![None, Some(true), Some(false), Some(false)]));
+        assert_eq!(among("/nonexistent", &["a"]), None);
+    }
 
     #[test]
     fn the_first_missing_component_is_what_counts() {

@@ -303,6 +303,10 @@ fn arguments(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> E
         "prlimit64" => {
             let given = Cond { width: Width::Bits64, ..is_not(2, 0) };
             add(&[is(1, RLIMIT_CORE), given], quiet(EINVAL));
+            // Init has the same ids, so the kernel would let its limits be set: with no open files left to it, it fails.
+            // It is process 1 where there is a pid namespace, and any other where there is none.
+            let other = if request.private_ipc { is(0, 1) } else { is_not(0, 0) };
+            add(&[other, given], refuse(EPERM, Reason::Level));
         }
         "personality" if level >= Level::Basic => {
             add(&PERSONALITIES.map(|value| is_not(0, value)), refuse(EPERM, Reason::Level));
@@ -355,6 +359,7 @@ fn watched(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> Eff
             "openat" => opens(2),
             "creat" | "mkdir" | "mkdirat" | "mknod" | "mknodat" | "symlink" | "symlinkat" | "link" | "linkat"
             | "rename" | "renameat" | "renameat2" => return Effect::Create,
+            "unlink" | "unlinkat" if request.notify_removes => return Effect::Create,
             // Makes the name of a path socket.
             "bind" if request.unix_sockets => return Effect::Create,
             _ => {}

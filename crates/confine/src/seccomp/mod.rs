@@ -20,6 +20,7 @@
 //!   makes UNIX; nothing else;
 //! - no setuid or setgid bit by chmod or by a mode on creation, no device nodes;
 //! - no TIOCSTI and TIOCLINUX; no `io_uring` and no `openat2`, which pass a filter by (ENOSYS);
+//! - the core limit stays what it is, and the limits of init are nobody else's to set;
 //! - the options of the request (`no_spawn`, `limited_exec`, `private_ipc`, `metadata_refused`, watching).
 //!
 //! `Basic` adds what is dangerous anywhere, new namespaces included; `Standard` is an allowlist; `Strict` has
@@ -204,6 +205,9 @@ pub struct Request<'a> {
     /// O_CREAT or O_TMPFILE, creat, mkdir(at), mknod(at), symlink(at), link(at), rename(at, at2), and bind when
     /// `unix_sockets` is set.
     pub notify_creates: bool,
+    /// With `notify_creates`: unlink and unlinkat go there as well. For names that exist and cannot be mounted over,
+    /// which are symbolic links; without any, removing files costs nothing more.
+    pub notify_removes: bool,
     /// Every allowed call that takes a path goes to the listener ([`Verdict::TRACE`]), but execve and execveat,
     /// which whoever installs the filter makes next.
     pub trace: bool,

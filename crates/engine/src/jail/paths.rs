@@ -5,11 +5,13 @@
 //! does not is guarded where the program could make it, and needs nothing where it cannot.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::os::unix::fs::MetadataExt;
 
 use cofferdam_confine::recipe::{GuardDir, Step, attr};
 use cofferdam_policy::Policy;
+use cofferdam_policy::paths::is_within;
 
-use crate::lookup::{Found, Lookup};
+use crate::lookup::{Found, Looked, Lookup};
 use crate::twins::Twins;
 use crate::view::{Place, Shows, View, below, join};
 
@@ -24,6 +26,8 @@ pub struct Held {
     pub denied: BTreeSet<String>,
     /// Protected paths as seen inside, for evidence.
     pub protected: BTreeSet<String>,
+    /// Some of the guarded names are symbolic links that exist.
+    pub links: bool,
     /// Protected files with more than one hard link, whose other names are not held.
     pub linked: Vec<String>,
     /// Denied names in read-only trees, many in one directory: directory inside → names. Held by one layer each.
@@ -40,13 +44,31 @@ struct Work<'a> {
     pins: BTreeSet<String>,
     masks: BTreeSet<String>,
     seals: BTreeSet<String>,
-    guards: BTreeMap<String, BTreeSet<String>>,
+    guards: BTreeMap<String, Vec<String>>,
+    crowds: BTreeMap<String, Vec<String>>,
+    /// Whether every path is noted for evidence: only a trace asks for them all.
+    evidence: bool,
     appearances: HashMap<String, Vec<String>>,
     held: Held,
 }
 
+/// From this many names of one directory on, the directory is looked at once instead of each name.
+const TOGETHER: usize = 16;
+
+/// Names of one directory.
+#[derive(Default)]
+struct Names<'p> {
+    deny: Vec<&'p str>,
+    protect: Vec<&'p str>,
+}
+
 /// Works out what holds the policy's deny and protected paths in this view.
 pub fn hold(policy: &Policy, view: &View) -> Held {
+    let fs = &policy.filesystem;
+    let writable = view.places().iter().any(|p| p.writable && matches!(p.shows, Shows::Host(_)));
+    if fs.deny.is_empty() && !writable && !fs.protected.iter().any(|p| p.starts_with('/')) {
+        return Held::default(); // nothing to ask the host about
+    }
     let mut w = Work {
         view,
         twins: Twins::here(),
@@ -55,36 +77,142 @@ pub fn hold(policy: &Policy, view: &View) -> Held {
         masks: BTreeSet::new(),
         seals: BTreeSet::new(),
         guards: BTreeMap::new(),
+        crowds: BTreeMap::new(),
         appearances: HashMap::new(),
         held: Held::default(),
+        evidence: policy.audit.trace,
     };
-    for path in &policy.filesystem.deny {
-        w.each(path, true);
-    }
-    let writable: Vec<String> = view
+    let (absolute, relative): (Vec<&String>, Vec<&String>) = fs.protected.iter().partition(|p| p.starts_with('/'));
+    let below_mounts: Vec<String> = view
         .places()
         .iter()
         .filter(|p| p.writable && matches!(p.shows, Shows::Host(_)))
-        .map(|p| p.target.clone())
+        .flat_map(|p| relative.iter().map(|r| join(&p.target, r)))
         .collect();
-    for path in &policy.filesystem.protected {
-        if path.starts_with('/') {
-            w.each(path, false);
-        } else {
-            for target in &writable {
-                w.relative(target, path);
-            }
-        }
+    let protect = absolute.into_iter().map(String::as_str).chain(below_mounts.iter().map(String::as_str));
+    let mut dirs: HashMap<&str, Names<'_>> = HashMap::new();
+    for path in &fs.deny {
+        let (dir, name) = split(path);
+        dirs.entry(dir).or_default().deny.push(name);
+    }
+    for path in protect {
+        let (dir, name) = split(path);
+        dirs.entry(dir).or_default().protect.push(name);
+    }
+    for (dir, names) in dirs {
+        w.names(dir, &names.deny, true);
+        w.names(dir, &names.protect, false);
     }
     // Whoever replaces a link on the way to a path puts something else at that path.
     for (parent, name) in std::mem::take(&mut w.lookup.links) {
         let link = join(&parent, &name);
         w.missing(&parent, &name, &link, false);
+        w.held.links |= w.appear(&parent).iter().any(|d| w.view.covering(d).is_some_and(|p| p.writable));
     }
     w.finish()
 }
 
+/// Directory and last component.
+fn split(path: &str) -> (&str, &str) {
+    match path.rfind('/') {
+        Some(0) | None => ("/", path.trim_start_matches('/')),
+        Some(i) => (&path[..i], &path[i + 1..]),
+    }
+}
+
 impl Work<'_> {
+    /// Some names of one directory.
+    fn names(&mut self, dir: &str, names: &[&str], deny: bool) {
+        if names.len() < TOGETHER || !self.together(dir, names, deny) {
+            for name in names {
+                self.each(&join(dir, name), deny);
+            }
+        }
+    }
+
+    /// Many names of one directory at once. False, and nothing done, where a mount lies among them or the directory is of
+    /// the sandbox's own: then each name is looked at by itself.
+    fn together(&mut self, dir: &str, names: &[&str], deny: bool) -> bool {
+        if !self.twins.of(dir).is_empty() {
+            return false;
+        }
+        let Some(host) = self.view.host_path(dir) else { return false };
+        let among = |base: &str| {
+            self.view.places().iter().any(|p| {
+                let source = matches!(&p.shows, Shows::Host(s) if s != base && is_within(s, base));
+                source || (p.target != dir && is_within(&p.target, dir))
+            })
+        };
+        if host != dir || among(dir) {
+            return false;
+        }
+        let canonical = match self.lookup.directory(dir) {
+            Looked::There(canonical) => canonical,
+            Looked::Missing { parent, name } => {
+                // All of them fail at the same missing component; only a trace wants each by its name.
+                let asked = if self.evidence { names } else { &names[..1] };
+                for wanted in asked {
+                    self.missing(&parent, &name, &join(dir, wanted), deny);
+                }
+                return true;
+            }
+            Looked::Other => return false,
+        };
+        if canonical != dir {
+            return false;
+        }
+        let Some(there) = crate::lookup::among(dir, names) else { return false };
+        let places: Vec<(String, bool)> = self
+            .view
+            .appearances(dir)
+            .into_iter()
+            .map(|d| {
+                let writable = self.view.covering(&d).is_some_and(|p| p.writable);
+                (d, writable)
+            })
+            .collect();
+        for (inside, writable) in &places {
+            if *writable {
+                self.pin_ancestors(&join(inside, names[0]));
+            }
+        }
+        let mut absent: Vec<&str> = Vec::new();
+        let mut present: Vec<&str> = Vec::new();
+        for (&name, there) in names.iter().zip(there) {
+            match there {
+                None => absent.push(name),
+                Some(true) => self.each(&join(dir, name), deny), // a symbolic link
+                Some(false) => present.push(name),
+            }
+        }
+        for (inside, writable) in &places {
+            if self.evidence {
+                names.iter().for_each(|n| self.note(&join(inside, n), deny));
+            }
+            if *writable {
+                self.guards.entry(inside.clone()).or_default().extend(absent.iter().map(|&n| n.to_owned()));
+            }
+            match (deny, *writable) {
+                (true, false) => self.crowds.entry(inside.clone()).or_default().extend(present.iter().map(|&n| n.to_owned())),
+                (true, true) => self.masks.extend(present.iter().map(|n| join(inside, n))),
+                (false, true) => present.iter().for_each(|n| self.seal(&join(dir, n), join(inside, n))),
+                (false, false) => {}
+            }
+        }
+        true
+    }
+
+    /// A protected path of a writable tree: read-only onto itself.
+    fn seal(&mut self, host: &str, inside: String) {
+        if let Ok(meta) = std::fs::symlink_metadata(host)
+            && meta.is_file()
+            && meta.nlink() > 1
+        {
+            self.held.linked.push(inside.clone());
+        }
+        self.seals.insert(inside);
+    }
+
     /// An absolute path, meant as a path inside and as a path of the host: everywhere the file shows.
     fn each(&mut self, path: &str, deny: bool) {
         if let Some(host) = self.view.host_path(path)
@@ -107,7 +235,7 @@ impl Work<'_> {
         if let Some(rest) = below(path, &place.target) {
             let name = rest.split('/').next().unwrap_or_default();
             if !name.is_empty() {
-                self.guards.entry(place.target.clone()).or_default().insert(name.to_owned());
+                self.guards.entry(place.target.clone()).or_default().push(name.to_owned());
             }
         }
     }
@@ -141,13 +269,7 @@ impl Work<'_> {
             if deny {
                 self.masks.insert(inside.clone());
             } else if writable {
-                self.seals.insert(inside.clone());
-                if let Ok(meta) = std::fs::symlink_metadata(host)
-                    && meta.is_file()
-                    && std::os::unix::fs::MetadataExt::nlink(&meta) > 1
-                {
-                    self.held.linked.push(inside.clone());
-                }
+                self.seal(host, inside.clone());
             }
             if writable {
                 self.pin_ancestors(&inside);
@@ -159,15 +281,9 @@ impl Work<'_> {
         for inside in self.appear(parent) {
             self.note(&below(wanted, parent).map_or_else(|| join(&inside, name), |rest| join(&inside, rest)), deny);
             if self.view.covering(&inside).is_some_and(|p| p.writable) {
-                self.guards.entry(inside.clone()).or_default().insert(name.to_owned());
+                self.guards.entry(inside.clone()).or_default().push(name.to_owned());
                 self.pin_ancestors(&join(&inside, name));
             }
-        }
-    }
-
-    fn relative(&mut self, target: &str, path: &str) {
-        if let Some(host) = self.view.host_path(&join(target, path)) {
-            self.host_path(&host, false);
         }
     }
 
@@ -217,12 +333,15 @@ impl Work<'_> {
     }
 
     fn note(&mut self, inside: &str, deny: bool) {
+        if !self.evidence {
+            return;
+        }
         let set = if deny { &mut self.held.denied } else { &mut self.held.protected };
         set.insert(inside.to_owned());
     }
 
     fn finish(mut self) -> Held {
-        let mut crowds: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut crowds = std::mem::take(&mut self.crowds);
         for mask in &self.masks {
             if let Some(i) = mask.rfind('/').filter(|&i| i > 0)
                 && self.view.covering(mask).is_some_and(|p| !p.writable)
@@ -230,12 +349,20 @@ impl Work<'_> {
                 crowds.entry(mask[..i].to_owned()).or_default().push(mask[i + 1..].to_owned());
             }
         }
-        crowds.retain(|_, names| names.len() >= CROWD);
-        for (dir, names) in &crowds {
-            for name in names {
-                self.masks.remove(&join(dir, name));
+        crowds.retain(|dir, names| {
+            if names.len() < CROWD {
+                self.masks.extend(names.iter().map(|n| join(dir, n)));
             }
+            names.len() >= CROWD
+        });
+        for names in crowds.values_mut() {
+            names.sort_unstable();
+            names.dedup();
         }
+        self.masks.retain(|m| {
+            let (dir, name) = split(m);
+            !crowds.get(dir).is_some_and(|names| names.binary_search_by(|n| n.as_str().cmp(name)).is_ok())
+        });
         self.held.crowds = crowds;
         // Shorter paths first: an ancestor before what lies in it. A mask below a mask is not needed.
         for pin in &self.pins {
@@ -249,9 +376,11 @@ impl Work<'_> {
                 self.held.steps.push(Step::Mask { target: mask.clone(), optional: true });
             }
         }
-        for (parent, names) in std::mem::take(&mut self.guards) {
+        for (parent, mut names) in std::mem::take(&mut self.guards) {
             if !under_any(&parent, &self.masks) {
-                self.held.guards.push(GuardDir { parent, names: names.into_iter().collect() });
+                names.sort_unstable();
+                names.dedup();
+                self.held.guards.push(GuardDir { parent, names });
             }
         }
         self.held

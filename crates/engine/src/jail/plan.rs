@@ -359,7 +359,7 @@ impl Planner<'_> {
         } else {
             (self.me.uid, self.me.gid)
         };
-        let filter = filters.get(policy, !held.guards.is_empty())?;
+        let filter = filters.get(policy, !held.guards.is_empty(), held.links)?;
         let mut recipe = Recipe {
             ids_in: (INSIDE, INSIDE),
             ids_out: outside,

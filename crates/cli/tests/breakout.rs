@@ -1,0 +1,197 @@
+//! Ways out that were once open: each test is an attack that worked, with the allowed twin beside it.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use common::{PYTHON, cofferdam, is_root, open_directory, output};
+
+/// A directory that the sandbox may write to: as root its owner is mapped, so anybody's will do.
+fn writable() -> tempfile::TempDir {
+    open_directory()
+}
+
+#[track_caller]
+fn python(arguments: &[&str], code: &str) -> String {
+    let all: Vec<&str> = ["run", "-q"].iter().chain(arguments).chain(&["--", PYTHON, "-c", code]).copied().collect();
+    let out = output(&all);
+    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
+}
+
+fn path(p: &Path) -> &str {
+    p.to_str().unwrap()
+}
+
+#[test]
+fn init_opens_for_the_program_only_what_the_program_could_open() {
+    let (tree, host) = (writable(), open_directory());
+    let fifo = host.path().join("fifo");
+    assert!(Command::new("mkfifo").args(["-m", "666", path(&fifo)]).status().unwrap().success());
+    let code = "
+import os
+def attempt(path, flags):
+    try: os.open(path, flags | os.O_NONBLOCK, 0o600); return 'opened'
+    except OSError as e: return os.strerror(e.errno)
+C = os.O_CREAT
+print(attempt('/w/new', os.O_RDWR | C), attempt('/w/.bashrc', os.O_RDWR | C))
+print(attempt('/proc/self/maps', os.O_RDONLY), attempt('/proc/self/maps', os.O_RDONLY | C))
+print(attempt('/proc/1/maps', os.O_RDONLY | C))
+print(attempt('/host/fifo', os.O_RDWR), attempt('/host/fifo', os.O_RDWR | C))
+os.mkfifo('/w/fifo')
+print(attempt('/w/fifo', os.O_RDWR | C), attempt('/dev/null', os.O_RDWR | C))
+";
+    let (w, h) = (format!("{}:/w:rw", path(tree.path())), format!("{}:/host", path(host.path())));
+    assert_eq!(
+        python(&["-v", &w, "-v", &h], code),
+        "opened Permission denied\nopened Permission denied\nPermission denied\n\
+         Permission denied Permission denied\nopened opened\n"
+    );
+}
+
+#[test]
+fn what_leads_to_a_protected_path_cannot_be_replaced() {
+    let tree = writable();
+    let at = |name: &str| tree.path().join(name);
+    fs::create_dir_all(at("dot/fish")).unwrap();
+    symlink("by-way", at(".config")).unwrap();
+    symlink("dot", at("by-way")).unwrap();
+    fs::write(at("rc"), "mine").unwrap();
+    symlink("rc", at(".bashrc")).unwrap();
+    symlink("rc", at("other")).unwrap();
+    fs::write(at(".git"), "gitdir: /elsewhere").unwrap();
+    let code = "
+import os
+def attempt(f, *a):
+    try: f(*a); return 'done'
+    except OSError as e: return os.strerror(e.errno)
+print(attempt(os.unlink, '/w/other'), attempt(os.unlink, '/w/absent'), attempt(os.unlink, '/w/.npmrc'))
+for link in '.config', 'by-way', '.bashrc':
+    print(attempt(os.unlink, '/w/' + link), attempt(os.rename, '/w/' + link, '/w/x'))
+print(attempt(os.open, '/w/.git', os.O_WRONLY | os.O_TRUNC), attempt(os.unlink, '/w/.git'))
+print(attempt(os.open, '/w/rc', os.O_WRONLY), attempt(os.mkdir, '/w/dot/fish/x'), attempt(os.mkdir, '/w/dot/x'))
+";
+    let told = python(&["-v", &format!("{}:/w:rw", path(tree.path()))], code);
+    let no = "Permission denied Permission denied\n";
+    assert_eq!(
+        told,
+        format!(
+            "done No such file or directory No such file or directory\n{no}{no}{no}\
+             Read-only file system Device or resource busy\n\
+             Read-only file system Read-only file system done\n"
+        )
+    );
+    assert_eq!(fs::read_to_string(at(".git")).unwrap(), "gitdir: /elsewhere");
+}
+
+#[test]
+fn a_closed_directory_of_the_callers_own_hides_nothing_by_being_opened() {
+    let tree = writable();
+    let closed = tree.path().join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::write(closed.join("secret"), "secret").unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0)).unwrap();
+    let code = "
+import os
+try:
+    os.chmod('/w/closed', 0o700)
+    print(open('/w/closed/secret').read())
+except OSError as e: print('held')
+";
+    let told = python(&["-v", &format!("{}:/w:rw", path(tree.path())), "--deny", path(&closed.join("secret"))], code);
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(told, "held\n");
+}
+
+#[test]
+fn what_a_bind_mount_of_the_host_shows_again_is_held_there_too() {
+    let tree = open_directory();
+    let (one, two) = (tree.path().join("one"), tree.path().join("two"));
+    fs::create_dir(&one).unwrap();
+    fs::create_dir(&two).unwrap();
+    fs::write(one.join("secret"), "secret").unwrap();
+    fs::write(one.join("open"), "open").unwrap();
+    let script = format!(
+        "mount --bind {one} {two} && exec {cofferdam} run -q --root host -v {tree}:{tree} --deny {one}/secret -- \
+         /bin/sh -c 'cat {two}/open {one}/secret {two}/secret; test -e {two}/secret'",
+        one = path(&one),
+        two = path(&two),
+        tree = path(tree.path()),
+        cofferdam = cofferdam().get_program().to_str().unwrap(),
+    );
+    let flags: &[&str] = if is_root() { &["-m"] } else { &["-Urm"] };
+    let out = Command::new("unshare").args(flags).args(["/bin/sh", "-c", &script]).output().unwrap();
+    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    if !is_root() && String::from_utf8_lossy(&out.stdout).is_empty() {
+        assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none() || told.contains("maps no id"), "{told}");
+        eprintln!("skipped: a mount needs user 0 here: {told}");
+        return;
+    }
+    assert_eq!(String::from_utf8_lossy(&out.stdout), "open", "{told}");
+}
+
+#[test]
+fn the_program_cannot_make_a_run_look_like_one_that_never_began() {
+    let code = "
+import ctypes, time
+libc = ctypes.CDLL(None, use_errno=True)
+nothing, seen = (ctypes.c_ulong * 2)(0, 0), (ctypes.c_ulong * 2)(0, 0)
+print('own', libc.prlimit(0, 7, None, seen), 'init', libc.prlimit(1, 7, nothing, None), flush=True)
+time.sleep(0.3)
+print('ran')
+";
+    let out = output(&["run", "-q", "--", PYTHON, "-c", code]);
+    assert_eq!(String::from_utf8_lossy(&out.stdout), "own 0 init -1\nran\n");
+    assert_eq!(out.status.code(), Some(0));
+}
+
+#[test]
+fn what_is_kept_of_a_layer_takes_no_more_room_than_the_layer() {
+    let tree = writable();
+    for dir in ["gone", "shut"] {
+        fs::create_dir(tree.path().join(dir)).unwrap();
+        fs::write(tree.path().join(dir).join("old"), "old").unwrap();
+    }
+    let keep = tree.path().with_extension("kept");
+    let code = "
+import os, shutil
+os.chdir('/w')
+f = os.open('sparse', os.O_CREAT | os.O_RDWR, 0o600)
+os.truncate(f, 1 << 29)
+os.pwrite(f, b'end', (1 << 29) - 3)
+data = os.urandom(1 << 20)
+open('twin0', 'wb').write(data)
+for i in range(1, 40): os.link('twin0', f'twin{i}')
+open('locked', 'w').write('locked')
+os.chmod('locked', 0)
+open('shut/new', 'w').write('new')
+os.chmod('shut', 0)
+shutil.rmtree('gone')
+os.mkdir('gone')
+open('gone/new', 'w').write('new')
+";
+    let w = format!("{}:/w:cow", path(tree.path()));
+    let arguments =
+        ["run", "--json", "-v", &w, "--keep-changes", path(&keep), "--", PYTHON, "-c", code].map(str::to_owned);
+    let (exit, outcome) = common::outcome(&arguments);
+    assert_eq!((exit, &outcome["error"]), (0, &serde_json::Value::Null), "{outcome}");
+    let used = Command::new("du").args(["-s", "--block-size=1", path(&keep)]).output().unwrap();
+    let used: u64 = String::from_utf8_lossy(&used.stdout).split('\t').next().unwrap().parse().unwrap();
+    let sparse = fs::metadata(keep.join("sparse")).unwrap().len();
+    Command::new("chmod").args(["-R", "u+rwX", path(&keep)]).status().unwrap();
+    let kept = |name: &str| fs::read_to_string(keep.join(name)).unwrap();
+    let held = (kept("locked"), kept("shut/new"), fs::metadata(keep.join("twin39")).unwrap().len());
+    let changes: Vec<String> = outcome["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| format!("{} {}", c["kind"].as_str().unwrap_or_default(), c["path"].as_str().unwrap_or_default()))
+        .filter(|c| !c.contains("twin"))
+        .collect();
+    fs::remove_dir_all(&keep).unwrap();
+    assert!(used < 8 << 20 && sparse == 1 << 29, "{used} bytes used, {sparse} long");
+    assert_eq!(held, ("locked".into(), "new".into(), 1 << 20));
+    assert_eq!(changes, ["A /w/gone/new", "D /w/gone/old", "A /w/locked", "A /w/shut/new", "A /w/sparse"]);
+}
