@@ -193,7 +193,9 @@ impl Work<'_> {
                 self.guards.entry(inside.clone()).or_default().extend(absent.iter().map(|&n| n.to_owned()));
             }
             match (deny, *writable) {
-                (true, false) => self.crowds.entry(inside.clone()).or_default().extend(present.iter().map(|&n| n.to_owned())),
+                (true, false) => {
+                    self.crowds.entry(inside.clone()).or_default().extend(present.iter().map(|&n| n.to_owned()))
+                }
                 (true, true) => self.masks.extend(present.iter().map(|n| join(inside, n))),
                 (false, true) => present.iter().for_each(|n| self.seal(&join(dir, n), join(inside, n))),
                 (false, false) => {}
