@@ -42,12 +42,16 @@ print(attempt('/proc/1/maps', os.O_RDONLY | C))
 print(attempt('/host/fifo', os.O_RDWR), attempt('/host/fifo', os.O_RDWR | C))
 os.mkfifo('/w/fifo')
 print(attempt('/w/fifo', os.O_RDWR | C), attempt('/dev/null', os.O_RDWR | C))
+import socket
+for name in 'new-socket', '.vimrc':
+    try: socket.socketpair()[0].bind('/w/' + name); print('bound')
+    except OSError as e: print(os.strerror(e.errno))
 ";
     let (w, h) = (format!("{}:/w:rw", path(tree.path())), format!("{}:/host", path(host.path())));
     assert_eq!(
         python(&["-v", &w, "-v", &h], code),
         "opened Permission denied\nopened Permission denied\nPermission denied\n\
-         Permission denied Permission denied\nopened opened\n"
+         Permission denied Permission denied\nopened opened\nbound\nPermission denied\n"
     );
 }
 

@@ -360,8 +360,8 @@ fn watched(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> Eff
             "creat" | "mkdir" | "mkdirat" | "mknod" | "mknodat" | "symlink" | "symlinkat" | "link" | "linkat"
             | "rename" | "renameat" | "renameat2" => return Effect::Create,
             "unlink" | "unlinkat" if request.notify_removes => return Effect::Create,
-            // Makes the name of a path socket.
-            "bind" if request.unix_sockets => return Effect::Create,
+            // Makes the name of a path socket: one of a socketpair can have a name as well.
+            "bind" => return Effect::Create,
             _ => {}
         }
     }

@@ -202,8 +202,7 @@ pub struct Request<'a> {
     /// What becomes of refused calls.
     pub denials: Denials,
     /// Calls that create, link or rename a name go to the listener ([`Verdict::CREATE`]): open and openat with
-    /// O_CREAT or O_TMPFILE, creat, mkdir(at), mknod(at), symlink(at), link(at), rename(at, at2), and bind when
-    /// `unix_sockets` is set.
+    /// O_CREAT or O_TMPFILE, creat, mkdir(at), mknod(at), symlink(at), link(at), rename(at, at2), and bind.
     pub notify_creates: bool,
     /// With `notify_creates`: unlink and unlinkat go there as well. For names that exist and cannot be mounted over,
     /// which are symbolic links; without any, removing files costs nothing more.
