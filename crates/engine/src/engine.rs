@@ -589,6 +589,7 @@ impl Prepared {
         Outcome {
             outcome: Ending::SetupFailed,
             error: Some(failure),
+            violations_complete: true, // nothing ran
             setup_time_ms: begun.elapsed().as_secs_f64() * 1e3,
             ..self.blank()
         }
@@ -631,10 +632,12 @@ impl Prepared {
         let mut log = std::mem::take(&mut f.report.log);
         ending(&mut o, &f, plan, self.policy.limits.cpu_seconds);
         if let Some(limit) = o.limit {
-            log.add(limit_violation(limit));
+            // Where all there is is a signal, anybody could have sent it.
+            let by_signal = matches!(f.report.end, End::Wait(_));
+            log.add(limit_violation(limit, if by_signal { Evidence::Inferred } else { Evidence::Kernel }));
         }
         if f.pids_hits > 0 {
-            let mut v = limit_violation(Field::Processes);
+            let mut v = limit_violation(Field::Processes, Evidence::Kernel);
             v.count = f.pids_hits;
             log.add(v);
         }
@@ -644,8 +647,10 @@ impl Prepared {
         if killed {
             log.add(killed_by_filter());
         }
-        // A call that the filter kills for is told by nobody.
-        o.violations_complete = log.trace && !log.overflowed && f.report.lost == 0 && !kills && !killed;
+        // A call that the filter kills for is told by nobody; nor is a read that Landlock alone refuses.
+        let told = !kills && !killed && self.backend != Backend::Landlock;
+        let complete = told && log.trace && !log.overflowed && f.report.lost == 0;
+        o.violations_complete = complete || !ran; // what never ran was refused nothing
         o.violations = log.into_violations();
         let [(out, out_cut), (err, err_cut)] = f.report.streams;
         o.stdout = String::from_utf8_lossy(&out).into_owned();
@@ -692,11 +697,7 @@ fn killed_by_filter() -> Violation {
     Violation { operation, object: None, field, evidence: Evidence::Inferred, pid: 0, count: 1 }
 }
 
-fn limit_violation(field: Field) -> Violation {
-    let evidence = match field {
-        Field::FileSize => Evidence::Inferred,
-        _ => Evidence::Kernel,
-    };
+fn limit_violation(field: Field, evidence: Evidence) -> Violation {
     Violation { operation: field.name().into(), object: None, field: format!("$.{field}"), evidence, pid: 0, count: 1 }
 }
 

@@ -118,7 +118,7 @@ pub struct Outcome {
     pub limit: Option<Field>,
     /// What was refused.
     pub violations: Vec<Violation>,
-    /// Whether `violations` is known to hold everything that was refused.
+    /// Whether `violations` holds everything that docs/evidence.md calls reported: needs `audit.trace`.
     pub violations_complete: bool,
     /// Files changed in copy-on-write mounts.
     pub changes: Vec<Change>,

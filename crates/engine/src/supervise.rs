@@ -272,7 +272,11 @@ impl Loop<'_, '_> {
         };
         match s {
             Status::Started { at_ns } => self.report.started_ns = at_ns,
-            Status::Failed { step, index, errno } if self.report.started_ns == 0 => {
+            // Without spawning init cannot wait for exec, and tells of its failure only afterwards: nothing ran then, either.
+            Status::Failed { step, index, errno }
+                if self.report.started_ns == 0 || step == cofferdam_confine::wire::step::EXEC =>
+            {
+                self.report.started_ns = 0;
                 end(&mut self.report, End::Failed(step, index, errno), now_ns(), (0, 0))
             }
             // The program ran, whatever init says of itself later.
