@@ -199,3 +199,23 @@ open('gone/new', 'w').write('new')
     assert_eq!(held, ("locked".into(), "new".into(), 1 << 20));
     assert_eq!(changes, ["A /w/gone/new", "D /w/gone/old", "A /w/locked", "A /w/shut/new", "A /w/sparse"]);
 }
+
+#[test]
+fn memory_counts_without_a_cgroup_too_whoever_shares_it_and_whatever_the_process_is_called() {
+    let code = "
+import ctypes, mmap, sys, time
+ctypes.CDLL(None).prctl(15, b'\\xff)', 0, 0, 0)
+kind = mmap.MAP_SHARED if sys.argv[1] == 'shared' else mmap.MAP_PRIVATE
+m = mmap.mmap(-1, 400 << 20, flags=kind | mmap.MAP_ANONYMOUS)
+for i in range(0, len(m), 4096): m[i] = 1
+time.sleep(1)
+print('kept')
+";
+    for (kind, memory, held) in [("shared", "128m", true), ("private", "128m", true), ("shared", "1g", false)] {
+        let arguments =
+            ["run", "-q", "--memory", memory, "--best-effort=limits.memory_mb", "--", PYTHON, "-c", code, kind];
+        let out = output(&arguments);
+        assert_eq!(out.stdout.is_empty(), held, "{kind} {memory}: {out:?}");
+        assert_eq!(out.status.code() == Some(137), held, "{kind} {memory}: {out:?}");
+    }
+}

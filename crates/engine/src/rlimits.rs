@@ -62,7 +62,7 @@ pub fn enforcement(policy: &Policy, own_users: bool, e: &mut Enforcement) {
     };
     e.insert(Field::Processes, processes);
     let none_here = "no cgroup here; run as root, or under systemd with a delegated scope";
-    e.insert(Field::Memory, partial(&format!("the supervisor samples the tree and kills it; {none_here}")));
+    e.insert(Field::Memory, partial(&format!("the supervisor samples what the tree maps and kills it; {none_here}")));
     e.insert(Field::CpuTime, partial(&format!("RLIMIT_CPU per process, and the supervisor samples; {none_here}")));
     let share = if policy.limits.cpu_millis >= all_cpus() {
         full("the limit is no less than the whole machine")

@@ -380,7 +380,8 @@ impl Loop<'_, '_> {
         if t.cpu_us >= self.run.cpu_seconds * 1_000_000 {
             self.kill(End::Limit(Field::CpuTime));
         }
-        if self.run.sample_memory.is_some_and(|most| t.memory_bytes > most) {
+        let most = self.run.sample_memory.filter(|&most| t.memory_bytes > most);
+        if most.is_some_and(|most| tree::memory(self.run.running.pid) > most) {
             self.kill(End::Limit(Field::Memory));
         }
     }

@@ -5,7 +5,7 @@ use std::fs;
 /// One sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// Resident memory of all processes, shared pages counted once per process, bytes.
+    /// Memory of all processes that no file stands behind, shared pages counted once per process, bytes.
     pub memory_bytes: u64,
     /// User and system time of all processes and their reaped children, microseconds.
     pub cpu_us: u64,
@@ -90,13 +90,52 @@ fn text(path: &str) -> Option<String> {
 }
 
 fn numbers(pid: i32) -> Option<(u64, u64)> {
-    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-    let mut pages = statm.split_whitespace().skip(1).map_while(|w| w.parse::<u64>().ok());
-    let (resident, shared) = (pages.next()?, pages.next()?);
+    // Private pages, and shared ones that no file stands behind: those are memory as well.
+    let memory = kilobytes(&text(&format!("/proc/{pid}/status"))?, &["RssAnon:", "RssShmem:"])?;
     let stat = text(&format!("/proc/{pid}/stat"))?;
     // The name in parentheses may hold anything; the numbers follow its last parenthesis.
     let rest = &stat[stat.rfind(')')? + 1..];
     let fields: Vec<u64> = rest.split_whitespace().skip(11).take(4).map_while(|w| w.parse().ok()).collect();
     let ticks: u64 = fields.iter().sum();
-    Some((resident.saturating_sub(shared) * 4096, ticks * 10_000))
+    Some((memory, ticks * 10_000))
+}
+
+/// Memory of every descendant with shared pages divided among those who share them, bytes: what a sample above a limit is
+/// held against, because it takes long. A process that cannot be asked counts as sampled.
+pub fn memory(root: i32) -> u64 {
+    let of = |pid: i32| {
+        let exact = text(&format!("/proc/{pid}/smaps_rollup"));
+        let exact = exact.and_then(|t| kilobytes(&t, &["Pss_Anon:", "Pss_Shmem:"]));
+        exact.or_else(|| numbers(pid).map(|(memory, _)| memory)).unwrap_or(0)
+    };
+    descendants(root).into_iter().map(of).sum()
+}
+
+/// The sum of lines such as `RssAnon:  12 kB`, in bytes; `None` when none of them is there.
+fn kilobytes(text: &str, names: &[&str]) -> Option<u64> {
+    let lines = text.lines().filter_map(|l| names.iter().find_map(|n| l.strip_prefix(n)));
+    let values = lines.filter_map(|v| v.split_whitespace().next()?.parse::<u64>().ok());
+    values.fold(None, |sum, v| Some(sum.unwrap_or(0) + v * 1024))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{kilobytes, memory, numbers};
+
+    #[test]
+    fn memory_is_read_from_lines_and_missing_ones_are_not_zero() {
+        let names = ["RssAnon:", "RssShmem:"];
+        assert_eq!(
+            kilobytes("Name:\tx\nRssAnon:\t  12 kB\nRssFile:\t 7 kB\nRssShmem:\t3 kB\n", &names),
+            Some(15 << 10)
+        );
+        assert_eq!(kilobytes("Name:\tRssAnon: 9 kB\n", &names), None);
+    }
+
+    #[test]
+    fn this_process_has_memory_and_no_children() {
+        let pid = std::process::id() as i32;
+        assert!(numbers(pid).is_some_and(|(memory, _)| memory > 0));
+        assert_eq!(memory(i32::MAX), 0);
+    }
 }
