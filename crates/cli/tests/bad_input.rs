@@ -164,7 +164,7 @@ fn policies_that_cannot_be_read_or_parsed() {
         assert!(start.elapsed() < Duration::from_secs(5), "{path}: {:?}", start.elapsed());
     }
     let sealed = file("sealed", b"{\"version\": 1}");
-    std::fs::set_permissions(&sealed, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&sealed, std::fs::Permissions::from_mode(0o0)).unwrap();
     if !is_root() {
         refused(&["run", "--policy", &sealed, "--", "true"], 125, "sealed");
     }

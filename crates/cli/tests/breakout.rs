@@ -96,7 +96,7 @@ fn a_closed_directory_of_the_callers_own_hides_nothing_by_being_opened() {
     let closed = tree.path().join("closed");
     fs::create_dir(&closed).unwrap();
     fs::write(closed.join("secret"), "secret").unwrap();
-    fs::set_permissions(&closed, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o0)).unwrap();
     let code = "
 import os
 try:

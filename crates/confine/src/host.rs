@@ -113,9 +113,12 @@ pub fn rlimit(resource: u32) -> (u64, u64) {
 }
 
 /// The limits' numbers, as the kernel names them.
-#[allow(clippy::unnecessary_cast, reason = "they are signed in other C libraries")]
 pub mod resource {
-    #![allow(missing_docs)]
+    #![allow(
+        missing_docs,
+        clippy::unnecessary_cast,
+        reason = "the names are the kernel's; signed in other C libraries"
+    )]
     pub const CPU: u32 = libc::RLIMIT_CPU as u32;
     pub const FSIZE: u32 = libc::RLIMIT_FSIZE as u32;
     pub const CORE: u32 = libc::RLIMIT_CORE as u32;

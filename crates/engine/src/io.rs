@@ -13,6 +13,12 @@ pub enum Stream {
     Stderr,
 }
 
+/// Takes output as it comes.
+pub type Receive = Box<dyn FnMut(Stream, &[u8]) -> std::io::Result<()> + Send>;
+
+/// Tells a terminal's new size, rows and columns, when it has changed.
+pub type Resize = Box<dyn FnMut() -> Option<(u16, u16)> + Send>;
+
 /// What becomes of the output.
 pub enum Output {
     /// Kept in the outcome, up to `limits.output_bytes` per stream.
@@ -20,7 +26,7 @@ pub enum Output {
     /// Handed over as it comes, up to `limits.output_bytes` per stream. While the call is in the caller's hands the
     /// program waits once its pipe is full: that is the backpressure. An error ends the stream,
     /// not the run: the program finds its pipe broken.
-    Stream(Box<dyn FnMut(Stream, &[u8]) -> std::io::Result<()> + Send>),
+    Stream(Receive),
 }
 
 /// Where standard input comes from when the policy says `caller`.
@@ -53,7 +59,7 @@ pub struct Io {
     /// Set from anywhere to end the run: the tree is killed.
     pub cancel: Cancel,
     /// New terminal sizes, asked after each wake-up; return `Some((rows, columns))` when it changed.
-    pub resize: Option<Box<dyn FnMut() -> Option<(u16, u16)> + Send>>,
+    pub resize: Option<Resize>,
     /// Directory in which the changed files of copy-on-write mounts are kept; must not exist or be empty.
     pub keep_changes: Option<std::path::PathBuf>,
 }

@@ -363,7 +363,7 @@ impl Work<'_> {
         }
         self.masks.retain(|m| {
             let (dir, name) = split(m);
-            !crowds.get(dir).is_some_and(|names| names.binary_search_by(|n| n.as_str().cmp(name)).is_ok())
+            crowds.get(dir).is_none_or(|names| names.binary_search_by(|n| n.as_str().cmp(name)).is_err())
         });
         self.held.crowds = crowds;
         // Shorter paths first: an ancestor before what lies in it. A mask below a mask is not needed.
