@@ -50,6 +50,7 @@ pub mod nr {
     pub const FCHDIR: usize = 81;
     pub const FCHMOD: usize = 91;
     pub const UMASK: usize = 95;
+    pub const GETPPID: usize = 110;
     pub const SETSID: usize = 112;
     pub const SETGROUPS: usize = 116;
     pub const SETRESUID: usize = 117;
@@ -135,6 +136,7 @@ pub mod nr {
     pub const SETHOSTNAME: usize = 161;
     pub const UMASK: usize = 166;
     pub const PRCTL: usize = 167;
+    pub const GETPPID: usize = 173;
     pub const SOCKET: usize = 198;
     pub const BIND: usize = 200;
     pub const SENDMSG: usize = 211;
@@ -223,6 +225,7 @@ wrap! {
     fchmod(nr::FCHMOD, fd: i32, mode: u32);
     umask(nr::UMASK, mask: u32);
     setsid(nr::SETSID);
+    getppid(nr::GETPPID);
     sched_getscheduler(nr::SCHED_GETSCHEDULER, pid: i32);
     sched_setscheduler(nr::SCHED_SETSCHEDULER, pid: i32, policy: i32, priority: *const i32);
     getpriority(nr::GETPRIORITY, which: i32, who: i32);

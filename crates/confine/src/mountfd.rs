@@ -63,7 +63,8 @@ fn namespace_with(maps: &[(&str, (u32, u32))]) -> io::Result<OwnedFd> {
     let args: [u64; 11] =
         [flags, &raw mut pidfd as u64, 0, 0, libc::SIGCHLD as u64, stack.as_mut_ptr() as u64, 8192, 0, 0, 0, 0];
     // SAFETY: the child runs `wait_for_the_end` on a stack of its own that lives until it has been reaped below.
-    let pid = unsafe { sys::clone3_on(&args, wait_for_the_end, 0) }.map_err(io::Error::from_raw_os_error)?;
+    let pid = unsafe { sys::clone3_on(&args, wait_for_the_end, std::process::id() as usize) }
+        .map_err(io::Error::from_raw_os_error)?;
     // SAFETY: clone3 succeeded with CLONE_PIDFD, so this is a new descriptor of ours.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     let made = (|| {
@@ -84,7 +85,12 @@ fn namespace_with(maps: &[(&str, (u32, u32))]) -> io::Result<OwnedFd> {
     made
 }
 
-extern "C" fn wait_for_the_end(_: usize) -> ! {
+extern "C" fn wait_for_the_end(owner: usize) -> ! {
+    // The owner may be killed before it can end this; nobody else would.
+    let dies_too = sys::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as usize, 0, 0, 0);
+    if dies_too.is_err() || sys::getppid() != Ok(owner) {
+        sys::exit(1); // writing the maps then fails, and says so
+    }
     loop {
         let mut none = sys::PollFd { fd: -1, events: 0, revents: 0 };
         if sys::ppoll(&mut none, 1, std::ptr::null(), std::ptr::null(), 8).is_err() {
