@@ -8,14 +8,15 @@
 //! Directories of guards are bound onto themselves by the mount plan, so a guarded directory cannot be moved away and
 //! replaced. Descriptors of them are kept open, so their inode numbers cannot be used again.
 
-use crate::notify::{Answer, Request, read_path};
+use crate::notify::{Answer, Kept, Request, read_path};
 use crate::plan::Plan;
 use crate::sys::{self, Str, errno};
 use crate::wire::{Guard, step};
 use crate::{Fault, at};
 
 const MAX_GUARDS: usize = 512;
-const MAX_WAITING: usize = 16;
+/// As many as there are processes by default.
+const MAX_WAITING: usize = 128;
 const PATH_MAX: usize = 4096;
 const AT_FDCWD: i32 = -100;
 const O_PATH: u64 = 0o10000000;
@@ -33,6 +34,7 @@ const O_NOFOLLOW: u64 = 0o100000;
 #[cfg(target_arch = "aarch64")]
 const O_TMPFILE: u64 = 0o20000000 | O_DIRECTORY;
 const O_EXCL: u64 = 0o200;
+const ENXIO: i32 = 6;
 const O_NONBLOCK: u64 = 0o4000;
 const NO_MAGICLINKS: u64 = 2;
 const EMPTY: Str = c"".as_ptr().cast();
@@ -57,7 +59,7 @@ impl Parent {
 /// The guards, by identity of their directory.
 pub struct Guards {
     count: usize,
-    waiting: [Request; MAX_WAITING],
+    waiting: [Kept; MAX_WAITING],
     waiters: usize,
 }
 
@@ -196,7 +198,7 @@ struct Place {
 impl Guards {
     /// Looks up the directories of the plan's guards, as the sandbox sees them.
     pub fn prepare(plan: &Plan) -> Result<Guards, Fault> {
-        let mut g = Guards { count: 0, waiting: [Request::EMPTY; MAX_WAITING], waiters: 0 };
+        let mut g = Guards { count: 0, waiting: [Kept::EMPTY; MAX_WAITING], waiters: 0 };
         for (i, guard) in plan.items::<Guard>(plan.header().guards).iter().enumerate() {
             let fault = at(step::GUARD, i);
             if g.count == MAX_GUARDS {
@@ -237,11 +239,12 @@ impl Guards {
     pub fn retry(&mut self, plan: &Plan, answer: &mut Answer) {
         let (list, n) = (self.waiting, self.waiters);
         self.waiters = 0;
-        for r in &list[..n] {
-            if answer.valid(r)
-                && let Made::Refused = self.perform(plan, answer, r)
+        for kept in &list[..n] {
+            let r = kept.request();
+            if answer.valid(&r)
+                && let Made::Refused = self.perform(plan, answer, &r)
             {
-                answer.refuse(r, errno::EACCES);
+                answer.refuse(&r, errno::EACCES);
             }
         }
     }
@@ -497,12 +500,22 @@ impl Guards {
                     sys::close(place.dir)?;
                     return Ok(Made::Done);
                 }
-                Err(6) if flags & O_NONBLOCK == 0 && self.waiters < MAX_WAITING => {
-                    // ENXIO: a FIFO without a reader. The program would wait; so does its call, without us.
-                    self.waiting[self.waiters] = *r;
-                    self.waiters += 1;
+                Err(ENXIO) => {
+                    let mut st = sys::Statx::new();
+                    let looked = sys::statx(place.dir, at, 0x100, 0x7ff, &mut st); // AT_SYMLINK_NOFOLLOW
                     sys::close(place.dir)?;
-                    return Ok(Made::Done);
+                    looked?;
+                    if st.mode & 0o170000 == 0o010000 && flags & O_NONBLOCK == 0 && self.waiters < MAX_WAITING {
+                        // A FIFO without a reader. The program would wait; so does its call, without us.
+                        self.waiting[self.waiters] = Kept::new(r);
+                        self.waiters += 1;
+                        return Ok(Made::Done);
+                    }
+                    if st.mode & 0o170000 == 0o020000 && st.rdev == [5, 0] {
+                        answer.give(r, terminal_of(r.pid, flags)?, cloexec)?;
+                        return Ok(Made::Done);
+                    }
+                    return Err(ENXIO);
                 }
                 Err(errno::ELOOP) if flags & (O_EXCL | O_NOFOLLOW) == 0 => {
                     let mut next = Path { text: [0; PATH_MAX + 1], len: 0 };
@@ -664,19 +677,45 @@ fn borrow(pid: u32, n: i32) -> Result<i32, i32> {
     f.map(|f| f as i32).map_err(|e| if e == 9 { errno::ENOENT } else { e })
 }
 
-/// The umask of a process, from its status file; it has no system call.
-fn umask_of(pid: u32) -> Result<u32, i32> {
+/// What `/dev/tty` means to a process: the terminal of its session, found by number, for to us it means none.
+fn terminal_of(pid: u32, flags: u64) -> Result<i32, i32> {
+    let mut buf = [0u8; 512];
+    let stat = proc_file(pid, b"/stat", &mut buf)?;
+    let after_name = stat.iter().rposition(|&b| b == b')').ok_or(ENXIO)?;
+    // state, ppid, pgrp, session, tty_nr (proc_pid_stat(5))
+    let field = stat[after_name..].split(|&b| b == b' ').nth(5).ok_or(ENXIO)?;
+    let tty = field.iter().fold(0u32, |n, b| n.wrapping_mul(10).wrapping_add(b.wrapping_sub(b'0') as u32));
+    let (major, minor) = (tty >> 8 & 0xfff, tty & 0xff | tty >> 12 & 0xfff00);
+    if major != 136 {
+        return Err(ENXIO); // no terminal, or none of the sandbox's own
+    }
+    let mut path = [0u8; 40];
+    let mut digits = [0u8; 24];
+    let text = number(minor as u64, &mut digits);
+    path[..9].copy_from_slice(b"/dev/pts/");
+    path[9..9 + text.len()].copy_from_slice(text);
+    let how = flags & !(0o1300) | 0o400 | O_CLOEXEC; // not O_CREAT, O_EXCL, O_TRUNC; O_NOCTTY
+    Ok(sys::openat(AT_FDCWD, path.as_ptr(), how as i32, 0)? as i32)
+}
+
+/// The start of a file of a process below /proc.
+fn proc_file<'b>(pid: u32, name: &[u8], buf: &'b mut [u8; 512]) -> Result<&'b [u8], i32> {
     let mut path = [0u8; 48];
     let mut digits = [0u8; 24];
     let text = number(pid as u64, &mut digits);
     path[..6].copy_from_slice(b"/proc/");
     path[6..6 + text.len()].copy_from_slice(text);
-    path[6 + text.len()..13 + text.len()].copy_from_slice(b"/status");
+    path[6 + text.len()..6 + text.len() + name.len()].copy_from_slice(name);
     let f = sys::openat(AT_FDCWD, path.as_ptr(), O_CLOEXEC as i32, 0)? as i32;
-    let mut buf = [0u8; 512];
     let n = sys::read(f, buf.as_mut_ptr(), buf.len());
     sys::close(f)?;
-    let buf = &buf[..n?];
+    Ok(&buf[..n?])
+}
+
+/// The umask of a process, from its status file; it has no system call.
+fn umask_of(pid: u32) -> Result<u32, i32> {
+    let mut buf = [0u8; 512];
+    let buf = proc_file(pid, b"/status", &mut buf)?;
     let mut at = 0;
     while at + 12 < buf.len() {
         if &buf[at..at + 7] == b"Umask:\t" {

@@ -34,6 +34,30 @@ impl Request {
     pub const EMPTY: Request = Request { id: 0, pid: 0, flags: 0, nr: 0, arch: 0, ip: 0, args: [0; 6], spare: [0; 16] };
 }
 
+/// What has to be kept of a call to try it again.
+#[derive(Clone, Copy)]
+pub struct Kept {
+    id: u64,
+    args: [u64; 6],
+    pid: u32,
+    nr: i32,
+}
+
+impl Kept {
+    /// All zero.
+    pub const EMPTY: Kept = Kept { id: 0, args: [0; 6], pid: 0, nr: 0 };
+
+    /// Of this call.
+    pub fn new(r: &Request) -> Kept {
+        Kept { id: r.id, args: r.args, pid: r.pid, nr: r.nr }
+    }
+
+    /// The call.
+    pub fn request(&self) -> Request {
+        Request { id: self.id, args: self.args, pid: self.pid, nr: self.nr, ..Request::EMPTY }
+    }
+}
+
 #[repr(C)]
 struct Response {
     id: u64,

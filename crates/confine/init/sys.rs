@@ -318,7 +318,8 @@ pub struct Statx {
     _blocks: u64,
     _attributes_mask: u64,
     _times: [u64; 8],
-    _rdev: [u32; 2],
+    /// What device it is, when it is one: major and minor.
+    pub rdev: [u32; 2],
     /// Device, major.
     pub dev_major: u32,
     /// Device, minor.

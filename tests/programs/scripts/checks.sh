@@ -62,6 +62,14 @@ fifos() {
     wait
     grep -q late got
     rm fifo
+    for i in $(seq 30); do
+        mkfifo "fifo$i"
+        echo "$i" > "fifo$i" &
+    done
+    sleep 0.1
+    for i in $(seq 30); do test "$(cat "fifo$i")" = "$i"; done
+    wait
+    rm fifo*
 }
 jobs_() {
     set -m

@@ -619,6 +619,21 @@ pub const TABLE: &[Program] = &[
         ..TERMINAL
     },
     Program {
+        name: "guards",
+        what: "/dev/tty and the terminal by its name, beside a writable volume with protected names",
+        call: &["run", "-it", "-v", ".:.:rw", "bash", "--norc"],
+        dialog: &[
+            ("$ ", "echo T$((2+2))Y > /dev/tty; echo N$((3+3))M > $(tty)\n"),
+            ("T4Y\r\nN6M", ""),
+            ("$ ", "script -qec 'echo I$((4+4))R > /dev/tty' /dev/null\n"),
+            ("I8R", ""),
+            ("$ ", "setsid --wait bash -c 'echo x > /dev/tty'; exit 0\n"),
+        ],
+        prints: "No such device or address",
+        at: WRITES,
+        ..TERMINAL
+    },
+    Program {
         name: "python",
         what: "the Python prompt",
         needs: &["script", "python3"],

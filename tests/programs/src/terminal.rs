@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use crate::host::{Host, User};
 use crate::trial::{Ended, code, command};
 
+/// How long a program that goes on after a failure may take to end.
+const ENDING: Duration = Duration::from_secs(1);
 /// Longer than any answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -57,9 +59,13 @@ pub fn run(host: &Host, user: User, line: &[String], dir: &Path, dialog: &[(&str
     let status = loop {
         match child.try_wait().map_err(|e| format!("cannot wait for script: {e}"))? {
             Some(status) => break status,
-            None if failure.is_some() || since.elapsed() > PATIENCE => {
+            None if since.elapsed() > if failure.is_some() { ENDING } else { PATIENCE } => {
                 child.kill().and_then(|()| child.wait()).map_err(|e| format!("cannot end script: {e}"))?;
-                failure.get_or_insert_with(|| "it did not end".to_owned());
+                return Err(format!(
+                    "{}:\n{}",
+                    failure.unwrap_or_else(|| "it did not end".to_owned()),
+                    String::from_utf8_lossy(&seen)
+                ));
             }
             None => {
                 thread::sleep(Duration::from_millis(5));
@@ -71,10 +77,11 @@ pub fn run(host: &Host, user: User, line: &[String], dir: &Path, dialog: &[(&str
     reader.join().map_err(|_| "a reader panicked".to_owned())?;
     seen.extend(receive.try_iter().flatten());
     let output = String::from_utf8_lossy(&seen).into_owned();
-    match failure {
-        Some(failure) => Err(format!("{failure}:\n{output}")),
-        None => Ok(Ended { code: code(status), output }),
-    }
+    Ok(match failure {
+        // It has ended before the dialog had: whatever its code, it did not work.
+        Some(failure) => Ended { code: code(status).max(1), output: format!("{failure}:\n{output}") },
+        None => Ended { code: code(status), output },
+    })
 }
 
 /// Where `wanted` ends in what is seen from `from` on; `None` when it does not come.
