@@ -7,6 +7,7 @@
 #include <sys/reboot.h>
 #include <sys/time.h>
 #include <sys/timex.h>
+#include <termios.h>
 
 /* Past the permission check: any answer but the refusals counts. Arguments make the calls harmless. */
 static int past(long r, const char *what)
@@ -261,6 +262,28 @@ static int a_steal_tty(int argc, char **argv)
     return verdict(tcsetpgrp(fd, getpgrp()) == 0, "foreground of the caller's terminal");
 }
 
+/* resize FD-PATH: the window's size as nobody has it */
+static int a_resize(int argc, char **argv)
+{
+    struct winsize w = {.ws_row = 7, .ws_col = 311};
+    int fd = !strcmp(argv[0], "0") ? 0 : open(argv[0], O_RDWR | O_NOCTTY);
+    (void)argc;
+    if (fd < 0) return blk(argv[0]);
+    return verdict(ioctl(fd, TIOCSWINSZ, &w) == 0, "resize");
+}
+
+/* Leaves its terminal raw, by a death that nobody can clean up after when "die" is given. */
+static int a_raw(int argc, char **argv)
+{
+    struct termios t;
+    if (tcgetattr(0, &t)) return blk("tcgetattr");
+    cfmakeraw(&t);
+    if (tcsetattr(0, TCSANOW, &t)) return blk("tcsetattr");
+    int said = esc("left the terminal raw");
+    if (argc > 0 && !strcmp(argv[0], "die")) kill(getpid(), SIGKILL);
+    return said;
+}
+
 /* Sends itself what a filter's kill looks like. */
 static int a_forge_sigsys(int argc, char **argv)
 {
@@ -286,5 +309,5 @@ const struct attack kernel_attacks[] = {
     {"personality", a_personality}, {"ldt", a_ldt}, {"seccomp-listener", a_seccomp_listener},
     {"sethostname", a_sethostname}, {"ioperm", a_vhangup}, {"migrate-pages", a_mempolicy}, {"x32", a_x32},
     {"int80", a_int80}, {"int80-umount", a_int80_mount}, {"ioctl", a_ioctl}, {"tty-open", a_tty_open},
-    {"isatty", a_isatty}, {"steal-tty", a_steal_tty}, {"forge-sigsys", a_forge_sigsys},
+    {"isatty", a_isatty}, {"resize", a_resize}, {"raw", a_raw}, {"steal-tty", a_steal_tty}, {"forge-sigsys", a_forge_sigsys},
     {"foreign-call", a_nothing_forged}, {0, 0}};

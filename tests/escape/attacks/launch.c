@@ -1,8 +1,10 @@
 /* Stands outside: starts a command as another user, from a deliberately dirty caller, or before a naive pid 1.
  * Also the victim process that attacks aim at. Never run inside a sandbox. */
 #include "attack.h"
+#include <ftw.h>
 #include <grp.h>
 #include <linux/keyctl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/ioctl.h>
@@ -65,7 +67,11 @@ static void naive_init(void)
     exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
-/* Gives the command a pseudo-terminal as its controlling one; copies its output to our stdout. */
+/* What the host sees changed afterwards, for the judge. */
+static void saw(const char *what) { fprintf(stderr, "LAUNCHER SAW %s\n", what); }
+
+/* Gives the command a pseudo-terminal as its controlling one; copies its output to our stdout. Looks afterwards whether
+ * the terminal is as it was: its size, its modes, its foreground, nothing pushed into its input. */
 static void with_pty(void)
 {
     int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -80,6 +86,8 @@ static void with_pty(void)
     t.c_oflag &= ~OPOST;
     t.c_lflag &= ~ECHO;
     tcsetattr(slave, TCSANOW, &t);
+    struct winsize size, size_after;
+    ioctl(slave, TIOCGWINSZ, &size);
     pid_t child = fork();
     if (child < 0) die("fork");
     if (!child) {
@@ -92,20 +100,129 @@ static void with_pty(void)
         close(master);
         return;
     }
-    close(slave);
+    struct termios after;
     char buf[4096];
     ssize_t n;
-    while ((n = read(master, buf, sizeof buf)) > 0)
-        if (write(1, buf, n) != n) break;
-    int status;
-    waitpid(child, &status, 0);
+    int status, over = 0, pushed = 0;
+    for (;;) { /* our own slave keeps the terminal there for the look afterwards, so no end of file comes */
+        struct pollfd p = {master, POLLIN, 0};
+        if (poll(&p, 1, over ? 0 : 5) > 0 && (p.revents & POLLIN)) {
+            if ((n = read(master, buf, sizeof buf)) <= 0 || write(1, buf, n) != n) break;
+        } else if (over) break;
+        over = over || waitpid(child, &status, WNOHANG) == child;
+    }
+    ioctl(slave, TIOCGWINSZ, &size_after);
+    tcgetattr(slave, &after);
+    if (size.ws_row != size_after.ws_row || size.ws_col != size_after.ws_col) saw("window");
+    if (t.c_iflag != after.c_iflag || t.c_oflag != after.c_oflag || t.c_lflag != after.c_lflag || t.c_cflag != after.c_cflag)
+        saw("modes");
+    after.c_lflag &= ~ICANON; /* what was pushed has no line end */
+    tcsetattr(slave, TCSANOW, &after);
+    if (ioctl(slave, FIONREAD, &pushed) == 0 && pushed > 0) saw("input");
     exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
+static int lines(const char *file)
+{
+    char buf[4096];
+    int fd = open(file, O_RDONLY), count = 0;
+    for (ssize_t n; fd >= 0 && (n = read(fd, buf, sizeof buf)) > 0;)
+        for (ssize_t i = 0; i < n; i++) count += buf[i] == '\n';
+    close(fd);
+    return count;
+}
+
+/* Mounts of our own that propagate to whoever copies them and back; says when one appears while the command runs. */
+static void shared_mounts(void)
+{
+    private_mounts(0);
+    if (mount(NULL, "/", NULL, MS_REC | MS_SHARED, NULL)) die("make mounts shared");
+}
+
+static int watch_mounts(char **argv)
+{
+    int status, before = lines("/proc/self/mountinfo"), changed = 0;
+    pid_t child = fork();
+    if (child < 0) die("fork");
+    if (!child) {
+        execvp(*argv, argv);
+        die(*argv);
+    }
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        changed |= lines("/proc/self/mountinfo") != before;
+        usleep(2000);
+    }
+    if (changed || lines("/proc/self/mountinfo") != before) saw("mounts");
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static pid_t killed[64];
+static int kills, cgroups_left;
+
+static int cgroup_of_a_killed(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    char mark[32];
+    (void)st;
+    if (type != FTW_D || strncmp(path + at->base, "cofferdam-", 10)) return 0;
+    for (int i = 0; i < kills; i++) {
+        snprintf(mark, sizeof mark, "-%d-", killed[i]);
+        if (strstr(path + at->base, mark)) cgroups_left++;
+    }
+    return 0;
+}
+
+/* Runs the command again and again, each time killing it with SIGKILL a little later; then once to its end. Says what
+ * is alive afterwards (we inherit every orphan), whether a mount is left, and whether a cgroup is. */
+static int kill_sweep(char **argv)
+{
+    static const int after_ms[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 22, 25, 28, 32, 36, 40, 50, 60, 80, 120};
+    int status, before = lines("/proc/self/mountinfo");
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1)) die("subreaper");
+    for (size_t i = 0; i <= sizeof after_ms / sizeof *after_ms; i++) {
+        int last = i == sizeof after_ms / sizeof *after_ms;
+        pid_t child = fork();
+        if (child < 0) die("fork");
+        if (!child) {
+            execvp(*argv, argv);
+            die(*argv);
+        }
+        if (!last) {
+            usleep(after_ms[i] * 1000);
+            if (waitpid(child, &status, WNOHANG) == child) continue;
+            kill(child, SIGKILL);
+            killed[kills++] = child;
+        }
+        if (waitpid(child, &status, 0) != child) die("waitpid");
+    }
+    pid_t orphan = 0;
+    for (double since = now(); (orphan = waitpid(-1, NULL, WNOHANG)) >= 0 && now() - since < 2;)
+        if (orphan == 0) usleep(2000);
+    if (orphan >= 0) {
+        char list[4096] = "", *at = list;
+        int fd = open("/proc/thread-self/children", O_RDONLY);
+        if (fd < 0 || read(fd, list, sizeof list - 1) < 0) die("children");
+        saw("survivors");
+        for (long pid; (pid = strtol(at, &at, 10)) > 0;) {
+            char path[64], text[700] = "";
+            snprintf(path, sizeof path, "/proc/%ld/status", pid);
+            fd = open(path, O_RDONLY);
+            if (fd < 0 || read(fd, text, sizeof text - 1) < 0) text[0] = 0;
+            fprintf(stderr, "%s", text);
+            kill(pid, SIGKILL);
+        }
+    }
+    if (lines("/proc/self/mountinfo") != before) saw("mounts");
+    nftw("/sys/fs/cgroup", cgroup_of_a_killed, 16, FTW_PHYS);
+    if (cgroups_left) saw("cgroups");
+    int refused = WIFEXITED(status) && WEXITSTATUS(status) == 125;
+    if (kills < 8 && !refused) return cant("only %d times the command was still there to be killed", kills);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 int launch(int argc, char **argv)
 {
     int i = 0, uid = -1, naive = 0, mounts = 0, kill_after = 0, pty = 0, block = 0, ignore = 0, sig = 0;
-    int ngroups = 0;
+    int ngroups = 0, sweep = 0, shared = 0;
     gid_t groups[8];
     const char *session_key = NULL, *user_key = NULL;
     for (; i < argc && strcmp(argv[i], "--"); i++) {
@@ -124,7 +241,16 @@ int launch(int argc, char **argv)
         else if (!strcmp(o, "--naive-init")) naive = 1;
         else if (!strcmp(o, "--pty")) pty = 1;
         else if (!strcmp(o, "--kill-after")) kill_after = atoi(v), i++;
-        else if (!strcmp(o, "--block-signals")) block = 1;
+        else if (!strcmp(o, "--kill-sweep")) sweep = 1;
+        else if (!strcmp(o, "--shared-mounts")) shared = 1;
+        else if (!strcmp(o, "--real-time")) {
+            struct sched_param p = {.sched_priority = 1};
+            if (sched_setscheduler(0, SCHED_RR, &p)) die("SCHED_RR");
+        } else if (!strcmp(o, "--priority")) {
+            if (setpriority(PRIO_PROCESS, 0, -5)) die("setpriority");
+        } else if (!strcmp(o, "--io-real-time")) {
+            if (syscall(SYS_ioprio_set, 1, 0, 1 << 13 | 7)) die("ioprio_set");
+        } else if (!strcmp(o, "--block-signals")) block = 1;
         else if (!strcmp(o, "--ignore-signals")) ignore = 1;
         else if (!strcmp(o, "--signal-group")) sig = 1;
         else if (!strcmp(o, "--core")) {
@@ -138,6 +264,7 @@ int launch(int argc, char **argv)
         }
     }
     if (++i >= argc) return 21;
+    if (shared) shared_mounts();
     if (getuid() == 0 && setgroups(ngroups, groups)) die("setgroups");
     if (uid >= 0 && (setresgid(uid, uid, uid) || setresuid(uid, uid, uid))) die("setuid");
     prctl(PR_SET_DUMPABLE, 1); /* the change of user took it, and with it our own /proc entry */
@@ -198,6 +325,8 @@ int launch(int argc, char **argv)
     if (mounts) private_mounts(0);
     if (naive) naive_init();
     if (pty) with_pty();
+    if (sweep) return kill_sweep(argv + i);
+    if (shared) return watch_mounts(argv + i);
     execvp(argv[i], argv + i);
     die(argv[i]);
     return 21;

@@ -4,6 +4,7 @@
 #include <grp.h>
 #include <linux/keyctl.h>
 #include <mqueue.h>
+#include <sched.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/msg.h>
@@ -370,6 +371,16 @@ static int a_core_zero(int argc, char **argv)
     return verdict(l.rlim_cur != 1 && prctl(PR_GET_DUMPABLE) == 1, "a piped core handler would be started");
 }
 
+/* favoured WHAT: is ahead of everybody else because the caller was. */
+static int a_favoured(int argc, char **argv)
+{
+    const char *what = argc > 0 ? argv[0] : "";
+    errno = 0;
+    if (!strcmp(what, "policy")) return verdict(sched_getscheduler(0) != SCHED_OTHER, "a real-time policy");
+    if (!strcmp(what, "priority")) return verdict(getpriority(PRIO_PROCESS, 0) < 0, "a raised priority");
+    return verdict(syscall(SYS_ioprio_get, 1, 0) >> 13 == 1, "real-time I/O");
+}
+
 const struct attack state_attacks[] = {
     {"fds", a_fds}, {"fd-climb", a_fd_climb}, {"reopen-std", a_reopen}, {"ftruncate", a_ftruncate},
     {"nonblock", a_nonblock}, {"environ", a_environ}, {"uname", a_uname}, {"file-holds", a_file_holds},
@@ -378,4 +389,4 @@ const struct attack state_attacks[] = {
     {"key-persistent", a_key_persistent}, {"proc-keys", a_proc_keys}, {"ipc-make", a_shm_make},
     {"ipc-remove", a_ipc_remove}, {"shm-read", a_shm_read}, {"msg-read", a_msg_read}, {"sem-write", a_sem_write},
     {"mq-read", a_mq_read}, {"filecap", a_filecap}, {"setuid", a_setuid}, {"capset", a_capset}, {"caps", a_caps}, {"nnp", a_nnp},
-    {"groups", a_groups}, {"core", a_core}, {"core-raise", a_core_raise}, {"core-zero", a_core_zero}, {0, 0}};
+    {"groups", a_groups}, {"core", a_core}, {"core-raise", a_core_raise}, {"core-zero", a_core_zero}, {"favoured", a_favoured}, {0, 0}};

@@ -174,6 +174,9 @@ pub enum Proof {
     Nonblocking,
     /// A process with the token in its command line lives on.
     Left,
+    /// The launcher saw any of these afterwards: `window`, `modes` and `input` of the caller's terminal, `mounts`,
+    /// `survivors`, `cgroups`.
+    Saw(&'static [&'static str]),
     /// The launcher saw a process of its own group die.
     Bystander,
     /// Anything else about the run: true when it worked.
@@ -217,6 +220,8 @@ pub enum Streams {
     File,
     /// A pseudo-terminal of the caller's.
     Pty,
+    /// The same, and `-t`: the program has one of its own.
+    Terminal,
 }
 
 /// One row of the table.

@@ -189,7 +189,7 @@ fn refused(attack: &Attack, run: &Run) -> Option<Field> {
 
 /// The same question where the streams were the caller's own: the outcome is asked for in another run.
 fn refused_as_json(case: &Case<'_>, attack: &Attack, spec: &Spec<'_>) -> Result<Option<Field>, String> {
-    let asking = Attack { streams: Streams::Json, ..*attack };
+    let asking = Attack { streams: Streams::Json, caller: &[], ..*attack };
     let (run, _) = sandboxed(case, &asking, spec)?;
     Ok(refused(attack, &run))
 }
@@ -268,7 +268,10 @@ fn sandboxed(case: &Case<'_>, attack: &Attack, spec: &Spec<'_>) -> Result<(Run, 
     };
     let keep = spec.shape.contains(&Shape::Keep).then(|| case.path("{keep}"));
     let json = attack.streams == Streams::Json;
-    let line = launch::cofferdam(case.host, &write("policy.json", spec.args)?, json, keep.as_ref());
+    let mut line = launch::cofferdam(case.host, &write("policy.json", spec.args)?, json, keep.as_ref());
+    if attack.streams == Streams::Terminal {
+        line.push("-t".into());
+    }
     let other = match attack.victims.iter().find_map(|v| if let Victim::Sandbox(args) = v { Some(*args) } else { None })
     {
         Some(args) => Some(launch::cofferdam(case.host, &write("other.json", args)?, true, None)),
@@ -299,13 +302,14 @@ fn launched(
     let mut options: Vec<String> = attack.caller.iter().map(|o| case.fill(o)).collect();
     options.extend(more.iter().map(|o| (*o).to_owned()));
     // Should a mount attack of root's succeed, it must not be the machine's own mounts that change.
-    if attack.class == Class::Mounts && case.user == User::Root && case.host.root && more.is_empty() {
+    let own_mounts = options.iter().any(|o| o == "--shared-mounts");
+    if attack.class == Class::Mounts && !own_mounts && case.user == User::Root && case.host.root && more.is_empty() {
         options.push("--private-mounts".into());
     }
     let (mut files, mut watched) = (Files::default(), None);
     match attack.streams {
         Streams::Json => {}
-        Streams::Pty => options.push("--pty".into()),
+        Streams::Pty | Streams::Terminal => options.push("--pty".into()),
         Streams::File => {
             files.stdin = Some(stream(case, "stdin")?);
             let stdout = stream(case, "stdout")?;

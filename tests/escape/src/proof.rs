@@ -49,6 +49,10 @@ pub fn worked(case: &mut Case<'_>, proof: Proof, before: &Before, run: &Run) -> 
             .any(|name| !fs::read(case.dir.join(name)).is_ok_and(|text| text.starts_with(KEEP.as_bytes()))),
         Proof::Nonblocking => before.stdout.as_ref().is_some_and(nonblocking),
         Proof::Left => left(&case.token),
+        Proof::Saw(words) => words.iter().any(|word| {
+            let line = format!("LAUNCHER SAW {word}");
+            [&run.errors, &run.finished.stderr].iter().any(|text| text.lines().any(|l| l == line))
+        }),
         Proof::Bystander => run.errors.contains("BYSTANDER DEAD") || run.finished.stderr.contains("BYSTANDER DEAD"),
         Proof::Run(see) => see(run),
     })
@@ -68,8 +72,8 @@ fn nonblocking(file: &File) -> bool {
 
 /// Whether a process with the token in its command line is alive. Ends what it finds: the token is this case's own.
 fn left(token: &str) -> bool {
-    // A process that forks on and on can slip through one look.
-    (0..5).any(|_| {
+    // A process that forks on and on can slip through a look.
+    (0..25).any(|_| {
         let found = look(token);
         std::thread::sleep(std::time::Duration::from_millis(3));
         found

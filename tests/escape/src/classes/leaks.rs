@@ -64,6 +64,31 @@ pub const ROWS: &[Attack] = &[
         ..ROW
     },
     Attack {
+        name: "real-time-policy",
+        why: "Keeps the caller's real-time policy, which no CPU share bounds",
+        args: &["favoured", "policy"],
+        fields: &[Field::CpuShare],
+        caller: &["--real-time"],
+        root_only: true,
+        ..ROW
+    },
+    Attack {
+        name: "raised-priority",
+        why: "Keeps the caller's raised priority",
+        args: &["favoured", "priority"],
+        caller: &["--priority"],
+        root_only: true,
+        ..ROW
+    },
+    Attack {
+        name: "real-time-io",
+        why: "Keeps the caller's real-time I/O class",
+        args: &["favoured", "io"],
+        caller: &["--io-real-time"],
+        root_only: true,
+        ..ROW
+    },
+    Attack {
         name: "kernel-log",
         why: "Reads the kernel's log by syslog",
         args: &["syslog"],

@@ -2,7 +2,7 @@
 
 use cofferdam_policy::{Field, SeccompLevel};
 
-use crate::attack::{ATTACK, Attack, Class, Shape, Twin};
+use crate::attack::{ATTACK, Attack, Class, Proof, Shape, Twin};
 
 const ROW: Attack = Attack { class: Class::Mounts, twin: Twin::PrivateMounts, ..ATTACK };
 
@@ -156,6 +156,28 @@ pub const ROWS: &[Attack] = &[
         args: &["pivot", "{out}"],
         fields: &[Field::Root],
         shape: &[Shape::Level(SeccompLevel::Disabled)],
+        ..ROW
+    },
+    Attack {
+        name: "propagate",
+        why: "A mount, the program's or the command's own, propagates to the host's shared mounts",
+        args: &["mount-tmpfs", "{out}"],
+        fields: &[Field::Root],
+        shape: &[Shape::Ro, Shape::Rw, Shape::Cow, Shape::Deny("{out}/sub")],
+        caller: &["--shared-mounts"],
+        proof: Proof::Saw(&["mounts"]),
+        twin: Twin::AsRoot,
+        ..ROW
+    },
+    Attack {
+        name: "propagate-unfiltered",
+        why: "The same without a filter",
+        args: &["mount-tmpfs", "{out}"],
+        fields: &[Field::Root],
+        shape: &[Shape::Rw, Shape::Cow, Shape::Deny("{out}/sub"), Shape::Level(SeccompLevel::Disabled)],
+        caller: &["--shared-mounts"],
+        proof: Proof::Saw(&["mounts"]),
+        twin: Twin::AsRoot,
         ..ROW
     },
 ];

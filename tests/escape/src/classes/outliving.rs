@@ -50,4 +50,30 @@ pub const ROWS: &[Attack] = &[
         streams: Streams::File,
         ..ROW
     },
+    Attack {
+        name: "daemon-holding-terminal",
+        why: "A daemon that keeps its terminal open",
+        args: &["daemon", "{attack}", "{token}", "hold"],
+        streams: Streams::Terminal,
+        ..ROW
+    },
+    Attack {
+        name: "owner-killed-at-any-moment",
+        why: "Lives on, or a mount or cgroup does, when the command is killed at one of 26 moments from its start on",
+        args: &["daemon", "{attack}", "{token}", "plain"],
+        caller: &["--kill-sweep"],
+        streams: Streams::File,
+        proof: Proof::Saw(&["survivors", "mounts", "cgroups"]),
+        ..ROW
+    },
+    Attack {
+        name: "owner-killed-among-mounts",
+        why: "The same with writable, copy-on-write and denied paths to set up",
+        args: &["daemon", "{attack}", "{token}", "plain"],
+        shape: &[Shape::Rw, Shape::Cow, Shape::Deny("{out}/sub")],
+        caller: &["--kill-sweep"],
+        streams: Streams::File,
+        proof: Proof::Saw(&["survivors", "mounts", "cgroups"]),
+        ..ROW
+    },
 ];

@@ -55,6 +55,68 @@ pub const ROWS: &[Attack] = &[
         ..ROW
     },
     Attack {
+        name: "own-push-input",
+        why: "With -t: TIOCSTI on its own terminal, from which the caller's shell could read on",
+        args: &["ioctl", "0", "0x5412"],
+        streams: Streams::Terminal,
+        ..ROW
+    },
+    Attack {
+        name: "own-push-input-unfiltered",
+        why: "The same at level disabled, by name",
+        args: &["ioctl", "/dev/tty", "0x5412"],
+        shape: &[Shape::Level(SeccompLevel::Disabled)],
+        streams: Streams::Terminal,
+        ..ROW
+    },
+    Attack {
+        name: "own-resize",
+        why: "With -t: resizes the caller's terminal by its own",
+        args: &["resize", "0"],
+        held: &[End::Any],
+        streams: Streams::Terminal,
+        proof: Proof::Saw(&["window"]),
+        ..ROW
+    },
+    Attack {
+        name: "own-resize-by-name",
+        why: "The same by /dev/tty",
+        args: &["resize", "/dev/tty"],
+        held: &[End::Any],
+        streams: Streams::Terminal,
+        proof: Proof::Saw(&["window"]),
+        ..ROW
+    },
+    Attack {
+        name: "own-raw",
+        why: "With -t: leaves the caller's terminal raw",
+        args: &["raw"],
+        held: &[End::Any],
+        streams: Streams::Terminal,
+        proof: Proof::Saw(&["modes"]),
+        ..ROW
+    },
+    Attack {
+        name: "own-raw-and-die",
+        why: "The same, ended by SIGKILL",
+        args: &["raw", "die"],
+        held: &[End::Any],
+        streams: Streams::Terminal,
+        proof: Proof::Saw(&["modes"]),
+        ..ROW
+    },
+    Attack {
+        name: "own-flood",
+        why: "With -t: 64 MiB into its terminal",
+        args: &["output", "1", "64"],
+        fields: &[Field::Output],
+        shape: &[Shape::OutputBytes(65536)],
+        held: &[End::Any],
+        streams: Streams::Terminal,
+        proof: Proof::Run(flooded),
+        ..ROW
+    },
+    Attack {
         name: "escapes-in-messages",
         why: "A program name with escape sequences, for the command's own messages",
         args: &["/nonexistent/\u{1b}]0;pwned"],
@@ -88,6 +150,10 @@ pub const ROWS: &[Attack] = &[
         ..ROW
     },
 ];
+
+fn flooded(run: &Run) -> bool {
+    run.output.len() > 80_000
+}
 
 fn raw_escape(run: &Run) -> bool {
     run.errors.contains('\u{1b}') || run.finished.stderr.contains('\u{1b}')
