@@ -219,3 +219,44 @@ print('kept')
         assert_eq!(out.status.code() == Some(137), held, "{kind} {memory}: {out:?}");
     }
 }
+
+#[test]
+fn the_host_view_does_not_say_which_machine_it_is() {
+    let code = "
+import os
+for path in '/etc/hostname', '/etc/machine-id', '/var/lib/dbus/machine-id':
+    if os.path.exists(path): print(path, open(path).read().strip())
+print(os.uname().nodename)
+";
+    let told = python(&["--root", "host", "--hostname", "inside"], code);
+    assert!(told.ends_with("inside\n"), "{told}");
+    for file in ["/etc/hostname", "/etc/machine-id", "/var/lib/dbus/machine-id"] {
+        let Ok(own) = fs::read_to_string(file) else { continue };
+        assert!(told.contains(file) && !told.contains(&format!("{file} {}\n", own.trim())), "{told}");
+    }
+}
+
+#[test]
+fn the_layers_that_hide_names_in_the_next_run_cannot_be_changed() {
+    let home = open_directory();
+    fs::create_dir(home.path().join(".cache")).unwrap();
+    let code = "
+import os
+def attempt(f, *a):
+    try: f(*a); return 'done'
+    except OSError as e: return os.strerror(e.errno)
+print(attempt(os.mkdir, '/w/.cache/cofferdam'), attempt(os.mkdir, '/w/.cache/other'))
+print(attempt(os.rename, '/w/.cache', '/w/x'))
+";
+    let mut command = cofferdam();
+    command.env("XDG_CACHE_HOME", home.path().join(".cache")).env_remove("XDG_RUNTIME_DIR");
+    let w = format!("{}:/w:rw", path(home.path()));
+    let out = command.args(["run", "-q", "-v", &w, "--", PYTHON, "-c", code]).output().unwrap();
+    if !is_root() {
+        assert_eq!(
+            String::from_utf8_lossy(&out.stdout),
+            "Permission denied done\nDevice or resource busy\n",
+            "{out:?}"
+        );
+    }
+}

@@ -21,7 +21,14 @@ fn fail(what: &str, path: &Path, e: &std::io::Error) -> Failure {
     }
 }
 
-fn base() -> PathBuf {
+/// Where layers lie: in the runtime directory, which no root view shows, else in the cache.
+pub fn base() -> PathBuf {
+    if let Some(run) = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_absolute())
+        && !rustix::process::geteuid().is_root()
+        && own(&run).is_ok()
+    {
+        return run.join("cofferdam/hidden");
+    }
     let cache = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .filter(|p| p.is_absolute())
@@ -43,6 +50,9 @@ pub fn layer(names: &[String]) -> Result<String, Failure> {
     let base = base();
     fs::create_dir_all(&base).map_err(|e| fail("cannot make", &base, &e))?;
     own(&base)?;
+    if base.starts_with("/tmp") {
+        base.ancestors().skip(1).take(2).try_for_each(own)?; // anybody may have been there first
+    }
     let (mut one, mut two) = (DefaultHasher::new(), DefaultHasher::new());
     names.hash(&mut one);
     (names.len(), names, 1u8).hash(&mut two);

@@ -44,7 +44,7 @@ pub fn plan(plan: &Plan, backend: &str, reason: &str, enforcement: &Enforcement)
 
 fn step(step: &Step) -> String {
     match step {
-        Step::File { name, mode, .. } if name == "bootid" => {
+        Step::File { name, mode, .. } if name == "bootid" || name == "machineid" => {
             format!("File {{ name: {name:?}, text: new for each run, mode: {mode} }}")
         }
         other => format!("{other:?}"),

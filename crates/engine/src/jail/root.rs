@@ -69,7 +69,32 @@ impl Build {
             Root::Directory(dir) => b.directory_root(dir),
         }
         b.common(exec_scratch);
+        if policy.filesystem.root == Root::Host {
+            b.identity(policy);
+        }
         b
+    }
+
+    /// Files of the host view that say which machine it is: they hold the sandbox's own name, and an id for one run.
+    fn identity(&mut self, policy: &Policy) {
+        let id = format!("{}\n", crate::random::uuid().replace('-', ""));
+        for (name, text, paths) in [
+            ("hostname", format!("{}\n", policy.process.hostname), &["/etc/hostname"][..]),
+            ("machineid", id, &["/etc/machine-id", "/var/lib/dbus/machine-id"][..]),
+        ] {
+            // A link leads to the other one, or to where the sandbox has nothing of the host's.
+            let files = paths.iter().filter(|p| fs::symlink_metadata(p).is_ok_and(|m| m.is_file()));
+            let before = self.mounts.len();
+            self.mounts.extend(files.map(|&path| Step::Scratch {
+                name: name.into(),
+                target: path.into(),
+                attrs: HOST,
+                optional: true,
+            }));
+            if self.mounts.len() > before {
+                self.skeleton.push(Step::File { name: name.into(), text, mode: 0o444 });
+            }
+        }
     }
 
     /// Makes a directory of the scratch once.
