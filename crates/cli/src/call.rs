@@ -80,9 +80,8 @@ pub fn make(matches: &ArgMatches, eval: bool, caller: &Caller, tree: &dyn Tree) 
         let name = text("environment").unwrap_or_default();
         let arguments: Vec<String> = matches.get_many("args").into_iter().flatten().cloned().collect();
         environment::enter(&mut policy, caller, tree, name, code, &arguments)?;
-    } else if let Some(program) = text("program") {
-        let arguments = matches.get_many::<String>("args").into_iter().flatten();
-        policy.command.argv = std::iter::once(program.to_owned()).chain(arguments.cloned()).collect();
+    } else if let Some(words) = matches.get_many::<String>("program") {
+        policy.command.argv = words.cloned().collect();
     } else if policy.command.argv.is_empty() {
         return Err(Refusal::new("arguments", "no program to run").hint("cofferdam run [OPTIONS] -- PROGRAM [ARGS]..."));
     }

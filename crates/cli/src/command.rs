@@ -116,22 +116,15 @@ fn sandbox(mut command: Command, full: bool, which: Sandbox) -> Command {
                 .help("Print this; --help says more, with defaults"),
         );
     command = match which {
-        Sandbox::Run => command
-            .arg(
-                Arg::new("program")
-                    .value_name("PROGRAM")
-                    .hide_short_help(true)
-                    .long_help("Program to run; the policy file's own command when left out"),
-            )
-            .arg(
-                Arg::new("args")
-                    .value_name("ARGS")
-                    .num_args(0..)
-                    .trailing_var_arg(true)
-                    .allow_hyphen_values(true)
-                    .hide_short_help(true)
-                    .long_help("Its arguments, options included"),
-            ),
+        // One argument, not two: with arguments of their own, options right behind the program would be ours.
+        Sandbox::Run => command.arg(
+            Arg::new("program")
+                .value_name("PROGRAM")
+                .num_args(0..)
+                .trailing_var_arg(true)
+                .hide_short_help(true)
+                .long_help("Program to run and its arguments, options included; the policy file's own when left out"),
+        ),
         Sandbox::Eval => command
             .arg(
                 Arg::new("file")

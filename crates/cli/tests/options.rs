@@ -324,4 +324,12 @@ fn everything_from_the_program_on_is_the_programs_own() {
     assert_eq!(argv(&["--", "-odd-name", "a"]), ["-odd-name", "a"]);
     let wrong = cli_command().try_get_matches_from(["cofferdam", "run", "--memry", "1g", "ls"]).unwrap_err();
     assert!(wrong.to_string().contains("--memory"), "{wrong}");
+    // Options of ours right behind the program, too.
+    for words in
+        [&["perl", "-e", "1"][..], &["ls", "-v"], &["top", "-h"], &["git", "--version"], &["x", "-q", "--", "-w"]]
+    {
+        let all: Vec<&str> = ["run", "-q"].iter().chain(words).copied().collect();
+        assert_eq!(call_as(&caller(), &all).unwrap().policy.command.argv, words, "{words:?}");
+    }
+    assert!(build(Extent::All).try_get_matches_from(["cofferdam", "run", "--no-such", "x"]).is_err());
 }
