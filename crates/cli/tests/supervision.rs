@@ -432,11 +432,12 @@ fn without_a_cgroup_the_figures_are_samples() {
     }
     let o = program(
         &["--timeout", "20s"],
-        &[PYTHON, "-c", "import time\nx=bytearray(40<<20)\nt=time.time()\nwhile time.time()-t<0.4: pass"],
+        &[PYTHON, "-c", "import time\nx=bytearray(40<<20)\nwhile time.process_time()<0.4: pass"],
     );
     assert!(o["memory_used_bytes"].as_u64().unwrap() > 40 << 20, "{o:#}");
     assert!(o["pid_count"].as_u64().unwrap() >= 1);
-    assert!(o["cpu_time_seconds"].as_f64().unwrap() > 0.2);
+    // The program itself goes by CPU time, so that a busy machine changes nothing.
+    assert!(o["cpu_time_seconds"].as_f64().unwrap() > 0.39, "{o:#}");
     assert_eq!(o["enforcement"]["limits.memory_mb"]["strength"], "partial");
 }
 
