@@ -260,3 +260,12 @@ print(attempt(os.rename, '/w/.cache', '/w/x'))
         );
     }
 }
+
+#[test]
+fn a_single_file_can_be_given_for_writing() {
+    let tree = writable();
+    let file = tree.path().join("notes");
+    fs::write(&file, "old").unwrap();
+    let told = python(&["-v", &format!("{}:/tmp/notes:rw", path(&file))], "open('/tmp/notes', 'w').write('new')");
+    assert_eq!((told.as_str(), fs::read_to_string(&file).unwrap().as_str()), ("", "new"));
+}

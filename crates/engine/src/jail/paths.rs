@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use cofferdam_confine::recipe::{GuardDir, Step, attr};
 use cofferdam_policy::Policy;
@@ -86,7 +87,8 @@ pub fn hold(policy: &Policy, view: &View) -> Held {
     let below_mounts: Vec<String> = view
         .places()
         .iter()
-        .filter(|p| p.writable && matches!(p.shows, Shows::Host(_)))
+        // A mounted file has nothing below it, and is what was asked to be written.
+        .filter(|p| p.writable && matches!(&p.shows, Shows::Host(s) if Path::new(s).is_dir()))
         .flat_map(|p| relative.iter().map(|r| join(&p.target, r)))
         .collect();
     let protect = absolute.into_iter().map(String::as_str).chain(below_mounts.iter().map(String::as_str));
