@@ -354,14 +354,20 @@ fn without_user_namespaces_auto_takes_landlock_only_when_it_holds_what_is_requir
     assert_ne!(support["unavailable"], Value::Null, "what doctor says is what a run finds");
 }
 
-/// Starts the command behind a filter that gives `errno` for some system calls.
+/// Starts the command behind a filter that gives `errno` for some system calls, as the calling user.
+///
+/// The number 0 stands for new user namespaces by `clone`.
 fn behind_a_filter(calls: &[i64], errno: u32, arguments: &[&str]) -> Output {
     let script = "
 import ctypes, os, platform, struct, sys
 arch = {'x86_64': 0xc000003e, 'aarch64': 0xc00000b7}[platform.machine()]
 errno, calls = int(sys.argv[1]), [int(n) for n in sys.argv[2].split(',')]
 insns = [(0x20, 0, 0, 0)]
-for n in calls: insns += [(0x15, 0, 1, n), (0x06, 0, 0, 0x50000 | errno)]
+refuse = (0x06, 0, 0, 0x50000 | errno)
+clone = {'x86_64': 56, 'aarch64': 220}[platform.machine()]
+for n in calls:
+    if n: insns += [(0x15, 0, 1, n), refuse]
+    else: insns += [(0x15, 0, 4, clone), (0x20, 0, 0, 16), (0x45, 0, 1, 0x10000000), refuse, (0x20, 0, 0, 0)]
 insns += [(0x06, 0, 0, 0x7fff0000)]
 code = b''.join(struct.pack('HBBI', *i) for i in insns)
 buf = ctypes.create_string_buffer(code)
@@ -404,7 +410,7 @@ fn without_landlock_the_jail_holds_by_its_mounts_and_says_so() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(125), "{text}");
     assert!(text.contains("Landlock"), "{text}");
-    let both = behind_a_filter(&[LANDLOCK_CREATE_RULESET, CLONE3], EPERM, &["run", "--", "true"]);
+    let both = behind_a_filter(&[LANDLOCK_CREATE_RULESET, CLONE3, 0], EPERM, &["run", "--", "true"]);
     assert_eq!(both.status.code(), Some(125), "{}", String::from_utf8_lossy(&both.stderr));
 }
 
@@ -433,12 +439,57 @@ fn without_seccomp_nothing_runs() {
 }
 
 #[test]
-fn where_namespaces_are_refused_by_a_filter_auto_falls_back_or_says_why_not() {
-    // As a container's filter does it: the call is there and says EPERM.
-    for (errno, calls) in [(EPERM, &[CLONE3][..]), (ENOSYS, &[CLONE3])] {
-        let output = behind_a_filter(calls, errno, &["run", "--", "true"]);
+fn a_filter_that_knows_no_clone3_is_no_hindrance() {
+    for errno in [EPERM, ENOSYS] {
+        for (backend, more) in [("jail", ""), ("landlock", "--best-effort=filesystem,process,limits")] {
+            let mut arguments = vec!["run", "--json", "--backend", backend, "--root", "minimal", "-w", "/"];
+            arguments.extend(Some(more).filter(|m| !m.is_empty()));
+            let o = parse(&behind_a_filter(&[CLONE3], errno, &[&arguments[..], &["--", "echo", "in"]].concat()));
+            assert_eq!((&o["backend"], &o["stdout"]), (&backend.into(), &"in\n".into()), "{o:#}");
+        }
+    }
+}
+
+#[test]
+fn where_a_containers_filter_refuses_namespaces_auto_falls_back_or_says_why_not() {
+    let container = |arguments: &[&str]| {
+        // clone3 is answered as unknown, so that clone is asked, whose flags the filter sees.
+        let calls = [CLONE3, 0];
+        behind_a_filter(&calls, EPERM, arguments)
+    };
+    let output = container(&["run", "--", "true"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{text}");
+    assert!(text.contains("user namespaces cannot be had") && text.contains("cannot stand in"), "{text}");
+    let open = ["--best-effort=filesystem,process,limits", "--root", "minimal", "-w", "/"];
+    let o = parse(&container(&[&["run", "--json"], &open[..], &["--", "id", "-u"]].concat()));
+    assert_eq!((&o["backend"], &o["outcome"]), (&"landlock".into(), &"exited".into()), "{o:#}");
+    assert_ne!(o["stdout"], "0\n", "no sandbox runs as user 0");
+}
+
+#[test]
+fn user_0_without_capabilities_is_refused_and_with_those_of_a_container_gets_another_user() {
+    if !is_root() {
+        eprintln!("skipped: only root can be root without capabilities");
+        return;
+    }
+    let with = |capabilities: &str, arguments: &[&str]| {
+        Command::new("setpriv")
+            .args([&format!("--bounding-set=-all{capabilities}"), "--inh-caps=-all", env!("CARGO_BIN_EXE_cofferdam")])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    };
+    for backend in ["auto", "jail", "landlock"] {
+        let output = with("", &["run", "--backend", backend, "--best-effort=filesystem,process,limits", "--", "true"]);
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(125), "{text}");
-        assert!(text.starts_with("cofferdam: error: "), "{text}");
+        assert!(text.contains("no sandbox runs as user 0"), "{text}");
     }
+    let open = ["--best-effort=filesystem,process,limits", "--root", "minimal", "-w", "/"];
+    let container = ",+chown,+dac_override,+fowner,+setgid,+setuid,+kill,+setpcap,+sys_chroot,+mknod";
+    let o = parse(&with(container, &[&["run", "--json"], &open[..], &["--", "id", "-u"]].concat()));
+    assert_eq!((&o["backend"], &o["outcome"]), (&"landlock".into(), &"exited".into()), "{o:#}");
+    assert_ne!(o["stdout"], "0\n");
 }

@@ -134,6 +134,8 @@ fn init_killed_from_outside_ends_the_run_and_all_of_it() {
         .spawn()
         .unwrap();
     child.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
+    // Init says that the program runs a moment after it does.
+    std::thread::sleep(Duration::from_millis(200));
     let pid = child.id();
     let init = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
     kill_process(Pid::from_raw(init.trim().parse().unwrap()).unwrap(), Signal::KILL).unwrap();

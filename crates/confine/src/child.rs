@@ -16,6 +16,8 @@ pub(crate) struct Child {
     pub extra_len: usize,
     /// Room for as many temporary numbers as there are descriptors in all.
     pub scratch: *mut i32,
+    /// A cgroup v2 directory to enter first, where the process could not be born in it; -1: none.
+    pub cgroup: i32,
     /// Keep every capability across exec (the process is in a user namespace of its own).
     pub keep_caps: bool,
     pub argv: [*const u8; 2],
@@ -40,6 +42,11 @@ pub(crate) extern "C" fn entry(child: usize) -> ! {
 fn enter(c: &mut Child) -> Result<(), (i32, i32)> {
     let total = c.fds.len() + c.extra_len;
     let base = fd::FIRST_EXTRA + c.extra_len as i32;
+    if c.cgroup >= 0 {
+        let procs = sys::openat(c.cgroup, c"cgroup.procs".as_ptr().cast(), 0o2000001, 0).map_err(|e| (7, e))? as i32;
+        sys::write(procs, b"0".as_ptr(), 1).map_err(|e| (8, e))?;
+        sys::close(procs).map_err(|e| (9, e))?;
+    }
     // First up and out of the way, all of them, so that no target number overwrites a source.
     for i in 0..total {
         let source = source(c, i);

@@ -25,6 +25,23 @@ pub fn identity() -> Identity {
     Identity { uid, gid, privileged: uid == 0 && sets.is_ok_and(|s| s.contains(needed)) }
 }
 
+impl Identity {
+    /// Whether what it starts can be given another user: it is privileged, or is user 0 with that much left, as in most
+    /// containers.
+    pub fn switches(self) -> bool {
+        use rustix::thread::CapabilitySet as C;
+        let has = |s: C| s.contains(C::SETUID | C::SETGID);
+        self.privileged || (self.uid == 0 && rustix::thread::capabilities(None).is_ok_and(|c| has(c.effective)))
+    }
+
+    /// Whether it is user 0 of the namespace around this one, as far as can be seen, so that its own id is nothing to
+    /// run unvetted code with.
+    pub fn is_root_outside(self) -> bool {
+        let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+        self.uid == 0 && map.lines().next().and_then(|l| l.split_whitespace().nth(1)).is_none_or(|id| id == "0")
+    }
+}
+
 /// First id of the range from which a privileged owner's sandboxes take their user: far above what systems hand out.
 const UNPRIVILEGED_BASE: u32 = 0x6f00_0000;
 

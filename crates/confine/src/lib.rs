@@ -11,6 +11,7 @@
 
 pub mod cgroup;
 mod child;
+mod clone;
 pub mod host;
 pub mod landlock;
 pub mod memfd;

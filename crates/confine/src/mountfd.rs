@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use crate::sys;
+use crate::{clone, sys};
 
 const EMPTY_PATH: u32 = 0x1000;
 const RECURSIVE: u32 = 0x8000;
@@ -56,17 +56,12 @@ pub fn user_map(uids: (u32, u32)) -> io::Result<OwnedFd> {
 
 fn namespace_with(maps: &[(&str, (u32, u32))]) -> io::Result<OwnedFd> {
     let mut stack = vec![0u128; 512];
-    let mut pidfd: i32 = -1;
     // A child that shares memory and only waits to be killed: it exists to hold the namespace while the maps are
     // written. No CLONE_VFORK, since the owner must go on.
-    let flags = (libc::CLONE_VM | libc::CLONE_PIDFD | libc::CLONE_NEWUSER) as u64;
-    let args: [u64; 11] =
-        [flags, &raw mut pidfd as u64, 0, 0, libc::SIGCHLD as u64, stack.as_mut_ptr() as u64, 8192, 0, 0, 0, 0];
+    let flags = (libc::CLONE_VM | libc::CLONE_NEWUSER) as u64;
+    let request = clone::Request { flags, stack: &mut stack, cgroup: None };
     // SAFETY: the child runs `wait_for_the_end` on a stack of its own that lives until it has been reaped below.
-    let pid = unsafe { sys::clone3_on(&args, wait_for_the_end, std::process::id() as usize) }
-        .map_err(io::Error::from_raw_os_error)?;
-    // SAFETY: clone3 succeeded with CLONE_PIDFD, so this is a new descriptor of ours.
-    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    let (pid, pidfd) = unsafe { clone::start(request, wait_for_the_end, std::process::id() as usize) }?;
     let made = (|| {
         let put = |name: &str, (inside, outside): (u32, u32)| {
             File::options()

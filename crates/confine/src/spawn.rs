@@ -1,10 +1,10 @@
 //! `clone3` into new namespaces and exec of init: everything is prepared before, nothing is allocated after.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::child::{Child, entry};
-use crate::{memfd, netns, sys};
+use crate::{clone, memfd, netns};
 
 /// Namespaces to create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,43 +108,33 @@ pub fn spawn(launch: &Launch<'_>) -> Result<Running, SpawnError> {
         extra: extra.as_ptr(),
         extra_len: extra.len(),
         scratch: scratch.as_mut_ptr(),
+        cgroup: -1,
         keep_caps: launch.namespaces.jail,
         argv: [c"cofferdam-init".as_ptr().cast(), std::ptr::null()],
         envp: [std::ptr::null()],
         errno: 0,
         line: 0,
     };
-    let mut pidfd: i32 = -1;
-    let base = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD;
-    let mut flags = base as u64 | launch.namespaces.flags();
-    let mut cgroup = 0;
-    if let Some(c) = &launch.cgroup {
-        flags |= 0x2_0000_0000; // CLONE_INTO_CGROUP
-        cgroup = c.as_raw_fd() as u64;
-    }
-    let args: [u64; 11] = [
-        flags,
-        &raw mut pidfd as u64,
-        0,
-        0,
-        libc::SIGCHLD as u64,
-        stack.as_mut_ptr() as u64,
-        STACK as u64,
-        0,
-        0,
-        0,
-        cgroup,
-    ];
+    let flags = (libc::CLONE_VM | libc::CLONE_VFORK) as u64 | launch.namespaces.flags();
+    let cgroup = launch.cgroup.as_ref().map(fd);
     let inside = launch.network.map(netns::Lease::enter).transpose().map_err(SpawnError::Prepare)?;
     let blocked = BlockedSignals::new().map_err(SpawnError::Prepare)?;
     // SAFETY: the stack is memory of ours that nothing else uses; `entry` does not return; `child` and all that it
     // points to live until the call returns, which is after the child has exec'd or ended.
-    let pid = unsafe { sys::clone3_on(&args, entry, &raw mut child as usize) };
+    let mut start = |child: &mut Child, cgroup| unsafe {
+        clone::start(clone::Request { flags, stack: &mut stack, cgroup }, entry, &raw mut *child as usize)
+    };
+    let started = match (start(&mut child, cgroup), cgroup) {
+        // Being born in a cgroup takes clone3.
+        (Err(e), Some(dir)) if matches!(e.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
+            child.cgroup = dir;
+            start(&mut child, None)
+        }
+        (started, _) => started,
+    };
     drop(blocked);
     drop(inside); // this thread is back in its own network namespace before anything else happens on it
-    let pid = pid.map_err(|e| SpawnError::Clone(io::Error::from_raw_os_error(e)))? as i32;
-    // SAFETY: clone3 succeeded with CLONE_PIDFD, so the kernel stored a new descriptor that is ours alone.
-    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    let (pid, pidfd) = started.map_err(SpawnError::Clone)?;
     // SAFETY: `child` is a local that the other process wrote while it shared our memory; read it as memory, not as
     // what the compiler last knew of it.
     let (line, errno) = unsafe { ((&raw const child.line).read_volatile(), (&raw const child.errno).read_volatile()) };

@@ -284,6 +284,9 @@ fn jail_available(me: Identity) -> Result<(), Failure> {
     if let Some((why, command)) = host::user_namespaces_refused(me.privileged) {
         return Err(refused(why.to_owned(), command));
     }
+    if !me.privileged && me.is_root_outside() {
+        return Err(landlock::as_root());
+    }
     // The switches are not all: what is around this process may refuse as well, and only trying tells.
     if host::is_enclosed()
         && let Err(e) = host::try_user_namespace()
@@ -295,6 +298,8 @@ fn jail_available(me: Identity) -> Result<(), Failure> {
 
 /// The step of a refusal that is about namespaces as such.
 const NAMESPACES: &str = "namespaces";
+/// The step of a refusal that is about whom the sandbox can run as.
+const IDS: &str = "ids";
 
 /// What to tell when no backend will do: the strongest one's refusal is what the user can act on; where it is about the
 /// host and not about the policy, the next one's says why it does not stand in.
@@ -303,9 +308,12 @@ fn neither(refusals: Vec<Failure>) -> Failure {
     let Some(mut first) = refusals.next() else {
         return Failure { code: 125, step: "backend".into(), message: "no backend".into(), hint: None };
     };
-    if first.step == NAMESPACES
+    if (first.step == NAMESPACES || first.step == IDS)
         && let Some(next) = refusals.next()
     {
+        if first == next {
+            return first;
+        }
         first.message = format!("{}\n  the landlock backend cannot stand in: {}", first.message, next.message);
         first.hint = match (first.hint, next.hint) {
             (Some(one), Some(other)) => Some(format!("{one}; or {other}")),

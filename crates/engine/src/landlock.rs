@@ -40,6 +40,15 @@ fn refuse(field: &str, message: &str, hint: &str) -> Failure {
     Failure { code: 125, step: field.into(), message: message.into(), hint: Some(hint.into()) }
 }
 
+/// What a caller is told who is user 0 and cannot be anybody else.
+pub fn as_root() -> Failure {
+    refuse(
+        "ids",
+        "this process is user 0 without the capabilities to give the sandbox another user, and no sandbox runs as user 0",
+        "run it as an ordinary user: setpriv --reuid=65534 --regid=65534 --clear-groups cofferdam ...",
+    )
+}
+
 /// Plans one run.
 ///
 /// # Errors
@@ -109,11 +118,13 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
     for r in &mut rules {
         r.access &= handled;
     }
-    let outside = if me.privileged {
+    let outside = if me.switches() {
         let id = host::unprivileged_id();
         let id =
             id.ok_or_else(|| refuse("landlock", "no unprivileged id is mapped here", "run it as an ordinary user"))?;
         (id, id)
+    } else if me.is_root_outside() {
+        return Err(as_root());
     } else {
         (me.uid, me.gid)
     };
@@ -130,7 +141,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
         wall_ns: policy.limits.wall_ms.saturating_mul(1_000_000),
         ..Recipe::default()
     };
-    let flags = if me.privileged { flag::DROP_IDS } else { 0 };
+    let flags = if me.switches() { flag::DROP_IDS } else { 0 };
     crate::program::fill(&mut recipe, policy, flags, filters.get(policy, false, false)?);
     if policy.command.cwd.is_none() {
         recipe.cwd = "/".into();
@@ -170,7 +181,7 @@ fn enforcement(policy: &Policy, abi: u32, me: Identity) -> Enforcement {
     );
     let mounts = if policy.filesystem.mounts.is_empty() {
         files.clone()
-    } else if writes && me.privileged {
+    } else if writes && me.switches() {
         partial("the sandbox's unprivileged user cannot write what belongs to others, and owners are not mapped here")
     } else {
         partial(

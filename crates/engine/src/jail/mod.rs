@@ -107,7 +107,7 @@ pub fn start(
         cgroup: cgroup.and_then(cofferdam_confine::cgroup::Cgroup::dir_fd),
         network,
     };
-    let running = spawn(&launch).map_err(|e| spawn_failure(&e))?;
+    let running = spawn(&launch).map_err(|e| spawn_failure(&e, namespaces.jail))?;
     let started = Started { running, status, events, lifeline, stdio: [in_ours, out_ours, err_ours] };
     if let Some((_, go)) = sync {
         // A failure here drops `started`: the lifeline closes and init ends without having run anything.
@@ -151,15 +151,15 @@ fn release(recipe: &Recipe, pid: i32, go: &OwnedFd) -> Result<(), Failure> {
     Ok(())
 }
 
-fn spawn_failure(e: &SpawnError) -> Failure {
+fn spawn_failure(e: &SpawnError, jail: bool) -> Failure {
     let hint = match e {
         SpawnError::Clone(cause) => match cause.raw_os_error() {
-            Some(1) | Some(28) => Some(
+            Some(1 | 28) if jail => Some(
                 "user namespaces are switched off here; `cofferdam doctor` names the command that switches them on, \
                  and --backend landlock runs without them"
                     .to_owned(),
             ),
-            Some(38) => Some("clone3 is refused by an outer filter; --backend landlock needs it as well".to_owned()),
+            Some(1 | 38) => Some("what is around this process lets it make no other one".to_owned()),
             _ => None,
         },
         SpawnError::Child { source, .. } if source.raw_os_error() == Some(13) => {

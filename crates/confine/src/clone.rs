@@ -1,0 +1,70 @@
+//! A new process on a stack of its own, by `clone3`, or by `clone` where there is no `clone3` for us.
+//!
+//! The filters of container engines know nothing of what `clone3` is asked for, so they answer ENOSYS (or EPERM) and let
+//! `clone` through whose flags they can look at.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use crate::sys;
+
+/// What the new process is made with.
+pub(crate) struct Request<'a> {
+    /// `CLONE_*` flags, CLONE_VM among them; CLONE_PIDFD is added.
+    pub flags: u64,
+    /// Its stack: nothing else uses it while the process shares our memory.
+    pub stack: &'a mut [u128],
+    /// A cgroup v2 directory to be born in, which only `clone3` can do.
+    pub cgroup: Option<i32>,
+}
+
+/// `CLONE_INTO_CGROUP`
+const INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// Runs `entry(arg)` in a new process; its pid and its pidfd. With CLONE_VFORK it has exec'd or ended on return.
+///
+/// # Errors
+/// clone(2).
+///
+/// # Safety
+/// `entry` never returns and touches nothing but what `arg` leads to, which with the stack outlives its use of it.
+pub(crate) unsafe fn start(
+    request: Request<'_>,
+    entry: extern "C" fn(usize) -> !,
+    arg: usize,
+) -> io::Result<(i32, OwnedFd)> {
+    let mut pidfd: i32 = -1;
+    let size = size_of_val(request.stack);
+    let bottom = request.stack.as_mut_ptr();
+    let cgroup = request.cgroup.map_or(0, |_| INTO_CGROUP);
+    let args: [u64; 11] = [
+        request.flags | libc::CLONE_PIDFD as u64 | cgroup,
+        &raw mut pidfd as u64,
+        0,
+        0,
+        libc::SIGCHLD as u64,
+        bottom as u64,
+        size as u64,
+        0,
+        0,
+        0,
+        request.cgroup.unwrap_or(0) as u64,
+    ];
+    // SAFETY: the stack is exclusively ours to give; the rest is the caller's promise.
+    match unsafe { sys::clone3_on(&args, entry, arg) } {
+        // SAFETY: clone3 succeeded with CLONE_PIDFD, so the kernel stored a new descriptor that is ours alone.
+        Ok(pid) => Ok((pid as i32, unsafe { OwnedFd::from_raw_fd(pidfd) })),
+        Err(libc::ENOSYS | libc::EPERM) if request.cgroup.is_none() => {
+            let flags = request.flags as usize | libc::SIGCHLD as usize;
+            // SAFETY: one past the end of the stack, which is 16-byte aligned as its items are.
+            let top = unsafe { bottom.cast::<u8>().add(size) };
+            // SAFETY: as for clone3.
+            let pid = unsafe { sys::clone_on(flags, top, entry, arg) }.map_err(io::Error::from_raw_os_error)?;
+            // It is a child of ours that nobody has waited for, so its pid is its own even when it has ended.
+            let pidfd = sys::pidfd_open(pid as i32, 0).map_err(io::Error::from_raw_os_error)?;
+            // SAFETY: pidfd_open succeeded: a new descriptor that is ours alone.
+            Ok((pid as i32, unsafe { OwnedFd::from_raw_fd(pidfd as i32) }))
+        }
+        Err(e) => Err(io::Error::from_raw_os_error(e)),
+    }
+}
