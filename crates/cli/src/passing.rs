@@ -1,7 +1,7 @@
 //! Passes a run's output on to our own standard output and error as it comes.
 //!
-//! Never blocks for good: a reader that stops reading holds the program up, which is the backpressure, but neither a
-//! signal nor the wall limit has to wait for it. A closed stream ends that stream and not the run.
+//! Never blocks for long: a reader that stops reading holds the program up, which is the backpressure, but neither a
+//! signal nor a limit has to wait for it. A closed stream ends that stream and not the run.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -14,8 +14,9 @@ use rustix::fs::{FileType, fstat};
 /// Most that is written at once where a write could block: what a pipe takes whole once it is writable (pipe(7)).
 const PIPE_BUF: usize = 4096;
 
-/// How often a blocked write looks at the cancel flag: the signal may have come just before the wait.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// How long a reader is waited for before the limits are looked at again.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+const NOT_AT_ALL: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// One of our own output streams.
 struct Sink {
@@ -30,41 +31,42 @@ impl Sink {
         Sink { fd, blocks: !regular }
     }
 
-    fn write(&self, mut bytes: &[u8], cancel: &Cancel, deadline: Instant) -> io::Result<()> {
-        while !bytes.is_empty() {
-            let most = if self.blocks { bytes.len().min(PIPE_BUF) } else { bytes.len() };
-            if self.blocks {
-                self.wait(cancel, deadline)?;
+    /// Writes what the reader takes, and says how much that was.
+    fn write(&self, bytes: &[u8], cancel: &Cancel, deadline: Instant) -> io::Result<usize> {
+        let mut sent = 0;
+        while sent < bytes.len() {
+            let left = bytes.len() - sent;
+            if self.blocks && !self.ready(if sent == 0 { LOOK } else { NOT_AT_ALL })? {
+                if cancel.is_cancelled() {
+                    return Err(io::ErrorKind::Interrupted.into());
+                }
+                if Instant::now() > deadline {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                break;
             }
-            match rustix::io::write(self.fd, &bytes[..most]) {
-                Ok(written) => bytes = &bytes[written..],
+            let most = if self.blocks { left.min(PIPE_BUF) } else { left };
+            match rustix::io::write(self.fd, &bytes[sent..sent + most]) {
+                Ok(written) => sent += written,
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(())
+        Ok(sent)
     }
 
-    fn wait(&self, cancel: &Cancel, deadline: Instant) -> io::Result<()> {
-        loop {
-            match poll(&mut [PollFd::new(&self.fd, PollFlags::OUT)], Some(&LOOK)) {
-                Ok(0) | Err(rustix::io::Errno::INTR) => {}
-                // An error or a hang-up is told by the write itself.
-                Ok(_) => return Ok(()),
-                Err(error) => return Err(error.into()),
-            }
-            if cancel.is_cancelled() {
-                return Err(io::ErrorKind::Interrupted.into());
-            }
-            if Instant::now() > deadline {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
+    fn ready(&self, patience: Timespec) -> io::Result<bool> {
+        match poll(&mut [PollFd::new(&self.fd, PollFlags::OUT)], Some(&patience)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => Ok(false),
+            // An error or a hang-up is told by the write itself.
+            Ok(_) => Ok(true),
+            Err(error) => Err(error.into()),
         }
     }
 }
 
 /// The callback that passes chunks on; `wall` is the run's wall limit.
-pub fn through(cancel: Cancel, wall: Duration) -> impl FnMut(Stream, &[u8]) -> io::Result<()> + Send {
+pub fn through(cancel: Cancel, wall: Duration) -> impl FnMut(Stream, &[u8]) -> io::Result<usize> + Send {
     let (out, err) = (Sink::new(rustix::stdio::stdout()), Sink::new(rustix::stdio::stderr()));
     let now = Instant::now();
     let deadline = now.checked_add(wall).unwrap_or(now + Duration::from_secs(u32::MAX.into()));

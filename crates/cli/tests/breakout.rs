@@ -266,6 +266,50 @@ fn a_single_file_can_be_given_for_writing() {
     let tree = writable();
     let file = tree.path().join("notes");
     fs::write(&file, "old").unwrap();
-    let told = python(&["-v", &format!("{}:/tmp/notes:rw", path(&file))], "open('/tmp/notes', 'w').write('new')");
+    let told = python(&["-v", &format!("{}:/notes:rw", path(&file))], "open('/notes', 'w').write('new')");
     assert_eq!((told.as_str(), fs::read_to_string(&file).unwrap().as_str()), ("", "new"));
+}
+
+#[test]
+fn a_reader_who_does_not_read_suspends_no_limit() {
+    let code = "
+import mmap, os, sys, time
+if os.fork() == 0:
+    os.write(1, b'x' * 400000)
+    os._exit(0)
+time.sleep(0.3)
+m = mmap.mmap(-1, 400 << 20)
+for i in range(0, len(m), 4096): m[i] = 1
+time.sleep(20)
+";
+    for limit in [["--memory", "128m"], ["--cpu-time", "1"]] {
+        let code = if limit[0] == "--memory" {
+            code
+        } else {
+            "
+import os
+for i in range(3):
+    if os.fork() == 0:
+        while True: pass
+os.write(1, b'x' * 400000)
+os.wait()
+"
+        };
+        let marker = common::marker();
+        let mut child = cofferdam()
+            .args(["run", "-q", "--best-effort=limits", "--timeout", "20s"])
+            .args(limit)
+            .args(["--", PYTHON, "-c", code, &marker])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut reader = child.stdout.take().unwrap(); // held open, and not read
+        let patience = std::time::Duration::from_secs(5);
+        common::eventually("the program runs", patience, || common::carrying(&marker).len() > 2);
+        common::eventually("only the command is left", patience, || common::carrying(&marker).len() == 1);
+        let mut rest = Vec::new();
+        std::io::Read::read_to_end(&mut reader, &mut rest).unwrap();
+        assert!(rest.iter().all(|&b| b == b'x') && rest.len() > 64 << 10, "{}", rest.len());
+        assert_eq!(child.wait().unwrap().code(), Some(137), "{limit:?}");
+    }
 }

@@ -13,8 +13,9 @@ pub enum Stream {
     Stderr,
 }
 
-/// Takes output as it comes.
-pub type Receive = Box<dyn FnMut(Stream, &[u8]) -> std::io::Result<()> + Send>;
+/// Takes output as it comes and says how much of it: the rest is offered again. With 0 it may wait a few milliseconds for
+/// its reader, but no longer, since limits are looked at in between.
+pub type Receive = Box<dyn FnMut(Stream, &[u8]) -> std::io::Result<usize> + Send>;
 
 /// Tells a terminal's new size, rows and columns, when it has changed.
 pub type Resize = Box<dyn FnMut() -> Option<(u16, u16)> + Send>;
@@ -23,9 +24,9 @@ pub type Resize = Box<dyn FnMut() -> Option<(u16, u16)> + Send>;
 pub enum Output {
     /// Kept in the outcome, up to `limits.output_bytes` per stream.
     Capture,
-    /// Handed over as it comes, up to `limits.output_bytes` per stream. While the call is in the caller's hands the
-    /// program waits once its pipe is full: that is the backpressure. An error ends the stream,
-    /// not the run: the program finds its pipe broken.
+    /// Handed over as it comes, up to `limits.output_bytes` per stream. While not all of it is taken the program waits once
+    /// its pipe is full: that is the backpressure. An error ends the stream, not the run: the program finds its pipe
+    /// broken.
     Stream(Receive),
 }
 

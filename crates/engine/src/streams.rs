@@ -21,6 +21,8 @@ pub struct Sink {
     pub bytes: Vec<u8>,
     closed: bool,
     pty: bool,
+    /// Read, and not yet taken by the caller.
+    pending: Vec<u8>,
 }
 
 const CHUNK: usize = 64 * 1024;
@@ -28,7 +30,16 @@ const CHUNK: usize = 64 * 1024;
 impl Sink {
     /// A sink over our end of a pipe.
     pub fn new(fd: OwnedFd, which: Stream, cap: u64) -> Sink {
-        Sink { fd: Some(fd), which, left: cap, truncated: false, bytes: Vec::new(), closed: false, pty: false }
+        Sink {
+            fd: Some(fd),
+            which,
+            left: cap,
+            truncated: false,
+            bytes: Vec::new(),
+            closed: false,
+            pty: false,
+            pending: Vec::new(),
+        }
     }
 
     /// A sink over a copy of the master of a pty.
@@ -36,13 +47,24 @@ impl Sink {
         Sink { pty: true, ..Sink::new(master, Stream::Stdout, cap) }
     }
 
-    /// Our end, to poll.
+    /// Our end, to poll: only while the caller has taken what was read.
     pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.fd.as_ref().map(AsFd::as_fd)
+        if self.waits() { None } else { self.fd.as_ref().map(AsFd::as_fd) }
     }
 
-    /// Reads what is there. True when there may be more.
+    /// Whether the caller has not yet taken what was read: pump again soon.
+    pub fn waits(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Hands over what waits, and then reads what is there. True when there may be more.
     pub fn pump(&mut self, buf: &mut [u8], output: &mut Output) -> bool {
+        if self.waits() {
+            self.offer(output);
+            if self.waits() {
+                return true;
+            }
+        }
         let Some(fd) = &self.fd else { return false };
         match rustix::io::read(fd, &mut *buf) {
             Ok(0) => {
@@ -51,10 +73,7 @@ impl Sink {
             }
             Ok(n) => {
                 self.take(&buf[..n], output);
-                if self.closed && !self.pty {
-                    self.fd = None; // the reader is gone: the program is told as by any pipe
-                }
-                n == buf.len()
+                n == buf.len() || self.waits()
             }
             Err(Errno::AGAIN | Errno::INTR) => false,
             // EIO is how a pty says that its last user is gone.
@@ -74,7 +93,25 @@ impl Sink {
         }
         match output {
             Output::Capture => self.bytes.extend_from_slice(&bytes[..n]),
-            Output::Stream(f) => self.closed = f(self.which, &bytes[..n]).is_err(),
+            Output::Stream(_) => {
+                self.pending.extend_from_slice(&bytes[..n]);
+                self.offer(output);
+            }
+        }
+    }
+
+    fn offer(&mut self, output: &mut Output) {
+        let Output::Stream(f) = output else { return };
+        match f(self.which, &self.pending) {
+            Ok(n) if n < self.pending.len() => drop(self.pending.drain(..n)),
+            Ok(_) => self.pending.clear(),
+            Err(_) => {
+                self.closed = true;
+                self.pending.clear();
+                if !self.pty {
+                    self.fd = None; // the reader is gone: the program is told as by any pipe
+                }
+            }
         }
     }
 }

@@ -182,8 +182,8 @@ impl Loop<'_, '_> {
                 self.read_events(256);
             }
             for i in 0..2 {
-                if ready.sinks[i]
-                    && let Some(sink) = &mut self.run.sinks[i]
+                if let Some(sink) = &mut self.run.sinks[i]
+                    && (ready.sinks[i] || sink.waits())
                 {
                     sink.pump(&mut self.buf, &mut self.io.output);
                 }
@@ -231,7 +231,10 @@ impl Loop<'_, '_> {
             .into_iter()
             .filter_map(|(fd, flags, set)| Some((PollFd::from_borrowed_fd(fd?, flags), set)))
             .unzip();
-        let pause = Duration::from_millis(100).min(self.next_sample.saturating_duration_since(Instant::now()));
+        // What the caller has not taken is offered again at once: the caller waits for its reader, limits do not.
+        let waits = self.run.sinks.iter().flatten().any(Sink::waits);
+        let most = if waits { Duration::from_millis(1) } else { Duration::from_millis(100) };
+        let pause = most.min(self.next_sample.saturating_duration_since(Instant::now()));
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(pause.subsec_nanos()) };
         let mut ready = Ready::default();
         // EINTR: a signal for the caller; the flags are looked at next.
@@ -431,7 +434,7 @@ impl Loop<'_, '_> {
         for i in 0..2 {
             if let Some(mut sink) = self.run.sinks[i].take() {
                 // Everything that could write is dead: what is in the pipe is all there will be.
-                while sink.fd.is_some() && sink.pump(&mut self.buf, &mut self.io.output) {}
+                while sink.pump(&mut self.buf, &mut self.io.output) {}
                 self.report.streams[i] = (sink.bytes, sink.truncated);
             }
         }
