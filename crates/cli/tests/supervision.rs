@@ -502,3 +502,36 @@ fn the_wall_limit_holds_when_somebody_stops_init() {
         eventually("all are gone", Duration::from_millis(500), || carrying(&mark).is_empty());
     }
 }
+
+#[test]
+fn a_run_with_a_terminal_keeps_its_limits() {
+    use std::os::fd::AsFd as _;
+    let (ours, theirs) = common::pty();
+    let mark = marker();
+    let end = || Stdio::from(theirs.as_fd().try_clone_to_owned().unwrap());
+    let start = Instant::now();
+    let mut child = cofferdam()
+        .args(["run", "-q", "-t", "-e", &format!("MARK={mark}"), "--timeout", "700ms", "--output-limit", "1k"])
+        .args(["--", "sh", "-c", "trap '' 1 2 15; setsid -f sleep 60; yes"])
+        .stdin(end())
+        .stdout(end())
+        .stderr(end())
+        .spawn()
+        .unwrap();
+    // Nobody reads for a while; then everything that there is.
+    std::thread::sleep(Duration::from_millis(300));
+    let mut ours = std::fs::File::from(ours);
+    rustix::io::ioctl_fionbio(&ours, true).unwrap();
+    let (mut seen, mut chunk) = (0, [0; 4096]);
+    let code = loop {
+        seen += ours.read(&mut chunk).unwrap_or(0);
+        if let Some(status) = child.try_wait().unwrap() {
+            break status.code();
+        }
+        assert!(start.elapsed() < Duration::from_secs(10));
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    assert_eq!(code, Some(124));
+    assert!(seen <= 8 << 10, "{seen} bytes of a kilobyte"); // each line feed is two bytes on a terminal
+    assert_eq!(carrying(&mark), [0; 0]);
+}

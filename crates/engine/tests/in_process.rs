@@ -1,0 +1,154 @@
+//! Runs inside somebody's program: streams, cancelling, several threads, and what is left of a run in the caller.
+
+use std::io::Write as _;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use cofferdam_engine::{Cancel, Ending, Engine, Input, Io, Outcome, Output, Prepared, Stream};
+use cofferdam_policy::{Policy, Stdin};
+
+/// These tests count this process's descriptors and children, so they take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn policy(argv: &[&str]) -> Policy {
+    let mut policy = Policy::base();
+    policy.command.argv = argv.iter().map(|a| (*a).to_owned()).collect();
+    policy
+}
+
+fn prepared(policy: &Policy) -> Prepared {
+    Engine::probe().prepare(policy).unwrap_or_else(|e| panic!("{e:?}"))
+}
+
+fn run(argv: &[&str], io: Io) -> Outcome {
+    prepared(&policy(argv)).run(io)
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+fn children() -> String {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    tasks.map(|t| std::fs::read_to_string(t.path().join("children")).unwrap_or_default()).collect()
+}
+
+#[test]
+fn captured_output_comes_back_whole_and_apart() {
+    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    let o = run(&["sh", "-c", "echo out; echo err >&2; exit 5"], Io::default());
+    assert_eq!((o.outcome, o.exit_code, o.success), (Ending::Exited, Some(5), false), "{o:?}");
+    assert_eq!((o.stdout.as_str(), o.stderr.as_str()), ("out\n", "err\n"));
+}
+
+#[test]
+fn a_stream_is_handed_over_as_it_comes_and_holds_the_program_back() {
+    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    let seen = Arc::new(Mutex::new((0usize, Vec::new())));
+    let into = Arc::clone(&seen);
+    let begun = Instant::now();
+    let output = Output::Stream(Box::new(move |stream, bytes| {
+        let mut seen = into.lock().unwrap();
+        if stream == Stream::Stderr {
+            seen.1.extend_from_slice(bytes);
+        } else {
+            seen.0 += bytes.len();
+            // 2 MiB at no more than 64 KiB each: at least 32 of these.
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }));
+    let code = "s=$(date +%s%N); head -c 2097152 /dev/zero; e=$(date +%s%N); echo $(( (e - s) / 1000000 )) >&2";
+    let o = run(&["sh", "-c", code], Io { output, ..Io::default() });
+    assert_eq!(o.outcome, Ending::Exited, "{o:?}");
+    assert!(o.stdout.is_empty() && o.stderr.is_empty(), "what is streamed is not captured");
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.0, 2 << 20);
+    let waited: u64 = String::from_utf8_lossy(&seen.1).trim().parse().unwrap();
+    assert!(waited > 300, "the program was held back for {waited} ms of {:?}", begun.elapsed());
+}
+
+#[test]
+fn a_stream_that_fails_breaks_the_programs_pipe_and_not_the_run() {
+    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    let output = Output::Stream(Box::new(|_, _| Err(std::io::ErrorKind::BrokenPipe.into())));
+    let begun = Instant::now();
+    let o = run(&["sh", "-c", "yes; exit 3"], Io { output, ..Io::default() });
+    assert_eq!((o.outcome, o.exit_code), (Ending::Exited, Some(3)), "{o:?}");
+    assert!(begun.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn a_cancelled_run_is_dead_when_the_call_returns() {
+    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    let cancel = Cancel::default();
+    let io = Io { cancel: cancel.clone(), ..Io::default() };
+    let canceller = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        cancel.cancel();
+    });
+    let begun = Instant::now();
+    let o = run(&["sh", "-c", "trap '' TERM INT; sleep 50 & sleep 50"], io);
+    canceller.join().unwrap();
+    assert_eq!(o.outcome, Ending::Signalled, "{o:?}");
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert_eq!(children(), "");
+}
+
+#[test]
+fn input_comes_from_bytes_or_a_descriptor_and_only_when_the_policy_says_so() {
+    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    let mut asks = policy(&["cat"]);
+    asks.command.stdin = Stdin::Caller;
+    let long = "0123456789abcdef".repeat(20_000);
+    let o = prepared(&asks).run(Io { input: Input::Bytes(long.clone().into_bytes()), ..Io::default() });
+    assert!(o.stdout == long, "{} bytes came back", o.stdout.len());
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let feeder = std::thread::spawn(move || writer.write_all(b"by descriptor").unwrap());
+    let o = prepared(&asks).run(Io { input: Input::Fd(reader.into()), ..Io::default() });
+    feeder.join().unwrap();
+    assert_eq!(o.stdout, "by descriptor");
+    let o = run(&["cat"], Io { input: Input::Bytes(b"not asked for".to_vec()), ..Io::default() });
+    assert_eq!((o.stdout.as_str(), o.exit_code), ("", Some(0)));
+}
+
+#[test]
+fn a_prepared_policy_runs_often_from_many_threads_and_leaves_nothing_in_the_caller() {
+    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    let engine = Engine::probe();
+    let prepared = engine.prepare(&policy(&["sh", "-c", "echo $PPID; exit 7"])).unwrap();
+    let once = || {
+        let o = prepared.run(Io::default());
+        assert_eq!((o.exit_code, o.stdout.as_str(), &o.error), (Some(7), "1\n", &None), "{o:?}");
+        o.run_id
+    };
+    once();
+    let before = descriptors();
+    let mut ids: Vec<String> = std::thread::scope(|scope| {
+        let callers: Vec<_> = (0..4).map(|_| scope.spawn(|| (0..15).map(|_| once()).collect::<Vec<_>>())).collect();
+        callers.into_iter().flat_map(|c| c.join().unwrap()).collect()
+    });
+    assert_eq!(children(), "");
+    // Idle network namespaces are kept for the next runs, one for each that ran at the same time.
+    let after = descriptors();
+    assert!(after <= before + 4, "{before} descriptors before, {after} after 60 runs");
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 60, "every run has an id of its own");
+}
+
+#[test]
+fn what_cannot_start_says_so_and_leaves_nothing() {
+    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    let missing = prepared(&policy(&["/no/such/program"]));
+    // The first runs find out, and one of them leaves a network namespace for the next.
+    (0..3).for_each(|_| drop(missing.run(Io::default())));
+    let before = descriptors();
+    for _ in 0..10 {
+        let o = missing.run(Io::default());
+        assert_eq!(o.outcome, Ending::SetupFailed);
+        assert_eq!(o.error.map(|e| e.code), Some(127));
+    }
+    assert_eq!(descriptors(), before);
+    assert_eq!(children(), "");
+}
