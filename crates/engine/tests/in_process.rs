@@ -56,7 +56,7 @@ fn a_stream_is_handed_over_as_it_comes_and_holds_the_program_back() {
             // 2 MiB at no more than 64 KiB each: at least 32 of these.
             std::thread::sleep(Duration::from_millis(20));
         }
-        Ok(())
+        Ok(bytes.len())
     }));
     let code = "s=$(date +%s%N); head -c 2097152 /dev/zero; e=$(date +%s%N); echo $(( (e - s) / 1000000 )) >&2";
     let o = run(&["sh", "-c", code], Io { output, ..Io::default() });
