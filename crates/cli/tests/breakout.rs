@@ -313,3 +313,29 @@ os.wait()
         assert_eq!(child.wait().unwrap().code(), Some(137), "{limit:?}");
     }
 }
+
+#[test]
+fn calls_that_fail_cost_init_nothing() {
+    let tree = writable();
+    let code = "
+import os, resource
+os.symlink('/nonexistent/x', '/w/astray')
+def attempt(path):
+    try: os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)); return 0
+    except OSError as e: return e.errno
+for i in range(400): last = attempt('/w/astray')
+print(last)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+for i in range(400): last = attempt('/w/file')
+print(last)
+os.close(0)
+print(attempt('/w/file'))
+";
+    let script = "ulimit -n 256; exec \"$@\"";
+    let out = Command::new("/bin/sh")
+        .args(["-c", script, "sh", cofferdam().get_program().to_str().unwrap(), "run", "-q"])
+        .args(["-v", &format!("{}:/w:rw", path(tree.path())), "--", PYTHON, "-c", code])
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&out.stdout), "2\n24\n0\n", "{out:?}");
+}

@@ -189,10 +189,18 @@ impl Path {
     }
 }
 
-/// The directory of a name, open, and where the name starts in its path.
+/// The directory of a name, open, and where the name starts in its path. Closed on every way out: a program that knows
+/// one which is not would take all of init's descriptors.
 struct Place {
     dir: i32,
     at: usize,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // close(2) on a descriptor of ours that only names a directory cannot fail in a way that matters.
+        sys::close(self.dir).ok();
+    }
 }
 
 impl Guards {
@@ -296,9 +304,7 @@ impl Guards {
         }
         let slash = path.trim();
         let place = self.place(answer, r, dir, &path)?;
-        let result = self.make(plan, answer, r, &place, &path, slash, &wish);
-        sys::close(place.dir)?;
-        match result? {
+        match self.make(plan, answer, r, &place, &path, slash, &wish)? {
             true => {
                 answer.done(r, 0);
                 Ok(Made::Done)
@@ -356,7 +362,6 @@ impl Guards {
                 } else {
                     sys::renameat2(source.dir, from.text[source.at..].as_ptr(), place.dir, name, flags)
                 };
-                sys::close(source.dir)?;
                 done?;
                 return Ok(!refused);
             }
@@ -377,9 +382,7 @@ impl Guards {
                     done?
                 } else {
                     let source = self.place(answer, r, olddir, &from)?;
-                    let done = sys::linkat(source.dir, from.text[source.at..].as_ptr(), place.dir, name, flags & 0x400);
-                    sys::close(source.dir)?;
-                    done?
+                    sys::linkat(source.dir, from.text[source.at..].as_ptr(), place.dir, name, flags & 0x400)?
                 }
             }
             Wish::Open { .. } => return Err(errno::EINVAL),
@@ -437,7 +440,6 @@ impl Guards {
             sys::chdir(c"/".as_ptr().cast())?;
             sys::umask(0o022)?;
         }
-        sys::close(place.dir)?;
         done?;
         Ok(!refused)
     }
@@ -472,7 +474,6 @@ impl Guards {
         let mut place = self.place(answer, r, dir, &path)?;
         for _ in 0..40 {
             if let Some(n) = stream_number(&path.text[..path.len]) {
-                sys::close(place.dir)?;
                 let f = borrow(r.pid, n)?;
                 answer.give(r, f, cloexec)?;
                 return Ok(Made::Done);
@@ -480,14 +481,10 @@ impl Guards {
             let name = &path.text[place.at..path.len];
             if self.forbids(plan, place.dir, name)? {
                 // Reading or writing what is there is for the mounts to judge; only making it is refused here.
-                sys::close(place.dir)?;
                 return Ok(Made::Refused);
             }
             let at: Str = path.text[place.at..].as_ptr();
-            if let Err(e) = not_ours_to_open(place.dir, at, flags) {
-                sys::close(place.dir)?;
-                return Err(e);
-            }
+            not_ours_to_open(place.dir, at, flags)?;
             let how = flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | 0o400;
             match sys::openat2(place.dir, at, how, mode, NO_MAGICLINKS) {
                 Ok(f) => {
@@ -497,14 +494,11 @@ impl Guards {
                         sys::fcntl(f, 4, now & !(O_NONBLOCK as usize))?;
                     }
                     answer.give(r, f, cloexec)?;
-                    sys::close(place.dir)?;
                     return Ok(Made::Done);
                 }
                 Err(ENXIO) => {
                     let mut st = sys::Statx::new();
-                    let looked = sys::statx(place.dir, at, 0x100, 0x7ff, &mut st); // AT_SYMLINK_NOFOLLOW
-                    sys::close(place.dir)?;
-                    looked?;
+                    sys::statx(place.dir, at, 0x100, 0x7ff, &mut st)?; // AT_SYMLINK_NOFOLLOW
                     if st.mode & 0o170000 == 0o010000 && flags & O_NONBLOCK == 0 && self.waiters < MAX_WAITING {
                         // A FIFO without a reader. The program would wait; so does its call, without us.
                         self.waiting[self.waiters] = Kept::new(r);
@@ -523,15 +517,10 @@ impl Guards {
                     if next.len == 0 || next.len >= PATH_MAX {
                         return Err(errno::ENAMETOOLONG);
                     }
-                    let old = place.dir;
                     path = next;
-                    place = split(old, &path)?;
-                    sys::close(old)?;
+                    place = split(place.dir, &path)?;
                 }
-                Err(e) => {
-                    sys::close(place.dir)?;
-                    return Err(e);
-                }
+                Err(e) => return Err(e),
             }
         }
         Err(errno::ELOOP)
