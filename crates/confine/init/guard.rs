@@ -35,6 +35,8 @@ const O_NOFOLLOW: u64 = 0o100000;
 const O_TMPFILE: u64 = 0o20000000 | O_DIRECTORY;
 const O_EXCL: u64 = 0o200;
 const ENXIO: i32 = 6;
+/// The kernel's own: a handler runs, and the call is made again or ends with EINTR, as the handler's flags say.
+const ERESTARTSYS: i32 = 512;
 const O_NONBLOCK: u64 = 0o4000;
 const NO_MAGICLINKS: u64 = 2;
 const EMPTY: Str = c"".as_ptr().cast();
@@ -249,9 +251,12 @@ impl Guards {
         self.waiters = 0;
         for kept in &list[..n] {
             let r = kept.request();
-            if answer.valid(&r)
-                && let Made::Refused = self.perform(plan, answer, &r)
-            {
+            if !answer.valid(&r) {
+                continue;
+            }
+            if let Ok(true) = has_signal(r.pid) {
+                answer.refuse(&r, ERESTARTSYS);
+            } else if let Made::Refused = self.perform(plan, answer, &r) {
                 answer.refuse(&r, errno::EACCES);
             }
         }
@@ -688,7 +693,7 @@ fn terminal_of(pid: u32, flags: u64) -> Result<i32, i32> {
 }
 
 /// The start of a file of a process below /proc.
-fn proc_file<'b>(pid: u32, name: &[u8], buf: &'b mut [u8; 512]) -> Result<&'b [u8], i32> {
+fn proc_file<'b>(pid: u32, name: &[u8], buf: &'b mut [u8]) -> Result<&'b [u8], i32> {
     let mut path = [0u8; 48];
     let mut digits = [0u8; 24];
     let text = number(pid as u64, &mut digits);
@@ -699,6 +704,24 @@ fn proc_file<'b>(pid: u32, name: &[u8], buf: &'b mut [u8; 512]) -> Result<&'b [u
     let n = sys::read(f, buf.as_mut_ptr(), buf.len());
     sys::close(f)?;
     Ok(&buf[..n?])
+}
+
+/// Whether a signal waits for a thread that waits for us: while it does, only a fatal one reaches it, and none that
+/// comes behind one that is handled.
+fn has_signal(pid: u32) -> Result<bool, i32> {
+    let mut buf = [0u8; 2048];
+    let status = proc_file(pid, b"/status", &mut buf)?;
+    let field = |name: &[u8], base: u64| -> Result<u64, i32> {
+        let mut lines = status.split(|&b| b == b'\n');
+        let value = lines.find_map(|line| line.strip_prefix(name)).ok_or(errno::EINVAL)?;
+        let digit = |b: u8| (b as char).to_digit(16).unwrap_or(0) as u64;
+        Ok(value.iter().fold(0, |n, &b| n * base + digit(b)))
+    };
+    let mut pending = field(b"SigPnd:\t", 16)?;
+    if field(b"Tgid:\t", 10)? == pid as u64 {
+        pending |= field(b"ShdPnd:\t", 16)?; // the first thread is the one that the kernel gives it to when it can
+    }
+    Ok(pending & !(field(b"SigBlk:\t", 16)? | field(b"SigIgn:\t", 16)?) != 0)
 }
 
 /// The umask of a process, from its status file; it has no system call.

@@ -226,7 +226,7 @@ impl Answer {
             let mut link = [0u8; 64];
             crate::guard::base_link(r.pid, dir, &mut link);
             used = sys::readlinkat(-100, link.as_ptr(), buf.as_mut_ptr(), buf.len()).unwrap_or(0);
-            if used > 0 && used < buf.len() {
+            if used > 0 && used < buf.len() && n > 0 {
                 buf[used] = b'/';
                 used += 1;
             }

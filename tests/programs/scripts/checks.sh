@@ -157,6 +157,21 @@ builtins() {
     kill -USR1 $$
     test "$sum" = 7
 }
+interrupted() {
+    mkfifo waits
+    (trap 'exit 5' TERM; echo x > waits) &
+    sleep 0.2
+    kill %%
+    wait %% || test $? = 5
+    timeout 0.2 bash -c 'echo x > waits' || test $? = 124
+    # A signal with a handler does not keep it from waiting on.
+    (trap 'true' USR1; echo waited > waits) &
+    sleep 0.2
+    kill -USR1 %%
+    sleep 0.1
+    grep -q waited waits
+    wait
+}
 guards() {
     # Held whether they are there or not, and without harm to their neighbours.
     echo x > other
