@@ -380,7 +380,11 @@ fn interpreter(plan: &Plan, script: Str) -> Result<usize, i32> {
     if n < 2 || &text[..2] != b"#!" {
         return Ok(0);
     }
-    let end = text[..n].iter().position(|&b| b == b'\n').ok_or(errno::ENOEXEC)?;
+    let end = match text[..n].iter().position(|&b| b == b'\n') {
+        Some(end) => end,
+        None if n < 510 => n, // the line is the whole file
+        None => return Err(errno::ENOEXEC),
+    };
     let blank = |b: u8| b == b' ' || b == b'\t';
     let mut start = 2;
     while start < end && blank(text[start]) {
@@ -402,13 +406,14 @@ fn interpreter(plan: &Plan, script: Str) -> Result<usize, i32> {
     }
     text[stop] = 0;
     text[last] = 0;
+    let by_env = names_by_env(&text[start..stop], &text[arg..last]);
     let list = SCRIPT_ARGV.0.get().cast::<Str>();
     let offsets: &[u32] = plan.items(plan.header().argv);
     // SAFETY: at most three words more than argv, whose length `words` bounded; the text lives in static memory.
     let front = unsafe {
-        list.write(line.add(start));
+        list.write(line.add(if by_env { arg } else { start }));
         let mut k = 1;
-        if arg < last {
+        if arg < last && !by_env {
             list.add(k).write(line.add(arg));
             k += 1;
         }
@@ -420,7 +425,43 @@ fn interpreter(plan: &Plan, script: Str) -> Result<usize, i32> {
         }
         k
     };
-    // SAFETY: `line` holds the interpreter's NUL-terminated path at `start`.
-    open_program(unsafe { line.add(start) })?;
+    if by_env {
+        open_on_path(plan, &text[arg..last])?;
+    } else {
+        // SAFETY: `line` holds the interpreter's NUL-terminated path at `start`.
+        open_program(unsafe { line.add(start) })?;
+    }
     Ok(front)
+}
+
+/// Whether a `#!` line leaves the search to env(1): that would exec once more, so it is done here. Options, variables
+/// and paths are env's own business.
+fn names_by_env(interpreter: &[u8], argument: &[u8]) -> bool {
+    let plain = |&b: &u8| !matches!(b, b'=' | b'/' | b' ' | b'\t');
+    matches!(interpreter, b"/usr/bin/env" | b"/bin/env")
+        && argument.first().is_some_and(|&b| b != b'-')
+        && argument.iter().all(plain)
+}
+
+/// Opens a program that is found on the sandbox's PATH.
+fn open_on_path(plan: &Plan, name: &[u8]) -> Result<(), i32> {
+    let offsets: &[u32] = plan.items(plan.header().envp);
+    let path = offsets.iter().find_map(|&off| plan.text(off).strip_prefix(b"PATH="));
+    let mut best = errno::ENOENT;
+    for dir in path.unwrap_or(b"/usr/local/bin:/usr/bin:/bin").split(|&b| b == b':') {
+        let mut file = [0u8; 4096];
+        let n = dir.len();
+        if n == 0 || n + name.len() + 2 > file.len() {
+            continue;
+        }
+        file[..n].copy_from_slice(dir);
+        file[n] = b'/';
+        file[n + 1..n + 1 + name.len()].copy_from_slice(name);
+        match open_program(file.as_ptr()) {
+            Ok(()) => return Ok(()),
+            Err(errno::ENOENT | errno::ENOTDIR) => {}
+            Err(e) => best = e,
+        }
+    }
+    Err(best)
 }

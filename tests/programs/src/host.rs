@@ -99,6 +99,8 @@ impl Host {
                 write(&dir.join("script.py"), "#!/usr/bin/env python3\nprint('of Python')\n")?;
                 set_mode(&dir.join("script.sh"), 0o755)?;
                 set_mode(&dir.join("script.py"), 0o755)?;
+                write(&dir.join("short.sh"), "#!/bin/cat")?;
+                set_mode(&dir.join("short.sh"), 0o755)?;
             }
         }
         if self.root && user == User::Unprivileged {

@@ -352,6 +352,22 @@ pub const TABLE: &[Program] = &[
         ..SYSTEM_PYTHON_SCRIPT
     },
     Program {
+        name: "no-spawn-env-interpreter",
+        what: "the same with `--no-spawn`",
+        before: Before::Scripts,
+        call: &["run", "--no-spawn", "./script.py"],
+        prints: "of Python\n",
+        ..SYSTEM_PYTHON_SCRIPT
+    },
+    Program {
+        name: "no-spawn-short",
+        what: "a script of one line without its end, with `--no-spawn`",
+        before: Before::Scripts,
+        call: &["run", "--no-spawn", "./short.sh"],
+        prints: "#!/bin/cat",
+        ..SHELL
+    },
+    Program {
         name: "read",
         what: "status, log, diff, grep and blame of the working directory",
         before: Before::Repository,
