@@ -18,6 +18,10 @@ const PIPE_BUF: usize = 4096;
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 const NOT_AT_ALL: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
+/// How long after the wall limit a reader that does not read is still waited for. Giving up breaks the program's pipe, so
+/// it must not come before the limit itself, which counts from the program's start and not from here.
+const AFTER: Duration = Duration::from_millis(500);
+
 /// One of our own output streams.
 struct Sink {
     fd: BorrowedFd<'static>,
@@ -69,7 +73,7 @@ impl Sink {
 pub fn through(cancel: Cancel, wall: Duration) -> impl FnMut(Stream, &[u8]) -> io::Result<usize> + Send {
     let (out, err) = (Sink::new(rustix::stdio::stdout()), Sink::new(rustix::stdio::stderr()));
     let now = Instant::now();
-    let deadline = now.checked_add(wall).unwrap_or(now + Duration::from_secs(u32::MAX.into()));
+    let deadline = now.checked_add(wall.saturating_add(AFTER)).unwrap_or(now + Duration::from_secs(u32::MAX.into()));
     move |stream, bytes| match stream {
         Stream::Stdout => out.write(bytes, &cancel, deadline),
         Stream::Stderr => err.write(bytes, &cancel, deadline),
