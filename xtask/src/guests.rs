@@ -1,7 +1,9 @@
 //! What runs in virtual machines as part of `cargo xtask test`: checks that need another kernel or another cgroup layout
 //! than this machine's. `guest` boots them; this file says what is booted and what must come out.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use crate::Result;
@@ -43,8 +45,33 @@ pub fn run_all(workspace: &Workspace) -> Result {
     places.timeout = Duration::from_secs(240);
     boot("cgroups of version 2", &places)?;
 
+    // The whole command there.
+    boot("the command under version 2", &command(workspace, &kernel, &built)?)?;
+
     // A host of systemd's, where an unprivileged user gets a delegated scope.
     boot("systemd's scopes", &guest::systemd::scopes(&kernel.image, &workspace.root, check)?)
+}
+
+/// The guest in which the command itself and part of the escape suite run: as their statically linked programs, with the
+/// attacks compiled here, because the guest has no compiler.
+fn command(workspace: &Workspace, kernel: &Kernel, built: &BTreeMap<String, PathBuf>) -> Result<GuestSpec> {
+    let program = |name: &str| built.get(name).ok_or_else(|| format!("the build made no program `{name}`"));
+    let attack = workspace.target.join("guest-attack");
+    let sources = workspace.root.join("tests/escape/attacks");
+    let listed = std::fs::read_dir(&sources).map_err(|error| format!("cannot read {}: {error}", sources.display()))?;
+    let files =
+        listed.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.extension().is_some_and(|e| e == "c"));
+    shell::run(Command::new("gcc").args(["-static", "-O1", "-pthread", "-o"]).arg(&attack).args(files))?;
+    let mut spec = GuestSpec::new(&kernel.image, &["sh", "/command.sh"])
+        .program(program("cofferdam")?, "/bin/cofferdam")?
+        .program(program("escape")?, "/escape")?
+        .program(&attack, "/attack")?
+        .program(Path::new("/usr/bin/setpriv"), "/usr/bin/setpriv")?
+        .file(workspace.root.join("tests/guest/command.sh"), "/command.sh");
+    spec.modules = vec![kernel.module("fs/overlayfs/overlay.ko")];
+    spec.memory_mb = 2048;
+    spec.timeout = Duration::from_secs(420);
+    Ok(spec)
 }
 
 fn ready(workspace: &Workspace) -> Result<Kernel> {

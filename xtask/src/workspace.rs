@@ -60,8 +60,8 @@ impl Workspace {
     }
 }
 
-/// Runs a build and says where its programs are, by name: cargo's own answer, whatever the target or profile. A crate's
-/// own tests are no program of that name.
+/// Runs a build and says where its programs are, by name: cargo's own answer, whatever the target or profile. Integration tests
+/// are among them; a program's own unit tests are no program of that name.
 pub fn executables(build: &mut Command) -> Result<BTreeMap<String, PathBuf>> {
     build.args(["--message-format", "json-render-diagnostics"]).stdin(Stdio::null()).stderr(Stdio::inherit());
     eprintln!("+ {}", words(build));
@@ -70,8 +70,10 @@ pub fn executables(build: &mut Command) -> Result<BTreeMap<String, PathBuf>> {
     Ok(messages
         .filter_map(|message| {
             let target = &message["target"];
-            let program = ["bin", "example"].iter().any(|kind| target["kind"][0] == *kind);
-            if !program || message["profile"]["test"] == true {
+            let kind = target["kind"][0].as_str()?;
+            let own_tests = message["profile"]["test"] == true;
+            let wanted = if own_tests { kind == "test" } else { matches!(kind, "bin" | "example") };
+            if !wanted {
                 return None;
             }
             let name = target["name"].as_str()?.to_owned();

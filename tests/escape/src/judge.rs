@@ -215,14 +215,16 @@ fn claims(case: &Case<'_>, shape: &[Shape], backend: Backend, field: Field) -> R
     let attack = Attack { args: &["noop"], ..ATTACK };
     let spec = Spec { shape, args: attack.args, required: &[], backend };
     let (run, _) = sandboxed(case, &attack, &spec)?;
+    // What a backend cannot do at all it refuses even with best effort, naming the policy's key.
+    if step_field(&run) == Some(field) {
+        return Ok(Some("refused outright".into()));
+    }
     let enforcement = run.outcome.as_ref().and_then(|o| o.get("enforcement"));
     let strength =
         enforcement.and_then(|e| e.get(field.name())).and_then(|a| a.get("strength")).and_then(Value::as_str);
     match strength {
         Some("full") => Ok(None),
         Some(weaker) => Ok(Some(weaker.to_owned())),
-        // What a backend cannot do at all it refuses even with best effort, naming the policy's key.
-        None if step_field(&run) == Some(field) => Ok(Some("refused outright".into())),
         None => Err(format!("refused for {field}, and with best effort: {}", run.account())),
     }
 }

@@ -100,6 +100,10 @@ fn main() -> ExitCode {
 fn table(attacks: &[Attack], cells: &Cells) -> bool {
     let complete = cells.len() == attacks.len() * COLUMNS.len();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    if !root.is_dir() {
+        println!("docs/escape-table.md: not compared, because the sources are not on this machine");
+        return true;
+    }
     let (page_file, readme_file) = (root.join("docs/escape-table.md"), root.join("README.md"));
     let read = |file: &Path| std::fs::read_to_string(file).map_err(|e| format!("cannot read {}: {e}", file.display()));
     let (old, readme) = match (read(&page_file), read(&readme_file)) {

@@ -1,0 +1,78 @@
+#!/bin/sh
+# The whole command under version 2 with every controller, in a guest whose root is a file system like any other:
+# pivot_root(2) refuses the one that the kernel unpacks the guest into. First what memory, forks and CPU do to it, as root
+# in the hierarchy's root and as a user in a delegated cgroup; then the suite's bombs, and its attempts to outlive.
+set -e
+root=/sys/fs/cgroup
+if [ ! -e /switched ]; then
+    mkdir /new
+    mount -t tmpfs -o mode=755 tmpfs /new
+    for entry in /*; do
+        case $entry in /new | /proc | /sys | /dev | /tmp | /run) ;; *) cp -a "$entry" /new ;; esac
+    done
+    for entry in proc sys dev tmp run; do mkdir "/new/$entry" && mount --move "/$entry" "/new/$entry"; done
+    : > /new/switched
+    cd /new
+    mount --move . /
+    exec chroot . /busybox/sh /command.sh
+fi
+as_nobody='/usr/bin/setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/'
+failed=0
+place() { echo "== $1"; }
+
+# Moves a process of its own into a cgroup and runs a command there.
+inside() { dir=$1; shift; sh -c 'echo $$ > "$0/cgroup.procs"; exec "$@"' "$dir" "$@"; }
+give() { chown 65534:65534 "$1" "$1/cgroup.procs" "$1/cgroup.subtree_control"; }
+
+# expect NAME WANTED COMMAND…: WANTED must stand in what the command answers.
+expect() {
+    name=$1 wanted=$2
+    shift 2
+    answer=$("$@" 2>&1) || true
+    case $answer in
+        *$wanted*) echo "ok: $name" ;;
+        *) echo "FAILED: $name: no $wanted in: $answer"; failed=1 ;;
+    esac
+}
+
+# All limits named, and so required in full: a place that cannot hold one of them refuses.
+run() { expect "$1" "$2" $as "$cofferdam" run --json --memory 64m --pids 16 --cpu-time 2 --cpus 0.5 --timeout 30 -- /attack $3; }
+
+limits() {
+    run "twin: 8 MiB" 'ESCAPED' "memory 8"
+    run "memory bomb: 400 MiB" '"limit": "limits.memory_mb"' "memory 400"
+    run "memory bomb: six children with 24 MiB each" '"limit": "limits.memory_mb"' "memory-tree 6 24"
+    run "twin: 4 processes" 'ESCAPED' "fork-bomb 4"
+    run "fork bomb: 200 processes" 'BLOCKED' "fork-bomb 200"
+    run "CPU bomb: 20 s, signals ignored" '"limit": "limits.cpu_seconds"' "cpu 20000"
+    run "twin: 50 ms of CPU" 'ESCAPED' "cpu 50"
+    if ls -d "$root"/cofferdam-[0-9]* "$root"/*/cofferdam-[0-9]* 2>/dev/null; then echo "FAILED: cgroups are left"; failed=1; fi
+}
+
+cofferdam=/bin/cofferdam
+place "root, in the root of the hierarchy"
+as= limits
+
+place "nobody, in a leaf of a delegated cgroup"
+mkdir -p "$root/tree/leaf" && give "$root/tree" && give "$root/tree/leaf"
+as="inside $root/tree/leaf $as_nobody" limits
+rmdir "$root/tree/leaf" "$root/tree"
+
+place "nobody, alone in a delegated cgroup"
+mkdir "$root/alone" && give "$root/alone"
+as="inside $root/alone $as_nobody"
+run "fork bomb: 200 processes" 'BLOCKED' "fork-bomb 200"
+rmdir "$root/alone/cofferdam-supervisor" "$root/alone"
+
+place "nobody, where nothing is delegated: required limits refuse"
+as=$as_nobody
+run "memory" 'setup_failed' "memory 8"
+
+export COFFERDAM_ESCAPE_DIR=/srv COFFERDAM_BIN=/bin/cofferdam COFFERDAM_ATTACK=/attack COFFERDAM_MUST_WORK=1
+mkdir -p /srv
+for class in Bombs Outliving; do
+    place "the suite: $class"
+    # survive-owners-death kills after half a second, which is not always enough here for the program to start.
+    /escape --color never --skip landlock --skip survive-owners-death "$class::" || failed=1
+done
+exit $failed
