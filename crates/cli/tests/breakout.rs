@@ -339,3 +339,30 @@ print(attempt('/w/file'))
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&out.stdout), "2\n24\n0\n", "{out:?}");
 }
+
+#[test]
+fn many_denied_names_in_a_directory_uncover_nothing_that_is_mounted_there() {
+    let tree = open_directory();
+    fs::create_dir(tree.path().join("covered")).unwrap();
+    fs::write(tree.path().join("covered/secret"), "secret").unwrap();
+    let names: Vec<String> = (0..80).map(|i| format!("{}/name{i}", path(tree.path()))).collect();
+    for name in &names {
+        fs::write(name, "denied").unwrap();
+    }
+    let w = format!("{}:/w", path(tree.path()));
+    let mut arguments = vec!["-v", &w, "--tmpfs", "/w/covered"];
+    for name in &names {
+        arguments.extend(["--deny", name]);
+    }
+    let code = "
+import os
+print(os.listdir('/w/covered'))
+readable = 0
+for i in range(80):
+    try: readable += len(open(f'/w/name{i}').read())
+    except OSError: pass
+print(readable)
+";
+    assert_eq!(python(&arguments, code), "[]\n0\n");
+    assert_eq!(python(&arguments[..2], code), "['secret']\n480\n");
+}

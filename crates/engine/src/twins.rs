@@ -16,6 +16,7 @@ struct Pair {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Twins {
     pairs: Vec<Pair>,
+    points: Vec<String>,
 }
 
 struct Mount {
@@ -50,7 +51,12 @@ impl Twins {
         }
         pairs.sort_by(|a, b| (&a.from, &a.to).cmp(&(&b.from, &b.to)));
         pairs.dedup();
-        Twins { pairs }
+        Twins { pairs, points: mounts.into_iter().map(|m| m.point).collect() }
+    }
+
+    /// Whether something is mounted below this directory of the host.
+    pub fn mounted_below(&self, dir: &str) -> bool {
+        self.points.iter().any(|p| below(p, dir).is_some_and(|rest| !rest.is_empty()))
     }
 
     /// Whether there are none.
@@ -129,6 +135,7 @@ mod tests {
         assert_eq!(t.of("/home/u/.aws"), ["/mnt/my home/.aws"]);
         assert_eq!(t.of("/mnt/my home/.aws"), ["/home/u/.aws"]);
         assert_eq!(t.of("/etc/passwd"), Vec::<String>::new());
+        assert!(t.mounted_below("/mnt") && !t.mounted_below("/mnt/my home") && !t.mounted_below("/etc"));
     }
 
     #[test]

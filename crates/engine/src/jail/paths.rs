@@ -361,11 +361,18 @@ impl Work<'_> {
                 crowds.entry(mask[..i].to_owned()).or_default().push(mask[i + 1..].to_owned());
             }
         }
+        // A layer over a directory would uncover what mounts in it cover.
+        let (view, twins) = (self.view, &self.twins);
+        let plain = |dir: &str| {
+            !view.places().iter().any(|p| p.target != dir && is_within(&p.target, dir))
+                && view.host_path(dir).is_none_or(|host| !twins.mounted_below(&host))
+        };
         crowds.retain(|dir, names| {
-            if names.len() < CROWD {
+            let together = names.len() >= CROWD && plain(dir);
+            if !together {
                 self.masks.extend(names.iter().map(|n| join(dir, n)));
             }
-            names.len() >= CROWD
+            together
         });
         for names in crowds.values_mut() {
             names.sort_unstable();
