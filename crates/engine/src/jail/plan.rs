@@ -434,7 +434,17 @@ fn enforcement(policy: &Policy, abi: u32, linked: &[String], foreign: &[String],
     let full = |reason: &str| Applied { strength: Strength::Full, reason: reason.to_owned() };
     let wall = if abi > 0 { format!("mounts, and Landlock ABI {abi} behind them") } else { "mounts".to_owned() };
     let e = &mut plan.enforcement;
-    e.insert(Field::Root, full(&wall));
+    let host_view = policy.filesystem.root == Root::Host;
+    e.insert(
+        Field::Root,
+        if abi == 0 && host_view {
+            // A read-only mount holds files, not what a FIFO or a device passes on.
+            let reason = "without Landlock in this kernel the host's FIFOs can be written to through read-only mounts";
+            Applied { strength: Strength::Partial, reason: reason.to_owned() }
+        } else {
+            full(&wall)
+        },
+    );
     e.insert(Field::Mounts, full(&wall));
     if let Some(path) = foreign.first() {
         let reason =
@@ -473,11 +483,14 @@ fn enforcement(policy: &Policy, abi: u32, linked: &[String], foreign: &[String],
     );
     e.insert(
         Field::UnixSockets,
-        full(if policy.process.unix_sockets {
-            "granted, inside namespaces of its own"
-        } else {
-            "seccomp refuses socket(AF_UNIX)"
-        }),
+        match (policy.process.unix_sockets, policy.network.mode) {
+            (false, _) => full("seccomp refuses socket(AF_UNIX)"),
+            (true, NetworkMode::Host) if abi < 6 => Applied {
+                strength: Strength::Partial,
+                reason: "granted, and without Landlock ABI 6 the host's network shares its abstract sockets".to_owned(),
+            },
+            (true, _) => full("granted: those whose paths the file system shows can be reached"),
+        },
     );
     e.insert(Field::Isolation, full("pid, ipc, uts, cgroup, mount and user namespaces"));
     e.insert(Field::Hostname, full("uts namespace"));
