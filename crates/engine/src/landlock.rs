@@ -128,10 +128,12 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
     } else {
         (me.uid, me.gid)
     };
+    // Without a user namespace the kernel counts all that the user runs. An id that root takes for a run has nothing else.
+    let others = if me.privileged { 0 } else { crate::tree::threads_of(me.uid) };
     let mut recipe = Recipe {
         ids_in: outside,
         ids_out: outside,
-        rlimits: crate::rlimits::rlimits(policy, 1),
+        rlimits: crate::rlimits::rlimits(policy, 1 + others),
         landlock: Some(recipe::Landlock {
             handled_fs: handled,
             handled_net: if policy.network.mode == NetworkMode::None { kernel::handled_net(abi) } else { 0 },

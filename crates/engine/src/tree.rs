@@ -89,6 +89,17 @@ fn text(path: &str) -> Option<String> {
     fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// Threads that a user runs here, as far as they can be seen. RLIMIT_NPROC counts them all (getrlimit(2)).
+pub fn threads_of(uid: u32) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    // A directory of /proc has a link for each directory in it, and two of its own.
+    let threads = processes.filter_map(|p| {
+        fs::metadata(p.path().join("task")).ok().filter(|m| m.uid() == uid).map(|m| m.nlink().saturating_sub(2))
+    });
+    threads.sum()
+}
+
 fn numbers(pid: i32) -> Option<(u64, u64)> {
     // Private pages, and shared ones that no file stands behind: those are memory as well.
     let memory = kilobytes(&text(&format!("/proc/{pid}/status"))?, &["RssAnon:", "RssShmem:"])?;
@@ -120,7 +131,18 @@ fn kilobytes(text: &str, names: &[&str]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{kilobytes, memory, numbers};
+    use super::{kilobytes, memory, numbers, threads_of};
+
+    #[test]
+    fn threads_are_counted_by_user() {
+        let (go, wait) = std::sync::mpsc::channel::<()>();
+        let waiting = std::thread::spawn(move || wait.recv());
+        let mine = threads_of(rustix::process::geteuid().as_raw());
+        assert!(mine >= 3, "{mine}: the harness, this test and its thread");
+        drop(go);
+        assert!(waiting.join().unwrap().is_err(), "nothing is ever sent");
+        assert_eq!(threads_of(u32::MAX - 7), 0);
+    }
 
     #[test]
     fn memory_is_read_from_lines_and_missing_ones_are_not_zero() {
