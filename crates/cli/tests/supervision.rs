@@ -489,6 +489,8 @@ fn the_wall_limit_holds_when_somebody_stops_init() {
             .spawn()
             .unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
+        // Init says that the program runs a moment after it does.
+        std::thread::sleep(Duration::from_millis(200));
         let pid = child.id();
         let init = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
         let init = Pid::from_raw(init.trim().parse().unwrap()).unwrap();

@@ -106,6 +106,8 @@ pub struct Report {
 const SAMPLE: Duration = Duration::from_millis(50);
 /// How long init may take over what it was asked to do, before it is done from outside.
 const GRACE: Duration = Duration::from_secs(1);
+/// What setup takes at the most where nothing hangs.
+const SLOW_SETUP: Duration = Duration::from_secs(10);
 /// Setup that takes longer than this hangs, as on a dead network file system.
 const SETUP: Duration = Duration::from_secs(60);
 
@@ -357,7 +359,8 @@ impl Loop<'_, '_> {
         self.next_sample = now + SAMPLE;
         self.arm();
         if self.report.started_ns == 0 {
-            if now.duration_since(self.begun) > SETUP {
+            // Init can be stopped before it has said that the program runs: no longer than a run may take, either.
+            if now.duration_since(self.begun) > SETUP.min(self.run.wall.saturating_add(SLOW_SETUP)) {
                 self.kill(End::Lost);
             }
             return;
