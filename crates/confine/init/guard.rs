@@ -8,6 +8,8 @@
 //! Directories of guards are bound onto themselves by the mount plan, so a guarded directory cannot be moved away and
 //! replaced. Descriptors of them are kept open, so their inode numbers cannot be used again.
 
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
 use crate::notify::{Answer, Kept, Request, read_path};
 use crate::plan::Plan;
 use crate::sys::{self, Str, errno};
@@ -692,15 +694,20 @@ fn terminal_of(pid: u32, flags: u64) -> Result<i32, i32> {
     Ok(sys::openat(AT_FDCWD, path.as_ptr(), how as i32, 0)? as i32)
 }
 
-/// The start of a file of a process below /proc.
-fn proc_file<'b>(pid: u32, name: &[u8], buf: &'b mut [u8]) -> Result<&'b [u8], i32> {
+/// Opens a file of a process below /proc.
+fn open_proc(pid: u32, name: &[u8]) -> Result<i32, i32> {
     let mut path = [0u8; 48];
     let mut digits = [0u8; 24];
     let text = number(pid as u64, &mut digits);
     path[..6].copy_from_slice(b"/proc/");
     path[6..6 + text.len()].copy_from_slice(text);
     path[6 + text.len()..6 + text.len() + name.len()].copy_from_slice(name);
-    let f = sys::openat(AT_FDCWD, path.as_ptr(), O_CLOEXEC as i32, 0)? as i32;
+    Ok(sys::openat(AT_FDCWD, path.as_ptr(), O_CLOEXEC as i32, 0)? as i32)
+}
+
+/// The start of a file of a process below /proc.
+fn proc_file<'b>(pid: u32, name: &[u8], buf: &'b mut [u8]) -> Result<&'b [u8], i32> {
+    let f = open_proc(pid, name)?;
     let n = sys::read(f, buf.as_mut_ptr(), buf.len());
     sys::close(f)?;
     Ok(&buf[..n?])
@@ -724,10 +731,28 @@ fn has_signal(pid: u32) -> Result<bool, i32> {
     Ok(pending & !(field(b"SigBlk:\t", 16)? | field(b"SigIgn:\t", 16)?) != 0)
 }
 
+/// The process whose umask was asked for last, and its status file, kept open: a descriptor stays its task's own, so a
+/// number that is used again only makes the read fail.
+static UMASK_PID: AtomicU32 = AtomicU32::new(0);
+static UMASK_FILE: AtomicI32 = AtomicI32::new(-1);
+
 /// The umask of a process, from its status file; it has no system call.
 fn umask_of(pid: u32) -> Result<u32, i32> {
     let mut buf = [0u8; 512];
-    let buf = proc_file(pid, b"/status", &mut buf)?;
+    let mut n = 0;
+    if UMASK_PID.load(Ordering::Relaxed) == pid {
+        n = sys::pread(UMASK_FILE.load(Ordering::Relaxed), buf.as_mut_ptr(), buf.len(), 0).unwrap_or(0);
+    }
+    if n == 0 {
+        let f = open_proc(pid, b"/status")?;
+        let old = UMASK_FILE.swap(f, Ordering::Relaxed);
+        UMASK_PID.store(pid, Ordering::Relaxed);
+        if old >= 0 {
+            sys::close(old)?;
+        }
+        n = sys::pread(f, buf.as_mut_ptr(), buf.len(), 0)?;
+    }
+    let buf = &buf[..n];
     let mut at = 0;
     while at + 12 < buf.len() {
         if &buf[at..at + 7] == b"Umask:\t" {

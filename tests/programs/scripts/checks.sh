@@ -115,6 +115,11 @@ files() {
     (cd d; echo 1 > ../above; test -f ../above)
     (umask 077; echo 1 > private; mkdir closed)
     test "$(stat -c %a private closed | tr '\n' ' ')" = '600 700 '
+    umask 027
+    echo 1 > grouped
+    umask 022
+    echo 1 > public
+    test "$(stat -c %a grouped public | tr '\n' ' ')" = '640 644 '
     echo 1 > once
     refused 'set -C; echo 2 > once'
     echo 1 >> lines
