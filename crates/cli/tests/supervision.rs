@@ -118,6 +118,19 @@ fn cpu_time_counts_for_the_whole_tree() {
 }
 
 #[test]
+fn cpu_time_of_one_process_is_told_however_busy_the_machine_is() {
+    // More of them than there are CPUs: the kernel's per-process limit counts ticks, and is early there.
+    let runs: Vec<_> = (0..4)
+        .map(|_| {
+            std::thread::spawn(|| run(&["--cpu-time", "1s", "--best-effort", "--timeout", "60s"], "while :; do :; done"))
+        })
+        .collect();
+    for one in runs {
+        ended(&one.join().unwrap(), "limit_exceeded", Some("limits.cpu_seconds"));
+    }
+}
+
+#[test]
 fn cpu_time_of_one_process_ends_it_where_it_ignores_sigxcpu() {
     let o = run(&["--cpu-time", "1s", "--best-effort", "--timeout", "30s"], "trap '' XCPU; while :; do :; done");
     ended(&o, "limit_exceeded", Some("limits.cpu_seconds"));

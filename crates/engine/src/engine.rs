@@ -727,7 +727,9 @@ fn ending(o: &mut Outcome, f: &Finished, plan: &jail::Plan, cpu_seconds: u64) {
             o.signal = Some(signal);
             // Anybody can send these signals to himself: the measure decides where there is one.
             let used = f.cpu.unwrap_or(0.0);
-            if (signal == 24 || signal == 9) && used >= cpu_seconds as f64 * 0.95 {
+            let limit_seconds = cpu_seconds as f64;
+            // SIGXCPU comes by ticks, which can run ahead of what was used.
+            if signal == 24 && used >= limit_seconds * 0.75 || signal == 9 && used >= limit_seconds * 0.95 {
                 limit(o, Field::CpuTime);
             } else if signal == 25 {
                 limit(o, Field::FileSize);
