@@ -34,6 +34,8 @@ pub struct Call {
     pub tty: bool,
     /// Where changes of copy-on-write mounts are kept, absolute.
     pub keep_changes: Option<String>,
+    /// The code of an `eval` where it is short enough to be meant as the name of a file.
+    pub perhaps_file: Option<String>,
 }
 
 /// Makes the call out of the arguments of `run` (`eval` is false) or `eval`.
@@ -86,7 +88,13 @@ pub fn make(matches: &ArgMatches, eval: bool, caller: &Caller, tree: &dyn Tree) 
         return Err(Refusal::new("arguments", "no program to run").hint("cofferdam run [OPTIONS] -- PROGRAM [ARGS]..."));
     }
     policy.validate().map_err(|errors| refused(&errors, &named, from_file))?;
-    Ok(Call { policy, tty: flag("tty"), keep_changes: text("keep-changes").map(|dir| caller.absolute(dir)) })
+    let perhaps_file = code.filter(|c| *c != "-" && c.len() < 256 && !c.contains(['\n', '(', '\0']));
+    Ok(Call {
+        policy,
+        tty: flag("tty"),
+        keep_changes: text("keep-changes").map(|dir| caller.absolute(dir)),
+        perhaps_file: perhaps_file.map(str::to_owned),
+    })
 }
 
 /// What `run` allows when nobody says otherwise: the host's tree without credentials, and the working directory.
@@ -147,7 +155,11 @@ fn apply_options(draft: &mut Draft<'_>, matches: &ArgMatches) -> Result<Vec<&'st
 
 fn code_of(matches: &ArgMatches, code: Option<&str>, caller: &Caller, stdin_open: bool) -> Result<Code, Refusal> {
     if let Some(file) = matches.get_one::<String>("file") {
-        return Ok(Code::File(caller.absolute(file)));
+        return match std::fs::metadata(file) {
+            Ok(_) => Ok(Code::File(caller.absolute(file))),
+            Err(e) => Err(Refusal::new("arguments", format!("cannot read the code file {file}: {e}"))
+                .hint("--file takes the path of a file on this host; code itself is written without --file")),
+        };
     }
     match code {
         Some("-") => {

@@ -90,6 +90,9 @@ pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Prese
             for note in notes::notes(&outcome, &call) {
                 print_note(&note.text, note.hint.as_deref());
             }
+            if let Some(note) = notes::file_for_code(&outcome, &call) {
+                print_note(&note.text, note.hint.as_deref());
+            }
         }
         _ => {}
     }

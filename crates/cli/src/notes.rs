@@ -9,7 +9,7 @@ use crate::call::Call;
 use crate::caller::Caller;
 use crate::options::POLICY_OPTIONS;
 
-/// Most violations that are told one by one.
+/// Most violations, and most changed files, that are told one by one.
 const TOLD: usize = 5;
 
 /// One line, and what to do about it.
@@ -46,6 +46,11 @@ pub fn notes(outcome: &Outcome, call: &Call) -> Vec<Note> {
     let ended_by = outcome.limit.map(Field::name);
     let others: Vec<_> = outcome.violations.iter().filter(|v| Some(v.operation.as_str()) != ended_by).collect();
     for violation in others.iter().take(TOLD) {
+        if let Some(limit) = Field::ALL.iter().copied().find(|f| f.name() == violation.operation) {
+            let times = if violation.count == 1 { "once".into() } else { format!("{} times", violation.count) };
+            note(format!("ran into the limit {}, {times}", amount(limit, &call.policy)), option_hint(limit));
+            continue;
+        }
         let object = violation.object.as_deref().map(|o| format!(" {o}")).unwrap_or_default();
         let times = if violation.count > 1 { format!(", {} times", violation.count) } else { String::new() };
         note(format!("refused: {}{object} ({}{times})", violation.operation, violation.field), None);
@@ -62,13 +67,29 @@ pub fn notes(outcome: &Outcome, call: &Call) -> Vec<Note> {
     }
     if !outcome.changes.is_empty() {
         let count = |kind| outcome.changes.iter().filter(|c| c.kind == kind).count();
-        let text = format!("changed: {} added, {} modified, {} deleted", count('A'), count('M'), count('D'));
+        let text = if outcome.changes.len() <= TOLD {
+            // The program chose the names, and a line of ours is one line.
+            let names: Vec<String> =
+                outcome.changes.iter().map(|c| format!("{} {}", c.kind, c.path.replace('\n', "\\n"))).collect();
+            format!("changed: {}", names.join(", "))
+        } else {
+            format!("changed: {} added, {} modified, {} deleted", count('A'), count('M'), count('D'))
+        };
         match &call.keep_changes {
             Some(directory) => note(format!("{text}; kept in {directory}"), None),
             None => note(format!("{text}; dropped"), Some("--keep-changes DIR".into())),
         }
     }
     notes
+}
+
+/// The line for an `eval` that failed on code which is the name of a file. Looks the name up, on this path alone.
+pub fn file_for_code(outcome: &Outcome, call: &Call) -> Option<Note> {
+    let code = call.perhaps_file.as_deref().filter(|_| outcome.outcome == Ending::Exited && !outcome.success)?;
+    std::fs::metadata(code).is_ok_and(|m| m.is_file()).then(|| Note {
+        text: format!("{code} is a file here, and was run as code"),
+        hint: Some(format!("--file {code}")),
+    })
 }
 
 fn amount(limit: Field, policy: &Policy) -> String {

@@ -41,9 +41,11 @@ impl Drop for Raw {
 }
 
 fn restore() {
+    // Input that is still there goes: what the terminal answered to the program's last control sequences would be typed
+    // into the caller's shell.
     if let Ok(mut before) = BEFORE.try_lock()
         && let Some(before) = before.take()
-        && let Err(error) = tcsetattr(rustix::stdio::stdin(), OptionalActions::Drain, &before)
+        && let Err(error) = tcsetattr(rustix::stdio::stdin(), OptionalActions::Flush, &before)
     {
         crate::report::print_error(&format!("cannot put the terminal back: {error}"), Some("stty sane"));
     }

@@ -84,7 +84,15 @@ impl Engine {
             ("cgroup cpu time", "limits.cpu_seconds for the whole tree", &probe.cpu_time),
         ] {
             match a {
-                cgroup::Availability::Available(m) => rows.push(row(name, gives, Ok(format!("{m:?}")), None)),
+                cgroup::Availability::Available(m) => {
+                    let how = match m {
+                        cgroup::Mechanism::V1 => "version 1",
+                        cgroup::Mechanism::V2 => "version 2",
+                        cgroup::Mechanism::V2Leaf => "version 2, in a leaf of our own",
+                        cgroup::Mechanism::V2Scope => "version 2, in a scope of systemd's",
+                    };
+                    rows.push(row(name, gives, Ok(how.to_owned()), None));
+                },
                 cgroup::Availability::Unavailable { reason, hint } => {
                     rows.push(row(name, gives, Err(reason.clone()), Some(hint)));
                 }

@@ -111,7 +111,7 @@ fn exec(recipe: &Recipe, index: usize, code: i32) -> Failure {
         13 => make(
             126,
             format!("{path}: not executable inside the sandbox"),
-            Some("chmod +x it, or mount it with :exec (writable mounts are noexec)"),
+            Some("chmod +x it, or name its interpreter; on a writable volume, add `,exec` as in -v .:.:rw,exec"),
         ),
         _ => make(126, format!("{path}: cannot be executed: {}", errno(code)), None),
     }

@@ -1,0 +1,74 @@
+//! What is told on standard error after a run: one line each, in words that a user can act on. Never about the outcome.
+
+mod common;
+
+use common::{cofferdam, open_directory, told};
+
+#[test]
+fn few_changed_files_are_named_and_many_are_counted() {
+    let directory = open_directory();
+    std::fs::write(directory.path().join("old"), "1").unwrap();
+    std::fs::write(directory.path().join("gone"), "1").unwrap();
+    let text = |script: &str| {
+        let arguments = ["run", "--best-effort", "-v", ".:.:cow", "--", "sh", "-c", script];
+        let output = cofferdam().current_dir(directory.path()).args(arguments).output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let place = directory.path().display();
+    assert_eq!(
+        text("echo 2 >old; echo 1 >new; rm gone"),
+        format!(
+            "cofferdam: changed: D {place}/gone, A {place}/new, M {place}/old; dropped; hint: --keep-changes DIR\n"
+        )
+    );
+    let many = text("for i in 1 2 3 4 5 6; do echo >$i; done");
+    assert_eq!(many, "cofferdam: changed: 6 added, 0 modified, 0 deleted; dropped; hint: --keep-changes DIR\n");
+    // A name cannot make a line of its own.
+    let forged = text("echo >\"$(printf 'x\\ncofferdam: error: forged')\"");
+    assert!(forged.contains("x\\ncofferdam: error: forged; dropped"), "{forged}");
+    assert_eq!(forged.lines().count(), 1, "{forged}");
+}
+
+#[test]
+fn a_limit_that_was_run_into_is_told_with_its_option() {
+    let script = "import os, time\nfor i in range(9):\n  try:\n    if os.fork() == 0: time.sleep(1); os._exit(0)\n  \
+                  except OSError: pass";
+    let (code, text) = told(&["run", "--best-effort", "--pids", "4", "--", common::PYTHON, "-c", script]);
+    assert_eq!(code, 0, "{text}");
+    // Without a cgroup the kernel tells nobody.
+    if common::has("cgroup pids") {
+        assert!(
+            text.starts_with("cofferdam: ran into the limit limits.processes (4 processes and threads), "),
+            "{text}"
+        );
+        assert!(text.ends_with(" times; hint: --pids N\n"), "{text}");
+    }
+}
+
+#[test]
+fn code_that_names_a_file_and_a_file_that_is_not_there_are_explained() {
+    let directory = open_directory();
+    std::fs::write(directory.path().join("job.py"), "print(6 * 7)").unwrap();
+    let told = |arguments: &[&str]| {
+        let output = cofferdam().current_dir(directory.path()).arg("eval").args(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, _, text) = told(&["python", "job.py"]);
+    assert_eq!(code, Some(1));
+    let note = "cofferdam: job.py is a file here, and was run as code; hint: --file job.py\n";
+    assert!(text.ends_with(note), "{text}");
+    assert_eq!(told(&["python", "--file", "job.py"]), (Some(0), "42\n".into(), String::new()));
+    let (code, _, text) = told(&["python", "--file", "nope.py"]);
+    assert_eq!(code, Some(125));
+    assert!(text.starts_with("cofferdam: error: cannot read the code file nope.py: "), "{text}");
+}
+
+#[test]
+fn a_script_without_the_right_to_execute_says_what_to_do() {
+    let directory = open_directory();
+    std::fs::write(directory.path().join("job.py"), "#!/usr/bin/python3\n").unwrap();
+    let output = cofferdam().current_dir(directory.path()).args(["run", "./job.py"]).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(126), "{text}");
+    assert!(text.contains("chmod +x") && text.contains("-v .:.:rw,exec"), "{text}");
+}
