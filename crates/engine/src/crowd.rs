@@ -7,6 +7,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::fs;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, Mode, mkdirat, mknodat};
 
@@ -58,6 +59,7 @@ pub fn layer(names: &[String]) -> Result<String, Failure> {
     (names.len(), names, 1u8).hash(&mut two);
     let dir = base.join(format!("{:016x}{:016x}-{}", one.finish(), two.finish(), names.len()));
     if !dir.is_dir() {
+        sweep(&base);
         make(&base, &dir, names)?;
     }
     dir.into_os_string().into_string().map_err(|d| {
@@ -76,19 +78,78 @@ fn own(base: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What an unfinished layer's name begins with.
+const UNFINISHED: &str = ".new-";
+/// Nobody fills a layer for this long: whoever began it is gone.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+
+/// Removes layers that a killed run left unfinished. Somebody else may be faster, and the next run tries again.
+fn sweep(base: &Path) {
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        let unfinished = entry.file_name().to_string_lossy().starts_with(UNFINISHED);
+        let age = entry.metadata().and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
+        if unfinished && age.is_some_and(|age| age > FORGOTTEN) {
+            fs::remove_dir_all(entry.path()).ok();
+        }
+    }
+}
+
 fn make(base: &Path, dir: &Path, names: &[String]) -> Result<(), Failure> {
-    let temp = base.join(format!(".new-{}", crate::random::uuid()));
-    let failed = |e: rustix::io::Errno| fail("cannot fill", &temp, &e.into());
-    mkdirat(CWD, &temp, Mode::from_raw_mode(0o755)).map_err(failed)?;
-    let at = fs::File::open(&temp).map_err(|e| fail("cannot open", &temp, &e))?;
-    for name in names {
-        // A character device 0:0 is overlayfs's whiteout; making one needs no privilege (Linux 5.8).
-        mknodat(&at, name.as_str(), FileType::CharacterDevice, Mode::empty(), 0).map_err(failed)?;
+    let temp = base.join(format!("{UNFINISHED}{}", crate::random::uuid()));
+    if let Err(failure) = fill(&temp, names) {
+        fs::remove_dir_all(&temp).ok(); // what came first is what the caller can act on
+        return Err(failure);
     }
     match fs::rename(&temp, dir) {
         Ok(()) => Ok(()),
         // Another run was first; its layer is the same.
         Err(_) if dir.is_dir() => fs::remove_dir_all(&temp).map_err(|e| fail("cannot remove", &temp, &e)),
         Err(e) => Err(fail("cannot name", dir, &e)),
+    }
+}
+
+fn fill(temp: &Path, names: &[String]) -> Result<(), Failure> {
+    let failed = |e: rustix::io::Errno| fail("cannot fill", temp, &e.into());
+    mkdirat(CWD, temp, Mode::from_raw_mode(0o755)).map_err(failed)?;
+    let at = fs::File::open(temp).map_err(|e| fail("cannot open", temp, &e))?;
+    for name in names {
+        // A character device 0:0 is overlayfs's whiteout; making one needs no privilege (Linux 5.8).
+        mknodat(&at, name.as_str(), FileType::CharacterDevice, Mode::empty(), 0).map_err(failed)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(base: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(base).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_a_killed_run_left_unfinished_goes_and_what_somebody_fills_now_stays() {
+        let base = tempfile::tempdir().unwrap();
+        for name in [".new-old", ".new-now", "whole"] {
+            fs::create_dir(base.path().join(name)).unwrap();
+            fs::write(base.path().join(name).join("x"), "").unwrap();
+        }
+        let long_ago = std::time::SystemTime::now() - 2 * FORGOTTEN;
+        for name in [".new-old", "whole"] {
+            fs::File::open(base.path().join(name)).unwrap().set_modified(long_ago).unwrap();
+        }
+        sweep(base.path());
+        assert_eq!(entries(base.path()), [".new-now", "whole"]);
+    }
+
+    #[test]
+    fn a_layer_that_cannot_be_filled_leaves_nothing() {
+        let base = tempfile::tempdir().unwrap();
+        let names = ["fine".to_owned(), "no/such/directory".to_owned()];
+        assert!(make(base.path(), &base.path().join("layer"), &names).is_err());
+        assert_eq!(entries(base.path()), [""; 0]);
     }
 }
