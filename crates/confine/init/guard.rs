@@ -445,7 +445,7 @@ impl Guards {
             sys::umask(umask_of(r.pid)?)?;
             done = sys::fchdir(place.dir).and_then(|_| sys::bind(socket, address.as_ptr(), SUN_PATH + name.len() + 1));
             sys::chdir(c"/".as_ptr().cast())?;
-            sys::umask(0o022)?;
+            sys::umask(0)?;
         }
         done?;
         Ok(!refused)

@@ -76,6 +76,7 @@ fn live(plan: &Plan) -> Result<(), Fault> {
         payload::landlock(plan)?; // without mounts init performs creations itself: inside the same walls
     }
     let child = payload::start(plan, terminal, &mut guards)?; // rlimits, caps, no_new_privs, Landlock, seccomp, exec
+    sys::umask(0).map_err(at(step::SESSION, 106))?; // what init makes for the program has the program's umask applied
     watch::narrow(plan)?; // init keeps only what watching needs
     watch::run(plan, child, guards)
 }

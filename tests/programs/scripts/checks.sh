@@ -117,9 +117,12 @@ files() {
     test "$(stat -c %a private closed | tr '\n' ' ')" = '600 700 '
     umask 027
     echo 1 > grouped
+    umask 000
+    echo 1 > everybodys
+    mkdir open
     umask 022
     echo 1 > public
-    test "$(stat -c %a grouped public | tr '\n' ' ')" = '640 644 '
+    test "$(stat -c %a grouped everybodys open public | tr '\n' ' ')" = '640 666 777 644 '
     echo 1 > once
     refused 'set -C; echo 2 > once'
     echo 1 >> lines
