@@ -130,6 +130,9 @@ fn limits_of_zero_and_beyond_the_host() {
     if !has("cgroup memory") {
         refused(&["run", "--memory", "64m", "--", "true"], 125, "limits.memory_mb");
     }
+    // Fewer than setup needs.
+    refused(&["run", "--open-files", "2", "--", "true"], 125, "too many open files");
+    assert!(told(&["run", "--open-files", "2", "--", "true"]).1.contains("raise --open-files"));
     // More memory than the machine has is a limit that never bites.
     let o = outcome(&["run", "--json", "--memory", "1000g", "--best-effort", "--", "true"]).1;
     assert_eq!(o["outcome"], "exited", "{o:#}");

@@ -92,7 +92,7 @@ impl Engine {
                         cgroup::Mechanism::V2Scope => "version 2, in a scope of systemd's",
                     };
                     rows.push(row(name, gives, Ok(how.to_owned()), None));
-                },
+                }
                 cgroup::Availability::Unavailable { reason, hint } => {
                     rows.push(row(name, gives, Err(reason.clone()), Some(hint)));
                 }

@@ -82,7 +82,11 @@ pub fn failure(recipe: &Recipe, s: u16, index: usize, code: i32) -> Failure {
             ),
             None,
         ),
-        step::SECCOMP => make("process.seccomp", format!("cannot install the system call filter: {e}"), None),
+        step::SECCOMP => {
+            // The filter's listener is one more descriptor, made under the program's own limit.
+            let hint = (code == 24).then(|| "raise --open-files: setup itself needs 16".to_owned());
+            make("process.seccomp", format!("cannot install the system call filter: {e}"), hint)
+        }
         step::CAPS => make("capabilities", format!("cannot drop capabilities (part {index}): {e}"), None),
         step::FORK => make("spawn", format!("cannot create the program's process: {e}"), None),
         other => make("init", format!("init failed in step {other}, part {index}: {e}"), None),
