@@ -95,6 +95,20 @@ pub const ROWS: &[Attack] = &[
         ..ROW
     },
     Attack {
+        name: "cgroup-v2-only-procs",
+        why: "The same where there is no other hierarchy",
+        args: &["open-write", "/sys/fs/cgroup/cgroup.procs"],
+        needs: Some("/sys/fs/cgroup/cgroup.procs"),
+        ..ROW
+    },
+    Attack {
+        name: "cgroup-v2-only-limits",
+        why: "Opens the root v2 cgroup's list of controllers for writing",
+        args: &["open-write", "/sys/fs/cgroup/cgroup.subtree_control"],
+        needs: Some("/sys/fs/cgroup/cgroup.subtree_control"),
+        ..ROW
+    },
+    Attack {
         name: "release-agent",
         why: "Opens a v1 release agent for writing",
         args: &["open-write", "/sys/fs/cgroup/memory/release_agent"],
