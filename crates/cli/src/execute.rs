@@ -5,7 +5,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cofferdam_engine::{Cancel, Ending, Enforcement, Engine, Failure, Input, Io, Outcome, Output, Prepared};
@@ -50,6 +50,7 @@ pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Prese
         return print_json(&DryRun::of(&call, &prepared)).map(|()| 0);
     }
     let signals = Signals::catch(call.tty)?;
+    let lost = Arc::new(AtomicI32::new(0));
     let io = Io {
         input: match call.policy.command.stdin {
             Stdin::Caller => Input::Fd(std::io::stdin().as_fd().try_clone_to_owned().map_err(|e| {
@@ -61,7 +62,7 @@ pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Prese
             Output::Capture
         } else {
             let wall = Duration::from_millis(call.policy.limits.wall_ms);
-            Output::Stream(Box::new(passing::through(signals.cancel.clone(), wall)))
+            Output::Stream(Box::new(passing::through(signals.cancel.clone(), wall, Arc::clone(&lost))))
         },
         terminal: call.tty.then(terminal::size),
         cancel: signals.cancel.clone(),
@@ -95,6 +96,13 @@ pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Prese
             }
         }
         _ => {}
+    }
+    let lost = lost.load(Ordering::Relaxed);
+    if lost != 0 {
+        let error = std::io::Error::from_raw_os_error(lost);
+        print_error(&format!("cannot pass the program's output on: {error}; some of it is lost"), None);
+        // The program may have ignored the broken pipe: what it calls success is none.
+        return Ok(if code == 0 { REFUSED } else { code });
     }
     Ok(code)
 }

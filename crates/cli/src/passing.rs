@@ -5,6 +5,8 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use cofferdam_engine::{Cancel, Stream};
@@ -69,13 +71,25 @@ impl Sink {
     }
 }
 
-/// The callback that passes chunks on; `wall` is the run's wall limit.
-pub fn through(cancel: Cancel, wall: Duration) -> impl FnMut(Stream, &[u8]) -> io::Result<usize> + Send {
+/// The callback that passes chunks on; `wall` is the run's wall limit. `lost` becomes the errno of a write that failed for
+/// another reason than a reader who is gone: a full disk, say.
+pub fn through(
+    cancel: Cancel,
+    wall: Duration,
+    lost: Arc<AtomicI32>,
+) -> impl FnMut(Stream, &[u8]) -> io::Result<usize> + Send {
     let (out, err) = (Sink::new(rustix::stdio::stdout()), Sink::new(rustix::stdio::stderr()));
     let now = Instant::now();
     let deadline = now.checked_add(wall.saturating_add(AFTER)).unwrap_or(now + Duration::from_secs(u32::MAX.into()));
-    move |stream, bytes| match stream {
-        Stream::Stdout => out.write(bytes, &cancel, deadline),
-        Stream::Stderr => err.write(bytes, &cancel, deadline),
+    move |stream, bytes| {
+        let sink = match stream {
+            Stream::Stdout => &out,
+            Stream::Stderr => &err,
+        };
+        sink.write(bytes, &cancel, deadline).inspect_err(|error| {
+            if let Some(errno) = error.raw_os_error().filter(|_| error.kind() != io::ErrorKind::BrokenPipe) {
+                lost.store(errno, Ordering::Relaxed);
+            }
+        })
     }
 }

@@ -64,6 +64,15 @@ fn code_that_names_a_file_and_a_file_that_is_not_there_are_explained() {
 }
 
 #[test]
+fn output_that_finds_no_room_is_no_success() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = cofferdam().args(["run", "--", "echo", "hello"]).stdout(full).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(125), "{text}");
+    assert!(text.starts_with("cofferdam: error: cannot pass the program's output on: No space left"), "{text}");
+}
+
+#[test]
 fn a_script_without_the_right_to_execute_says_what_to_do() {
     let directory = open_directory();
     std::fs::write(directory.path().join("job.py"), "#!/usr/bin/python3\n").unwrap();
