@@ -36,7 +36,10 @@ const O_NOFOLLOW: u64 = 0o100000;
 #[cfg(target_arch = "aarch64")]
 const O_TMPFILE: u64 = 0o20000000 | O_DIRECTORY;
 const O_EXCL: u64 = 0o200;
+/// What open(2) looks at; it ignores the other bits, which openat2(2) refuses.
+const OPEN_FLAGS: u64 = 0o37777703;
 const ENXIO: i32 = 6;
+const EBUSY: i32 = 16;
 /// The kernel's own: a handler runs, and the call is made again or ends with EINTR, as the handler's flags say.
 const ERESTARTSYS: i32 = 512;
 const O_NONBLOCK: u64 = 0o4000;
@@ -333,6 +336,9 @@ impl Guards {
         wish: &Wish,
     ) -> Result<bool, i32> {
         let bytes = &path.text[place.at..path.len];
+        if bytes.is_empty() {
+            return Err(if matches!(wish, Wish::Rename { .. } | Wish::Unlink { .. }) { EBUSY } else { errno::EEXIST }); // `/`
+        }
         let name: Str = path.text[place.at..].as_ptr();
         if self.forbids(plan, place.dir, bytes)? {
             if let Wish::Unlink { .. } = wish {
@@ -464,6 +470,7 @@ impl Guards {
         mode: u32,
     ) -> Result<Made, i32> {
         let mode = (mode & 0o1777 & !umask_of(r.pid)?) as u64;
+        let flags = flags & OPEN_FLAGS;
         let cloexec = flags & O_CLOEXEC != 0;
         if flags & O_TMPFILE == O_TMPFILE {
             let base = self.base(answer, r, dir, &path)?;
