@@ -65,6 +65,7 @@ fn what_leads_to_a_protected_path_cannot_be_replaced() {
     fs::write(at("rc"), "mine").unwrap();
     symlink("rc", at(".bashrc")).unwrap();
     symlink("rc", at("other")).unwrap();
+    symlink("astray/profile", at(".profile")).unwrap();
     fs::write(at(".git"), "gitdir: /elsewhere").unwrap();
     let code = "
 import os
@@ -75,6 +76,7 @@ print(attempt(os.unlink, '/w/other'), attempt(os.unlink, '/w/absent'), attempt(o
 for link in '.config', 'by-way', '.bashrc':
     print(attempt(os.unlink, '/w/' + link), attempt(os.rename, '/w/' + link, '/w/x'))
 print(attempt(os.open, '/w/.git', os.O_WRONLY | os.O_TRUNC), attempt(os.unlink, '/w/.git'))
+print(attempt(os.mkdir, '/w/astray'), attempt(os.mkdir, '/w/elsewhere'))
 print(attempt(os.open, '/w/rc', os.O_WRONLY), attempt(os.mkdir, '/w/dot/fish/x'), attempt(os.mkdir, '/w/dot/x'))
 ";
     let told = python(&["-v", &format!("{}:/w:rw", path(tree.path()))], code);
@@ -84,6 +86,7 @@ print(attempt(os.open, '/w/rc', os.O_WRONLY), attempt(os.mkdir, '/w/dot/fish/x')
         format!(
             "done No such file or directory No such file or directory\n{no}{no}{no}\
              Read-only file system Device or resource busy\n\
+             Permission denied done\n\
              Read-only file system Read-only file system done\n"
         )
     );

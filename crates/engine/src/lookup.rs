@@ -31,8 +31,8 @@ pub enum Found {
         parent: String,
         /// Last component.
         name: String,
-        /// Canonical path of what a symbolic link leads to; itself when it is none, `None` when it leads nowhere.
-        canonical: Option<String>,
+        /// Canonical path of what a symbolic link leads to; itself when it is none.
+        canonical: String,
         /// Whether the last component is a symbolic link.
         is_link: bool,
     },
@@ -91,12 +91,7 @@ impl Lookup {
             None => return Found::Unknown,
         };
         if name.is_empty() {
-            return Found::There {
-                parent: "/".into(),
-                name: String::new(),
-                canonical: Some("/".into()),
-                is_link: false,
-            };
+            return Found::There { parent: "/".into(), name: String::new(), canonical: "/".into(), is_link: false };
         }
         self.dir(dir);
         let Some(known) = self.dirs.get_mut(dir) else { return Found::Unknown };
@@ -139,13 +134,11 @@ impl Lookup {
             return;
         }
         let known = match self.find(path) {
-            Found::There { canonical: Some(canonical), .. } if Path::new(&canonical).is_dir() => {
+            Found::There { canonical, .. } if Path::new(&canonical).is_dir() => {
                 Dir::There { canonical, names: None, asked: 0 }
             }
             // A file, such as the `.git` of a worktree: nothing can be below it as long as it stays what it is.
-            Found::There { canonical: Some(canonical), .. } => Dir::Blocked(canonical),
-            // A link that leads nowhere: the name itself is what stands in the way.
-            Found::There { parent, name, .. } => Dir::Missing { parent, name },
+            Found::There { canonical, .. } => Dir::Blocked(canonical),
             Found::Missing { parent, name } => Dir::Missing { parent, name },
             Found::Closed(dir) => Dir::Closed(dir),
             Found::Blocked(file) => Dir::Blocked(file),
@@ -203,8 +196,9 @@ fn list(dir: &str) -> Option<HashMap<String, bool>> {
     Some(names)
 }
 
-/// Where a symbolic link leads, with every link on the way, itself first; `None` when it leads nowhere.
-fn follow(parent: &str, name: &str, links: &mut BTreeSet<(String, String)>) -> Option<String> {
+/// Where a symbolic link leads, with every link on the way, itself first. When it leads nowhere: what would have to come
+/// into being, or to change, for it to lead somewhere.
+fn follow(parent: &str, name: &str, links: &mut BTreeSet<(String, String)>) -> Result<String, Found> {
     let mut at = parent.to_owned();
     let mut left = vec![name.to_owned()];
     let mut steps = 0;
@@ -215,37 +209,45 @@ fn follow(parent: &str, name: &str, links: &mut BTreeSet<(String, String)>) -> O
         }
         let path = crate::view::join(&at, &part);
         let Ok(says) = fs::read_link(&path) else {
-            fs::symlink_metadata(&path).ok()?;
+            if let Err(e) = fs::symlink_metadata(&path) {
+                return Err(absent(&e, at, part));
+            }
             at = path;
             continue;
         };
         steps += 1;
         if steps > 40 {
-            return None; // ELOOP, path_resolution(7)
+            return Err(Found::Missing { parent: at, name: part }); // ELOOP, path_resolution(7)
         }
         links.insert((at.clone(), part));
-        let says = utf8(says)?;
+        let says = utf8(says).ok_or(Found::Unknown)?;
         if says.starts_with('/') {
             at = "/".into();
         }
         left.extend(says.split('/').rev().filter(|p| !p.is_empty() && *p != ".").map(str::to_owned));
     }
-    Some(at)
+    Ok(at)
+}
+
+/// Why a name is not there.
+fn absent(e: &std::io::Error, parent: String, name: String) -> Found {
+    match e.kind() {
+        std::io::ErrorKind::NotFound => Found::Missing { parent, name },
+        std::io::ErrorKind::NotADirectory => Found::Blocked(parent),
+        std::io::ErrorKind::PermissionDenied => Found::Closed(parent),
+        _ => Found::Unknown,
+    }
 }
 
 fn look(parent: &str, name: &str, links: &mut BTreeSet<(String, String)>) -> Found {
     let path = crate::view::join(parent, name);
     match fs::symlink_metadata(&path) {
-        Ok(meta) if meta.file_type().is_symlink() => {
-            let canonical = follow(parent, name, links);
-            Found::There { parent: parent.into(), name: name.into(), canonical, is_link: true }
-        }
-        Ok(_) => Found::There { parent: parent.into(), name: name.into(), canonical: Some(path), is_link: false },
-        Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
-            Found::Missing { parent: parent.into(), name: name.into() }
-        }
-        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => Found::Closed(parent.into()),
-        Err(_) => Found::Unknown,
+        Ok(meta) if meta.file_type().is_symlink() => match follow(parent, name, links) {
+            Ok(canonical) => Found::There { parent: parent.into(), name: name.into(), canonical, is_link: true },
+            Err(astray) => astray,
+        },
+        Ok(_) => Found::There { parent: parent.into(), name: name.into(), canonical: path, is_link: false },
+        Err(e) => absent(&e, parent.into(), name.into()),
     }
 }
 
@@ -287,6 +289,24 @@ mod tests {
     }
 
     #[test]
+    fn a_link_that_leads_nowhere_says_what_is_missing_and_is_named() {
+        let t = tempfile::tempdir().unwrap();
+        let base = t.path().canonicalize().unwrap().into_os_string().into_string().unwrap();
+        fs::write(format!("{base}/file"), "").unwrap();
+        for (link, says) in [("one", "two/three"), ("two", "gone"), ("odd", "file/x"), ("round", "round")] {
+            std::os::unix::fs::symlink(says, format!("{base}/{link}")).unwrap();
+        }
+        let mut l = Lookup::default();
+        let missing = |name: &str| Found::Missing { parent: base.clone(), name: name.into() };
+        assert_eq!(l.find(&format!("{base}/one")), missing("gone"));
+        assert_eq!(l.find(&format!("{base}/one/below")), missing("gone"));
+        assert_eq!(l.find(&format!("{base}/odd")), Found::Blocked(format!("{base}/file")));
+        assert_eq!(l.find(&format!("{base}/round")), missing("round"));
+        let named: Vec<&str> = l.links.iter().map(|(_, name)| name.as_str()).collect();
+        assert_eq!(named, ["odd", "one", "round", "two"]);
+    }
+
+    #[test]
     fn links_are_resolved_and_named() {
         let t = tempfile::tempdir().unwrap();
         let base = t.path().canonicalize().unwrap().into_os_string().into_string().unwrap();
@@ -294,7 +314,7 @@ mod tests {
         std::os::unix::fs::symlink("real", format!("{base}/link")).unwrap();
         let mut l = Lookup::default();
         let Found::There { canonical, is_link, .. } = l.find(&format!("{base}/link")) else { panic!() };
-        assert_eq!((canonical, is_link), (Some(format!("{base}/real")), true));
+        assert_eq!((canonical, is_link), (format!("{base}/real"), true));
         assert_eq!(
             l.find(&format!("{base}/link/x")),
             Found::Missing { parent: format!("{base}/real"), name: "x".into() }

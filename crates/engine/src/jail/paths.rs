@@ -264,9 +264,7 @@ impl Work<'_> {
                 if is_link {
                     // The link itself is held by name (it cannot be mounted over), what it leads to by mounts.
                     self.missing(&parent, &name, host, deny);
-                    if let Some(real) = canonical {
-                        self.existing(&real, deny);
-                    }
+                    self.existing(&canonical, deny);
                 } else {
                     self.existing(&named, deny);
                 }
