@@ -87,7 +87,17 @@ fn check_one(file: &str) -> Checked {
             Ok(policy) if policy.command.argv.is_empty() && errors.0.iter().all(|e| e.path == "$.command.argv") => {
                 Checked::Valid(Box::new(policy), true)
             }
-            _ => Checked::Invalid(errors),
+            // Whether it is meant as a base cannot be told yet, and a base needs no program.
+            _ => Checked::Invalid(without_missing_program(errors)),
         },
     }
+}
+
+/// The errors without the one about a program that is not there, as long as there are others.
+fn without_missing_program(mut errors: PolicyErrors) -> PolicyErrors {
+    let missing = |e: &cofferdam_policy::PolicyError| e.path == "$.command.argv" && e.value == "[]";
+    if !errors.0.iter().all(missing) {
+        errors.0.retain(|e| !missing(e));
+    }
+    errors
 }
