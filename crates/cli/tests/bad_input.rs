@@ -308,13 +308,20 @@ fn without_user_namespaces(arguments: &[&str]) -> Option<Output> {
     let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--"];
     let enclose = ["bwrap", "--dev-bind", "/", "/", "--unshare-user", "--disable-userns", "--chdir", "/", "--"];
     let line = [if is_root() { &nobody[..] } else { &[] }, &enclose].concat();
-    let tried = Command::new(line[0])
-        .args(&line[1..])
-        .arg(&copy)
-        .args(arguments)
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .output();
+    let attempt = || {
+        let mut command = Command::new(line[0]);
+        command.args(&line[1..]).arg(&copy).args(arguments).current_dir("/").stdin(Stdio::null()).output()
+    };
+    // A child of another test's holds the copy open for writing until it executes something.
+    let busy = |output: &Output| String::from_utf8_lossy(&output.stderr).contains("Text file busy");
+    let mut tried = attempt();
+    for _ in 0..100 {
+        if !tried.as_ref().is_ok_and(busy) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        tried = attempt();
+    }
     let why = match tried {
         Ok(output) if !String::from_utf8_lossy(&output.stderr).starts_with("bwrap:") => return Some(output),
         Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
