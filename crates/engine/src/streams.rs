@@ -15,6 +15,8 @@ pub struct Sink {
     pub fd: Option<OwnedFd>,
     which: Stream,
     left: u64,
+    /// Anything has come: the program runs, whether or not init has said so yet.
+    pub spoke: bool,
     /// It was longer than the cap.
     pub truncated: bool,
     /// What was captured.
@@ -34,6 +36,7 @@ impl Sink {
             fd: Some(fd),
             which,
             left: cap,
+            spoke: false,
             truncated: false,
             bytes: Vec::new(),
             closed: false,
@@ -85,6 +88,7 @@ impl Sink {
     }
 
     fn take(&mut self, bytes: &[u8], output: &mut Output) {
+        self.spoke = true;
         let n = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
         self.left -= n as u64;
         self.truncated |= n < bytes.len();

@@ -188,6 +188,9 @@ impl Loop<'_, '_> {
                     && (ready.sinks[i] || sink.waits())
                 {
                     sink.pump(&mut self.buf, &mut self.io.output);
+                    if sink.spoke && self.report.started_ns == 0 {
+                        self.report.started_ns = now_ns(); // until init says when it was
+                    }
                 }
             }
             if ready.from {
@@ -438,6 +441,9 @@ impl Loop<'_, '_> {
             if let Some(mut sink) = self.run.sinks[i].take() {
                 // Everything that could write is dead: what is in the pipe is all there will be.
                 while sink.pump(&mut self.buf, &mut self.io.output) {}
+                if sink.spoke && self.report.started_ns == 0 {
+                    self.report.started_ns = self.report.ended_ns.max(1);
+                }
                 self.report.streams[i] = (sink.bytes, sink.truncated);
             }
         }
