@@ -454,7 +454,9 @@ impl Prepared {
     fn network(&self) -> Result<Option<netns::Lease>, Failure> {
         let again = self.ran.swap(true, Ordering::Relaxed);
         let empty = self.policy.network.mode == NetworkMode::None && self.backend != Backend::Landlock;
-        if !(again && empty && self.identity.privileged) {
+        // A granted Unix socket carries descriptors: a socket of this network may live on in another sandbox.
+        let left_alone = !self.policy.process.unix_sockets;
+        if !(again && empty && left_alone && self.identity.privileged) {
             return Ok(None);
         }
         self.networks

@@ -42,6 +42,20 @@ fn captured_output_comes_back_whole_and_apart() {
 }
 
 #[test]
+fn a_network_from_which_sockets_can_be_handed_on_is_not_used_again() {
+    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    let mut policy = policy(&["true"]);
+    policy.process.unix_sockets = true;
+    let prepared = prepared(&policy);
+    assert!(prepared.run(Io::default()).success);
+    let before = descriptors();
+    for _ in 0..3 {
+        assert!(prepared.run(Io::default()).success);
+    }
+    assert_eq!(descriptors(), before, "an idle namespace is kept");
+}
+
+#[test]
 fn a_stream_is_handed_over_as_it_comes_and_holds_the_program_back() {
     let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
     let seen = Arc::new(Mutex::new((0usize, Vec::new())));
