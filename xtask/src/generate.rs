@@ -57,7 +57,8 @@ pub fn generate(root: &Path, check: bool) -> Result {
 /// Every generated file by its path below the root.
 fn files() -> Result<BTreeMap<String, Vec<u8>>> {
     let mut files = BTreeMap::new();
-    let mut command = cli_command();
+    // `help` has no page of its own to refer to.
+    let mut command = cli_command().disable_help_subcommand(true);
     command.build();
     man_pages(&command, &mut files)?;
     for (shell, name) in [
@@ -185,7 +186,8 @@ is *required*: where this host cannot hold it in full, nothing starts, and the e
 The program's output passes through as it comes. With `--json` nothing passes through, and standard output carries one
 outcome object whatever happened. What is worth knowing after a run (a limit, a refusal, cut output, changed files) is
 told on standard error in lines that begin with `cofferdam:`, unless `--quiet` is given. A run whose standard output is
-closed goes on as if it were `/dev/null`; when a reader goes away, the program is told as by a pipe.
+closed goes on as if it were `/dev/null`; when a reader goes away, the program is told as by a pipe. Where output finds no
+room, as on a full disk, that is said and exit code 0 becomes 125.
 
 `--dry-run` prints one JSON object, the complete policy and the plan of the very call, and starts nothing.
 ";

@@ -227,7 +227,8 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
         long: "allow",
         takes: Takes::Many("HOST[:PORT]"),
         help: "A host, *.SUFFIX or CIDR it may reach",
-        more: "Alone it means --network allowlist.",
+        more: "Alone it means --network allowlist. This version has no gateway to let it out: it refuses such a policy, \
+               and with --best-effort=network.mode nothing is reached.",
         heading: RIGHTS,
         leaves: &["network.allow"],
         requires: &[Field::Network],
