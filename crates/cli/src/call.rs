@@ -56,11 +56,16 @@ pub fn make(matches: &ArgMatches, eval: bool, caller: &Caller, tree: &dyn Tree) 
         return Err(Refusal::new("arguments", format!("{} would both read standard input", stdin_users.join(" and ")))
             .hint("put the policy or the code into a file: --policy FILE, --file FILE"));
     }
-    let base = match from_file {
+    let mut base = match from_file {
         Some(path) => policy_file(path)?,
         None if eval => Policy::base(),
         None => run_defaults(caller, text("workdir").is_some()),
     };
+    let other_tree = text("root").is_some_and(|root| !matches!(root, "host" | "minimal"));
+    if from_file.is_none() && other_tree && text("workdir").is_some() {
+        // A tree of somebody's own rarely has a place for the caller's working directory, and nobody starts there.
+        base.filesystem.mounts.clear();
+    }
     let network_named = matches.value_source("network") == Some(ValueSource::CommandLine);
     let base_mounts = base.filesystem.mounts.len();
     let mut draft = Draft { policy: base, caller, base_mounts, network_named };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cofferdam_engine::{Ending, Failure, Outcome, Truncated};
-use cofferdam_policy::{Field, Policy};
+use cofferdam_policy::{Access, Field, Mount, Policy};
 
 use crate::call::Call;
 use crate::caller::Caller;
@@ -79,6 +79,10 @@ pub fn notes(outcome: &Outcome, call: &Call) -> Vec<Note> {
             Some(directory) => note(format!("{text}; kept in {directory}"), None),
             None => note(format!("{text}; dropped"), Some("--keep-changes DIR".into())),
         }
+    }
+    let copied = |m: &Mount| matches!(m, Mount::Bind { access: Access::CopyOnWrite, .. });
+    if call.keep_changes.is_some() && !call.policy.filesystem.mounts.iter().any(copied) {
+        note("no volume is copy-on-write, so there are no changes to keep".into(), Some("-v .:.:cow".into()));
     }
     notes
 }

@@ -73,6 +73,42 @@ fn output_that_finds_no_room_is_no_success() {
 }
 
 #[test]
+fn changes_that_nothing_can_make_are_not_waited_for() {
+    let (code, text) = told(&["run", "--keep-changes", "/tmp/never-made", "--", "true"]);
+    assert_eq!((code, text.lines().count()), (0, 1), "{text}");
+    assert!(text.contains("no volume is copy-on-write"), "{text}");
+    assert!(!std::path::Path::new("/tmp/never-made").exists());
+}
+
+#[test]
+fn a_directory_as_the_root_needs_no_place_for_where_the_caller_is() {
+    if !common::has("user namespaces") {
+        eprintln!("skipped: no user namespaces, says doctor");
+        return;
+    }
+    let directory = open_directory();
+    let root = directory.path().join("root");
+    std::fs::create_dir(&root).unwrap();
+    let run = |options: &[&str]| {
+        let arguments = [&["run", "--root", "./root"], options, &["--", "/nothing"]].concat();
+        let output = cofferdam().current_dir(directory.path()).args(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, text) = run(&["-w", "/"]);
+    assert_eq!(code, Some(125), "{text}");
+    assert!(text.contains("hint: a directory as the root is not written to"), "{text}");
+    for name in ["dev", "proc"] {
+        std::fs::create_dir(root.join(name)).unwrap();
+    }
+    // All is there but the program.
+    let (code, text) = run(&["-w", "/"]);
+    assert_eq!(code, Some(127), "{text}");
+    let (code, text) = run(&[]);
+    assert_eq!(code, Some(125), "{text}");
+    assert!(text.contains("working directory included"), "{text}");
+}
+
+#[test]
 fn a_script_without_the_right_to_execute_says_what_to_do() {
     let directory = open_directory();
     std::fs::write(directory.path().join("job.py"), "#!/usr/bin/python3\n").unwrap();

@@ -90,7 +90,7 @@ fn look(source: &str, field: &str) -> Result<Looked, Failure> {
         refuse(
             field,
             format!("mount source {source} cannot be used: {e}"),
-            Some("create it, or correct the path before the colon"),
+            Some("create it, or correct the path"),
         )
     };
     let real = std::fs::canonicalize(source).map_err(fail)?;
