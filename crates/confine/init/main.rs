@@ -25,6 +25,7 @@ mod plan;
 mod rt;
 #[allow(dead_code, reason = "the library uses the rest")]
 mod sys;
+mod task;
 mod watch;
 #[allow(dead_code, reason = "the library uses the rest")]
 mod wire;

@@ -224,7 +224,7 @@ impl Answer {
             // The *at calls have their directory one register before the path.
             let dir = if a > 0 && crate::guard::has_directory(r.nr, a) { r.args[a - 1] as i32 } else { -100 };
             let mut link = [0u8; 64];
-            crate::guard::base_link(r.pid, dir, &mut link);
+            crate::task::base_link(r.pid, dir, &mut link);
             used = sys::readlinkat(-100, link.as_ptr(), buf.as_mut_ptr(), buf.len()).unwrap_or(0);
             if used > 0 && used < buf.len() && n > 0 {
                 buf[used] = b'/';
