@@ -203,8 +203,12 @@ pub fn prepare(plan: &Plan, outside: (u32, u32)) -> Result<Vec<OwnedFd>, Failure
         if let Err(e) = mountfd::map_owners(tree.as_fd(), maps[map].1.as_fd())
             && p.required
         {
-            let hint = "its file system cannot map owners; copy it to one that can (ext4, xfs, btrfs, tmpfs), or run as its owner";
-            return Err(fail("cannot make writable for the sandbox's unprivileged user", &e, Some(hint.to_owned())));
+            let hint = "its file system, or one mounted below it, cannot map owners; copy it to one that can (ext4, xfs, btrfs, tmpfs), or run as its owner";
+            return Err(fail(
+                "cannot map, for the sandbox's unprivileged user, the owners of",
+                &e,
+                Some(hint.to_owned()),
+            ));
         }
         trees.push(tree);
     }

@@ -87,11 +87,7 @@ struct Looked {
 
 fn look(source: &str, field: &str) -> Result<Looked, Failure> {
     let fail = |e: std::io::Error| {
-        refuse(
-            field,
-            format!("mount source {source} cannot be used: {e}"),
-            Some("create it, or correct the path"),
-        )
+        refuse(field, format!("mount source {source} cannot be used: {e}"), Some("create it, or correct the path"))
     };
     let real = std::fs::canonicalize(source).map_err(fail)?;
     let meta = std::fs::symlink_metadata(&real).map_err(fail)?;
