@@ -220,6 +220,8 @@ fn whole_call(call: &Call, request: &Request<'_>) -> Option<Effect> {
         "io_uring_setup" | "io_uring_enter" | "io_uring_register" | "openat2" => return Some(ABSENT),
         "clone3" if no_spawn || level >= Level::Basic => return Some(ABSENT),
         "fork" | "vfork" | "execve" if no_spawn => return Some(refuse(EPERM, Reason::Spawn)),
+        // The kernel answers it by starting a program of the host's, as the host's root (request-key(8)).
+        "request_key" => return Some(refuse(EPERM, Reason::Level)),
         "memfd_create" if request.limited_exec => return Some(refuse(EPERM, Reason::Exec)),
         // Which family it asks for says who asks; a pair is a pipe in both directions, without which no JVM starts.
         "socket" | "socketpair" => return None,

@@ -19,6 +19,7 @@
 //! - `socket` makes INET and INET6 streams and datagrams, NETLINK_ROUTE, and UNIX when granted; `socketpair`
 //!   makes UNIX; nothing else;
 //! - no setuid or setgid bit by chmod or by a mode on creation, no device nodes;
+//! - no `request_key`, for which the kernel starts a program of the host's;
 //! - no TIOCSTI and TIOCLINUX; no `io_uring` and no `openat2`, which pass a filter by (ENOSYS);
 //! - the core limit stays what it is, and the limits of init are nobody else's to set;
 //! - the options of the request (`no_spawn`, `limited_exec`, `private_ipc`, `metadata_refused`, watching).
