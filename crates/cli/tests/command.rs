@@ -175,6 +175,14 @@ fn output_that_is_cut_is_told() {
 }
 
 #[test]
+fn a_mount_may_lie_in_any_scratch_directory() {
+    for target in ["/tmp/new/deep", "/var/tmp/new/deep", "/run/new/deep"] {
+        expect(&["run", "-v", &format!("/usr/lib:{target}"), "--", "test", "-d", target], 0, "");
+        expect(&["run", "-v", &format!("/etc/passwd:{target}"), "--", "test", "-s", target], 0, "");
+    }
+}
+
+#[test]
 fn output_comes_as_it_is_written() {
     let mut child = cofferdam().args(["eval", "shell", "echo first; sleep 20"]).stdout(Stdio::piped()).spawn().unwrap();
     let start = Instant::now();

@@ -122,7 +122,9 @@ fn cpu_time_of_one_process_is_told_however_busy_the_machine_is() {
     // More of them than there are CPUs: the kernel's per-process limit counts ticks, and is early there.
     let runs: Vec<_> = (0..4)
         .map(|_| {
-            std::thread::spawn(|| run(&["--cpu-time", "1s", "--best-effort", "--timeout", "60s"], "while :; do :; done"))
+            std::thread::spawn(|| {
+                run(&["--cpu-time", "1s", "--best-effort", "--timeout", "60s"], "while :; do :; done")
+            })
         })
         .collect();
     for one in runs {

@@ -52,6 +52,9 @@ fn host(target: &str, source: &str) -> Place {
     Place { target: target.into(), shows: Shows::Host(source.into()), writable: false, persistent: false }
 }
 
+/// Scratch directories in which mount points can be made, their names in the scratch, and the modes of what is made.
+const SCRATCH: [(&str, &str, u32); 3] = [("/tmp", "tmp", 0o777), ("/var/tmp", "vartmp", 0o777), ("/run", "run", 0o755)];
+
 impl Build {
     /// The root view of a policy, without the policy's own mounts.
     pub fn new(policy: &Policy, exec_scratch: bool) -> Build {
@@ -104,10 +107,15 @@ impl Build {
         }
     }
 
-    /// Makes the mount point for a path inside, where that can be done: in the skeleton, or in the scratch's /tmp.
+    /// Makes the mount point for a path inside, where that can be done: in the skeleton, or in a scratch directory.
     pub fn mount_point(&mut self, target: &str, is_dir: bool) {
-        if let Some(rest) = crate::view::below(target, "/tmp") {
-            self.mount_point_in("tmp", rest, is_dir, 0o777);
+        let covering = self.view.covering(target).map(|place| place.target.clone()).unwrap_or_default();
+        let scratch = |(path, name, mode): &(&'static str, &'static str, u32)| {
+            let rest = crate::view::below(target, path).filter(|_| covering == *path || *path == "/tmp");
+            rest.map(|rest| (*name, rest.to_owned(), *mode))
+        };
+        if let Some((name, rest, mode)) = SCRATCH.iter().find_map(scratch) {
+            self.mount_point_in(name, &rest, is_dir, mode);
         } else if self.own_root && matches!(self.view.covering(target), Some(p) if p.target == "/") {
             self.mount_point_in("rootfs", &target[1..], is_dir, 0o755);
         }
