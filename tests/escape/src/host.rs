@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::attack::{Attack, Twin, Victim};
+
 /// A user as whom the command runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum User {
@@ -84,6 +86,15 @@ impl Host {
     /// A number that no other trial of this invocation gets.
     pub fn unique(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Why this attack cannot be tried here: only root can make its victim or show that it works where it is allowed.
+    pub fn root_missing(&self, attack: &Attack) -> Option<&'static str> {
+        let made_by_root =
+            |v: &Victim| matches!(v, Victim::Setuid | Victim::FileCaps | Victim::Node(_) | Victim::GroupFile);
+        let needed =
+            attack.victims.iter().any(made_by_root) || matches!(attack.twin, Twin::AsRoot | Twin::PrivateMounts);
+        (needed && !self.root).then_some("its victim or its allowed twin needs root, as which the suite does not run")
     }
 
     /// Why there is no such user here.

@@ -62,8 +62,8 @@ fn main() -> ExitCode {
             let name = format!("{:?}::{}::{}::{}", attack.class, attack.name, backend_name(backend), user.name());
             trials.push(Trial::test(name.clone(), move || {
                 let host = host.as_deref().ok_or("listing only")?;
-                let missing =
-                    host.user_missing(user).map(str::to_owned).or_else(|| backend_missing(host, backend, user));
+                let missing = host.user_missing(user).or_else(|| host.root_missing(&attack));
+                let missing = missing.map(str::to_owned).or_else(|| backend_missing(host, backend, user));
                 if let Some(reason) = missing {
                     eprintln!("skipped {name}: {reason}");
                     return if is_set("COFFERDAM_MUST_WORK") {
