@@ -1,11 +1,11 @@
 //! `bench-engine`: the engine called in-process, measured from within. `cargo xtask bench` drives it.
 //!
 //! ```text
-//! bench-engine call PROGRAM [--resident MIB] [--paths DIR COUNT]   a count per line in; its nanoseconds per call out
+//! bench-engine call PROGRAM [--resident MIB] [--paths DIR COUNT] [--absent COUNT]   a count per line in; its nanoseconds per call out
 //! bench-engine throughput PROGRAM THREADS                           milliseconds per line in; `CALLS NANOSECONDS` out
 //! bench-engine concurrent PROGRAM COUNT                             `empty`, then `full` out, a line in after each
 //! bench-engine inside [--rw DIR] -- PROGRAM ARGS…                   runs once, prints what the program printed
-//! bench-engine policy PROGRAM [--paths DIR COUNT]                   prints the policy as JSON
+//! bench-engine policy PROGRAM [--paths DIR COUNT] [--absent COUNT]   prints the policy as JSON
 //! ```
 //!
 //! Every measured policy is the base policy with the host's root view: all layers on. A run that does not end as it
@@ -54,6 +54,7 @@ fn main() -> ExitCode {
 struct Options {
     resident_mib: usize,
     paths: Option<(String, usize)>,
+    absent: usize,
 }
 
 impl Options {
@@ -70,12 +71,16 @@ impl Options {
                     options.paths = Some(((*directory).to_owned(), number(count)?));
                     rest
                 }
+                ["--absent", count, rest @ ..] => {
+                    options.absent = number(count)?;
+                    rest
+                }
                 other => return Err(format!("unknown options {other:?}")),
             };
         }
     }
 
-    /// The measured policy. With paths, half are denied and half protected, and the directory is writable: of names
+    /// The measured policy. Absent paths are denied ones of a directory that has none of them. With paths, half are denied and half protected, and the directory is writable: of names
     /// `0`, `1`, … the even ones exist when the driver has made them.
     fn policy(&self, program: &str) -> Policy {
         let mut policy = policy(&[program]);
@@ -85,6 +90,8 @@ impl Options {
             policy.filesystem.deny.extend((0..count / 2).map(name));
             policy.filesystem.protected.extend((count / 2..*count).map(name));
         }
+        let nowhere = |index: usize| format!("/var/lib/cofferdam-absent-{index}");
+        policy.filesystem.deny.extend((0..self.absent).map(nowhere));
         policy
     }
 }

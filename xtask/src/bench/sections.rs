@@ -405,6 +405,8 @@ pub fn paths(context: &Context) -> Result<Section> {
     const MANY: &str = "call, 10,000 paths";
     const COLD_NONE: &str = "cold command, no paths of its own";
     const COLD_MANY: &str = "cold command, 10,000 paths";
+    const ABSENT: &str = "call, 10,000 paths that do not exist";
+    const COLD_ABSENT: &str = "cold command, 10,000 paths that do not exist";
     let programs = &context.programs;
     let directory = programs.directory.join("paths");
     std::fs::create_dir_all(&directory).map_err(|error| format!("cannot create {}: {error}", directory.display()))?;
@@ -415,11 +417,12 @@ pub fn paths(context: &Context) -> Result<Section> {
     let noop = programs.c("noop");
     let directory = directory.display().to_string();
     let (none, many) = ("0".to_owned(), COUNT.to_string());
-    let with = |count: &str| ["--paths", &directory, count].map(str::to_owned);
+    let with = |count: &str| ["--paths", &directory, count].map(str::to_owned).to_vec();
+    let absent = ["--paths", &directory, "0", "--absent", &many].map(str::to_owned).to_vec();
+    let kinds = [(with(&none), "0"), (with(&many), "10000"), (absent, "absent")];
 
     let mut workers = Vec::new();
-    for count in [&none, &many] {
-        let options = with(count);
+    for (options, _) in &kinds {
         let mut words = vec!["call", &noop];
         words.extend(options.iter().map(String::as_str));
         workers.push(Worker::start(programs.engine(&words))?);
@@ -427,28 +430,33 @@ pub fn paths(context: &Context) -> Result<Section> {
     let calls = batches(&mut workers, context.pick(10, 2), context.pick(20, 5))?;
 
     let mut candidates = Vec::new();
-    for (name, count) in [(COLD_NONE, &none), (COLD_MANY, &many)] {
+    for (name, (options, count)) in [COLD_NONE, COLD_MANY, COLD_ABSENT].into_iter().zip(kinds) {
         let mut words = vec![programs.engine.display().to_string(), "policy".to_owned(), noop.clone()];
-        words.extend(with(count));
+        words.extend(options);
         let file = programs.directory.join(format!("policy-{count}.json")).display().to_string();
         std::fs::write(&file, printed(&words)?).map_err(|error| format!("cannot write {file}: {error}"))?;
         let command = [&programs.cofferdam.display().to_string(), "run", "--policy", &file, "--", &noop];
         let command = Ok(command.map(str::to_owned).to_vec());
         candidates.push(Candidate { name, command, every: 1 });
     }
-    let mut rows: Vec<Row> = [(NONE, &none), (MANY, &many)]
+    let commands = ["--paths DIR 0", "--paths DIR 10000", "--paths DIR 0 --absent 10000"];
+    let mut rows: Vec<Row> = [NONE, MANY, ABSENT]
         .into_iter()
+        .zip(commands)
         .zip(calls)
-        .map(|((name, count), samples)| {
-            Row::new(name, format!("bench-engine call noop --paths DIR {count}"), Ok(samples))
-        })
+        .map(|((name, options), samples)| Row::new(name, format!("bench-engine call noop {options}"), Ok(samples)))
         .collect();
     rows.extend(cold_rows(&candidates, context.pick(50, 5)));
     let mut goals = Vec::new();
-    for (text, many, none) in [("call", 1, 0), ("cold command", 3, 2)] {
+    for (text, what, many, none) in [
+        ("call", "denied and protected paths, all in a writable directory, half of them there", 1, 0),
+        ("call", "denied paths that do not exist", 2, 0),
+        ("cold command", "denied and protected paths, all in a writable directory, half of them there", 4, 3),
+        ("cold command", "denied paths that do not exist", 5, 3),
+    ] {
         let ratio = rows[many].median().zip(rows[none].median()).map(|(many, none)| many / none);
         rows[many].ratio = ratio;
-        let text = format!("{text} with 10,000 denied and protected paths over none");
+        let text = format!("{text} with 10,000 {what} over none");
         goals.push(Goal { text, reached: ratio, bound: Bound::AtMost(2.0), aim: "less" });
     }
     Ok(Section { unit: "ms", peer: NONE, rows, goals })
