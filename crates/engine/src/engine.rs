@@ -89,6 +89,8 @@ pub struct Prepared {
     fresh: Mutex<Option<(Instant, jail::Plan)>>,
     /// Empty network namespaces of earlier runs.
     networks: netns::Pool,
+    /// Owner maps of earlier runs.
+    owner_maps: jail::OwnerMaps,
     /// Whether it has run before: the first run of a command is mostly the only one.
     ran: AtomicBool,
 }
@@ -221,6 +223,7 @@ impl Engine {
             enforcement: plan.enforcement.clone(),
             fresh: Mutex::new(Some((Instant::now(), plan))),
             networks: netns::Pool::default(),
+            owner_maps: jail::OwnerMaps::default(),
             ran: AtomicBool::new(false),
         }
     }
@@ -430,7 +433,7 @@ impl Prepared {
         }
         let mut enforcement = self.enforcement.clone();
         let cgroup = self.cgroup(&mut enforcement)?;
-        let mut extra = jail::prepare(&plan, plan.recipe.ids_out)?;
+        let mut extra = jail::prepare(&plan, plan.recipe.ids_out, &self.owner_maps)?;
         if let Some(c) = &cgroup {
             let tasks = c.tasks_files().map_err(|e| refusal("cgroup", &e.to_string()))?;
             plan.recipe.joins = (extra.len() as u16, tasks.len() as u16);

@@ -10,6 +10,7 @@ mod root;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cofferdam_confine::host::Identity;
 use cofferdam_confine::recipe::{Recipe, Source, Step};
@@ -170,13 +171,32 @@ fn spawn_failure(e: &SpawnError, jail: bool) -> Failure {
     failed("namespaces", "nothing was started", e, hint)
 }
 
+/// User namespaces that map one owner to the sandbox's user, kept from run to run: they name ids, nothing of the host's
+/// files, and making one means making a process.
+#[derive(Debug, Default)]
+pub struct OwnerMaps(Mutex<Vec<OwnerMap>>);
+
+/// `(owner, outside)` and the namespace for them.
+type OwnerMap = (((u32, u32), (u32, u32)), Arc<OwnedFd>);
+
+impl OwnerMaps {
+    fn get(&self, owner: (u32, u32), outside: (u32, u32)) -> std::io::Result<Arc<OwnedFd>> {
+        let mut maps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, namespace)) = maps.iter().find(|(ids, _)| *ids == (owner, outside)) {
+            return Ok(namespace.clone());
+        }
+        let made = Arc::new(mountfd::owner_map((owner.0, outside.0), (owner.1, outside.1))?);
+        maps.push(((owner, outside), made.clone()));
+        Ok(made)
+    }
+}
+
 /// Opens and maps the sources of a privileged owner, each checked against what the plan saw.
 ///
 /// # Errors
 /// A source was replaced, or its file system cannot map owners and the mount is writable.
-pub fn prepare(plan: &Plan, outside: (u32, u32)) -> Result<Vec<OwnedFd>, Failure> {
+pub fn prepare(plan: &Plan, outside: (u32, u32), maps: &OwnerMaps) -> Result<Vec<OwnedFd>, Failure> {
     use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat2, statx};
-    let mut maps: Vec<((u32, u32), OwnedFd)> = Vec::new();
     let mut trees = Vec::new();
     for p in &plan.prepared {
         let fail =
@@ -191,16 +211,8 @@ pub fn prepare(plan: &Plan, outside: (u32, u32)) -> Result<Vec<OwnedFd>, Failure
             return Err(fail("will not use", &e, None));
         }
         let tree = mountfd::clone_tree(at.as_fd()).map_err(|e| fail("cannot clone the mount of", &e, None))?;
-        let map = match maps.iter().position(|(owner, _)| *owner == p.owner) {
-            Some(i) => i,
-            None => {
-                let ns = mountfd::owner_map((p.owner.0, outside.0), (p.owner.1, outside.1))
-                    .map_err(|e| fail("cannot make an owner map for", &e, None))?;
-                maps.push((p.owner, ns));
-                maps.len() - 1
-            }
-        };
-        if let Err(e) = mountfd::map_owners(tree.as_fd(), maps[map].1.as_fd())
+        let map = maps.get(p.owner, outside).map_err(|e| fail("cannot make an owner map for", &e, None))?;
+        if let Err(e) = mountfd::map_owners(tree.as_fd(), map.as_fd())
             && p.required
         {
             let hint = "its file system, or one mounted below it, cannot map owners; copy it to one that can (ext4, xfs, btrfs, tmpfs), or run as its owner";
