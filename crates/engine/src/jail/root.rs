@@ -321,7 +321,10 @@ impl Build {
     }
 
     fn scratch(&mut self, name: &str, target: &str, attrs: u64, writable: bool) {
-        // A directory given as the root may lack a mount point: then there is nothing to hide there either.
+        // A directory given as the root may lack a mount point: then there is nothing to hide there, and nothing to write.
+        if writable && self.view.host_path(target).is_some_and(|host| !Path::new(&host).is_dir()) {
+            return;
+        }
         self.mounts.push(Step::Scratch { name: name.into(), target: target.into(), attrs, optional: true });
         if name != "bootid" {
             self.view.push(own(target, writable));
