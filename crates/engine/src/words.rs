@@ -128,16 +128,18 @@ fn source_hint(code: i32) -> Option<String> {
     }
 }
 
+/// A directory as the root has no place for a mount.
+pub const ROOT_LACKS_PLACE: &str = "a directory as the root is not written to: make an empty directory there for each mount, /dev and /proc \
+     and the working directory included, or start elsewhere with -w";
+
 fn mount_hint(recipe: &Recipe, index: usize, code: i32) -> Option<String> {
     match (recipe.mounts.get(index), code) {
         (Some(Step::Overlay { .. }), 22) => {
             Some("a directory with other mounts below it cannot be copied on write; mount them one by one".into())
         }
-        (_, 2) if recipe.mounts.iter().any(|step| matches!(step, Step::RootDirectory { .. })) => Some(
-            "a directory as the root is not written to: make an empty directory there for each mount, /dev and /proc \
-             and the working directory included, or start elsewhere with -w"
-                .into(),
-        ),
+        (_, 2) if recipe.mounts.iter().any(|step| matches!(step, Step::RootDirectory { .. })) => {
+            Some(ROOT_LACKS_PLACE.into())
+        }
         (Some(Step::Overlay { .. }), 95) => Some("copy-on-write needs Linux 6.6 or later".into()),
         (Some(Step::Proc { .. }), 1) => Some(
             "an outer container hides parts of /proc; run it with --security-opt systempaths=unconfined, or use --backend landlock".into(),

@@ -312,7 +312,10 @@ impl Planner<'_> {
                     return Err(refuse(
                         field,
                         format!("mount target {target} does not exist inside: {e}"),
-                        Some("choose a target that exists, one below /tmp, or a new one at the top such as /data"),
+                        Some(match self.policy.filesystem.root {
+                            Root::Directory(_) => crate::words::ROOT_LACKS_PLACE,
+                            _ => "choose a target that exists, one below /tmp, or a new one at the top such as /data",
+                        }),
                     ));
                 }
             }
