@@ -576,9 +576,10 @@ impl Prepared {
         let several = plan.layers.len() > 1;
         for (op, root) in layers {
             let Some(layer) = plan.layers.iter().find(|l| l.op == op) else { continue };
-            let keep = io.keep_changes.as_ref().map(|dir| {
-                if several { dir.join(layer.target.trim_start_matches('/').replace('/', "_")) } else { dir.clone() }
-            });
+            let keep = io
+                .keep_changes
+                .as_ref()
+                .map(|dir| if several { dir.join(crate::layers::directory(&layer.target)) } else { dir.clone() });
             match crate::layers::changes(root.as_fd(), &layer.source, &layer.target, keep.as_deref()) {
                 Ok(c) => {
                     f.changes.extend(c.list);

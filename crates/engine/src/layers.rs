@@ -21,6 +21,11 @@ use rustix::io::Errno;
 use crate::outcome::Change;
 use crate::view::join;
 
+/// The name under which one of several mounts' changes are kept: its target, in a form that no other target has.
+pub fn directory(target: &str) -> String {
+    target.trim_start_matches('/').replace('%', "%25").replace('/', "%2F")
+}
+
 /// Deepest directory that is walked.
 const DEPTH: usize = 256;
 /// Bytes of paths that are listed: the program chooses how long they are and how many.
@@ -278,4 +283,16 @@ fn link_again(root: BorrowedFd<'_>, first: &str, to: BorrowedFd<'_>, name: &str)
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = openat2(root, dir, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)?;
     Ok(linkat(&dir, old, to, name, AtFlags::empty())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::directory;
+
+    #[test]
+    fn no_two_targets_share_a_kept_directory() {
+        assert_eq!(directory("/a/b"), "a%2Fb");
+        assert_ne!(directory("/a/b"), directory("/a%2Fb"));
+        assert_ne!(directory("/a/b"), directory("/a_b"));
+    }
 }
