@@ -122,6 +122,8 @@ struct Loop<'a, 'io> {
     begun: Instant,
     next_sample: Instant,
     oom: Option<cofferdam_confine::cgroup::OomWatch>,
+    /// Nobody is left who could write events: their socket would be ready for ever.
+    deaf: bool,
     /// The watch was asked for. Most runs are over before it would tell anything that their end does not tell.
     armed: bool,
 }
@@ -161,6 +163,7 @@ pub fn supervise(run: Run<'_>, io: &mut Io) -> Report {
         begun: now,
         next_sample: now + SAMPLE,
         oom: None,
+        deaf: false,
         armed: false,
     };
     l.watch();
@@ -225,7 +228,7 @@ impl Loop<'_, '_> {
         let candidates: [(Option<BorrowedFd<'_>>, PollFlags, Set); 8] = [
             (Some(self.run.status.as_fd()), PollFlags::IN, |r| r.status = true),
             (Some(self.run.running.pidfd.as_fd()), PollFlags::IN, |r| r.dead = true),
-            (Some(self.run.events.as_fd()), PollFlags::IN, |r| r.events = true),
+            ((!self.deaf).then(|| self.run.events.as_fd()), PollFlags::IN, |r| r.events = true),
             (self.run.sinks[0].as_ref().and_then(Sink::poll_fd), PollFlags::IN, |r| r.sinks[0] = true),
             (self.run.sinks[1].as_ref().and_then(Sink::poll_fd), PollFlags::IN, |r| r.sinks[1] = true),
             (self.run.source.poll_from(), PollFlags::IN, |r| r.from = true),
@@ -321,7 +324,11 @@ impl Loop<'_, '_> {
         for _ in 0..most {
             let mut record = [0u8; 72 + 2 * cofferdam_confine::wire::EVENT_PATH];
             match rustix::net::recv(&self.run.events, &mut record[..], rustix::net::RecvFlags::DONTWAIT) {
-                Ok((_, 0)) | Err(_) => return,
+                Ok((_, 0)) => {
+                    self.deaf = true; // init's descriptors go one by one while the kernel takes its mounts apart
+                    return;
+                }
+                Err(_) => return,
                 Ok((_, n)) => match decode_event(&record[..n.min(record.len())]) {
                     Some(event) => self.report.log.event(&event, &self.run.paths),
                     None => self.report.lost += 1,
