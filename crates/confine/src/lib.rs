@@ -12,6 +12,7 @@
 pub mod cgroup;
 mod child;
 mod clone;
+pub mod foreign;
 pub mod host;
 pub mod landlock;
 pub mod memfd;
@@ -19,6 +20,7 @@ pub mod mountfd;
 pub mod netns;
 pub mod process;
 pub mod recipe;
+pub mod seatbelt;
 pub mod seccomp;
 pub mod spawn;
 pub mod status;

@@ -17,6 +17,14 @@ pub struct Usage {
 /// # Errors
 /// ECHILD when it is not a child of the calling process, or was reaped already.
 pub fn wait(pidfd: BorrowedFd<'_>) -> io::Result<Usage> {
+    wait_status(pidfd).map(|(_, usage)| usage)
+}
+
+/// The same, with the status word of wait(2): the exit code in the second byte, or the signal in the first.
+///
+/// # Errors
+/// As [`wait`].
+pub fn wait_status(pidfd: BorrowedFd<'_>) -> io::Result<(i32, Usage)> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
     loop {
@@ -35,7 +43,14 @@ pub fn wait(pidfd: BorrowedFd<'_>) -> io::Result<Usage> {
             // SAFETY: the buffer was zeroed and the kernel filled it; every field is an integer.
             let u = unsafe { usage.assume_init() };
             let us = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
-            return Ok(Usage { cpu_us: us(u.ru_utime) + us(u.ru_stime), max_rss_bytes: u.ru_maxrss as u64 * 1024 });
+            let usage = Usage { cpu_us: us(u.ru_utime) + us(u.ru_stime), max_rss_bytes: u.ru_maxrss as u64 * 1024 };
+            // SAFETY: as for the usage; the kernel filled the fields of SIGCHLD, of which the status is one.
+            let (code, value) = unsafe {
+                let info = info.assume_init();
+                (info.si_code, info.si_status())
+            };
+            let status = if code == libc::CLD_EXITED { (value & 0xff) << 8 } else { value & 0x7f };
+            return Ok((status, usage));
         }
         let e = io::Error::last_os_error();
         if e.kind() != io::ErrorKind::Interrupted {

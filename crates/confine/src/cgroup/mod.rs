@@ -20,6 +20,7 @@ mod io;
 mod kill;
 mod mounts;
 mod name;
+mod now;
 mod sweep;
 pub mod systemd;
 mod types;
@@ -35,6 +36,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::process::Pid;
 
 pub use discover::{Availability, Location, Mechanism, Plan, Probe, probe};
+pub use now::{Now, Reader};
 pub use sweep::{Report, sweep};
 pub use types::{Applied, Error, Events, Level, Limits, OomWatch, Reached, Usage};
 

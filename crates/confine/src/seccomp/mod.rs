@@ -35,6 +35,7 @@
 pub mod classify;
 mod decide;
 mod emit;
+pub mod kafel;
 #[cfg(test)]
 mod numbers;
 mod table;

@@ -1,0 +1,88 @@
+//! What a cgroup's tree uses at this moment, for who watches a run from beside it.
+//!
+//! The files are opened once, so that a watcher holds no name that could be another's later: what has been removed reads
+//! as an error.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::OFlags;
+
+use super::discover::{Version, serve};
+use super::{Cgroup, Error, files};
+
+/// Figures of one moment. `None`: this cgroup does not tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Now {
+    /// Memory, page cache of the tree included, bytes.
+    pub memory_bytes: Option<u64>,
+    /// CPU time so far, user and system, microseconds.
+    pub cpu_time_us: Option<u64>,
+    /// Processes and threads.
+    pub processes: Option<u64>,
+}
+
+/// Open files of a cgroup, to be read at any time and from any thread.
+#[derive(Debug)]
+pub struct Reader {
+    memory: Option<OwnedFd>,
+    cpu: Option<(OwnedFd, Version)>,
+    processes: Option<OwnedFd>,
+    cpu_base_us: u64,
+}
+
+impl Cgroup {
+    /// Opens what tells of the tree's present use.
+    ///
+    /// # Errors
+    /// When a file that the kernel has cannot be opened.
+    pub fn reader(&self) -> Result<Reader, Error> {
+        let open = |bit: u8, v1: &'static std::ffi::CStr, v2: &'static std::ffi::CStr| {
+            let Some(node) = self.node(bit) else { return Ok(None) };
+            let version = node.parent.version;
+            let name = if version == Version::V1 { v1 } else { v2 };
+            let file = files::open(&node.dir, name, OFlags::RDONLY);
+            file.map(|file| Some((file, version))).map_err(self.error("open the figures of", node))
+        };
+        let file = |found: Option<(OwnedFd, Version)>| found.map(|(file, _)| file);
+        Ok(Reader {
+            memory: file(open(serve::MEMORY, c"memory.usage_in_bytes", c"memory.current")?),
+            cpu: open(serve::CPU_TIME, c"cpuacct.usage", c"cpu.stat")?,
+            processes: file(open(serve::PIDS, c"pids.current", c"pids.current")?),
+            cpu_base_us: self.base.cpu_time_us,
+        })
+    }
+}
+
+impl Reader {
+    /// The figures now.
+    ///
+    /// # Errors
+    /// When the cgroup is gone.
+    pub fn now(&self) -> io::Result<Now> {
+        let number = |file: &Option<OwnedFd>| match file {
+            Some(file) => text(file).map(|text| text.trim().parse().ok()),
+            None => Ok(None),
+        };
+        let cpu = match &self.cpu {
+            None => None,
+            Some((file, Version::V1)) => text(file)?.trim().parse::<u64>().ok().map(|ns| ns / 1000),
+            Some((file, Version::V2)) => {
+                let text = text(file)?;
+                text.lines().find_map(|line| line.strip_prefix("usage_usec ")?.trim().parse().ok())
+            }
+        };
+        Ok(Now {
+            memory_bytes: number(&self.memory)?,
+            cpu_time_us: cpu.map(|us| us.saturating_sub(self.cpu_base_us)),
+            processes: number(&self.processes)?,
+        })
+    }
+}
+
+/// A small file from its beginning, whatever was read of it before.
+fn text(file: &OwnedFd) -> io::Result<String> {
+    let mut bytes = [0u8; 4096];
+    let n = rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut bytes[..], 0))?;
+    Ok(String::from_utf8_lossy(&bytes[..n]).into_owned())
+}

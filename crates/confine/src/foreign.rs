@@ -1,0 +1,275 @@
+//! Starts somebody else's sandbox program (bubblewrap, nsjail) the way init is started: everything prepared before clone,
+//! nothing of the owner's goes along, and nothing is allocated in between.
+//!
+//! What the program does then is its own business; this file only says with which streams, descriptors, limits and ids it
+//! begins. Raw system calls only after clone: the child shares its owner's memory until it has exec'd.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::spawn::{Running, SpawnError};
+use crate::{clone, process, sys};
+
+/// The first number of [`Foreign::fds`] in the program.
+pub const FIRST_FD: i32 = 10;
+
+/// A program to start.
+pub struct Foreign<'a> {
+    /// Absolute path.
+    pub program: &'a CStr,
+    /// Arguments, the name first.
+    pub argv: &'a [&'a CStr],
+    /// Variables, `NAME=VALUE`.
+    pub envp: &'a [&'a CStr],
+    /// Standard input, output and error.
+    pub stdio: [BorrowedFd<'a>; 3],
+    /// Descriptors that the program finds from [`FIRST_FD`] on, in this order, and nothing else.
+    pub fds: &'a [BorrowedFd<'a>],
+    /// User and group to become, with no other groups; `None` stays who the caller is.
+    pub ids: Option<(u32, u32)>,
+    /// `(resource, soft, hard)`.
+    pub rlimits: &'a [(u32, u64, u64)],
+    /// A cgroup v2 directory to be born in.
+    pub cgroup: Option<BorrowedFd<'a>>,
+    /// Directory to start in.
+    pub cwd: &'a CStr,
+    /// `tasks` files of version 1 to join first.
+    pub tasks: &'a [BorrowedFd<'a>],
+}
+
+/// What the child needs, as plain memory.
+struct Child {
+    program: *const u8,
+    argv: *const *const u8,
+    envp: *const *const u8,
+    cwd: *const u8,
+    /// Standard streams and the further descriptors, and as much room for temporary numbers.
+    fds: *const i32,
+    scratch: *mut i32,
+    len: usize,
+    tasks: *const i32,
+    tasks_len: usize,
+    rlimits: *const (u32, u64, u64),
+    rlimits_len: usize,
+    ids: Option<(u32, u32)>,
+    cgroup: i32,
+    errno: i32,
+    line: i32,
+}
+
+const STACK: usize = 32 * 1024;
+
+/// Starts it and returns once it has been exec'd. It leads a session of its own, has an empty session keyring where the
+/// kernel gives one, and gets SIGKILL when the calling thread ends.
+///
+/// # Errors
+/// The step that failed; nothing is left behind.
+pub fn spawn(foreign: &Foreign<'_>) -> Result<Running, SpawnError> {
+    let raw = |fds: &[BorrowedFd<'_>]| fds.iter().map(AsRawFd::as_raw_fd).collect::<Vec<i32>>();
+    let pointers = |texts: &[&CStr]| {
+        let mut list: Vec<*const u8> = texts.iter().map(|text| text.as_ptr().cast()).collect();
+        list.push(std::ptr::null());
+        list
+    };
+    let (argv, envp, tasks) = (pointers(foreign.argv), pointers(foreign.envp), raw(foreign.tasks));
+    let mut fds = raw(&foreign.stdio);
+    fds.extend(raw(foreign.fds));
+    let mut scratch = vec![-1i32; fds.len()];
+    let mut stack = vec![0u128; STACK / 16];
+    let mut child = Child {
+        program: foreign.program.as_ptr().cast(),
+        argv: argv.as_ptr(),
+        envp: envp.as_ptr(),
+        cwd: foreign.cwd.as_ptr().cast(),
+        fds: fds.as_ptr(),
+        scratch: scratch.as_mut_ptr(),
+        len: fds.len(),
+        tasks: tasks.as_ptr(),
+        tasks_len: tasks.len(),
+        rlimits: foreign.rlimits.as_ptr(),
+        rlimits_len: foreign.rlimits.len(),
+        ids: foreign.ids,
+        cgroup: -1,
+        errno: 0,
+        line: 0,
+    };
+    let cgroup = foreign.cgroup.as_ref().map(AsRawFd::as_raw_fd);
+    let flags = (libc::CLONE_VM | libc::CLONE_VFORK) as u64;
+    // No handler of the owner's may run on the child's stack while the memory is shared.
+    let old = mask(u64::MAX).map_err(SpawnError::Prepare)?;
+    // SAFETY: the stack is memory of ours that nothing else uses; `entry` does not return; `child` and all that it points
+    // to live until the call returns, which is after the child has exec'd or ended.
+    let mut start = |child: &mut Child, cgroup| unsafe {
+        clone::start(clone::Request { flags, stack: &mut stack, cgroup }, entry, &raw mut *child as usize)
+    };
+    let started = match (start(&mut child, cgroup), cgroup) {
+        // Being born in a cgroup takes clone3.
+        (Err(e), Some(dir)) if matches!(e.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
+            child.cgroup = dir;
+            start(&mut child, None)
+        }
+        (started, _) => started,
+    };
+    let unmasked = mask(old);
+    let (pid, pidfd) = started.map_err(SpawnError::Clone)?;
+    // SAFETY: `child` is a local that the other process wrote while it shared our memory; read it as memory, not as what
+    // the compiler last knew of it.
+    let (line, errno) = unsafe { ((&raw const child.line).read_volatile(), (&raw const child.errno).read_volatile()) };
+    if errno != 0 {
+        process::wait(std::os::fd::AsFd::as_fd(&pidfd)).map_err(SpawnError::Prepare)?;
+        return Err(SpawnError::Child { line, source: io::Error::from_raw_os_error(errno) });
+    }
+    unmasked.map_err(SpawnError::Prepare)?;
+    Ok(Running { pid, pidfd })
+}
+
+/// Sets this thread's signal mask and returns the one before.
+fn mask(new: u64) -> io::Result<u64> {
+    let mut old = 0u64;
+    sys::rt_sigprocmask(2, &raw const new, &raw mut old, 8).map_err(io::Error::from_raw_os_error)?;
+    Ok(old)
+}
+
+extern "C" fn entry(child: usize) -> ! {
+    // SAFETY: the owner passes the address of its `Child`, which nobody else touches until the child has exec'd or ended.
+    let child = unsafe { &mut *(child as *mut Child) };
+    if let Err((line, errno)) = enter(child) {
+        child.line = line;
+        child.errno = errno;
+    }
+    sys::exit(127)
+}
+
+fn enter(c: &mut Child) -> Result<(), (i32, i32)> {
+    if c.cgroup >= 0 {
+        let procs = sys::openat(c.cgroup, c"cgroup.procs".as_ptr().cast(), 0o2000001, 0).map_err(|e| (101, e))? as i32;
+        sys::write(procs, b"0".as_ptr(), 1).map_err(|e| (102, e))?;
+    }
+    for i in 0..c.tasks_len {
+        // SAFETY: `tasks` points to `tasks_len` numbers.
+        let file = unsafe { c.tasks.add(i).read() };
+        sys::write(file, b"0".as_ptr(), 1).map_err(|e| (103, e))?;
+    }
+    sys::setsid().map_err(|e| (104, e))?;
+    // A fresh session keyring: the program's filter refuses keyctl as well, so a kernel without keys is no failure.
+    sys::keyctl(1, 0).ok();
+    descriptors(c)?;
+    // Signals as exec leaves them: what the owner ignores would stay ignored.
+    let default = [0u64; 4];
+    for signal in 1..=64 {
+        match sys::rt_sigaction(signal, default.as_ptr(), std::ptr::null_mut(), 8) {
+            Ok(_) | Err(22) => {} // KILL and STOP have no disposition
+            Err(e) => return Err((105, e)),
+        }
+    }
+    for i in 0..c.rlimits_len {
+        // SAFETY: `rlimits` points to `rlimits_len` items.
+        let (resource, soft, hard) = unsafe { c.rlimits.add(i).read() };
+        let new = [soft, hard];
+        sys::prlimit(0, resource, new.as_ptr(), std::ptr::null_mut()).map_err(|e| (106, e))?;
+    }
+    if let Some((uid, gid)) = c.ids {
+        sys::setgroups(0, std::ptr::null()).map_err(|e| (107, e))?;
+        sys::setresgid(gid, gid, gid).map_err(|e| (108, e))?;
+        sys::setresuid(uid, uid, uid).map_err(|e| (109, e))?;
+    }
+    sys::umask(0o022).map_err(|e| (110, e))?;
+    sys::prctl(1, 9, 0, 0, 0).map_err(|e| (111, e))?; // PR_SET_PDEATHSIG, SIGKILL; after the ids, which clear it
+    sys::chdir(c.cwd).map_err(|e| (112, e))?;
+    let (none, mut seen) = (0u64, 0u64);
+    sys::rt_sigprocmask(2, &raw const none, &raw mut seen, 8).map_err(|e| (113, e))?;
+    sys::execve(c.program, c.argv, c.envp).map_err(|e| (114, e))?;
+    Ok(())
+}
+
+/// 0, 1, 2 and from [`FIRST_FD`] on what the owner lists; everything else is closed.
+fn descriptors(c: &Child) -> Result<(), (i32, i32)> {
+    let base = FIRST_FD + c.len as i32;
+    // First up and out of the way, all of them, so that no target number overwrites a source.
+    for i in 0..c.len {
+        // SAFETY: `fds` points to `len` numbers, and `scratch` to room for as many.
+        unsafe {
+            let moved = sys::fcntl(c.fds.add(i).read(), 1030, base as usize).map_err(|e| (120, e))?; // F_DUPFD_CLOEXEC
+            c.scratch.add(i).write(moved as i32);
+        }
+    }
+    for i in 0..c.len {
+        // SAFETY: as above.
+        let moved = unsafe { c.scratch.add(i).read() };
+        let target = if i < 3 { i as i32 } else { FIRST_FD + i as i32 - 3 };
+        sys::dup3(moved, target, 0).map_err(|e| (121, e))?;
+    }
+    sys::close_range(3, FIRST_FD as u32 - 1, 0).map_err(|e| (122, e))?;
+    sys::close_range((FIRST_FD + c.len as i32 - 3) as u32, u32::MAX, 0).map_err(|e| (123, e))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    fn run(script: &CStr, extra: &[BorrowedFd<'_>], rlimits: &[(u32, u64, u64)]) -> (String, i32) {
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let (out, theirs) = std::io::pipe().unwrap();
+        let argv = [c"sh", c"-c", script];
+        let foreign = Foreign {
+            program: c"/bin/sh",
+            argv: &argv,
+            envp: &[c"A=b"],
+            stdio: [null.as_fd(), theirs.as_fd(), theirs.as_fd()],
+            fds: extra,
+            ids: None,
+            rlimits,
+            cgroup: None,
+            cwd: c"/",
+            tasks: &[],
+        };
+        let running = spawn(&foreign).unwrap();
+        drop(theirs);
+        let text = std::io::read_to_string(out).unwrap();
+        let (status, _) = process::wait_status(running.pidfd.as_fd()).unwrap();
+        (text, status)
+    }
+
+    #[test]
+    fn it_gets_its_streams_its_descriptors_and_nothing_else() {
+        let leak = std::fs::File::open("/proc/self/status").unwrap();
+        rustix::io::fcntl_setfd(&leak, rustix::io::FdFlags::empty()).unwrap();
+        let (data, mut ours) = std::io::pipe().unwrap();
+        std::io::Write::write_all(&mut ours, b"hello\n").unwrap();
+        drop(ours);
+        let (text, status) =
+            run(c"cat /proc/$$/fd/10; ls /proc/$$/fd | tr '\\n' ' '; echo \"$A $HOME\"; exit 3", &[data.as_fd()], &[]);
+        assert_eq!(text, "hello\n0 1 10 2 b \n");
+        assert_eq!(status, 3 << 8);
+    }
+
+    #[test]
+    fn limits_and_signals_are_what_was_asked_for() {
+        let (text, status) =
+            run(c"ulimit -n; kill -PIPE $$; echo alive", &[], &[(crate::host::resource::NOFILE, 77, 77)]);
+        assert_eq!((text.as_str(), status & 0x7f), ("77\n", libc::SIGPIPE), "SIGPIPE is not ignored");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_told() {
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let foreign = Foreign {
+            program: c"/no/such/program",
+            argv: &[c"x"],
+            envp: &[],
+            stdio: [null.as_fd(); 3],
+            fds: &[],
+            ids: None,
+            rlimits: &[],
+            cgroup: None,
+            cwd: c"/",
+            tasks: &[],
+        };
+        let Err(SpawnError::Child { source, .. }) = spawn(&foreign) else { panic!() };
+        assert_eq!(source.raw_os_error(), Some(libc::ENOENT));
+    }
+}
