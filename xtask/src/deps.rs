@@ -20,8 +20,9 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("cofferdam-confine", &[]),
     ("cofferdam-egress", &["cofferdam-policy", "cofferdam-confine"]),
     ("cofferdam-engine", &["cofferdam-policy", "cofferdam-confine", "cofferdam-egress"]),
-    ("cofferdam-compile", &["cofferdam-policy"]),
-    ("cofferdam", &["cofferdam-policy", "cofferdam-engine"]),
+    ("cofferdam-profiles", &["cofferdam-policy", "cofferdam-engine"]),
+    ("cofferdam-compile", &["cofferdam-policy", "cofferdam-profiles"]),
+    ("cofferdam", &["cofferdam-policy", "cofferdam-engine", "cofferdam-profiles"]),
     ("cofferdam-server", &["cofferdam-policy", "cofferdam-engine"]),
     ("cofferdam-escape", &["cofferdam-policy", "cofferdam-confine", "cofferdam-engine", "cofferdam"]),
     ("cofferdam-programs", &[]),
@@ -411,10 +412,10 @@ mod tests {
     }
 
     #[test]
-    fn the_compiler_is_out_of_reach_of_the_engine() {
+    fn the_compiler_is_out_of_reach_of_the_engine_and_the_command() {
         // Through any path of allowed layers.
         let allowed = |name: &str| LAYERS.iter().find(|(layer, _)| *layer == name).map_or(&[][..], |(_, on)| on);
-        let mut reached = vec!["cofferdam-engine"];
+        let mut reached = vec!["cofferdam-engine", "cofferdam"];
         let mut next = 0;
         while next < reached.len() {
             reached.extend(allowed(reached[next]).iter().filter(|name| !reached.contains(name)).collect::<Vec<_>>());

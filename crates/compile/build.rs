@@ -1,0 +1,39 @@
+//! Puts the policy library, every `.ncl` file of ncl/sandbox but its examples and tests, into the program as text.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Directories of the library that no profile imports.
+const APART: &[&str] = &["examples", "tests"];
+
+fn main() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ncl/sandbox");
+    println!("cargo::rerun-if-changed={}", root.display());
+    let mut files = Vec::new();
+    collect(&root, &root, &mut files);
+    files.sort();
+    let mut code = String::from("&[\n");
+    for (name, path) in &files {
+        writeln!(code, "    ({name:?}, include_str!({:?})),", path.display().to_string())
+            .expect("a String takes every write");
+    }
+    code.push(']');
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("library.rs");
+    std::fs::write(&out, code).unwrap_or_else(|error| panic!("cannot write {}: {error}", out.display()));
+}
+
+fn collect(root: &Path, directory: &Path, files: &mut Vec<(String, PathBuf)>) {
+    let entries = std::fs::read_dir(directory)
+        .unwrap_or_else(|error| panic!("cannot read the policy library {}: {error}", directory.display()));
+    for entry in entries {
+        let path = entry.expect("the directory was just opened").path();
+        let name = path.strip_prefix(root).expect("it was found below the root").to_string_lossy().into_owned();
+        if path.is_dir() {
+            if !APART.contains(&name.as_str()) {
+                collect(root, &path, files);
+            }
+        } else if name.ends_with(".ncl") {
+            files.push((name, path));
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! One Nickel context for all jobs of a process: the standard library is loaded once, each job evaluated in it.
+//!
+//! ```text
+//! sources in memory ─ no more files can be opened ─ wrapper over profile and overrides ─ evaluate ─ outputs
+//! ```
+//!
+//! Knows the library only by its one entry, `(import "sandbox").outputs PROFILE`. Writes nothing anywhere.
+
+use std::io::sink;
+use std::path::{Path, PathBuf};
+
+use cofferdam_policy::Policy;
+use cofferdam_profiles::overrides::quoted;
+use cofferdam_profiles::protocol::{Dir, Encoding, Evaluated, Format, Job, Override, Problem, ProblemKind, Wanted};
+use nickel_lang_core::ast::InputFormat;
+use nickel_lang_core::cache::{CacheHub, SourcePath};
+use nickel_lang_core::error::report::{ColorOpt, report_as_str};
+use nickel_lang_core::error::{Error, NullReporter};
+use nickel_lang_core::eval::cache::CacheImpl;
+use nickel_lang_core::eval::value::NickelValue;
+use nickel_lang_core::eval::{VirtualMachine, VmContext};
+use nickel_lang_core::serialize::{ExportFormat, to_string, validate};
+use serde_json::Value;
+
+use crate::library::ROOT;
+use crate::scan;
+use crate::sources::{Hint as _, Sources, problem, too_deeply};
+
+/// Evaluates jobs, one after the other.
+pub struct Evaluator {
+    context: VmContext<CacheHub, CacheImpl>,
+    sources: Sources,
+    dirs: Vec<Dir>,
+    jobs: usize,
+}
+
+impl Evaluator {
+    /// A context that knows these directories and the library.
+    pub fn new(dirs: Vec<Dir>) -> Evaluator {
+        let mut cache = CacheHub::new();
+        let sources = Sources::new(&mut cache.sources);
+        // What a profile traces goes nowhere: standard output is the protocol's, and nobody asked for it.
+        Evaluator { context: VmContext::new(cache, sink(), NullReporter {}), sources, dirs, jobs: 0 }
+    }
+
+    /// Does one job. `closed` is called when every file has been read and says whether no other can be opened now.
+    ///
+    /// # Errors
+    /// The profile cannot be read, or Nickel, the policy or the target refuses it.
+    pub fn evaluate(&mut self, job: &Job, closed: impl FnOnce() -> std::io::Result<()>) -> Result<Evaluated, Problem> {
+        self.jobs += 1;
+        let cache = &mut self.context.import_resolver.sources;
+        let loaded = self.sources.load(cache, &job.file, &job.imports, &self.dirs)?;
+        closed().map_err(|error| {
+            problem(ProblemKind::Unreadable, format!("cannot keep the evaluation from opening files: {error}"))
+        })?;
+        let profile = self.profile(job)?;
+        let mut evaluated = Evaluated { files: loaded.files, absent: loaded.absent, ..Evaluated::default() };
+        let wrapped: Vec<Wanted> = job.outputs.iter().copied().filter(|wanted| wanted.format != Format::Raw).collect();
+        let raw = if wrapped.len() < job.outputs.len() {
+            // As the `nickel` command would, without a word of ours around it.
+            let bare = format!("{profile}\n");
+            let value = if job.overrides.is_empty() { self.file(job)? } else { self.source("raw", bare) };
+            Some(self.run(value, &job.file)?)
+        } else {
+            None
+        };
+        let outputs = if wrapped.is_empty() {
+            Value::Null
+        } else {
+            let source = wrapper(&profile, &wrapped);
+            let source = self.source("outputs", source);
+            let value = self.run(source, &job.file)?;
+            let text = self.text(&value, ExportFormat::Json, &job.file)?;
+            serde_json::from_str(&text)
+                .map_err(|error| problem(ProblemKind::Nickel, format!("the outputs are not JSON: {error}")))?
+        };
+        for wanted in &job.outputs {
+            let text = match (wanted.format, &raw) {
+                (Format::Raw, Some(value)) => Ok(self.text(value, encoding(wanted.encoding), &job.file)?),
+                (format, _) => match refused(&outputs, format, &job.file) {
+                    Some(why) => Err(why),
+                    None => Ok(self.output(&outputs, *wanted, &job.file)?),
+                },
+            };
+            evaluated.outputs.push(text);
+        }
+        evaluated.warnings = warnings(&outputs["warnings"], &job.outputs);
+        Ok(evaluated)
+    }
+
+    /// The profile with its overrides, as an expression.
+    fn profile(&mut self, job: &Job) -> Result<String, Problem> {
+        let file = quoted(&job.file.display().to_string());
+        let mut expression = format!("(import {file} as 'Nickel)");
+        for (at, set) in job.overrides.iter().enumerate() {
+            let told = told(set);
+            let scan = scan::nickel(&set.value);
+            if !scan.imports.is_empty() {
+                return Err(problem(ProblemKind::Override, format!("{told}: a value that is set imports nothing"))
+                    .hint("import it in the profile"));
+            }
+            if let Some(place) = scan.too_deep {
+                return Err(too_deeply(&told, &set.value, place));
+            }
+            // A source of its own: it can name no field of the profile's, and errors in it say where they are.
+            let name = Path::new(ROOT).join(self.jobs.to_string()).join(format!("{at} {told}"));
+            let key = SourcePath::Path(name.clone(), InputFormat::Nickel);
+            self.context.import_resolver.sources.add_string(key, set.value.clone());
+            let path: Vec<String> = set.path.iter().map(|name| quoted(name)).collect();
+            let import = quoted(&name.display().to_string());
+            expression += &format!(" & {{ {} | force = import {import} as 'Nickel }}", path.join("."));
+        }
+        Ok(expression)
+    }
+
+    /// A source of our own, below the library's root so that it finds the library.
+    fn source(&mut self, name: &str, text: String) -> nickel_lang_core::files::FileId {
+        let path = Path::new(ROOT).join(format!("{}.{name}.ncl", self.jobs));
+        self.context.import_resolver.sources.add_string(SourcePath::Path(path, InputFormat::Nickel), text)
+    }
+
+    /// The profile itself.
+    fn file(&mut self, job: &Job) -> Result<nickel_lang_core::files::FileId, Problem> {
+        let path: PathBuf = nickel_lang_core::cache::normalize_abs_path(&job.file);
+        let key = SourcePath::Path(path, InputFormat::Nickel);
+        self.context
+            .import_resolver
+            .sources
+            .id_of(&key)
+            .ok_or_else(|| problem(ProblemKind::Unreadable, format!("{} is not loaded", job.file.display())))
+    }
+
+    /// Evaluates a source in full.
+    fn run(&mut self, id: nickel_lang_core::files::FileId, file: &Path) -> Result<NickelValue, Problem> {
+        let evaluated = self.context.prepare_eval(id).and_then(|value| {
+            VirtualMachine::new(&mut self.context).eval_full_for_export_closure(value.into()).map_err(Error::EvalError)
+        });
+        evaluated.map_err(|error| self.told(error, file))
+    }
+
+    /// A value in an encoding, as the `nickel` command writes it.
+    fn text(&mut self, value: &NickelValue, format: ExportFormat, file: &Path) -> Result<String, Problem> {
+        let written = validate(format, value).and_then(|()| to_string(format, value));
+        let mut text = written
+            .map_err(|error| Error::ExportError(error.with_pos_table(self.context.pos_table.clone()).into()))
+            .map_err(|error| self.told(error, file))?;
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        Ok(text)
+    }
+
+    /// One output out of those that the library made.
+    fn output(&mut self, outputs: &Value, wanted: Wanted, file: &Path) -> Result<String, Problem> {
+        let value = &outputs[field(wanted.format)];
+        match wanted.format {
+            Format::Policy => {
+                let text = value.to_string();
+                let policy = Policy::decode(text.as_bytes()).map_err(|errors| not_a_policy(&errors.0, file))?;
+                let complete = serde_json::to_value(&policy).map_err(|error| {
+                    problem(ProblemKind::Policy, format!("{}: cannot write the policy: {error}", file.display()))
+                })?;
+                match wanted.encoding {
+                    Encoding::Json => Ok(line(policy.to_json_pretty())),
+                    _ => self.encoded(&complete, wanted.encoding, file),
+                }
+            }
+            Format::Seatbelt => text_of(&value["profile"], wanted.format, file),
+            Format::NsjailText => text_of(value, wanted.format, file),
+            Format::Nsjail | Format::Raw => self.encoded(value, wanted.encoding, file),
+        }
+    }
+
+    fn encoded(&mut self, value: &Value, as_what: Encoding, file: &Path) -> Result<String, Problem> {
+        let value = serde_json::from_value(value.clone()).map_err(|error| {
+            problem(ProblemKind::Target, format!("{}: cannot write the output: {error}", file.display()))
+        })?;
+        self.text(&value, encoding(as_what), file)
+    }
+
+    /// Nickel's error in its own words, with the source lines.
+    fn told(&mut self, error: Error, file: &Path) -> Problem {
+        let mut files = self.context.import_resolver.sources.files.clone();
+        let text = report_as_str(&mut files, error, ColorOpt::Never);
+        problem(ProblemKind::Nickel, format!("{} is refused:\n{}", file.display(), text.trim_end()))
+    }
+}
+
+/// The library's outputs, only those that are wanted: what nobody asks for is not computed.
+fn wrapper(profile: &str, wanted: &[Wanted]) -> String {
+    let mut fields: Vec<&str> = wanted.iter().map(|wanted| field(wanted.format)).collect();
+    fields.sort_unstable();
+    fields.dedup();
+    let fields: String = fields.iter().map(|field| format!("{field} = outputs.{field}, ")).collect();
+    format!(
+        "let outputs = (import \"sandbox\").outputs ({profile}) in\n\
+         {{ {fields}warnings = outputs.warnings, refusals = outputs.refusals }}\n"
+    )
+}
+
+/// The field of the library's outputs.
+fn field(format: Format) -> &'static str {
+    match format {
+        Format::Policy => "policy",
+        Format::Nsjail => "nsjail",
+        Format::NsjailText => "nsjail_text",
+        Format::Seatbelt => "seatbelt",
+        Format::Raw => "raw",
+    }
+}
+
+/// The target of an output in the library's notes; none for what is ours.
+fn target(format: Format) -> Option<&'static str> {
+    match format {
+        Format::Nsjail | Format::NsjailText => Some("nsjail"),
+        Format::Seatbelt => Some("seatbelt"),
+        Format::Policy | Format::Raw => None,
+    }
+}
+
+/// Why the target cannot have this output.
+fn refused(outputs: &Value, format: Format, file: &Path) -> Option<String> {
+    let of = target(format)?;
+    let notes = outputs["refusals"].as_array().into_iter().flatten().filter(|note| note["target"] == of);
+    let reasons: Vec<String> = notes.map(told_note).collect();
+    (!reasons.is_empty()).then(|| format!("{} cannot be exported for {of}: {}", file.display(), reasons.join("; ")))
+}
+
+/// What a target goes without, as far as anybody asked for that target.
+fn warnings(notes: &Value, wanted: &[Wanted]) -> Vec<String> {
+    let foreign = |name: &str| {
+        Format::ALL.iter().any(|format| target(*format) == Some(name))
+            && wanted.iter().all(|wanted| target(wanted.format) != Some(name))
+    };
+    let notes = notes.as_array().into_iter().flatten();
+    let told = notes.filter(|note| !foreign(note["target"].as_str().unwrap_or_default()));
+    told.map(|note| match note["target"].as_str() {
+        Some(target) => format!("{target}: {}", told_note(note)),
+        None => told_note(note),
+    })
+    .collect()
+}
+
+fn told_note(note: &Value) -> String {
+    let message = note["message"].as_str().unwrap_or_default();
+    match note["field"].as_str() {
+        Some(field) if !field.is_empty() => format!("{field}: {message}"),
+        _ => message.to_owned(),
+    }
+}
+
+fn text_of(value: &Value, format: Format, file: &Path) -> Result<String, Problem> {
+    value.as_str().map(|text| line(text.to_owned())).ok_or_else(|| {
+        problem(ProblemKind::Target, format!("{}: the library gives no {}", file.display(), format.name()))
+    })
+}
+
+fn line(mut text: String) -> String {
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text
+}
+
+fn encoding(encoding: Encoding) -> ExportFormat {
+    match encoding {
+        Encoding::Json => ExportFormat::Json,
+        Encoding::Yaml => ExportFormat::Yaml,
+        Encoding::Toml => ExportFormat::Toml,
+    }
+}
+
+/// An override as people wrote it.
+fn told(set: &Override) -> String {
+    format!("--set {}", set.path.join("."))
+}
+
+fn not_a_policy(errors: &[cofferdam_policy::PolicyError], file: &Path) -> Problem {
+    let lines: Vec<String> = errors.iter().map(|error| format!("\n  {error}")).collect();
+    problem(ProblemKind::Policy, format!("the policy of {} is refused:{}", file.display(), lines.concat()))
+}

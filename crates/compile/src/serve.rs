@@ -1,0 +1,78 @@
+//! One request from beginning to end: limits on this process first, then each job on a stack that is large enough.
+
+use std::io::Write;
+
+use cofferdam_profiles::protocol::{Line, Request, Result as Answer};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::evaluator::Evaluator;
+
+/// Stack of the evaluation, bytes: Nickel recurses over what it reads. Pages that are not used cost nothing.
+const STACK: usize = 512 << 20;
+
+/// Answers a request, a line per event. An error is one of the request itself.
+///
+/// # Errors
+/// The request cannot be read or its limits cannot be set; nothing has been evaluated.
+pub fn serve(request: &[u8], out: &mut (impl Write + Send)) -> Result<(), String> {
+    let request: Request =
+        serde_json::from_slice(request).map_err(|error| format!("the request is not understood: {error}"))?;
+    limit(&request)?;
+    std::thread::scope(|scope| {
+        let work = std::thread::Builder::new()
+            .name("evaluation".into())
+            .stack_size(STACK)
+            .spawn_scoped(scope, || jobs(&request, out))
+            .map_err(|error| format!("cannot start the evaluation: {error}"))?;
+        work.join().map_err(|_| "the evaluation failed".to_owned())?
+    })
+}
+
+fn jobs(request: &Request, out: &mut impl Write) -> Result<(), String> {
+    let mut evaluator = Evaluator::new(request.dirs.clone());
+    let files = getrlimit(Resource::Nofile);
+    for (index, job) in request.jobs.iter().enumerate() {
+        say(out, &Line::Begun(index))?;
+        // The limit that was there until the files of the job are read, none from then on: whatever a profile does,
+        // it opens nothing that was not looked at.
+        setrlimit(Resource::Nofile, files).map_err(|error| format!("cannot set the limit of open files: {error}"))?;
+        let none = Rlimit { current: Some(0), maximum: files.maximum };
+        let evaluated = evaluator.evaluate(job, || Ok(setrlimit(Resource::Nofile, none)?));
+        let result = match evaluated {
+            Ok(evaluated) => Answer::Ok(evaluated),
+            Err(problem) => Answer::Error(problem),
+        };
+        say(out, &Line::Done { job: index, result })?;
+    }
+    // Context and sources are left to the end of the process.
+    std::mem::forget(evaluator);
+    Ok(())
+}
+
+fn limit(request: &Request) -> Result<(), String> {
+    for (resource, wanted, what) in [
+        (Resource::As, (request.address_space > 0).then_some(request.address_space), "the address space"),
+        (Resource::Cpu, (request.cpu_seconds > 0).then_some(request.cpu_seconds), "the CPU time"),
+        (Resource::Core, Some(0), "the size of core dumps"),
+    ] {
+        let there = getrlimit(resource);
+        // A limit that is as tight already is left alone: a sandbox around this process may not let it be touched.
+        let tight = |limit: Option<u64>, wanted| limit.is_some_and(|limit| limit <= wanted);
+        let Some(wanted) = wanted.filter(|wanted| !tight(there.current, *wanted)) else { continue };
+        let value = Some(there.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
+        match setrlimit(resource, Rlimit { current: value, maximum: value }) {
+            // A sandbox around this process has settled what becomes of core dumps, and says so.
+            Err(rustix::io::Errno::INVAL) if resource == Resource::Core => {}
+            set => set.map_err(|error| format!("cannot limit {what}: {error}"))?,
+        }
+    }
+    Ok(())
+}
+
+fn say(out: &mut impl Write, line: &Line) -> Result<(), String> {
+    let mut text = serde_json::to_string(line).map_err(|error| format!("cannot write an answer: {error}"))?;
+    text.push('\n');
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| format!("cannot write an answer: {error}"))
+}

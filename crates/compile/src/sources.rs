@@ -1,0 +1,282 @@
+//! Reads a profile and everything that it imports, before Nickel does, and hands Nickel the texts in memory.
+//!
+//! Finds files in Nickel's own order: beside the importing file, then in the library. Refuses an import that leads out
+//! of the directories allowed, sources that are too large or nested too deeply, and everything that is no regular file.
+//! Nothing is read twice, so what Nickel sees is what was hashed.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use cofferdam_profiles::identity::sha256;
+use cofferdam_profiles::protocol::{Dir, FileSeen, Identity, Problem, ProblemKind};
+use nickel_lang_core::ast::InputFormat;
+use nickel_lang_core::cache::{SourceCache, SourcePath, normalize_abs_path};
+
+use crate::library::{DIRECTORY, LIBRARY, ROOT};
+use crate::scan;
+
+/// Most bytes that one profile and its imports may have together.
+pub const MAX_BYTES: u64 = 16 << 20;
+
+/// Sources of one evaluator: those in memory, by name and format.
+#[derive(Debug, Default)]
+pub struct Sources {
+    read: HashMap<(PathBuf, InputFormat), Read>,
+}
+
+/// A file that is in memory already.
+#[derive(Debug, Clone)]
+struct Read {
+    seen: FileSeen,
+    bytes: u64,
+    imports: Vec<(scan::Import, (usize, usize))>,
+}
+
+/// All files of one profile.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// Those that were read.
+    pub files: Vec<FileSeen>,
+    /// Names that were looked for in vain.
+    pub absent: Vec<PathBuf>,
+}
+
+/// Whose import it is, for messages.
+struct Wanted {
+    name: PathBuf,
+    format: InputFormat,
+    /// `FILE:LINE:COLUMN` of the import and its text; none for the profile itself.
+    by: Option<(String, String)>,
+}
+
+/// What looking for one candidate came to.
+enum Found {
+    Yes,
+    No,
+}
+
+impl Sources {
+    /// No file yet, and the library in Nickel's cache.
+    pub fn new(cache: &mut SourceCache) -> Sources {
+        cache.add_import_paths(std::iter::once(PathBuf::from(ROOT)));
+        let root = Path::new(ROOT);
+        cache.add_string(SourcePath::Path(root.join("sandbox"), InputFormat::Nickel), DIRECTORY.into());
+        for (name, text) in LIBRARY {
+            let path = root.join("sandbox").join(name);
+            cache.add_string(SourcePath::Path(path, InputFormat::Nickel), (*text).into());
+        }
+        Sources::default()
+    }
+
+    /// Reads the profile and all that it imports into the cache.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is too large or too deeply nested, or an import that leads out.
+    pub fn load(
+        &mut self,
+        cache: &mut SourceCache,
+        file: &Path,
+        imports: &[PathBuf],
+        dirs: &[Dir],
+    ) -> Result<Loaded, Problem> {
+        let mut loaded = Loaded::default();
+        let mut total = 0;
+        let mut open = vec![Wanted { name: normalize_abs_path(file), format: InputFormat::Nickel, by: None }];
+        let mut done: Vec<(PathBuf, InputFormat)> = Vec::new();
+        while let Some(wanted) = open.pop() {
+            let key = (wanted.name.clone(), wanted.format);
+            if done.contains(&key) {
+                continue;
+            }
+            if !self.read.contains_key(&key) {
+                let at = allowed(&wanted, imports, dirs)?;
+                let (read, text) = read(&wanted, &at)?;
+                cache.add_string(SourcePath::Path(wanted.name.clone(), wanted.format), text);
+                self.read.insert(key.clone(), read);
+            }
+            let read = self.read[&key].clone();
+            done.push(key);
+            total += read.bytes;
+            if total > MAX_BYTES {
+                let message = format!(
+                    "{} and what it imports have more than {} MiB; {} is one file too many",
+                    file.display(),
+                    MAX_BYTES >> 20,
+                    wanted.name.display()
+                );
+                return Err(problem(ProblemKind::TooLarge, message)
+                    .hint("a profile holds rules, not data: leave out what it does not need"));
+            }
+            loaded.files.push(read.seen);
+            let parent = wanted.name.parent().unwrap_or(Path::new("/")).to_owned();
+            for (import, (line, column)) in read.imports {
+                let by = (format!("{}:{line}:{column}", wanted.name.display()), import.path.clone());
+                for directory in [parent.as_path(), Path::new(ROOT)] {
+                    let name = normalize_abs_path(&directory.join(&import.path));
+                    let next = Wanted { name, format: import.format, by: Some(by.clone()) };
+                    match look(cache, &next, imports, dirs, &mut loaded.absent)? {
+                        Found::Yes if next.name.starts_with(ROOT) => break,
+                        Found::Yes => {
+                            open.push(next);
+                            break;
+                        }
+                        Found::No => {}
+                    }
+                }
+            }
+        }
+        loaded.absent.sort_unstable();
+        loaded.absent.dedup();
+        Ok(loaded)
+    }
+}
+
+/// Whether a name is there for Nickel: in memory, or a file that can be opened.
+fn look(
+    cache: &SourceCache,
+    wanted: &Wanted,
+    imports: &[PathBuf],
+    dirs: &[Dir],
+    absent: &mut Vec<PathBuf>,
+) -> Result<Found, Problem> {
+    if wanted.name.starts_with(ROOT) {
+        let key = SourcePath::Path(wanted.name.clone(), wanted.format);
+        return Ok(if cache.file_ids.contains_key(&key) { Found::Yes } else { Found::No });
+    }
+    // Before asking whether it exists: what lies outside is nobody's business.
+    let at = allowed(wanted, imports, dirs)?;
+    if std::fs::metadata(&at).is_ok_and(|data| !data.is_dir()) {
+        return Ok(Found::Yes);
+    }
+    absent.push(wanted.name.clone());
+    Ok(Found::No)
+}
+
+/// Where a name is found, if the profile may read it.
+fn allowed(wanted: &Wanted, imports: &[PathBuf], dirs: &[Dir]) -> Result<PathBuf, Problem> {
+    let mut hidden = false;
+    for dir in dirs.iter().filter(|dir| imports.contains(&dir.name)) {
+        let Ok(below) = wanted.name.strip_prefix(&dir.name) else { continue };
+        let at = dir.at.join(below);
+        if wanted.by.is_some() && is_hidden(below) {
+            hidden = true;
+            continue;
+        }
+        // Links are followed only as far as they stay inside.
+        let Ok(real) = std::fs::canonicalize(&at) else {
+            // In the jail, a link that leads out leads nowhere.
+            if std::fs::symlink_metadata(&at).is_ok() { break } else { return Ok(at) }
+        };
+        let inside = dirs.iter().filter(|dir| imports.contains(&dir.name)).any(|dir| {
+            std::fs::canonicalize(&dir.at)
+                .is_ok_and(|root| real.strip_prefix(&root).is_ok_and(|below| wanted.by.is_none() || !is_hidden(below)))
+        });
+        if inside {
+            return Ok(real);
+        }
+    }
+    let directories: Vec<String> = imports.iter().map(|dir| dir.display().to_string()).collect();
+    let name = wanted.name.display();
+    let outside = format!("outside the directories that it may import from ({})", directories.join(", "));
+    let message = match &wanted.by {
+        Some((place, path)) if hidden => {
+            format!("{place}: the import \"{path}\" is {name}, and names that begin with a dot are not imported")
+        }
+        Some((place, path)) => format!("{place}: the import \"{path}\" leads to {name}, {outside}"),
+        None => format!("{name} is a link that leads out of its directory"),
+    };
+    let target = std::fs::canonicalize(&wanted.name).unwrap_or_else(|_| wanted.name.clone());
+    let parent = target.parent().unwrap_or(Path::new("/")).display().to_string();
+    Err(problem(ProblemKind::Import, message).hint(&format!("--allow-import {parent} lets it")))
+}
+
+fn is_hidden(path: &Path) -> bool {
+    path.components()
+        .any(|part| matches!(part, Component::Normal(name) if name.as_encoded_bytes().first() == Some(&b'.')))
+}
+
+/// Reads and scans one file.
+fn read(wanted: &Wanted, at: &Path) -> Result<(Read, String), Problem> {
+    let name = wanted.name.display().to_string();
+    let place = wanted.by.as_ref().map(|(place, _)| format!("{place}: ")).unwrap_or_default();
+    let unreadable = |cause: String| problem(ProblemKind::Unreadable, format!("{place}cannot read {name}: {cause}"));
+    // Not blocking: a pipe without a writer would wait for ever.
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NOCTTY;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(at)
+        .map_err(|error| unreadable(error.to_string()))?;
+    let metadata = file.metadata().map_err(|error| unreadable(error.to_string()))?;
+    if !metadata.is_file() {
+        return Err(unreadable("it is no regular file".into()));
+    }
+    let identity = Identity::of(&metadata);
+    let bytes = contents(&file, identity.size).map_err(|error| unreadable(error.to_string()))?;
+    let bytes = bytes.ok_or_else(|| {
+        problem(
+            ProblemKind::TooLarge,
+            format!("{place}{name} has {} bytes; at most {} MiB are read", identity.size, MAX_BYTES >> 20),
+        )
+        .hint("a profile holds rules, not data: leave out what it does not need")
+    })?;
+    let seen = FileSeen { path: wanted.name.clone(), identity, sha256: sha256(&bytes) };
+    let text = String::from_utf8(bytes)
+        .map_err(|error| unreadable(format!("it is not valid UTF-8 at byte {}", error.utf8_error().valid_up_to())))?;
+    let (imports, too_deep) = match wanted.format {
+        InputFormat::Nickel => {
+            let scan = scan::nickel(&text);
+            (scan.imports, scan.too_deep)
+        }
+        InputFormat::Text => (Vec::new(), None),
+        _ => (Vec::new(), scan::data(&text)),
+    };
+    if let Some(at) = too_deep {
+        return Err(too_deeply(&name, &text, at));
+    }
+    let imports = imports.into_iter().map(|import| (scan::place(&text, import.at), import));
+    let imports = imports.map(|(place, import)| (import, place)).collect();
+    Ok((Read { seen, bytes: text.len() as u64, imports }, text))
+}
+
+/// All of a file, or nothing when it holds more than is read.
+fn contents(file: &File, size: u64) -> std::io::Result<Option<Vec<u8>>> {
+    if size > MAX_BYTES {
+        return Ok(None);
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= MAX_BYTES).then_some(bytes))
+}
+
+/// The refusal of a source that is nested too deeply.
+pub fn too_deeply(name: &str, text: &str, at: usize) -> Problem {
+    let (line, column) = scan::place(text, at);
+    let message = format!(
+        "{name}:{line}:{column}: nested too deeply here; at most {} brackets, and {} words without a comma or a bracket",
+        scan::MAX_DEPTH,
+        scan::MAX_CHAIN
+    );
+    problem(ProblemKind::TooDeep, message).hint("give inner parts names of their own, or import them as files")
+}
+
+/// A problem without a hint.
+pub fn problem(kind: ProblemKind, message: impl Into<String>) -> Problem {
+    Problem { kind, message: message.into(), hint: None }
+}
+
+/// Adds what a user can do.
+pub trait Hint {
+    /// The same with a hint.
+    fn hint(self, hint: &str) -> Self;
+}
+
+impl Hint for Problem {
+    fn hint(mut self, hint: &str) -> Problem {
+        self.hint = Some(hint.into());
+        self
+    }
+}

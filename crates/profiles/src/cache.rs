@@ -1,0 +1,163 @@
+//! Compiled profiles on disk, by the content of everything that went into them.
+//!
+//! ```text
+//! $XDG_CACHE_HOME/cofferdam/policies/SHA256-OF-THE-QUESTION   what was read, what was not there, the answer
+//! ```
+//!
+//! An entry holds as long as every file that was read is the same and every file that was looked for in vain is still
+//! not there. Sameness is told by stat(2); where that is not enough (a file as young as the entry, or touched since) the
+//! file's SHA-256 tells. Never an error: what cannot be read, trusted or understood is as if it were not there, and
+//! written again.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{AtFlags, unlinkat};
+use serde::{Deserialize, Serialize};
+
+use crate::identity::{sha256, sha256_of};
+use crate::private;
+use crate::protocol::{Evaluated, Identity};
+
+/// Changes with the form of the entries.
+const VERSION: u32 = 1;
+
+/// Most bytes of an entry.
+const MAX_ENTRY: u64 = 64 << 20;
+
+/// Most bytes of a file that is hashed: no profile has more.
+const MAX_FILE: u64 = 16 << 20;
+
+/// Entries kept; the oldest go.
+const MAX_ENTRIES: usize = 512;
+
+/// How far apart two changes of a file must be to have different times on every file system, nanoseconds.
+const GRANULARITY_NS: i64 = 2_000_000_000;
+
+/// A cache directory. Nothing is opened or made before it is used.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    directory: PathBuf,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Entry {
+    version: u32,
+    question: String,
+    /// When the evaluation began, nanoseconds since 1970.
+    begun_ns: i64,
+    answer: Evaluated,
+}
+
+/// Now, nanoseconds since 1970: to be taken before an evaluation begins.
+pub fn now_ns() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+impl Cache {
+    /// The cache in this directory.
+    pub fn at(directory: impl Into<PathBuf>) -> Cache {
+        Cache { directory: directory.into() }
+    }
+
+    /// Where the cache of a user is: below `$XDG_CACHE_HOME` where that is absolute, else below `~/.cache`.
+    pub fn default_directory(xdg_cache_home: Option<&str>, home: Option<&Path>) -> Option<PathBuf> {
+        let base = match xdg_cache_home.filter(|base| base.starts_with('/')) {
+            Some(base) => PathBuf::from(base),
+            None => home?.join(".cache"),
+        };
+        Some(base.join("cofferdam/policies"))
+    }
+
+    /// The answer to this question, if nothing that went into it has changed.
+    pub fn look_up(&self, question: &str) -> Option<Evaluated> {
+        let directory = private::open(&self.directory).ok()?;
+        own(&directory)?;
+        let name = sha256(question.as_bytes());
+        let file = private::open_file(&directory, &name).ok()?;
+        own(&file)?;
+        let mut bytes = Vec::new();
+        (&file).take(MAX_ENTRY).read_to_end(&mut bytes).ok()?;
+        let mut entry: Entry = serde_json::from_slice(&bytes).ok()?;
+        if entry.version != VERSION || entry.question != question {
+            return None;
+        }
+        if entry.answer.absent.iter().any(|path| std::fs::metadata(path).is_ok_and(|data| !data.is_dir())) {
+            return None;
+        }
+        let mut refreshed = false;
+        let looked_ns = now_ns();
+        for seen in &mut entry.answer.files {
+            let file = open(&seen.path)?;
+            let identity = Identity::of(&file.metadata().ok()?);
+            let young = seen.identity.ctime_ns >= entry.begun_ns.saturating_sub(GRANULARITY_NS);
+            if identity == seen.identity && !young {
+                continue;
+            }
+            if identity.size != seen.identity.size || sha256_of(&file, MAX_FILE).ok()?? != seen.sha256 {
+                return None;
+            }
+            seen.identity = identity;
+            refreshed = true;
+        }
+        if refreshed {
+            // With times of now they need not be hashed the next time, once they are old enough.
+            entry.begun_ns = looked_ns;
+            self.write(&directory, &name, &entry);
+        }
+        Some(entry.answer)
+    }
+
+    /// Keeps an answer. `begun_ns` is from before the first file was read.
+    pub fn keep(&self, question: &str, answer: &Evaluated, begun_ns: i64) {
+        let Ok(directory) = private::open_or_make(&self.directory) else { return };
+        if own(&directory).is_none() {
+            return;
+        }
+        let entry = Entry { version: VERSION, question: question.to_owned(), begun_ns, answer: answer.clone() };
+        self.write(&directory, &sha256(question.as_bytes()), &entry);
+        self.prune(&directory);
+    }
+
+    fn write(&self, directory: &OwnedFd, name: &str, entry: &Entry) {
+        // A cache that cannot be written costs time, and nothing else.
+        if let Ok(bytes) = serde_json::to_vec(entry) {
+            private::replace(directory, name, &bytes, false).ok();
+        }
+    }
+
+    fn prune(&self, directory: &OwnedFd) {
+        let Ok(names) = private::names(directory) else { return };
+        if names.len() <= MAX_ENTRIES {
+            return;
+        }
+        let mut aged: Vec<(SystemTime, String)> = names
+            .into_iter()
+            .filter_map(|name| {
+                Some((private::open_file(directory, &name).ok()?.metadata().ok()?.modified().ok()?, name))
+            })
+            .collect();
+        aged.sort_unstable();
+        for (_, name) in aged.iter().take(aged.len().saturating_sub(MAX_ENTRIES / 2)) {
+            unlinkat(directory, name, AtFlags::empty()).ok();
+        }
+    }
+}
+
+/// Only what this user alone could have written is believed.
+fn own(fd: impl std::os::fd::AsFd) -> Option<()> {
+    let stat = rustix::fs::fstat(fd).ok()?;
+    (stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & 0o077 == 0).then_some(())
+}
+
+/// Opens what an answer was made of, without waiting for a pipe's writer.
+fn open(path: &Path) -> Option<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path).ok()?;
+    file.metadata().ok()?.is_file().then_some(file)
+}

@@ -1,0 +1,282 @@
+//! Asks `cofferdam-compile`: finds it, walls it in, reads its answers, and gives its ends words.
+//!
+//! ```text
+//! asks ─ cache ─▶ known
+//!          └─ the rest ─ one evaluator in a jail (or, trusted, as a plain child) ─▶ answers, kept for the next time
+//! ```
+//!
+//! The evaluator may die of a profile (memory, time, nesting): that profile gets the error, and the others another
+//! evaluator. Never evaluates in this process.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cofferdam_engine::Engine;
+use cofferdam_policy::paths::normalize;
+
+use crate::cache::{Cache, now_ns};
+use crate::helper::{self, End, Helper};
+use crate::protocol::{Dir, Evaluated, Job, Line, Override, ProblemKind, Request, Result as Answer, Wanted};
+use crate::walls;
+
+/// Memory of the evaluator, MiB.
+pub const MEMORY_MB: u64 = 1024;
+
+/// Wall and CPU time for one profile.
+pub const TIME: Duration = Duration::from_secs(10);
+
+/// What every further profile of the same call may take.
+const TIME_EACH: Duration = Duration::from_secs(1);
+
+/// Address space of the evaluator, bytes: its memory, and a stack of which little is ever used.
+const ADDRESS_SPACE: u64 = (MEMORY_MB << 20) + (1 << 30);
+
+/// One profile, and what is wanted of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ask {
+    /// The profile's file.
+    pub file: PathBuf,
+    /// Values that replace its own.
+    pub overrides: Vec<Override>,
+    /// What is wanted.
+    pub outputs: Vec<Wanted>,
+    /// Directories from which it may import besides its own.
+    pub imports: Vec<PathBuf>,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compiled {
+    /// The outputs in the order asked for: texts that end with a line feed, or why the target cannot have one.
+    pub outputs: Vec<Result<String, String>>,
+    /// What a target goes without.
+    pub warnings: Vec<String>,
+    /// Whether it was known, and nothing evaluated.
+    pub cached: bool,
+}
+
+/// Why a profile could not be compiled.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct CompileError {
+    /// What and why; several lines where Nickel shows the source.
+    pub message: String,
+    /// What a user can do.
+    pub hint: Option<String>,
+    /// Whether the profile itself is wrong, and not what stands around it.
+    pub refused: bool,
+}
+
+impl CompileError {
+    pub(crate) fn new(message: impl Into<String>) -> CompileError {
+        CompileError { message: message.into(), hint: None, refused: false }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> CompileError {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// Turns profiles into outputs.
+#[derive(Debug)]
+pub struct Compiler<'e> {
+    engine: &'e Engine,
+    helper: PathBuf,
+    cache: Option<Cache>,
+    trusted: bool,
+}
+
+impl<'e> Compiler<'e> {
+    /// A compiler whose evaluator is this program, run in a jail by that engine, without a cache.
+    pub fn new(engine: &'e Engine, helper: impl Into<PathBuf>) -> Compiler<'e> {
+        Compiler { engine, helper: helper.into(), cache: None, trusted: false }
+    }
+
+    /// The same with a cache.
+    pub fn cache(mut self, cache: Option<Cache>) -> Compiler<'e> {
+        self.cache = cache;
+        self
+    }
+
+    /// With true, the evaluator is a plain child process: for profiles that the operator wrote, where no sandbox can be
+    /// had. What it may read, and how long it may take, is limited all the same.
+    pub fn trusted(mut self, trusted: bool) -> Compiler<'e> {
+        self.trusted = trusted;
+        self
+    }
+
+    /// Compiles one profile.
+    ///
+    /// # Errors
+    /// It cannot be evaluated, or what it evaluates to is refused.
+    pub fn compile(&self, ask: &Ask) -> Result<Compiled, CompileError> {
+        self.compile_all(std::slice::from_ref(ask)).remove(0)
+    }
+
+    /// Compiles profiles, those that are not known by one evaluator. The answers are in the order of the asks.
+    pub fn compile_all(&self, asks: &[Ask]) -> Vec<Result<Compiled, CompileError>> {
+        let helper = match Helper::at(&self.helper) {
+            Ok(helper) => helper,
+            Err(error) => return asks.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let mut answers: Vec<Option<Result<Compiled, CompileError>>> = Vec::with_capacity(asks.len());
+        let mut open = Vec::new();
+        for (index, ask) in asks.iter().enumerate() {
+            let begun_ns = now_ns();
+            answers.push(match job(ask) {
+                Err(error) => Some(Err(error)),
+                Ok(job) => {
+                    let question = question(&job, &helper);
+                    let known = self.cache.as_ref().and_then(|cache| cache.look_up(&question));
+                    let answer = known.map(|evaluated| Ok(compiled(evaluated, true)));
+                    if answer.is_none() {
+                        open.push(Open { index, job, question, begun_ns });
+                    }
+                    answer
+                }
+            });
+        }
+        while !open.is_empty() {
+            let round = self.round(&helper, &open);
+            let before = open.len();
+            for (at, result) in round {
+                let Open { index, question, begun_ns, .. } = &open[at];
+                answers[*index] = Some(result.map(|evaluated| {
+                    if let Some(cache) = &self.cache {
+                        cache.keep(question, &evaluated, *begun_ns);
+                    }
+                    compiled(evaluated, false)
+                }));
+            }
+            open.retain(|open| answers[open.index].is_none());
+            if open.len() == before {
+                break;
+            }
+        }
+        let lost = || Err(CompileError::new("the evaluator gave no answer"));
+        answers.into_iter().map(|answer| answer.unwrap_or_else(lost)).collect()
+    }
+
+    /// One evaluator for all that is open: what it answered, and what it died of.
+    fn round(&self, helper: &Helper, open: &[Open]) -> Vec<(usize, Result<Evaluated, CompileError>)> {
+        let names: BTreeSet<&Path> = open.iter().flat_map(|open| &open.job.imports).map(PathBuf::as_path).collect();
+        let time = TIME + TIME_EACH * u32::try_from(open.len().saturating_sub(1)).unwrap_or(u32::MAX);
+        let request = |dirs: Vec<Dir>| {
+            let request = Request {
+                dirs,
+                jobs: open.iter().map(|open| open.job.clone()).collect(),
+                address_space: ADDRESS_SPACE,
+                cpu_seconds: time.as_secs() + 1,
+            };
+            serde_json::to_vec(&request).expect("a request has text keys, so nothing can fail")
+        };
+        let end = if self.trusted {
+            let dirs = names.iter().map(|name| Dir { name: name.to_path_buf(), at: name.to_path_buf() }).collect();
+            helper::run(helper, &request(dirs), time)
+        } else {
+            walls::run(self.engine, helper, &names, request, time)
+        };
+        let end = match end {
+            Ok(end) => end,
+            Err(error) => return (0..open.len()).map(|at| (at, Err(error.clone()))).collect(),
+        };
+        read(&end, open)
+    }
+}
+
+/// A profile that has to be evaluated.
+struct Open {
+    index: usize,
+    job: Job,
+    question: String,
+    begun_ns: i64,
+}
+
+/// What an evaluator that has ended said, and whom its end is about.
+fn read(end: &End, open: &[Open]) -> Vec<(usize, Result<Evaluated, CompileError>)> {
+    let mut results = Vec::new();
+    let mut begun = None;
+    for line in end.stdout.lines() {
+        match serde_json::from_str(line) {
+            Ok(Line::Begun(at)) => begun = Some(at),
+            Ok(Line::Done { job, result }) if job < open.len() => {
+                begun = None;
+                results.push((
+                    job,
+                    match result {
+                        Answer::Ok(evaluated) => Ok(evaluated),
+                        Answer::Error(problem) => {
+                            let refused = problem.kind != ProblemKind::Unreadable;
+                            Err(CompileError { message: problem.message, hint: problem.hint, refused })
+                        }
+                    },
+                ));
+            }
+            Ok(Line::Refused(message)) => {
+                let error = CompileError::new(format!("the evaluator refuses: {message}")).hint(
+                    "it may be of another version: build it again with cargo build --release -p cofferdam-compile",
+                );
+                return (0..open.len()).map(|at| (at, Err(error.clone()))).collect();
+            }
+            _ => break,
+        }
+    }
+    if results.len() < open.len() {
+        // The one that it was at, or the first that it never came to: either way somebody gets an answer.
+        let next = (0..open.len()).find(|at| results.iter().all(|(done, _)| done != at)).unwrap_or(0);
+        let at = begun.filter(|at| *at < open.len()).unwrap_or(next);
+        results.push((at, Err(end.error(&open[at].job.file))));
+    }
+    results
+}
+
+fn compiled(evaluated: Evaluated, cached: bool) -> Compiled {
+    Compiled { outputs: evaluated.outputs, warnings: evaluated.warnings, cached }
+}
+
+/// The ask in the evaluator's terms: every path absolute and without links.
+fn job(ask: &Ask) -> Result<Job, CompileError> {
+    let unreadable = |path: &Path, error: std::io::Error| {
+        CompileError::new(format!("cannot read the profile {}: {error}", path.display()))
+    };
+    let name = ask.file.file_name().ok_or_else(|| {
+        CompileError::new(format!("{} is no file", ask.file.display())).hint("name a Nickel file, such as profile.ncl")
+    })?;
+    let parent = ask.file.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
+    let parent = std::fs::canonicalize(parent).map_err(|error| unreadable(&ask.file, error))?;
+    let file = parent.join(name);
+    let metadata = std::fs::metadata(&file).map_err(|error| unreadable(&ask.file, error))?;
+    if metadata.is_dir() {
+        return Err(CompileError::new(format!("{} is a directory", ask.file.display()))
+            .hint("name a Nickel file in it, such as main.ncl"));
+    }
+    let mut imports = vec![parent];
+    for directory in &ask.imports {
+        let real = std::fs::canonicalize(directory).map_err(|error| {
+            CompileError::new(format!("cannot allow imports from {}: {error}", directory.display()))
+        })?;
+        if !real.is_dir() {
+            return Err(CompileError::new(format!("cannot allow imports from {}: it is no directory", real.display())));
+        }
+        if !imports.contains(&real) {
+            imports.push(real);
+        }
+    }
+    for path in imports.iter().chain([&file]) {
+        if path.to_str().and_then(normalize).is_none() {
+            return Err(CompileError::new(format!("{path:?} is not valid UTF-8")).hint("rename it, or link to it"));
+        }
+    }
+    Ok(Job { file, imports, overrides: ask.overrides.clone(), outputs: ask.outputs.clone() })
+}
+
+/// Everything that an answer depends on besides the files.
+fn question(job: &Job, helper: &Helper) -> String {
+    let job = serde_json::to_string(job).expect("a job has text keys, so nothing can fail");
+    let m = &helper.metadata;
+    let evaluator = [m.dev(), m.ino(), m.size(), m.mtime().cast_unsigned(), m.mtime_nsec().cast_unsigned()];
+    format!("{} {evaluator:?} {job}", env!("CARGO_PKG_VERSION"))
+}

@@ -1,0 +1,182 @@
+//! The evaluator as a program: where it is, how it runs as a plain child, and what its end means.
+
+use std::fs::Metadata;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::compiler::{CompileError, MEMORY_MB};
+
+/// The program's name.
+pub const NAME: &str = "cofferdam-compile";
+
+/// The variable that names the directory of the helper programs.
+pub const DIRECTORY_VARIABLE: &str = "COFFERDAM_LIBEXEC";
+
+/// Most bytes of an answer.
+pub const MAX_ANSWER: u64 = 256 << 20;
+
+/// Where the evaluator is: in `libexec` where that is given (the value of [`DIRECTORY_VARIABLE`]), else beside the
+/// program `own`, else in `../libexec/cofferdam` from there. The first place is told when it is nowhere.
+pub fn find(libexec: Option<&Path>, own: Option<&Path>) -> PathBuf {
+    if let Some(directory) = libexec {
+        return directory.join(NAME);
+    }
+    let Some(directory) = own.and_then(Path::parent) else { return PathBuf::from(NAME) };
+    let beside = directory.join(NAME);
+    let apart = directory.join("../libexec/cofferdam").join(NAME);
+    if !beside.exists() && apart.exists() { apart } else { beside }
+}
+
+/// The evaluator, found.
+#[derive(Debug)]
+pub struct Helper {
+    /// Absolute, without links.
+    pub path: PathBuf,
+    /// What stat(2) says about it.
+    pub metadata: Metadata,
+}
+
+impl Helper {
+    /// Looks at the program.
+    pub(crate) fn at(path: &Path) -> Result<Helper, CompileError> {
+        let looked = std::fs::canonicalize(path).and_then(|path| Ok((std::fs::metadata(&path)?, path)));
+        match looked {
+            Ok((metadata, path)) if metadata.is_file() => Ok(Helper { path, metadata }),
+            Ok((_, path)) => Err(CompileError::new(format!("the evaluator {} is no program", path.display()))),
+            Err(error) => {
+                Err(CompileError::new(format!("cannot find the evaluator of profiles {}: {error}", path.display()))
+                    .hint(format!("cargo build --release -p {NAME}, or say where it is with {DIRECTORY_VARIABLE}=DIR")))
+            }
+        }
+    }
+}
+
+/// How an evaluator ended, and what it said.
+#[derive(Debug)]
+pub struct End {
+    /// Its answers.
+    pub stdout: String,
+    /// What its runtime said when it died.
+    pub stderr: String,
+    /// How.
+    pub how: How,
+    /// What it was given, wall time.
+    pub time: Duration,
+}
+
+/// The ways to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// By itself.
+    Exited(i32),
+    /// By a signal.
+    Signalled(i32),
+    /// It took too long, by the clock or on the processor.
+    Time,
+    /// It took too much memory.
+    Memory,
+}
+
+impl End {
+    /// The end as an error about this profile.
+    pub(crate) fn error(&self, file: &Path) -> CompileError {
+        const SIGABRT: i32 = 6;
+        const SIGSEGV: i32 = 11;
+        const SIGXCPU: i32 = 24;
+        let file = file.display();
+        let said = self.stderr.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+        let memory = self.how == How::Memory || self.stderr.contains("memory allocation of");
+        let nested = self.stderr.contains("overflowed its stack") || self.how == How::Signalled(SIGSEGV);
+        if self.how == How::Time || self.how == How::Signalled(SIGXCPU) {
+            let message = format!("evaluating {file} takes longer than {} s", self.time.as_secs());
+            return CompileError::new(message).hint("look for a definition that needs itself, such as `let rec`");
+        }
+        if memory {
+            let message = format!("evaluating {file} takes more than {MEMORY_MB} MiB of memory");
+            return CompileError::new(message).hint("look for a list or text that grows without end");
+        }
+        if nested {
+            let message = format!("evaluating {file} nests too deeply for the evaluator's stack");
+            return CompileError::new(message).hint("look for a function that calls itself without end");
+        }
+        let how = match self.how {
+            How::Exited(code) => format!("exit code {code}"),
+            How::Signalled(SIGABRT) => "it aborted".to_owned(),
+            How::Signalled(signal) => format!("signal {signal}"),
+            How::Time | How::Memory => "a limit".to_owned(),
+        };
+        let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+        CompileError::new(format!("the evaluator failed on {file} ({how}){said}"))
+    }
+}
+
+/// Runs the evaluator as a plain child without variables, and reads what it says.
+pub(crate) fn run(helper: &Helper, request: &[u8], time: Duration) -> Result<End, CompileError> {
+    let told = |error: std::io::Error| CompileError::new(format!("cannot run {}: {error}", helper.path.display()));
+    let mut child = Command::new(&helper.path)
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(told)?;
+    let ended = talk(&mut child, request, time);
+    // Whatever happened, nothing of it stays.
+    let late = matches!(ended, Ok((_, true)));
+    if ended.is_err() || late {
+        child.kill().map_err(told)?;
+    }
+    let status = child.wait().map_err(told)?;
+    let (stdout, late) = ended.map_err(told)?;
+    let mut stderr = String::new();
+    if let Some(stream) = child.stderr.take() {
+        stream.take(64 << 10).read_to_string(&mut stderr).map_err(told)?;
+    }
+    let how = match (late, status.code(), status.signal()) {
+        (true, ..) => How::Time,
+        (_, Some(code), _) => How::Exited(code),
+        (_, _, signal) => How::Signalled(signal.unwrap_or(0)),
+    };
+    Ok(End { stdout, stderr, how, time })
+}
+
+/// Says the request and reads the answer; true when the time is over.
+fn talk(child: &mut Child, request: &[u8], time: Duration) -> std::io::Result<(String, bool)> {
+    let deadline = Instant::now() + time;
+    if let Some(mut stdin) = child.stdin.take() {
+        // It reads everything before it says anything; what it does not read, it answers by ending.
+        match stdin.write_all(request) {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(error),
+            _ => {}
+        }
+    }
+    let mut bytes = Vec::new();
+    let mut late = false;
+    if let Some(mut stdout) = child.stdout.take() {
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let left = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
+            let ready = match poll(&mut [PollFd::new(&stdout, PollFlags::IN)], Some(&left)) {
+                Err(rustix::io::Errno::INTR) => continue,
+                ready => ready?,
+            };
+            if ready == 0 {
+                late = true;
+                break;
+            }
+            let read = stdout.read(&mut buffer)?;
+            if read == 0 || bytes.len() as u64 > MAX_ANSWER {
+                break;
+            }
+            bytes.extend_from_slice(&buffer[..read]);
+        }
+    }
+    Ok((String::from_utf8_lossy(&bytes).into_owned(), late))
+}

@@ -1,0 +1,275 @@
+//! The profile store: a directory per skill with what its profile was exported to, for whoever runs it later.
+//!
+//! ```text
+//! ~/.omni/sandbox/profiles/{skill_id}/policy.json, nsjail.json, seatbelt.sb
+//! ```
+//!
+//! Every file is whole or not there: it is written beside its place, synchronised and renamed, under a lock that keeps
+//! concurrent exports apart. Ids are names and never paths. Never evaluates and never interprets what it keeps.
+
+use std::fmt;
+use std::io::{self, ErrorKind, Read as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fsync, openat, unlinkat};
+
+use crate::private;
+
+/// Most bytes of one file in the store.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// The file whose lock keeps exports apart.
+const LOCK: &str = ".lock";
+
+/// The name of a stored profile: `^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$` without `..`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Id(String);
+
+impl Id {
+    /// Takes a text as an id.
+    ///
+    /// # Errors
+    /// It could be something else than one plain name.
+    pub fn new(text: &str) -> Result<Id, StoreError> {
+        let first = text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
+        let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+        if first && plain && text.len() <= 128 && !text.contains("..") {
+            return Ok(Id(text.to_owned()));
+        }
+        Err(StoreError::Id(text.chars().take(200).collect()))
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One of the files of a stored profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Stored {
+    /// nsjail's configuration.
+    Nsjail,
+    /// A Seatbelt profile.
+    Seatbelt,
+    /// The complete policy.
+    Policy,
+}
+
+impl Stored {
+    /// All of them; the policy last, because it is what readers look for.
+    pub const ALL: &'static [Stored] = &[Stored::Nsjail, Stored::Seatbelt, Stored::Policy];
+
+    /// The file's name.
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Stored::Nsjail => "nsjail.json",
+            Stored::Seatbelt => "seatbelt.sb",
+            Stored::Policy => "policy.json",
+        }
+    }
+}
+
+/// Why something cannot be stored or found.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// No id.
+    #[error(
+        "`{0}` is no profile id: letters, digits, `.`, `_` and `-`, at most 128, beginning with a letter or digit, \
+         without `..`"
+    )]
+    Id(String),
+    /// No such profile.
+    #[error("no profile `{id}` in {store}: {missing} is not there")]
+    Missing {
+        /// Which.
+        id: Id,
+        /// Where.
+        store: PathBuf,
+        /// The file that is missing.
+        missing: &'static str,
+    },
+    /// Somebody else could have put it there.
+    #[error("cannot trust {path}: {why}")]
+    Untrusted {
+        /// Directory or file.
+        path: PathBuf,
+        /// Who could.
+        why: String,
+    },
+    /// The system refuses.
+    #[error("cannot {operation} {path}: {source}")]
+    Io {
+        /// What was tried.
+        operation: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl StoreError {
+    /// What a user can do, as a command where there is one.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            StoreError::Id(_) => Some("choose another name with --id".into()),
+            StoreError::Missing { id, .. } => Some(format!("cofferdam export FILE.ncl --store --id {id}")),
+            StoreError::Untrusted { path, .. } => {
+                Some(format!("chown and chmod o-w {} if it is yours", path.display()))
+            }
+            StoreError::Io { source, .. } => match source.kind() {
+                ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
+                    Some("name a directory that can be written: --profiles DIR, or COFFERDAM_PROFILES".into())
+                }
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                    Some("make room there, or name --profiles DIR".into())
+                }
+                _ => None,
+            },
+        }
+    }
+}
+
+/// A profile store. Nothing is opened or made before it is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Store {
+    directory: PathBuf,
+}
+
+impl Store {
+    /// The store in this directory.
+    pub fn at(directory: impl Into<PathBuf>) -> Store {
+        Store { directory: directory.into() }
+    }
+
+    /// Where the store is when nobody says otherwise.
+    pub fn default_directory(home: &Path) -> PathBuf {
+        home.join(".omni/sandbox/profiles")
+    }
+
+    /// Its directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// One file of a stored profile.
+    ///
+    /// # Errors
+    /// It is not there, cannot be read, or could be somebody else's.
+    pub fn read(&self, id: &Id, what: Stored) -> Result<Vec<u8>, StoreError> {
+        let path = self.directory.join(id.as_str()).join(what.file_name());
+        let missing =
+            || StoreError::Missing { id: id.clone(), store: self.directory.clone(), missing: what.file_name() };
+        let told = |error: io::Error| match error.kind() {
+            ErrorKind::NotFound => missing(),
+            _ => StoreError::Io { operation: "read", path: path.clone(), source: error },
+        };
+        let store = private::open(&self.directory).map_err(told)?;
+        self.trusted(&store, self.directory.clone())?;
+        let directory = private::open_below(&store, id.as_str()).map_err(told)?;
+        self.trusted(&directory, self.directory.join(id.as_str()))?;
+        let file = private::open_file(&directory, what.file_name()).map_err(told)?;
+        self.trusted(&file, path.clone())?;
+        let mut bytes = Vec::new();
+        (&file).take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(told)?;
+        if bytes.len() as u64 > MAX_BYTES {
+            return Err(told(io::Error::new(ErrorKind::FileTooLarge, "it has more than 16 MiB")));
+        }
+        Ok(bytes)
+    }
+
+    /// Where a file of a stored profile is, for programs that read it themselves. Says nothing about whether it is.
+    pub fn path(&self, id: &Id, what: Stored) -> PathBuf {
+        self.directory.join(id.as_str()).join(what.file_name())
+    }
+
+    /// The ids of all stored profiles; none when there is no store.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn list(&self) -> Result<Vec<Id>, StoreError> {
+        let told = |source| StoreError::Io { operation: "read", path: self.directory.clone(), source };
+        let store = match private::open(&self.directory) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            opened => opened.map_err(told)?,
+        };
+        let names = private::names(&store).map_err(told)?;
+        let ids = names.iter().filter_map(|name| Id::new(name).ok());
+        Ok(ids.filter(|id| private::open_below(&store, id.as_str()).is_ok()).collect())
+    }
+
+    /// Keeps these files as the whole of a profile, and returns its directory. A file of an earlier export that this one
+    /// does not have goes: it would belong to another policy. Other files in the directory stay.
+    ///
+    /// # Errors
+    /// Something cannot be written. Then every file is still whole, the old one or the new one.
+    pub fn save(&self, id: &Id, files: &[(Stored, &[u8])]) -> Result<PathBuf, StoreError> {
+        let path = self.directory.join(id.as_str());
+        let told = |operation| {
+            let path = path.clone();
+            move |source: io::Error| StoreError::Io { operation, path, source }
+        };
+        let at = |operation| {
+            let path = self.directory.clone();
+            move |source: io::Error| StoreError::Io { operation, path, source }
+        };
+        let store = private::open_or_make(&self.directory).map_err(at("make the profile store"))?;
+        self.trusted(&store, self.directory.clone())?;
+        let lock = lock(&store).map_err(at("lock the profile store"))?;
+        let directory = private::make_below(&store, id.as_str()).map_err(told("make the profile's directory"))?;
+        self.trusted(&directory, path.clone())?;
+        sweep(&directory).map_err(told("clean"))?;
+        for what in Stored::ALL {
+            let file = path.join(what.file_name());
+            match files.iter().find(|(stored, _)| stored == what) {
+                Some((_, bytes)) => private::replace(&directory, what.file_name(), bytes, true)
+                    .map_err(|source| StoreError::Io { operation: "write", path: file, source })?,
+                None => match unlinkat(&directory, what.file_name(), AtFlags::empty()) {
+                    Err(error) if error != rustix::io::Errno::NOENT => {
+                        return Err(StoreError::Io { operation: "remove the old", path: file, source: error.into() });
+                    }
+                    _ => {}
+                },
+            }
+        }
+        fsync(&directory).and_then(|()| fsync(&store)).map_err(|error| told("synchronise")(error.into()))?;
+        drop(lock);
+        Ok(path)
+    }
+
+    fn trusted(&self, fd: impl AsFd, path: PathBuf) -> Result<(), StoreError> {
+        match private::others_write(fd) {
+            Ok(None) => Ok(()),
+            Ok(Some(why)) => Err(StoreError::Untrusted { path, why }),
+            Err(source) => Err(StoreError::Io { operation: "look at", path, source }),
+        }
+    }
+}
+
+/// Waits until no other export is at work in this store. The lock goes with the descriptor.
+fn lock(store: &OwnedFd) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let lock = openat(store, LOCK, flags, Mode::RUSR | Mode::WUSR)?;
+    loop {
+        match flock(&lock, FlockOperation::LockExclusive) {
+            Err(rustix::io::Errno::INTR) => {}
+            locked => return locked.map(|()| lock).map_err(Into::into),
+        }
+    }
+}
+
+/// Removes what an export left that was killed: whoever holds the lock is alone.
+fn sweep(directory: &OwnedFd) -> io::Result<()> {
+    for name in private::names(directory)?.iter().filter(|name| name.starts_with(private::TEMPORARY)) {
+        unlinkat(directory, name, AtFlags::empty())?;
+    }
+    Ok(())
+}
