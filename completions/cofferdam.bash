@@ -25,6 +25,9 @@ _cofferdam() {
             cofferdam,eval)
                 cmd="cofferdam__subcmd__eval"
                 ;;
+            cofferdam,export)
+                cmd="cofferdam__subcmd__export"
+                ;;
             cofferdam,help)
                 cmd="cofferdam__subcmd__help"
                 ;;
@@ -40,6 +43,9 @@ _cofferdam() {
             cofferdam__subcmd__help,eval)
                 cmd="cofferdam__subcmd__help__subcmd__eval"
                 ;;
+            cofferdam__subcmd__help,export)
+                cmd="cofferdam__subcmd__help__subcmd__export"
+                ;;
             cofferdam__subcmd__help,help)
                 cmd="cofferdam__subcmd__help__subcmd__help"
                 ;;
@@ -53,7 +59,7 @@ _cofferdam() {
 
     case "${cmd}" in
         cofferdam)
-            opts="-h -V --help --version run eval check doctor help"
+            opts="-h -V --help --version run eval check export doctor help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -67,12 +73,24 @@ _cofferdam() {
             return 0
             ;;
         cofferdam__subcmd__check)
-            opts="-h --json --help"
+            opts="-h --set --allow-import --trust-profile --profiles --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --set)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow-import)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --profiles)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -95,13 +113,17 @@ _cofferdam() {
             return 0
             ;;
         cofferdam__subcmd__eval)
-            opts="-t -e -w -i -v -q -h --policy --tty --env --workdir --interactive --stdin --id --description --volume --tmpfs --read-only --root --deny --protect --network --allow --no-spawn --spawn --seccomp --syscall-rule --unix-sockets --no-unix-sockets --hostname --memory --cpus --timeout --cpu-time --pids --open-files --file-size --tmpfs-size --output-limit --layer-size --layer-files --backend --best-effort --on-violation --trace --no-trace --keep-changes --dry-run --json --quiet --help --file python shell node"
+            opts="-t -e -w -i -v -q -h --policy --profile --tty --env --workdir --interactive --stdin --id --description --volume --tmpfs --read-only --root --deny --protect --network --allow --no-spawn --spawn --seccomp --syscall-rule --unix-sockets --no-unix-sockets --hostname --memory --cpus --timeout --cpu-time --pids --open-files --file-size --tmpfs-size --output-limit --layer-size --layer-files --backend --best-effort --on-violation --trace --no-trace --set --allow-import --trust-profile --profiles --keep-changes --dry-run --json --quiet --help --file python shell node"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --policy)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --profile)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -233,6 +255,18 @@ _cofferdam() {
                     COMPREPLY=($(compgen -W "deny terminate" -- "${cur}"))
                     return 0
                     ;;
+                --set)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow-import)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --profiles)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --keep-changes)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -248,8 +282,54 @@ _cofferdam() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        cofferdam__subcmd__export)
+            opts="-o -h --format --encoding --output --store --id --set --allow-import --trust-profile --profiles --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --format)
+                    COMPREPLY=($(compgen -W "policy nsjail nsjail-text seatbelt raw" -- "${cur}"))
+                    return 0
+                    ;;
+                --encoding)
+                    COMPREPLY=($(compgen -W "json yaml toml" -- "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --id)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --set)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow-import)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --profiles)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         cofferdam__subcmd__help)
-            opts="run eval check doctor help"
+            opts="run eval check export doctor help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -304,6 +384,20 @@ _cofferdam() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        cofferdam__subcmd__help__subcmd__export)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         cofferdam__subcmd__help__subcmd__help)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -333,13 +427,17 @@ _cofferdam() {
             return 0
             ;;
         cofferdam__subcmd__run)
-            opts="-t -e -w -i -v -q -h --policy --tty --env --workdir --interactive --stdin --id --description --volume --tmpfs --read-only --root --deny --protect --network --allow --no-spawn --spawn --seccomp --syscall-rule --unix-sockets --no-unix-sockets --hostname --memory --cpus --timeout --cpu-time --pids --open-files --file-size --tmpfs-size --output-limit --layer-size --layer-files --backend --best-effort --on-violation --trace --no-trace --keep-changes --dry-run --json --quiet --help"
+            opts="-t -e -w -i -v -q -h --policy --profile --tty --env --workdir --interactive --stdin --id --description --volume --tmpfs --read-only --root --deny --protect --network --allow --no-spawn --spawn --seccomp --syscall-rule --unix-sockets --no-unix-sockets --hostname --memory --cpus --timeout --cpu-time --pids --open-files --file-size --tmpfs-size --output-limit --layer-size --layer-files --backend --best-effort --on-violation --trace --no-trace --set --allow-import --trust-profile --profiles --keep-changes --dry-run --json --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --policy)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --profile)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -469,6 +567,18 @@ _cofferdam() {
                     ;;
                 --on-violation)
                     COMPREPLY=($(compgen -W "deny terminate" -- "${cur}"))
+                    return 0
+                    ;;
+                --set)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow-import)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --profiles)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --keep-changes)

@@ -28,10 +28,12 @@ complete -c cofferdam -n "__fish_cofferdam_needs_command" -s h -l help -d 'Print
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -s V -l version -d 'Print version'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "run" -d 'Run a program in a sandbox'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "eval" -d 'Run code in an environment (python, shell or node); CODE - is standard input'
-complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "check" -d 'Check policy files: print each completed, or every error in it'
+complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "check" -d 'Check policies and profiles: print each completed, or every error in it'
+complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "export" -d 'Evaluate Nickel profiles, and print or store what they become'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "doctor" -d 'Show what this host can enforce, and how to get the rest'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l policy -d 'Start from this policy instead of the defaults' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l profile -d 'Start from this profile, or a stored one' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s e -l env -d 'Set a variable; without VALUE, copy the caller\'s' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s w -l workdir -d 'Directory inside in which the program starts' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l stdin -d 'Use TEXT as standard input' -r
@@ -70,6 +72,9 @@ landlock\t''"
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l best-effort -d 'Start also where these cannot be held in full' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l on-violation -d 'What a refused call does: deny (default) or terminate' -r -f -a "deny\t''
 terminate\t''"
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l set -d 'Set a field of the profile' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l allow-import -d 'Let the profile import from DIR, too' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l profiles -d 'The profile store' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l keep-changes -d 'Keep what copy-on-write volumes changed in DIR' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s t -l tty -d 'Give it a terminal of its own; implies -i'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s i -l interactive -d 'Pass standard input on; it is closed otherwise'
@@ -80,11 +85,13 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l unix-sockets
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l no-unix-sockets -d 'Refuse Unix sockets, where the policy file does not'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l trace -d 'Report refused paths too; slower'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l no-trace -d 'Do not trace, where the policy file does'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l trust-profile -d 'Evaluate the profile without a sandbox around it'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l dry-run -d 'Print policy and plan; start nothing'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l json -d 'Print one outcome as JSON instead of the output'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s q -l quiet -d 'Say nothing about limits and refusals'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s h -l help -d 'Print this; --help says more, with defaults'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l policy -d 'Start from this policy instead of the defaults' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l profile -d 'Start from this profile, or a stored one' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s e -l env -d 'Set a variable; without VALUE, copy the caller\'s' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s w -l workdir -d 'Directory inside in which the program starts' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l stdin -d 'Use TEXT as standard input' -r
@@ -123,6 +130,9 @@ landlock\t''"
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l best-effort -d 'Start also where these cannot be held in full' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l on-violation -d 'What a refused call does: deny (default) or terminate' -r -f -a "deny\t''
 terminate\t''"
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l set -d 'Set a field of the profile' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l allow-import -d 'Let the profile import from DIR, too' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l profiles -d 'The profile store' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l keep-changes -d 'Keep what copy-on-write volumes changed in DIR' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l file -d 'Run this file, at its own path' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s t -l tty -d 'Give it a terminal of its own; implies -i'
@@ -134,16 +144,38 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l unix-socket
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l no-unix-sockets -d 'Refuse Unix sockets, where the policy file does not'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l trace -d 'Report refused paths too; slower'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l no-trace -d 'Do not trace, where the policy file does'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l trust-profile -d 'Evaluate the profile without a sandbox around it'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l dry-run -d 'Print policy and plan; start nothing'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l json -d 'Print one outcome as JSON instead of the output'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s q -l quiet -d 'Say nothing about limits and refusals'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s h -l help -d 'Print this; --help says more, with defaults'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand check" -l set -d 'Set a field of the profile' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand check" -l allow-import -d 'Let the profile import from DIR, too' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand check" -l profiles -d 'The profile store' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand check" -l trust-profile -d 'Evaluate the profile without a sandbox around it'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand check" -l json -d 'Print one JSON array'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand check" -s h -l help -d 'Print help'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand export" -l format -d 'policy (default), nsjail, nsjail-text, seatbelt or raw' -r -f -a "policy\t''
+nsjail\t''
+nsjail-text\t''
+seatbelt\t''
+raw\t''"
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand export" -l encoding -d 'json (default), yaml or toml, for what is data' -r -f -a "json\t''
+yaml\t''
+toml\t''"
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand export" -s o -l output -d 'Write into FILE, all of it or nothing' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand export" -l id -d 'Store it under this id, not the profile\'s own' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand export" -l set -d 'Set a field of the profile' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand export" -l allow-import -d 'Let the profile import from DIR, too' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand export" -l profiles -d 'The profile store' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand export" -l store -d 'Keep policy, nsjail and Seatbelt files in the profile store'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand export" -l trust-profile -d 'Evaluate the profile without a sandbox around it'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand export" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand doctor" -l json -d 'Print one JSON object'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand doctor" -s h -l help -d 'Print help'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check doctor help" -f -a "run" -d 'Run a program in a sandbox'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check doctor help" -f -a "eval" -d 'Run code in an environment (python, shell or node); CODE - is standard input'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check doctor help" -f -a "check" -d 'Check policy files: print each completed, or every error in it'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check doctor help" -f -a "doctor" -d 'Show what this host can enforce, and how to get the rest'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check doctor help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export doctor help" -f -a "run" -d 'Run a program in a sandbox'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export doctor help" -f -a "eval" -d 'Run code in an environment (python, shell or node); CODE - is standard input'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export doctor help" -f -a "check" -d 'Check policies and profiles: print each completed, or every error in it'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export doctor help" -f -a "export" -d 'Evaluate Nickel profiles, and print or store what they become'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export doctor help" -f -a "doctor" -d 'Show what this host can enforce, and how to get the rest'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export doctor help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

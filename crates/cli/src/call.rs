@@ -38,8 +38,28 @@ pub struct Call {
     pub perhaps_file: Option<String>,
 }
 
-/// Makes the call out of the arguments of `run` (`eval` is false) or `eval`.
+/// A policy that a call starts from instead of the defaults.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Base {
+    /// As decoded.
+    pub policy: Policy,
+    /// The file that it came from.
+    pub origin: String,
+}
+
+/// Makes the call out of the arguments of `run` (`eval` is false) or `eval`, without a profile.
 pub fn make(matches: &ArgMatches, eval: bool, caller: &Caller, tree: &dyn Tree) -> Result<Call, Refusal> {
+    make_from(matches, eval, caller, tree, None)
+}
+
+/// The same, starting from what a profile compiled to.
+pub fn make_from(
+    matches: &ArgMatches,
+    eval: bool,
+    caller: &Caller,
+    tree: &dyn Tree,
+    profile: Option<Base>,
+) -> Result<Call, Refusal> {
     let flag = |name: &str| matches.get_flag(name);
     let text = |name: &str| matches.get_one::<String>(name).map(String::as_str);
     let code = if eval { text("code") } else { None };
@@ -56,11 +76,14 @@ pub fn make(matches: &ArgMatches, eval: bool, caller: &Caller, tree: &dyn Tree) 
         return Err(Refusal::new("arguments", format!("{} would both read standard input", stdin_users.join(" and ")))
             .hint("put the policy or the code into a file: --policy FILE, --file FILE"));
     }
-    let mut base = match from_file {
-        Some(path) => policy_file(path)?,
-        None if eval => Policy::base(),
-        None => run_defaults(caller, text("workdir").is_some()),
+    let profile_file = profile.as_ref().map(|profile| profile.origin.clone());
+    let mut base = match (profile, from_file) {
+        (Some(profile), _) => profile.policy,
+        (None, Some(path)) => policy_file(path)?,
+        (None, None) if eval => Policy::base(),
+        (None, None) => run_defaults(caller, text("workdir").is_some()),
     };
+    let from_file = profile_file.as_deref().or(from_file);
     let other_tree = text("root").is_some_and(|root| !matches!(root, "host" | "minimal"));
     if from_file.is_none() && other_tree && text("workdir").is_some() {
         // A tree of somebody's own rarely has a place for the caller's working directory, and nobody starts there.
@@ -213,7 +236,7 @@ fn policy_file(path: &str) -> Result<Policy, Refusal> {
 }
 
 /// Every error of a policy on a line of its own, with the option that would change it.
-fn refused(errors: &PolicyErrors, named: &[&PolicyOption], file: Option<&str>) -> Refusal {
+pub(crate) fn refused(errors: &PolicyErrors, named: &[&PolicyOption], file: Option<&str>) -> Refusal {
     let mut message = match (errors.0.len(), file) {
         (1, None) => "the policy is refused:".to_owned(),
         (n, None) => format!("the policy is refused, {n} errors:"),

@@ -1,12 +1,20 @@
-//! `cofferdam check`: reads policy files and prints each completed, or every error in it.
+//! `cofferdam check`: reads policy files and profiles, and prints each completed, or every error in it.
 //!
 //! Exit code: 0 when all are valid, 1 when one is not, 125 when one cannot be read.
 
+use std::path::Path;
+
+use clap::ArgMatches;
+use cofferdam_engine::Engine;
 use cofferdam_policy::{Policy, PolicyErrors};
+use cofferdam_profiles::CompileError;
+use cofferdam_profiles::protocol::{Encoding, Format, Wanted};
 use serde::Serialize;
 
 use crate::call::read_policy_text;
+use crate::caller::Caller;
 use crate::execute::{print, print_json};
+use crate::profile::{self, Options};
 use crate::report::{REFUSED, Refusal, print_error, print_note, printable};
 
 /// What became of one file.
@@ -15,6 +23,8 @@ enum Checked {
     Valid(Box<Policy>, bool),
     Invalid(PolicyErrors),
     Unreadable(std::io::Error),
+    /// A profile that does not evaluate to a policy.
+    NoPolicy(CompileError),
 }
 
 /// What `--json` prints per file.
@@ -30,26 +40,40 @@ struct Row<'a> {
     errors: Option<&'a PolicyErrors>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unreadable: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<&'a str>,
 }
 
 impl<'a> Row<'a> {
     fn of(file: &'a str, checked: &'a Checked) -> Row<'a> {
-        let row = Row { file, valid: false, base_only: None, policy: None, errors: None, unreadable: None };
+        let row =
+            Row { file, valid: false, base_only: None, policy: None, errors: None, unreadable: None, refused: None };
         match checked {
             Checked::Valid(policy, base) => Row { valid: true, base_only: Some(*base), policy: Some(policy), ..row },
             Checked::Invalid(errors) => Row { errors: Some(errors), ..row },
             Checked::Unreadable(error) => Row { unreadable: Some(error.to_string()), ..row },
+            Checked::NoPolicy(error) => Row { refused: Some(&error.message), ..row },
         }
     }
 }
 
 /// Checks the files and returns the exit code.
-pub fn check(files: &[String], as_json: bool) -> Result<i32, Refusal> {
-    let checked: Vec<(&String, Checked)> = files.iter().map(|file| (file, check_one(file))).collect();
+pub fn check(files: &[String], matches: &ArgMatches) -> Result<i32, Refusal> {
+    let as_json = matches.get_flag("json");
+    let mut profiles = profiles(files, matches)?.into_iter().peekable();
+    let checked: Vec<(&String, Checked)> = files
+        .iter()
+        .map(|file| match profiles.next_if(|_| is_profile(file)) {
+            Some(Ok(policy)) => (file, check_text(policy.as_bytes())),
+            Some(Err(error)) => (file, Checked::NoPolicy(error)),
+            None => (file, check_one(file)),
+        })
+        .collect();
     let code = checked.iter().map(|(_, c)| match c {
         Checked::Valid(..) => 0,
         Checked::Invalid(_) => 1,
-        Checked::Unreadable(_) => REFUSED,
+        Checked::NoPolicy(error) if error.refused => 1,
+        Checked::Unreadable(_) | Checked::NoPolicy(_) => REFUSED,
     });
     let code = code.max().unwrap_or(0);
     if as_json {
@@ -61,7 +85,8 @@ pub fn check(files: &[String], as_json: bool) -> Result<i32, Refusal> {
             Checked::Valid(policy, base) => {
                 print(&policy.to_json_pretty())?;
                 if base {
-                    let hint = format!("cofferdam run --policy {file} -- PROGRAM");
+                    let option = if is_profile(file) { "profile" } else { "policy" };
+                    let hint = format!("cofferdam run --{option} {file} -- PROGRAM");
                     print_note(&format!("{file} has no program and is a base for others"), Some(&hint));
                 }
             }
@@ -70,9 +95,34 @@ pub fn check(files: &[String], as_json: bool) -> Result<i32, Refusal> {
                 crate::report::write_stderr(&format!("{}\n", lines.join("\n")));
             }
             Checked::Unreadable(error) => print_error(&format!("cannot read {file}: {error}"), None),
+            Checked::NoPolicy(error) => print_error(&error.message, error.hint.as_deref()),
         }
     }
     Ok(code)
+}
+
+fn is_profile(file: &str) -> bool {
+    file.ends_with(".ncl")
+}
+
+/// The policies of the files that are profiles, all by one evaluator.
+fn profiles(files: &[String], matches: &ArgMatches) -> Result<Vec<Result<String, CompileError>>, Refusal> {
+    let profiles: Vec<&Path> = files.iter().filter(|file| is_profile(file)).map(Path::new).collect();
+    let options = Options::of(matches)?;
+    if profiles.is_empty() {
+        return Ok(Vec::new());
+    }
+    let wanted = vec![Wanted { format: Format::Policy, encoding: Encoding::Json }];
+    let asks: Vec<_> = profiles.iter().map(|file| options.ask(file, wanted.clone())).collect();
+    let (caller, engine) = (Caller::observe()?, Engine::for_own_process());
+    let answers = options.compiler(&engine, &caller).compile_all(&asks).into_iter();
+    Ok(answers
+        .map(|answer| {
+            let mut compiled = answer?;
+            profile::warn(&compiled.warnings);
+            compiled.outputs.remove(0).map_err(|message| CompileError { message, hint: None, refused: true })
+        })
+        .collect())
 }
 
 fn check_one(file: &str) -> Checked {
@@ -81,9 +131,13 @@ fn check_one(file: &str) -> Checked {
         Ok(Err(errors)) => return Checked::Invalid(errors),
         Err(error) => return Checked::Unreadable(error),
     };
-    match Policy::from_json(&text) {
+    check_text(&text)
+}
+
+fn check_text(text: &[u8]) -> Checked {
+    match Policy::from_json(text) {
         Ok(policy) => Checked::Valid(Box::new(policy), false),
-        Err(errors) => match Policy::decode(&text) {
+        Err(errors) => match Policy::decode(text) {
             Ok(policy) if policy.command.argv.is_empty() && errors.0.iter().all(|e| e.path == "$.command.argv") => {
                 Checked::Valid(Box::new(policy), true)
             }

@@ -14,13 +14,14 @@ Examples:
   cofferdam run -- ./build.sh
   cofferdam run -v .:.:cow --memory 1g --timeout 5m -- make test
   cofferdam eval shell -it
+  cofferdam run --profile ./reader.ncl -- cat notes.txt
 
 Exit code: the program's own; 128+N when signal N ended it; 124 for the wall
 limit; 137 for another limit; 125 when Cofferdam refused or failed itself;
 126 and 127 when the program cannot be executed or found.";
 
 /// Every subcommand by name.
-pub const SUBCOMMANDS: &[&str] = &["run", "eval", "check", "doctor"];
+pub const SUBCOMMANDS: &[&str] = &["run", "eval", "check", "export", "doctor"];
 
 /// What of the command line is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +54,7 @@ pub fn build(extent: Extent<'_>) -> Command {
 
 fn subcommand(name: &'static str, full: bool) -> Command {
     let command = Command::new(name).args_override_self(true);
+    let command = if name == "check" { crate::profile::options(command, None) } else { command };
     match name {
         "run" => sandbox(command, full, Sandbox::Run)
             .about("Run a program in a sandbox")
@@ -61,10 +63,17 @@ fn subcommand(name: &'static str, full: bool) -> Command {
             .about("Run code in an environment (python, shell or node); CODE - is standard input")
             .override_usage("cofferdam eval [OPTIONS] ENVIRONMENT [CODE | -] [-- ARGS...]"),
         "check" => command
-            .about("Check policy files: print each completed, or every error in it")
+            .about("Check policies and profiles: print each completed, or every error in it")
             .after_help("Exit code: 0 when all are valid, 1 when one is not, 125 when one cannot be read.")
             .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print one JSON array"))
-            .arg(Arg::new("file").value_name("FILE").required(true).num_args(1..).help("Policy as JSON; - is stdin")),
+            .arg(
+                Arg::new("file")
+                    .value_name("FILE")
+                    .required(true)
+                    .num_args(1..)
+                    .help("Policy as JSON, - for stdin; or a profile, with the ending .ncl"),
+            ),
+        "export" => crate::export::command(command),
         _ => command
             .about("Show what this host can enforce, and how to get the rest")
             .after_help(
@@ -90,10 +99,12 @@ fn sandbox(mut command: Command, full: bool, which: Sandbox) -> Command {
                 .help_heading(PROGRAM)
                 .help("Start from this policy instead of the defaults"),
         )
+        .arg(crate::profile::base_option(PROGRAM))
         .arg(flag("tty").short('t').help_heading(PROGRAM).help("Give it a terminal of its own; implies -i"));
     for option in POLICY_OPTIONS {
         command = command.arg(policy_arg(option, full));
     }
+    command = crate::profile::options(command, Some(PROGRAM));
     command = command
         .arg(
             Arg::new("keep-changes")

@@ -17,9 +17,11 @@ pub mod discover;
 mod doctor;
 pub mod environment;
 mod execute;
+mod export;
 mod notes;
 pub mod options;
 mod passing;
+mod profile;
 mod report;
 mod table;
 mod terminal;
@@ -66,8 +68,9 @@ pub fn entry(arguments: Vec<OsString>) -> i32 {
         "run" | "eval" => return sandbox(&engine.unwrap_or_else(Engine::for_own_process), matches, name == "eval"),
         "check" => {
             let files: Vec<String> = matches.get_many("file").into_iter().flatten().cloned().collect();
-            check::check(&files, matches.get_flag("json"))
+            check::check(&files, matches)
         }
+        "export" => Caller::observe().and_then(|caller| export::export(matches, &caller, &Engine::for_own_process())),
         _ => Caller::observe().and_then(|caller| doctor::doctor(&caller, matches.get_flag("json"))),
     };
     result.unwrap_or_else(|refusal| report(&refusal))
@@ -77,7 +80,8 @@ fn sandbox(engine: &Engine, matches: &clap::ArgMatches, eval: bool) -> i32 {
     let flag = |name| matches.get_flag(name);
     let presentation = Presentation { json: flag("json"), quiet: flag("quiet"), dry_run: flag("dry-run") };
     let result = Caller::observe().and_then(|caller| {
-        let call = call::make(matches, eval, &caller, &discover::HostTree)?;
+        let base = profile::base(matches, &caller, engine, presentation.quiet)?;
+        let call = call::make_from(matches, eval, &caller, &discover::HostTree, base)?;
         execute::execute(engine, call, &caller, presentation)
     });
     result.unwrap_or_else(|refusal| {
