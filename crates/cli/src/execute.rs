@@ -73,6 +73,7 @@ pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Prese
             })
         }),
         keep_changes: call.keep_changes.clone().map(Into::into),
+        ..Io::default()
     };
     let raw = if call.tty { Some(terminal::Raw::enter()?) } else { None };
     let outcome = prepared.run(io);

@@ -32,7 +32,8 @@ pub struct Needs {
     pub no_mounts: bool,
 }
 
-fn rules(policy: &Policy) -> Vec<Rule> {
+/// The policy's own rules, as the emitter takes them.
+pub fn rules(policy: &Policy) -> Vec<Rule> {
     let rule = |r: &cofferdam_policy::SyscallRule| Rule {
         syscalls: r.syscalls.clone(),
         action: match &r.action {
@@ -60,24 +61,16 @@ fn rules(policy: &Policy) -> Vec<Rule> {
     policy.process.seccomp.rules.iter().map(rule).collect()
 }
 
-/// Compiles it.
-///
-/// # Errors
-/// A rule that names no known call, or a filter that is too long.
-pub fn build(policy: &Policy, needs: Needs) -> Result<Filter, Failure> {
-    let fail = |message: String| Failure { code: 125, step: "process.seccomp".into(), message, hint: None };
-    let Some(arch) = Arch::native() else {
-        return Err(fail("no filter exists for this architecture".into()));
-    };
-    let rules = rules(policy);
-    let request = Request {
+/// What the filter of a policy has to hold.
+pub fn request<'a>(policy: &Policy, needs: Needs, denials: Denials, rules: &'a [Rule]) -> Request<'a> {
+    Request {
         level: match policy.process.seccomp.level {
             SeccompLevel::Disabled => Level::Disabled,
             SeccompLevel::Basic => Level::Basic,
             SeccompLevel::Standard => Level::Standard,
             SeccompLevel::Strict => Level::Strict,
         },
-        denials: Denials::Notify,
+        denials,
         notify_creates: needs.guards,
         notify_removes: needs.links,
         trace: policy.audit.trace,
@@ -87,9 +80,25 @@ pub fn build(policy: &Policy, needs: Needs) -> Result<Filter, Failure> {
         private_ipc: !needs.no_ipc_namespace,
         metadata_refused: needs.no_mounts,
         limited_exec: policy.process.seccomp.level == SeccompLevel::Strict || !policy.process.spawn,
-        rules: &rules,
+        rules,
+    }
+}
+
+/// A refusal that is about the filter.
+pub fn fail(message: String) -> Failure {
+    Failure { code: 125, step: "process.seccomp".into(), message, hint: None }
+}
+
+/// Compiles it.
+///
+/// # Errors
+/// A rule that names no known call, or a filter that is too long.
+pub fn build(policy: &Policy, needs: Needs) -> Result<Filter, Failure> {
+    let Some(arch) = Arch::native() else {
+        return Err(fail("no filter exists for this architecture".into()));
     };
-    let program = compile(&request, arch).map_err(|e| fail(e.to_string()))?;
+    let rules = rules(policy);
+    let program = compile(&request(policy, needs, Denials::Notify, &rules), arch).map_err(|e| fail(e.to_string()))?;
     let words = |insns: &[cofferdam_confine::seccomp::classify::Insn]| {
         Program::bytes(insns).chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().unwrap_or_default())).collect()
     };

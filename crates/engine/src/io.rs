@@ -63,6 +63,8 @@ pub struct Io {
     pub resize: Option<Resize>,
     /// Directory in which the changed files of copy-on-write mounts are kept; must not exist or be empty.
     pub keep_changes: Option<std::path::PathBuf>,
+    /// Tells what the run uses while it runs.
+    pub monitor: crate::monitor::Monitor,
 }
 
 impl Default for Io {
@@ -74,6 +76,7 @@ impl Default for Io {
             cancel: Cancel::default(),
             resize: None,
             keep_changes: None,
+            monitor: crate::monitor::Monitor::default(),
         }
     }
 }

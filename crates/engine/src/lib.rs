@@ -9,6 +9,7 @@
 //! many times and from several threads. This crate parses no configuration and never depends on the compiler.
 #![forbid(unsafe_code)]
 
+pub mod backends;
 mod crowd;
 pub mod doctor;
 pub mod engine;
@@ -19,6 +20,7 @@ mod jail;
 mod landlock;
 mod layers;
 mod lookup;
+pub mod monitor;
 pub mod outcome;
 mod program;
 mod random;
@@ -34,5 +36,6 @@ mod words;
 
 pub use engine::{Engine, Prepared, sweep};
 pub use io::{Cancel, Input, Io, Output, Stream, Terminal};
+pub use monitor::{Monitor, ResourceUsage, Samples};
 pub use outcome::*;
 pub use support::{Mechanism, Support};

@@ -23,12 +23,17 @@ pub fn fill(recipe: &mut Recipe, policy: &Policy, flags: u32, filter: &Filter) {
     }
     recipe.argv = policy.command.argv.clone();
     recipe.envp = policy.command.variables.iter().map(|(k, v)| format!("{k}={v}")).collect();
-    let path = policy.command.variables.get("PATH").map_or(DEFAULT_PATH, String::as_str);
-    recipe.programs = candidates(&policy.command.argv[0], path);
+    recipe.programs = candidates_of(policy);
     let home = policy.command.variables.get("HOME").map_or("/", String::as_str);
     recipe.cwd = policy.command.cwd.clone().unwrap_or_else(|| home.to_owned());
     recipe.filter = filter.filter.clone();
     recipe.classifier = filter.classifier.clone();
+}
+
+/// The paths inside at which the policy's program is looked for, in order.
+pub fn candidates_of(policy: &Policy) -> Vec<String> {
+    let path = policy.command.variables.get("PATH").map_or(DEFAULT_PATH, String::as_str);
+    candidates(policy.command.argv.first().map_or("", String::as_str), path)
 }
 
 /// The paths at which a program is looked for, as execvp(3) does; never the working directory.

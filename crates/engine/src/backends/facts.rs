@@ -1,0 +1,232 @@
+//! What planners ask of the host's file system. Planners are pure: they ask through [`Facts`], and the tests answer from a
+//! table.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+
+use crate::twins::Twins;
+
+/// What lies at a path, itself and not what a link leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// A directory.
+    Directory,
+    /// A regular file, with this many names.
+    File {
+        /// Hard links.
+        links: u64,
+        /// Whether somebody may execute it.
+        executable: bool,
+    },
+    /// A symbolic link and what it says.
+    Link(String),
+    /// A device, a FIFO or a socket.
+    Special,
+    /// Nothing.
+    Missing,
+    /// It cannot be looked at.
+    Unknown,
+}
+
+/// Answers about one host.
+pub trait Facts {
+    /// What lies at this absolute path.
+    fn kind(&self, path: &str) -> Kind;
+    /// The names in this directory, sorted; none when it cannot be listed.
+    fn list(&self, directory: &str) -> Vec<String>;
+    /// Whether something is mounted below this path.
+    fn has_mounts_below(&self, path: &str) -> bool;
+    /// Other paths of the host that mounts give the same file.
+    fn twins(&self, path: &str) -> Vec<String>;
+}
+
+/// Where a path leads once every link in it is followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Resolved {
+    /// Something is there: its canonical path and what it is.
+    There(String, Kind),
+    /// Nothing is: the deepest directory that exists (canonical), and the first name that is missing in it.
+    Missing(String, String),
+    /// It cannot be told.
+    Unknown,
+}
+
+/// Links that a resolution went through: `(canonical directory, name)`.
+pub type Links = Vec<(String, String)>;
+
+/// No path goes through more links than this (`ELOOP`, path_resolution(7)).
+const MOST_LINKS: usize = 40;
+
+/// Follows every link of an absolute path.
+pub fn resolve(facts: &dyn Facts, path: &str) -> (Resolved, Links) {
+    let mut links = Links::new();
+    let mut left: Vec<String> = path.split('/').rev().filter(|part| !part.is_empty()).map(str::to_owned).collect();
+    let (mut at, mut kind) = (String::from("/"), Kind::Directory);
+    while let Some(part) = left.pop() {
+        match part.as_str() {
+            "." => continue,
+            ".." => {
+                at.truncate(at.rfind('/').unwrap_or(0).max(1));
+                continue;
+            }
+            _ => {}
+        }
+        let next = crate::view::join(&at, &part);
+        kind = facts.kind(&next);
+        match &kind {
+            Kind::Link(says) => {
+                links.push((at.clone(), part));
+                if links.len() > MOST_LINKS {
+                    return (Resolved::Unknown, links);
+                }
+                if says.starts_with('/') {
+                    at = "/".into();
+                }
+                left.extend(says.split('/').rev().filter(|part| !part.is_empty()).map(str::to_owned));
+                kind = Kind::Directory;
+            }
+            Kind::Missing => return (Resolved::Missing(at, part), links),
+            Kind::Unknown => return (Resolved::Unknown, links),
+            Kind::Directory => at = next,
+            _ if left.is_empty() => at = next,
+            // A file where a directory should be: nothing can be below it.
+            _ => return (Resolved::Unknown, links),
+        }
+    }
+    (Resolved::There(at, kind), links)
+}
+
+/// The host that this process runs on.
+#[derive(Debug)]
+pub struct Here(Twins);
+
+impl Default for Here {
+    fn default() -> Here {
+        Here(Twins::here())
+    }
+}
+
+impl Facts for Here {
+    fn kind(&self, path: &str) -> Kind {
+        match std::fs::symlink_metadata(path) {
+            Ok(meta) if meta.is_dir() => Kind::Directory,
+            Ok(meta) if meta.is_file() => Kind::File { links: meta.nlink(), executable: meta.mode() & 0o111 != 0 },
+            Ok(meta) if meta.is_symlink() => {
+                match std::fs::read_link(path).ok().and_then(|p| p.to_str().map(str::to_owned)) {
+                    Some(says) => Kind::Link(says),
+                    None => Kind::Unknown,
+                }
+            }
+            Ok(_) => Kind::Special,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Kind::Missing,
+            Err(_) => Kind::Unknown,
+        }
+    }
+
+    fn list(&self, directory: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+
+    fn has_mounts_below(&self, path: &str) -> bool {
+        self.0.mounted_below(path)
+    }
+
+    fn twins(&self, path: &str) -> Vec<String> {
+        if self.0.is_empty() { Vec::new() } else { self.0.of(path).into_iter().collect() }
+    }
+}
+
+/// A host made of what a table says; everything else is missing.
+#[derive(Debug, Clone, Default)]
+pub struct Table(BTreeMap<String, Kind>);
+
+impl Table {
+    /// A host of the usual kind: a merged /usr, and these further paths (a final slash marks a directory).
+    pub fn usual(further: &[&str]) -> Table {
+        let mut table = Table::default();
+        for dir in
+            ["/usr/bin", "/usr/lib", "/usr/lib64", "/etc/ssl", "/home", "/dev", "/proc", "/sys", "/tmp", "/var/tmp"]
+        {
+            table.add(dir, Kind::Directory);
+        }
+        for (link, says) in [("/bin", "usr/bin"), ("/lib", "usr/lib"), ("/lib64", "usr/lib64"), ("/sbin", "usr/bin")] {
+            table.add(link, Kind::Link(says.into()));
+        }
+        let executable = Kind::File { links: 1, executable: true };
+        for program in ["/usr/bin/sh", "/usr/bin/true", "/usr/bin/python3"] {
+            table.add(program, executable.clone());
+        }
+        for file in ["/etc/ld.so.cache", "/etc/localtime", "/etc/hostname", "/proc/cmdline", "/proc/keys"] {
+            table.add(file, Kind::File { links: 1, executable: false });
+        }
+        for path in further {
+            match path.strip_suffix('/') {
+                Some(dir) => table.add(dir, Kind::Directory),
+                None => table.add(path, Kind::File { links: 1, executable: false }),
+            }
+        }
+        table
+    }
+
+    /// Adds a path, and the directories that lead to it.
+    pub fn add(&mut self, path: &str, kind: Kind) {
+        for above in cofferdam_policy::paths::ancestors(path).skip(1) {
+            self.0.entry(above.to_owned()).or_insert(Kind::Directory);
+        }
+        self.0.insert(path.to_owned(), kind);
+    }
+}
+
+impl Facts for Table {
+    fn kind(&self, path: &str) -> Kind {
+        self.0.get(path).cloned().unwrap_or(Kind::Missing)
+    }
+
+    fn list(&self, directory: &str) -> Vec<String> {
+        let below = |path: &str| crate::view::below(path, directory).map(str::to_owned);
+        self.0.keys().filter_map(|path| below(path)).filter(|rest| !rest.is_empty() && !rest.contains('/')).collect()
+    }
+
+    fn has_mounts_below(&self, _path: &str) -> bool {
+        false
+    }
+
+    fn twins(&self, _path: &str) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_followed_and_named() {
+        let mut table = Table::usual(&["/home/u/real/file"]);
+        table.add("/home/u/link", Kind::Link("real".into()));
+        table.add("/home/u/far", Kind::Link("/home/u/link/../gone".into()));
+        table.add("/home/u/loop", Kind::Link("loop".into()));
+        let (found, links) = resolve(&table, "/home/u/link/file");
+        assert_eq!(found, Resolved::There("/home/u/real/file".into(), Kind::File { links: 1, executable: false }));
+        assert_eq!(links, [("/home/u".to_owned(), "link".to_owned())]);
+        assert_eq!(resolve(&table, "/home/u/far").0, Resolved::Missing("/home/u".into(), "gone".into()));
+        assert_eq!(resolve(&table, "/home/u/loop").0, Resolved::Unknown);
+        assert_eq!(
+            resolve(&table, "/bin/sh").0,
+            Resolved::There("/usr/bin/sh".into(), Kind::File { links: 1, executable: true })
+        );
+        assert_eq!(resolve(&table, "/").0, Resolved::There("/".into(), Kind::Directory));
+    }
+
+    #[test]
+    fn this_host_answers_as_its_file_system_does() {
+        let here = Here::default();
+        assert_eq!(here.kind("/"), Kind::Directory);
+        assert_eq!(here.kind("/no/such/thing"), Kind::Missing);
+        assert!(here.has_mounts_below("/"), "/proc at least");
+        assert!(here.list("/").contains(&"usr".to_owned()));
+    }
+}

@@ -1,0 +1,313 @@
+//! One run of somebody else's sandbox program, from its start to the dead tree: streams, limits, the end.
+//!
+//! The same limits as the jail's supervisor holds, without an init of ours to talk to: the clock is this loop's, the program
+//! tells what it has to tell on one descriptor (`side`), and there are no events.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use cofferdam_confine::cgroup::Cgroup;
+use cofferdam_confine::{Running, process};
+use cofferdam_policy::Field;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::io::Io;
+use crate::streams::{Sink, Source, buffer};
+use crate::tree;
+
+/// A started program.
+pub struct Watched<'a> {
+    /// The sandbox program itself.
+    pub running: Running,
+    /// What it tells.
+    pub side: Option<OwnedFd>,
+    /// Finds in what it tells the first process of the sandbox's pid namespace.
+    pub first_process: fn(&[u8]) -> Option<i32>,
+    /// The sandbox has a pid namespace; else its processes are found as a process group.
+    pub own_pids: bool,
+    /// Standard input.
+    pub source: Source,
+    /// Standard output and error.
+    pub sinks: [Option<Sink>; 2],
+    /// The run's cgroup.
+    pub cgroup: Option<&'a Cgroup>,
+    /// Wall limit.
+    pub wall: Duration,
+    /// CPU seconds of the tree.
+    pub cpu_seconds: u64,
+    /// Memory bytes, when no cgroup holds it.
+    pub sample_memory: Option<u64>,
+}
+
+/// Why the supervisor ended it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Killed {
+    /// The wall limit.
+    TimedOut,
+    /// Another limit.
+    Limit(Field),
+    /// The caller asked for it.
+    Cancelled,
+}
+
+/// What is known afterwards.
+pub struct Seen {
+    /// wait(2) status of the sandbox program.
+    pub status: i32,
+    /// Whether and why it was ended from outside.
+    pub killed: Option<Killed>,
+    /// How long it ran.
+    pub took: Duration,
+    /// Captured streams, and whether they were cut.
+    pub streams: [(Vec<u8>, bool); 2],
+    /// What the program told.
+    pub side: Vec<u8>,
+    /// What the process tree used.
+    pub usage: process::Usage,
+    /// Highest samples: memory in bytes, CPU time in microseconds, processes.
+    pub sampled: tree::Sample,
+    /// What went wrong beside the run.
+    pub problems: Vec<String>,
+}
+
+/// How often limits are looked at.
+const SAMPLE: Duration = Duration::from_millis(50);
+/// How long the program may take over ending once what it runs is dead.
+const GRACE: Duration = Duration::from_secs(1);
+/// As much is kept of what the program tells.
+const SIDE: usize = 64 * 1024;
+
+struct Loop<'a, 'io> {
+    w: Watched<'a>,
+    io: &'io mut Io,
+    seen: Seen,
+    begun: Instant,
+    next_sample: Instant,
+    killed_at: Option<Instant>,
+    /// The first process of the pid namespace.
+    inner: Option<OwnedFd>,
+    buf: Vec<u8>,
+}
+
+/// Watches until the tree is dead and every stream is read to its end.
+///
+/// `ending` is called before the program is waited for: until then its number is its own.
+pub fn watch(w: Watched<'_>, io: &mut Io, ending: &dyn Fn()) -> Seen {
+    let begun = Instant::now();
+    let seen = Seen {
+        status: 0,
+        killed: None,
+        took: Duration::ZERO,
+        streams: [(Vec::new(), false), (Vec::new(), false)],
+        side: Vec::new(),
+        usage: process::Usage::default(),
+        sampled: tree::Sample::default(),
+        problems: Vec::new(),
+    };
+    let mut l = Loop { w, io, seen, begun, next_sample: begun + SAMPLE, killed_at: None, inner: None, buf: buffer() };
+    while !l.step() {}
+    ending();
+    l.finish()
+}
+
+impl Loop<'_, '_> {
+    /// One turn; true when the program is dead.
+    fn step(&mut self) -> bool {
+        let (dead, from) = self.wait();
+        if self.io.cancel.is_cancelled() {
+            self.kill(Killed::Cancelled);
+        }
+        self.listen();
+        for sink in self.w.sinks.iter_mut().flatten() {
+            sink.pump(&mut self.buf, &mut self.io.output);
+        }
+        if from {
+            self.w.source.read(&mut self.buf);
+        }
+        self.w.source.write();
+        if self.begun.elapsed() >= self.w.wall {
+            self.kill(Killed::TimedOut);
+        }
+        self.sample();
+        // What it runs is dead, and it does not end: it is stuck, or was stopped.
+        if let (Some(at), Some(why)) = (self.killed_at, self.seen.killed)
+            && at.elapsed() > GRACE
+        {
+            self.kill(why);
+            self.end(self.w.running.pidfd.as_fd().try_clone_to_owned().ok());
+        }
+        dead
+    }
+
+    /// Waits a little: whether the program is dead, and whether the caller's input can be read.
+    fn wait(&mut self) -> (bool, bool) {
+        let waits = self.w.sinks.iter().flatten().any(Sink::waits);
+        let most = if waits { Duration::from_millis(1) } else { SAMPLE };
+        let left = self.w.wall.saturating_sub(self.begun.elapsed());
+        let left = if self.seen.killed.is_some() { most } else { left };
+        let pause = most.min(left).min(self.next_sample.saturating_duration_since(Instant::now()));
+        let from = self.w.source.poll_from();
+        let first = [Some(self.w.running.pidfd.as_fd()), from].into_iter().flatten();
+        let rest = [
+            self.w.side.as_ref().map(AsFd::as_fd),
+            self.w.sinks[0].as_ref().and_then(Sink::poll_fd),
+            self.w.sinks[1].as_ref().and_then(Sink::poll_fd),
+        ];
+        let readable = first.chain(rest.into_iter().flatten());
+        let mut fds: Vec<PollFd<'_>> = readable.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        fds.extend(self.w.source.poll_to().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::OUT)));
+        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(pause.subsec_nanos()) };
+        // EINTR: a signal for the caller; the flags are looked at next.
+        if poll(&mut fds, Some(&timeout)).is_err() {
+            return (false, false);
+        }
+        let ready = |i: usize| !fds[i].revents().is_empty();
+        (ready(0), from.is_some() && ready(1))
+    }
+
+    /// Reads what the program tells.
+    fn listen(&mut self) {
+        while let Some(side) = &self.w.side {
+            match rustix::io::read(side, &mut self.buf[..4096]) {
+                Ok(0) => self.w.side = None,
+                Ok(n) => {
+                    let room = SIDE.saturating_sub(self.seen.side.len()).min(n);
+                    self.seen.side.extend_from_slice(&self.buf[..room]);
+                }
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => break,
+                Err(_) => self.w.side = None,
+            }
+        }
+        if self.inner.is_none()
+            && let Some(pid) = (self.w.first_process)(&self.seen.side)
+        {
+            self.inner = held(pid, self.w.running.pid);
+        }
+    }
+
+    fn sample(&mut self) {
+        let now = Instant::now();
+        if now < self.next_sample {
+            return;
+        }
+        self.next_sample = now + SAMPLE;
+        let mut cpu_us = 0;
+        if let Some(c) = self.w.cgroup {
+            if c.events().is_ok_and(|e| e.oom_kills > 0) {
+                self.kill(Killed::Limit(Field::Memory));
+            }
+            cpu_us = c.cpu_time_us().ok().flatten().unwrap_or(0);
+        }
+        if self.w.cgroup.is_none() || self.w.sample_memory.is_some() {
+            let t = tree::sample(self.w.running.pid);
+            let s = &mut self.seen.sampled;
+            s.memory_bytes = s.memory_bytes.max(t.memory_bytes);
+            s.cpu_us = s.cpu_us.max(t.cpu_us);
+            s.processes = s.processes.max(t.processes);
+            cpu_us = cpu_us.max(t.cpu_us);
+            let most = self.w.sample_memory.filter(|&most| t.memory_bytes > most);
+            if most.is_some_and(|most| tree::memory(self.w.running.pid) > most) {
+                self.kill(Killed::Limit(Field::Memory));
+            }
+        }
+        if cpu_us >= self.w.cpu_seconds * 1_000_000 {
+            self.kill(Killed::Limit(Field::CpuTime));
+        }
+    }
+
+    /// Ends what the program runs; the program then ends by itself. The first reason stays.
+    fn kill(&mut self, why: Killed) {
+        if self.seen.killed.is_none() {
+            self.seen.killed = Some(why);
+            self.seen.took = self.begun.elapsed();
+        }
+        self.killed_at.get_or_insert_with(Instant::now);
+        if let Some(c) = self.w.cgroup
+            && let Err(e) = c.kill_all(Duration::from_millis(200))
+        {
+            self.seen.problems.push(e.to_string());
+        }
+        self.end(self.inner.as_ref().and_then(|fd| fd.try_clone().ok()));
+        if self.w.own_pids {
+            // Below the program is the first process of the namespace, and with it go all others.
+            tree::kill(self.w.running.pid);
+        } else {
+            self.end_group();
+        }
+    }
+
+    fn end(&mut self, process: Option<OwnedFd>) {
+        if let Some(fd) = process
+            && let Err(e) = process::kill(fd.as_fd())
+        {
+            self.seen.problems.push(format!("cannot kill the sandbox: {e}"));
+        }
+    }
+
+    /// The program leads a session and a process group, whose number stays taken until it has been waited for.
+    fn end_group(&mut self) {
+        tree::kill(self.w.running.pid);
+        if let Some(pid) = Pid::from_raw(self.w.running.pid)
+            && let Err(e) = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL)
+            && e != rustix::io::Errno::SRCH
+        {
+            self.seen.problems.push(format!("cannot kill the sandbox's processes: {e}"));
+        }
+    }
+
+    fn finish(mut self) -> Seen {
+        if self.seen.took.is_zero() {
+            self.seen.took = self.begun.elapsed();
+        }
+        self.listen();
+        if !self.w.own_pids {
+            self.end_group();
+        }
+        match process::wait_status(self.w.running.pidfd.as_fd()) {
+            Ok((status, usage)) => (self.seen.status, self.seen.usage) = (status, usage),
+            Err(e) => self.seen.problems.push(format!("cannot wait for the sandbox: {e}")),
+        }
+        self.end_inner();
+        if let Some(c) = self.w.cgroup {
+            if self.seen.killed.is_none() && c.events().is_ok_and(|e| e.oom_kills > 0) {
+                self.seen.killed = Some(Killed::Limit(Field::Memory));
+            }
+            // What its namespace did not take along.
+            if let Err(e) = c.kill_all(GRACE) {
+                self.seen.problems.push(e.to_string());
+            }
+        }
+        for i in 0..2 {
+            if let Some(mut sink) = self.w.sinks[i].take() {
+                // Everything that could write is dead: what is in the pipe is all there will be.
+                while sink.pump(&mut self.buf, &mut self.io.output) {}
+                self.seen.streams[i] = (sink.bytes, sink.truncated);
+            }
+        }
+        self.seen
+    }
+
+    /// The program may end before the processes that it leaves behind: their namespace goes with its first process.
+    fn end_inner(&mut self) {
+        let Some(inner) = self.inner.take() else { return };
+        if let Err(e) = process::kill(inner.as_fd()) {
+            self.seen.problems.push(format!("cannot kill the sandbox: {e}"));
+        }
+        let timeout = Timespec { tv_sec: GRACE.as_secs() as i64, tv_nsec: 0 };
+        let gone = poll(&mut [PollFd::new(&inner, PollFlags::IN)], Some(&timeout));
+        if gone != Ok(1) {
+            self.seen.problems.push("the sandbox's first process does not end".into());
+        }
+    }
+}
+
+/// A pidfd of a child of the program: its number is its own as long as the program has not waited for it, so a process
+/// that is the program's child after it was opened is the one meant.
+fn held(pid: i32, parent: i32) -> Option<OwnedFd> {
+    let fd = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+    let status = std::fs::read(format!("/proc/{pid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    let of = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse::<i32>().ok()?;
+    (of == parent).then_some(fd)
+}

@@ -1,0 +1,253 @@
+//! Runs by other people's programs: bubblewrap where it is installed, nsjail where `COFFERDAM_NSJAIL` names one, and a
+//! stand-in for macOS's sandbox-exec. Each denial has its allowed twin.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use cofferdam_confine::host;
+use cofferdam_engine::backends::{Installed, Ready, Tool, Tools};
+use cofferdam_engine::{Ending, Io, Outcome, Strength};
+use cofferdam_policy::{Access, Backend, Field, Mount, NetworkMode, Policy, Root, Stdin};
+
+/// The programs that are here; a missing one is said, and with `COFFERDAM_MUST_WORK=1` bubblewrap may not be missing.
+fn tools() -> Vec<Installed> {
+    let tools = Tools::from_environment();
+    let mut found = Vec::new();
+    for tool in [Tool::Bubblewrap, Tool::Nsjail] {
+        match Installed::find(tool, &tools) {
+            Ok(installed) => found.push(installed),
+            Err(failure) => {
+                eprintln!("skipped {}: {}", tool.name(), failure.message);
+                let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|v| v == "1");
+                assert!(!(must && tool == Tool::Bubblewrap), "{}", failure.message);
+            }
+        }
+    }
+    found
+}
+
+/// A policy that may be run with what this host gives of the limits.
+fn policy(code: &str) -> Policy {
+    let mut policy = Policy::base();
+    policy.command.argv = ["sh", "-c", code].map(str::to_owned).to_vec();
+    policy.limits.wall_ms = 10_000;
+    policy
+}
+
+fn ready(tool: &Installed, policy: &Policy) -> Ready {
+    let ready = Ready::plan(policy, tool.clone(), host::identity()).unwrap_or_else(|e| panic!("{e:?}"));
+    ready.sufficient().unwrap_or_else(|e| panic!("{e:?}"));
+    ready
+}
+
+fn run(tool: &Installed, policy: &Policy) -> Outcome {
+    ready(tool, policy).run(Io::default())
+}
+
+/// Runs a script by every tool and hands over what came of it.
+fn each(policy: &Policy, check: impl Fn(&Outcome, Tool)) {
+    for tool in tools() {
+        check(&run(&tool, policy), tool.tool);
+    }
+}
+
+#[test]
+fn output_exit_code_and_figures_come_back() {
+    each(&policy("echo out; echo err >&2; exit 5"), |o, tool| {
+        assert_eq!((o.outcome, o.exit_code, o.success), (Ending::Exited, Some(5), false), "{o:?}");
+        assert_eq!((o.stdout.as_str(), o.stderr.as_str()), ("out\n", "err\n"), "{tool:?}");
+        assert!(o.memory_used_bytes.is_some_and(|n| n > 0) && o.cpu_time_seconds.is_some(), "{o:?}");
+        assert!(!o.violations_complete, "nobody listens, so the list is never called complete");
+        assert_eq!(o.backend, tool.name());
+    });
+}
+
+#[test]
+fn input_reaches_the_program_and_nothing_else_does() {
+    let mut policy = policy("cat; ls /proc/self/fd | tr '\\n' ' '; env | sort");
+    policy.command.stdin = Stdin::Text("hello\n".into());
+    policy.command.variables = [("PATH", "/usr/bin:/bin"), ("GIVEN", "yes")].map(|(k, v)| (k.into(), v.into())).into();
+    each(&policy, |o, tool| {
+        assert!(o.stdout.starts_with("hello\n0 1 2 3 "), "{tool:?}: {o:?}");
+        let names: Vec<&str> = o.stdout.lines().skip(1).filter_map(|l| l.split_once('=')).map(|(k, _)| k).collect();
+        assert_eq!(names.iter().filter(|n| !["PWD", "SHLVL", "OLDPWD", "_"].contains(n)).count(), 2, "{}", o.stdout);
+    });
+}
+
+#[test]
+fn the_root_is_the_sandboxs_own_and_scratch_can_be_written() {
+    let script = "echo x > /tmp/x && cat /tmp/x; echo y > \"$HOME/y\" && cat \"$HOME/y\"; id -u; hostname; \
+                  touch /usr/x /x /etc/x /dev/x /sys/x 2>/dev/null || echo refused; test -e /root || echo hidden";
+    let mut policy = policy(script);
+    policy.process.hostname = "box".into();
+    each(&policy, |o, tool| {
+        assert_eq!(o.stdout, "x\ny\n1000\nbox\nrefused\nhidden\n", "{tool:?}: {o:?}");
+    });
+}
+
+#[test]
+fn no_network_means_none_and_loopback_means_its_own() {
+    let script = "import socket\n\
+                  def attempt(f):\n  \
+                  try: f(); print('can')\n  \
+                  except OSError as e: print('cannot')\n\
+                  def own():\n  \
+                  s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen()\n  \
+                  c = socket.create_connection(s.getsockname())\n\
+                  attempt(own)\n\
+                  attempt(lambda: socket.create_connection(('192.0.2.1', 80), 1))\n";
+    let mut none = policy("");
+    none.command.argv = vec!["/usr/bin/python3".into(), "-c".into(), script.into()];
+    if !Path::new("/usr/bin/python3").exists() {
+        eprintln!("skipped: no /usr/bin/python3");
+        return;
+    }
+    let mut loopback = none.clone();
+    loopback.network.mode = NetworkMode::Loopback;
+    each(&none, |o, tool| assert_eq!(o.stdout, "cannot\ncannot\n", "{tool:?}: {o:?}"));
+    each(&loopback, |o, tool| assert_eq!(o.stdout, "can\ncannot\n", "{tool:?}: {o:?}"));
+}
+
+/// A directory that the sandbox's user can write, whoever runs the tests.
+fn work() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().canonicalize().unwrap();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut std::fs::metadata(&path).unwrap().permissions(), 0o755);
+    let open = |p: &Path| std::fs::set_permissions(p, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    open(&path);
+    std::fs::create_dir_all(path.join(".git/hooks")).unwrap();
+    std::fs::write(path.join(".git/config"), "[core]\n").unwrap();
+    std::fs::write(path.join("secret"), "secret\n").unwrap();
+    for inner in [".git", ".git/hooks", ".git/config", "secret"] {
+        open(&path.join(inner));
+    }
+    (dir, path)
+}
+
+#[test]
+fn a_writable_mount_is_written_and_what_exists_of_protected_and_denied_is_held() {
+    let (_dir, path) = work();
+    let mut policy = policy(
+        "cd /work; echo made > made; cat secret 2>/dev/null || echo denied; echo x > .git/config 2>/dev/null || echo kept; \
+         touch .git/hooks/pre-commit 2>/dev/null || echo kept; mv .git gone 2>/dev/null || echo pinned; touch .git/other && echo allowed",
+    );
+    policy.filesystem.mounts = vec![Mount::Bind {
+        source: path.to_str().unwrap().into(),
+        target: "/work".into(),
+        access: Access::ReadWrite,
+        exec: true,
+    }];
+    policy.filesystem.deny = vec!["/work/secret".into()];
+    for tool in tools() {
+        let refused = Ready::plan(&policy, tool.clone(), host::identity()).unwrap().sufficient().unwrap_err();
+        assert!(refused.message.contains("filesystem."), "names that do not exist cannot be held: {refused:?}");
+        let mut policy = policy.clone();
+        policy.filesystem.protected = vec![".git/config".into(), ".git/hooks".into()];
+        // As root, what belongs to others cannot be mapped: it is said, and here all may write.
+        policy.allow_partial(Field::Mounts);
+        let o = run(&tool, &policy);
+        assert_eq!(o.stdout, "denied\nkept\nkept\npinned\nallowed\n", "{:?}: {o:?}", tool.tool);
+        assert_eq!(std::fs::read_to_string(path.join("made")).unwrap(), "made\n");
+        std::fs::remove_file(path.join("made")).unwrap();
+        std::fs::remove_file(path.join(".git/other")).unwrap();
+    }
+}
+
+#[test]
+fn the_clock_ends_the_whole_tree() {
+    let mut policy = policy("(trap '' TERM; sleep 61.25) & (setsid sleep 61.25) & sleep 61.25");
+    policy.limits.wall_ms = 500;
+    each(&policy, |o, tool| {
+        assert_eq!((o.outcome, o.limit), (Ending::TimedOut, Some(Field::WallTime)), "{tool:?}: {o:?}");
+        assert!((450.0..3000.0).contains(&o.execution_time_ms), "{}", o.execution_time_ms);
+        assert_eq!(running("61.25"), 0, "{tool:?} left something behind");
+    });
+}
+
+#[test]
+fn what_is_left_behind_dies_with_the_program() {
+    each(&policy("(setsid sleep 62.25 >/dev/null 2>&1) & echo done"), |o, tool| {
+        assert_eq!((o.outcome, o.stdout.as_str()), (Ending::Exited, "done\n"), "{tool:?}: {o:?}");
+        assert_eq!(running("62.25"), 0, "{tool:?} left something behind");
+    });
+}
+
+/// How many processes were started with this argument.
+fn running(argument: &str) -> usize {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = all.filter_map(|p| std::fs::read(p.path().join("cmdline")).ok());
+    lines.filter(|l| l.split(|&b| b == 0).any(|a| a == argument.as_bytes()) && l.starts_with(b"sleep")).count()
+}
+
+#[test]
+fn cancelling_ends_it_at_once() {
+    for tool in tools() {
+        let io = Io::default();
+        let cancel = io.cancel.clone();
+        let begun = Instant::now();
+        let stopper = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(200));
+            cancel.cancel();
+        });
+        let o = ready(&tool, &policy("sleep 63.25")).run(io);
+        stopper.join().unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+        assert_eq!((o.outcome, running("63.25")), (Ending::Signalled, 0), "{o:?}");
+    }
+}
+
+#[test]
+fn output_is_capped_and_still_read() {
+    let mut policy = policy("head -c 300000 /dev/zero; echo end >&2");
+    policy.limits.output_bytes = 1000;
+    each(&policy, |o, tool| {
+        assert_eq!((o.stdout.len(), o.truncated.stdout, o.stderr.as_str()), (1000, true, "end\n"), "{tool:?}");
+        assert!(o.success);
+    });
+}
+
+#[test]
+fn the_filter_refuses_or_kills() {
+    let mut policy = policy("unshare -U true 2>/dev/null || echo refused");
+    each(&policy, |o, tool| assert_eq!(o.stdout, "refused\n", "{tool:?}: {o:?}"));
+    policy.on_violation = cofferdam_policy::OnViolation::Terminate;
+    policy.command.argv = ["unshare", "-U", "true"].map(str::to_owned).to_vec();
+    each(&policy, |o, tool| {
+        assert!(!o.success && o.violations.iter().any(|v| v.operation == "SIGSYS"), "{tool:?}: {o:?}");
+    });
+    policy.command.argv = vec!["true".into()];
+    each(&policy, |o, tool| assert!(o.success && o.violations.is_empty(), "{tool:?}: {o:?}"));
+}
+
+#[test]
+fn a_program_that_is_not_there_is_told_before_anything_starts() {
+    let mut policy = policy("");
+    policy.command.argv = vec!["no-such-program".into()];
+    for tool in tools() {
+        let failure = Ready::plan(&policy, tool, host::identity()).unwrap_err();
+        assert_eq!((failure.code, failure.step.as_str()), (127, "exec"), "{failure:?}");
+    }
+}
+
+#[test]
+fn what_the_tool_cannot_hold_is_refused_and_named() {
+    for tool in tools() {
+        for (field, change) in [
+            (Field::Network, (|p: &mut Policy| p.network.mode = NetworkMode::Allowlist) as fn(&mut Policy)),
+            (Field::Spawn, |p| p.process.spawn = false),
+            (Field::Root, |p| p.filesystem.root = Root::Host),
+        ] {
+            let mut policy = policy("true");
+            change(&mut policy);
+            let planned = Ready::plan(&policy, tool.clone(), host::identity()).unwrap();
+            let failure = planned.sufficient().unwrap_err();
+            assert!(failure.message.contains(field.name()), "{field}: {failure:?}");
+            assert_ne!(planned.enforcement[&field].strength, Strength::Full);
+            // The host's own tree brings more that nsjail does not hold, such as what is mounted in it.
+            let short = planned.enforcement.iter().filter(|(_, a)| a.strength != Strength::Full);
+            short.for_each(|(field, _)| policy.allow_partial(*field));
+            assert!(run(&tool, &policy).success, "{field} as a best effort");
+        }
+    }
+    assert_eq!(Policy::base().backend, Backend::Auto);
+}
