@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use cofferdam_confine::host;
-use cofferdam_engine::backends::{Installed, Ready, Tool, Tools};
+use cofferdam_engine::backends::{Format, Installed, Ready, Tool, Tools, export};
 use cofferdam_engine::{Ending, Io, Outcome, Strength};
 use cofferdam_policy::{Access, Backend, Field, Mount, NetworkMode, Policy, Root, Stdin};
 
@@ -250,4 +250,61 @@ fn what_the_tool_cannot_hold_is_refused_and_named() {
         }
     }
     assert_eq!(Policy::base().backend, Backend::Auto);
+}
+
+/// nsjail as somebody else would run it: on an exported file, as an ordinary user. Its exit code and streams.
+fn nsjail_alone(tool: &Installed, text: &str) -> (Option<i32>, String, String) {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let file = dir.path().join("nsjail");
+    std::fs::write(&file, text).unwrap();
+    let mut command = std::process::Command::new(&tool.path);
+    command.arg("-C").arg(&file).current_dir("/");
+    if host::identity().uid == 0 {
+        command.uid(65534).gid(65534);
+    }
+    let output = command.output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn a_real_nsjail_runs_every_exported_configuration() {
+    let Some(tool) = tools().into_iter().find(|tool| tool.tool == Tool::Nsjail) else { return };
+    let facts = cofferdam_engine::backends::facts::Here::default();
+    let mut plain = policy("echo x > /tmp/x; cat /tmp/x; id -u; touch /usr/x 2>/dev/null || echo refused; exit 3");
+    let mut changes: Vec<fn(&mut Policy)> = vec![
+        |_| {},
+        |p| p.network.mode = NetworkMode::Loopback,
+        |p| p.process.seccomp.level = cofferdam_policy::SeccompLevel::Basic,
+        |p| p.process.seccomp.level = cofferdam_policy::SeccompLevel::Disabled,
+        |p| p.process.seccomp.level = cofferdam_policy::SeccompLevel::Strict,
+        |p| p.filesystem.mounts = vec![Mount::Tmpfs { target: "/scratch".into(), size_mb: 8, exec: true }],
+        |p| p.on_violation = cofferdam_policy::OnViolation::Terminate,
+        |p| p.limits.memory_mb = 300,
+    ];
+    changes.push(|p| p.filesystem.deny = vec!["/usr/share/doc".into(), "/etc/passwd".into()]);
+    plain.limits.wall_ms = 5000;
+    for (i, change) in changes.iter().enumerate() {
+        let mut policy = plain.clone();
+        change(&mut policy);
+        for format in [Format::NsjailText, Format::Nsjail] {
+            let written = export(&policy, format, &facts).unwrap_or_else(|e| panic!("{i}: {e:?}"));
+            let (code, out, err) = nsjail_alone(&tool, &written.text);
+            if format == Format::Nsjail && err.contains("into ProtoBuf") {
+                eprintln!("this nsjail reads no JSON: 3.4 or older");
+                continue;
+            }
+            assert_eq!((code, out.as_str()), (Some(3), "x\n1000\nrefused\n"), "{i} {format:?}: {err}");
+        }
+    }
+}
+
+#[test]
+fn without_a_level_there_are_still_no_further_user_namespaces() {
+    let mut policy = policy("unshare -U true 2>/dev/null || echo refused; unshare -i true 2>/dev/null; echo alive");
+    policy.process.seccomp.level = cofferdam_policy::SeccompLevel::Disabled;
+    each(&policy, |o, tool| assert_eq!(o.stdout, "refused\nalive\n", "{tool:?}: {o:?}"));
 }

@@ -372,10 +372,10 @@ impl Writer {
         let denied: Vec<String> = request.deny.iter().map(|path| canonical(path)).collect();
         self.note("what is protected can be read, and never written, made, moved or removed");
         let filters: Vec<String> = protected.iter().map(|path| self.tree("PROTECTED", path)).collect();
-        self.deny("file-write* file-link", &filters);
+        self.deny("file-write*", &filters);
         self.note("what is denied can be neither");
         let filters: Vec<String> = denied.iter().map(|path| self.tree("DENIED", path)).collect();
-        self.deny("file-read* file-write* file-link process-exec* network*", &filters);
+        self.deny("file-read* file-write* process-exec* network-outbound", &filters);
         self.note("the directories above them cannot be moved away");
         let mut above: Vec<String> = Vec::new();
         for path in protected.iter().chain(&denied) {

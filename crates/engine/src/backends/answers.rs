@@ -2,10 +2,10 @@
 //!
 //! The docs' table, `support`, the refusals of `prepare` and those of `export` all come from here. Pure.
 
-use cofferdam_policy::{Field, Mount, NetworkMode, Policy, Root, SeccompLevel};
+use cofferdam_policy::{Field, Mount, NetworkMode, Policy, Root};
 
 use super::layout::Layout;
-use super::tool::{NO_USERNS, Tool};
+use super::tool::Tool;
 use crate::outcome::{Applied, Enforcement, Failure, Strength};
 
 /// What the answers are for.
@@ -33,16 +33,10 @@ fn none(reason: &str) -> Applied {
 }
 
 /// What a tool can hold of a policy. `layout` is `None` for Seatbelt, which has no mounts.
-pub fn answers(
-    tool: Tool,
-    policy: &Policy,
-    layout: Option<&Layout>,
-    version: Option<(u32, u32)>,
-    purpose: Purpose,
-) -> Enforcement {
+pub fn answers(tool: Tool, policy: &Policy, layout: Option<&Layout>, purpose: Purpose) -> Enforcement {
     match (tool, layout) {
         (Tool::Seatbelt, _) | (_, None) => seatbelt(policy, purpose),
-        (_, Some(layout)) => mounted(tool, policy, layout, version, purpose),
+        (_, Some(layout)) => mounted(tool, policy, layout, purpose),
     }
 }
 
@@ -77,7 +71,7 @@ fn some(names: &[String]) -> String {
     }
 }
 
-fn mounted(tool: Tool, policy: &Policy, layout: &Layout, version: Option<(u32, u32)>, purpose: Purpose) -> Enforcement {
+fn mounted(tool: Tool, policy: &Policy, layout: &Layout, purpose: Purpose) -> Enforcement {
     let name = tool.name();
     let mut e = Enforcement::new();
     let nested = tool == Tool::Nsjail && !layout.nested.is_empty();
@@ -150,21 +144,19 @@ fn mounted(tool: Tool, policy: &Policy, layout: &Layout, version: Option<(u32, u
             (true, _) => full("granted: those whose paths the file system shows can be reached"),
         },
     );
-    let users = tool == Tool::Bubblewrap && version.is_some_and(|v| v >= NO_USERNS);
     e.insert(
         Field::Isolation,
-        if users || policy.process.seccomp.level != SeccompLevel::Disabled {
-            full("pid, ipc, uts, cgroup, mount and user namespaces")
-        } else {
-            partial(
-                "without a filter the program can make user namespaces of its own, and has every capability in them",
-            )
-        },
+        full("pid, ipc, uts, cgroup, mount and user namespaces; the filter refuses further ones"),
     );
     e.insert(Field::Hostname, full("uts namespace"));
     e.insert(Field::TreeKill, full("the pid namespace ends with its first process"));
     match purpose {
-        Purpose::Run { other_user } => supervised(policy, other_user, &mut e),
+        Purpose::Run { other_user } => {
+            supervised(policy, other_user, &mut e);
+            if tool == Tool::Nsjail {
+                e.insert(Field::Processes, full("RLIMIT_NPROC in a user namespace of its own"));
+            }
+        }
         Purpose::Export if tool == Tool::Nsjail => nsjail_alone(policy, &mut e),
         Purpose::Export => limitless(&mut e, "bubblewrap limits nothing by itself"),
     }
@@ -204,10 +196,14 @@ fn supervised(policy: &Policy, other_user: bool, e: &mut Enforcement) {
 }
 
 fn nsjail_alone(policy: &Policy, e: &mut Enforcement) {
-    let group = "its own cgroup, where nsjail may make one";
-    for field in [Field::Memory, Field::CpuShare, Field::Processes] {
-        e.insert(field, full(group));
-    }
+    let (memory, share) = (policy.is_required(Field::Memory), policy.is_required(Field::CpuShare));
+    let group = "its own cgroup, which nsjail must be allowed to make";
+    e.insert(Field::Memory, if memory { full(group) } else { partial("RLIMIT_AS counts each process by itself") });
+    e.insert(
+        Field::CpuShare,
+        if share { full(group) } else { none("it takes a cgroup, which not every caller may make") },
+    );
+    e.insert(Field::Processes, full("RLIMIT_NPROC in a user namespace of its own"));
     e.insert(Field::CpuTime, partial("RLIMIT_CPU counts each process by itself"));
     e.insert(
         Field::WallTime,

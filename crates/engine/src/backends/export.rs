@@ -50,13 +50,13 @@ pub struct Exported {
 pub fn export(policy: &Policy, format: Format, facts: &dyn Facts) -> Result<Exported, Failure> {
     let tool = format.tool();
     let (text, parameters, mut warnings, enforcement) = if tool == Tool::Seatbelt {
-        let enforcement = answers(tool, policy, None, None, Purpose::Export);
+        let enforcement = answers(tool, policy, None, Purpose::Export);
         sufficient(tool.name(), policy, &enforcement)?;
         let profile = seatbelt::plan(policy, facts)?;
         (profile.file(), profile.parameters, profile.warnings, enforcement)
     } else {
         let layout = layout(policy, facts)?;
-        let enforcement = answers(tool, policy, Some(&layout), None, Purpose::Export);
+        let enforcement = answers(tool, policy, Some(&layout), Purpose::Export);
         sufficient(tool.name(), policy, &enforcement)?;
         // Whoever runs it elsewhere has the program there.
         let program = layout.program(policy, facts).unwrap_or_else(|_| policy.command.argv.first().cloned());

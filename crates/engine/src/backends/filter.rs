@@ -8,6 +8,7 @@ use crate::filter::{Needs, fail, request, rules};
 use crate::outcome::Failure;
 
 const CLONE_THREAD: u64 = 0x1_0000;
+const CLONE_NEWUSER: u64 = 0x1000_0000;
 const PR_SET_PDEATHSIG: u64 = 1;
 const EPERM: u16 = 1;
 
@@ -31,6 +32,8 @@ fn refuse(calls: &[&str], when: Vec<Condition>) -> Rule {
 /// The policy's rules and those that the tool needs.
 fn all_rules(policy: &Policy, left: Left) -> Vec<Rule> {
     let mut all = rules(policy);
+    // The jail switches nested user namespaces off by the kernel; here the filter does, at the level `disabled` as well.
+    all.push(refuse(&["clone", "unshare"], vec![when(0, CLONE_NEWUSER, CLONE_NEWUSER)]));
     if left.death_signal {
         all.push(refuse(&["prctl"], vec![when(0, u64::MAX, PR_SET_PDEATHSIG)]));
     }

@@ -4,7 +4,7 @@
 //! to leave the process limits as they are; in an exported configuration nsjail holds them, as far as it can. Sources:
 //! nsjail's config.proto and the man page of 3.4 to 3.6.
 
-use cofferdam_policy::{NetworkMode, Policy};
+use cofferdam_policy::{Field, NetworkMode, Policy};
 use serde::Serialize;
 
 use super::answers::Purpose;
@@ -30,6 +30,8 @@ pub struct NsjailConfig {
     pub log_level: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub envar: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rlimit_as: Option<u64>,
     pub rlimit_as_type: &'static str,
     pub rlimit_core_type: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,6 +43,7 @@ pub struct NsjailConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rlimit_nofile: Option<u64>,
     pub rlimit_nofile_type: &'static str,
+    pub rlimit_nproc: u64,
     pub rlimit_nproc_type: &'static str,
     pub rlimit_stack_type: &'static str,
     pub clone_newnet: bool,
@@ -59,8 +62,6 @@ pub struct NsjailConfig {
     pub cgroup_mem_max: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup_mem_swap_max: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cgroup_pids_max: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup_cpu_ms_per_sec: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -180,6 +181,7 @@ pub fn plan(
     let id = || vec![IdMap { inside_id: INSIDE.to_string(), outside_id: String::new(), count: 1 }];
     let held = |kind: &'static str| if exported { kind } else { "SOFT" };
     let value = |value: u64| exported.then_some(value);
+    let group = |field| exported && policy.is_required(field);
     Ok(NsjailConfig {
         name: policy.id.clone().unwrap_or_else(|| "cofferdam".into()),
         description: policy.description.clone().into_iter().collect(),
@@ -192,7 +194,9 @@ pub fn plan(
         log_fd: (!exported).then_some(super::run::LOG_FD),
         log_level: if exported { "WARNING" } else { "INFO" },
         envar: policy.command.variables.iter().map(|(k, v)| format!("{k}={v}")).collect(),
-        rlimit_as_type: held("INF"),
+        // Per process, where the tree is not to be held by a cgroup, which not every caller may make.
+        rlimit_as: value(l.memory_mb).filter(|_| !group(Field::Memory)),
+        rlimit_as_type: if group(Field::Memory) { "INF" } else { held("VALUE") },
         // Its unit is MiB, and 0 would let a piped core handler run on the host: what the caller has stays.
         rlimit_core_type: "SOFT",
         rlimit_cpu: value(l.cpu_seconds),
@@ -201,7 +205,9 @@ pub fn plan(
         rlimit_fsize_type: held("VALUE"),
         rlimit_nofile: value(l.open_files),
         rlimit_nofile_type: held("VALUE"),
-        rlimit_nproc_type: "SOFT",
+        // It is set inside the new user namespace, where the kernel counts the sandbox's processes alone.
+        rlimit_nproc: l.processes,
+        rlimit_nproc_type: "VALUE",
         rlimit_stack_type: "SOFT",
         clone_newnet: policy.network.mode != NetworkMode::Host,
         clone_newuser: true,
@@ -215,11 +221,10 @@ pub fn plan(
         mount_proc: false,
         mount: mounts(layout),
         seccomp_string: filter_text(policy)?,
-        cgroup_mem_max: value(l.memory_mb << 20),
-        cgroup_mem_swap_max: exported.then_some(0),
-        cgroup_pids_max: value(l.processes),
-        cgroup_cpu_ms_per_sec: value(l.cpu_millis),
-        detect_cgroupv2: exported.then_some(true),
+        cgroup_mem_max: group(Field::Memory).then_some(l.memory_mb << 20),
+        cgroup_mem_swap_max: group(Field::Memory).then_some(0),
+        cgroup_cpu_ms_per_sec: group(Field::CpuShare).then_some(l.cpu_millis),
+        detect_cgroupv2: (group(Field::Memory) || group(Field::CpuShare)).then_some(true),
         iface_no_lo: policy.network.mode == NetworkMode::None,
         exec_bin: Exe {
             arg0: (path != name).then_some(name),

@@ -121,11 +121,11 @@ impl Ready {
         let program = text(self.tool.path.as_os_str().as_encoded_bytes())?;
         if self.tool.tool == Tool::Seatbelt {
             let profile = seatbelt::plan(&self.policy, &facts)?;
-            let e = answers(self.tool.tool, &self.policy, None, None, purpose);
+            let e = answers(self.tool.tool, &self.policy, None, purpose);
             return Ok((self.seatbelt(program, &profile)?, e));
         }
         let layout = layout(&self.policy, &facts)?;
-        let e = answers(self.tool.tool, &self.policy, Some(&layout), version, purpose);
+        let e = answers(self.tool.tool, &self.policy, Some(&layout), purpose);
         let command = layout.program(&self.policy, &facts)?;
         let start = match self.tool.tool {
             Tool::Bubblewrap => {
