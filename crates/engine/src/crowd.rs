@@ -43,6 +43,57 @@ pub fn base() -> PathBuf {
         .join("cofferdam/hidden")
 }
 
+/// Which of these names a directory has as symbolic links; `None` when it cannot be listed in full.
+///
+/// Listing a large directory takes longer than all else, so the answer is kept as long as nothing was made, removed or
+/// renamed in it, which its times tell: those of a directory that changed within the last seconds are not believed, since
+/// a change may share its tick with the one before.
+pub fn links(dir: &str, names: &[&str]) -> Option<Vec<String>> {
+    use std::os::unix::fs::MetadataExt;
+    let look = || {
+        let m = fs::symlink_metadata(dir).ok()?;
+        Some((m.dev(), m.ino(), m.mtime(), m.mtime_nsec(), m.ctime(), m.ctime_nsec()))
+    };
+    let before = look()?;
+    let stamp = format!("{before:?}");
+    let base = base();
+    let usable =
+        own(&base).is_ok() && (!base.starts_with("/tmp") || base.ancestors().skip(1).take(2).all(|d| own(d).is_ok()));
+    let file = base.join(format!("{}.links", digest(&(dir, names))));
+    if usable
+        && let Ok(text) = fs::read_to_string(&file)
+        && let Some((kept, rest)) = text.split_once('\0')
+        && kept == stamp
+    {
+        return Some(rest.split_terminator('\0').map(str::to_owned).collect());
+    }
+    let there = crate::lookup::among(dir, names)?;
+    let found: Vec<String> =
+        names.iter().zip(there).filter(|(_, t)| *t == Some(true)).map(|(&n, _)| n.to_owned()).collect();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64);
+    let settled = before.2.max(before.4) + SETTLED < now && look()? == before;
+    if usable && settled {
+        let temp = base.join(format!("{UNFINISHED}{}", crate::random::uuid()));
+        let text: String = [stamp].iter().chain(&found).map(|part| format!("{part}\0")).collect();
+        // Not to keep it only means to list again.
+        if fs::write(&temp, text).and_then(|()| fs::rename(&temp, &file)).is_err() {
+            fs::remove_file(&temp).ok();
+        }
+    }
+    Some(found)
+}
+
+/// Seconds after which a directory's times tell that nothing changed since.
+const SETTLED: i64 = 3;
+
+/// A name for what is kept under a key of its content.
+fn digest(content: &impl Hash) -> String {
+    let (mut one, mut two) = (DefaultHasher::new(), DefaultHasher::new());
+    content.hash(&mut one);
+    (content, 1u8).hash(&mut two);
+    format!("{:016x}{:016x}", one.finish(), two.finish())
+}
+
 /// The directory of the layer that hides exactly these names.
 ///
 /// # Errors
@@ -54,10 +105,7 @@ pub fn layer(names: &[String]) -> Result<String, Failure> {
     if base.starts_with("/tmp") {
         base.ancestors().skip(1).take(2).try_for_each(own)?; // anybody may have been there first
     }
-    let (mut one, mut two) = (DefaultHasher::new(), DefaultHasher::new());
-    names.hash(&mut one);
-    (names.len(), names, 1u8).hash(&mut two);
-    let dir = base.join(format!("{:016x}{:016x}-{}", one.finish(), two.finish(), names.len()));
+    let dir = base.join(format!("{}-{}", digest(&names), names.len()));
     if !dir.is_dir() {
         sweep(&base);
         make(&base, &dir, names)?;
@@ -89,7 +137,7 @@ fn sweep(base: &Path) {
         let unfinished = entry.file_name().to_string_lossy().starts_with(UNFINISHED);
         let age = entry.metadata().and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
         if unfinished && age.is_some_and(|age| age > FORGOTTEN) {
-            fs::remove_dir_all(entry.path()).ok();
+            fs::remove_dir_all(entry.path()).or_else(|_| fs::remove_file(entry.path())).ok();
         }
     }
 }

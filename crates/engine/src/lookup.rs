@@ -152,22 +152,14 @@ impl Lookup {
 /// cannot be listed in full. One listing, and nothing kept of what was not asked for.
 pub fn among(dir: &str, names: &[&str]) -> Option<Vec<Option<bool>>> {
     use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
-    let mut order: Vec<usize> = (0..names.len()).collect();
-    order.sort_unstable_by(|&a, &b| names[a].cmp(names[b]));
-    let mut found = vec![None; names.len()];
+    let mut wanted: HashMap<&[u8], Option<bool>> = names.iter().map(|name| (name.as_bytes(), None)).collect();
     let at = rustix::fs::open(dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut buf = Vec::with_capacity(64 * 1024);
     let mut entries = RawDir::new(&at, buf.spare_capacity_mut());
     while let Some(entry) = entries.next() {
         let entry = entry.ok()?;
         let name = entry.file_name();
-        let bytes = name.to_bytes();
-        let first = order.partition_point(|&i| names[i].as_bytes() < bytes);
-        // The same name may have been asked for more than once.
-        let mut same = order[first..].iter().take_while(|&&i| names[i].as_bytes() == bytes).peekable();
-        if same.peek().is_none() {
-            continue;
-        }
+        let Some(found) = wanted.get_mut(name.to_bytes()) else { continue };
         let kind = match entry.file_type() {
             // Not every file system says.
             FileType::Unknown => {
@@ -176,11 +168,10 @@ pub fn among(dir: &str, names: &[&str]) -> Option<Vec<Option<bool>>> {
             }
             kind => kind,
         };
-        for &i in same {
-            found[i] = Some(kind == FileType::Symlink);
-        }
+        *found = Some(kind == FileType::Symlink);
     }
-    Some(found)
+    // The same name may have been asked for more than once.
+    Some(names.iter().map(|name| wanted.get(name.as_bytes()).copied().flatten()).collect())
 }
 
 /// The names of a directory, and whether each is a symbolic link; `None` when it cannot be listed in full.

@@ -171,7 +171,6 @@ impl Work<'_> {
         if canonical != dir {
             return false;
         }
-        let Some(there) = crate::lookup::among(dir, names) else { return false };
         let places: Vec<(String, bool)> = self
             .view
             .appearances(dir)
@@ -181,6 +180,10 @@ impl Work<'_> {
                 (d, writable)
             })
             .collect();
+        if deny && names.len() >= CROWD && places.iter().all(|(inside, writable)| !writable && self.plain(inside)) {
+            return self.hidden(dir, names, &places);
+        }
+        let Some(there) = crate::lookup::among(dir, names) else { return false };
         for (inside, writable) in &places {
             if *writable {
                 self.pin_ancestors(&join(inside, names[0]));
@@ -212,6 +215,28 @@ impl Work<'_> {
             }
         }
         true
+    }
+
+    /// Denied names of a directory that can only be read: a layer hides them all, those that are not there as well. Only a
+    /// symbolic link among them asks for more, since what it leads to is denied too.
+    fn hidden(&mut self, dir: &str, names: &[&str], places: &[(String, bool)]) -> bool {
+        let Some(links) = crate::crowd::links(dir, names) else { return false };
+        for link in links {
+            self.each(&join(dir, &link), true);
+        }
+        for (inside, _) in places {
+            if self.evidence {
+                names.iter().for_each(|n| self.note(&join(inside, n), true));
+            }
+            self.crowds.entry(inside.clone()).or_default().extend(names.iter().map(|&n| n.to_owned()));
+        }
+        true
+    }
+
+    /// Whether nothing is mounted below a directory: a layer over it would uncover what mounts in it cover.
+    fn plain(&self, dir: &str) -> bool {
+        !self.view.places().iter().any(|p| p.target != dir && is_within(&p.target, dir))
+            && self.view.host_path(dir).is_none_or(|host| !self.twins.mounted_below(&host))
     }
 
     /// A protected path of a writable tree: read-only onto itself.
@@ -359,14 +384,8 @@ impl Work<'_> {
                 crowds.entry(mask[..i].to_owned()).or_default().push(mask[i + 1..].to_owned());
             }
         }
-        // A layer over a directory would uncover what mounts in it cover.
-        let (view, twins) = (self.view, &self.twins);
-        let plain = |dir: &str| {
-            !view.places().iter().any(|p| p.target != dir && is_within(&p.target, dir))
-                && view.host_path(dir).is_none_or(|host| !twins.mounted_below(&host))
-        };
         crowds.retain(|dir, names| {
-            let together = names.len() >= CROWD && plain(dir);
+            let together = names.len() >= CROWD && self.plain(dir);
             if !together {
                 self.masks.extend(names.iter().map(|n| join(dir, n)));
             }
