@@ -1,11 +1,11 @@
 //! `bench-engine`: the engine called in-process, measured from within. `cargo xtask bench` drives it.
 //!
 //! ```text
-//! bench-engine call PROGRAM [--resident MIB] [--paths DIR COUNT] [--absent COUNT]   a count per line in; its nanoseconds per call out
+//! bench-engine call PROGRAM [--resident MIB] [--ready COUNT] [--paths DIR COUNT] [--absent COUNT] [--closed DIR COUNT]   a count per line in; its nanoseconds per call out
 //! bench-engine throughput PROGRAM THREADS                           milliseconds per line in; `CALLS NANOSECONDS` out
 //! bench-engine concurrent PROGRAM COUNT                             `empty`, then `full` out, a line in after each
 //! bench-engine inside [--rw DIR] -- PROGRAM ARGS…                   runs once, prints what the program printed
-//! bench-engine policy PROGRAM [--paths DIR COUNT] [--absent COUNT]   prints the policy as JSON
+//! bench-engine policy PROGRAM [--paths DIR COUNT] [--absent COUNT] [--closed DIR COUNT]   prints the policy as JSON
 //! ```
 //!
 //! Every measured policy is the base policy with the host's root view: all layers on. A run that does not end as it
@@ -53,8 +53,10 @@ fn main() -> ExitCode {
 #[derive(Default)]
 struct Options {
     resident_mib: usize,
+    ready: usize,
     paths: Option<(String, usize)>,
     absent: usize,
+    closed: Option<(String, usize)>,
 }
 
 impl Options {
@@ -67,8 +69,16 @@ impl Options {
                     options.resident_mib = number(mib)?;
                     rest
                 }
+                ["--ready", count, rest @ ..] => {
+                    options.ready = number(count)?;
+                    rest
+                }
                 ["--paths", directory, count, rest @ ..] => {
                     options.paths = Some(((*directory).to_owned(), number(count)?));
+                    rest
+                }
+                ["--closed", directory, count, rest @ ..] => {
+                    options.closed = Some(((*directory).to_owned(), number(count)?));
                     rest
                 }
                 ["--absent", count, rest @ ..] => {
@@ -89,6 +99,9 @@ impl Options {
             let name = |index: usize| format!("{directory}/{index}");
             policy.filesystem.deny.extend((0..count / 2).map(name));
             policy.filesystem.protected.extend((count / 2..*count).map(name));
+        }
+        if let Some((directory, count)) = &self.closed {
+            policy.filesystem.deny.extend((0..*count).map(|index| format!("{directory}/{index}")));
         }
         let nowhere = |index: usize| format!("/var/lib/cofferdam-absent-{index}");
         policy.filesystem.deny.extend((0..self.absent).map(nowhere));
@@ -122,7 +135,7 @@ fn call(program: &str, words: &[&str]) -> Result {
     for page in resident.chunks_mut(4096) {
         page[0] = 1;
     }
-    let prepared = prepare(&options.policy(program))?;
+    let prepared = prepare(&options.policy(program))?.keep_ready(options.ready);
     for line in std::io::stdin().lock().lines() {
         let count: usize = number(&line.map_err(|error| format!("stdin: {error}"))?)?;
         let mut samples = Vec::with_capacity(count);

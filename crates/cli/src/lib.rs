@@ -52,6 +52,11 @@ pub fn entry(arguments: Vec<OsString>) -> i32 {
     let subcommand = texts.get(1).map(String::as_str).filter(|name| SUBCOMMANDS.contains(name));
     // First of all: what it has to find out takes as long as reading the arguments, and needs none of them.
     let engine = matches!(subcommand, Some("run" | "eval")).then(Engine::for_own_process);
+    if let Some(engine) = &engine
+        && usual(&texts)
+    {
+        engine.make_ahead();
+    }
     let parsed = match subcommand {
         // Help and errors come from the whole command line; only then is it worth building.
         Some(name) => build(Extent::Only(name))
@@ -74,6 +79,13 @@ pub fn entry(arguments: Vec<OsString>) -> i32 {
         _ => Caller::observe().and_then(|caller| doctor::doctor(&caller, matches.get_flag("json"))),
     };
     result.unwrap_or_else(|refusal| report(&refusal))
+}
+
+/// Whether this looks like a run in a jail with a network of its own. A wrong guess costs a process that ends unused.
+fn usual(texts: &[String]) -> bool {
+    let unusual = ["--policy", "--profile", "--network", "--backend", "--dry-run", "--help", "-h"];
+    let ours = texts.iter().skip(2).take_while(|text| *text != "--");
+    !ours.into_iter().any(|text| unusual.iter().any(|option| text.starts_with(option)))
 }
 
 fn sandbox(engine: &Engine, matches: &clap::ArgMatches, eval: bool) -> i32 {

@@ -143,7 +143,7 @@ fn require(limits: &Limits, applied: &Applied) -> Check {
 }
 
 const EVERYTHING: Limits =
-    Limits { memory_bytes: Some(64 * MIB), pids: Some(16), cpu_millis: Some(500), cpu_time: true };
+    Limits { memory_bytes: Some(64 * MIB), pids: Some(16), cpu_millis: Some(500), cpu_time: true, kill: true };
 
 fn create_and_remove(location: &Location) -> Check {
     let (group, applied) = Cgroup::create(location, &EVERYTHING)?;

@@ -5,6 +5,8 @@
 //!
 //! ```text
 //!   owner ──clone3+execve──▶ init (pid 1) ──vfork+execve──▶ payload
+//!     │  plan, go                ▲
+//!     └──────────────────────────┘
 //!     ▲  status, events          │ reaps, answers notifications, watches the lifeline
 //!     └──────────────────────────┘ when it ends, the kernel kills the whole tree
 //! ```
@@ -18,6 +20,7 @@
 #[path = "../src/seccomp/classify.rs"]
 mod classify;
 mod guard;
+mod late;
 mod mounts;
 mod notify;
 mod payload;
@@ -31,7 +34,7 @@ mod watch;
 mod wire;
 
 use plan::Plan;
-use wire::{fd, flag, status, step};
+use wire::{flag, status, step};
 
 /// A failed step: which, on which item, and the errno.
 #[derive(Clone, Copy)]
@@ -57,7 +60,7 @@ fn live(plan: &Plan) -> Result<(), Fault> {
     let h = plan.header();
     let jail = plan.has(flag::JAIL);
 
-    session(plan)?; // a new session first: no terminal of the owner's can reach us from here on
+    reap(plan)?;
     join(plan)?; // into the run's cgroups, so that everything from here on is counted there
     if jail {
         mounts::private()?; // nothing that follows may propagate to the host
@@ -71,6 +74,14 @@ fn live(plan: &Plan) -> Result<(), Fault> {
         mounts::build(plan)?; // root view, binds, layers, masks; the old root goes
         sys::sethostname(plan.bytes(h.hostname).as_ptr(), h.hostname.len as usize).map_err(at(step::HOSTNAME, 0))?;
     }
+    let fresh;
+    let plan = match plan.has(flag::HOLD) {
+        true => {
+            fresh = late::plan()?; // made ready ahead of its run: everything below is what this very run asks for
+            &fresh
+        }
+        false => plan,
+    };
     let terminal = watch::terminal(plan)?; // a pty of the sandbox's own devpts
     let mut guards = guard::Guards::prepare(plan)?; // names that may not come into being, by inode of their directory
     if !jail {
@@ -82,7 +93,8 @@ fn live(plan: &Plan) -> Result<(), Fault> {
     watch::run(plan, child, guards)
 }
 
-fn session(plan: &Plan) -> Step {
+/// Nothing here depends on the plan, which may still be in the making.
+fn session() -> Step {
     for signal in 1..65 {
         let default = [0u64; 4];
         // SIGKILL and SIGSTOP cannot be set, and 32 and 33 are nobody's here: EINVAL for those two is expected.
@@ -96,12 +108,6 @@ fn session(plan: &Plan) -> Step {
     let all = !0u64;
     sys::rt_sigprocmask(2, &all, core::ptr::null_mut(), 8).map_err(at(step::SESSION, 100))?;
     sys::setsid().map_err(at(step::SESSION, 101))?;
-    if plan.has(flag::PDEATHSIG) {
-        sys::prctl(1, 9, 0, 0, 0).map_err(at(step::SESSION, 103))?;
-    }
-    if !plan.has(flag::JAIL) {
-        sys::prctl(36, 1, 0, 0, 0).map_err(at(step::SESSION, 104))?; // PR_SET_CHILD_SUBREAPER
-    }
     sys::umask(0o022).map_err(at(step::SESSION, 105))?;
     no_favours()?;
     // KEYCTL_JOIN_SESSION_KEYRING: an inherited session keyring is a key of the owner's. Not there (ENOSYS, or refused
@@ -114,6 +120,14 @@ fn session(plan: &Plan) -> Step {
             Ok(())
         }
     }
+}
+
+/// Without a pid namespace orphans come to init only if it asks for them.
+fn reap(plan: &Plan) -> Step {
+    if !plan.has(flag::JAIL) {
+        sys::prctl(36, 1, 0, 0, 0).map_err(at(step::SESSION, 104))?; // PR_SET_CHILD_SUBREAPER
+    }
+    Ok(())
 }
 
 /// Takes back what puts the owner ahead of everybody else: no CPU share bounds a real-time policy (sched(7)), and neither
@@ -164,15 +178,7 @@ fn sync(plan: &Plan) -> Step {
     if !plan.has(flag::SYNC) {
         return Ok(());
     }
-    let mut byte = 0u8;
-    loop {
-        match sys::read(fd::SYNC, &mut byte, 1) {
-            Ok(1) => return Ok(()),
-            Ok(_) => sys::exit(1), // the owner gave up: there is nobody to tell
-            Err(sys::errno::EINTR) => {}
-            Err(e) => return Err(at(step::SYNC, 0)(e)),
-        }
-    }
+    late::go()
 }
 
 fn ids(plan: &Plan) -> Step {
@@ -196,9 +202,6 @@ fn ids(plan: &Plan) -> Step {
     // Nobody reads our memory from here on. Not earlier: it takes our own /proc files away from us, the maps among them;
     // and changing ids would undo it. No other process exists yet that could look.
     sys::prctl(4, 0, 0, 0, 0).map_err(at(step::IDS, 9))?;
-    if plan.has(flag::PDEATHSIG) {
-        sys::prctl(1, 9, 0, 0, 0).map_err(at(step::IDS, 10))?; // and this
-    }
     Ok(())
 }
 
@@ -261,7 +264,8 @@ fn write_map(path: sys::Str, inside: u32, outside: u32) -> Result<(), i32> {
 
 /// Entered from `rt::_start`.
 pub fn main() -> ! {
-    let fault = match Plan::map(fd::PLAN) {
+    // A new session first: no terminal of the owner's can reach us from here on.
+    let fault = match session().and_then(|()| late::plan()) {
         Err(fault) => fault,
         Ok(plan) => match live(&plan) {
             Ok(()) => sys::exit(0),

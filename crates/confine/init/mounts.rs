@@ -1,7 +1,13 @@
 //! The sandbox's file system: sources opened, a scratch file system staged, the root built, everything attached, pivot.
 //!
-//! Every mount is made detached, given its attributes, and only then attached by descriptor: there is no moment at
-//! which a mount stands in the tree with weaker attributes than it will keep. Nothing is resolved by name twice.
+//! ```text
+//! clone sources ─▶ stage scratch ─▶ root attached ─▶ pivot (cwd: scratch) ─▶ mounts ─▶ old root and scratch let go
+//! ```
+//!
+//! Every mount is made detached, given its attributes, and only then attached; or it is bound from a mount that has them,
+//! which a bind keeps: there is no moment at which a mount stands in the tree with weaker attributes than it will keep.
+//! Nothing is resolved by name twice. A target that others than the system's administrator could have made is resolved
+//! within the new root and without magic links, and attached to by descriptor.
 
 use core::sync::atomic::{AtomicI32, Ordering};
 
@@ -27,8 +33,13 @@ const RESOLVE_IN_ROOT: u64 = 16;
 const MS_PRIVATE: u64 = 1 << 18;
 const NOSUID: u64 = 2;
 const NODEV: u64 = 4;
+const NOEXEC: u64 = 8;
+const RDONLY: u64 = 1;
 /// What every mount of the scratch has from the start; a clone keeps it.
 const SCRATCH_ATTRS: u64 = NOSUID | NODEV;
+/// What hides something.
+const MASK_ATTRS: u64 = RDONLY | NOSUID | NODEV | NOEXEC;
+const MS_BIND: usize = 4096;
 
 /// What `sources` opened: one detached tree per mount step that has a source. Static, and 0 for none, so that only the
 /// pages that a plan uses are ever touched.
@@ -38,12 +49,13 @@ fn tree_of(step: usize) -> i32 {
     TREES[step].load(Ordering::Relaxed) - 1
 }
 
-/// The mounts under way: descriptors of the scratch file system and of the new root, and where the scratch is staged.
+/// The mounts under way: descriptors of the scratch file system and of the new root.
 struct Build<'a> {
     plan: &'a Plan,
     scratch: i32,
     root: i32,
-    stage: &'static [u8],
+    /// Which views of the scratch are attached in it, by their attributes.
+    views: u16,
 }
 
 /// Nothing that is mounted from here on reaches the host, and nothing that the host mounts reaches us.
@@ -59,9 +71,15 @@ pub fn sources(plan: &Plan) -> Step {
     if ops.len() > MAX_OPS {
         return Err(at(step::SOURCE, MAX_OPS)(errno::EINVAL));
     }
+    let mut devices = false;
     for (i, m) in ops.iter().enumerate() {
         let fault = at(step::SOURCE, i);
         let tree = match m.kind {
+            op::DEVICE if devices => continue,
+            op::DEVICE => {
+                devices = true;
+                clone_tree(AT_FDCWD, c"/dev".as_ptr().cast(), true).map_err(&fault)?
+            }
             op::ROOT_HOST => clone_tree(AT_FDCWD, c"/".as_ptr().cast(), true).map_err(&fault)?,
             op::ROOT_DIR | op::BIND | op::OVERLAY | op::WHITEOUT if m.src != 0 || m.fd >= 0 => {
                 if m.fd >= 0 {
@@ -108,8 +126,8 @@ pub fn build(plan: &Plan) -> Step {
     let ops: &[MountOp] = plan.items(h.mounts);
     // Modes are the plan's to say while the file system is built; nothing else runs yet that could see them.
     sys::umask(0).map_err(at(step::SCRATCH, 10))?;
-    let (scratch, stage) = stage_scratch(h.scratch_bytes, h.scratch_inodes)?;
-    let mut b = Build { plan, scratch, root: -1, stage };
+    let scratch = stage_scratch(h.scratch_bytes, h.scratch_inodes)?;
+    let mut b = Build { plan, scratch, root: -1, views: 0 };
     for (i, m) in ops.iter().enumerate() {
         let done = b.perform(i, m, tree_of(i));
         match done {
@@ -120,16 +138,15 @@ pub fn build(plan: &Plan) -> Step {
         }
     }
     sys::fchdir(b.root).map_err(at(step::PIVOT, 0))?;
-    let here: Str = c".".as_ptr().cast();
-    sys::pivot_root(here, here).map_err(at(step::PIVOT, 1))?; // the old root is now stacked below the new one
-    sys::umount2(here, 2).map_err(at(step::PIVOT, 2))?; // MNT_DETACH
+    // The old root, which `enter` has stacked here, and with it the scratch and what is attached in it.
+    sys::umount2(c".".as_ptr().cast(), 2).map_err(at(step::PIVOT, 2))?; // MNT_DETACH
     sys::chdir(c"/".as_ptr().cast()).map_err(at(step::PIVOT, 3))?;
     sys::umask(0o022).map_err(at(step::PIVOT, 4))?;
     Ok(())
 }
 
 /// Mounts the scratch file system over a directory of the old root that every system has.
-fn stage_scratch(bytes: u64, inodes: u64) -> Result<(i32, &'static [u8]), Fault> {
+fn stage_scratch(bytes: u64, inodes: u64) -> Result<i32, Fault> {
     let fault = at(step::SCRATCH, 0);
     let scratch = tmpfs(bytes, inodes, 0o755, SCRATCH_ATTRS).map_err(&fault)?;
     for dir in [c"/tmp", c"/run", c"/mnt", c"/var"] {
@@ -140,7 +157,7 @@ fn stage_scratch(bytes: u64, inodes: u64) -> Result<(i32, &'static [u8]), Fault>
                 let f =
                     sys::openat(scratch, c"maskfile".as_ptr().cast(), 0o2000301, 0).map_err(at(step::SCRATCH, 3))?;
                 sys::close(f as i32).map_err(at(step::SCRATCH, 4))?;
-                return Ok((scratch, dir.to_bytes()));
+                return Ok(scratch);
             }
             Err(errno::ENOENT | errno::ENOTDIR) => {}
             Err(e) => return Err(at(step::SCRATCH, 5)(e)),
@@ -153,6 +170,7 @@ impl Build<'_> {
     fn perform(&mut self, i: usize, m: &MountOp, tree: i32) -> Result<(), i32> {
         let (src, dst) = (self.plan.str(m.src), self.plan.str(m.dst));
         let recursive = m.flags & op_flag::RECURSIVE != 0;
+        let system = m.flags & op_flag::SYSTEM != 0;
         match m.kind {
             op::ROOT_HOST | op::ROOT_DIR => self.set_root(tree),
             op::ROOT_SCRATCH => {
@@ -161,26 +179,39 @@ impl Build<'_> {
                 self.set_root(tree)
             }
             op::BIND if tree < 0 => Err(errno::ENOENT), // optional, and its source is not there
-            op::BIND => self.attach_at(tree, dst),
+            op::BIND => self.attach_at(tree, dst, system),
+            op::DEVICE => {
+                if tree >= 0 {
+                    sys::mkdirat(self.scratch, c"devices".as_ptr().cast(), 0o755)?;
+                    attach(tree, self.scratch, c"devices".as_ptr().cast(), false)?;
+                    sys::close(tree)?;
+                }
+                let mut from = [0u8; 64];
+                bind(name(&mut from, &[b"devices/", self.plan.text(m.src)], None, b""), dst)
+            }
+            op::SCRATCH if system && self.plan.text(m.src).len() < 48 => {
+                let mut from = [0u8; 64];
+                bind(self.view(m.a | SCRATCH_ATTRS, self.plan.text(m.src), &mut from)?, dst)
+            }
             op::SCRATCH => {
                 let tree = clone_tree(self.scratch, src, false)?;
                 if m.a & !SCRATCH_ATTRS != 0 {
                     set_attr(tree, m.a)?;
                 }
-                self.attach_at(tree, dst)
+                self.attach_at(tree, dst, false)
             }
             op::TMPFS => {
                 let fs = tmpfs(m.b, (m.b / 4096).max(64), m.c, m.a)?;
-                self.attach_at(fs, dst)
+                self.attach_at(fs, dst, system)
             }
             op::PROC => {
                 let fs = new_fs(c"proc".as_ptr().cast(), &[(c"hidepid", c"invisible")], m.a)?;
-                self.attach_at(fs, dst)
+                self.attach_at(fs, dst, system)
             }
             op::DEVPTS => {
                 let options = [(c"ptmxmode", c"0666"), (c"mode", c"0600")];
                 let fs = new_fs(c"devpts".as_ptr().cast(), &options, NOSUID | 8)?;
-                self.attach_at(fs, dst)
+                self.attach_at(fs, dst, system)
             }
             op::MKDIR => match sys::mkdirat(self.scratch, src, m.c as u32) {
                 Ok(_) | Err(errno::EEXIST) => Ok(()),
@@ -200,13 +231,21 @@ impl Build<'_> {
                 sys::close(f).map(|_| ())
             }
             op::OVERLAY => self.overlay(i, m, tree),
+            op::MASK if system => {
+                let mut from = [0u8; 64];
+                let file = self.view(MASK_ATTRS, b"maskfile", &mut from)?;
+                match bind(file, dst) {
+                    Err(errno::ENOTDIR) => bind(self.view(MASK_ATTRS, b"mask", &mut from)?, dst),
+                    done => done,
+                }
+            }
             op::MASK => {
                 let at = self.resolve(dst)?;
                 let mut st = sys::Statx::new();
                 sys::statx(at, EMPTY, AT_EMPTY_PATH as i32, 0x7ff, &mut st)?;
                 let name: Str = if st.mode & 0o170000 == 0o040000 { c"mask" } else { c"maskfile" }.as_ptr().cast();
                 let tree = clone_tree(self.scratch, name, false)?;
-                set_attr(tree, 1 | NOSUID | NODEV | 8)?;
+                set_attr(tree, MASK_ATTRS)?;
                 attach(tree, at, EMPTY, true)?;
                 close_both(tree, at)
             }
@@ -218,11 +257,6 @@ impl Build<'_> {
                 close_both(tree, at)
             }
             op::WHITEOUT => self.whiteout(i, m, tree),
-            op::SETATTR => {
-                let at = self.resolve(dst)?;
-                set_attr(at, m.a)?;
-                sys::close(at).map(|_| ())
-            }
             _ => Err(errno::EINVAL),
         }
     }
@@ -230,7 +264,30 @@ impl Build<'_> {
     fn set_root(&mut self, tree: i32) -> Result<(), i32> {
         attach(tree, self.scratch, c"root".as_ptr().cast(), false)?;
         self.root = tree;
-        Ok(())
+        // From here on names are the new root's; the old one is stacked on it, where no name leads, until all is built.
+        sys::fchdir(tree)?;
+        let here: Str = c".".as_ptr().cast();
+        sys::pivot_root(here, here)?;
+        sys::fchdir(self.scratch).map(|_| ())
+    }
+
+    /// The name, from the scratch, of something in it as a bind of it is to be: a view of the whole scratch with these
+    /// attributes is attached in it when first needed.
+    fn view(&mut self, attrs: u64, what: &[u8], into: &mut [u8; 64]) -> Result<Str, i32> {
+        if self.views >> attrs & 1 == 0 {
+            let mut at = [0u8; 64];
+            let at = name(&mut at, &[b"view"], Some(attrs), b"");
+            sys::mkdirat(self.scratch, at, 0)?;
+            let tree = clone_tree(self.scratch, EMPTY, false)?;
+            set_attr(tree, attrs)?;
+            attach(tree, self.scratch, at, false)?;
+            sys::close(tree)?;
+            self.views |= 1 << attrs;
+        }
+        let mut prefix = [0u8; 64];
+        name(&mut prefix, &[b"view"], Some(attrs), b"/");
+        let len = prefix.iter().position(|&b| b == 0).unwrap_or(0);
+        Ok(name(into, &[&prefix[..len], what], None, b""))
     }
 
     /// A destination inside the new root: links are followed within it, never out of it.
@@ -239,7 +296,11 @@ impl Build<'_> {
         Ok(sys::openat2(self.root, path, O_PATH | O_CLOEXEC, 0, r)? as i32)
     }
 
-    fn attach_at(&self, tree: i32, dst: Str) -> Result<(), i32> {
+    fn attach_at(&self, tree: i32, dst: Str, system: bool) -> Result<(), i32> {
+        if system {
+            sys::move_mount(tree, EMPTY, AT_FDCWD, dst, 4 | 0x10)?; // F_EMPTY_PATH, T_SYMLINKS
+            return sys::close(tree).map(|_| ());
+        }
         let at = self.resolve(dst)?;
         attach(tree, at, EMPTY, true)?;
         close_both(tree, at)
@@ -249,8 +310,8 @@ impl Build<'_> {
     /// who reads the changes out of it after the tree is dead.
     fn overlay(&mut self, i: usize, m: &MountOp, lower: i32) -> Result<(), i32> {
         let (mut low, mut up) = ([0u8; 64], [0u8; 64]);
-        let low = name(&mut low, &[self.stage, b"/lower"], i as u64, b"");
-        let up = name(&mut up, &[self.stage, b"/layer"], i as u64, b"");
+        let low = name(&mut low, &[b"lower"], Some(i as u64), b"");
+        let up = name(&mut up, &[b"layer"], Some(i as u64), b"");
         let mut st = sys::Statx::new();
         sys::statx(lower, EMPTY, AT_EMPTY_PATH as i32, 0x7ff, &mut st)?;
         sys::mkdirat(AT_FDCWD, low, 0o755)?;
@@ -264,8 +325,8 @@ impl Build<'_> {
         sys::fchmod(f, (st.mode & 0o777) as u32)?;
         sys::close(f)?;
         let (mut u, mut w) = ([0u8; 64], [0u8; 64]);
-        let upper = name(&mut u, &[self.stage, b"/layer"], i as u64, b"/upper");
-        let work = name(&mut w, &[self.stage, b"/layer"], i as u64, b"/work");
+        let upper = name(&mut u, &[b"layer"], Some(i as u64), b"/upper");
+        let work = name(&mut w, &[b"layer"], Some(i as u64), b"/work");
         let fs = sys::fsopen(c"overlay".as_ptr().cast(), 1)? as i32;
         set_string(fs, c"lowerdir".as_ptr().cast(), low)?;
         set_string(fs, c"upperdir".as_ptr().cast(), upper)?;
@@ -274,7 +335,7 @@ impl Build<'_> {
         sys::fsconfig(fs, 6, core::ptr::null(), core::ptr::null(), 0)?;
         let mounted = sys::fsmount(fs, 1, m.a)? as i32;
         sys::close(fs)?;
-        self.attach_at(mounted, self.plan.str(m.dst))?;
+        self.attach_at(mounted, self.plan.str(m.dst), false)?;
         watch::send_layer(i as u32, layer)?;
         close_both(lower, layer)
     }
@@ -282,8 +343,8 @@ impl Build<'_> {
     /// A read-only view of dst below a layer of whiteouts, which hides all its names by one mount.
     fn whiteout(&mut self, i: usize, m: &MountOp, layer: i32) -> Result<(), i32> {
         let (mut top, mut low) = ([0u8; 64], [0u8; 64]);
-        let top = name(&mut top, &[self.stage, b"/hide"], i as u64, b"");
-        let low = name(&mut low, &[self.stage, b"/below"], i as u64, b"");
+        let top = name(&mut top, &[b"hide"], Some(i as u64), b"");
+        let low = name(&mut low, &[b"below"], Some(i as u64), b"");
         let at = self.resolve(self.plan.str(m.dst))?;
         let below = clone_tree(at, EMPTY, false)?;
         sys::mkdirat(AT_FDCWD, top, 0o755)?;
@@ -315,8 +376,14 @@ impl Build<'_> {
     }
 }
 
+/// Binds something of the scratch, which is the working directory, on a path of the system's in the new root.
+fn bind(from: Str, to: Str) -> Result<(), i32> {
+    sys::mount(from, to, EMPTY, MS_BIND, core::ptr::null()).map(|_| ())
+}
+
 /// `prefix… + number + suffix`, NUL-terminated.
-fn name(buf: &mut [u8; 64], prefix: &[&[u8]], number: u64, suffix: &[u8]) -> Str {
+fn name(buf: &mut [u8; 64], prefix: &[&[u8]], number: Option<u64>, suffix: &[u8]) -> Str {
+    *buf = [0; 64];
     let mut n = 0;
     let mut put = |bytes: &[u8]| {
         for &b in bytes {
@@ -329,14 +396,16 @@ fn name(buf: &mut [u8; 64], prefix: &[&[u8]], number: u64, suffix: &[u8]) -> Str
     for p in prefix {
         put(p);
     }
-    let mut digits = [0u8; 24];
-    let mut p = sys::decimal(number, &mut digits);
-    // SAFETY: `decimal` gives a NUL-terminated string inside `digits`.
-    while unsafe { *p } != 0 {
-        // SAFETY: as above.
-        put(&[unsafe { *p }]);
-        // SAFETY: as above.
-        p = unsafe { p.add(1) };
+    if let Some(number) = number {
+        let mut digits = [0u8; 24];
+        let mut p = sys::decimal(number, &mut digits);
+        // SAFETY: `decimal` gives a NUL-terminated string inside `digits`.
+        while unsafe { *p } != 0 {
+            // SAFETY: as above.
+            put(&[unsafe { *p }]);
+            // SAFETY: as above.
+            p = unsafe { p.add(1) };
+        }
     }
     put(suffix);
     buf.as_ptr()

@@ -39,6 +39,7 @@ pub mod nr {
     pub const PREAD64: usize = 17;
     pub const SOCKET: usize = 41;
     pub const SENDMSG: usize = 46;
+    pub const RECVMSG: usize = 47;
     pub const BIND: usize = 49;
     pub const CLONE: usize = 56;
     pub const EXECVE: usize = 59;
@@ -140,6 +141,7 @@ pub mod nr {
     pub const SOCKET: usize = 198;
     pub const BIND: usize = 200;
     pub const SENDMSG: usize = 211;
+    pub const RECVMSG: usize = 212;
     pub const KEYCTL: usize = 219;
     pub const CLONE: usize = 220;
     pub const EXECVE: usize = 221;
@@ -214,6 +216,7 @@ wrap! {
     pread(nr::PREAD64, fd: i32, buf: *mut u8, len: usize, off: usize);
     bind(nr::BIND, fd: i32, address: *const u8, len: usize);
     socket(nr::SOCKET, family: i32, kind: i32, proto: i32);
+    recvmsg(nr::RECVMSG, fd: i32, msg: *mut u8, flags: i32);
     sendmsg(nr::SENDMSG, fd: i32, msg: *const u8, flags: i32);
     execve(nr::EXECVE, path: Str, argv: *const Str, envp: *const Str);
     execveat(nr::EXECVEAT, fd: i32, path: Str, argv: *const Str, envp: *const Str, flags: i32);

@@ -23,15 +23,17 @@ pub fn send_layer(op: u32, layer: i32) -> Result<(), i32> {
     send_fd(&Status { kind: status::LAYER, index: op, ..Status::default() }, layer)
 }
 
+/// `struct msghdr`.
 #[repr(C)]
-struct Msghdr {
-    name: usize,
-    namelen: usize,
-    iov: *const [usize; 2],
-    iovlen: usize,
-    control: *const u8,
-    controllen: usize,
-    flags: usize,
+#[allow(missing_docs, reason = "recvmsg(2)")]
+pub struct Msghdr {
+    pub name: usize,
+    pub namelen: usize,
+    pub iov: *const [usize; 2],
+    pub iovlen: usize,
+    pub control: *const u8,
+    pub controllen: usize,
+    pub flags: usize,
 }
 
 fn send_fd(record: &Status, descriptor: i32) -> Result<(), i32> {

@@ -4,11 +4,11 @@
 //! never disagree. Offsets count from the start of the block; strings end in NUL. Holds no logic but the layout.
 
 /// First word of every plan; changes with the layout.
-pub const MAGIC: u64 = 0x0003_6d61_6472_6663;
+pub const MAGIC: u64 = 0x0004_6d61_6472_6663;
 
 /// Descriptors that init finds open when it starts; everything else is closed.
 pub mod fd {
-    /// The plan.
+    /// The plan, once it has come.
     pub const PLAN: i32 = 3;
     /// Readable (end of file) when the owner is gone.
     pub const LIFELINE: i32 = 4;
@@ -16,9 +16,9 @@ pub mod fd {
     pub const STATUS: i32 = 5;
     /// Event records to the supervisor, a non-blocking SOCK_SEQPACKET socket.
     pub const EVENTS: i32 = 6;
-    /// One byte arrives when the supervisor has written the id maps and the cgroup.
+    /// Letters from the owner: the plan with its descriptors, and the go. The last of the fixed ones.
     pub const SYNC: i32 = 7;
-    /// A prepared Landlock ruleset or -1; unused by the jail.
+    /// The first of the plan's own descriptors.
     pub const FIRST_EXTRA: i32 = 16;
     /// Where the program sits while `spawn` is false.
     pub const EXEC: i32 = 4095;
@@ -40,7 +40,7 @@ pub mod flag {
     pub const JAIL: u32 = 1;
     /// The supervisor writes the id maps (it is privileged); else init writes its own.
     pub const MAPS_BY_OWNER: u32 = 2;
-    /// Wait for a byte on the sync descriptor.
+    /// A letter says when the owner has written the id maps.
     pub const SYNC: u32 = 4;
     /// Bring the loopback interface up.
     pub const LOOPBACK: u32 = 8;
@@ -50,8 +50,6 @@ pub mod flag {
     pub const TERMINAL: u32 = 32;
     /// The filter asks for a notification listener.
     pub const LISTENER: u32 = 64;
-    /// Die with the thread that created us (only for a single-threaded owner).
-    pub const PDEATHSIG: u32 = 128;
     /// Any violation ends the run.
     pub const TERMINATE: u32 = 256;
     /// Without namespaces: switch to the outside ids (the owner is privileged).
@@ -66,6 +64,19 @@ pub mod flag {
     pub const POOLED_NET: u32 = 8192;
     /// Calls that init performs itself are told as well, as traced ones.
     pub const TRACE: u32 = 16384;
+    /// Everything but the program is made ready; then another plan comes, whose program is run.
+    pub const HOLD: u32 = 32768;
+}
+
+/// Most descriptors in one letter; the kernel takes 253 (`unix(7)`).
+pub const LETTER_FDS: usize = 200;
+
+/// What the owner's messages on the sync socket say.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Letter {
+    /// Descriptors of the plan in all, the plan's own among them; they come in as many letters as it takes. 0: go.
+    pub total: u32,
 }
 
 /// The start of the block.
@@ -176,8 +187,8 @@ pub mod op {
     pub const SELF_BIND: u16 = 14;
     /// A read-only overlay of dst below a layer of whiteouts. src = layer directory.
     pub const WHITEOUT: u16 = 15;
-    /// Set attributes on the mount at dst. a = attributes.
-    pub const SETATTR: u16 = 16;
+    /// A device of the host's, src in its /dev. a = attributes, the same for all.
+    pub const DEVICE: u16 = 16;
 }
 
 /// Bits of `MountOp::flags`.
@@ -188,6 +199,8 @@ pub mod op_flag {
     pub const OPTIONAL: u16 = 2;
     /// The source path may end in a symbolic link that is followed (only for paths that the system owns).
     pub const FOLLOW: u16 = 4;
+    /// Only the system's administrator can have made any part of the destination's path.
+    pub const SYSTEM: u16 = 8;
 }
 
 /// One mount step.

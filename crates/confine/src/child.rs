@@ -4,18 +4,17 @@
 //! suspended meanwhile (`CLONE_VFORK`), and a failure is left in its memory as an errno.
 
 use crate::sys;
-use crate::wire::fd;
+
+/// Descriptors that init starts with; the last one, its own program, goes with exec.
+pub(crate) const TARGETS: usize = 9;
+/// Above every target: where the sources wait so that no target overwrites one.
+const ASIDE: usize = 16;
 
 /// What the child needs, prepared by the owner.
 #[repr(C)]
 pub(crate) struct Child {
-    /// Descriptors in the order of their targets: 0, 1, 2, plan, lifeline, status, events, sync (-1: none), init.
-    pub fds: [i32; 9],
-    /// Detached mounts and the like, which become `fd::FIRST_EXTRA` and up.
-    pub extra: *const i32,
-    pub extra_len: usize,
-    /// Room for as many temporary numbers as there are descriptors in all.
-    pub scratch: *mut i32,
+    /// Descriptors by their targets, 0 to 8: standard streams, nothing, lifeline, status, events, sync, init.
+    pub fds: [i32; TARGETS],
     /// A cgroup v2 directory to enter first, where the process could not be born in it; -1: none.
     pub cgroup: i32,
     /// Keep every capability across exec (the process is in a user namespace of its own).
@@ -40,49 +39,33 @@ pub(crate) extern "C" fn entry(child: usize) -> ! {
 }
 
 fn enter(c: &mut Child) -> Result<(), (i32, i32)> {
-    let total = c.fds.len() + c.extra_len;
-    let base = fd::FIRST_EXTRA + c.extra_len as i32;
     if c.cgroup >= 0 {
         let procs = sys::openat(c.cgroup, c"cgroup.procs".as_ptr().cast(), 0o2000001, 0).map_err(|e| (7, e))? as i32;
         sys::write(procs, b"0".as_ptr(), 1).map_err(|e| (8, e))?;
         sys::close(procs).map_err(|e| (9, e))?;
     }
     // First up and out of the way, all of them, so that no target number overwrites a source.
-    for i in 0..total {
-        let source = source(c, i);
-        let moved = if source < 0 { -1 } else { sys::fcntl(source, 1030, base as usize).map_err(|e| (1, e))? as i32 };
-        // SAFETY: `scratch` has room for `total` numbers.
-        unsafe { c.scratch.add(i).write(moved) };
-    }
-    for i in 0..total {
-        // SAFETY: as above.
-        let moved = unsafe { c.scratch.add(i).read() };
-        if moved < 0 {
-            continue;
+    let mut aside = [-1i32; TARGETS];
+    for (from, to) in c.fds.iter().zip(&mut aside) {
+        if *from >= 0 {
+            *to = sys::fcntl(*from, 1030, ASIDE).map_err(|e| (1, e))? as i32;
         }
-        let init = i == 8;
-        let target = if i < c.fds.len() { i as i32 } else { fd::FIRST_EXTRA + (i - c.fds.len()) as i32 };
-        let flags = if i < 3 { 0 } else { 0o2000000 };
-        let flags = if init || i < 3 { flags } else { 0 };
-        sys::dup3(moved, target, flags).map_err(|e| (2, e))?;
     }
-    sys::close_range(9, fd::FIRST_EXTRA as u32 - 1, 0).map_err(|e| (3, e))?;
-    sys::close_range(base as u32, u32::MAX, 0).map_err(|e| (4, e))?; // nothing of the owner's goes along
+    for (target, from) in aside.iter().enumerate() {
+        let goes = target == TARGETS - 1; // init's program, with exec
+        match *from {
+            // Whatever of the owner's has this number.
+            -1 => sys::close_range(target as u32, target as u32, 0).map_err(|e| (3, e))?,
+            from => sys::dup3(from, target as i32, if goes { 0o2000000 } else { 0 }).map_err(|e| (2, e))?,
+        };
+    }
+    sys::close_range(TARGETS as u32, u32::MAX, 0).map_err(|e| (4, e))?; // nothing of the owner's goes along
     if c.keep_caps {
         keep_capabilities().map_err(|e| (5, e))?;
     }
     let empty = c"".as_ptr().cast();
     sys::execveat(8, empty, c.argv.as_ptr(), c.envp.as_ptr(), 0x1000).map_err(|e| (6, e))?;
     Ok(())
-}
-
-fn source(c: &Child, i: usize) -> i32 {
-    if i < c.fds.len() {
-        c.fds[i]
-    } else {
-        // SAFETY: `extra` points to `extra_len` numbers.
-        unsafe { c.extra.add(i - c.fds.len()).read() }
-    }
 }
 
 /// Of the new namespaces' capabilities, what init needs: CHOWN, DAC_OVERRIDE, FOWNER and FSETID (overlayfs keeps the

@@ -1,9 +1,9 @@
 //! The OS mechanisms: namespaces, mounts, Landlock, seccomp, cgroups, rlimits, and the code after clone.
 //!
 //! ```text
-//! Recipe (what init is to do, as data) ─ encode ─▶ plan memfd ┐
-//!                                                             ├─ spawn ─▶ init (pid 1) ─▶ payload
-//! streams, lifeline, status, events, cgroup, mounts ──────────┘
+//! streams, lifeline, status, events, cgroup ────── spawn ─────▶ init (pid 1) ─▶ payload
+//!                                                                ▲
+//! Recipe (what init is to do, as data) ─ encode ─▶ plan, mounts ─┘ letter
 //! ```
 //!
 //! This crate knows no policy: it does what a recipe says, and says what failed. It is the only crate with unsafe code.
@@ -15,6 +15,7 @@ mod clone;
 pub mod foreign;
 pub mod host;
 pub mod landlock;
+pub mod letter;
 pub mod memfd;
 pub mod mountfd;
 pub mod netns;

@@ -44,6 +44,13 @@ pub enum Step {
         /// Nothing to do when source or target is missing.
         optional: bool,
     },
+    /// A device of the host's.
+    Device {
+        /// Its name in /dev, there and inside.
+        name: String,
+        /// `attr` bits, the same for every device.
+        attrs: u64,
+    },
     /// A directory or file of the scratch file system.
     Scratch {
         /// Name inside the scratch.
@@ -211,6 +218,8 @@ pub struct Recipe {
     pub rlimits: Vec<(u32, u64, u64)>,
     /// Mounts, in order.
     pub mounts: Vec<Step>,
+    /// How many of them, from the first on, have targets whose paths only the system's administrator can have made.
+    pub system_mounts: usize,
     /// Second wall.
     pub landlock: Option<Landlock>,
     /// Classic BPF, 8 bytes per instruction; empty for none.
@@ -324,8 +333,10 @@ impl Recipe {
 
     fn encode_mounts(&self, b: &mut Block, zero: u32) -> Ref {
         let mut ops = Vec::with_capacity(self.mounts.len());
-        for s in &self.mounts {
-            ops.push(encode_step(b, s, zero));
+        for (i, s) in self.mounts.iter().enumerate() {
+            let mut op = encode_step(b, s, zero);
+            op.flags |= if i < self.system_mounts { op_flag::SYSTEM } else { 0 };
+            ops.push(op);
         }
         let list: Vec<u64> = ops.iter().flat_map(pack_mount).collect();
         Ref { off: b.longs(&list), len: ops.len() as u32 }
@@ -363,6 +374,9 @@ fn encode_step(b: &mut Block, s: &Step, zero: u32) -> MountOp {
             (m.kind, m.a, m.dst) = (op::BIND, *attrs, b.text(target));
             set_source(b, &mut m, source);
             m.flags |= optional(*o);
+        }
+        Step::Device { name, attrs } => {
+            (m.kind, m.a, m.src, m.dst) = (op::DEVICE, *attrs, b.text(name), b.text(&format!("/dev/{name}")));
         }
         Step::Scratch { name, target, attrs, optional: o } => {
             (m.kind, m.a, m.src, m.dst) = (op::SCRATCH, *attrs, b.text(name), b.text(target));

@@ -34,18 +34,14 @@ pub struct Launch<'a> {
     pub namespaces: Namespaces,
     /// Standard input, output and error of the payload.
     pub stdio: [BorrowedFd<'a>; 3],
-    /// The plan, from `memfd::plan`.
-    pub plan: BorrowedFd<'a>,
     /// Its other end is held by the owner and nobody else.
     pub lifeline: BorrowedFd<'a>,
     /// Status records.
     pub status: BorrowedFd<'a>,
     /// Event records.
     pub events: BorrowedFd<'a>,
-    /// The owner's go, when the plan waits for one.
-    pub sync: Option<BorrowedFd<'a>>,
-    /// Detached mounts of the owner's, for `Source::Prepared`.
-    pub extra: &'a [BorrowedFd<'a>],
+    /// Letters (`letter`): the plan, and the go.
+    pub sync: BorrowedFd<'a>,
     /// A cgroup v2 directory to be born in.
     pub cgroup: Option<BorrowedFd<'a>>,
     /// A network namespace to be born in; the caller must be privileged over it.
@@ -83,14 +79,12 @@ pub enum SpawnError {
 
 const STACK: usize = 32 * 1024;
 
-/// Creates the process and returns once init's program runs in it.
+/// Creates the process and returns once init's program runs in it, waiting for its plan.
 ///
 /// # Errors
 /// The step that failed; nothing is left behind.
 pub fn spawn(launch: &Launch<'_>) -> Result<Running, SpawnError> {
     let init = memfd::init_program().map_err(SpawnError::Prepare)?;
-    let extra: Vec<i32> = launch.extra.iter().map(AsRawFd::as_raw_fd).collect();
-    let mut scratch = vec![-1i32; 9 + extra.len()];
     let mut stack = vec![0u128; STACK / 16];
     let fd = |f: &BorrowedFd<'_>| f.as_raw_fd();
     let mut child = Child {
@@ -98,16 +92,13 @@ pub fn spawn(launch: &Launch<'_>) -> Result<Running, SpawnError> {
             fd(&launch.stdio[0]),
             fd(&launch.stdio[1]),
             fd(&launch.stdio[2]),
-            fd(&launch.plan),
+            -1,
             fd(&launch.lifeline),
             fd(&launch.status),
             fd(&launch.events),
-            launch.sync.as_ref().map_or(-1, fd),
+            fd(&launch.sync),
             init.as_raw_fd(),
         ],
-        extra: extra.as_ptr(),
-        extra_len: extra.len(),
-        scratch: scratch.as_mut_ptr(),
         cgroup: -1,
         keep_caps: launch.namespaces.jail,
         argv: [c"cofferdam-init".as_ptr().cast(), std::ptr::null()],

@@ -27,6 +27,7 @@ fn mount(recipe: &Recipe, index: usize) -> String {
         Some(Step::Bind { source: s, target, .. }) => format!("{} on {target}", source(s)),
         Some(Step::Overlay { source: s, target, .. }) => format!("copy-on-write of {} on {target}", source(s)),
         Some(Step::Whiteout { target, .. }) => format!("the layer that hides names in {target}"),
+        Some(Step::Device { name, .. }) => format!("the device /dev/{name}"),
         Some(Step::Scratch { name, target, .. }) => format!("scratch {name} on {target}"),
         Some(Step::Tmpfs { target, .. }) => format!("tmpfs on {target}"),
         Some(Step::Proc { target }) => format!("proc on {target}"),

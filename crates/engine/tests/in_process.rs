@@ -166,3 +166,75 @@ fn what_cannot_start_says_so_and_leaves_nothing() {
     assert_eq!(descriptors(), before);
     assert_eq!(children(), "");
 }
+
+/// Waits until a staged sandbox is there, or is not.
+fn until(staged: bool) -> bool {
+    let begun = Instant::now();
+    while children().is_empty() == staged {
+        if begun.elapsed() > Duration::from_secs(10) {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(50)); // it is at the go by then
+    true
+}
+
+#[test]
+fn sandboxes_staged_ahead_run_what_they_are_asked_and_end_when_nobody_does() {
+    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    assert!(run(&["true"], Io::default()).success); // init's program stays open from the first run on
+    let before = descriptors();
+    let prepared = prepared(&policy(&["sh", "-c", "cat /proc/sys/kernel/random/boot_id; exit 6"])).keep_ready(1);
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        assert!(until(true), "nothing was staged");
+        let o = prepared.run(Io::default());
+        assert_eq!((o.outcome, o.exit_code), (Ending::Exited, Some(6)), "{o:?}");
+        ids.push(o.stdout);
+    }
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 5, "each run has an id of its own");
+    assert!(until(false), "an unused one stays");
+    assert!(prepared.run(Io::default()).error.is_none(), "and none is needed");
+    assert!(until(true), "it comes back with the next run");
+    drop(prepared);
+    assert_eq!(children(), "", "dropping ends it");
+    assert_eq!(descriptors(), before);
+}
+
+#[test]
+fn a_sandbox_staged_before_a_denied_file_was_replaced_does_not_show_the_new_one() {
+    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let at = dir.path().to_str().unwrap().to_owned();
+    let replace = |name: &str, text: &str| {
+        std::fs::write(format!("{at}/new"), text).unwrap();
+        std::fs::rename(format!("{at}/new"), format!("{at}/{name}")).unwrap();
+    };
+    replace("secret", "first-secret");
+    replace("open", "first-open");
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut policy = policy(&["sh", "-c", &format!("cat {at}/open; cat {at}/secret {at}/late")]);
+    policy.filesystem.mounts.push(cofferdam_policy::Mount::Bind {
+        source: at.clone(),
+        target: at.clone(),
+        access: cofferdam_policy::Access::ReadWrite,
+        exec: false,
+    });
+    policy.filesystem.deny.extend([format!("{at}/secret"), format!("{at}/late")]);
+    let prepared = prepared(&policy).keep_ready(1);
+    assert!(until(true), "nothing was staged");
+    replace("secret", "second-secret");
+    replace("open", "second-open");
+    replace("late", "late-secret"); // was to be guarded, and is there now
+    let o = prepared.run(Io::default());
+    assert!(o.error.is_none(), "{o:?}");
+    assert_eq!(o.stdout, "second-open", "{o:?}");
+    // Nothing changed since: this one is taken, and holds the same.
+    assert!(until(true), "nothing was staged");
+    let o = prepared.run(Io::default());
+    assert_eq!(o.stdout, "second-open", "{o:?}");
+}

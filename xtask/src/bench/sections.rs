@@ -95,25 +95,33 @@ fn batches(workers: &mut [Worker], rounds: usize, batch: usize) -> Result<Vec<Sa
 pub fn call(context: &Context) -> Result<Section> {
     const FLOOR: &str = "floor: clone3 with every namespace, exec, wait";
     const ENGINE: &str = "engine, prepared policy";
+    const READY: &str = "engine, prepared policy, two sandboxes kept ready";
     let programs = &context.programs;
     let noop = programs.c("noop");
     let mut floor = Command::new(programs.c("floor"));
     floor.arg(&noop);
-    let mut workers = [Worker::start(floor)?, Worker::start(programs.engine(&["call", &noop]))?];
+    let mut workers = [
+        Worker::start(floor)?,
+        Worker::start(programs.engine(&["call", &noop]))?,
+        Worker::start(programs.engine(&["call", &noop, "--ready", "2"]))?,
+    ];
     let samples = batches(&mut workers, context.pick(40, 4), context.pick(25, 10))?;
-    let rows = [(FLOOR, "floor noop"), (ENGINE, "bench-engine call noop")]
+    let rows = [(FLOOR, "floor noop"), (ENGINE, "bench-engine call noop"), (READY, "bench-engine call noop --ready 2")]
         .into_iter()
         .zip(samples)
         .map(|((name, command), samples)| Row::new(name, command, Ok(samples)))
         .collect();
     let section = Section { unit: "ms", peer: FLOOR, rows, goals: Vec::new() }.with_ratios();
-    let goal = Goal {
-        text: "in-process call over the floor".into(),
-        reached: section.ratio(ENGINE),
-        bound: Bound::AtMost(2.0),
-        aim: "1.5",
-    };
-    Ok(Section { goals: vec![goal], ..section })
+    let goals = [("in-process call", ENGINE), ("in-process call with sandboxes kept ready", READY)]
+        .into_iter()
+        .map(|(text, name)| Goal {
+            text: format!("{text} over the floor"),
+            reached: section.ratio(name),
+            bound: Bound::AtMost(2.0),
+            aim: "1.5",
+        })
+        .collect();
+    Ok(Section { goals, ..section })
 }
 
 /// Sandboxes per second with four callers at once.
@@ -259,11 +267,18 @@ pub fn overhead(context: &Context) -> Result<Section> {
         wrapped.extend(writable.into_iter().flat_map(|directory| ["--rw".to_owned(), directory.clone()]));
         wrapped.push("--".to_owned());
         wrapped.extend(command.iter().cloned());
-        // Name of the loop, samples bare, samples inside.
-        let mut found: Vec<(String, Samples, Samples)> = Vec::new();
+        let mut variants = vec![("bare", command.clone()), ("inside", wrapped.clone())];
+        if name.is_empty() {
+            // What any filter and any Landlock ruleset cost: the part of the difference that is the kernel's.
+            let mut least = command.clone();
+            least.insert(1, "least".to_owned());
+            variants.push(("under the least filter and ruleset", least));
+        }
+        // Name of the loop, samples of each variant.
+        let mut found: Vec<(String, Vec<Samples>)> = Vec::new();
         let mut failure = None;
         for round in 0..=context.pick(8, 2) {
-            for (inside, words) in [(false, &command), (true, &wrapped)] {
+            for (index, (_, words)) in variants.iter().enumerate() {
                 let text = match printed(words) {
                     Ok(text) => text,
                     Err(error) => {
@@ -277,12 +292,11 @@ pub fn overhead(context: &Context) -> Result<Section> {
                     // A round of a loop is short: a thousand of them are shown.
                     let (label, scale) =
                         if name.is_empty() { (format!("1,000 × {label}"), 1e3) } else { (name.to_owned(), 1.0) };
-                    if !found.iter().any(|(known, ..)| *known == label) {
-                        found.push((label.clone(), Samples::default(), Samples::default()));
+                    if !found.iter().any(|(known, _)| *known == label) {
+                        found.push((label.clone(), vec![Samples::default(); variants.len()]));
                     }
-                    if let Some(entry) = found.iter_mut().find(|(known, ..)| *known == label) {
-                        let samples = if inside { &mut entry.2 } else { &mut entry.1 };
-                        samples.0.push(value * scale / MS);
+                    if let Some((_, samples)) = found.iter_mut().find(|(known, _)| *known == label) {
+                        samples[index].0.push(value * scale / MS);
                     }
                 }
             }
@@ -292,17 +306,28 @@ pub fn overhead(context: &Context) -> Result<Section> {
             rows.push(Row::new(name, wrapped.join(" "), Err(failure)));
             continue;
         }
-        for (label, bare, inside) in found {
-            let bare = Row::new(format!("{label}, bare"), command.join(" "), Ok(bare));
-            let mut inside = Row::new(format!("{label}, inside"), wrapped.join(" "), Ok(inside));
-            inside.ratio = inside.median().zip(bare.median()).map(|(inside, bare)| inside / bare);
-            goals.push(Goal {
-                text: format!("{label} inside over bare"),
-                reached: inside.ratio,
-                bound: Bound::AtMost(1.05),
-                aim: "1.02",
-            });
-            rows.extend([bare, inside]);
+        for (label, samples) in found {
+            let mut measured: Vec<Row> = variants
+                .iter()
+                .zip(samples)
+                .map(|((variant, words), samples)| {
+                    Row::new(format!("{label}, {variant}"), words.join(" "), Ok(samples))
+                })
+                .collect();
+            let bare = measured[0].median();
+            for row in &mut measured[1..] {
+                row.ratio = row.median().zip(bare).map(|(inside, bare)| inside / bare);
+            }
+            let inside = measured[1].median();
+            for (row, (variant, _)) in measured.iter().zip(&variants).filter(|(_, (variant, _))| *variant != "inside") {
+                goals.push(Goal {
+                    text: format!("{label} inside over {variant}"),
+                    reached: inside.zip(row.median()).map(|(inside, other)| inside / other),
+                    bound: Bound::AtMost(1.05),
+                    aim: "1.02",
+                });
+            }
+            rows.extend(measured);
         }
     }
     if let Err(error) = std::fs::remove_file(output) {
@@ -407,19 +432,30 @@ pub fn paths(context: &Context) -> Result<Section> {
     const COLD_MANY: &str = "cold command, 10,000 paths";
     const ABSENT: &str = "call, 10,000 paths that do not exist";
     const COLD_ABSENT: &str = "cold command, 10,000 paths that do not exist";
+    const CLOSED: &str = "call, 10,000 paths of a read-only directory";
+    const COLD_CLOSED: &str = "cold command, 10,000 paths of a read-only directory";
+    const WRITABLE: &str = "denied and protected paths, all in a writable directory, half of them there";
+    const NOWHERE: &str = "denied paths that do not exist";
+    const READ_ONLY: &str = "denied paths in a read-only directory, half of them there";
     let programs = &context.programs;
     let directory = programs.directory.join("paths");
-    std::fs::create_dir_all(&directory).map_err(|error| format!("cannot create {}: {error}", directory.display()))?;
-    for index in (0..COUNT).step_by(2) {
-        let file = directory.join(index.to_string());
-        std::fs::write(&file, "").map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+    // Another, since the first is writable in every policy measured here.
+    let shut = programs.directory.join("closed");
+    for directory in [&directory, &shut] {
+        std::fs::create_dir_all(directory)
+            .map_err(|error| format!("cannot create {}: {error}", directory.display()))?;
+        for index in (0..COUNT).step_by(2) {
+            let file = directory.join(index.to_string());
+            std::fs::write(&file, "").map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+        }
     }
     let noop = programs.c("noop");
-    let directory = directory.display().to_string();
+    let (directory, shut) = (directory.display().to_string(), shut.display().to_string());
     let (none, many) = ("0".to_owned(), COUNT.to_string());
     let with = |count: &str| ["--paths", &directory, count].map(str::to_owned).to_vec();
     let absent = ["--paths", &directory, "0", "--absent", &many].map(str::to_owned).to_vec();
-    let kinds = [(with(&none), "0"), (with(&many), "10000"), (absent, "absent")];
+    let closed = ["--paths", &directory, "0", "--closed", &shut, &many].map(str::to_owned).to_vec();
+    let kinds = [(with(&none), "0"), (with(&many), "10000"), (absent, "absent"), (closed, "closed")];
 
     let mut workers = Vec::new();
     for (options, _) in &kinds {
@@ -430,7 +466,7 @@ pub fn paths(context: &Context) -> Result<Section> {
     let calls = batches(&mut workers, context.pick(10, 2), context.pick(20, 5))?;
 
     let mut candidates = Vec::new();
-    for (name, (options, count)) in [COLD_NONE, COLD_MANY, COLD_ABSENT].into_iter().zip(kinds) {
+    for (name, (options, count)) in [COLD_NONE, COLD_MANY, COLD_ABSENT, COLD_CLOSED].into_iter().zip(kinds) {
         let mut words = vec![programs.engine.display().to_string(), "policy".to_owned(), noop.clone()];
         words.extend(options);
         let file = programs.directory.join(format!("policy-{count}.json")).display().to_string();
@@ -439,8 +475,9 @@ pub fn paths(context: &Context) -> Result<Section> {
         let command = Ok(command.map(str::to_owned).to_vec());
         candidates.push(Candidate { name, command, every: 1 });
     }
-    let commands = ["--paths DIR 0", "--paths DIR 10000", "--paths DIR 0 --absent 10000"];
-    let mut rows: Vec<Row> = [NONE, MANY, ABSENT]
+    let commands =
+        ["--paths DIR 0", "--paths DIR 10000", "--paths DIR 0 --absent 10000", "--paths DIR 0 --closed DIR 10000"];
+    let mut rows: Vec<Row> = [NONE, MANY, ABSENT, CLOSED]
         .into_iter()
         .zip(commands)
         .zip(calls)
@@ -449,10 +486,12 @@ pub fn paths(context: &Context) -> Result<Section> {
     rows.extend(cold_rows(&candidates, context.pick(50, 5)));
     let mut goals = Vec::new();
     for (text, what, many, none) in [
-        ("call", "denied and protected paths, all in a writable directory, half of them there", 1, 0),
-        ("call", "denied paths that do not exist", 2, 0),
-        ("cold command", "denied and protected paths, all in a writable directory, half of them there", 4, 3),
-        ("cold command", "denied paths that do not exist", 5, 3),
+        ("call", WRITABLE, 1, 0),
+        ("call", NOWHERE, 2, 0),
+        ("call", READ_ONLY, 3, 0),
+        ("cold command", WRITABLE, 5, 4),
+        ("cold command", NOWHERE, 6, 4),
+        ("cold command", READ_ONLY, 7, 4),
     ] {
         let ratio = rows[many].median().zip(rows[none].median()).map(|(many, none)| many / none);
         rows[many].ratio = ratio;

@@ -351,6 +351,11 @@ fn open_parent(path: &Path) -> io::Result<OwnedFd> {
     Ok(dir)
 }
 
+/// Whether the place where every host mounts its cgroups holds version 2 and nothing else.
+pub fn is_unified() -> bool {
+    rustix::fs::statfs(c"/sys/fs/cgroup").is_ok_and(|fs| fs.f_type == libc::CGROUP2_SUPER_MAGIC)
+}
+
 /// `/sys/fs/cgroup` when it is the root of the unified hierarchy and paths in `/proc/self/cgroup` start there too.
 fn whole_unified_mount() -> Option<PathBuf> {
     /// Inode number of the initial cgroup namespace (`PROC_CGROUP_INIT_INO` in the kernel).
@@ -359,8 +364,7 @@ fn whole_unified_mount() -> Option<PathBuf> {
     const ROOT: u64 = 1;
     let at = c"/sys/fs/cgroup";
     let stat = |path: &std::ffi::CStr| rustix::fs::statat(CWD, path, rustix::fs::AtFlags::empty()).ok();
-    let unified = rustix::fs::statfs(at).is_ok_and(|fs| fs.f_type == libc::CGROUP2_SUPER_MAGIC);
-    let whole = unified && stat(at)?.st_ino == ROOT && stat(c"/proc/self/ns/cgroup")?.st_ino == INITIAL_NAMESPACE;
+    let whole = is_unified() && stat(at)?.st_ino == ROOT && stat(c"/proc/self/ns/cgroup")?.st_ino == INITIAL_NAMESPACE;
     whole.then(|| PathBuf::from("/sys/fs/cgroup"))
 }
 

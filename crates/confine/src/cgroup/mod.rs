@@ -35,7 +35,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::process::Pid;
 
-pub use discover::{Availability, Location, Mechanism, Plan, Probe, probe};
+pub use discover::{Availability, Location, Mechanism, Plan, Probe, is_unified, probe};
 pub use now::{Now, Reader};
 pub use sweep::{Report, sweep};
 pub use types::{Applied, Error, Events, Level, Limits, OomWatch, Reached, Usage};
@@ -100,7 +100,7 @@ impl Cgroup {
         let mut group =
             Self { name: location.identity.fresh_name(), nodes: Vec::new(), limits: *limits, base: Base::default() };
         let (mut failed, mut cause) = (0, None);
-        for (parent, serves) in assign(&location.parents, wanted) {
+        for (parent, serves) in assign(&location.parents, wanted, limits.kill) {
             match make(parent, &group.name, serves) {
                 Ok(node) => group.nodes.push(node),
                 Err(error) => {
@@ -416,9 +416,9 @@ fn wanted(limits: &Limits) -> u8 {
         | bit(limits.cpu_time, serve::CPU_TIME)
 }
 
-/// Chooses as few hierarchies as possible. CPU time can be had in several places: where we are anyway, then on
-/// version 2, then in `cpuacct`.
-fn assign(parents: &[Arc<Parent>], wanted: u8) -> Vec<(&Arc<Parent>, u8)> {
+/// Chooses as few hierarchies as possible. CPU time can be had in several places: where we are anyway; else on version 2
+/// where the tree is to be killed through it, and in `cpuacct` where not.
+fn assign(parents: &[Arc<Parent>], wanted: u8, kill: bool) -> Vec<(&Arc<Parent>, u8)> {
     let mut left = wanted & !serve::CPU_TIME;
     let mut chosen: Vec<(&Arc<Parent>, u8)> = Vec::new();
     for parent in parents {
@@ -433,7 +433,8 @@ fn assign(parents: &[Arc<Parent>], wanted: u8) -> Vec<(&Arc<Parent>, u8)> {
             *serves |= serve::CPU_TIME;
         } else {
             let able = || parents.iter().filter(|parent| parent.serves & serve::CPU_TIME != 0);
-            let best = able().find(|parent| parent.version == Version::V2).or_else(|| able().next());
+            let first = if kill { Version::V2 } else { Version::V1 };
+            let best = able().find(|parent| parent.version == first).or_else(|| able().next());
             chosen.extend(best.map(|parent| (parent, serve::CPU_TIME)));
         }
     }

@@ -18,6 +18,8 @@ pub struct Limits {
     pub cpu_millis: Option<u64>,
     /// Whether the tree's CPU time is counted.
     pub cpu_time: bool,
+    /// Whether ending the tree is the cgroup's to do, which version 2 does at once; version 1 is joined faster.
+    pub kill: bool,
 }
 
 /// How far a limit is held.

@@ -224,6 +224,7 @@ impl Ready {
             pids: Some(l.processes + u64::from(self.ours())),
             cpu_millis: (l.cpu_millis < crate::rlimits::all_cpus()).then_some(l.cpu_millis),
             cpu_time: true,
+            kill: true,
         };
         let weaker = |e: &mut Enforcement, field, strength, reason: String| {
             e.insert(field, Applied { strength, reason });

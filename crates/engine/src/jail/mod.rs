@@ -12,12 +12,15 @@ use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cofferdam_confine::cgroup::Cgroup;
 use cofferdam_confine::host::Identity;
+use cofferdam_confine::netns::Lease;
 use cofferdam_confine::recipe::{Recipe, Source, Step};
 use cofferdam_confine::spawn::{Namespaces, SpawnError};
 use cofferdam_confine::wire::flag;
-use cofferdam_confine::{Launch, memfd, mountfd, spawn};
+use cofferdam_confine::{Launch, letter, memfd, mountfd, spawn};
 use cofferdam_policy::Policy;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 pub use plan::{Plan, plan};
@@ -26,6 +29,7 @@ pub use root::terminal_device;
 use crate::outcome::Failure;
 
 /// The owner's ends of a run that has been started.
+#[derive(Debug)]
 pub struct Started {
     /// Init.
     pub running: cofferdam_confine::Running,
@@ -37,6 +41,15 @@ pub struct Started {
     pub lifeline: OwnedFd,
     /// Standard input, output and error: our ends.
     pub stdio: [OwnedFd; 3],
+}
+
+impl Started {
+    /// Whether init has ended.
+    pub fn is_over(&self) -> bool {
+        let mut fds = [PollFd::new(&self.running.pidfd, PollFlags::IN)];
+        // Not to know is to take it for over.
+        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
+    }
 }
 
 fn failed(step: &str, what: &str, e: &dyn std::error::Error, hint: Option<String>) -> Failure {
@@ -66,63 +79,94 @@ fn give_away(theirs: &OwnedFd, (uid, gid): (u32, u32)) {
     }
 }
 
-/// Starts init with this recipe. Everything is prepared before clone.
-///
-/// # Errors
-/// Nothing was started.
-pub fn start(
-    recipe: &Recipe,
+/// A process in its namespaces that waits for its plan. Dropped unused, it ends and is reaped.
+pub struct Waiting {
+    /// `None` once it has begun or ended.
+    started: Option<Started>,
+    letters: OwnedFd,
     namespaces: Namespaces,
-    extra: &[OwnedFd],
-    cgroup: Option<&cofferdam_confine::cgroup::Cgroup>,
-    network: Option<&cofferdam_confine::netns::Lease>,
-) -> Result<Started, Failure> {
-    let io = |e: std::io::Error| failed("spawn", "cannot make the run's pipes", &e, None);
-    let block = memfd::plan(&recipe.encode()).map_err(|e| failed("spawn", "cannot write the plan", &e, None))?;
-    let (in_theirs, in_ours) = crate::streams::incoming().map_err(io)?;
-    let (out_ours, out_theirs) = crate::streams::outgoing().map_err(io)?;
-    let (err_ours, err_theirs) = crate::streams::outgoing().map_err(io)?;
-    for theirs in [&in_theirs, &out_theirs, &err_theirs] {
-        give_away(theirs, recipe.ids_out);
+    /// Whom its streams belong to.
+    outside: (u32, u32),
+}
+
+impl Waiting {
+    /// Makes one. `outside` is the user that the sandbox runs as.
+    ///
+    /// # Errors
+    /// Nothing was started.
+    pub fn spawn(
+        namespaces: Namespaces,
+        outside: (u32, u32),
+        cgroup: Option<&Cgroup>,
+        network: Option<&Lease>,
+    ) -> Result<Waiting, Failure> {
+        let io = |e: std::io::Error| failed("spawn", "cannot make the run's pipes", &e, None);
+        let (in_theirs, in_ours) = crate::streams::incoming().map_err(io)?;
+        let (out_ours, out_theirs) = crate::streams::outgoing().map_err(io)?;
+        let (err_ours, err_theirs) = crate::streams::outgoing().map_err(io)?;
+        for theirs in [&in_theirs, &out_theirs, &err_theirs] {
+            give_away(theirs, outside);
+        }
+        let (life_theirs, lifeline) =
+            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| io(e.into()))?;
+        let (status, status_theirs) = records(SocketFlags::empty())?;
+        let (events, events_theirs) = records(SocketFlags::NONBLOCK)?;
+        let (letters, letters_theirs) = letter::socket().map_err(io)?;
+        let launch = Launch {
+            namespaces,
+            stdio: [in_theirs.as_fd(), out_theirs.as_fd(), err_theirs.as_fd()],
+            lifeline: life_theirs.as_fd(),
+            status: status_theirs.as_fd(),
+            events: events_theirs.as_fd(),
+            sync: letters_theirs.as_fd(),
+            cgroup: cgroup.and_then(Cgroup::dir_fd),
+            network,
+        };
+        let running = spawn(&launch).map_err(|e| spawn_failure(&e, namespaces.jail))?;
+        let started = Started { running, status, events, lifeline, stdio: [in_ours, out_ours, err_ours] };
+        Ok(Waiting { started: Some(started), letters, namespaces, outside })
     }
-    let (life_theirs, lifeline) =
-        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| io(e.into()))?;
-    let (status, status_theirs) = records(SocketFlags::empty())?;
-    let (events, events_theirs) = records(SocketFlags::NONBLOCK)?;
-    let waits = recipe.flags & flag::SYNC != 0;
-    let sync = if waits {
-        Some(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| io(e.into()))?)
-    } else {
-        None
-    };
-    let extra: Vec<BorrowedFd<'_>> = extra.iter().map(AsFd::as_fd).collect();
-    let launch = Launch {
-        namespaces,
-        stdio: [in_theirs.as_fd(), out_theirs.as_fd(), err_theirs.as_fd()],
-        plan: block.as_fd(),
-        lifeline: life_theirs.as_fd(),
-        status: status_theirs.as_fd(),
-        events: events_theirs.as_fd(),
-        sync: sync.as_ref().map(|(r, _)| r.as_fd()),
-        extra: &extra,
-        cgroup: cgroup.and_then(cofferdam_confine::cgroup::Cgroup::dir_fd),
-        network,
-    };
-    let running = spawn(&launch).map_err(|e| spawn_failure(&e, namespaces.jail))?;
-    let started = Started { running, status, events, lifeline, stdio: [in_ours, out_ours, err_ours] };
-    if let Some((_, go)) = sync {
-        // A failure here drops `started`: the lifeline closes and init ends without having run anything.
-        if let Err(e) = release(recipe, started.running.pid, &go) {
-            drop(go);
+
+    /// Whether it is what a run with this recipe wants.
+    pub fn suits(&self, recipe: &Recipe, namespaces: Namespaces) -> bool {
+        self.namespaces == namespaces && self.outside == recipe.ids_out
+    }
+
+    /// Hands the plan over: from here on init works. Also returns what further letters are sent by.
+    ///
+    /// # Errors
+    /// Nothing runs any more.
+    pub fn begin(mut self, recipe: &Recipe, extra: &[OwnedFd]) -> Result<(Started, OwnedFd), Failure> {
+        let gone = || Failure { code: 125, step: "spawn".into(), message: "init is gone".into(), hint: None };
+        let pid = self.started.as_ref().ok_or_else(gone)?.running.pid;
+        let letters = self.letters.try_clone().map_err(|e| failed("spawn", "cannot keep the sync socket", &e, None))?;
+        tell(&letters, recipe, extra)?;
+        release(recipe, pid, &letters)?;
+        Ok((self.started.take().ok_or_else(gone)?, letters))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(started) = self.started.take() {
             end(started);
-            return Err(e);
         }
     }
-    Ok(started)
+}
+
+/// Sends a recipe as init's plan.
+///
+/// # Errors
+/// Init is gone.
+pub fn tell(letters: &OwnedFd, recipe: &Recipe, extra: &[OwnedFd]) -> Result<(), Failure> {
+    let block = memfd::plan(&recipe.encode()).map_err(|e| failed("spawn", "cannot write the plan", &e, None))?;
+    let extra: Vec<BorrowedFd<'_>> = extra.iter().map(AsFd::as_fd).collect();
+    letter::plan(letters.as_fd(), block.as_fd(), &extra)
+        .map_err(|e| failed("spawn", "cannot hand the plan over", &e, None))
 }
 
 /// Ends a run that never began, and reaps it.
-fn end(started: Started) {
+pub fn end(started: Started) {
     let Started { running, lifeline, .. } = started;
     drop(lifeline);
     for done in [
@@ -136,7 +180,7 @@ fn end(started: Started) {
 }
 
 /// What only a privileged owner can do for a process in its new namespaces: its id maps. Then it may go on.
-fn release(recipe: &Recipe, pid: i32, go: &OwnedFd) -> Result<(), Failure> {
+fn release(recipe: &Recipe, pid: i32, letters: &OwnedFd) -> Result<(), Failure> {
     if recipe.flags & flag::MAPS_BY_OWNER != 0 {
         for (name, inside, outside) in
             [("uid_map", recipe.ids_in.0, recipe.ids_out.0), ("gid_map", recipe.ids_in.1, recipe.ids_out.1)]
@@ -148,7 +192,9 @@ fn release(recipe: &Recipe, pid: i32, go: &OwnedFd) -> Result<(), Failure> {
                 .map_err(|e| failed("ids", &format!("cannot write the sandbox's {name}"), &e, None))?;
         }
     }
-    rustix::io::write(go, b"g").map_err(|e| failed("spawn", "cannot release init", &e, None))?;
+    if recipe.flags & flag::SYNC != 0 {
+        letter::go(letters.as_fd()).map_err(|e| failed("spawn", "cannot release init", &e, None))?;
+    }
     Ok(())
 }
 
@@ -225,6 +271,14 @@ pub fn prepare(plan: &Plan, outside: (u32, u32), maps: &OwnerMaps) -> Result<Vec
         trees.push(tree);
     }
     Ok(trees)
+}
+
+/// What nearly every jail has.
+pub const PRIVATE: Namespaces = Namespaces { jail: true, net: true };
+
+/// The host's ids that a jail's user stands for.
+pub fn outside(me: Identity) -> Option<(u32, u32)> {
+    if me.privileged { cofferdam_confine::host::unprivileged_id().map(|id| (id, id)) } else { Some((me.uid, me.gid)) }
 }
 
 /// Namespaces of a plan.

@@ -5,7 +5,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use cofferdam_confine::host::{self, Identity};
+use cofferdam_confine::host::Identity;
 use cofferdam_confine::landlock::{self, access};
 use cofferdam_confine::recipe::{self, PathRule, Recipe, Source, Step, attr};
 use cofferdam_confine::wire::flag;
@@ -21,7 +21,7 @@ use crate::view::{Place, Shows, View};
 pub const INSIDE: u32 = 1000;
 
 /// A source that a privileged owner prepares itself, before clone.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prepared {
     /// Canonical path on the host.
     pub path: String,
@@ -330,6 +330,7 @@ impl Planner<'_> {
         self.second_wall = inside_wall;
         let skeleton = std::mem::take(&mut self.build.skeleton);
         let shift = skeleton.len();
+        let system = shift + self.build.system;
         let mut mounts = skeleton;
         mounts.append(&mut self.build.mounts);
         let mut crowds = Vec::new();
@@ -346,17 +347,9 @@ impl Planner<'_> {
         if matches!(policy.network.mode, NetworkMode::Loopback | NetworkMode::Allowlist) {
             flags |= flag::LOOPBACK;
         }
-        let outside = if self.me.privileged {
-            let Some(id) = host::unprivileged_id() else {
-                return Err(refuse(
-                    "jail",
-                    "this user namespace maps no id but 0, and the sandbox never runs as 0".into(),
-                    None,
-                ));
-            };
-            (id, id)
-        } else {
-            (self.me.uid, self.me.gid)
+        let Some(outside) = super::outside(self.me) else {
+            let why = "this user namespace maps no id but 0, and the sandbox never runs as 0";
+            return Err(refuse("jail", why.into(), None));
         };
         let filter = filters.get(policy, !held.guards.is_empty(), held.links)?;
         let mut recipe = Recipe {
@@ -365,6 +358,7 @@ impl Planner<'_> {
             hostname: policy.process.hostname.clone(),
             rlimits: crate::rlimits::rlimits(policy, 1),
             mounts,
+            system_mounts: system,
             guards: held.guards,
             scratch_bytes: policy.limits.tmpfs_mb << 20,
             scratch_inodes: (policy.limits.tmpfs_mb * 256).max(4096),

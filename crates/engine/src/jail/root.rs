@@ -41,6 +41,8 @@ pub struct Build {
     pub view: View,
     /// Whether the root is the skeleton, so that mount points can be made in it.
     pub own_root: bool,
+    /// How many steps of `mounts` the root view itself takes, on paths that are the system's own.
+    pub system: usize,
     made: std::collections::HashSet<String>,
 }
 
@@ -63,6 +65,7 @@ impl Build {
             mounts: Vec::new(),
             view: View::default(),
             own_root: false,
+            system: 0,
             made: std::collections::HashSet::new(),
         };
         b.scratch_dirs();
@@ -75,6 +78,9 @@ impl Build {
         if policy.filesystem.root == Root::Host {
             b.identity(policy);
         }
+        // A directory given as the root can hold links of anybody's making.
+        let given = matches!(policy.filesystem.root, Root::Directory(_));
+        b.system = if given { 0 } else { b.mounts.len() };
         b
     }
 
@@ -293,12 +299,8 @@ impl Build {
         let noexec = if exec_scratch { 0 } else { attr::NOEXEC };
         self.scratch("dev", "/dev", attr::RDONLY | attr::NOSUID | attr::NOEXEC, false);
         for device in DEVICES {
-            self.mounts.push(Step::Bind {
-                source: Source::System(format!("/dev/{device}")),
-                target: format!("/dev/{device}"),
-                attrs: attr::NOSUID | attr::NOEXEC,
-                optional: false,
-            });
+            let attrs = attr::NOSUID | attr::NOEXEC;
+            self.mounts.push(Step::Device { name: (*device).into(), attrs });
         }
         self.mounts.push(Step::Devpts { target: "/dev/pts".into() });
         self.scratch("shm", "/dev/shm", OWN | attr::NOEXEC, true);

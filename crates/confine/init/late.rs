@@ -1,0 +1,114 @@
+//! What reaches init after it has started: its plan, and the descriptors that the plan speaks of.
+//!
+//! The owner makes the process while it still works out what the process is to do. Messages come on the sync socket, each
+//! with a `wire::Letter` in it; nothing in them is trusted less than the plan itself, which the same owner made.
+
+use crate::plan::Plan;
+use crate::sys::{self, errno};
+use crate::wire::{LETTER_FDS, Letter, fd, step};
+use crate::{Fault, Step, at};
+
+const ROOM: usize = 16 + LETTER_FDS * 4;
+
+#[repr(C, align(8))]
+struct Control {
+    len: usize,
+    level: i32,
+    kind: i32,
+    fds: [i32; LETTER_FDS],
+}
+
+/// Waits for a plan and maps it in place of the one before. Descriptors that come along get their places from
+/// `fd::FIRST_EXTRA` on, which only the first plan has.
+pub fn plan() -> Result<Plan, Fault> {
+    let fault = at(step::PLAN, 20);
+    let mut got = 0;
+    loop {
+        let mut control = Control { len: 0, level: 0, kind: 0, fds: [-1; LETTER_FDS] };
+        let (letter, count) = receive(&mut control).map_err(&fault)?;
+        let mut fds = control.fds.iter().take(count).copied();
+        if got == 0 {
+            let plan = fds.next().ok_or(errno::EINVAL).map_err(&fault)?;
+            if plan != fd::PLAN {
+                sys::dup3(plan, fd::PLAN, 0o2000000).map_err(&fault)?;
+                sys::close(plan).map_err(&fault)?;
+            }
+            got += 1;
+        }
+        for extra in fds {
+            // Nothing else opens descriptors meanwhile: they arrive on the lowest free numbers, one after the other.
+            if extra != fd::SYNC + got as i32 {
+                return Err(fault(errno::EINVAL));
+            }
+            got += 1;
+        }
+        if got >= letter.total as usize {
+            break;
+        }
+        if count == 0 {
+            return Err(fault(errno::EINVAL)); // it promises more and brings nothing
+        }
+    }
+    place(got - 1).map_err(&fault)?;
+    Plan::map(fd::PLAN)
+}
+
+/// Moves descriptors `8, 9, …` to `FIRST_EXTRA, …`, the last one first: a place is free before something comes to it.
+fn place(count: usize) -> Result<(), i32> {
+    for i in (0..count as i32).rev() {
+        let from = fd::SYNC + 1 + i;
+        sys::dup3(from, fd::FIRST_EXTRA + i, 0o2000000)?;
+        if from < fd::FIRST_EXTRA {
+            sys::close(from)?;
+        }
+    }
+    Ok(())
+}
+
+/// Waits for the owner's go.
+pub fn go() -> Step {
+    let mut control = Control { len: 0, level: 0, kind: 0, fds: [-1; LETTER_FDS] };
+    receive(&mut control).map(|_| ()).map_err(at(step::SYNC, 0))
+}
+
+/// One message: what it says, and how many descriptors came with it.
+fn receive(control: &mut Control) -> Result<(Letter, usize), i32> {
+    let mut letter = Letter { total: 0 };
+    loop {
+        let iov = [(&raw mut letter) as usize, core::mem::size_of::<Letter>()];
+        let mut message = crate::watch::Msghdr {
+            name: 0,
+            namelen: 0,
+            iov: &raw const iov,
+            iovlen: 1,
+            control: (&raw const *control).cast(),
+            controllen: ROOM,
+            flags: 0,
+        };
+        match sys::recvmsg(fd::SYNC, (&raw mut message).cast(), 0x4000_0000) {
+            Ok(0) => sys::exit(1), // the owner gave up: there is nobody to tell
+            Ok(n) if n == core::mem::size_of::<Letter>() && message.flags & 0x8 == 0 => {
+                // SAFETY: the kernel wrote the control message through the pointer in `message`; read as memory.
+                let (len, level, kind) = unsafe {
+                    let c = &raw const *control;
+                    (
+                        (&raw const (*c).len).read_volatile(),
+                        (&raw const (*c).level).read_volatile(),
+                        (&raw const (*c).kind).read_volatile(),
+                    )
+                };
+                if message.controllen == 0 {
+                    return Ok((letter, 0));
+                }
+                // SOL_SOCKET, SCM_RIGHTS
+                if level != 1 || kind != 1 || len < 16 || len > ROOM {
+                    return Err(errno::EINVAL);
+                }
+                return Ok((letter, (len - 16) / 4));
+            }
+            Ok(_) => return Err(errno::EINVAL), // cut off
+            Err(errno::EINTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+}

@@ -1,0 +1,566 @@
+//! One run of a prepared policy: staged, watched, taken apart, told as an outcome.
+//!
+//! ```text
+//! plan ─▶ stage (cgroup, mounts of the owner, network, init) ─▶ watch ─▶ figures, layers ─▶ outcome
+//!            └─ or taken from what `ready` staged before
+//! ```
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use cofferdam_confine::cgroup::{Cgroup, Level, Limits, Location};
+use cofferdam_confine::host::Identity;
+use cofferdam_confine::netns;
+use cofferdam_confine::wire::flag;
+use cofferdam_policy::{Backend, Field, NetworkMode, Policy, Stdin};
+
+use crate::engine::{Ahead, Filters, name_of, sufficient};
+use crate::evidence::Paths;
+use crate::io::{Input, Io, Stream};
+use crate::jail;
+use crate::landlock;
+use crate::outcome::{Applied, Ending, Enforcement, Evidence, Failure, Outcome, Strength, Truncated, Violation};
+use crate::ready::Ready;
+use crate::streams::{Sink, Source};
+use crate::supervise::{self, End, Report, Run};
+use crate::words;
+
+/// A policy with its backend, ready to run, many times and from several threads.
+#[derive(Debug)]
+pub struct Prepared {
+    core: Arc<Core>,
+    ready: Option<Ready>,
+}
+
+/// What every run of a prepared policy starts from.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) policy: Policy,
+    pub(crate) identity: Identity,
+    pub(crate) backend: Backend,
+    pub(crate) reason: String,
+    pub(crate) filters: Filters,
+    pub(crate) location: Option<Arc<Location>>,
+    pub(crate) enforcement: Enforcement,
+    /// The plan that `prepare` looked at, for a run that follows at once. Later runs look again: what exists changes.
+    pub(crate) fresh: Mutex<Option<(Instant, jail::Plan)>>,
+    /// Empty network namespaces of earlier runs.
+    pub(crate) networks: netns::Pool,
+    /// Owner maps of earlier runs.
+    pub(crate) owner_maps: jail::OwnerMaps,
+    /// Whether it has run before: the first run of a command is mostly the only one.
+    pub(crate) ran: AtomicBool,
+    /// The process that was made for the first run.
+    pub(crate) ahead: Mutex<Option<Ahead>>,
+}
+
+/// How long a plan made by `prepare` may wait for its run.
+const FRESH: Duration = Duration::from_millis(20);
+
+/// What is left of a run besides its report, for the outcome.
+struct Finished {
+    report: Report,
+    enforcement: Enforcement,
+    changes: Vec<crate::outcome::Change>,
+    problems: Vec<String>,
+    memory: Option<u64>,
+    cpu: Option<f64>,
+    processes: Option<u64>,
+    pids_hits: u64,
+}
+
+impl Prepared {
+    pub(crate) fn new(core: Core) -> Prepared {
+        Prepared { core: Arc::new(core), ready: None }
+    }
+
+    /// Keeps up to `count` sandboxes staged ahead of their runs, so that a run only has to start its program: for callers
+    /// who run the policy again and again and wait for each. A thread of this process stages them, from now on and after
+    /// each run; each is a waiting process with its cgroup, and ends when it has not been used for two seconds or when
+    /// this is dropped. What it shows is the host as it is when the run begins: one that was staged before a mount, or a
+    /// file that is bound or masked, changed is not used. Nothing is staged where a policy has copy-on-write mounts or
+    /// hundreds of paths, or on the landlock backend.
+    #[must_use]
+    pub fn keep_ready(mut self, count: usize) -> Prepared {
+        self.ready = (count > 0 && self.core.backend != Backend::Landlock).then(|| Ready::new(&self.core, count));
+        self
+    }
+
+    /// `jail` or `landlock`.
+    pub fn backend(&self) -> &'static str {
+        name_of(self.core.backend)
+    }
+
+    /// Why that one.
+    pub fn backend_reason(&self) -> &str {
+        &self.core.reason
+    }
+
+    /// What will hold, as far as it can be told before the run.
+    pub fn enforcement(&self) -> &Enforcement {
+        &self.core.enforcement
+    }
+
+    /// What the backend will do, for people: steps in order.
+    pub fn plan_json(&self) -> serde_json::Value {
+        match self.core.plan() {
+            Ok(plan) => crate::show::plan(&plan, self.backend(), &self.core.reason, &self.core.enforcement),
+            Err(failure) => serde_json::json!({ "error": failure }),
+        }
+    }
+
+    /// Runs it and returns when the tree is dead and nothing of it is left.
+    pub fn run(&self, io: Io) -> Outcome {
+        self.core.run(io, self.ready.as_ref())
+    }
+}
+
+/// A sandbox whose init is at work, or waits for the go.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    started: Option<jail::Started>,
+    letters: Option<OwnedFd>,
+    cgroup: Option<Cgroup>,
+    enforcement: Enforcement,
+    /// Given back when the last process is reaped.
+    network: Option<netns::Lease>,
+}
+
+impl Staged {
+    /// Whether its init is gone, as it is after a failed step.
+    pub fn is_over(&self) -> bool {
+        self.started.as_ref().is_none_or(jail::Started::is_over)
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        if let Some(started) = self.started.take() {
+            jail::end(started);
+        }
+    }
+}
+
+impl Core {
+    pub(crate) fn plan(&self) -> Result<jail::Plan, Failure> {
+        match self.backend {
+            Backend::Landlock => landlock::plan(&self.policy, self.identity, &self.filters),
+            _ => jail::complete(&self.policy, self.identity, &self.filters),
+        }
+    }
+
+    fn run(&self, mut io: Io, ready: Option<&Ready>) -> Outcome {
+        let begun = Instant::now();
+        match self.attempt(&mut io, ready) {
+            Ok((finished, plan)) => self.outcome(finished, &plan, begun),
+            Err(failure) => self.refused(failure, begun),
+        }
+    }
+
+    fn attempt(&self, io: &mut Io, ready: Option<&Ready>) -> Result<(Finished, jail::Plan), Failure> {
+        let fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut plan = match fresh {
+            Some((made, plan)) if made.elapsed() < FRESH => plan,
+            _ => self.plan()?,
+        };
+        if let Some(dir) = &io.keep_changes {
+            empty_or_new(dir)?;
+        }
+        if let Some(t) = io.terminal {
+            plan.recipe.terminal = Some((t.rows, t.columns));
+            plan.recipe.mounts.push(jail::terminal_device());
+        }
+        let mut staged = match ready.and_then(|r| r.take(&plan)) {
+            Some(staged) => self.let_go(staged, &mut plan)?,
+            None => self.stage(&mut plan)?,
+        };
+        let Some(started) = staged.started.take() else { return Err(refusal("spawn", "init is gone")) };
+        let report = self.watch(started, &plan, staged.cgroup.as_ref(), io);
+        drop(staged.network.take()); // every process in it is dead and reaped: the next run may have it
+        let mut f = self.figures(report, std::mem::take(&mut staged.enforcement), staged.cgroup.take());
+        self.layers(&mut f, &plan, io);
+        Ok((f, plan))
+    }
+
+    /// Makes everything but the program: what only this process can do, then init, which does the rest.
+    pub(crate) fn stage(&self, plan: &mut jail::Plan) -> Result<Staged, Failure> {
+        let mut enforcement = self.enforcement.clone();
+        let cgroup = self.cgroup(&mut enforcement)?;
+        let mut extra = jail::prepare(plan, plan.recipe.ids_out, &self.owner_maps)?;
+        if let Some(c) = &cgroup {
+            let tasks = c.tasks_files().map_err(|e| refusal("cgroup", &e.to_string()))?;
+            plan.recipe.joins = (extra.len() as u16, tasks.len() as u16);
+            extra.extend(tasks);
+            // The cgroup counts the same processes and tells when it refuses one; the rlimit behind it tells nobody.
+            crate::rlimits::leave_processes_to_the_cgroup(&mut plan.recipe.rlimits);
+        }
+        let network = self.network()?;
+        let mut namespaces = jail::namespaces(plan, self.backend != Backend::Landlock);
+        namespaces.net &= network.is_none();
+        let waiting = match self.made_ahead().filter(|_| cgroup.as_ref().is_none_or(|c| c.dir_fd().is_none())) {
+            Some(w) if w.suits(&plan.recipe, namespaces) => w,
+            other => {
+                drop(other);
+                jail::Waiting::spawn(namespaces, plan.recipe.ids_out, cgroup.as_ref(), network.as_ref())?
+            }
+        };
+        let (started, letters) = waiting.begin(&plan.recipe, &extra)?;
+        let letters = (plan.recipe.flags & flag::HOLD != 0).then_some(letters);
+        Ok(Staged { started: Some(started), letters, cgroup, enforcement, network })
+    }
+
+    /// Gives a staged sandbox the program of this very run.
+    fn let_go(&self, mut staged: Staged, plan: &mut jail::Plan) -> Result<Staged, Failure> {
+        if staged.cgroup.is_some() {
+            crate::rlimits::leave_processes_to_the_cgroup(&mut plan.recipe.rlimits);
+        }
+        let letters = staged.letters.take().ok_or_else(|| refusal("spawn", "the staged sandbox waits for nothing"))?;
+        jail::tell(&letters, &plan.recipe, &[])?;
+        Ok(staged)
+    }
+
+    fn made_ahead(&self) -> Option<jail::Waiting> {
+        let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
+        ahead.and_then(|thread| thread.join().ok()).flatten()
+    }
+
+    /// An empty network namespace that was used before, where the owner may enter one and the policy wants it empty.
+    fn network(&self) -> Result<Option<netns::Lease>, Failure> {
+        let again = self.ran.swap(true, Ordering::Relaxed);
+        let empty = self.policy.network.mode == NetworkMode::None && self.backend != Backend::Landlock;
+        // A granted Unix socket carries descriptors: a socket of this network may live on in another sandbox.
+        let left_alone = !self.policy.process.unix_sockets;
+        if !(again && empty && left_alone && self.identity.privileged) {
+            return Ok(None);
+        }
+        self.networks
+            .lease()
+            .map(Some)
+            .map_err(|e| refusal("network.mode", &format!("cannot make a network namespace: {e}")))
+    }
+
+    fn cgroup(&self, e: &mut Enforcement) -> Result<Option<Cgroup>, Failure> {
+        let Some(location) = &self.location else { return Ok(None) };
+        let l = &self.policy.limits;
+        let limits = Limits {
+            memory_bytes: Some(l.memory_mb << 20),
+            // Init is one of them.
+            pids: Some(l.processes + 1),
+            // A share of all there is needs no holding.
+            cpu_millis: (l.cpu_millis < crate::rlimits::all_cpus()).then_some(l.cpu_millis),
+            cpu_time: true,
+            kill: self.backend == Backend::Landlock,
+        };
+        match Cgroup::create(location, &limits) {
+            Ok((c, applied)) => {
+                for (field, reached) in [
+                    (Field::Memory, applied.memory),
+                    (Field::CpuShare, applied.cpu),
+                    (Field::CpuTime, applied.cpu_time),
+                ] {
+                    let Some(r) = reached else { continue };
+                    if r.level != Level::Full {
+                        let strength = if r.level == Level::None { Strength::None } else { Strength::Partial };
+                        e.insert(field, Applied { strength, reason: r.reason.unwrap_or_default() });
+                    }
+                }
+                sufficient(&self.policy, self.backend, e).map(|()| Some(c))
+            }
+            Err(error) => {
+                for field in [Field::Memory, Field::CpuShare, Field::CpuTime] {
+                    e.insert(field, Applied { strength: Strength::Partial, reason: error.to_string() });
+                }
+                sufficient(&self.policy, self.backend, e).map(|()| None)
+            }
+        }
+    }
+
+    fn watch(&self, started: jail::Started, plan: &jail::Plan, cgroup: Option<&Cgroup>, io: &mut Io) -> Report {
+        let l = &self.policy.limits;
+        let [to, out, err] = started.stdio;
+        let input = match &self.policy.command.stdin {
+            Stdin::Closed => Input::Closed,
+            Stdin::Text(text) => Input::Bytes(text.clone().into_bytes()),
+            Stdin::Caller if io.terminal.is_some() => Input::Closed, // the pty takes it over
+            Stdin::Caller => std::mem::replace(&mut io.input, Input::Closed),
+        };
+        let run = Run {
+            running: started.running,
+            status: started.status,
+            events: started.events,
+            lifeline: Some(started.lifeline),
+            own_pids: self.backend != Backend::Landlock,
+            wall: Duration::from_millis(l.wall_ms),
+            source: Source::new(to, input, false),
+            sinks: [
+                Some(Sink::new(out, Stream::Stdout, l.output_bytes)),
+                Some(Sink::new(err, Stream::Stderr, l.output_bytes)),
+            ],
+            cgroup,
+            paths: Paths { view: &plan.view, denied: &plan.denied, protected: &plan.protected },
+            cpu_seconds: l.cpu_seconds,
+            sample_memory: cgroup.is_none().then_some(l.memory_mb << 20),
+            output_bytes: l.output_bytes,
+            trace: self.policy.audit.trace,
+        };
+        supervise::supervise(run, io)
+    }
+
+    /// The tree is dead: what did it use? Then its cgroup goes.
+    fn figures(&self, report: Report, enforcement: Enforcement, cgroup: Option<Cgroup>) -> Finished {
+        let mut f = Finished {
+            memory: (report.sampled_memory > 0).then_some(report.sampled_memory.max(report.usage.max_rss_bytes)),
+            cpu: Some(report.usage.cpu_us.max(report.sampled_cpu_us) as f64 / 1e6),
+            processes: (report.sampled_processes > 0).then_some(report.sampled_processes),
+            report,
+            enforcement,
+            changes: Vec::new(),
+            problems: Vec::new(),
+            pids_hits: 0,
+        };
+        f.problems.append(&mut f.report.problems);
+        if f.memory.is_none() && f.report.started_ns != 0 {
+            f.memory = Some(f.report.usage.max_rss_bytes);
+        }
+        let Some(c) = cgroup else { return f };
+        if let Ok(u) = c.usage() {
+            f.memory = u.memory_peak_bytes.or(f.memory);
+            // The cgroup counts init's setup as well, the process times leave out what nobody waited for: the larger.
+            let counted = u.cpu_time_us.map_or(0.0, |us| us as f64 / 1e6);
+            f.cpu = Some(f.cpu.unwrap_or(0.0).max(counted));
+            // Init is not the program's.
+            f.processes = u.pids_peak.map(|n| n.saturating_sub(1)).or(f.processes);
+        }
+        f.pids_hits = c.events().map_or(0, |e| e.pids_limit_hits);
+        if self.backend == Backend::Landlock
+            && let Err(e) = c.kill_all(std::time::Duration::from_secs(2))
+        {
+            f.problems.push(e.to_string());
+        }
+        if let Err(e) = c.remove() {
+            f.problems.push(e.to_string());
+        }
+        f
+    }
+
+    fn layers(&self, f: &mut Finished, plan: &jail::Plan, io: &Io) {
+        let layers: Vec<(usize, OwnedFd)> = std::mem::take(&mut f.report.layers);
+        let several = plan.layers.len() > 1;
+        for (op, root) in layers {
+            let Some(layer) = plan.layers.iter().find(|l| l.op == op) else { continue };
+            let keep = io
+                .keep_changes
+                .as_ref()
+                .map(|dir| if several { dir.join(crate::layers::directory(&layer.target)) } else { dir.clone() });
+            match crate::layers::changes(root.as_fd(), &layer.source, &layer.target, keep.as_deref()) {
+                Ok(c) => {
+                    f.changes.extend(c.list);
+                    if c.unlisted > 0 {
+                        f.problems.push(format!("{} more changes in {} are not listed", c.unlisted, layer.target));
+                    }
+                    if keep.is_some() && !c.skipped.is_empty() {
+                        let first = crate::evidence::escape(c.skipped[0].as_bytes());
+                        f.problems.push(format!(
+                            "{} changed entries were not kept, such as {first}: only files and directories are, as far as the layer's size goes",
+                            c.skipped.len()
+                        ));
+                    }
+                }
+                Err(e) => f.problems.push(format!("cannot read what changed in {}: {e}", layer.target)),
+            }
+        }
+    }
+
+    fn refused(&self, failure: Failure, begun: Instant) -> Outcome {
+        Outcome {
+            outcome: Ending::SetupFailed,
+            error: Some(failure),
+            violations_complete: true, // nothing ran
+            setup_time_ms: begun.elapsed().as_secs_f64() * 1e3,
+            ..self.blank()
+        }
+    }
+
+    fn blank(&self) -> Outcome {
+        Outcome {
+            outcome: Ending::SetupFailed,
+            success: false,
+            exit_code: None,
+            signal: None,
+            stdout: String::new(),
+            stderr: String::new(),
+            truncated: Truncated::default(),
+            execution_time_ms: 0.0,
+            setup_time_ms: 0.0,
+            memory_used_bytes: None,
+            cpu_time_seconds: None,
+            pid_count: None,
+            limit: None,
+            violations: Vec::new(),
+            violations_complete: false,
+            changes: Vec::new(),
+            enforcement: self.enforcement.clone(),
+            backend: name_of(self.backend).into(),
+            backend_reason: self.reason.clone(),
+            run_id: crate::random::uuid(),
+            artifacts: Vec::new(),
+            error: None,
+        }
+    }
+
+    fn outcome(&self, mut f: Finished, plan: &jail::Plan, begun: Instant) -> Outcome {
+        let mut o = self.blank();
+        let total = begun.elapsed().as_secs_f64() * 1e3;
+        let ran = f.report.started_ns != 0;
+        o.execution_time_ms =
+            if ran { f.report.ended_ns.saturating_sub(f.report.started_ns) as f64 / 1e6 } else { 0.0 };
+        o.setup_time_ms = (total - o.execution_time_ms).max(0.0);
+        let mut log = std::mem::take(&mut f.report.log);
+        ending(&mut o, &f, plan, self.policy.limits.cpu_seconds);
+        if let Some(limit) = o.limit {
+            // Where all there is is a signal, anybody could have sent it.
+            let by_signal = matches!(f.report.end, End::Wait(_));
+            log.add(limit_violation(limit, if by_signal { Evidence::Inferred } else { Evidence::Kernel }));
+        }
+        if f.pids_hits > 0 {
+            let mut v = limit_violation(Field::Processes, Evidence::Kernel);
+            v.count = f.pids_hits;
+            log.add(v);
+        }
+        let rules = &self.policy.process.seccomp.rules;
+        let kills = rules.iter().any(|r| matches!(r.action, cofferdam_policy::SyscallAction::Kill));
+        let killed = matches!(f.report.end, End::Wait(status) if status & 0x7f == SIGSYS);
+        if killed {
+            log.add(killed_by_filter());
+        }
+        // A call that the filter kills for is told by nobody; nor is a read that Landlock alone refuses.
+        let told = !kills && !killed && self.backend != Backend::Landlock;
+        let complete = told && log.trace && !log.overflowed && f.report.lost == 0;
+        o.violations_complete = complete || !ran; // what never ran was refused nothing
+        o.violations = log.into_violations();
+        let [(out, out_cut), (err, err_cut)] = f.report.streams;
+        o.stdout = String::from_utf8_lossy(&out).into_owned();
+        o.stderr = String::from_utf8_lossy(&err).into_owned();
+        o.truncated = Truncated { stdout: out_cut, stderr: err_cut };
+        (o.memory_used_bytes, o.cpu_time_seconds, o.pid_count) = (f.memory, f.cpu, f.processes);
+        o.changes = f.changes;
+        o.enforcement = f.enforcement;
+        for (step, errno) in f.report.weakened {
+            weaken(&mut o.enforcement, step, errno);
+        }
+        if o.error.is_none()
+            && let Some(first) = f.problems.first()
+        {
+            o.error = Some(Failure { code: 0, step: "cleanup".into(), message: first.clone(), hint: None });
+        }
+        o
+    }
+}
+
+pub(crate) fn refusal(step: &str, message: &str) -> Failure {
+    Failure { code: 125, step: step.into(), message: message.into(), hint: None }
+}
+
+/// A step that could not be done and that something else stands in for: the outcome says so.
+fn weaken(e: &mut Enforcement, step: u16, errno: i32) {
+    use cofferdam_confine::wire::step as s;
+    let cause = std::io::Error::from_raw_os_error(errno);
+    let (field, what) = match step {
+        s::USERNS => {
+            (Field::Isolation, "nested user namespaces could not be switched off, the filter alone refuses them")
+        }
+        s::KEYRING => (Field::Isolation, "no session keyring of its own, the filter alone refuses keyctl"),
+        _ => return,
+    };
+    e.insert(field, Applied { strength: Strength::Partial, reason: format!("{what}: {cause}") });
+}
+
+/// The signal of a filter that kills. Anybody can send it to himself, so it is no evidence of the kernel's.
+const SIGSYS: i32 = 31;
+
+fn killed_by_filter() -> Violation {
+    let (operation, field) = ("SIGSYS".to_owned(), "$.process.seccomp".to_owned());
+    Violation { operation, object: None, field, evidence: Evidence::Inferred, pid: 0, count: 1 }
+}
+
+fn limit_violation(field: Field, evidence: Evidence) -> Violation {
+    Violation { operation: field.name().into(), object: None, field: format!("$.{field}"), evidence, pid: 0, count: 1 }
+}
+
+fn ending(o: &mut Outcome, f: &Finished, plan: &jail::Plan, cpu_seconds: u64) {
+    let limit = |o: &mut Outcome, field| {
+        o.outcome = Ending::LimitExceeded;
+        o.limit = Some(field);
+    };
+    match f.report.end {
+        End::Wait(status) if status & 0x7f == 0 => {
+            let code = status >> 8 & 0xff;
+            o.outcome = Ending::Exited;
+            o.exit_code = Some(code);
+            o.success = code == 0;
+        }
+        End::Wait(status) => {
+            let signal = status & 0x7f;
+            o.outcome = Ending::Signalled;
+            o.signal = Some(signal);
+            // Anybody can send these signals to himself: the measure decides where there is one.
+            let used = f.cpu.unwrap_or(0.0);
+            let limit_seconds = cpu_seconds as f64;
+            // SIGXCPU comes by ticks, which can run ahead of what was used.
+            if signal == 24 && used >= limit_seconds * 0.75 || signal == 9 && used >= limit_seconds * 0.95 {
+                limit(o, Field::CpuTime);
+            } else if signal == 25 {
+                limit(o, Field::FileSize);
+            }
+        }
+        End::TimedOut => {
+            o.outcome = Ending::TimedOut;
+            o.limit = Some(Field::WallTime);
+        }
+        End::Limit(field) => limit(o, field),
+        End::Violation => o.outcome = Ending::Violation,
+        End::Cancelled => {
+            o.outcome = Ending::Signalled;
+            o.signal = Some(15);
+        }
+        End::Failed(step, index, errno) => {
+            o.outcome = Ending::SetupFailed;
+            o.error = Some(words::failure(&plan.recipe, step, index, errno));
+        }
+        End::Lost if f.report.started_ns == 0 => {
+            o.outcome = Ending::SetupFailed;
+            let message = "init ended before the program could start: killed from outside, or the memory limit is too low for setup";
+            let hint = Some("raise --memory".to_owned());
+            o.error = Some(Failure { code: 125, step: "init".into(), message: message.into(), hint });
+        }
+        End::Lost => {
+            o.outcome = Ending::Signalled;
+            o.signal = Some(9);
+        }
+    }
+}
+
+fn empty_or_new(dir: &std::path::Path) -> Result<(), Failure> {
+    let fail = |message: String| Failure {
+        code: 125,
+        step: "keep_changes".into(),
+        message,
+        hint: Some("name a directory that does not exist yet".into()),
+    };
+    match std::fs::read_dir(dir) {
+        Ok(mut entries) => match entries.next() {
+            Some(_) => Err(fail(format!("{} is not empty", dir.display()))),
+            None => Ok(()),
+        },
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(fail(format!("cannot use {}: {e}", dir.display()))),
+    }
+}
+
+// The type stays usable from several threads.
+const _: fn() = || {
+    fn both<T: Send + Sync>() {}
+    both::<Prepared>();
+};
