@@ -14,12 +14,37 @@ fn main() {
     files.sort();
     let mut code = String::from("&[\n");
     for (name, path) in &files {
-        writeln!(code, "    ({name:?}, include_str!({:?})),", path.display().to_string())
+        let imports = imports(name, path);
+        writeln!(code, "    ({name:?}, include_str!({:?}), &{imports:?}),", path.display().to_string())
             .expect("a String takes every write");
     }
     code.push(']');
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("library.rs");
     std::fs::write(&out, code).unwrap_or_else(|error| panic!("cannot write {}: {error}", out.display()));
+}
+
+/// The files of the library that a file of it imports, by their names below the root.
+fn imports(name: &str, path: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let code: String = text.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
+    let written = code.split("import \"").skip(1).filter_map(|rest| rest.split('"').next());
+    let mut imports: Vec<String> = written
+        .map(|import| {
+            let mut parts: Vec<&str> = name.split('/').collect();
+            parts.pop();
+            for part in import.split('/') {
+                match part {
+                    ".." => drop(parts.pop()),
+                    "." => {}
+                    part => parts.push(part),
+                }
+            }
+            parts.join("/")
+        })
+        .collect();
+    imports.sort();
+    imports.dedup();
+    imports
 }
 
 fn collect(root: &Path, directory: &Path, files: &mut Vec<(String, PathBuf)>) {

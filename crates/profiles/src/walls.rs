@@ -12,7 +12,7 @@ use cofferdam_engine::{Ending, Engine, Failure, Input, Io, Outcome};
 use cofferdam_policy::{Access, Backend, Field, Mount, Policy, Root, Stdin};
 
 use crate::compiler::{CompileError, MEMORY_MB};
-use crate::helper::{End, Helper, How, MAX_ANSWER};
+use crate::helper::{End, Helper, How, MAX_ANSWER, VARIABLES};
 use crate::protocol::Dir;
 
 /// Where things are inside: below a directory of the sandbox's own, so that no name of the host's is in the way.
@@ -73,7 +73,8 @@ fn policy(helper: &Helper, dirs: &[Dir], backend: Backend, time: Duration) -> Po
     let mut policy = Policy::base();
     policy.id = Some("profile".into());
     policy.command.argv = vec![program.to_string_lossy().into_owned()];
-    policy.command.variables.clear();
+    policy.command.variables =
+        VARIABLES.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     policy.command.cwd = Some("/".into());
     policy.command.stdin = Stdin::Caller;
     policy.filesystem.root = Root::Minimal;
