@@ -166,7 +166,7 @@ fn all(
         match answer {
             Ok(answer) => compiled.push(answer),
             Err(error) => {
-                let refusal = of_compiler(error).hint_check(&ask.file.display().to_string());
+                let refusal = of_compiler(error, &ask.file.display().to_string());
                 if refusals.iter().all(|known| known.message != refusal.message) {
                     refusals.push(refusal);
                 }

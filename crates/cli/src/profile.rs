@@ -183,7 +183,7 @@ pub fn base(matches: &ArgMatches, caller: &Caller, engine: &Engine, quiet: bool)
         Named::File(file) => {
             let wanted = Wanted { format: Format::Policy, encoding: Encoding::Json };
             let compiled = options.compiler(engine, caller).compile(&options.ask(&file, vec![wanted]));
-            let mut compiled = compiled.map_err(|error| of_compiler(error).hint_check(text))?;
+            let mut compiled = compiled.map_err(|error| of_compiler(error, text))?;
             if !quiet {
                 warn(&compiled.warnings);
             }
@@ -211,11 +211,12 @@ pub fn warn(warnings: &[String]) {
     }
 }
 
-/// An error of the compiler as a refusal.
-pub fn of_compiler(error: CompileError) -> Refusal {
+/// An error of the compiler as a refusal of this profile.
+pub fn of_compiler(error: CompileError, file: &str) -> Refusal {
     let refusal = Refusal::new("profile", error.message);
     match error.hint {
         Some(hint) => refusal.hint(hint),
+        None if error.refused => refusal.hint(format!("correct it, and look at it with: cofferdam check {file}")),
         None => refusal,
     }
 }
@@ -226,15 +227,5 @@ pub fn of_store(error: &StoreError) -> Refusal {
     match error.hint() {
         Some(hint) => refusal.hint(hint),
         None => refusal,
-    }
-}
-
-impl Refusal {
-    /// The same with what shows the profile by itself, where nothing better is known.
-    pub fn hint_check(self, file: &str) -> Refusal {
-        match self.hint {
-            Some(_) => self,
-            None => self.hint(format!("correct it, and look at it with: cofferdam check {file}")),
-        }
     }
 }

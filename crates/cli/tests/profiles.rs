@@ -1,0 +1,372 @@
+//! Profiles on the command line, with the real evaluator: export, check, run, the store, the cache, and bad input.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// A profile of its own directory, store and cache.
+struct Scene {
+    directory: tempfile::TempDir,
+}
+
+/// The evaluator beside the command; `None` where only the command was built.
+fn evaluator() -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_BIN_EXE_cofferdam")).with_file_name("cofferdam-compile");
+    if path.exists() {
+        return Some(path);
+    }
+    let reason = "cofferdam-compile is not built; cargo build -p cofferdam-compile";
+    assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none_or(|must| must != "1"), "{reason}");
+    eprintln!("skipped: {reason}");
+    None
+}
+
+macro_rules! scene {
+    () => {
+        match evaluator() {
+            Some(_) => Scene::new(),
+            None => return,
+        }
+    };
+}
+
+const READER: &str = "let s = import \"sandbox\" in\n\
+                      s.make_default_config \"reader\" & { network_policy = \"deny\", cmd = [\"/bin/echo\", \"own\"] }\n";
+
+impl Scene {
+    fn new() -> Scene {
+        let scene = Scene { directory: common::open_directory() };
+        scene.write("reader.ncl", READER);
+        scene
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        fs::write(self.path(name), text).unwrap();
+        self.path(name).display().to_string()
+    }
+
+    fn command(&self) -> Command {
+        let mut command = common::cofferdam();
+        command
+            .current_dir(self.directory.path())
+            .env("XDG_CACHE_HOME", self.path("cache"))
+            .env("COFFERDAM_PROFILES", self.path("store"));
+        command
+    }
+
+    fn output(&self, arguments: &[&str]) -> Output {
+        self.command().args(arguments).output().unwrap()
+    }
+
+    /// What it prints when it works.
+    #[track_caller]
+    fn printed(&self, arguments: &[&str]) -> String {
+        let output = self.output(arguments);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {told}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[track_caller]
+    fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.printed(arguments)).unwrap()
+    }
+
+    /// What it says when it refuses.
+    #[track_caller]
+    fn refused(&self, arguments: &[&str]) -> String {
+        let output = self.output(arguments);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(125), "{arguments:?}: {told}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{arguments:?}");
+        told
+    }
+
+    fn entries(&self) -> Vec<PathBuf> {
+        let directory = self.path("cache/cofferdam/policies");
+        fs::read_dir(directory).map(|d| d.map(|e| e.unwrap().path()).collect()).unwrap_or_default()
+    }
+}
+
+#[test]
+fn each_format_is_exported() {
+    let scene = scene!();
+    let policy = scene.json(&["export", "reader.ncl"]);
+    assert_eq!((&policy["id"], &policy["version"]), (&"reader".into(), &1.into()));
+    assert_eq!(policy, scene.json(&["export", "--format", "policy", "--encoding", "json", "./reader.ncl"]));
+    assert!(scene.json(&["export", "--format", "nsjail", "reader.ncl"])["mount"].is_array());
+    assert!(scene.printed(&["export", "--format", "nsjail-text", "reader.ncl"]).contains("clone_newnet: true"));
+    assert!(scene.printed(&["export", "--format", "seatbelt", "reader.ncl"]).starts_with("(version 1)\n"));
+    assert_eq!(scene.json(&["export", "--format", "raw", "reader.ncl"])["skill_id"], "reader");
+    assert!(scene.printed(&["export", "--encoding", "yaml", "reader.ncl"]).contains("id: reader\n"));
+    assert!(scene.printed(&["export", "--encoding", "toml", "reader.ncl"]).contains("id = \"reader\"\n"));
+    let told = scene.refused(&["export", "--format", "seatbelt", "--encoding", "yaml", "reader.ncl"]);
+    assert!(told.contains("--encoding is for data"), "{told}");
+}
+
+#[test]
+fn a_profile_is_checked_like_a_policy() {
+    let scene = scene!();
+    assert!(scene.printed(&["check", "reader.ncl"]).contains("\"id\": \"reader\""));
+    let bad = scene.write("bad.ncl", "{ skill_id = \"x\", max_cpu_seconds = \"y\" }");
+    let output = scene.output(&["check", "--json", "reader.ncl", &bad, "missing.ncl"]);
+    let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert_eq!((&rows[0]["valid"], &rows[1]["valid"]), (&true.into(), &false.into()));
+    assert!(rows[1]["refused"].as_str().unwrap().contains("bad.ncl:1:37"), "{rows}");
+    assert_eq!(scene.output(&["check", &bad]).status.code(), Some(1));
+}
+
+#[test]
+fn a_run_starts_from_a_profile() {
+    let scene = scene!();
+    assert_eq!(scene.printed(&["run", "--profile", "reader.ncl"]), "own\n");
+    assert_eq!(scene.printed(&["run", "--profile", "reader.ncl", "--", "/bin/echo", "given"]), "given\n");
+    // A limit that holds for everybody: what a profile names is required.
+    let plan = scene.json(&["run", "--profile", "reader.ncl", "--set", "timeout_seconds=77", "--dry-run"]);
+    assert_eq!(plan["policy"]["limits"]["wall_ms"], 77_000);
+    // An option of the command line comes after, through the same validation as over a policy file.
+    let both = ["run", "--profile", "reader.ncl", "--set", "timeout_seconds=77", "--timeout", "78s", "--dry-run"];
+    assert_eq!(scene.json(&both)["policy"]["limits"]["wall_ms"], 78_000);
+    let told = scene.refused(&["run", "--profile", "reader.ncl", "--set", "resources.max_memory_mb=many"]);
+    assert!(told.contains("max_memory_mb") && told.contains("many"), "{told}");
+}
+
+#[test]
+fn a_stored_profile_runs_without_its_source() {
+    let scene = scene!();
+    let stored = scene.printed(&["export", "--store", "reader.ncl"]);
+    assert_eq!(Path::new(stored.trim_end()), scene.path("store/reader"));
+    let mut names: Vec<_> =
+        fs::read_dir(stored.trim_end()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    assert_eq!(names, ["nsjail.json", "policy.json", "seatbelt.sb"]);
+    fs::remove_file(scene.path("reader.ncl")).unwrap();
+    assert_eq!(scene.printed(&["run", "--profile", "reader"]), "own\n");
+    assert_eq!(scene.json(&["export", "reader"])["id"], "reader");
+    assert!(scene.printed(&["export", "--format", "seatbelt", "reader"]).starts_with("(version 1)\n"));
+    let told = scene.refused(&["run", "--profile", "reader", "--set", "a=1"]);
+    assert!(told.contains("--set needs the source"), "{told}");
+    let told = scene.refused(&["run", "--profile", "nobody"]);
+    assert!(told.contains("nobody") && told.contains("hint: cofferdam export FILE.ncl --store --id nobody"), "{told}");
+}
+
+#[test]
+fn an_id_cannot_leave_the_store() {
+    let scene = scene!();
+    for id in ["../x", "a/b", "..", ".x", ""] {
+        let told = scene.refused(&["export", "--store", "--id", id, "reader.ncl"]);
+        assert!(told.contains("is no profile id"), "{told}");
+    }
+    assert!(!scene.path("store").exists() && !scene.path("x").exists());
+    scene.printed(&["export", "--store", "--id", "x..y".replace("..", ".").as_str(), "reader.ncl"]);
+    assert!(scene.path("store/x.y/policy.json").exists());
+}
+
+#[test]
+fn a_store_that_cannot_be_written_is_told_and_holds_nothing() {
+    let scene = scene!();
+    let place = if common::is_root() {
+        // Permissions do not hold the superuser; sysfs does.
+        "/sys/kernel/cofferdam-store".to_owned()
+    } else {
+        fs::create_dir(scene.path("closed")).unwrap();
+        fs::set_permissions(scene.path("closed"), fs::Permissions::from_mode(0o500)).unwrap();
+        scene.path("closed/store").display().to_string()
+    };
+    let told = scene.refused(&["export", "--store", "--profiles", &place, "reader.ncl"]);
+    assert!(told.contains(&place) && told.contains("--profiles DIR"), "{told}");
+    assert!(!Path::new(&place).exists());
+}
+
+#[test]
+fn several_profiles_are_stored_together_or_not_at_all() {
+    let scene = scene!();
+    for name in ["one", "two"] {
+        scene.write(&format!("{name}.ncl"), &READER.replace("reader", name));
+    }
+    let bad = scene.write("bad.ncl", "{ skill_id = ");
+    let told = scene.refused(&["export", "--store", "one.ncl", &bad, "two.ncl"]);
+    assert!(told.contains("bad.ncl:1:"), "{told}");
+    assert!(!scene.path("store").exists());
+    scene.printed(&["export", "--store", "one.ncl", "two.ncl"]);
+    assert!(scene.path("store/one/policy.json").exists() && scene.path("store/two/policy.json").exists());
+    let told = scene.refused(&["export", "--store", "one.ncl", "./one.ncl"]);
+    assert!(told.contains("two of the profiles have the id `one`"), "{told}");
+}
+
+#[test]
+fn an_output_file_is_whole_or_as_it_was() {
+    let scene = scene!();
+    scene.write("out.json", "before");
+    scene.refused(&["export", "-o", "out.json", "missing.ncl"]);
+    assert_eq!(fs::read_to_string(scene.path("out.json")).unwrap(), "before");
+    assert_eq!(scene.printed(&["export", "-o", "out.json", "reader.ncl"]), "");
+    let written = fs::read_to_string(scene.path("out.json")).unwrap();
+    assert_eq!(written, scene.printed(&["export", "reader.ncl"]));
+    assert_eq!(scene.printed(&["export", "-o", "/dev/stdout", "reader.ncl"]), written);
+}
+
+#[test]
+fn a_second_run_does_not_evaluate_again() {
+    let scene = scene!();
+    let first = scene.printed(&["export", "reader.ncl"]);
+    assert_eq!(scene.entries().len(), 1);
+    // A copy with another identity would be asked again; what is known needs no evaluator that works.
+    let broken = scene.path("libexec");
+    fs::create_dir(&broken).unwrap();
+    let evaluator = evaluator().unwrap();
+    std::os::unix::fs::symlink(&evaluator, broken.join("cofferdam-compile")).unwrap();
+    let known = scene.command().env("COFFERDAM_LIBEXEC", &broken).args(["export", "reader.ncl"]).output().unwrap();
+    assert_eq!(String::from_utf8(known.stdout).unwrap(), first);
+    assert_eq!(scene.entries().len(), 1, "the same program by another name is the same");
+    // Everything that goes into the answer asks anew.
+    scene.printed(&["export", "--set", "skill_version=2.0.0", "reader.ncl"]);
+    scene.printed(&["export", "--format", "raw", "reader.ncl"]);
+    assert_eq!(scene.entries().len(), 3);
+    scene.write("reader.ncl", &READER.replace("own", "new"));
+    assert!(scene.printed(&["export", "reader.ncl"]).contains("\"new\""));
+    // An entry that is broken is as if it were not there.
+    for entry in scene.entries() {
+        fs::write(entry, "{").unwrap();
+    }
+    assert!(scene.printed(&["export", "reader.ncl"]).contains("\"new\""));
+}
+
+#[test]
+fn what_is_known_is_answered_without_an_evaluation() {
+    let scene = scene!();
+    scene.printed(&["run", "--profile", "reader.ncl"]);
+    let best = |arguments: &[&str]| {
+        (0..10)
+            .map(|_| {
+                let begun = Instant::now();
+                scene.printed(arguments);
+                begun.elapsed()
+            })
+            .min()
+            .unwrap()
+    };
+    let known = best(&["export", "reader.ncl"]);
+    // An evaluation takes many times as long, a process alone about a millisecond.
+    assert!(known < Duration::from_millis(100), "{known:?}");
+}
+
+#[test]
+fn imports_stay_in_the_directory_of_the_profile() {
+    let scene = scene!();
+    fs::create_dir(scene.path("profiles")).unwrap();
+    fs::create_dir(scene.path("shared")).unwrap();
+    scene.write("shared/name.txt", "shared");
+    scene.write("profiles/p.ncl", "{ skill_id = import \"../shared/name.txt\" }");
+    let told = scene.refused(&["export", "profiles/p.ncl"]);
+    let shared = fs::canonicalize(scene.path("shared")).unwrap();
+    assert!(told.contains("p.ncl:1:14") && told.contains("outside the directories"), "{told}");
+    assert!(told.contains(&format!("hint: --allow-import {}", shared.display())), "{told}");
+    let allowed = ["export", "--allow-import", "shared", "profiles/p.ncl"];
+    assert_eq!(scene.json(&allowed)["id"], "shared");
+    let trusted = ["export", "--trust-profile", "profiles/p.ncl"];
+    assert!(scene.refused(&trusted).contains("outside the directories"), "trust is about the sandbox alone");
+}
+
+#[test]
+fn an_evaluation_sees_nothing_of_the_host() {
+    let scene = scene!();
+    // What stands beside the profile is there, in the jail and out of it.
+    scene.write("beside.txt", "beside");
+    let file = scene.write("p.ncl", "{ skill_id = import \"beside.txt\" }");
+    assert_eq!(scene.json(&["export", &file])["id"], "beside");
+    assert_eq!(scene.json(&["export", "--trust-profile", "--set", "skill_version=3.0.0", &file])["id"], "beside");
+    for secret in ["/etc/passwd", "/etc/hostname", "/proc/self/environ", "/usr/bin/env"] {
+        let file = scene.write("p.ncl", &format!("{{ skill_id = import \"{secret}\" as 'Text }}"));
+        assert!(scene.refused(&["export", &file]).contains("outside the directories"), "{secret}");
+    }
+}
+
+#[test]
+fn evaluations_that_do_not_end_are_ended() {
+    let scene = scene!();
+    for (name, text) in [
+        ("loop.ncl", "let rec f = fun x => f x in { skill_id = f 0 }"),
+        ("grow.ncl", "let rec f = fun x => f (x @ x) in { skill_id = f [1] }"),
+        ("deep.ncl", "let rec f = fun x => 1 + f (x + 1) in { skill_id = f 0 }"),
+    ] {
+        let file = scene.write(name, text);
+        for trusted in [false, true] {
+            if trusted && name != "grow.ncl" {
+                continue; // the same limits, by other means: one shows it
+            }
+            let begun = Instant::now();
+            let told =
+                scene.refused(&[&["export", &file][..], if trusted { &["--trust-profile"] } else { &[] }].concat());
+            assert!(begun.elapsed() < Duration::from_secs(30), "{name}: {:?}", begun.elapsed());
+            let ends = ["takes longer than", "of memory", "nests too deeply"];
+            assert!(ends.iter().any(|end| told.contains(end)), "{name}: {told}");
+            assert!(told.contains(name) && told.contains("hint: "), "{name}: {told}");
+        }
+    }
+    // The others of the same call get their answer from another evaluator; the refusal names the one.
+    let told = scene.refused(&["export", "reader.ncl", "grow.ncl"]);
+    assert!(told.contains("grow.ncl") && !told.contains("reader.ncl"), "{told}");
+}
+
+#[test]
+fn what_cannot_be_read_is_told_with_file_line_and_fix() {
+    let scene = scene!();
+    let big = fs::File::create(scene.path("big.ncl")).unwrap();
+    big.set_len(50_000_000).unwrap();
+    scene.write("deep.ncl", &("[".repeat(100_000) + &"]".repeat(100_000)));
+    scene.write("syntax.ncl", "{\n  skill_id = = 1,\n}");
+    scene.write("a.ncl", "import \"b.ncl\"");
+    scene.write("b.ncl", "import \"a.ncl\"");
+    for (file, words) in [
+        ("syntax.ncl", &["syntax.ncl:2:14", "hint: "][..]),
+        ("a.ncl", &["a.ncl:1:1", "infinite recursion", "hint: "]),
+        ("big.ncl", &["big.ncl", "50000000 bytes", "hint: "]),
+        ("deep.ncl", &["deep.ncl:1:1001", "nested too deeply", "hint: "]),
+        ("missing.ncl", &["missing.ncl", "No such file", "hint: "]),
+        ("./deep.ncl/x", &["deep.ncl/x", "Not a directory", "hint: "]),
+        ("../..", &["is no file", "hint: "]),
+        ("/", &["is no file", "hint: "]),
+        ("/tmp", &["/tmp is a directory", "hint: "]),
+    ] {
+        let told = scene.refused(&["run", "--profile", file]);
+        for word in words {
+            assert!(told.contains(word), "{file}: {told}");
+        }
+    }
+}
+
+#[test]
+fn without_an_evaluator_the_error_says_how_to_get_it() {
+    let scene = scene!();
+    let output = scene.command().env("COFFERDAM_LIBEXEC", "/nowhere").args(["export", "reader.ncl"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(told.contains("/nowhere/cofferdam-compile"), "{told}");
+    assert!(told.contains("hint: cargo build --release -p cofferdam-compile"), "{told}");
+}
+
+#[test]
+fn options_about_profiles_need_one() {
+    let scene = scene!();
+    for option in [&["--set", "a=1"][..], &["--trust-profile"], &["--allow-import", "."], &["--profiles", "."]] {
+        let told = scene.refused(&[&["run"], option, &["--", "/bin/true"]].concat());
+        assert!(told.contains("none is given") && told.contains("--profile"), "{told}");
+    }
+    let policy = scene.write("policy.json", "{\"version\": 1}");
+    let told = scene.refused(&["run", "--policy", &policy, "--profile", "reader.ncl", "--", "/bin/true"]);
+    assert!(told.contains("cannot be used with"), "{told}");
+    let told = scene.refused(&["export", "--set", "a", "reader.ncl"]);
+    assert!(told.contains("--set") && told.contains("a.b=value"), "{told}");
+}

@@ -1,0 +1,251 @@
+//! The evaluator over its protocol: what a profile becomes, what it may import, and what is refused with which words.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use cofferdam_policy::Policy;
+use cofferdam_profiles::protocol::*;
+use common::*;
+
+/// What a profile is refused with.
+#[track_caller]
+fn problem(text: &str) -> Problem {
+    let (_keep, file) = profile(text);
+    result(job(&file, &[Format::Policy])).unwrap_err()
+}
+
+/// The policy that a profile becomes.
+#[track_caller]
+fn policy(job: Job) -> Policy {
+    let evaluated = result(job).unwrap_or_else(|problem| panic!("{}", problem.message));
+    Policy::decode(evaluated.outputs[0].as_ref().unwrap().as_bytes()).unwrap()
+}
+
+const READER: &str = "let s = import \"sandbox\" in s.make_default_config \"reader\" & { network_policy = \"deny\" }";
+
+#[test]
+fn every_example_becomes_a_valid_policy() {
+    let examples = examples();
+    let results = results(examples.iter().map(|file| job(file, &[Format::Policy])).collect());
+    for (file, result) in examples.iter().zip(results) {
+        let evaluated = result.unwrap_or_else(|problem| panic!("{}", problem.message));
+        let text = evaluated.outputs[0].as_ref().unwrap();
+        let policy = Policy::decode(text.as_bytes()).unwrap();
+        // Complete: written again it is the same.
+        assert_eq!(*text, policy.to_json_pretty(), "{}", file.display());
+        assert_eq!(evaluated.files[0].path, *file);
+    }
+}
+
+#[test]
+fn the_library_is_found_under_each_of_its_names() {
+    for import in ["sandbox", "sandbox/main.ncl", "sandbox/skill/default.ncl"] {
+        let (_keep, file) = profile(&format!("let s = import \"{import}\" in s.make_default_config \"reader\""));
+        assert_eq!(policy(job(&file, &[Format::Policy])).id.as_deref(), Some("reader"), "{import}");
+    }
+}
+
+#[test]
+fn a_profile_imports_from_beside_itself_and_the_own_comes_first() {
+    let (keep, file) = profile("(import \"part/name.ncl\") & (import \"limit.json\")");
+    fs::create_dir(keep.path().join("part")).unwrap();
+    fs::write(keep.path().join("part/name.ncl"), "{ skill_id = import \"../text.txt\" }").unwrap();
+    fs::write(keep.path().join("text.txt"), "imported").unwrap();
+    fs::write(keep.path().join("limit.json"), "{\"max_cpu_seconds\": 7}").unwrap();
+    let evaluated = result(job(&file, &[Format::Policy])).unwrap();
+    let policy = Policy::decode(evaluated.outputs[0].as_ref().unwrap().as_bytes()).unwrap();
+    assert_eq!((policy.id.as_deref(), policy.limits.cpu_seconds), (Some("imported"), 7));
+    let mut read: Vec<_> =
+        evaluated.files.iter().map(|seen| seen.path.file_name().unwrap().to_str().unwrap()).collect();
+    read.sort_unstable();
+    assert_eq!(read, ["limit.json", "name.ncl", "profile.ncl", "text.txt"]);
+}
+
+#[test]
+fn a_name_that_was_looked_for_in_vain_is_told() {
+    let (_keep, file) = profile(READER);
+    let evaluated = result(job(&file, &[Format::Policy])).unwrap();
+    assert_eq!(evaluated.absent, [file.with_file_name("sandbox")]);
+}
+
+#[test]
+fn what_is_set_goes_through_the_contracts() {
+    let (_keep, file) = profile(READER);
+    let set = |path: &[&str], value: &str| {
+        let path = path.iter().map(|name| (*name).to_owned()).collect();
+        Job { overrides: vec![Override { path, value: value.into() }], ..job(&file, &[Format::Policy]) }
+    };
+    assert_eq!(policy(set(&["resources", "max_memory_mb"], "333")).limits.memory_mb, 333);
+    let wrong = result(set(&["resources", "max_memory_mb"], "\"many\"")).unwrap_err();
+    assert_eq!(wrong.kind, ProblemKind::Nickel);
+    assert!(wrong.message.contains("max_memory_mb") && wrong.message.contains("\"many\""), "{}", wrong.message);
+    let syntax = result(set(&["resources", "max_memory_mb"], "1 +")).unwrap_err();
+    assert!(syntax.message.contains("--set resources.max_memory_mb"), "{}", syntax.message);
+    let unknown = result(set(&["resources", "no_such_field"], "1")).unwrap_err();
+    assert!(unknown.message.contains("no_such_field"), "{}", unknown.message);
+    let import = result(set(&["skill_version"], "import \"/etc/hostname\" as 'Text")).unwrap_err();
+    assert_eq!(import.kind, ProblemKind::Override);
+    // It is a source of its own and cannot reach around the profile.
+    let breakout = result(set(&["skill_version"], "\"1\" } & { skill_id = \"other\"")).unwrap_err();
+    assert_eq!(breakout.kind, ProblemKind::Nickel, "{}", breakout.message);
+}
+
+#[test]
+fn one_bad_profile_does_not_spoil_the_others() {
+    let (_keep, good) = profile(READER);
+    let (_keep, bad) = profile("{ skill_id = ");
+    let all = results(vec![job(&good, &[Format::Policy]), job(&bad, &[Format::Policy]), job(&good, &[Format::Raw])]);
+    assert!(all[0].is_ok() && all[1].is_err() && all[2].is_ok());
+}
+
+#[test]
+fn data_comes_in_three_encodings() {
+    let (_keep, file) = profile("{ a = [1, { b = \"x\" }] }");
+    let mut asked = job(&file, &[]);
+    asked.outputs = Encoding::ALL.iter().map(|e| Wanted { format: Format::Raw, encoding: *e }).collect();
+    let outputs = result(asked).unwrap().outputs;
+    let text = |at: usize| outputs[at].as_deref().unwrap();
+    assert_eq!(text(0), "{\n  \"a\": [\n    1,\n    {\n      \"b\": \"x\"\n    }\n  ]\n}\n");
+    assert_eq!(text(1), "a:\n- 1\n- b: x\n");
+    assert!(text(2).starts_with("a = ["), "{}", text(2));
+}
+
+#[test]
+fn syntax_and_contract_errors_show_the_source() {
+    let syntax = problem("{\n  skill_id = \"a\",\n  cmd = = 1,\n}");
+    assert_eq!(syntax.kind, ProblemKind::Nickel);
+    assert!(syntax.message.contains("profile.ncl:3:9"), "{}", syntax.message);
+    let contract = problem("{\n  skill_id = \"a\",\n  max_cpu_seconds = \"x\",\n}");
+    assert!(contract.message.contains("profile.ncl:3:21"), "{}", contract.message);
+}
+
+#[test]
+fn an_import_loop_is_an_error_and_no_end_of_the_evaluator() {
+    let (keep, file) = profile("import \"other.ncl\"");
+    fs::write(keep.path().join("other.ncl"), "import \"profile.ncl\"").unwrap();
+    let looped = result(job(&file, &[Format::Raw])).unwrap_err();
+    assert!(looped.message.contains("infinite recursion"), "{}", looped.message);
+}
+
+#[test]
+fn imports_stay_in_the_directories_that_are_allowed() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let outside = fs::canonicalize(elsewhere.path()).unwrap();
+    let secret = outside.join("secret.txt");
+    fs::write(&secret, "secret").unwrap();
+    let import = format!("{{ a = 1,\n  b = import \"{}\" }}", secret.display());
+    let (keep, file) = profile(&import);
+    let refused = result(job(&file, &[Format::Raw])).unwrap_err();
+    assert_eq!(refused.kind, ProblemKind::Import);
+    assert!(refused.message.contains("profile.ncl:2:7"), "{}", refused.message);
+    assert_eq!(refused.hint.as_deref(), Some(&*format!("--allow-import {} lets it", outside.display())));
+    // What is not there is refused alike: nobody learns what is.
+    fs::write(&file, import.replace("secret.txt", "nothing.txt")).unwrap();
+    assert_eq!(result(job(&file, &[Format::Raw])).unwrap_err().kind, ProblemKind::Import);
+    // Nor by a link, which would be the same file.
+    symlink(&secret, keep.path().join("link.txt")).unwrap();
+    fs::write(&file, "import \"link.txt\"").unwrap();
+    let linked = result(job(&file, &[Format::Raw])).unwrap_err();
+    assert_eq!(linked.kind, ProblemKind::Import);
+    assert!(linked.message.contains("a link to"), "{}", linked.message);
+    // Allowed, each works.
+    let mut allowed = job(&file, &[Format::Raw]);
+    allowed.imports.push(outside.clone());
+    assert_eq!(result(allowed.clone()).unwrap().outputs, [Ok("\"secret\"\n".to_owned())]);
+    fs::write(&file, import).unwrap();
+    assert!(result(allowed).is_ok());
+}
+
+#[test]
+fn hidden_files_are_not_imported_unless_their_directory_is_named() {
+    let (keep, file) = profile("import \".ssh/id\" as 'Text");
+    fs::create_dir(keep.path().join(".ssh")).unwrap();
+    fs::write(keep.path().join(".ssh/id"), "key").unwrap();
+    let refused = result(job(&file, &[Format::Raw])).unwrap_err();
+    assert_eq!(refused.kind, ProblemKind::Import);
+    assert!(refused.message.contains("begin with a dot"), "{}", refused.message);
+    let mut named = job(&file, &[Format::Raw]);
+    named.imports.push(named.imports[0].join(".ssh"));
+    assert!(result(named).is_ok());
+}
+
+#[test]
+fn what_is_too_large_or_no_file_is_refused_before_it_is_read() {
+    let (keep, file) = profile("import \"big.txt\"");
+    let big = fs::File::create(keep.path().join("big.txt")).unwrap();
+    big.set_len(50_000_000).unwrap();
+    let refused = result(job(&file, &[Format::Raw])).unwrap_err();
+    assert_eq!(refused.kind, ProblemKind::TooLarge);
+    assert!(refused.message.contains("50000000 bytes") && refused.hint.is_some(), "{}", refused.message);
+    // Many that are not too large by themselves are too large together.
+    let part = "x".repeat(6 << 20);
+    for name in ["1.txt", "2.txt", "3.txt"] {
+        fs::write(keep.path().join(name), &part).unwrap();
+    }
+    fs::write(&file, "[import \"1.txt\", import \"2.txt\", import \"3.txt\"]").unwrap();
+    assert_eq!(result(job(&file, &[Format::Raw])).unwrap_err().kind, ProblemKind::TooLarge);
+    fs::write(&file, "std.string.length (import \"1.txt\")").unwrap();
+    assert_eq!(result(job(&file, &[Format::Raw])).unwrap().outputs, [Ok(format!("{}\n", part.len()))]);
+
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    let pipe = keep.path().join("pipe.ncl");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    fs::write(&file, "import \"pipe.ncl\"").unwrap();
+    let refused = result(job(&file, &[Format::Raw])).unwrap_err();
+    assert_eq!(refused.kind, ProblemKind::Unreadable, "{}", refused.message);
+}
+
+#[test]
+fn deep_nesting_is_an_error_with_its_place() {
+    for (text, name) in [
+        ("[".repeat(100_000) + &"]".repeat(100_000), "brackets"),
+        ("(".repeat(100_000), "parentheses"),
+        ("{a=".repeat(100_000), "records"),
+        ("fun x => ".repeat(100_000) + "1", "functions"),
+        ("1 + ".repeat(100_000) + "1", "operators"),
+        ("\"%{".repeat(100_000), "interpolations"),
+    ] {
+        let refused = problem(&text);
+        assert_eq!(refused.kind, ProblemKind::TooDeep, "{name}: {}", refused.message);
+        assert!(refused.message.contains("profile.ncl:1:") && refused.hint.is_some(), "{name}");
+    }
+    let (keep, file) = profile("import \"deep.json\"");
+    fs::write(keep.path().join("deep.json"), "[".repeat(100_000) + &"]".repeat(100_000)).unwrap();
+    assert_eq!(result(job(&file, &[Format::Raw])).unwrap_err().kind, ProblemKind::TooDeep);
+}
+
+#[test]
+fn what_nobody_counts_as_too_deep_can_be_evaluated() {
+    let depth = 900;
+    for text in [
+        format!("{}1{}", "[".repeat(depth), "]".repeat(depth)),
+        format!("{}1{}", "{a = ".repeat(depth), "}".repeat(depth)),
+        format!("1{}", " + 1".repeat(5_000)),
+        format!("{}1", "let x = 1 in ".repeat(3_000)),
+    ] {
+        let (_keep, file) = profile(&text);
+        let result = result(job(&file, &[Format::Raw]));
+        assert!(result.is_ok(), "{}: {}", &text[..40], result.unwrap_err().message);
+    }
+}
+
+#[test]
+fn a_request_that_is_none_is_refused() {
+    for request in [&b""[..], b"{}", b"{\"dirs\": [], \"jobs\": [], \"more\": 1}", b"\xff"] {
+        let (lines, code) = say(request);
+        assert!(matches!(&lines[..], [Line::Refused(_)]), "{lines:?}");
+        assert_eq!(code, Some(125));
+    }
+    assert_eq!(say(br#"{"dirs": [], "jobs": []}"#), (Vec::new(), Some(0)));
+}
+
+#[test]
+fn a_file_outside_the_directories_of_the_request_is_not_read() {
+    let (_keep, file) = profile("1");
+    let mut elsewhere = job(&file, &[Format::Raw]);
+    elsewhere.file = Path::new("/etc/hostname").into();
+    assert_eq!(result(elsewhere).unwrap_err().kind, ProblemKind::Import);
+}

@@ -1,0 +1,167 @@
+//! The cache: an answer is known as long as nothing that went into it has changed, and never longer.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use cofferdam_profiles::cache::{Cache, now_ns};
+use cofferdam_profiles::identity::sha256;
+use cofferdam_profiles::protocol::{Evaluated, FileSeen, Identity};
+
+/// An hour: no file here is as young as an entry that claims to have begun then.
+const HOUR_NS: i64 = 3_600_000_000_000;
+
+struct Scene {
+    keep: tempfile::TempDir,
+    cache: Cache,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let keep = tempfile::tempdir().unwrap();
+        let cache = Cache::at(keep.path().join("cache"));
+        Scene { keep, cache }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.keep.path().join(name)
+    }
+
+    /// Keeps an answer that was made of this file, at this time.
+    fn kept(&self, path: &Path, begun_ns: i64) -> Evaluated {
+        let file = File::open(path).unwrap();
+        let seen = FileSeen {
+            path: path.to_owned(),
+            identity: Identity::of(&file.metadata().unwrap()),
+            sha256: sha256(&fs::read(path).unwrap()),
+        };
+        let answer = Evaluated {
+            outputs: vec![Ok("text\n".into()), Err("refused".into())],
+            warnings: vec!["w".into()],
+            files: vec![seen],
+            absent: vec![self.path("absent")],
+        };
+        self.cache.keep("question", &answer, begun_ns);
+        answer
+    }
+
+    fn entry(&self) -> PathBuf {
+        self.path("cache").join(sha256(b"question"))
+    }
+}
+
+#[test]
+fn an_answer_is_known_until_its_file_changes() {
+    // Young and old: told by the file's content, and by stat alone.
+    for begun_ns in [now_ns(), now_ns() + HOUR_NS] {
+        let scene = Scene::new();
+        let file = scene.path("profile.ncl");
+        fs::write(&file, "first").unwrap();
+        let answer = scene.kept(&file, begun_ns);
+        assert_eq!(scene.cache.look_up("question"), Some(answer));
+        assert_eq!(scene.cache.look_up("another question"), None);
+        std::thread::sleep(Duration::from_millis(20));
+        fs::write(&file, "other").unwrap();
+        assert_eq!(scene.cache.look_up("question"), None, "the same size, another content");
+    }
+}
+
+#[test]
+fn a_change_within_one_tick_of_the_clock_is_seen() {
+    let scene = Scene::new();
+    let file = scene.path("profile.ncl");
+    for _ in 0..50 {
+        fs::write(&file, "first").unwrap();
+        scene.kept(&file, now_ns());
+        fs::write(&file, "other").unwrap();
+        assert_eq!(scene.cache.look_up("question"), None);
+    }
+}
+
+#[test]
+fn a_change_that_hides_its_time_is_seen() {
+    let scene = Scene::new();
+    let file = scene.path("profile.ncl");
+    fs::write(&file, "first").unwrap();
+    let modified = fs::metadata(&file).unwrap().modified().unwrap();
+    scene.kept(&file, now_ns() + HOUR_NS);
+    std::thread::sleep(Duration::from_millis(20));
+    fs::write(&file, "other").unwrap();
+    File::options().write(true).open(&file).unwrap().set_modified(modified).unwrap();
+    assert_eq!(fs::metadata(&file).unwrap().modified().unwrap(), modified);
+    assert_eq!(scene.cache.look_up("question"), None);
+}
+
+#[test]
+fn a_file_that_was_only_touched_is_the_same() {
+    let scene = Scene::new();
+    let file = scene.path("profile.ncl");
+    fs::write(&file, "first").unwrap();
+    scene.kept(&file, now_ns() + HOUR_NS);
+    File::options().write(true).open(&file).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    let answer = scene.cache.look_up("question").expect("the content is the same");
+    assert_eq!(answer.files[0].identity.mtime_ns, 0, "the new times are taken over");
+    fs::remove_file(&file).unwrap();
+    assert_eq!(scene.cache.look_up("question"), None, "a file that is gone");
+}
+
+#[test]
+fn a_file_that_comes_into_being_where_one_was_missed_changes_the_answer() {
+    let scene = Scene::new();
+    let file = scene.path("profile.ncl");
+    fs::write(&file, "first").unwrap();
+    scene.kept(&file, now_ns());
+    fs::create_dir(scene.path("absent")).unwrap();
+    assert!(scene.cache.look_up("question").is_some(), "a directory cannot be imported");
+    fs::remove_dir(scene.path("absent")).unwrap();
+    fs::write(scene.path("absent"), "").unwrap();
+    assert_eq!(scene.cache.look_up("question"), None);
+}
+
+#[test]
+fn an_entry_that_is_broken_is_written_again() {
+    let scene = Scene::new();
+    let file = scene.path("profile.ncl");
+    fs::write(&file, "first").unwrap();
+    let answer = scene.kept(&file, now_ns());
+    let whole = fs::read(scene.entry()).unwrap();
+    for broken in [&b""[..], b"{", b"[1]", &whole[..whole.len() / 2]] {
+        fs::write(scene.entry(), broken).unwrap();
+        assert_eq!(scene.cache.look_up("question"), None);
+        scene.cache.keep("question", &answer, now_ns());
+        assert_eq!(scene.cache.look_up("question"), Some(answer.clone()));
+    }
+}
+
+#[test]
+fn only_what_the_user_alone_could_write_is_believed() {
+    let scene = Scene::new();
+    let file = scene.path("profile.ncl");
+    fs::write(&file, "first").unwrap();
+    scene.kept(&file, now_ns());
+    for (path, mode) in [(scene.entry(), 0o600), (scene.path("cache"), 0o700)] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode | 0o020)).unwrap();
+        assert_eq!(scene.cache.look_up("question"), None, "{path:?}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        assert!(scene.cache.look_up("question").is_some(), "{path:?}");
+    }
+}
+
+#[test]
+fn the_cache_does_not_grow_without_end() {
+    let scene = Scene::new();
+    for n in 0..600 {
+        scene.cache.keep(&format!("question {n}"), &Evaluated::default(), now_ns());
+    }
+    let entries = fs::read_dir(scene.path("cache")).unwrap().count();
+    assert!((1..=512).contains(&entries), "{entries}");
+    assert!(scene.cache.look_up("question 599").is_some(), "the newest stay");
+}
+
+#[test]
+fn a_cache_that_cannot_be_is_as_good_as_none() {
+    let cache = Cache::at("/proc/self/no-such-place");
+    cache.keep("question", &Evaluated::default(), now_ns());
+    assert_eq!(cache.look_up("question"), None);
+}
