@@ -117,6 +117,32 @@ fn every_crate_takes_its_edition_and_lints_from_the_workspace() {
 }
 
 #[test]
+fn only_the_evaluator_depends_on_nickel_and_nobody_on_the_evaluator() {
+    // So that the command stays small, and a profile can abort nothing but the evaluation of profiles.
+    let mut broken = Vec::new();
+    let mut pinned = false;
+    for (path, text) in files("Cargo.toml") {
+        let manifest: toml::Table = text.parse().unwrap_or_else(|error| panic!("{path}: {error}"));
+        for table in ["dependencies", "dev-dependencies", "build-dependencies"] {
+            for (name, wanted) in manifest.get(table).and_then(toml::Value::as_table).into_iter().flatten() {
+                let nickel = name.starts_with("nickel-lang");
+                if path == "crates/compile/Cargo.toml" {
+                    // The bytes are those of the `nickel` command only with its very core.
+                    pinned |= nickel && wanted.get("version").and_then(toml::Value::as_str).unwrap().starts_with('=');
+                } else if nickel || name == "cofferdam-compile" {
+                    broken.push(format!("{path}: {name}"));
+                }
+            }
+        }
+    }
+    none("dependencies on Nickel", broken);
+    assert!(pinned, "crates/compile pins no version of Nickel");
+    let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
+    let default = manifest["workspace"]["default-members"].as_array().unwrap();
+    assert_eq!(default.len(), 1, "what `cargo run` builds must not grow by the way: {default:?}");
+}
+
+#[test]
 fn the_minimum_rust_version_is_said_once_and_told_in_the_readme() {
     let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
     let version = manifest["workspace"]["package"]["rust-version"].as_str().unwrap();
