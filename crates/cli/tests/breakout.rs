@@ -369,3 +369,70 @@ print(readable)
     assert_eq!(python(&arguments, code), "[]\n0\n");
     assert_eq!(python(&arguments[..2], code), "['secret']\n480\n");
 }
+
+#[test]
+fn what_the_sandbox_has_of_its_own_is_denied_and_protected_like_everything_else() {
+    const PLACES: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/dev/shm"];
+    let code = |path: &str| {
+        format!(
+            "
+import os
+def attempt(f, *a):
+    try: f(*a); return 'done'
+    except OSError as e: return 'refused'
+print(attempt(os.listdir, '{path}'), attempt(open, '{path}/new', 'w'))
+"
+        )
+    };
+    for root in ["host", "minimal"] {
+        for place in PLACES {
+            // From a directory below none of them, which a run shows by itself.
+            let with = |more: &[&str]| {
+                let run = ["run", "-q", "-w", "/", "--root", root];
+                let code = code(place);
+                let out =
+                    cofferdam().current_dir("/usr").args(run).args(more).args(["--", PYTHON, "-c", &code]).output();
+                let out = out.unwrap();
+                format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
+            };
+            assert_eq!(with(&[]), "done done\n", "{root}: {place}, nothing asked");
+            assert_eq!(with(&["--protect", place]), "done refused\n", "{root}: {place} protected");
+            assert!(with(&["--deny", place]).ends_with("refused\n"), "{root}: {place} denied");
+        }
+    }
+    // Below a directory that is there from the start; and that directory cannot be moved out of the way.
+    let code = "
+import os
+def attempt(f, *a):
+    try: f(*a); return 'done'
+    except OSError as e: return 'refused'
+print(attempt(open, '/tmp/home/x', 'w'), attempt(open, '/tmp/home/y', 'w'))
+print(attempt(os.rename, '/tmp/home', '/tmp/elsewhere'))
+";
+    assert_eq!(python(&["--deny", "/tmp/home/x"], code), "refused done\nrefused\n");
+    assert_eq!(python(&["--protect", "/tmp/home/x"], code), "refused done\nrefused\n");
+    assert_eq!(python(&[], code), "done done\ndone\n");
+}
+
+#[test]
+fn files_that_the_sandbox_has_of_its_own_can_be_denied() {
+    let code = "
+for path in '/etc/passwd', '/proc/cpuinfo':
+    try: print(len(open(path).read()) > 0)
+    except OSError as e: print(e.strerror)
+";
+    let minimal = ["--root", "minimal"];
+    assert_eq!(python(&minimal, code), "True\nTrue\n");
+    let denied = python(&[&minimal[..], &["--deny", "/etc/passwd", "--deny", "/proc/cpuinfo"]].concat(), code);
+    assert!(!denied.contains("True"), "{denied}");
+}
+
+#[test]
+fn what_proc_says_of_each_process_cannot_be_denied_and_says_so() {
+    for path in ["/proc/self/environ", "/proc/thread-self/maps", "/proc/1/status"] {
+        let out = output(&["run", "--deny", path, "--", "true"]);
+        let text = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(125), "{text}");
+        assert!(text.contains(path) && text.contains("cannot be held"), "{text}");
+    }
+}

@@ -31,6 +31,8 @@ pub struct Held {
     pub links: bool,
     /// Protected files with more than one hard link, whose other names are not held.
     pub linked: Vec<String>,
+    /// Paths that nothing here can hold.
+    pub unheld: Vec<String>,
     /// Denied names in read-only trees, many in one directory: directory inside → names. Held by one layer each.
     pub crowds: BTreeMap<String, Vec<String>>,
 }
@@ -40,6 +42,8 @@ const CROWD: usize = 64;
 
 struct Work<'a> {
     view: &'a View,
+    /// What the sandbox's own scratch directories hold at the start.
+    own: &'a BTreeSet<String>,
     twins: Twins,
     lookup: Lookup,
     pins: BTreeSet<String>,
@@ -64,7 +68,7 @@ struct Names<'p> {
 }
 
 /// Works out what holds the policy's deny and protected paths in this view.
-pub fn hold(policy: &Policy, view: &View) -> Held {
+pub fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>) -> Held {
     let fs = &policy.filesystem;
     let writable = view.places().iter().any(|p| p.writable && matches!(p.shows, Shows::Host(_)));
     if fs.deny.is_empty() && !writable && !fs.protected.iter().any(|p| p.starts_with('/')) {
@@ -72,6 +76,7 @@ pub fn hold(policy: &Policy, view: &View) -> Held {
     }
     let mut w = Work {
         view,
+        own,
         twins: Twins::here(),
         lookup: Lookup::default(),
         pins: BTreeSet::new(),
@@ -120,6 +125,12 @@ pub fn hold(policy: &Policy, view: &View) -> Held {
         w.held.links |= w.appear(&parent).iter().any(|d| w.view.covering(d).is_some_and(|p| p.writable));
     }
     w.finish()
+}
+
+/// Whether a path in /proc is about a process, and so another file for each that asks.
+fn of_a_process(path: &str) -> bool {
+    let first = path.strip_prefix("/proc/").and_then(|rest| rest.split('/').next()).unwrap_or_default();
+    matches!(first, "self" | "thread-self") || (!first.is_empty() && first.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// Directory and last component.
@@ -262,19 +273,31 @@ impl Work<'_> {
         self.host_path(path, deny);
     }
 
-    /// A path of the sandbox's own scratch: nothing is there at the start, so its name is guarded.
+    /// A path of the sandbox's own: what is there from the start is covered, what is not is guarded where it could be made.
     fn own_path(&mut self, path: &str, deny: bool) {
         let Some(place) = self.view.covering(path) else { return };
-        self.note(path, deny);
-        if !place.writable {
+        let (target, writable) = (place.target.clone(), place.writable);
+        if target == "/proc" && of_a_process(path) {
+            self.held.unheld.push(path.to_owned());
             return;
         }
-        if let Some(rest) = below(path, &place.target) {
-            let name = rest.split('/').next().unwrap_or_default();
-            if !name.is_empty() {
-                self.guards.entry(place.target.clone()).or_default().push(name.to_owned());
-            }
+        self.note(path, deny);
+        if deny {
+            self.masks.insert(path.to_owned());
+        } else if writable {
+            self.seals.insert(path.to_owned());
         }
+        let Some(rest) = below(path, &target).filter(|rest| writable && !rest.is_empty()) else { return };
+        let mut parent = target;
+        for name in rest.split('/') {
+            let at = join(&parent, name);
+            if !self.own.contains(&at) {
+                self.guards.entry(parent).or_default().push(name.to_owned());
+                break;
+            }
+            parent = at;
+        }
+        self.pin_ancestors(path);
     }
 
     fn host_path(&mut self, host: &str, deny: bool) {

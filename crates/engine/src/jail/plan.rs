@@ -155,7 +155,17 @@ pub fn plan(policy: &Policy, me: Identity, filters: &crate::engine::Filters) -> 
     }
     let boot_id = format!("{}\n", crate::random::uuid());
     p.build.skeleton.push(Step::File { name: "bootid".into(), text: boot_id, mode: 0o444 });
-    let held = paths::hold(policy, &p.build.view);
+    let held = paths::hold(policy, &p.build.view, &p.build.own_entries());
+    if let Some(path) = held.unheld.first() {
+        let deny = policy.filesystem.deny.contains(path);
+        let field = if deny { "filesystem.deny" } else { "filesystem.protected" };
+        let hint = "leave it out: no process sees another one's, and the supervisor's is not there";
+        return Err(refuse(
+            field,
+            format!("{path} is another file for each process that asks: it cannot be held"),
+            Some(hint),
+        ));
+    }
     p.finish(held, filters)
 }
 

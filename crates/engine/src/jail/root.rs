@@ -106,6 +106,16 @@ impl Build {
         }
     }
 
+    /// What the writable scratch directories hold at the start, as seen inside.
+    pub fn own_entries(&self) -> std::collections::BTreeSet<String> {
+        let places = SCRATCH.iter().map(|(path, name, _)| (*path, *name)).chain([("/dev/shm", "shm")]);
+        let inside = |(path, name): (&str, &str)| {
+            let entry = move |made: &String| Some(format!("{path}/{}", made.strip_prefix(name)?.strip_prefix('/')?));
+            self.made.iter().filter_map(entry).collect::<Vec<_>>()
+        };
+        places.flat_map(inside).collect()
+    }
+
     /// Makes a directory of the scratch once.
     pub fn mkdir(&mut self, name: &str, mode: u32) {
         if self.made.insert(name.to_owned()) {
