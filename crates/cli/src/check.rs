@@ -115,14 +115,13 @@ fn profiles(files: &[String], matches: &ArgMatches) -> Result<Vec<Result<String,
     let wanted = vec![Wanted { format: Format::Policy, encoding: Encoding::Json }];
     let asks: Vec<_> = profiles.iter().map(|file| options.ask(file, wanted.clone())).collect();
     let (caller, engine) = (Caller::observe()?, Engine::for_own_process());
-    let answers = options.compiler(&engine, &caller).compile_all(&asks).into_iter();
-    Ok(answers
-        .map(|answer| {
-            let mut compiled = answer?;
-            profile::warn(&compiled.warnings);
-            compiled.outputs.remove(0).map_err(|message| CompileError { message, hint: None, refused: true })
-        })
-        .collect())
+    let answers = options.compiler(&engine, &caller).compile_all(&asks);
+    let whose = profiles.iter().map(|file| file.to_str().unwrap_or_default());
+    profile::warn(whose.zip(&answers).filter_map(|(file, answer)| Some((file, &answer.as_ref().ok()?.warnings[..]))));
+    let answers = answers
+        .into_iter()
+        .map(|answer| answer?.outputs.remove(0).map_err(|message| CompileError { message, hint: None, refused: true }));
+    Ok(answers.collect())
 }
 
 fn check_one(file: &str) -> Checked {

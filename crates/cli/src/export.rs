@@ -146,8 +146,8 @@ fn outputs(
         }
     }
     let asks: Vec<_> = files.iter().map(|(_, file)| options.ask(file, vec![wanted])).collect();
-    for ((at, _), compiled) in files.iter().zip(all(&asks, options, caller, engine)?) {
-        warn(&compiled.warnings);
+    let compiled = all(&asks, options, caller, engine)?;
+    for ((at, _), compiled) in files.iter().zip(compiled) {
         outputs[*at] = compiled.outputs.into_iter().collect::<Result<String, String>>().map_err(not_for_target)?;
     }
     Ok(outputs)
@@ -174,7 +174,11 @@ fn all(
         }
     }
     let mut refusals = refusals.into_iter();
-    let Some(mut first) = refusals.next() else { return Ok(compiled) };
+    let Some(mut first) = refusals.next() else {
+        let whose = asks.iter().map(|ask| ask.file.to_str().unwrap_or_default());
+        warn(whose.zip(&compiled).map(|(file, compiled)| (file, &compiled.warnings[..])));
+        return Ok(compiled);
+    };
     for other in refusals {
         first.message.push('\n');
         first.message.push_str(&other.message);
@@ -211,7 +215,6 @@ fn store(
     let compiled = all(&asks, options, caller, engine)?;
     let mut sets: Vec<(Id, Vec<(Stored, String)>)> = Vec::new();
     for (file, compiled) in files.iter().zip(compiled) {
-        warn(&compiled.warnings);
         let mut set = Vec::new();
         for ((stored, format), output) in STORED.iter().zip(compiled.outputs) {
             match output {

@@ -185,7 +185,7 @@ pub fn base(matches: &ArgMatches, caller: &Caller, engine: &Engine, quiet: bool)
             let compiled = options.compiler(engine, caller).compile(&options.ask(&file, vec![wanted]));
             let mut compiled = compiled.map_err(|error| of_compiler(error, text))?;
             if !quiet {
-                warn(&compiled.warnings);
+                warn([(text.as_str(), &compiled.warnings[..])]);
             }
             (compiled.outputs.remove(0).map_err(|why| Refusal::new("profile", why))?.into_bytes(), text.clone())
         }
@@ -204,10 +204,26 @@ fn is_given(matches: &ArgMatches, name: &str) -> bool {
     matches.value_source(name) == Some(clap::parser::ValueSource::CommandLine)
 }
 
-/// Tells what a target goes without.
-pub fn warn(warnings: &[String]) {
-    for warning in warnings {
-        print_note(&format!("warning: {warning}"), None);
+/// Tells what targets go without: for each profile, or once for all that have it.
+pub fn warn<'p>(profiles: impl IntoIterator<Item = (&'p str, &'p [String])>) {
+    let profiles: Vec<_> = profiles.into_iter().collect();
+    let mut told: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (profile, warnings) in &profiles {
+        for warning in *warnings {
+            match told.iter_mut().find(|(known, _)| known == warning) {
+                Some((_, whose)) => whose.push(profile),
+                None => told.push((warning, vec![profile])),
+            }
+        }
+    }
+    for (warning, whose) in told {
+        let whose = match &whose[..] {
+            _ if profiles.len() == 1 => String::new(),
+            [one] => format!(" ({one})"),
+            [first, others @ ..] => format!(" ({first} and {} more)", others.len()),
+            [] => String::new(),
+        };
+        print_note(&format!("warning: {warning}{whose}"), None);
     }
 }
 

@@ -206,6 +206,43 @@ fn several_profiles_are_stored_together_or_not_at_all() {
 }
 
 #[test]
+fn a_target_that_cannot_hold_a_profile_refuses_it_and_the_others_have_it() {
+    let scene = scene!();
+    let text = "(import \"sandbox\").make_default_config \"net\" \
+                & { network_policy = \"whitelist\", allowed_domains = [\"a.example\"], readonly_mounts = [] }";
+    scene.write("net.ncl", text);
+    let told = scene.refused(&["export", "--format", "nsjail", "net.ncl"]);
+    assert!(told.contains("cannot be exported for nsjail: network.mode") && told.contains("hint: "), "{told}");
+    assert_eq!(scene.json(&["export", "net.ncl"])["network"]["mode"], "allowlist");
+    // Of an earlier version of the profile nothing is left that would be another policy.
+    scene.printed(&["export", "--store", "--id", "net", "reader.ncl"]);
+    assert!(scene.path("store/net/nsjail.json").exists());
+    let output = scene.output(&["export", "--store", "net.ncl"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && told.contains("no nsjail.json is stored: "), "{told}");
+    assert!(scene.path("store/net/policy.json").exists() && !scene.path("store/net/nsjail.json").exists());
+}
+
+#[test]
+fn many_profiles_are_answered_in_their_order_and_warned_of_once() {
+    let scene = scene!();
+    let names: Vec<String> = (0..60).map(|n| format!("p{n}.ncl")).collect();
+    for (n, name) in names.iter().enumerate() {
+        let text = READER.replace("\"reader\"", &format!("\"p{n}\""));
+        scene.write(name, &text.replace("cmd =", "resources.max_memory_mb = 99, cmd ="));
+    }
+    let mut arguments = vec!["export", "--format", "nsjail"];
+    arguments.extend(names.iter().map(String::as_str));
+    let output = scene.output(&arguments);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let all: Vec<Value> = serde_json::Deserializer::from_str(&text).into_iter().map(|value| value.unwrap()).collect();
+    let expected: Vec<String> = (0..60).map(|n| format!("p{n}")).collect();
+    assert_eq!(all.iter().map(|value| value["name"].as_str().unwrap()).collect::<Vec<_>>(), expected);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.lines().count() < 10 && told.contains("(p0.ncl and 59 more)"), "{told}");
+}
+
+#[test]
 fn an_output_file_is_whole_or_as_it_was() {
     let scene = scene!();
     scene.write("out.json", "before");

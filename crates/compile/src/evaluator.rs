@@ -233,12 +233,15 @@ fn wrapper(profile: &str, wanted: &[Wanted]) -> String {
     let mut fields: Vec<&str> = wanted.iter().map(|wanted| field(wanted.format)).collect();
     fields.sort_unstable();
     fields.dedup();
+    let mut fields: String = fields.iter().map(|field| format!("{field} = outputs.{field}, ")).collect();
     if wanted.iter().any(|wanted| target(wanted.format).is_some()) {
-        fields.push("refusals");
+        fields += "warnings = outputs.warnings, refusals = outputs.refusals";
+    } else {
+        // What is not about a target: the rest would take as long as the policy itself. A policy has none.
+        fields += "warnings = if std.record.has_field \"version\" outputs.raw then [] \
+                   else (import \"sandbox/lib/policy_json.ncl\").notes outputs.raw";
     }
-    fields.push("warnings");
-    let fields: String = fields.iter().map(|field| format!("{field} = outputs.{field}, ")).collect();
-    format!("let outputs = (import \"sandbox\").outputs ({profile}) in\n{{ {fields}}}\n")
+    format!("let outputs = (import \"sandbox\").outputs ({profile}) in\n{{ {fields} }}\n")
 }
 
 /// The field of the library's outputs.

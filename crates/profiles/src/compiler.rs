@@ -30,6 +30,12 @@ pub const TIME: Duration = Duration::from_secs(10);
 /// What every further profile of the same call may take.
 const TIME_EACH: Duration = Duration::from_secs(1);
 
+/// Fewest profiles that are worth an evaluator of their own: starting one takes as long as evaluating some ten.
+const SHARE: usize = 24;
+
+/// Most evaluators at once.
+const MAX_EVALUATORS: usize = 4;
+
 /// Address space of the evaluator, bytes: its memory, and a stack of which little is ever used.
 const ADDRESS_SPACE: u64 = (MEMORY_MB << 20) + (1 << 30);
 
@@ -140,7 +146,7 @@ impl<'e> Compiler<'e> {
             });
         }
         while !open.is_empty() {
-            let round = self.round(&helper, &open);
+            let round = self.rounds(&helper, &open);
             let before = open.len();
             for (at, result) in round {
                 let Open { index, question, begun_ns, .. } = &open[at];
@@ -160,7 +166,27 @@ impl<'e> Compiler<'e> {
         answers.into_iter().map(|answer| answer.unwrap_or_else(lost)).collect()
     }
 
-    /// One evaluator for all that is open: what it answered, and what it died of.
+    /// One evaluator for all that is open, or several side by side where that pays.
+    fn rounds(&self, helper: &Helper, open: &[Open]) -> Vec<(usize, Result<Evaluated, CompileError>)> {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let share = open.len().div_ceil(processors.min(MAX_EVALUATORS)).max(SHARE);
+        if open.len() <= share {
+            return self.round(helper, open);
+        }
+        std::thread::scope(|scope| {
+            let work: Vec<_> = open.chunks(share).map(|chunk| scope.spawn(move || self.round(helper, chunk))).collect();
+            let shares = work.into_iter().enumerate();
+            shares
+                .flat_map(|(number, work)| {
+                    // One that panicked has answered nothing, which is told as such.
+                    let answers = work.join().unwrap_or_default();
+                    answers.into_iter().map(move |(at, result)| (number * share + at, result))
+                })
+                .collect()
+        })
+    }
+
+    /// One evaluator: what it answered, and what it died of.
     fn round(&self, helper: &Helper, open: &[Open]) -> Vec<(usize, Result<Evaluated, CompileError>)> {
         let names: BTreeSet<&Path> = open.iter().flat_map(|open| &open.job.imports).map(PathBuf::as_path).collect();
         let time = TIME + TIME_EACH * u32::try_from(open.len().saturating_sub(1)).unwrap_or(u32::MAX);
