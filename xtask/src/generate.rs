@@ -174,6 +174,9 @@ An option replaces what the defaults or `--policy FILE` say and goes through the
 is *required*: where this host cannot hold it in full, nothing starts, and the error says what is missing.
 `--best-effort` takes that back.
 
+`--profile FILE.ncl` evaluates a Nickel profile and starts from what it becomes, `--profile ID` from a stored one:
+[profiles](profiles.md). `COFFERDAM_PROFILES` names the store, `COFFERDAM_LIBEXEC` the directory of the evaluator.
+
 | exit code | meaning |
 |---|---|
 | the program's own | it exited |
