@@ -12,6 +12,7 @@ mod guest;
 mod guests;
 mod lint;
 mod packages;
+mod python;
 #[cfg(test)]
 mod repository;
 mod shell;

@@ -27,6 +27,12 @@ pub const TEST: &[Need] = &[
     Need { what: "unshare", package: "util-linux", why: "lets that user reach the built tests" },
     Need { what: "python3", package: "python3", why: "`eval python`, and a program inside the jail" },
     Need { what: "/usr/bin/python3", package: "python3-minimal", why: "the system's own Python" },
+    Need {
+        what: "/usr/share/python-wheels",
+        package: "python3-venv",
+        why: "environments for Nickel and for the wheel",
+    },
+    Need { what: "bwrap", package: "bubblewrap", why: "a backend" },
     Need { what: "node", package: "nodejs", why: "`eval node`" },
     Need { what: "git", package: "git", why: "a program inside the jail" },
     Need { what: "sqlite3", package: "sqlite3", why: "a program inside the jail" },

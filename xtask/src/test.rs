@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that shows that the project works, in one call.
 //!
 //! ```text
-//! packages ─▶ build once ─▶ doc tests ─▶ crates' tests as uid 65534 ─▶ guests ─▶ attacks ─▶ the whole suite
+//! packages ─▶ build once ─▶ doc tests ─▶ crates' tests as uid 65534 ─▶ guests ─▶ wheel ─▶ attacks ─▶ the whole suite
 //! ```
 //!
 //! The whole suite comes last, so that the last lines are the test runner's. It runs as the caller; as root the
@@ -16,6 +16,7 @@ use std::process::Command;
 use crate::Result;
 use crate::guests;
 use crate::packages;
+use crate::python;
 use crate::shell::{self, cargo, step, succeeds, uid};
 use crate::workspace::{Package, Workspace, executables};
 
@@ -34,7 +35,8 @@ pub fn run(arguments: &[String]) -> Result {
         packages::ensure(packages::GUESTS)?;
     }
     let workspace = Workspace::read()?;
-    let runner = Runner::find();
+    let nickel = python::tools(&workspace)?;
+    let runner = Runner::find(nickel.clone());
 
     step("build the tests");
     shell::run(runner.command().args(["--workspace", "--no-run"]))?;
@@ -55,6 +57,12 @@ pub fn run(arguments: &[String]) -> Result {
         guests::run_all(&workspace)?;
     }
 
+    if let Some(tools) = &nickel
+        && workspace.root.join("pyproject.toml").exists()
+    {
+        python::wheel(&workspace, tools)?;
+    }
+
     // The very program that the build above made, so that no other is attacked and none is built a second time.
     let programs = executables(cargo().args(["test", "--workspace", "--no-run"]))?;
     let command = programs.get("cofferdam").ok_or("the build made no program `cofferdam`")?;
@@ -70,11 +78,13 @@ pub fn run(arguments: &[String]) -> Result {
 /// cargo-nextest where it is installed, else cargo's own runner. It is never compiled here: that takes minutes.
 struct Runner {
     nextest: bool,
+    /// A Python with Nickel in it.
+    nickel: Option<PathBuf>,
 }
 
 impl Runner {
-    fn find() -> Runner {
-        Runner { nextest: succeeds(cargo().args(["nextest", "--version"])) }
+    fn find(nickel: Option<PathBuf>) -> Runner {
+        Runner { nickel, nextest: succeeds(cargo().args(["nextest", "--version"])) }
     }
 
     fn command(&self) -> Command {
@@ -83,6 +93,9 @@ impl Runner {
             command.args(["nextest", "run"]);
         } else {
             command.args(["test"]);
+        }
+        if let Some(python) = &self.nickel {
+            command.env("COFFERDAM_PY_NICKEL", python);
         }
         command
     }

@@ -1,0 +1,105 @@
+//! What tests need of Python: an environment with Nickel as a module, and the wheel in an environment of its own.
+//!
+//! Everything lies below the target directory; nothing of the system's Python is changed.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Result;
+use crate::packages;
+use crate::shell::{cargo, run, step, succeeds, which};
+use crate::workspace::Workspace;
+
+/// Packages of the environment with tools: py-nickel is the `nickel` command 1.18 as a module.
+const TOOLS: &[&str] = &["py-nickel==1.18.0", "maturin>=1.9,<2"];
+/// Packages of the environment that the wheel is tested in.
+const TESTING: &[&str] = &["pytest>=8,<10"];
+
+/// Why an environment cannot be made here, and what would help.
+fn cannot(why: &str) -> Result<Option<PathBuf>> {
+    let hint = "hint: sudo apt-get install python3 python3-venv (3.11 or later)";
+    if packages::must_work() {
+        return Err(format!("{why}\n{hint}"));
+    }
+    eprintln!("skipped: {why}\n{hint}");
+    Ok(None)
+}
+
+/// A Python that can make environments.
+fn base() -> Option<PathBuf> {
+    let able = |python: &PathBuf| {
+        let check = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))";
+        succeeds(Command::new(python).args(["-c", check]))
+    };
+    // The system's own first: every user can run it.
+    let system = PathBuf::from("/usr/bin/python3");
+    std::iter::once(system).chain(which("python3")).find(able)
+}
+
+/// An environment with these packages, made once.
+fn environment(directory: &Path, packages: &[&str]) -> Result<Option<PathBuf>> {
+    let python = directory.join("bin/python");
+    let mark = directory.join("complete");
+    let wanted = packages.join("\n");
+    if std::fs::read_to_string(&mark).is_ok_and(|text| text == wanted)
+        && succeeds(Command::new(&python).arg("--version"))
+    {
+        return Ok(Some(python));
+    }
+    let Some(base) = base() else { return cannot("no Python here can make an environment") };
+    step(&format!("Python packages, in {}", directory.display()));
+    for package in packages {
+        eprintln!("  {package}");
+    }
+    run(Command::new(base).args(["-m", "venv", "--clear"]).arg(directory))?;
+    run(pip(&python).args(packages))?;
+    std::fs::write(&mark, wanted).map_err(|error| format!("cannot write {}: {error}", mark.display()))?;
+    Ok(Some(python))
+}
+
+fn pip(python: &Path) -> Command {
+    let mut command = Command::new(python);
+    command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]);
+    command
+}
+
+/// A Python with Nickel in it, for tests that compare.
+///
+/// # Errors
+/// Packages cannot be installed.
+pub fn tools(workspace: &Workspace) -> Result<Option<PathBuf>> {
+    environment(&workspace.target.join("python/tools"), TOOLS)
+}
+
+/// Builds the wheel, installs it into a fresh environment, and runs its tests there.
+///
+/// # Errors
+/// One of these fails.
+pub fn wheel(workspace: &Workspace, tools: &Path) -> Result {
+    let directory = workspace.target.join("python");
+    let wheels = directory.join("wheels");
+    if wheels.exists() {
+        std::fs::remove_dir_all(&wheels).map_err(|error| format!("cannot remove {}: {error}", wheels.display()))?;
+    }
+    step("the Python package: wheel");
+    let mut build = Command::new(tools);
+    build.args(["-m", "maturin", "build", "--profile", "dev", "--out"]).arg(&wheels).current_dir(&workspace.root);
+    // The same build of every crate serves the other suites.
+    build.env("CARGO_TARGET_DIR", &workspace.target).env("CARGO", cargo().get_program());
+    run(&mut build)?;
+    let wheel = std::fs::read_dir(&wheels)
+        .map_err(|error| format!("cannot list {}: {error}", wheels.display()))?
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.extension().is_some_and(|end| end == "whl"))
+        .ok_or("maturin made no wheel")?;
+
+    step("the Python package: tests against the installed wheel");
+    let fresh = directory.join("wheel-tests");
+    if fresh.exists() {
+        std::fs::remove_dir_all(&fresh).map_err(|error| format!("cannot remove {}: {error}", fresh.display()))?;
+    }
+    let Some(python) = environment(&fresh, TESTING)? else { return Ok(()) };
+    run(pip(&python).arg(&wheel))?;
+    run(Command::new(&python).args(["-m", "pytest", "--quiet", "-rs", "python/tests"]).current_dir(&workspace.root))
+}
