@@ -28,6 +28,11 @@ pub struct Foreign<'a> {
     pub fds: &'a [BorrowedFd<'a>],
     /// User and group to become, with no other groups; `None` stays who the caller is.
     pub ids: Option<(u32, u32)>,
+    /// Makes it the first process of a pid namespace, with whose end the kernel ends every process in it; where the caller
+    /// does not change its ids, in a user namespace that maps just them, in which its processes are counted for it alone.
+    pub first_process: bool,
+    /// Readable (end of file) when the owner is gone: the owner alone holds its other end.
+    pub lifeline: BorrowedFd<'a>,
     /// `(resource, soft, hard)`.
     pub rlimits: &'a [(u32, u64, u64)],
     /// A cgroup v2 directory to be born in.
@@ -53,6 +58,8 @@ struct Child {
     rlimits: *const (u32, u64, u64),
     rlimits_len: usize,
     ids: Option<(u32, u32)>,
+    /// What to write to `uid_map` and `gid_map`; null without a user namespace.
+    maps: [(*const u8, usize); 2],
     cgroup: i32,
     errno: i32,
     line: i32,
@@ -75,6 +82,7 @@ pub fn spawn(foreign: &Foreign<'_>) -> Result<Running, SpawnError> {
     let (argv, envp, tasks) = (pointers(foreign.argv), pointers(foreign.envp), raw(foreign.tasks));
     let mut fds = raw(&foreign.stdio);
     fds.extend(raw(foreign.fds));
+    fds.push(foreign.lifeline.as_raw_fd());
     let mut scratch = vec![-1i32; fds.len()];
     let mut stack = vec![0u128; STACK / 16];
     let mut child = Child {
@@ -90,12 +98,23 @@ pub fn spawn(foreign: &Foreign<'_>) -> Result<Running, SpawnError> {
         rlimits: foreign.rlimits.as_ptr(),
         rlimits_len: foreign.rlimits.len(),
         ids: foreign.ids,
+        maps: [(std::ptr::null(), 0); 2],
         cgroup: -1,
         errno: 0,
         line: 0,
     };
     let cgroup = foreign.cgroup.as_ref().map(AsRawFd::as_raw_fd);
-    let flags = (libc::CLONE_VM | libc::CLONE_VFORK) as u64;
+    let own_users = foreign.first_process && foreign.ids.is_none();
+    let own = [
+        format!("{0} {0} 1", rustix::process::geteuid().as_raw()),
+        format!("{0} {0} 1", rustix::process::getegid().as_raw()),
+    ];
+    if own_users {
+        child.maps = [(own[0].as_ptr(), own[0].len()), (own[1].as_ptr(), own[1].len())];
+    }
+    let namespaces =
+        if foreign.first_process { libc::CLONE_NEWPID } else { 0 } | if own_users { libc::CLONE_NEWUSER } else { 0 };
+    let flags = (libc::CLONE_VM | libc::CLONE_VFORK | namespaces) as u32 as u64;
     // No handler of the owner's may run on the child's stack while the memory is shared.
     let old = mask(u64::MAX).map_err(SpawnError::Prepare)?;
     // SAFETY: the stack is memory of ours that nothing else uses; `entry` does not return; `child` and all that it points
@@ -151,9 +170,11 @@ fn enter(c: &mut Child) -> Result<(), (i32, i32)> {
         let file = unsafe { c.tasks.add(i).read() };
         sys::write(file, b"0".as_ptr(), 1).map_err(|e| (103, e))?;
     }
+    maps(c)?;
     sys::setsid().map_err(|e| (104, e))?;
     // A fresh session keyring: the program's filter refuses keyctl as well, so a kernel without keys is no failure.
     sys::keyctl(1, 0).ok();
+    no_favours()?;
     descriptors(c)?;
     // Signals as exec leaves them: what the owner ignores would stay ignored.
     let default = [0u64; 4];
@@ -176,10 +197,66 @@ fn enter(c: &mut Child) -> Result<(), (i32, i32)> {
     }
     sys::umask(0o022).map_err(|e| (110, e))?;
     sys::prctl(1, 9, 0, 0, 0).map_err(|e| (111, e))?; // PR_SET_PDEATHSIG, SIGKILL; after the ids, which clear it
+    owner_lives(c)?;
     sys::chdir(c.cwd).map_err(|e| (112, e))?;
     let (none, mut seen) = (0u64, 0u64);
     sys::rt_sigprocmask(2, &raw const none, &raw mut seen, 8).map_err(|e| (113, e))?;
     sys::execve(c.program, c.argv, c.envp).map_err(|e| (114, e))?;
+    Ok(())
+}
+
+/// The caller's own ids and nothing else, in its new user namespace (user_namespaces(7)).
+fn maps(c: &Child) -> Result<(), (i32, i32)> {
+    if c.maps[0].0.is_null() {
+        return Ok(());
+    }
+    let deny = (b"deny".as_ptr(), 4);
+    for (path, (text, len)) in
+        [(c"/proc/self/setgroups", deny), (c"/proc/self/uid_map", c.maps[0]), (c"/proc/self/gid_map", c.maps[1])]
+    {
+        let file = sys::openat(-100, path.as_ptr().cast(), 0o2000001, 0).map_err(|e| (140, e))? as i32;
+        sys::write(file, text, len).map_err(|e| (141, e))?;
+        sys::close(file).map_err(|e| (142, e))?;
+    }
+    Ok(())
+}
+
+/// The signal comes for a death from now on; one before it shows on the lifeline, which then is no more needed.
+fn owner_lives(c: &Child) -> Result<(), (i32, i32)> {
+    let lifeline = FIRST_FD + c.len as i32 - 4;
+    let mut fds = [sys::PollFd { fd: lifeline, events: 0, revents: 0 }];
+    let now = [0u64; 2];
+    sys::ppoll(fds.as_mut_ptr(), 1, now.as_ptr(), std::ptr::null(), 8).map_err(|e| (115, e))?;
+    if fds[0].revents != 0 {
+        return Err((116, 3)); // ESRCH
+    }
+    sys::close(lifeline).map_err(|e| (117, e))?;
+    Ok(())
+}
+
+/// The scheduler's favours of an owner do not go along: real-time policies, a raised priority, real-time I/O, and being
+/// spared when memory runs out.
+fn no_favours() -> Result<(), (i32, i32)> {
+    if matches!(sys::sched_getscheduler(0).map_err(|e| (130, e))? & 0xff, 1 | 2 | 6) {
+        let priority = 0;
+        sys::sched_setscheduler(0, 0, &raw const priority).map_err(|e| (131, e))?; // SCHED_OTHER
+    }
+    // The call itself gives 20 minus the nice value (getpriority(2)).
+    if sys::getpriority(0, 0).map_err(|e| (132, e))? > 20 {
+        sys::setpriority(0, 0, 0).map_err(|e| (133, e))?;
+    }
+    // No such call where the kernel schedules no block devices.
+    if sys::ioprio_get(1, 0).is_ok_and(|priority| priority >> 13 == 1) {
+        sys::ioprio_set(1, 0, 0).map_err(|e| (134, e))?;
+    }
+    // Without /proc, as inside another sandbox, there is nothing to be done about the last one.
+    let Ok(file) = sys::openat(-100, c"/proc/self/oom_score_adj".as_ptr().cast(), 0o2000002, 0) else { return Ok(()) };
+    let (file, mut sign) = (file as i32, 0u8);
+    sys::read(file, &raw mut sign, 1).map_err(|e| (135, e))?;
+    if sign == b'-' {
+        sys::write(file, b"0".as_ptr(), 1).map_err(|e| (136, e))?;
+    }
+    sys::close(file).map_err(|e| (137, e))?;
     Ok(())
 }
 
@@ -212,6 +289,16 @@ mod tests {
     use super::*;
 
     fn run(script: &CStr, extra: &[BorrowedFd<'_>], rlimits: &[(u32, u64, u64)]) -> (String, i32) {
+        run_as(script, extra, rlimits, false)
+    }
+
+    fn run_as(
+        script: &CStr,
+        extra: &[BorrowedFd<'_>],
+        rlimits: &[(u32, u64, u64)],
+        first_process: bool,
+    ) -> (String, i32) {
+        let (lifeline, _held) = std::io::pipe().unwrap();
         let null = std::fs::File::open("/dev/null").unwrap();
         let (out, theirs) = std::io::pipe().unwrap();
         let argv = [c"sh", c"-c", script];
@@ -222,6 +309,8 @@ mod tests {
             stdio: [null.as_fd(), theirs.as_fd(), theirs.as_fd()],
             fds: extra,
             ids: None,
+            first_process,
+            lifeline: lifeline.as_fd(),
             rlimits,
             cgroup: None,
             cwd: c"/",
@@ -255,6 +344,40 @@ mod tests {
     }
 
     #[test]
+    fn the_first_process_of_a_namespace_takes_all_others_along() {
+        // With root's ids a user namespace of this kind would map user 0, which a foreign program never gets.
+        if rustix::process::geteuid().is_root() {
+            eprintln!("skipped: as root the ids are changed");
+            return;
+        }
+        let (text, status) = run_as(c"echo $$; id -u; (setsid sleep 68.25 &) ; exit 2", &[], &[], true);
+        assert_eq!((text.as_str(), status), (&*format!("1\n{}\n", rustix::process::geteuid().as_raw()), 2 << 8));
+    }
+
+    #[test]
+    fn nothing_starts_for_an_owner_who_is_gone() {
+        let (lifeline, gone) = std::io::pipe().unwrap();
+        drop(gone);
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let foreign = Foreign {
+            program: c"/bin/sh",
+            argv: &[c"sh"],
+            envp: &[],
+            stdio: [null.as_fd(); 3],
+            fds: &[],
+            ids: None,
+            first_process: false,
+            lifeline: lifeline.as_fd(),
+            rlimits: &[],
+            cgroup: None,
+            cwd: c"/",
+            tasks: &[],
+        };
+        let Err(SpawnError::Child { source, .. }) = spawn(&foreign) else { panic!() };
+        assert_eq!(source.raw_os_error(), Some(libc::ESRCH));
+    }
+
+    #[test]
     fn a_program_that_is_not_there_is_told() {
         let null = std::fs::File::open("/dev/null").unwrap();
         let foreign = Foreign {
@@ -264,6 +387,8 @@ mod tests {
             stdio: [null.as_fd(); 3],
             fds: &[],
             ids: None,
+            first_process: false,
+            lifeline: null.as_fd(),
             rlimits: &[],
             cgroup: None,
             cwd: c"/",

@@ -59,6 +59,27 @@ pub fn wait_status(pidfd: BorrowedFd<'_>) -> io::Result<(i32, Usage)> {
     }
 }
 
+/// The wait(2) status of a process that is dead, asked by anybody who holds its pidfd: not its parent alone (Linux 6.15,
+/// PIDFD_GET_INFO). `None` where the kernel does not tell, or it is not dead.
+pub fn exit_status(pidfd: BorrowedFd<'_>) -> Option<i32> {
+    /// `struct pidfd_info` (linux/pidfd.h), as far as its first version goes.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Info {
+        mask: u64,
+        cgroup: u64,
+        ids: [u32; 11],
+        exit_code: i32,
+    }
+    const EXIT: u64 = 1 << 3;
+    /// `_IOWR(0xFF, 11, struct pidfd_info)`.
+    const GET_INFO: libc::c_ulong = 0xc000_ff0b | (size_of::<Info>() as libc::c_ulong) << 16;
+    let mut info = Info { mask: EXIT, ..Info::default() };
+    // SAFETY: the request carries the size of the buffer, and the kernel writes no more than that.
+    let r = unsafe { libc::ioctl(pidfd.as_raw_fd(), GET_INFO as _, &raw mut info) };
+    (r == 0 && info.mask & EXIT != 0).then_some(info.exit_code)
+}
+
 /// Kills the process of this pidfd. Already dead is success.
 ///
 /// # Errors

@@ -29,10 +29,23 @@ enum Slot {
     /// It has not begun.
     #[default]
     Waiting,
-    /// It runs: the process whose descendants it is, its cgroup's figures, and how many processes are ours.
-    Running(i32, Option<Reader>, u32),
+    /// It runs.
+    Running(Running),
     /// It is over.
     Over,
+}
+
+/// A run under way.
+#[derive(Debug)]
+struct Running {
+    /// The process whose descendants it is.
+    pid: i32,
+    /// Its cgroup's figures.
+    reader: Option<Reader>,
+    /// How many processes are no part of the sandbox.
+    ours: u32,
+    /// CPU time when it was last looked at: what has been used stays used, whoever has died since, microseconds.
+    cpu_us: u64,
 }
 
 /// Tells what one run uses while it runs. Clones tell of the same run.
@@ -42,8 +55,8 @@ pub struct Monitor(Arc<(Mutex<Slot>, Condvar)>);
 impl Monitor {
     /// What the sandbox uses now; `None` before it has begun and once it is over.
     pub fn usage(&self) -> Option<ResourceUsage> {
-        match &*self.slot() {
-            Slot::Running(pid, reader, ours) => Some(look(*pid, reader.as_ref(), *ours)),
+        match &mut *self.slot() {
+            Slot::Running(running) => Some(running.look()),
             Slot::Waiting | Slot::Over => None,
         }
     }
@@ -59,10 +72,14 @@ impl Monitor {
     }
 
     /// The run has begun below this process, `ours` of whose processes are no part of the sandbox.
+    /// Costs nothing where nobody watches.
     pub(crate) fn begin(&self, pid: i32, cgroup: Option<&Cgroup>, ours: u32) {
+        if Arc::strong_count(&self.0) < 2 {
+            return;
+        }
         // Without a reader the processes are asked, which costs more and tells the same.
         let reader = cgroup.and_then(|c| c.reader().ok());
-        self.set(Slot::Running(pid, reader, ours));
+        self.set(Slot::Running(Running { pid, reader, ours, cpu_us: 0 }));
     }
 
     /// The run is over, or never began.
@@ -96,13 +113,13 @@ impl Iterator for Samples {
         let mut slot = self.monitor.slot();
         loop {
             let now = Instant::now();
-            match &*slot {
+            match &mut *slot {
                 Slot::Over => return None,
-                Slot::Running(pid, reader, ours) if self.next.is_none_or(|next| next <= now) => {
+                Slot::Running(running) if self.next.is_none_or(|next| next <= now) => {
                     self.next = Some(now + self.interval);
-                    return Some(look(*pid, reader.as_ref(), *ours));
+                    return Some(running.look());
                 }
-                Slot::Running(..) | Slot::Waiting => {}
+                Slot::Running(_) | Slot::Waiting => {}
             }
             let pause = self.next.map_or(Duration::from_secs(60), |next| next.saturating_duration_since(now));
             slot = shared.1.wait_timeout(slot, pause).unwrap_or_else(PoisonError::into_inner).0;
@@ -110,17 +127,20 @@ impl Iterator for Samples {
     }
 }
 
-fn look(pid: i32, reader: Option<&Reader>, ours: u32) -> ResourceUsage {
-    let now = reader.and_then(|r| r.now().ok()).unwrap_or_default();
-    let missing = now.memory_bytes.is_none() || now.cpu_time_us.is_none() || now.processes.is_none();
-    let sample = if missing { tree::sample(pid) } else { tree::Sample::default() };
-    // The tree's sample leaves out the process at its top; a cgroup counts every one.
-    let counted = now.processes.map(|n| n.saturating_sub(u64::from(ours)));
-    let below = sample.processes.saturating_sub(u64::from(ours.saturating_sub(1)));
-    ResourceUsage {
-        memory_bytes: now.memory_bytes.unwrap_or(sample.memory_bytes),
-        cpu_time_seconds: now.cpu_time_us.unwrap_or(sample.cpu_us) as f64 / 1e6,
-        pid_count: u32::try_from(counted.unwrap_or(below)).unwrap_or(u32::MAX),
+impl Running {
+    fn look(&mut self) -> ResourceUsage {
+        let now = self.reader.as_ref().and_then(|r| r.now().ok()).unwrap_or_default();
+        let missing = now.memory_bytes.is_none() || now.cpu_time_us.is_none() || now.processes.is_none();
+        let sample = if missing { tree::sample(self.pid) } else { tree::Sample::default() };
+        let ours = u64::from(self.ours);
+        // The tree's sample leaves out the process at its top; a cgroup counts every one.
+        let processes = now.processes.unwrap_or(sample.processes + 1).saturating_sub(ours);
+        self.cpu_us = self.cpu_us.max(now.cpu_time_us.unwrap_or(sample.cpu_us));
+        ResourceUsage {
+            memory_bytes: now.memory_bytes.unwrap_or(sample.memory_bytes),
+            cpu_time_seconds: self.cpu_us as f64 / 1e6,
+            pid_count: u32::try_from(processes).unwrap_or(u32::MAX),
+        }
     }
 }
 
@@ -133,10 +153,11 @@ mod tests {
         let monitor = Monitor::default();
         assert_eq!(monitor.usage(), None);
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let watching = monitor.clone();
         monitor.begin(std::process::id() as i32, None, 1);
         let used = monitor.usage().unwrap();
         assert!(used.pid_count >= 1 && used.memory_bytes > 0, "{used:?}");
-        let samples = monitor.every(Duration::from_millis(10));
+        let samples = watching.every(Duration::from_millis(10));
         let counting = std::thread::spawn(move || samples.count());
         std::thread::sleep(Duration::from_millis(100));
         monitor.end();

@@ -149,18 +149,30 @@ fn mounted(tool: Tool, policy: &Policy, layout: &Layout, purpose: Purpose) -> En
         full("pid, ipc, uts, cgroup, mount and user namespaces; the filter refuses further ones"),
     );
     e.insert(Field::Hostname, full("uts namespace"));
-    e.insert(Field::TreeKill, full("the pid namespace ends with its first process"));
+    e.insert(
+        Field::TreeKill,
+        match (tool, purpose) {
+            (Tool::Nsjail, Purpose::Run { .. }) => partial("should Cofferdam itself be killed in the moment in which nsjail starts, what it starts lives on; a cgroup would find it"),
+            _ => full("a pid namespace ends with its first process"),
+        },
+    );
     match purpose {
         Purpose::Run { other_user } => {
-            supervised(policy, other_user, &mut e);
-            if tool == Tool::Nsjail {
-                e.insert(Field::Processes, full("RLIMIT_NPROC in a user namespace of its own"));
-            }
+            crate::rlimits::enforcement(policy, false, &mut e);
+            let users =
+                if other_user { "of a user as which nothing else runs" } else { "in a user namespace of its own" };
+            e.insert(Field::Processes, full(&format!("RLIMIT_NPROC {users}")));
         }
         Purpose::Export if tool == Tool::Nsjail => nsjail_alone(policy, &mut e),
         Purpose::Export => limitless(&mut e, "bubblewrap limits nothing by itself"),
     }
-    e.insert(Field::Tmpfs, full("sized: /tmp has half, /dev/shm a quarter, /var/tmp and /run the rest"));
+    e.insert(
+        Field::Tmpfs,
+        match tool {
+            Tool::Nsjail => full("sized: /tmp has half, /dev/shm a quarter, /var/tmp and /run the rest"),
+            _ => partial("sized, but bubblewrap limits no number of files"),
+        },
+    );
     e
 }
 
@@ -174,6 +186,12 @@ fn mounts(tool: Tool, policy: &Policy, layout: &Layout, purpose: Purpose, flags:
     if let Some(flags) = flags {
         return flags;
     }
+    if !layout.passing.is_empty() {
+        return partial(format!(
+            "{}: a FIFO in it can be written to though it is read-only, or it holds too much to look for one",
+            some(&layout.passing)
+        ));
+    }
     if tool == Tool::Bubblewrap && !layout.closed.is_empty() {
         return partial(format!(
             "{}: bubblewrap has no noexec, so what is written there can be executed",
@@ -185,14 +203,6 @@ fn mounts(tool: Tool, policy: &Policy, layout: &Layout, purpose: Purpose, flags:
         return partial("bubblewrap has no noexec, so what is written to a tmpfs can be executed");
     }
     full("mounts, without devices and setuid programs")
-}
-
-/// Whole-run limits as Cofferdam's supervisor holds them around a foreign program. A cgroup is filled in by the engine.
-fn supervised(policy: &Policy, other_user: bool, e: &mut Enforcement) {
-    crate::rlimits::enforcement(policy, false, e);
-    if other_user {
-        e.insert(Field::Processes, full("RLIMIT_NPROC of a user as which nothing else runs"));
-    }
 }
 
 fn nsjail_alone(policy: &Policy, e: &mut Enforcement) {

@@ -17,8 +17,10 @@ pub const ARGS_FD: i32 = FIRST_FD;
 pub const STATUS_FD: i32 = FIRST_FD + 1;
 /// Descriptor of the system call filter.
 pub const FILTER_FD: i32 = FIRST_FD + 2;
+/// Descriptor on which it waits before the program starts, so that the program can be held first.
+pub const GO_FD: i32 = FIRST_FD + 3;
 /// The first descriptor of a file's contents.
-const FIRST_DATA: i32 = FIRST_FD + 3;
+const FIRST_DATA: i32 = FIRST_FD + 4;
 
 /// The sandbox's own user and group, as it sees itself.
 const INSIDE: &str = "1000";
@@ -79,10 +81,13 @@ pub fn plan(
     }
     a.add(&["--uid", INSIDE, "--gid", INSIDE, "--hostname", &policy.process.hostname]);
     a.add(&["--cap-drop", "ALL", "--die-with-parent", "--new-session", "--clearenv"]);
+    // Its own first process would have the sandbox's user: the program could read its memory and trace it.
+    a.add(&["--as-pid-1"]);
     for (name, value) in &policy.command.variables {
         a.add(&["--setenv", name, value]);
     }
     a.add(&["--json-status-fd", &STATUS_FD.to_string(), "--seccomp", &FILTER_FD.to_string()]);
+    a.add(&["--block-fd", &GO_FD.to_string()]);
     let mut read_only = vec!["/sys", "/dev"];
     if !layout.items.iter().any(|i| matches!(i, Item::Bind { target, .. } if target == "/")) {
         read_only.push("/");

@@ -36,6 +36,9 @@ pub trait Facts {
     fn list(&self, directory: &str) -> Vec<String>;
     /// Whether something is mounted below this path.
     fn has_mounts_below(&self, path: &str) -> bool;
+    /// Whether something below this directory passes on what is written to it, as a FIFO does: a read-only mount does not
+    /// keep it from being written to. True as well where there is too much to look through.
+    fn may_pass_on(&self, directory: &str) -> bool;
     /// Other paths of the host that mounts give the same file.
     fn twins(&self, path: &str) -> Vec<String>;
 }
@@ -53,6 +56,9 @@ pub enum Resolved {
 
 /// Links that a resolution went through: `(canonical directory, name)`.
 pub type Links = Vec<(String, String)>;
+
+/// So many entries of a tree are looked at: a few hundredths of a second.
+const MOST_ENTRIES: usize = 20_000;
 
 /// No path goes through more links than this (`ELOOP`, path_resolution(7)).
 const MOST_LINKS: usize = 40;
@@ -134,6 +140,25 @@ impl Facts for Here {
         self.0.mounted_below(path)
     }
 
+    fn may_pass_on(&self, directory: &str) -> bool {
+        use std::os::unix::fs::FileTypeExt;
+        let mut queue = vec![std::path::PathBuf::from(directory)];
+        let mut seen = 0;
+        while let Some(dir) = queue.pop() {
+            for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+                let Ok(kind) = entry.file_type() else { continue };
+                seen += 1;
+                if seen > MOST_ENTRIES || kind.is_fifo() {
+                    return true;
+                }
+                if kind.is_dir() {
+                    queue.push(entry.path());
+                }
+            }
+        }
+        false
+    }
+
     fn twins(&self, path: &str) -> Vec<String> {
         if self.0.is_empty() { Vec::new() } else { self.0.of(path).into_iter().collect() }
     }
@@ -159,7 +184,14 @@ impl Table {
         for program in ["/usr/bin/sh", "/usr/bin/true", "/usr/bin/python3"] {
             table.add(program, executable.clone());
         }
-        for file in ["/etc/ld.so.cache", "/etc/localtime", "/etc/hostname", "/proc/cmdline", "/proc/keys"] {
+        for file in [
+            "/etc/ld.so.cache",
+            "/etc/localtime",
+            "/etc/hostname",
+            "/proc/cmdline",
+            "/proc/keys",
+            "/proc/sys/kernel/random/boot_id",
+        ] {
             table.add(file, Kind::File { links: 1, executable: false });
         }
         for path in further {
@@ -191,6 +223,10 @@ impl Facts for Table {
     }
 
     fn has_mounts_below(&self, _path: &str) -> bool {
+        false
+    }
+
+    fn may_pass_on(&self, _directory: &str) -> bool {
         false
     }
 

@@ -90,6 +90,8 @@ pub struct Layout {
     pub nested: Vec<String>,
     /// Writable binds on which nothing may be executed.
     pub closed: Vec<String>,
+    /// Read-only binds in which something passes on what is written to it, or that hold too much to be looked through.
+    pub passing: Vec<String>,
     /// Where links of the root lead, for finding the program.
     links: Vec<(String, String)>,
 }
@@ -101,6 +103,8 @@ const SHARES: [(&str, u64, u32); 4] =
 const PROC_MASKS: [&str; 3] = ["/proc/cmdline", "/proc/keys", "/proc/key-users"];
 /// Of /etc, what programs need to run.
 const ETC: [&str; 6] = ["ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "ssl", "localtime"];
+/// Tells one start of the host from another, and so one host from another.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Where processors are told about: what programs ask for to size their thread pools.
 const CPUS: &str = "/sys/devices/system/cpu";
 
@@ -302,6 +306,9 @@ impl Builder<'_> {
         for path in PROC_MASKS.iter().filter(|path| matches!(self.facts.kind(path), Kind::File { .. })) {
             self.out.items.push(Item::Mask { target: (*path).into(), directory: false });
         }
+        if matches!(self.facts.kind(BOOT_ID), Kind::File { .. }) {
+            self.text(BOOT_ID, "00000000-0000-4000-8000-000000000000\n".into());
+        }
         self.tmpfs("/sys", 1 << 16, 0o755, false);
         self.place("/sys", Shows::Own, false);
         if self.facts.kind(CPUS) == Kind::Directory {
@@ -371,6 +378,9 @@ impl Builder<'_> {
                 let writable = *access == Access::ReadWrite;
                 if self.facts.has_mounts_below(&canonical) {
                     self.out.nested.push(canonical.clone());
+                }
+                if !writable && directory && self.facts.may_pass_on(&canonical) {
+                    self.out.passing.push(target.clone());
                 }
                 if writable && !exec {
                     self.out.closed.push(target.clone());

@@ -25,4 +25,4 @@ mod watch;
 pub use answers::{Purpose, answers};
 pub use export::{Exported, Format, export};
 pub use run::Ready;
-pub use tool::{Installed, Tool, Tools};
+pub use tool::{Installed, MISSING, Tool, Tools};

@@ -234,7 +234,8 @@ pub fn plan(
     })
 }
 
-/// The filter as Kafel text, one entry per line: nsjail joins them.
+/// The filter as Kafel text, one entry per line: nsjail joins them. nsjail ends its program by a signal that comes when it
+/// is killed itself; the program may not take that back.
 fn filter_text(policy: &Policy) -> Result<Vec<String>, Failure> {
     let text = filter::text(policy, Left { loopback: false, death_signal: true })?;
     Ok(text.lines().map(str::to_owned).collect())
@@ -268,7 +269,7 @@ fn mounts(layout: &Layout) -> Vec<MountPt> {
                 fstype: "tmpfs".into(),
                 options: {
                     let bytes = if target == "/tmp" { bytes - home_bytes(layout) } else { *bytes };
-                    format!("size={bytes},mode={mode:o}")
+                    format!("size={bytes},nr_inodes={},mode={mode:o}", inodes(bytes))
                 },
                 rw: target != "/sys",
                 noexec: !exec,
@@ -278,7 +279,11 @@ fn mounts(layout: &Layout) -> Vec<MountPt> {
             Item::Directory { target, mode } if target == "/tmp/home" => list.push(own(MountPt {
                 dst: target.clone(),
                 fstype: "tmpfs".into(),
-                options: format!("size={},mode={mode:o}", home_bytes(layout)),
+                options: format!(
+                    "size={0},nr_inodes={1},mode={mode:o}",
+                    home_bytes(layout),
+                    inodes(home_bytes(layout))
+                ),
                 rw: true,
                 noexec: true,
                 ..MountPt::default()
@@ -317,6 +322,11 @@ fn mounts(layout: &Layout) -> Vec<MountPt> {
         }
     }
     list
+}
+
+/// As many files as the jail's scratch has for its size.
+fn inodes(bytes: u64) -> u64 {
+    (bytes >> 12).max(512)
 }
 
 /// The home directory takes its size out of /tmp's.

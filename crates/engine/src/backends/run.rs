@@ -16,7 +16,7 @@ use super::answers::{Purpose, answers, sufficient};
 use super::facts::Here;
 use super::layout::layout;
 use super::tool::{Installed, Tool};
-use super::watch::{Killed, Seen, Watched, watch};
+use super::watch::{Killed, Seen, Tree, Watched, watch};
 use super::{bubblewrap, nsjail, seatbelt};
 use crate::io::{Input, Io, Stream};
 use crate::outcome::{Applied, Ending, Enforcement, Evidence, Failure, Outcome, Strength, Truncated, Violation};
@@ -47,9 +47,19 @@ struct Start {
     argv: Vec<CString>,
     envp: Vec<CString>,
     cwd: CString,
-    /// Contents for descriptors from the first on; `None` is the end that tells us.
-    fds: Vec<Option<Vec<u8>>>,
+    /// What is on the descriptors from the first on.
+    fds: Vec<End>,
     plan: Value,
+}
+
+/// What a descriptor of the tool's is.
+enum End {
+    /// A file with these contents.
+    File(Vec<u8>),
+    /// It tells us on it.
+    Tells,
+    /// It waits on it for our go.
+    Waits,
 }
 
 fn refusal(step: &str, message: impl Into<String>, hint: Option<&str>) -> Failure {
@@ -132,8 +142,13 @@ impl Ready {
                 let arguments = bubblewrap::plan(&self.policy, &layout, command, version.unwrap_or_default())?;
                 let mut argv = vec!["bwrap".to_owned(), "--args".into(), bubblewrap::ARGS_FD.to_string(), "--".into()];
                 argv.extend(arguments.command.iter().cloned());
-                let mut fds = vec![Some(arguments.by_descriptor()), None, Some(arguments.filter.clone())];
-                fds.extend(arguments.files.iter().map(|file| Some(file.clone().into_bytes())));
+                let mut fds = vec![
+                    End::File(arguments.by_descriptor()),
+                    End::Tells,
+                    End::File(arguments.filter.clone()),
+                    End::Waits,
+                ];
+                fds.extend(arguments.files.iter().map(|file| End::File(file.clone().into_bytes())));
                 let plan = json!({ "argv": arguments.argv(), "files": arguments.files });
                 self.outside(program, &argv, fds, plan)?
             }
@@ -142,20 +157,14 @@ impl Ready {
                 let file = format!("/proc/self/fd/{CONFIG_FD}");
                 let argv = ["nsjail".to_owned(), "-C".into(), file];
                 let plan = serde_json::to_value(&config).unwrap_or_default();
-                self.outside(program, &argv, vec![Some(config.text().into_bytes()), None], plan)?
+                self.outside(program, &argv, vec![End::File(config.text().into_bytes()), End::Tells], plan)?
             }
         };
         Ok((start, e))
     }
 
     /// A program that makes the sandbox and gets nothing of the policy's variables itself.
-    fn outside(
-        &self,
-        program: CString,
-        argv: &[String],
-        fds: Vec<Option<Vec<u8>>>,
-        plan: Value,
-    ) -> Result<Start, Failure> {
+    fn outside(&self, program: CString, argv: &[String], fds: Vec<End>, plan: Value) -> Result<Start, Failure> {
         let argv = argv.iter().map(|argument| text(argument.as_str())).collect::<Result<_, _>>()?;
         Ok(Start { program, argv, envp: Vec::new(), cwd: text("/")?, fds, plan })
     }
@@ -194,7 +203,7 @@ impl Ready {
         let (start, mut enforcement) = self.start()?;
         // What the engine knows of cgroups stays.
         for (field, applied) in &self.enforcement {
-            if field.name().starts_with("limits.") {
+            if field.name().starts_with("limits.") || *field == Field::TreeKill {
                 enforcement.insert(*field, applied.clone());
             }
         }
@@ -207,12 +216,17 @@ impl Ready {
         Ok(self.outcome(seen, setup, enforcement, cgroup))
     }
 
-    /// Processes in the cgroup that are no part of the sandbox: the tool itself, and bubblewrap's reaper.
+    /// Processes in the cgroup that are no part of the sandbox: the tool itself, where it does not become the program.
     fn ours(&self) -> u32 {
-        match self.tool.tool {
-            Tool::Bubblewrap => 2,
-            Tool::Nsjail => 1,
-            Tool::Seatbelt => 0,
+        u32::from(self.tool.tool != Tool::Seatbelt)
+    }
+
+    /// Runs have a cgroup there: what nsjail itself could lose sight of stays in it and is ended with it.
+    pub fn in_cgroups(&mut self, location: Arc<Location>) {
+        self.location = Some(location);
+        if self.tool.tool == Tool::Nsjail {
+            let reason = "the pid namespace ends with its first process, and the cgroup with the run".to_owned();
+            self.enforcement.insert(Field::TreeKill, Applied { strength: Strength::Full, reason });
         }
     }
 
@@ -275,22 +289,29 @@ impl Ready {
         let (err_ours, err_theirs) = crate::streams::outgoing().map_err(pipes)?;
         let mut side = None;
         let mut held: Vec<OwnedFd> = Vec::new();
-        for contents in &start.fds {
-            held.push(match contents {
-                Some(bytes) => {
+        let mut go = None;
+        for end in &start.fds {
+            held.push(match end {
+                End::File(bytes) => {
                     let file = memfd::plan(bytes).map_err(|e| failed("cannot write the plan", &e))?;
                     // It is read from where it was left.
                     rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0))
                         .map_err(|e| failed("cannot rewind the plan", &e))?;
                     file
                 }
-                None => {
+                End::Tells => {
                     let (ours, theirs) = crate::streams::outgoing().map_err(pipes)?;
                     side = Some(ours);
                     theirs
                 }
+                End::Waits => {
+                    let (theirs, ours) = crate::streams::incoming().map_err(pipes)?;
+                    go = Some(ours);
+                    theirs
+                }
             });
         }
+        let (lifeline, alive) = crate::streams::outgoing().map_err(pipes)?;
         if let Some((uid, gid)) = ids {
             let owner = (Some(rustix::fs::Uid::from_raw(uid)), Some(rustix::fs::Gid::from_raw(gid)));
             for theirs in [&in_theirs, &out_theirs, &err_theirs].into_iter().chain(&held) {
@@ -307,6 +328,9 @@ impl Ready {
             stdio: [in_theirs.as_fd(), out_theirs.as_fd(), err_theirs.as_fd()],
             fds: &held.iter().map(AsFd::as_fd).collect::<Vec<BorrowedFd<'_>>>(),
             ids,
+            // nsjail looks for its child in /proc by the number that it knows it by.
+            first_process: self.tool.tool == Tool::Bubblewrap,
+            lifeline: lifeline.as_fd(),
             rlimits: &rlimits,
             cgroup: cgroup.and_then(Cgroup::dir_fd),
             cwd: &start.cwd,
@@ -316,6 +340,7 @@ impl Ready {
             let cause = std::error::Error::source(&e).map_or_else(String::new, |cause| format!(": {cause}"));
             failed(&format!("cannot start {}", self.tool.path.display()), &format!("{e}{cause}"))
         })?;
+        drop(alive); // it has seen that we live, and is told of our death by a signal from now on
         let input = match &self.policy.command.stdin {
             Stdin::Closed => Input::Closed,
             Stdin::Text(text) => Input::Bytes(text.clone().into_bytes()),
@@ -325,8 +350,12 @@ impl Ready {
         let watched = Watched {
             running,
             side,
-            first_process: if self.tool.tool == Tool::Bubblewrap { first_process } else { |_| None },
-            own_pids: self.tool.tool != Tool::Seatbelt,
+            go,
+            tree: match self.tool.tool {
+                Tool::Bubblewrap => Tree::Namespace,
+                Tool::Nsjail => Tree::Below,
+                Tool::Seatbelt => Tree::Group,
+            },
             source: Source::new(in_ours, input, false),
             sinks: [
                 Some(Sink::new(out_ours, Stream::Stdout, l.output_bytes)),
@@ -341,9 +370,9 @@ impl Ready {
     }
 
     fn rlimits(&self, cgroup: bool) -> Vec<(u32, u64, u64)> {
-        // The tool's own processes count, and without a user of its own so does all that the user runs.
-        let others =
-            if self.identity.switches() { 0 } else { crate::tree::threads_of(rustix::process::geteuid().as_raw()) };
+        // Where there is no namespace to count in, all that the user runs is counted.
+        let alone = self.tool.tool == Tool::Bubblewrap || self.identity.switches();
+        let others = if alone { 0 } else { crate::tree::threads_of(rustix::process::geteuid().as_raw()) };
         let mut rlimits = crate::rlimits::rlimits(&self.policy, u64::from(self.ours()) + others);
         if cgroup {
             crate::rlimits::leave_processes_to_the_cgroup(&mut rlimits);
@@ -448,7 +477,11 @@ impl Ready {
             None => {}
         }
         let ended = match self.tool.tool {
-            Tool::Bubblewrap => exit_code(&seen.side).map(|code| Ended::Exited(code & 0xff)),
+            // It tells of a signal as 128 + N; the kernel may know better.
+            Tool::Bubblewrap => exit_code(&seen.side).map(|code| match seen.inner {
+                Some(status) if status & 0x7f != 0 => Ended::Signalled(status & 0x7f),
+                _ => Ended::Exited(code & 0xff),
+            }),
             Tool::Nsjail => nsjail_ended(&seen.side),
             Tool::Seatbelt if seen.status & 0x7f == 0 => Some(Ended::Exited(seen.status >> 8 & 0xff)),
             Tool::Seatbelt => Some(Ended::Signalled(seen.status & 0x7f)),
@@ -518,10 +551,6 @@ fn documents(side: &[u8]) -> impl Iterator<Item = Value> {
     serde_json::Deserializer::from_slice(side).into_iter::<Value>().map_while(Result::ok)
 }
 
-fn first_process(side: &[u8]) -> Option<i32> {
-    documents(side).find_map(|d| d.get("child-pid")?.as_i64().and_then(|pid| i32::try_from(pid).ok()))
-}
-
 fn exit_code(side: &[u8]) -> Option<i32> {
     documents(side).find_map(|d| d.get("exit-code")?.as_i64().and_then(|code| i32::try_from(code).ok()))
 }
@@ -559,7 +588,7 @@ mod tests {
     #[test]
     fn what_bubblewrap_tells_is_read_document_by_document() {
         let side = b"{ \"child-pid\": 17, \"cgroup-namespace\": 4026532 }\n{ \"exit-code\": 3 }\n";
-        assert_eq!((first_process(side), exit_code(side)), (Some(17), Some(3)));
+        assert_eq!(exit_code(side), Some(3));
         assert_eq!(exit_code(b"{ \"child-pid\": 17 }\n{ \"exi"), None);
     }
 

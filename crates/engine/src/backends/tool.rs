@@ -93,6 +93,9 @@ pub const NO_USERNS: (u32, u32) = (0, 8);
 /// From this one on `--argv0` is there.
 pub const ARGV0: (u32, u32) = (0, 9);
 
+/// The step of a refusal because a tool is not installed, and nobody said where it should be.
+pub const MISSING: &str = "tool";
+
 fn missing(tool: Tool) -> Failure {
     let (message, hint) = match tool {
         Tool::Bubblewrap => (
@@ -108,7 +111,7 @@ fn missing(tool: Tool) -> Failure {
             "use --backend jail on Linux; `cofferdam export --format seatbelt` writes the profile anywhere",
         ),
     };
-    Failure { code: 125, step: "backend".into(), message: message.into(), hint: Some(hint.into()) }
+    Failure { code: 125, step: MISSING.into(), message: message.into(), hint: Some(hint.into()) }
 }
 
 impl Installed {

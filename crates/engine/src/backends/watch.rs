@@ -22,10 +22,10 @@ pub struct Watched<'a> {
     pub running: Running,
     /// What it tells.
     pub side: Option<OwnedFd>,
-    /// Finds in what it tells the first process of the sandbox's pid namespace.
-    pub first_process: fn(&[u8]) -> Option<i32>,
-    /// The sandbox has a pid namespace; else its processes are found as a process group.
-    pub own_pids: bool,
+    /// It waits for this to be closed before the program starts, and has told by then that there is one.
+    pub go: Option<OwnedFd>,
+    /// How the whole tree is ended.
+    pub tree: Tree,
     /// Standard input.
     pub source: Source,
     /// Standard output and error.
@@ -38,6 +38,17 @@ pub struct Watched<'a> {
     pub cpu_seconds: u64,
     /// Memory bytes, when no cgroup holds it.
     pub sample_memory: Option<u64>,
+}
+
+/// How a whole tree is ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tree {
+    /// The sandbox program is the first process of a pid namespace: its end is everybody's.
+    Namespace,
+    /// What is below the sandbox program is one: that comes first.
+    Below,
+    /// The sandbox program leads a process group.
+    Group,
 }
 
 /// Why the supervisor ended it.
@@ -55,6 +66,8 @@ pub enum Killed {
 pub struct Seen {
     /// wait(2) status of the sandbox program.
     pub status: i32,
+    /// wait(2) status of the program, where the kernel tells.
+    pub inner: Option<i32>,
     /// Whether and why it was ended from outside.
     pub killed: Option<Killed>,
     /// How long it ran.
@@ -84,8 +97,7 @@ struct Loop<'a, 'io> {
     seen: Seen,
     begun: Instant,
     next_sample: Instant,
-    killed_at: Option<Instant>,
-    /// The first process of the pid namespace.
+    /// The program, which is the sandbox program's child.
     inner: Option<OwnedFd>,
     buf: Vec<u8>,
 }
@@ -97,6 +109,7 @@ pub fn watch(w: Watched<'_>, io: &mut Io, ending: &dyn Fn()) -> Seen {
     let begun = Instant::now();
     let seen = Seen {
         status: 0,
+        inner: None,
         killed: None,
         took: Duration::ZERO,
         streams: [(Vec::new(), false), (Vec::new(), false)],
@@ -105,7 +118,7 @@ pub fn watch(w: Watched<'_>, io: &mut Io, ending: &dyn Fn()) -> Seen {
         sampled: tree::Sample::default(),
         problems: Vec::new(),
     };
-    let mut l = Loop { w, io, seen, begun, next_sample: begun + SAMPLE, killed_at: None, inner: None, buf: buffer() };
+    let mut l = Loop { w, io, seen, begun, next_sample: begun + SAMPLE, inner: None, buf: buffer() };
     while !l.step() {}
     ending();
     l.finish()
@@ -130,13 +143,6 @@ impl Loop<'_, '_> {
             self.kill(Killed::TimedOut);
         }
         self.sample();
-        // What it runs is dead, and it does not end: it is stuck, or was stopped.
-        if let (Some(at), Some(why)) = (self.killed_at, self.seen.killed)
-            && at.elapsed() > GRACE
-        {
-            self.kill(why);
-            self.end(self.w.running.pidfd.as_fd().try_clone_to_owned().ok());
-        }
         dead
     }
 
@@ -179,10 +185,9 @@ impl Loop<'_, '_> {
                 Err(_) => self.w.side = None,
             }
         }
-        if self.inner.is_none()
-            && let Some(pid) = (self.w.first_process)(&self.seen.side)
-        {
-            self.inner = held(pid, self.w.running.pid);
+        if self.w.go.is_some() && self.seen.side.contains(&b'\n') {
+            self.inner = child(self.w.running.pid);
+            self.w.go = None;
         }
     }
 
@@ -216,31 +221,24 @@ impl Loop<'_, '_> {
         }
     }
 
-    /// Ends what the program runs; the program then ends by itself. The first reason stays.
+    /// Ends it all. The first reason stays.
     fn kill(&mut self, why: Killed) {
         if self.seen.killed.is_none() {
             self.seen.killed = Some(why);
             self.seen.took = self.begun.elapsed();
         }
-        self.killed_at.get_or_insert_with(Instant::now);
         if let Some(c) = self.w.cgroup
             && let Err(e) = c.kill_all(Duration::from_millis(200))
         {
+            // The pid namespace is killed next and takes the same processes along; the cgroup's removal tells if not.
             self.seen.problems.push(e.to_string());
         }
-        self.end(self.inner.as_ref().and_then(|fd| fd.try_clone().ok()));
-        if self.w.own_pids {
-            // Below the program is the first process of the namespace, and with it go all others.
-            tree::kill(self.w.running.pid);
-        } else {
-            self.end_group();
+        match self.w.tree {
+            Tree::Namespace => {}
+            Tree::Below => tree::kill(self.w.running.pid),
+            Tree::Group => self.end_group(),
         }
-    }
-
-    fn end(&mut self, process: Option<OwnedFd>) {
-        if let Some(fd) = process
-            && let Err(e) = process::kill(fd.as_fd())
-        {
+        if let Err(e) = process::kill(self.w.running.pidfd.as_fd()) {
             self.seen.problems.push(format!("cannot kill the sandbox: {e}"));
         }
     }
@@ -261,20 +259,22 @@ impl Loop<'_, '_> {
             self.seen.took = self.begun.elapsed();
         }
         self.listen();
-        if !self.w.own_pids {
+        if self.w.tree == Tree::Group {
             self.end_group();
         }
         match process::wait_status(self.w.running.pidfd.as_fd()) {
             Ok((status, usage)) => (self.seen.status, self.seen.usage) = (status, usage),
             Err(e) => self.seen.problems.push(format!("cannot wait for the sandbox: {e}")),
         }
-        self.end_inner();
+        self.seen.inner = self.inner.take().and_then(|inner| process::exit_status(inner.as_fd()));
         if let Some(c) = self.w.cgroup {
             if self.seen.killed.is_none() && c.events().is_ok_and(|e| e.oom_kills > 0) {
                 self.seen.killed = Some(Killed::Limit(Field::Memory));
             }
-            // What its namespace did not take along.
-            if let Err(e) = c.kill_all(GRACE) {
+            // Where there is no namespace that takes everything along.
+            if self.w.tree != Tree::Namespace
+                && let Err(e) = c.kill_all(GRACE)
+            {
                 self.seen.problems.push(e.to_string());
             }
         }
@@ -287,27 +287,11 @@ impl Loop<'_, '_> {
         }
         self.seen
     }
-
-    /// The program may end before the processes that it leaves behind: their namespace goes with its first process.
-    fn end_inner(&mut self) {
-        let Some(inner) = self.inner.take() else { return };
-        if let Err(e) = process::kill(inner.as_fd()) {
-            self.seen.problems.push(format!("cannot kill the sandbox: {e}"));
-        }
-        let timeout = Timespec { tv_sec: GRACE.as_secs() as i64, tv_nsec: 0 };
-        let gone = poll(&mut [PollFd::new(&inner, PollFlags::IN)], Some(&timeout));
-        if gone != Ok(1) {
-            self.seen.problems.push("the sandbox's first process does not end".into());
-        }
-    }
 }
 
-/// A pidfd of a child of the program: its number is its own as long as the program has not waited for it, so a process
-/// that is the program's child after it was opened is the one meant.
-fn held(pid: i32, parent: i32) -> Option<OwnedFd> {
-    let fd = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
-    let status = std::fs::read(format!("/proc/{pid}/status")).ok()?;
-    let status = String::from_utf8_lossy(&status);
-    let of = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse::<i32>().ok()?;
-    (of == parent).then_some(fd)
+/// A pidfd of the only child of a process that waits: its number is its own meanwhile.
+fn child(parent: i32) -> Option<OwnedFd> {
+    let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+    let pid = children.split_whitespace().next()?.parse().ok()?;
+    pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()
 }
