@@ -33,6 +33,9 @@ const TIME_EACH: Duration = Duration::from_secs(1);
 /// Fewest profiles that are worth an evaluator of their own: starting one takes as long as evaluating some ten.
 const SHARE: usize = 24;
 
+/// Most profiles that one evaluator gets: it keeps what it has evaluated, about half a MiB each.
+const MAX_SHARE: usize = 256;
+
 /// Most evaluators at once.
 const MAX_EVALUATORS: usize = 4;
 
@@ -168,8 +171,10 @@ impl<'e> Compiler<'e> {
 
     /// One evaluator for all that is open, or several side by side where that pays.
     fn rounds(&self, helper: &Helper, open: &[Open]) -> Vec<(usize, Result<Evaluated, CompileError>)> {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let share = open.len().div_ceil(processors.min(MAX_EVALUATORS)).max(SHARE);
+        let evaluators = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_EVALUATORS);
+        // What is left is for the next round.
+        let open = &open[..open.len().min(evaluators * MAX_SHARE)];
+        let share = open.len().div_ceil(evaluators).max(SHARE);
         if open.len() <= share {
             return self.round(helper, open);
         }
@@ -279,6 +284,11 @@ fn job(ask: &Ask) -> Result<Job, CompileError> {
     if metadata.is_dir() {
         return Err(CompileError::new(format!("{} is a directory", ask.file.display()))
             .hint("name a Nickel file in it, such as main.ncl"));
+    }
+    if parent == Path::new("/") {
+        // What it may import from would be everything.
+        return Err(CompileError::new(format!("the profile {} lies in /", file.display()))
+            .hint("put it into a directory of its own"));
     }
     let mut imports = vec![parent];
     for directory in &ask.imports {

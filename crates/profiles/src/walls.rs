@@ -96,6 +96,13 @@ fn policy(helper: &Helper, dirs: &[Dir], backend: Backend, time: Duration) -> Po
     for field in [Field::Memory, Field::WallTime, Field::CpuTime, Field::Output, Field::Processes] {
         policy.allow_partial(field);
     }
+    if !jail {
+        // Files, network and children are what matters; which processes and devices it can see is not worth doing without
+        // these walls, which is the only other choice there.
+        for field in [Field::Mounts, Field::Isolation, Field::Hostname] {
+            policy.allow_partial(field);
+        }
+    }
     policy.backend = backend;
     policy
 }
