@@ -9,6 +9,11 @@ use std::fmt::Write;
 use super::decide::{Clause, Cond, Width};
 use super::{Arch, ArgOp, Denials, Error, RET_ALLOW, RET_ERRNO, RET_KILL_PROCESS, Request, decisions, returned};
 
+/// `__X32_SYSCALL_BIT`: an x32 process makes its calls by these numbers, and the kernel checks them as x86_64.
+const X32: u32 = 0x4000_0000;
+/// More calls than x32 has; Kafel joins neighbours, so that they cost one comparison.
+const X32_CALLS: u32 = 640;
+
 /// The policy as text, ending with its default: calls beyond the table get ENOSYS.
 ///
 /// # Errors
@@ -33,6 +38,10 @@ pub fn policy(request: &Request<'_>, arch: Arch) -> Result<String, Error> {
             Some((_, calls)) => calls.push(rule(number, name, &[])),
             None => plain.push((otherwise, vec![rule(number, name, &[])])),
         }
+    }
+    if arch == Arch::X86_64 {
+        let numbers = (0..X32_CALLS).map(|number| format!("SYSCALL[{}]", X32 + number));
+        blocks.push(("KILL_PROCESS".into(), vec![numbers.collect::<Vec<_>>().join(", ")]));
     }
     let mut text = String::from("POLICY cofferdam {\n");
     let all: Vec<String> = blocks

@@ -11,6 +11,7 @@ const CLONE_THREAD: u64 = 0x1_0000;
 const CLONE_NEWUSER: u64 = 0x1000_0000;
 const PR_SET_PDEATHSIG: u64 = 1;
 const EPERM: u16 = 1;
+const ENOSYS: u16 = 38;
 
 /// What a tool leaves to the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +35,9 @@ fn all_rules(policy: &Policy, left: Left) -> Vec<Rule> {
     let mut all = rules(policy);
     // The jail switches nested user namespaces off by the kernel; here the filter does, at the level `disabled` as well.
     all.push(refuse(&["clone", "unshare"], vec![when(0, CLONE_NEWUSER, CLONE_NEWUSER)]));
+    // What it is asked for lies behind a pointer; every program falls back to clone.
+    let absent = RuleAction::Errno(ENOSYS);
+    all.push(Rule { syscalls: vec!["clone3".into()], action: absent, when: Vec::new() });
     if left.death_signal {
         all.push(refuse(&["prctl"], vec![when(0, u64::MAX, PR_SET_PDEATHSIG)]));
     }

@@ -1,0 +1,38 @@
+//! Filters as Kafel text, held against files under `golden/`; `COFFERDAM_UPDATE=1` writes them anew.
+
+use std::path::Path;
+
+use cofferdam_confine::seccomp::{Arch, Denials, Level, Request, kafel};
+
+#[test]
+fn the_text_of_a_level_is_what_its_golden_file_says() {
+    let mut bad = Vec::new();
+    for (name, level, arch) in [
+        ("standard-x86_64", Level::Standard, Arch::X86_64),
+        ("strict-aarch64", Level::Strict, Arch::Aarch64),
+        ("disabled-aarch64", Level::Disabled, Arch::Aarch64),
+    ] {
+        let request = Request {
+            level,
+            denials: Denials::Errno,
+            notify_creates: false,
+            notify_removes: false,
+            trace: false,
+            no_spawn: None,
+            unix_sockets: false,
+            no_network_sockets: false,
+            private_ipc: true,
+            metadata_refused: false,
+            limited_exec: level == Level::Strict,
+            rules: &[],
+        };
+        let text = kafel::policy(&request, arch).unwrap();
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}.kafel"));
+        if std::env::var_os("COFFERDAM_UPDATE").is_some_and(|v| v == "1") {
+            std::fs::write(&file, &text).unwrap();
+        } else if std::fs::read_to_string(&file).unwrap_or_default() != text {
+            bad.push(name);
+        }
+    }
+    assert!(bad.is_empty(), "{bad:?} are out of date\nhint: COFFERDAM_UPDATE=1 cargo test -p cofferdam-confine");
+}
