@@ -58,7 +58,10 @@ pub fn sufficient(target: &str, policy: &Policy, e: &Enforcement) -> Result<(), 
         code: 125,
         step: first.name().into(),
         message: format!("{target} can hold {} {how}: {}{others}", first.name(), applied.reason),
-        hint: Some(format!("put {} into enforcement.best_effort, or use the jail", names.join(", "))),
+        hint: Some(format!(
+            "--best-effort={} (enforcement.best_effort) takes what can be had; --backend jail holds more",
+            names.join(",")
+        )),
     })
 }
 
