@@ -106,7 +106,13 @@ fn each_format_is_exported() {
     assert_eq!(policy, scene.json(&["export", "--format", "policy", "--encoding", "json", "./reader.ncl"]));
     assert!(scene.json(&["export", "--format", "nsjail", "reader.ncl"])["mount"].is_array());
     assert!(scene.printed(&["export", "--format", "nsjail-text", "reader.ncl"]).contains("clone_newnet: true"));
-    assert!(scene.printed(&["export", "--format", "seatbelt", "reader.ncl"]).starts_with("(version 1)\n"));
+    let seatbelt = scene.printed(&["export", "--format", "seatbelt", "reader.ncl"]);
+    let (head, rules) = seatbelt.split_once("(version 1)\n").unwrap();
+    assert!(head.lines().all(|line| line.starts_with(";; ")) && head.contains(" -D "), "{head}");
+    let parameters = rules.split("(param \"").skip(1).filter_map(|rest| rest.split('"').next());
+    for name in parameters {
+        assert!(head.contains(&format!(" -D {name}=")), "{name} is not told: {head}");
+    }
     assert_eq!(scene.json(&["export", "--format", "raw", "reader.ncl"])["skill_id"], "reader");
     assert!(scene.printed(&["export", "--encoding", "yaml", "reader.ncl"]).contains("id: reader\n"));
     assert!(scene.printed(&["export", "--encoding", "toml", "reader.ncl"]).contains("id = \"reader\"\n"));
@@ -154,7 +160,7 @@ fn a_stored_profile_runs_without_its_source() {
     fs::remove_file(scene.path("reader.ncl")).unwrap();
     assert_eq!(scene.printed(&["run", "--profile", "reader"]), "own\n");
     assert_eq!(scene.json(&["export", "reader"])["id"], "reader");
-    assert!(scene.printed(&["export", "--format", "seatbelt", "reader"]).starts_with("(version 1)\n"));
+    assert!(scene.printed(&["export", "--format", "seatbelt", "reader"]).contains("\n(version 1)\n"));
     let told = scene.refused(&["run", "--profile", "reader", "--set", "a=1"]);
     assert!(told.contains("--set needs the source"), "{told}");
     let told = scene.refused(&["run", "--profile", "nobody"]);

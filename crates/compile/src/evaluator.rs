@@ -188,7 +188,9 @@ impl Evaluator {
                     _ => self.encoded(&complete, wanted.encoding, file),
                 }
             }
-            Format::Seatbelt => text_of(&value["profile"], wanted.format, file),
+            Format::Seatbelt => {
+                Ok(command_line(&value["parameters"]) + &text_of(&value["profile"], wanted.format, file)?)
+            }
             Format::NsjailText => text_of(value, wanted.format, file),
             Format::Nsjail | Format::Raw => self.encoded(value, wanted.encoding, file),
         }
@@ -293,6 +295,19 @@ fn told_note(note: &Value) -> String {
         Some(field) if !field.is_empty() => format!("{field}: {message}"),
         _ => message.to_owned(),
     }
+}
+
+/// How a Seatbelt profile is used, as its first lines: it takes paths only as parameters, and they have to be known.
+fn command_line(parameters: &Value) -> String {
+    let mut text = String::from(";; sandbox-exec -f THIS_FILE");
+    for (name, value) in parameters.as_object().into_iter().flatten() {
+        let value = value.as_str().unwrap_or_default();
+        let plain = !value.is_empty() && value.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-+:@%,".contains(&b));
+        // In quotes for a shell, and on its line: a value cannot end the comment.
+        let value = if plain { value.to_owned() } else { format!("{:?}", value.replace(['\n', '\r'], "?")) };
+        text += &format!(" \\\n;;   -D {name}={value}");
+    }
+    text + " \\\n;;   -- COMMAND\n"
 }
 
 fn text_of(value: &Value, format: Format, file: &Path) -> Result<String, Problem> {
