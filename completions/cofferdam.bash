@@ -244,7 +244,7 @@ _cofferdam() {
                     return 0
                     ;;
                 --backend)
-                    COMPREPLY=($(compgen -W "auto jail landlock" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto jail landlock bubblewrap nsjail seatbelt" -- "${cur}"))
                     return 0
                     ;;
                 --best-effort)
@@ -558,7 +558,7 @@ _cofferdam() {
                     return 0
                     ;;
                 --backend)
-                    COMPREPLY=($(compgen -W "auto jail landlock" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto jail landlock bubblewrap nsjail seatbelt" -- "${cur}"))
                     return 0
                     ;;
                 --best-effort)

@@ -66,9 +66,12 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l tmpfs-size -
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l output-limit -d 'Output passed on per stream; the rest is dropped' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l layer-size -d 'Changes kept per copy-on-write volume' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l layer-files -d 'Changed files per copy-on-write volume' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l backend -d 'What holds it: auto, jail or landlock' -r -f -a "auto\t''
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l backend -d 'auto, jail, landlock, bubblewrap, nsjail or seatbelt' -r -f -a "auto\t''
 jail\t''
-landlock\t''"
+landlock\t''
+bubblewrap\t''
+nsjail\t''
+seatbelt\t''"
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l best-effort -d 'Start also where these cannot be held in full' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l on-violation -d 'What a refused call does: deny (default) or terminate' -r -f -a "deny\t''
 terminate\t''"
@@ -124,9 +127,12 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l tmpfs-size 
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l output-limit -d 'Output passed on per stream; the rest is dropped' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l layer-size -d 'Changes kept per copy-on-write volume' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l layer-files -d 'Changed files per copy-on-write volume' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l backend -d 'What holds it: auto, jail or landlock' -r -f -a "auto\t''
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l backend -d 'auto, jail, landlock, bubblewrap, nsjail or seatbelt' -r -f -a "auto\t''
 jail\t''
-landlock\t''"
+landlock\t''
+bubblewrap\t''
+nsjail\t''
+seatbelt\t''"
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l best-effort -d 'Start also where these cannot be held in full' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l on-violation -d 'What a refused call does: deny (default) or terminate' -r -f -a "deny\t''
 terminate\t''"

@@ -457,8 +457,8 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
     },
     PolicyOption {
         long: "backend",
-        takes: Takes::Choice("NAME", &["auto", "jail", "landlock"]),
-        help: "What holds it: auto, jail or landlock",
+        takes: Takes::Choice("NAME", &["auto", "jail", "landlock", "bubblewrap", "nsjail", "seatbelt"]),
+        help: "auto, jail, landlock, bubblewrap, nsjail or seatbelt",
         heading: HOLD,
         rare: true,
         leaves: &["backend"],
@@ -466,6 +466,9 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
             draft.policy.backend = match text {
                 "auto" => Backend::Auto,
                 "jail" => Backend::Jail,
+                "bubblewrap" => Backend::Bubblewrap,
+                "nsjail" => Backend::Nsjail,
+                "seatbelt" => Backend::Seatbelt,
                 _ => Backend::Landlock,
             };
             Ok(())

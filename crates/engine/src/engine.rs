@@ -10,6 +10,7 @@ use cofferdam_confine::host::{self, Identity};
 use cofferdam_confine::netns;
 use cofferdam_policy::{Backend, Field, Policy};
 
+use crate::backends::{self, Installed, Tool, Tools};
 use crate::filter::{self, Filter, Needs};
 use crate::jail;
 use crate::landlock;
@@ -27,6 +28,8 @@ pub struct Engine {
     search: Mutex<Option<JoinHandle<Cgroups>>>,
     /// The process for the one run, in the making beside the caller's own work.
     ahead: Mutex<Option<Ahead>>,
+    /// Where other people's sandbox programs are; as the environment says when nobody has said.
+    tools: Option<Tools>,
 }
 
 /// A process made before it was known what it is to do; `None` where none could be made, which the run itself finds out.
@@ -107,6 +110,12 @@ impl Engine {
         *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = thread;
     }
 
+    /// Names the sandbox programs of other people, instead of the environment.
+    #[must_use]
+    pub fn with_tools(self, tools: Tools) -> Engine {
+        Engine { tools: Some(tools), ..self }
+    }
+
     fn identity(&self) -> Identity {
         *self.identity.get_or_init(host::identity)
     }
@@ -120,7 +129,8 @@ impl Engine {
 
     /// What each backend can enforce of this policy on this host.
     pub fn support(&self, policy: &Policy) -> Vec<Support> {
-        [Backend::Jail, Backend::Landlock].into_iter().map(|b| self.support_of(b, policy)).collect()
+        let own = [Backend::Jail, Backend::Landlock].into_iter().map(|b| self.support_of(b, policy));
+        own.chain(Tool::ALL.into_iter().map(|tool| self.support_of_tool(tool, policy))).collect()
     }
 
     fn support_of(&self, backend: Backend, policy: &Policy) -> Support {
@@ -129,6 +139,24 @@ impl Engine {
             Ok(fields) => Support { backend: name, unavailable: None, fields },
             Err(failure) => Support { backend: name, unavailable: Some(failure), fields: Enforcement::new() },
         }
+    }
+
+    fn support_of_tool(&self, tool: Tool, policy: &Policy) -> Support {
+        match self.foreign(tool, policy) {
+            Ok(ready) => Support { backend: tool.name(), unavailable: None, fields: ready.enforcement },
+            Err(failure) => Support { backend: tool.name(), unavailable: Some(failure), fields: Enforcement::new() },
+        }
+    }
+
+    /// A policy planned for somebody else's program, its enforcement completed by what cgroups give here.
+    fn foreign(&self, tool: Tool, policy: &Policy) -> Result<backends::Ready, Failure> {
+        let tools = self.tools.clone().unwrap_or_else(Tools::from_environment);
+        let mut ready = backends::Ready::plan(policy, Installed::find(tool, &tools)?, self.identity())?;
+        self.cgroup_enforcement(&mut ready.enforcement);
+        if let Cgroups::Here(location, _) = self.cgroups() {
+            ready.in_cgroups(location.clone());
+        }
+        Ok(ready)
     }
 
     /// The plan of one backend, its enforcement completed by what cgroups give here.
@@ -176,9 +204,21 @@ impl Engine {
     /// # Errors
     /// The policy cannot be enforced as far as it requires, or names what is not there.
     pub fn prepare(&self, policy: &Policy) -> Result<Prepared, Failure> {
+        let mut instead = None;
+        if let Some(tool) = tool_of(policy.backend) {
+            match self.foreign(tool, policy) {
+                Ok(ready) => return ready.sufficient().map(|()| Prepared::by_foreign(ready)),
+                // The jail holds whatever nsjail does.
+                Err(failure) if tool == Tool::Nsjail && failure.step == backends::MISSING => {
+                    instead = Some(format!("the jail runs it, which holds the same: {}", failure.message));
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
         let candidates = match policy.backend {
             Backend::Auto => vec![Backend::Jail, Backend::Landlock],
-            named => vec![named],
+            Backend::Landlock => vec![Backend::Landlock],
+            _ => vec![Backend::Jail],
         };
         let mut refusals = Vec::new();
         for backend in candidates {
@@ -186,7 +226,7 @@ impl Engine {
             let plan = self.plan_for(backend, policy, &filters);
             match plan.and_then(|p| sufficient(policy, backend, &p.enforcement).map(|()| p)) {
                 Ok(plan) => {
-                    let reason = reason(policy.backend, backend, &refusals);
+                    let reason = instead.unwrap_or_else(|| reason(policy.backend, backend, &refusals));
                     return Ok(self.prepared(policy, backend, reason, filters, plan));
                 }
                 Err(failure) => refusals.push(failure),
@@ -221,6 +261,16 @@ impl Engine {
             ran: AtomicBool::new(false),
             ahead: Mutex::new(self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take()),
         })
+    }
+}
+
+/// The program that a backend is, where it is somebody else's.
+fn tool_of(backend: Backend) -> Option<Tool> {
+    match backend {
+        Backend::Bubblewrap => Some(Tool::Bubblewrap),
+        Backend::Nsjail => Some(Tool::Nsjail),
+        Backend::Seatbelt => Some(Tool::Seatbelt),
+        Backend::Auto | Backend::Jail | Backend::Landlock => None,
     }
 }
 

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod backends;
+pub mod compat;
 mod crowd;
 pub mod doctor;
 pub mod engine;

@@ -16,6 +16,7 @@ use cofferdam_confine::netns;
 use cofferdam_confine::wire::flag;
 use cofferdam_policy::{Backend, Field, NetworkMode, Policy, Stdin};
 
+use crate::backends;
 use crate::engine::{Ahead, Filters, name_of, sufficient};
 use crate::evidence::Paths;
 use crate::io::{Input, Io, Stream};
@@ -29,9 +30,15 @@ use crate::words;
 
 /// A policy with its backend, ready to run, many times and from several threads.
 #[derive(Debug)]
-pub struct Prepared {
-    core: Arc<Core>,
-    ready: Option<Ready>,
+pub struct Prepared(By);
+
+/// What runs it.
+#[derive(Debug)]
+enum By {
+    /// The jail or the landlock backend, and what is kept staged for it.
+    Own(Arc<Core>, Option<Ready>),
+    /// Somebody else's program.
+    Foreign(Box<backends::Ready>),
 }
 
 /// What every run of a prepared policy starts from.
@@ -73,7 +80,11 @@ struct Finished {
 
 impl Prepared {
     pub(crate) fn new(core: Core) -> Prepared {
-        Prepared { core: Arc::new(core), ready: None }
+        Prepared(By::Own(Arc::new(core), None))
+    }
+
+    pub(crate) fn by_foreign(ready: backends::Ready) -> Prepared {
+        Prepared(By::Foreign(Box::new(ready)))
     }
 
     /// Keeps up to `count` sandboxes staged ahead of their runs, so that a run only has to start its program: for callers
@@ -81,39 +92,56 @@ impl Prepared {
     /// each run; each is a waiting process with its cgroup, and ends when it has not been used for two seconds or when
     /// this is dropped. What it shows is the host as it is when the run begins: one that was staged before a mount, or a
     /// file that is bound or masked, changed is not used. Nothing is staged where a policy has copy-on-write mounts or
-    /// hundreds of paths, or on the landlock backend.
+    /// hundreds of paths, on the landlock backend, or by somebody else's program.
     #[must_use]
     pub fn keep_ready(mut self, count: usize) -> Prepared {
-        self.ready = (count > 0 && self.core.backend != Backend::Landlock).then(|| Ready::new(&self.core, count));
+        if let By::Own(core, ready) = &mut self.0 {
+            *ready = (count > 0 && core.backend != Backend::Landlock).then(|| Ready::new(core, count));
+        }
         self
     }
 
-    /// `jail` or `landlock`.
+    /// The backend's name, such as `jail`.
     pub fn backend(&self) -> &'static str {
-        name_of(self.core.backend)
+        match &self.0 {
+            By::Own(core, _) => name_of(core.backend),
+            By::Foreign(foreign) => foreign.backend(),
+        }
     }
 
     /// Why that one.
     pub fn backend_reason(&self) -> &str {
-        &self.core.reason
+        match &self.0 {
+            By::Own(core, _) => &core.reason,
+            By::Foreign(foreign) => &foreign.reason,
+        }
     }
 
     /// What will hold, as far as it can be told before the run.
     pub fn enforcement(&self) -> &Enforcement {
-        &self.core.enforcement
+        match &self.0 {
+            By::Own(core, _) => &core.enforcement,
+            By::Foreign(foreign) => &foreign.enforcement,
+        }
     }
 
     /// What the backend will do, for people: steps in order.
     pub fn plan_json(&self) -> serde_json::Value {
-        match self.core.plan() {
-            Ok(plan) => crate::show::plan(&plan, self.backend(), &self.core.reason, &self.core.enforcement),
-            Err(failure) => serde_json::json!({ "error": failure }),
+        match &self.0 {
+            By::Own(core, _) => match core.plan() {
+                Ok(plan) => crate::show::plan(&plan, self.backend(), &core.reason, &core.enforcement),
+                Err(failure) => serde_json::json!({ "error": failure }),
+            },
+            By::Foreign(foreign) => foreign.plan_json(),
         }
     }
 
     /// Runs it and returns when the tree is dead and nothing of it is left.
     pub fn run(&self, io: Io) -> Outcome {
-        self.core.run(io, self.ready.as_ref())
+        match &self.0 {
+            By::Own(core, ready) => core.run(io, ready.as_ref()),
+            By::Foreign(foreign) => foreign.run(io),
+        }
     }
 }
 
@@ -153,10 +181,12 @@ impl Core {
 
     fn run(&self, mut io: Io, ready: Option<&Ready>) -> Outcome {
         let begun = Instant::now();
-        match self.attempt(&mut io, ready) {
+        let outcome = match self.attempt(&mut io, ready) {
             Ok((finished, plan)) => self.outcome(finished, &plan, begun),
             Err(failure) => self.refused(failure, begun),
-        }
+        };
+        io.monitor.end(); // where nothing was started, nobody has said so yet
+        outcome
     }
 
     fn attempt(&self, io: &mut Io, ready: Option<&Ready>) -> Result<(Finished, jail::Plan), Failure> {
@@ -305,6 +335,7 @@ impl Core {
             output_bytes: l.output_bytes,
             trace: self.policy.audit.trace,
         };
+        io.monitor.begin(run.running.pid, cgroup, 1);
         supervise::supervise(run, io)
     }
 

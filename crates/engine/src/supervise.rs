@@ -438,6 +438,7 @@ impl Loop<'_, '_> {
     }
 
     fn finish(mut self) -> Report {
+        self.io.monitor.end(); // from here on its number may become another's
         // Init's socket has closed, which happens as it ends; waiting for it waits for every process of its namespace.
         match process::wait(self.run.running.pidfd.as_fd()) {
             Ok(usage) => self.report.usage = usage,

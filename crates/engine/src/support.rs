@@ -10,7 +10,7 @@ use crate::outcome::{Applied, Failure};
 /// What one backend can enforce on this host, per field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Support {
-    /// Backend name: `jail` or `landlock`.
+    /// Backend name, such as `jail`.
     pub backend: &'static str,
     /// `None` when the backend can run at all; else why not and how to get it.
     pub unavailable: Option<Failure>,

@@ -35,7 +35,11 @@ fn policy(code: &str) -> Policy {
 }
 
 fn ready(tool: &Installed, policy: &Policy) -> Ready {
-    let ready = Ready::plan(policy, tool.clone(), host::identity()).unwrap_or_else(|e| panic!("{e:?}"));
+    let mut policy = policy.clone();
+    if tool.tool == Tool::Nsjail {
+        policy.allow_partial(Field::TreeKill); // without the cgroup that the engine would give it
+    }
+    let ready = Ready::plan(&policy, tool.clone(), host::identity()).unwrap_or_else(|e| panic!("{e:?}"));
     ready.sufficient().unwrap_or_else(|e| panic!("{e:?}"));
     ready
 }
@@ -307,4 +311,48 @@ fn without_a_level_there_are_still_no_further_user_namespaces() {
     let mut policy = policy("unshare -U true 2>/dev/null || echo refused; unshare -i true 2>/dev/null; echo alive");
     policy.process.seccomp.level = cofferdam_policy::SeccompLevel::Disabled;
     each(&policy, |o, tool| assert_eq!(o.stdout, "refused\nalive\n", "{tool:?}: {o:?}"));
+}
+
+#[test]
+fn the_engine_runs_them_by_name_with_the_limits_of_a_cgroup() {
+    use cofferdam_engine::Engine;
+    let engine = Engine::probe();
+    let mut policy = policy("head -c 200000000 /dev/zero | tail -c 200000000 | wc -c");
+    policy.limits.memory_mb = 48;
+    let named = [(Tool::Bubblewrap, Backend::Bubblewrap), (Tool::Nsjail, Backend::Nsjail)];
+    for tool in tools() {
+        policy.backend = named.iter().find(|(t, _)| *t == tool.tool).unwrap().1;
+        if host::identity().uid != 0 {
+            policy.allow_partial(Field::TreeKill); // there may be no cgroup
+        }
+        let prepared = engine.prepare(&policy).unwrap_or_else(|e| panic!("{e:?}"));
+        assert_eq!(prepared.backend(), tool.tool.name());
+        let o = prepared.run(Io::default());
+        assert_eq!((o.outcome, o.limit), (Ending::LimitExceeded, Some(Field::Memory)), "{o:?}");
+        let small = Policy { command: self::policy("echo small").command, ..policy.clone() };
+        assert_eq!(engine.prepare(&small).unwrap().run(Io::default()).stdout, "small\n");
+    }
+}
+
+#[test]
+fn where_nsjail_is_not_installed_the_jail_runs_its_policy_and_says_so() {
+    use cofferdam_engine::Engine;
+    let engine = Engine::probe().with_tools(Tools::default());
+    let mut policy = policy("echo $((6 * 7))");
+    policy.backend = Backend::Nsjail;
+    let prepared = engine.prepare(&policy).unwrap();
+    assert!(prepared.backend_reason().contains("nsjail is not installed"), "{}", prepared.backend_reason());
+    let o = prepared.run(Io::default());
+    assert_eq!((o.backend.as_str(), o.stdout.as_str()), ("jail", "42\n"));
+    for backend in [Backend::Bubblewrap, Backend::Seatbelt] {
+        policy.backend = backend;
+        let failure = engine.prepare(&policy).unwrap_err();
+        assert!(failure.hint.is_some(), "{failure:?}");
+    }
+    let support = engine.support(&policy);
+    assert_eq!(
+        support.iter().map(|s| s.backend).collect::<Vec<_>>(),
+        ["jail", "landlock", "bubblewrap", "nsjail", "seatbelt"]
+    );
+    assert!(support[2..].iter().all(|s| s.unavailable.is_some()));
 }

@@ -23,8 +23,14 @@ const ACCESSES: &[(&str, Access)] =
     &[("read_only", Access::ReadOnly), ("read_write", Access::ReadWrite), ("copy_on_write", Access::CopyOnWrite)];
 const ARG_OPS: &[(&str, ArgOp)] =
     &[("eq", ArgOp::Eq), ("ne", ArgOp::Ne), ("lt", ArgOp::Lt), ("le", ArgOp::Le), ("gt", ArgOp::Gt), ("ge", ArgOp::Ge)];
-const BACKENDS: &[(&str, Backend)] =
-    &[("auto", Backend::Auto), ("jail", Backend::Jail), ("landlock", Backend::Landlock)];
+const BACKENDS: &[(&str, Backend)] = &[
+    ("auto", Backend::Auto),
+    ("jail", Backend::Jail),
+    ("landlock", Backend::Landlock),
+    ("bubblewrap", Backend::Bubblewrap),
+    ("nsjail", Backend::Nsjail),
+    ("seatbelt", Backend::Seatbelt),
+];
 const LEVELS: &[(&str, SeccompLevel)] = &[
     ("disabled", SeccompLevel::Disabled),
     ("basic", SeccompLevel::Basic),

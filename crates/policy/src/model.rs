@@ -333,4 +333,10 @@ pub enum Backend {
     Jail,
     /// Landlock, seccomp and rlimits, without namespaces.
     Landlock,
+    /// bubblewrap's program, bwrap(1).
+    Bubblewrap,
+    /// nsjail's program; the jail, where that is not installed.
+    Nsjail,
+    /// macOS's Seatbelt, sandbox-exec(1).
+    Seatbelt,
 }

@@ -104,8 +104,14 @@ pub fn backend_name(backend: Backend) -> &'static str {
         Backend::Auto => "auto",
         Backend::Jail => "jail",
         Backend::Landlock => "landlock",
+        Backend::Bubblewrap => "bubblewrap",
+        Backend::Nsjail => "nsjail",
+        Backend::Seatbelt => "seatbelt",
     }
 }
+
+/// Attacks whose means are signals to the program itself.
+const SIGNALS_ITSELF: &[&str] = &["stop-itself", "forged-sigsys-queued"];
 
 /// One attack, one backend, one user.
 pub fn trial(host: &Host, attack: &Attack, backend: Backend, user: User) -> Cell {
@@ -117,6 +123,11 @@ pub fn trial(host: &Host, attack: &Attack, backend: Backend, user: User) -> Cell
     if attack.root_only && user != User::Root {
         return Cell::NoVictim("only root can be such a caller".into());
     }
+    // There the program is the first process itself: it has nobody to look at, and its own signals do not reach it.
+    let about_pid1 = matches!(attack.twin, Twin::NaiveInit) || SIGNALS_ITSELF.contains(&attack.name);
+    if about_pid1 && matches!(backend, Backend::Bubblewrap | Backend::Nsjail) {
+        return Cell::NoVictim("the program is pid 1".into());
+    }
     match attempt(host, attack, backend, user) {
         Ok(cell) => cell,
         Err(message) => Cell::Broken(message),
@@ -127,6 +138,9 @@ fn attempt(host: &Host, attack: &Attack, backend: Backend, user: User) -> Result
     let mut case = Case::new(host, user, attack)?;
     let spec = Spec { shape: attack.shape, args: attack.args, required: attack.fields, backend };
     let (run, before) = sandboxed(&case, attack, &spec)?;
+    if refusal(&run).is_some_and(|message| message.contains("gives no terminal")) {
+        return Ok(Cell::NotClaimed("it gives no terminal".into()));
+    }
     if let Some(field) = refused(attack, &run) {
         return Ok(match claims(&case, attack.shape, backend, field)? {
             Some(strength) => Cell::NotClaimed(format!("{field} is {strength}")),

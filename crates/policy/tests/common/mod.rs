@@ -83,7 +83,14 @@ fn limits() -> impl Strategy<Value = Limits> {
 pub fn policy() -> impl Strategy<Value = Policy> {
     let best_effort = prop::collection::btree_set(prop::sample::select(Field::ALL.to_vec()), 0..8);
     let on_violation = prop::sample::select(vec![OnViolation::Deny, OnViolation::Terminate]);
-    let backend = prop::sample::select(vec![Backend::Auto, Backend::Jail, Backend::Landlock]);
+    let backend = prop::sample::select(vec![
+        Backend::Auto,
+        Backend::Jail,
+        Backend::Landlock,
+        Backend::Bubblewrap,
+        Backend::Nsjail,
+        Backend::Seatbelt,
+    ]);
     (
         (any::<u32>(), any::<Option<String>>(), any::<Option<String>>()),
         (command(), filesystem(), network(), process(), limits()),

@@ -1,0 +1,259 @@
+//! Reads a configuration in any of its forms: Cofferdam's policy, nsjail's own JSON, or the older `nsjail.json`.
+//!
+//! All of them are final data; nothing is evaluated here. What nsjail's own form cannot say a policy does not get from it:
+//! where a profile's `policy.json` lies beside the file that was exported from it, that one is read instead.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use cofferdam_policy::paths::normalize;
+use cofferdam_policy::{Access, MAX_POLICY_BYTES, Mount, NetworkMode, Policy, Root, Stdin};
+use serde_json::Value;
+
+use super::legacy::{self, NsJailJsonConfig};
+
+/// Which form a configuration had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Cofferdam's policy.
+    Policy,
+    /// nsjail's own configuration, as JSON.
+    Nsjail,
+    /// The older `nsjail.json`.
+    Legacy,
+}
+
+/// A configuration as a policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loaded {
+    /// What it says.
+    pub policy: Policy,
+    /// In which form it said it.
+    pub form: Form,
+    /// What was changed on the way, one line each.
+    pub notes: Vec<String>,
+}
+
+/// The bytes of a configuration, none larger than a policy may be.
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let failed = |e: std::io::Error| {
+        let hint = match e.kind() {
+            std::io::ErrorKind::NotFound => "; hint: export the profile first",
+            _ => "",
+        };
+        format!("cannot read {}: {e}{hint}", path.display())
+    };
+    let mut bytes = Vec::new();
+    let most = u64::try_from(MAX_POLICY_BYTES).unwrap_or(u64::MAX);
+    File::open(path).map_err(failed)?.take(most + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() > MAX_POLICY_BYTES {
+        return Err(format!("{} is larger than {MAX_POLICY_BYTES} bytes", path.display()));
+    }
+    Ok(bytes)
+}
+
+/// Reads the configuration at a path.
+///
+/// # Errors
+/// It cannot be read, has none of the forms, or says what cannot be: the text names the file and the place.
+pub fn load(path: &Path) -> Result<Loaded, String> {
+    let bytes = read(path)?;
+    let place = |why: String| format!("{}: {why}", path.display());
+    let value: Value = serde_json::from_slice(&bytes).map_err(|e| place(format!("not JSON: {e}")))?;
+    let has = |key: &str| value.get(key).is_some();
+    let loaded = if has("version") {
+        let policy = Policy::decode(&bytes).map_err(|e| place(e.to_string()))?;
+        Loaded { policy, form: Form::Policy, notes: Vec::new() }
+    } else if has("exec_bin") || has("envar") || has("exec_file") {
+        let name = value.get("name").and_then(Value::as_str).unwrap_or_default();
+        match beside(path, name) {
+            Some(policy) => Loaded {
+                policy,
+                form: Form::Policy,
+                notes: vec!["the policy beside it is read, from which it was exported".into()],
+            },
+            None => {
+                let (policy, notes) = nsjail(&value).map_err(place)?;
+                Loaded { policy, form: Form::Nsjail, notes }
+            }
+        }
+    } else {
+        let config: NsJailJsonConfig = serde_json::from_value(value).map_err(|e| {
+            place(format!("neither a policy (it has no \"version\"), nor nsjail's own form (no \"exec_bin\"), nor the older one: {e}"))
+        })?;
+        let (policy, notes) = legacy::policy(&config).map_err(place)?;
+        Loaded { policy, form: Form::Legacy, notes }
+    };
+    // Whatever form it had: what runs has passed the one validation. A command may still come from the caller.
+    let mut complete = loaded.policy.clone();
+    if complete.command.argv.is_empty() {
+        complete.command.argv.push("true".into());
+    }
+    complete.validate().map_err(|e| place(e.to_string()))?;
+    Ok(loaded)
+}
+
+/// The policy of the profile that an `nsjail.json` was exported from, when it lies beside it under the same name.
+fn beside(path: &Path, name: &str) -> Option<Policy> {
+    if path.file_name()? != "nsjail.json" {
+        return None;
+    }
+    let policy = Policy::decode(&read(&path.with_file_name("policy.json")).ok()?).ok()?;
+    (policy.id.as_deref().unwrap_or("cofferdam") == name).then_some(policy)
+}
+
+/// Places that every root has of its own.
+const OWN: &[&str] = &["/", "/proc", "/dev", "/sys", "/tmp", "/tmp/home", "/run", "/dev/shm", "/var/tmp"];
+const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+
+/// A policy from nsjail's own configuration. Limits stay as far as the host allows, as with nsjail itself.
+fn nsjail(value: &Value) -> Result<(Policy, Vec<String>), String> {
+    let mut p = Policy::base();
+    let mut notes = Vec::new();
+    let string = |v: &Value, key: &str| v.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    // ProtoJSON writes 64-bit numbers as strings as well.
+    let number = |key: &str| {
+        let v = value.get(key)?;
+        v.as_u64().or_else(|| v.as_str()?.parse().ok()).filter(|n| *n > 0)
+    };
+    let is = |key: &str, otherwise: bool| value.get(key).and_then(Value::as_bool).unwrap_or(otherwise);
+    let list = |v: &Value, key: &str| v.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+    let exec = value.get("exec_bin").cloned().unwrap_or_default();
+    let program = string(&exec, "path");
+    if program.is_empty() {
+        return Err("exec_bin.path: the configuration names no program".into());
+    }
+    let first = exec.get("arg0").and_then(Value::as_str).filter(|name| !name.contains('/') && program.ends_with(name));
+    p.command.argv = vec![first.unwrap_or(&program).to_owned()];
+    p.command.argv.extend(list(&exec, "arg").iter().filter_map(Value::as_str).map(str::to_owned));
+    p.command.stdin = Stdin::Caller;
+    p.command.cwd = Some(string(value, "cwd")).filter(|cwd| !cwd.is_empty());
+    p.command.variables.clear();
+    for entry in list(value, "envar").iter().filter_map(Value::as_str) {
+        match entry.split_once('=') {
+            Some((name, value)) => drop(p.command.variables.insert(name.into(), value.into())),
+            None => notes.push(format!("envar: {entry:?} would take the caller's value, and is left out")),
+        }
+    }
+    let hostname = string(value, "hostname");
+    p.process.hostname = if hostname.is_empty() { "NSJAIL".into() } else { hostname };
+    p.network.mode = match (is("clone_newnet", true), is("iface_no_lo", false)) {
+        (true, true) => NetworkMode::None,
+        (true, false) => NetworkMode::Loopback,
+        (false, _) => NetworkMode::Host,
+    };
+    for mount in list(value, "mount") {
+        if let Some(note) = nsjail_mount(&mount, &mut p)? {
+            notes.push(note);
+        }
+    }
+    let l = &mut p.limits;
+    let typed = |key: &str| value.get(key).and_then(Value::as_str).is_none_or(|kind| kind == "VALUE");
+    for (given, field) in [
+        (number("cgroup_mem_max").map(|bytes| bytes.div_ceil(1 << 20)), &mut l.memory_mb),
+        (number("rlimit_cpu").filter(|_| typed("rlimit_cpu_type")), &mut l.cpu_seconds),
+        (number("rlimit_fsize").filter(|_| typed("rlimit_fsize_type")), &mut l.file_size_mb),
+        (number("rlimit_nofile").filter(|_| typed("rlimit_nofile_type")), &mut l.open_files),
+        (number("cgroup_pids_max"), &mut l.processes),
+        (number("cgroup_cpu_ms_per_sec"), &mut l.cpu_millis),
+        (number("time_limit").map(|seconds| seconds.saturating_mul(1000)), &mut l.wall_ms),
+    ] {
+        *field = given.unwrap_or(*field);
+    }
+    if !list(value, "seccomp_string").is_empty() || value.get("seccomp_policy_file").is_some() {
+        notes.push("seccomp_string: Kafel is not translated back; the level standard stands for it".into());
+    }
+    for (key, should) in [("keep_caps", false), ("disable_no_new_privs", false), ("keep_env", false)] {
+        if is(key, should) != should {
+            notes.push(format!("{key}: it is {should}"));
+        }
+    }
+    Ok((p, notes))
+}
+
+/// One mount of nsjail's; a note when it is left out for a reason that matters.
+fn nsjail_mount(mount: &Value, p: &mut Policy) -> Result<Option<String>, String> {
+    let text = |key: &str| mount.get(key).and_then(Value::as_str).unwrap_or_default();
+    let is = |key: &str| mount.get(key).and_then(Value::as_bool).unwrap_or(false);
+    let absolute = |path: &str| normalize(path).filter(|path| path.starts_with('/'));
+    let target =
+        absolute(text("dst")).ok_or_else(|| format!("mount.dst: {:?} is not an absolute path", text("dst")))?;
+    if is("is_symlink") || mount.get("src_content").is_some() || text("fstype") == "proc" {
+        return Ok(None);
+    }
+    if is("is_bind") {
+        let source =
+            absolute(text("src")).ok_or_else(|| format!("mount.src: {:?} is not an absolute path", text("src")))?;
+        if target == "/" {
+            p.filesystem.root = if source == "/" { Root::Host } else { Root::Directory(source) };
+            return Ok(None);
+        }
+        let own = SYSTEM.iter().chain(OWN).any(|path| target == *path);
+        if own || target.starts_with("/dev/") || target.starts_with("/proc/") || target.starts_with("/sys/") {
+            return Ok(is("rw")
+                .then(|| format!("mount: {target} is the sandbox's own, or can be read only"))
+                .filter(|_| !target.starts_with("/dev/")));
+        }
+        let access = if is("rw") { Access::ReadWrite } else { Access::ReadOnly };
+        p.filesystem.mounts.push(Mount::Bind { source, target, access, exec: is("rw") && !is("noexec") });
+        return Ok(None);
+    }
+    if text("fstype") != "tmpfs" {
+        return Ok(Some(format!("mount: {target}: {:?} cannot be mounted; bind and tmpfs can", text("fstype"))));
+    }
+    if !OWN.contains(&target.as_str()) && is("rw") {
+        let bytes = text("options").split(',').find_map(|o| o.strip_prefix("size=")?.parse::<u64>().ok());
+        let size_mb = bytes.map_or(64, |bytes| bytes.div_ceil(1 << 20).max(1));
+        p.filesystem.mounts.push(Mount::Tmpfs { target, size_mb, exec: !is("noexec") });
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> (tempfile::TempDir, std::path::PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("nsjail.json");
+        std::fs::write(&path, text).unwrap();
+        (dir, path)
+    }
+
+    #[test]
+    fn each_form_is_known_by_what_it_has() {
+        let (_dir, path) = file(r#"{"version":1,"command":{"argv":["true"]}}"#);
+        assert_eq!(load(&path).unwrap().form, Form::Policy);
+        let (_dir, path) = file(r#"{"exec_bin":{"path":"/usr/bin/true"},"clone_newnet":true,"time_limit":"9"}"#);
+        let loaded = load(&path).unwrap();
+        assert_eq!((loaded.form, loaded.policy.limits.wall_ms), (Form::Nsjail, 9000));
+        assert_eq!(loaded.policy.network.mode, NetworkMode::Loopback, "nsjail brings it up unless told not to");
+        let legacy =
+            r#"{"name":"x","mode":"EXEC","hostname":"h","cmd":["true"],"env":[],"log_level":"info","mount":[]}"#;
+        let (_dir, path) = file(legacy);
+        assert_eq!(load(&path).unwrap().form, Form::Legacy);
+    }
+
+    #[test]
+    fn what_is_none_of_them_is_told_with_the_file() {
+        for (text, word) in [("{\"x\":1}", "neither"), ("{\"version\":1", "not JSON"), ("{\"version\":2}", "version")] {
+            let (_dir, path) = file(text);
+            let error = load(&path).unwrap_err();
+            assert!(error.contains(word) && error.contains("nsjail.json"), "{error}");
+        }
+        let error = load(Path::new("/no/such/nsjail.json")).unwrap_err();
+        assert!(error.contains("export the profile first"), "{error}");
+    }
+
+    #[test]
+    fn a_profiles_policy_is_read_where_it_lies_beside_what_was_exported_from_it() {
+        let (dir, path) = file(r#"{"name":"mine","exec_bin":{"path":"/usr/bin/true"}}"#);
+        std::fs::write(dir.path().join("policy.json"), r#"{"version":1,"id":"mine","command":{"argv":["false"]}}"#)
+            .unwrap();
+        assert_eq!(load(&path).unwrap().policy.command.argv, ["false"]);
+        std::fs::write(dir.path().join("policy.json"), r#"{"version":1,"id":"other","command":{"argv":["false"]}}"#)
+            .unwrap();
+        assert_eq!(load(&path).unwrap().policy.command.argv, ["/usr/bin/true"]);
+    }
+}

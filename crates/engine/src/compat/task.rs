@@ -1,0 +1,171 @@
+//! A run on a thread of its own: as a handle to ask and to stop, and as a future.
+//!
+//! The future starts the thread when it is first polled, and cancels the run when it is dropped. No runtime: the thread
+//! wakes whoever polled last.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::io::Cancel;
+use crate::monitor::{Monitor, ResourceUsage, Samples};
+use crate::outcome::Outcome;
+
+/// What a run comes to: the outcome, or why its configuration could not be used.
+pub type Came = Result<Outcome, String>;
+
+/// How far a run is, and who waits for it.
+#[derive(Default)]
+struct Slot {
+    came: Option<Came>,
+    over: bool,
+    waker: Option<Waker>,
+}
+
+#[derive(Default)]
+struct Shared {
+    slot: Mutex<Slot>,
+    done: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Slot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, came: Came) {
+        let waker = {
+            let mut slot = self.lock();
+            (slot.came, slot.over) = (Some(came), true);
+            slot.waker.take()
+        };
+        self.done.notify_all();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// Says that the run came to nothing if its thread ends without a word.
+struct Promise(Arc<Shared>);
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        let unkept = !self.0.lock().over;
+        if unkept {
+            self.0.set(Err("the run's thread ended unexpectedly".into()));
+        }
+    }
+}
+
+/// A run under way.
+pub struct Handle {
+    shared: Arc<Shared>,
+    cancel: Cancel,
+    monitor: Monitor,
+}
+
+impl Handle {
+    /// Starts a thread that runs it; it is handed the flag that stops it and the slot for its figures.
+    pub(super) fn start(cancel: Cancel, monitor: Monitor, run: impl FnOnce() -> Came + Send + 'static) -> Handle {
+        let shared = Arc::new(Shared::default());
+        let promise = Promise(Arc::clone(&shared));
+        let work = move || {
+            let came = run();
+            promise.0.set(came);
+        };
+        let handle = Handle { shared, cancel, monitor };
+        // A thread that cannot be made drops its work, and with it the promise.
+        std::thread::Builder::new().name("cofferdam-run".into()).spawn(work).ok();
+        handle
+    }
+
+    /// What the sandbox uses now; `None` before it has begun and once it is over.
+    pub fn usage(&self) -> Option<ResourceUsage> {
+        self.monitor.usage()
+    }
+
+    /// A snapshot every `interval` until the run is over.
+    pub fn samples(&self, interval: Duration) -> Samples {
+        self.monitor.every(interval)
+    }
+
+    /// Ends the run: the whole tree is killed.
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+    }
+
+    /// Whether it is over.
+    pub fn is_over(&self) -> bool {
+        self.shared.lock().over
+    }
+
+    /// Waits for the end. `None`: it was taken already.
+    pub fn wait(&self) -> Option<Came> {
+        let mut slot = self.shared.lock();
+        while !slot.over {
+            slot = self.shared.done.wait(slot).unwrap_or_else(PoisonError::into_inner);
+        }
+        slot.came.take()
+    }
+
+    /// Waits for the end, so long at most; `None` when it is not over by then.
+    pub fn wait_for(&self, patience: Duration) -> Option<Came> {
+        let slot = self.shared.lock();
+        let waiting = self.shared.done.wait_timeout_while(slot, patience, |slot| !slot.over);
+        waiting.unwrap_or_else(PoisonError::into_inner).0.came.take()
+    }
+
+    fn poll(&self, context: &mut Context<'_>) -> Poll<Came> {
+        let mut slot = self.shared.lock();
+        match slot.came.take() {
+            Some(came) => Poll::Ready(came),
+            None => {
+                slot.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// A run as a future, which starts when it is polled and is killed when it is dropped.
+pub struct Task {
+    state: State,
+}
+
+enum State {
+    Waiting(Option<Box<dyn FnOnce() -> Handle + Send>>),
+    Running(Handle),
+}
+
+impl Task {
+    /// A future of what `start` starts.
+    pub(super) fn new(start: impl FnOnce() -> Handle + Send + 'static) -> Task {
+        Task { state: State::Waiting(Some(Box::new(start))) }
+    }
+}
+
+impl Future for Task {
+    type Output = Came;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Came> {
+        if let State::Waiting(start) = &mut self.state {
+            let Some(start) = start.take() else { return Poll::Pending };
+            self.state = State::Running(start());
+        }
+        match &self.state {
+            State::Running(handle) => handle.poll(context),
+            State::Waiting(_) => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if let State::Running(handle) = &self.state {
+            handle.cancel();
+        }
+    }
+}
