@@ -22,6 +22,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("cofferdam-engine", &["cofferdam-policy", "cofferdam-confine", "cofferdam-egress"]),
     ("cofferdam-profiles", &["cofferdam-policy", "cofferdam-engine"]),
     ("cofferdam-compile", &["cofferdam-policy", "cofferdam-profiles"]),
+    ("cofferdam-python", &["cofferdam-policy", "cofferdam-engine", "cofferdam-profiles"]),
     ("cofferdam", &["cofferdam-policy", "cofferdam-engine", "cofferdam-profiles"]),
     ("cofferdam-server", &["cofferdam-policy", "cofferdam-engine"]),
     ("cofferdam-escape", &["cofferdam-policy", "cofferdam-confine", "cofferdam-engine", "cofferdam"]),

@@ -1,0 +1,222 @@
+//! A policy that is ready to run, many times and from several threads.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use cofferdam_engine as engine;
+use cofferdam_engine::{Cancel, Input, Io};
+use cofferdam_policy::{Field, Policy, Stdin};
+use pyo3::prelude::*;
+
+use crate::errors::{PolicyError, of_failure};
+use crate::here;
+use crate::outcome::{Outcome, python};
+use crate::run::Run;
+
+/// How often a run on the calling thread asks Python whether a signal has come, such as Ctrl-C.
+const SIGNALS: Duration = Duration::from_millis(50);
+
+/// A policy with its backend, ready to run.
+#[pyclass(frozen, module = "cofferdam._native")]
+#[derive(Debug)]
+pub struct Prepared {
+    policy: Policy,
+    keep_ready: usize,
+    owned: Mutex<Arc<Owned>>,
+}
+
+/// What belongs to the process that made it: sandboxes staged ahead, and the thread that stages them.
+#[derive(Debug)]
+struct Owned {
+    pid: u32,
+    prepared: Option<engine::Prepared>,
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // After a fork, the sandboxes are the other process's, and the thread is not in this one.
+        if self.pid != std::process::id() {
+            std::mem::forget(self.prepared.take());
+        }
+    }
+}
+
+impl Owned {
+    fn new(policy: &Policy, keep_ready: usize) -> Result<Owned, engine::Failure> {
+        let prepared = here::engine().prepare(policy)?.keep_ready(keep_ready);
+        Ok(Owned { pid: std::process::id(), prepared: Some(prepared) })
+    }
+}
+
+/// What a caller sets beside a policy.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// Another command.
+    pub command: Option<Vec<String>>,
+    /// Another wall limit, milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// Standard input is the caller's.
+    pub stdin: bool,
+}
+
+impl Changes {
+    fn apply(self, policy: &mut Policy) -> PyResult<()> {
+        if let Some(command) = self.command {
+            policy.command.argv = command;
+        }
+        if policy.command.argv.is_empty() {
+            return Err(PolicyError::new_err("command.argv: the policy names no program, and the call none either"));
+        }
+        if let Some(ms) = self.timeout_ms {
+            // What the policy names is a ceiling; what it does not name is only the built-in value.
+            let most = if policy.is_required(Field::WallTime) { policy.limits.wall_ms } else { u64::MAX };
+            policy.limits.wall_ms = ms.min(most);
+        }
+        // A policy with a text of its own keeps it unless the caller has another.
+        if self.stdin || !matches!(policy.command.stdin, Stdin::Text(_)) {
+            policy.command.stdin = Stdin::Caller;
+        }
+        policy.validate().map_err(|errors| PolicyError::new_err(errors.to_string()))
+    }
+}
+
+impl Prepared {
+    fn make(py: Python<'_>, policy: Policy, keep_ready: usize) -> PyResult<Prepared> {
+        let owned = py.detach(|| Owned::new(&policy, keep_ready)).map_err(|failure| of_failure(&failure))?;
+        Ok(Prepared { policy, keep_ready, owned: Mutex::new(Arc::new(owned)) })
+    }
+
+    /// What is ready in this process.
+    fn current(&self) -> PyResult<Arc<Owned>> {
+        let mut slot = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        if slot.pid != std::process::id() {
+            *slot = Arc::new(Owned::new(&self.policy, self.keep_ready).map_err(|failure| of_failure(&failure))?);
+        }
+        Ok(Arc::clone(&slot))
+    }
+}
+
+/// Standard input as bytes; end of file where there are none.
+fn input(stdin: Option<&[u8]>) -> Input {
+    stdin.map_or(Input::Closed, |bytes| Input::Bytes(bytes.to_vec()))
+}
+
+#[pymethods]
+impl Prepared {
+    /// Makes a policy ready: JSON, and what the caller sets beside it.
+    #[staticmethod]
+    #[pyo3(signature = (policy, *, command=None, timeout_ms=None, stdin=false, keep_ready=0))]
+    fn from_policy(
+        py: Python<'_>,
+        policy: &[u8],
+        command: Option<Vec<String>>,
+        timeout_ms: Option<u64>,
+        stdin: bool,
+        keep_ready: usize,
+    ) -> PyResult<Prepared> {
+        let mut policy = Policy::decode(policy).map_err(|errors| PolicyError::new_err(errors.to_string()))?;
+        Changes { command, timeout_ms, stdin }.apply(&mut policy)?;
+        Prepared::make(py, policy, keep_ready)
+    }
+
+    /// Makes a configuration of any form ready for one of the compatible executors.
+    #[staticmethod]
+    #[pyo3(signature = (path, executor, *, nsjail_path=None, default_timeout=60, command=None, timeout_ms=None, keep_ready=0))]
+    #[expect(clippy::too_many_arguments, reason = "called by name, from one place")]
+    fn from_config(
+        py: Python<'_>,
+        path: PathBuf,
+        executor: &str,
+        nsjail_path: Option<PathBuf>,
+        default_timeout: u64,
+        command: Option<Vec<String>>,
+        timeout_ms: Option<u64>,
+        keep_ready: usize,
+    ) -> PyResult<Prepared> {
+        let mut policy = here::load(&path, executor, nsjail_path.as_deref(), default_timeout)?;
+        Changes { command, timeout_ms, stdin: false }.apply(&mut policy)?;
+        Prepared::make(py, policy, keep_ready)
+    }
+
+    /// `jail`, `landlock` and so on.
+    #[getter]
+    fn backend(&self) -> PyResult<String> {
+        let owned = self.current()?;
+        Ok(owned.prepared.as_ref().map_or("", engine::Prepared::backend).to_owned())
+    }
+
+    /// Why that one.
+    #[getter]
+    fn backend_reason(&self) -> PyResult<String> {
+        let owned = self.current()?;
+        Ok(owned.prepared.as_ref().map_or("", engine::Prepared::backend_reason).to_owned())
+    }
+
+    /// What will hold, per field, as far as it can be told before the run.
+    #[getter]
+    fn enforcement(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let owned = self.current()?;
+        python(py, &owned.prepared.as_ref().map(engine::Prepared::enforcement))
+    }
+
+    /// The complete policy as JSON.
+    #[getter]
+    fn policy_json(&self) -> String {
+        self.policy.to_json_pretty()
+    }
+
+    /// What the backend will do, for people: steps in order.
+    #[getter]
+    fn plan(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let owned = self.current()?;
+        python(py, &owned.prepared.as_ref().map(engine::Prepared::plan_json))
+    }
+
+    /// Runs it on this thread, without Python's lock. A signal's exception ends the run.
+    #[pyo3(signature = (stdin=None, *, keep_changes=None))]
+    fn run(&self, py: Python<'_>, stdin: Option<&[u8]>, keep_changes: Option<PathBuf>) -> PyResult<Outcome> {
+        let owned = self.current()?;
+        let input = input(stdin);
+        let cancel = Cancel::default();
+        let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
+        let (stop, told) = (cancel.clone(), Arc::clone(&raised));
+        let mut asked = Instant::now();
+        // The one thing that is called after each wake-up on this thread.
+        let signals = move || {
+            if asked.elapsed() >= SIGNALS {
+                asked = Instant::now();
+                if let Err(error) = Python::attach(|py| py.check_signals()) {
+                    stop.cancel();
+                    told.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                }
+            }
+            None
+        };
+        let io = Io { input, cancel, resize: Some(Box::new(signals)), keep_changes, ..Io::default() };
+        let outcome = py.detach(move || owned.prepared.as_ref().map(|prepared| prepared.run(io)));
+        if let Some(error) = raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Err(error);
+        }
+        outcome.map(Outcome).ok_or_else(|| crate::errors::CofferdamError::new_err("nothing is prepared"))
+    }
+
+    /// Runs it on a thread of its own. `stream`: the output is to be read while it runs. `notify` is called on that
+    /// thread when there is output again, and at the end.
+    #[pyo3(signature = (stdin=None, *, keep_changes=None, stream=false, notify=None))]
+    fn start(
+        &self,
+        stdin: Option<&[u8]>,
+        keep_changes: Option<PathBuf>,
+        stream: bool,
+        notify: Option<Py<PyAny>>,
+    ) -> PyResult<Run> {
+        let owned = self.current()?;
+        let io = Io { input: input(stdin), keep_changes, ..Io::default() };
+        Run::start(io, stream, notify, move |io| owned.prepared.as_ref().map(|prepared| prepared.run(io)))
+    }
+
+    fn __repr__(&self) -> PyResult<String> {
+        Ok(format!("<Prepared {:?} for the {}>", self.policy.command.argv, self.backend()?))
+    }
+}

@@ -1,0 +1,312 @@
+//! A run on a thread of its own: its output while it runs, what it uses, its end.
+//!
+//! ```text
+//! the run's thread ── chunks (bounded: the program waits) ──▶ read    notify: there is something again
+//!                 └── outcome ─────────────────────────────▶ wait
+//! ```
+//!
+//! Whoever waits does so without Python's lock, and is woken by signals. A run that nobody holds any more is cancelled.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use cofferdam_engine as engine;
+use cofferdam_engine::{Cancel, Io, Monitor, Output, Stream};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::errors::CofferdamError;
+use crate::outcome::{Outcome, ResourceUsage};
+
+/// Output that waits to be read; then the program waits.
+const MOST_WAITING: usize = 1 << 20;
+/// How long the run's thread waits for its reader before it looks at the limits again.
+const PATIENCE: Duration = Duration::from_millis(5);
+/// How long anybody waits before Python is asked whether a signal has come.
+const SLICE: Duration = Duration::from_millis(50);
+/// Stack of a run's thread: supervision needs far less.
+const STACK: usize = 1 << 20;
+
+#[derive(Debug, Default)]
+struct State {
+    chunks: VecDeque<(Stream, Vec<u8>)>,
+    waiting: usize,
+    /// Everything is taken, whether or not it is read: somebody waits for the end.
+    hurried: bool,
+    /// Nobody reads any more.
+    closed: bool,
+    over: bool,
+    outcome: Option<Py<Outcome>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hurry(&self) {
+        self.lock().hurried = true;
+        self.changed.notify_all();
+    }
+
+    /// Takes as much as there is room for. True: there was nothing before.
+    fn push(&self, stream: Stream, bytes: &[u8]) -> (usize, bool) {
+        let mut state = self.lock();
+        if state.closed {
+            return (bytes.len(), false);
+        }
+        if state.waiting >= MOST_WAITING && !state.hurried {
+            state = self.changed.wait_timeout(state, PATIENCE).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        // The policy's limit of output holds for what is kept here as well.
+        let room = if state.hurried { usize::MAX } else { MOST_WAITING.saturating_sub(state.waiting) };
+        let taken = bytes.len().min(room);
+        if taken == 0 {
+            return (0, false);
+        }
+        let first = state.chunks.is_empty();
+        state.waiting += taken;
+        state.chunks.push_back((stream, bytes[..taken].to_vec()));
+        self.changed.notify_all();
+        (taken, first)
+    }
+}
+
+/// A run under way, or over.
+#[pyclass(frozen, module = "cofferdam._native")]
+#[derive(Debug)]
+pub struct Run {
+    shared: Arc<Shared>,
+    cancel: Cancel,
+    monitor: Monitor,
+    streams: bool,
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+        self.shared.lock().closed = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Run {
+    /// Starts it.
+    pub fn start(
+        mut io: Io,
+        stream: bool,
+        notify: Option<Py<PyAny>>,
+        work: impl FnOnce(Io) -> Option<engine::Outcome> + Send + 'static,
+    ) -> PyResult<Run> {
+        let shared = Arc::<Shared>::default();
+        let notify = notify.map(Arc::new);
+        let run = Run {
+            shared: Arc::clone(&shared),
+            cancel: io.cancel.clone(),
+            monitor: io.monitor.clone(),
+            streams: stream,
+        };
+        if stream {
+            let (shared, notify) = (Arc::clone(&shared), notify.clone());
+            io.output = Output::Stream(Box::new(move |stream, bytes| {
+                let (taken, first) = shared.push(stream, bytes);
+                if first {
+                    tell(notify.as_deref());
+                }
+                Ok(taken)
+            }));
+        }
+        let monitor = io.monitor.clone();
+        let thread = move || {
+            // A panic is an end as well: whoever waits must not wait for ever.
+            let came = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(io))).ok().flatten();
+            monitor_over(&monitor);
+            let outcome =
+                came.and_then(|outcome| Python::try_attach(|py| Py::new(py, Outcome(outcome)).ok()).flatten());
+            let mut state = shared.lock();
+            (state.outcome, state.over) = (outcome, true);
+            drop(state);
+            shared.changed.notify_all();
+            tell(notify.as_deref());
+            // Given back under Python's lock, which frees it at once.
+            Python::try_attach(|_| drop(notify));
+        };
+        std::thread::Builder::new()
+            .name("cofferdam-run".into())
+            .stack_size(STACK)
+            .spawn(thread)
+            .map_err(|error| CofferdamError::new_err(format!("cannot start a thread for the run: {error}")))?;
+        Ok(run)
+    }
+
+    /// Waits until `ready` has something to say, or the time is over.
+    fn wait_until<T: Send>(
+        &self,
+        py: Python<'_>,
+        timeout: Option<f64>,
+        mut ready: impl FnMut(&mut State) -> Option<T> + Send,
+    ) -> PyResult<Option<T>> {
+        let until = deadline(timeout)?;
+        loop {
+            let found = py.detach(|| {
+                let mut state = self.shared.lock();
+                if let Some(found) = ready(&mut state) {
+                    self.shared.changed.notify_all();
+                    return Some(found);
+                }
+                let left = until.map_or(SLICE, |until| until.saturating_duration_since(Instant::now()).min(SLICE));
+                let mut state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+                let found = ready(&mut state);
+                if found.is_some() {
+                    self.shared.changed.notify_all();
+                }
+                found
+            });
+            if found.is_some() || until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(found);
+            }
+            py.check_signals()?;
+        }
+    }
+}
+
+/// A run that never began has nothing to watch: its monitor says so itself once nobody else holds it.
+fn monitor_over(monitor: &Monitor) {
+    debug_assert!(monitor.usage().is_none(), "the run is over and still has figures");
+}
+
+fn tell(notify: Option<&Py<PyAny>>) {
+    let Some(notify) = notify else { return };
+    Python::try_attach(|py| {
+        if let Err(error) = notify.call0(py) {
+            error.write_unraisable(py, Some(notify.bind(py)));
+        }
+    });
+}
+
+fn deadline(timeout: Option<f64>) -> PyResult<Option<Instant>> {
+    let Some(seconds) = timeout else { return Ok(None) };
+    if seconds.is_nan() {
+        return Err(PyValueError::new_err("timeout: not a number"));
+    }
+    let most = Duration::from_secs(1 << 32);
+    let duration = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(most).min(most);
+    Ok(Some(Instant::now() + duration))
+}
+
+type Chunk<'py> = (&'static str, Bound<'py, PyBytes>);
+
+fn chunk(py: Python<'_>, (stream, bytes): (Stream, Vec<u8>)) -> Chunk<'_> {
+    let name = match stream {
+        Stream::Stdout => "stdout",
+        Stream::Stderr => "stderr",
+    };
+    (name, PyBytes::new(py, &bytes))
+}
+
+fn pop(state: &mut State) -> Option<(Stream, Vec<u8>)> {
+    let chunk = state.chunks.pop_front()?;
+    state.waiting -= chunk.1.len();
+    Some(chunk)
+}
+
+#[pymethods]
+impl Run {
+    /// Waits for the end, so many seconds at most. None: not over yet. Output that nobody reads is kept.
+    #[pyo3(signature = (timeout=None))]
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Py<Outcome>>> {
+        self.shared.hurry();
+        let over = self.wait_until(py, timeout, |state| state.over.then_some(()))?;
+        if over.is_none() {
+            return Ok(None);
+        }
+        match &self.shared.lock().outcome {
+            Some(outcome) => Ok(Some(outcome.clone_ref(py))),
+            None => Err(PyRuntimeError::new_err("the run's thread failed")),
+        }
+    }
+
+    /// The next piece of output, waiting so many seconds at most. None: the end, or nothing by then.
+    #[pyo3(signature = (timeout=None))]
+    fn read<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Option<Chunk<'py>>> {
+        if !self.streams {
+            return Err(PyValueError::new_err("the output is kept for the outcome: start the run with stream=True"));
+        }
+        let found = self.wait_until(py, timeout, |state| match pop(state) {
+            Some(chunk) => Some(Some(chunk)),
+            None => state.over.then_some(None),
+        })?;
+        Ok(found.flatten().map(|found| chunk(py, found)))
+    }
+
+    /// All output that waits.
+    fn take<'py>(&self, py: Python<'py>) -> Vec<Chunk<'py>> {
+        let mut state = self.shared.lock();
+        state.waiting = 0;
+        let chunks = std::mem::take(&mut state.chunks);
+        drop(state);
+        self.shared.changed.notify_all();
+        chunks.into_iter().map(|found| chunk(py, found)).collect()
+    }
+
+    /// Ends the run: the whole tree is killed.
+    fn cancel(&self) {
+        self.cancel.cancel();
+        self.shared.hurry();
+    }
+
+    /// Whether it is over.
+    #[getter]
+    fn done(&self) -> bool {
+        self.shared.lock().over
+    }
+
+    /// What the sandbox uses now; None before it has begun and once it is over.
+    fn usage(&self, py: Python<'_>) -> Option<ResourceUsage> {
+        py.detach(|| self.monitor.usage()).map(Into::into)
+    }
+
+    /// A snapshot every so many seconds until it is over.
+    fn samples(&self, interval: f64) -> PyResult<Samples> {
+        let interval = Duration::try_from_secs_f64(interval)
+            .map_err(|_| PyValueError::new_err("interval: seconds, not negative"))?;
+        Ok(Samples {
+            samples: Mutex::new(self.monitor.every(interval.max(Duration::from_millis(1)))),
+            shared: Arc::clone(&self.shared),
+        })
+    }
+}
+
+/// A stream of snapshots.
+#[pyclass(frozen, module = "cofferdam._native")]
+#[derive(Debug)]
+pub struct Samples {
+    samples: Mutex<engine::Samples>,
+    shared: Arc<Shared>,
+}
+
+#[pymethods]
+impl Samples {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> Option<ResourceUsage> {
+        let next = || {
+            // One that never began is over without a word.
+            if self.shared.lock().over {
+                return None;
+            }
+            self.samples.lock().unwrap_or_else(PoisonError::into_inner).next()
+        };
+        py.detach(next).map(Into::into)
+    }
+}

@@ -1,0 +1,104 @@
+"""The compatible executors: the path of a configuration and some input in, a result out.
+
+A configuration is a `policy.json`, an `nsjail.json` of any age, or a `seatbelt.sb` with its policy beside it. It is
+looked at again in every call and made ready only when it has changed.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Hashable, Optional, Union
+
+from . import _cache, _native
+from ._native import ExecutionResult
+from .runs import AsyncRun
+
+ConfigPath = Union[str, "os.PathLike[str]"]
+
+
+class _Executor:
+    """What the executors share."""
+
+    _name = ""
+
+    def __init__(self, nsjail_path: Optional[ConfigPath], default_timeout: int) -> None:
+        if default_timeout <= 0:
+            raise ValueError(f"default_timeout: {default_timeout!r} is not a number of seconds above 0")
+        self._nsjail_path = None if nsjail_path is None else Path(nsjail_path)
+        self._default_timeout = default_timeout
+
+    @property
+    def name(self) -> str:
+        """The executor's name."""
+        return self._name
+
+    @property
+    def default_timeout(self) -> int:
+        """Seconds that an execution may take when its configuration does not say."""
+        return self._default_timeout
+
+    def _prepared(self, config_path: ConfigPath) -> _native.Prepared:
+        path = Path(config_path)
+        key: Hashable = (self._name, self._nsjail_path, self._default_timeout, str(path), _content(path))
+        return _cache.prepared(
+            key,
+            lambda ready: _native.Prepared.from_config(
+                path,
+                self._name,
+                nsjail_path=self._nsjail_path,
+                default_timeout=self._default_timeout,
+                keep_ready=ready,
+            ),
+        )
+
+    def execute_sync(self, config_path: ConfigPath, input: str = "") -> ExecutionResult:
+        """Runs what the configuration says with this standard input, and waits for its end."""
+        return self._prepared(config_path).run(input.encode()).to_execution_result()
+
+    async def execute(self, config_path: ConfigPath, input: str = "") -> ExecutionResult:
+        """The same while the event loop goes on. Cancelled, it kills the tree."""
+        prepared = self._prepared(config_path)
+        async with AsyncRun(lambda notify: prepared.start(input.encode(), notify=notify)) as running:
+            return (await running).to_execution_result()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(default_timeout={self._default_timeout})"
+
+
+def _content(path: Path) -> tuple[bytes, bytes]:
+    """What a configuration is made of: the file, and the policy beside it that it may have been exported from."""
+    content = path.read_bytes()
+    if path.name == "policy.json":
+        return content, b""
+    try:
+        return content, path.with_name("policy.json").read_bytes()
+    except FileNotFoundError:
+        return content, b""
+
+
+class NsJailExecutor(_Executor):
+    """Runs configurations by nsjail where it is installed, and by the jail, which holds the same, where it is not."""
+
+    _name = "nsjail"
+
+    def __init__(self, nsjail_path: Optional[ConfigPath] = None, default_timeout: int = 60) -> None:
+        super().__init__(nsjail_path, default_timeout)
+
+
+class SeatbeltExecutor(_Executor):
+    """Runs configurations by macOS's Seatbelt."""
+
+    _name = "seatbelt"
+
+    def __init__(self, default_timeout: int = 60) -> None:
+        super().__init__(None, default_timeout)
+
+
+class JailExecutor(_Executor):
+    """Runs configurations by Cofferdam's own jail."""
+
+    _name = "jail"
+
+    def __init__(self, default_timeout: int = 60) -> None:
+        super().__init__(None, default_timeout)

@@ -1,0 +1,84 @@
+"""Profiles in Nickel, compiled by the evaluator that comes with the package.
+
+The evaluator is a program of its own, run in a sandbox: it may only read the profile's directory and those that are
+allowed. The library is in it: `import "sandbox"` needs no path.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import Iterable, List, Optional, Sequence, Tuple, Union
+
+from . import _native
+from ._native import ProfileError
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+_HELPER = "cofferdam-compile"
+
+
+def helper() -> Path:
+    """Where the evaluator is: in `COFFERDAM_LIBEXEC` where that is set, else in this package."""
+    named = os.environ.get("COFFERDAM_LIBEXEC")
+    return Path(named or Path(__file__).parent / "libexec") / _HELPER
+
+
+def cache_directory() -> Optional[Path]:
+    """Where compiled policies are remembered, the same as the command's."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if base.startswith("/"):
+        return Path(base) / "cofferdam/policies"
+    try:
+        return Path.home() / ".cache/cofferdam/policies"
+    except RuntimeError:
+        return None
+
+
+def compile_outputs(
+    file: PathLike,
+    formats: Sequence[str],
+    *,
+    encoding: str = "json",
+    overrides: Iterable[str] = (),
+    imports: Iterable[PathLike] = (),
+    trusted: bool = False,
+    cache: bool = True,
+) -> Tuple[List[Tuple[Optional[str], Optional[str]]], List[str]]:
+    """For each format its text, or why the target cannot have one; and the warnings."""
+    return _native.compile_profile(
+        helper(),
+        Path(file),
+        list(formats),
+        encoding=encoding,
+        overrides=list(overrides),
+        imports=[Path(directory) for directory in imports],
+        cache=cache_directory() if cache else None,
+        trusted=trusted,
+    )
+
+
+def compile_profile(
+    file: PathLike,
+    format: str = "policy",
+    *,
+    encoding: str = "json",
+    overrides: Iterable[str] = (),
+    imports: Iterable[PathLike] = (),
+    trusted: bool = False,
+) -> str:
+    """A profile's file as text: `policy`, `nsjail`, `nsjail-text`, `seatbelt` or `raw`.
+
+    `overrides` are assignments such as `resources.max_memory_mb=64`, which go through the profile's contracts.
+    What a target goes without is a Python warning; what it cannot hold, or what is wrong, a `ProfileError`.
+    """
+    outputs, told = compile_outputs(
+        file, [format], encoding=encoding, overrides=overrides, imports=imports, trusted=trusted
+    )
+    for warning in told:
+        warnings.warn(warning, stacklevel=2)
+    text, refusal = outputs[0]
+    if text is None:
+        raise ProfileError(refusal)
+    return text

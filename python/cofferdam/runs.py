@@ -1,0 +1,313 @@
+"""Policies and their runs: at once, in the background, or awaited.
+
+A policy is data (docs/policy.schema.json): a mapping, JSON text, or the path of a file. `prepare` makes it ready once;
+a `Prepared` runs it any number of times, from any thread. A run that is cancelled, or that nobody holds any more, is
+killed with everything that it started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any, AsyncIterator, Callable, Iterator, Mapping, Optional, Sequence, Tuple, Type, Union
+
+from . import _native
+from ._native import Outcome, ResourceUsage
+
+Policy = Union[Mapping[str, Any], str, bytes, "os.PathLike[str]"]
+"""A mapping, JSON text that begins with a brace, or the path of a file."""
+
+Stdin = Union[str, bytes, None]
+
+OnOutput = Callable[[str, bytes], object]
+"""Called with `stdout` or `stderr` and a piece of output, as it comes."""
+
+
+def policy_bytes(policy: Policy) -> bytes:
+    """A policy as JSON, not yet looked at."""
+    if isinstance(policy, Mapping):
+        return json.dumps(policy, allow_nan=False).encode()
+    if isinstance(policy, bytes):
+        return policy
+    if isinstance(policy, str) and policy.lstrip().startswith("{"):
+        return policy.encode()
+    return Path(policy).read_bytes()
+
+
+def stdin_bytes(stdin: Stdin) -> Optional[bytes]:
+    """Standard input as bytes; None stays None."""
+    return stdin.encode() if isinstance(stdin, str) else stdin
+
+
+def timeout_ms(timeout: Optional[float]) -> Optional[int]:
+    """Seconds as whole milliseconds, at least one."""
+    if timeout is None:
+        return None
+    if not timeout > 0 or timeout == float("inf"):
+        raise ValueError(f"timeout: {timeout!r} is not a number of seconds above 0")
+    return max(1, round(timeout * 1000))
+
+
+class Run:
+    """A run in the background. Iterating over it gives `(stream, bytes)` as output comes, when it was started so."""
+
+    def __init__(self, native: _native.Run) -> None:
+        self._native = native
+
+    def __iter__(self) -> Iterator[Tuple[str, bytes]]:
+        while (piece := self._native.read()) is not None:
+            yield piece
+
+    def read(self, timeout: Optional[float] = None) -> Optional[Tuple[str, bytes]]:
+        """The next piece of output; None at the end, or when nothing came for so many seconds."""
+        return self._native.read(timeout)
+
+    def wait(self, timeout: Optional[float] = None) -> Optional[Outcome]:
+        """Waits for the end, so many seconds at most; None when it is not over by then."""
+        return self._native.wait(timeout)
+
+    def cancel(self) -> None:
+        """Kills the tree. `wait` still gives the outcome."""
+        self._native.cancel()
+
+    @property
+    def done(self) -> bool:
+        """Whether it is over."""
+        return self._native.done
+
+    def usage(self) -> Optional[ResourceUsage]:
+        """What it uses now; None before it has begun and once it is over."""
+        return self._native.usage()
+
+    def usages(self, interval: float = 0.1) -> Iterator[ResourceUsage]:
+        """A snapshot every so many seconds, until it is over."""
+        return self._native.samples(interval)
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        if not self._native.done:
+            self._native.cancel()
+            self._native.wait()
+
+
+class AsyncRun:
+    """A run in the background, for one event loop. Cancelling whoever waits for it kills the tree."""
+
+    def __init__(self, start: Callable[[Callable[[], object]], _native.Run]) -> None:
+        loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+        event = self._event
+
+        def notify() -> None:
+            try:
+                loop.call_soon_threadsafe(event.set)
+            except RuntimeError:
+                pass  # the loop is closed, and nobody waits any more
+
+        self._native = start(notify)
+
+    async def _next(self) -> None:
+        """Waits until there is something again."""
+        try:
+            await self._event.wait()
+        except asyncio.CancelledError:
+            await self._end()
+            raise
+        self._event.clear()
+
+    async def _end(self) -> None:
+        self._native.cancel()
+        # Supervision looks at the flag ten times a second: this is short, and afterwards no process is left.
+        while not self._native.done:
+            self._event.clear()
+            if not self._native.done:
+                await self._event.wait()
+
+    async def wait(self) -> Outcome:
+        """Waits for the end."""
+        while not self._native.done:
+            await self._next()
+        outcome = self._native.wait()
+        assert outcome is not None
+        return outcome
+
+    def __await__(self) -> Any:
+        return self.wait().__await__()
+
+    async def __aiter__(self) -> AsyncIterator[Tuple[str, bytes]]:
+        while True:
+            over = self._native.done  # asked first: what came before the end is taken after it
+            for piece in self._native.take():
+                yield piece
+            if over:
+                return
+            await self._next()
+
+    def cancel(self) -> None:
+        """Kills the tree. Awaiting still gives the outcome."""
+        self._native.cancel()
+
+    @property
+    def done(self) -> bool:
+        """Whether it is over."""
+        return self._native.done
+
+    def usage(self) -> Optional[ResourceUsage]:
+        """What it uses now; None before it has begun and once it is over."""
+        return self._native.usage()
+
+    async def usages(self, interval: float = 0.1) -> AsyncIterator[ResourceUsage]:
+        """A snapshot every so many seconds, until it is over."""
+        while not self._native.done:
+            usage = self._native.usage()
+            if usage is not None:
+                yield usage
+            await asyncio.sleep(interval if usage is not None else min(interval, 0.005))
+
+    async def __aenter__(self) -> AsyncRun:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        if not self._native.done:
+            await self._end()
+
+
+class Prepared:
+    """A policy that is ready to run, with the backend that holds it."""
+
+    def __init__(self, native: _native.Prepared) -> None:
+        self._native = native
+
+    def run(
+        self,
+        stdin: Stdin = None,
+        *,
+        on_output: Optional[OnOutput] = None,
+        keep_changes: Optional["os.PathLike[str]"] = None,
+    ) -> Outcome:
+        """Runs it and waits for its end; other threads go on meanwhile."""
+        kept = None if keep_changes is None else Path(keep_changes)
+        if on_output is None:
+            return self._native.run(stdin_bytes(stdin), keep_changes=kept)
+        with Run(self._native.start(stdin_bytes(stdin), keep_changes=kept, stream=True)) as running:
+            for stream, piece in running:
+                on_output(stream, piece)
+            outcome = running.wait()
+        assert outcome is not None
+        return outcome
+
+    async def run_async(self, stdin: Stdin = None, *, on_output: Optional[OnOutput] = None) -> Outcome:
+        """Runs it while the event loop goes on; cancelled, it kills the tree."""
+        async with self.start_async(stdin, stream=on_output is not None) as running:
+            if on_output is not None:
+                async for stream, piece in running:
+                    on_output(stream, piece)
+            return await running
+
+    def start(self, stdin: Stdin = None, *, stream: bool = True) -> Run:
+        """Starts it in the background. With `stream=False` the output is kept for the outcome."""
+        return Run(self._native.start(stdin_bytes(stdin), stream=stream))
+
+    def start_async(self, stdin: Stdin = None, *, stream: bool = True) -> AsyncRun:
+        """Starts it in the background of the running event loop."""
+        data = stdin_bytes(stdin)
+        return AsyncRun(lambda notify: self._native.start(data, stream=stream, notify=notify))
+
+    @property
+    def policy(self) -> dict[str, Any]:
+        """The complete policy."""
+        complete: dict[str, Any] = json.loads(self._native.policy_json)
+        return complete
+
+    @property
+    def backend(self) -> str:
+        """The backend's name."""
+        return self._native.backend
+
+    @property
+    def backend_reason(self) -> str:
+        """Why that one."""
+        return self._native.backend_reason
+
+    @property
+    def enforcement(self) -> dict[str, dict[str, str]]:
+        """What will hold, per field, as far as it can be told before the run."""
+        return self._native.enforcement
+
+    @property
+    def plan(self) -> Any:
+        """What the backend will do, for people."""
+        return self._native.plan
+
+
+def prepare(
+    policy: Policy,
+    argv: Optional[Sequence[str]] = None,
+    *,
+    timeout: Optional[float] = None,
+    keep_ready: int = 0,
+) -> Prepared:
+    """Makes a policy ready.
+
+    `argv` stands for the policy's command; `timeout`, seconds, for its wall limit, but never for a longer one than it
+    names. `keep_ready` sandboxes are staged ahead of their runs, for callers who run it again and again.
+    """
+    return Prepared(
+        _native.Prepared.from_policy(
+            policy_bytes(policy),
+            command=None if argv is None else list(argv),
+            timeout_ms=timeout_ms(timeout),
+            keep_ready=keep_ready,
+        )
+    )
+
+
+def run(
+    policy: Policy,
+    argv: Optional[Sequence[str]] = None,
+    *,
+    stdin: Stdin = None,
+    timeout: Optional[float] = None,
+    on_output: Optional[OnOutput] = None,
+) -> Outcome:
+    """Runs a policy once."""
+    return prepare(policy, argv, timeout=timeout).run(stdin, on_output=on_output)
+
+
+async def run_async(
+    policy: Policy,
+    argv: Optional[Sequence[str]] = None,
+    *,
+    stdin: Stdin = None,
+    timeout: Optional[float] = None,
+    on_output: Optional[OnOutput] = None,
+) -> Outcome:
+    """Runs a policy once while the event loop goes on."""
+    return await prepare(policy, argv, timeout=timeout).run_async(stdin, on_output=on_output)
+
+
+def start(
+    policy: Policy,
+    argv: Optional[Sequence[str]] = None,
+    *,
+    stdin: Stdin = None,
+    timeout: Optional[float] = None,
+    stream: bool = True,
+) -> Run:
+    """Starts a policy in the background."""
+    return prepare(policy, argv, timeout=timeout).start(stdin, stream=stream)

@@ -1,0 +1,302 @@
+"""Skills: a profile per skill, exported once and executed by its id.
+
+Values of a skill's configuration are data from end to end: they go into a JSON file that a constant two-line profile
+imports, so no value can become a part of a program.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import warnings
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Callable, Dict, Hashable, List, Mapping, Optional, Sequence, Union
+
+from . import _cache, _native
+from ._native import ExecutionResult, ProfileError
+from .profiles import compile_outputs
+from .runs import AsyncRun, timeout_ms
+
+_PROFILE = """let config = import "config.json" in
+(import "{base}").make_default_config config.skill_id & config
+"""
+"""The profile of every skill; `base` is one of two constants."""
+
+_SEARCH = "/usr/local/bin:/usr/bin:/bin"
+"""Where a program is looked for when the policy names no PATH."""
+
+_WORKING_DIR = "/tmp/skill"
+"""The library's working directory of a skill that names none."""
+
+
+class Platform(Enum):
+    """What a profile is exported for."""
+
+    LINUX = "linux"
+    MACOS = "macos"
+    WINDOWS = "windows"
+
+
+@dataclass
+class SandboxResult:
+    """What the execution of a skill came to."""
+
+    success: bool
+    """It exited with 0."""
+    exit_code: Optional[int]
+    """Its exit code; 128 + N for signal N; -1 when its time was over."""
+    stdout: str
+    """Standard output; empty when it was read while it ran."""
+    stderr: str
+    """Standard error; empty when it was read while it ran."""
+    execution_time_ms: int
+    """From its start to its end, milliseconds."""
+    memory_used_bytes: Optional[int]
+    """Highest memory use of the whole tree, bytes."""
+    error: Optional[str]
+    """Why it failed, when more than its exit code tells; `Timeout` when its time was over."""
+
+
+class NclDrivenSandbox:
+    """Exports the profiles of skills and executes commands under them."""
+
+    def __init__(
+        self,
+        ncl_dir: Optional[Union[str, Path]] = None,
+        profile_dir: Optional[Union[str, Path]] = None,
+        nsjail_path: Optional[Union[str, Path]] = None,
+        *,
+        skills_dir: Optional[Union[str, Path]] = None,
+    ) -> None:
+        """
+        Args:
+            ncl_dir: Directory of a `default.ncl` of one's own; None for the library's.
+            profile_dir: The profile store; None for `COFFERDAM_PROFILES`, or `~/.omni/sandbox/profiles`.
+            nsjail_path: Execute by this nsjail; None for Cofferdam's own jail.
+            skills_dir: Directory with the files of each skill below its id; None for `COFFERDAM_SKILLS`, or
+                `~/.omni/skills`.
+        """
+        self.ncl_dir = None if ncl_dir is None else Path(ncl_dir)
+        self.profile_dir = _directory(profile_dir, "COFFERDAM_PROFILES", ".omni/sandbox/profiles")
+        self.skills_dir = _directory(skills_dir, "COFFERDAM_SKILLS", ".omni/skills")
+        self.nsjail_path = None if nsjail_path is None else Path(nsjail_path)
+        self._store = _native.Store(self.profile_dir)
+
+    def export_profile(
+        self,
+        skill_id: str,
+        skill_config: Mapping[str, Any],
+        platform: Platform = Platform.LINUX,
+    ) -> Path:
+        """Evaluates a skill's profile and keeps what it becomes in the profile store.
+
+        The skill's own files, where `skills_dir` has a directory of its id, are shown read-only as the working directory.
+
+        Returns:
+            The configuration for that platform: `nsjail.json` or `seatbelt.sb`; `policy.json` where nsjail cannot
+            hold the profile and the jail can.
+
+        Raises:
+            ValueError: The id is no plain name, or a value is no data.
+            RuntimeError: The evaluation failed; the text is Nickel's.
+        """
+        self._store.path(skill_id, "policy.json")  # the id, before anything is written anywhere
+        config = _plain(skill_config)
+        _agree(config, "skill_id", skill_id)
+        _agree(config, "platform", platform.value)
+        self._show_files(skill_id, config)
+        outputs, told = self._evaluate(config)
+        others = "seatbelt: " if platform is Platform.LINUX else "nsjail: "
+        for warning in told:
+            if not warning.startswith(others):
+                warnings.warn(warning, stacklevel=2)
+        files = []
+        for name, (text, refusal) in zip(("policy.json", "nsjail.json", "seatbelt.sb"), outputs):
+            if text is not None:
+                files.append((name, text))
+            elif name == "policy.json" or (name == "seatbelt.sb" and platform is Platform.MACOS):
+                raise ProfileError(refusal)
+            elif platform is Platform.LINUX and name == "nsjail.json":
+                warnings.warn(f"no nsjail.json is stored: {refusal}", stacklevel=2)
+        self._store.save(skill_id, files)
+        if platform is Platform.MACOS:
+            return self._store.path(skill_id, "seatbelt.sb")
+        kept = any(name == "nsjail.json" for name, _ in files)
+        return self._store.path(skill_id, "nsjail.json" if kept else "policy.json")
+
+    def _evaluate(self, config: Dict[str, Any]) -> Any:
+        with tempfile.TemporaryDirectory(prefix="cofferdam-") as closed:
+            # The evaluator sees this directory alone, as a user of its own; nobody else can come through the one above.
+            directory = Path(closed, "profile")
+            directory.mkdir()
+            profile = directory / "profile.ncl"
+            _write(directory / "config.json", json.dumps(config, allow_nan=False))
+            imports: List[Path] = []
+            base = "sandbox/skill/default.ncl"
+            if self.ncl_dir is not None:
+                default = self.ncl_dir / "default.ncl"
+                if not default.is_file():
+                    raise FileNotFoundError(f"no default.ncl in {self.ncl_dir}")
+                base = _import_path(default)
+                # Beside it lies what it imports: `lib/`, or `../lib/` as in the library's own layout.
+                imports = [self.ncl_dir]
+                if (self.ncl_dir.parent / "lib").is_dir():
+                    imports.append(self.ncl_dir.parent)
+            _write(profile, _PROFILE.replace("{base}", base))
+            directory.chmod(0o755)
+            return compile_outputs(profile, ["policy", "nsjail", "seatbelt"], imports=imports, cache=False)
+
+    def _show_files(self, skill_id: str, config: Dict[str, Any]) -> None:
+        files = self.skills_dir / skill_id
+        if not files.is_dir():
+            return
+        mounts = config.get("readonly_mounts", [])
+        target = config.get("working_dir", _WORKING_DIR)
+        if isinstance(mounts, list):
+            config["readonly_mounts"] = [*mounts, {"src": str(files.resolve()), "dst": target}]
+
+    async def execute(
+        self,
+        skill_id: str,
+        command: Sequence[str],
+        input_data: Optional[str] = None,
+        timeout: float = 60,
+        *,
+        on_output: Optional[Callable[[str, bytes], object]] = None,
+    ) -> SandboxResult:
+        """Executes a command under a skill's profile while the event loop goes on. Cancelled, it kills the tree.
+
+        Args:
+            skill_id: Whose profile.
+            command: Program and arguments; empty for the profile's own.
+            input_data: Standard input.
+            timeout: Seconds; a shorter limit that the profile names holds.
+            on_output: Called with `stdout` or `stderr` and bytes as output comes, instead of keeping it.
+
+        Raises:
+            FileNotFoundError: There is no such profile.
+            RuntimeError: Nothing could be started.
+        """
+        prepared = self._prepared(skill_id, command, timeout)
+        data = (input_data or "").encode()
+        streams = on_output is not None
+        async with AsyncRun(lambda notify: prepared.start(data, stream=streams, notify=notify)) as running:
+            if on_output is not None:
+                async for stream, piece in running:
+                    on_output(stream, piece)
+            return _result((await running).to_execution_result())
+
+    def execute_sync(
+        self,
+        skill_id: str,
+        command: Sequence[str],
+        input_data: Optional[str] = None,
+        timeout: float = 60,
+    ) -> SandboxResult:
+        """The same, on this thread."""
+        prepared = self._prepared(skill_id, command, timeout)
+        return _result(prepared.run((input_data or "").encode()).to_execution_result())
+
+    def _prepared(self, skill_id: str, command: Sequence[str], timeout: float) -> _native.Prepared:
+        if isinstance(command, (str, bytes)):
+            raise TypeError("command: a list of texts, the program first")
+        argv = _program([str(word) for word in command])
+        ms = timeout_ms(timeout)
+        if self.nsjail_path is None:
+            try:
+                policy = self._store.read(skill_id, "policy.json")
+            except FileNotFoundError:
+                pass  # it may come from elsewhere, and have an nsjail.json only
+            else:
+                key: Hashable = (policy, tuple(argv), ms)
+                return _cache.prepared(
+                    key,
+                    lambda ready: _native.Prepared.from_policy(
+                        policy, command=argv or None, timeout_ms=ms, stdin=True, keep_ready=ready
+                    ),
+                )
+        path = self._store.path(skill_id, "nsjail.json")
+        try:
+            config = self._store.read(skill_id, "nsjail.json")
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"no sandbox profile of {skill_id!r} in {self.profile_dir}: run export_profile() first"
+            ) from None
+        executor = "jail" if self.nsjail_path is None else "nsjail"
+        return _cache.prepared(
+            (str(path), config, tuple(argv), ms, self.nsjail_path),
+            lambda ready: _native.Prepared.from_config(
+                path,
+                executor,
+                nsjail_path=self.nsjail_path,
+                command=argv or None,
+                timeout_ms=ms,
+                keep_ready=ready,
+            ),
+        )
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o644)
+
+
+def _directory(named: Optional[Union[str, Path]], variable: str, default: str) -> Path:
+    if named is not None:
+        return Path(named)
+    return Path(os.environ.get(variable) or Path.home() / default)
+
+
+def _plain(config: Mapping[str, Any]) -> Dict[str, Any]:
+    """A copy as JSON has it."""
+
+    def other(value: Any) -> Any:
+        if isinstance(value, Enum):
+            return value.value
+        if isinstance(value, os.PathLike):
+            return os.fspath(value)
+        raise ValueError(f"skill_config: {value!r} is no data: texts, numbers, lists and mappings are")
+
+    plain: Dict[str, Any] = json.loads(json.dumps(dict(config), allow_nan=False, default=other))
+    return plain
+
+
+def _agree(config: Dict[str, Any], name: str, value: str) -> None:
+    if config.setdefault(name, value) != value:
+        raise ValueError(f"skill_config[{name!r}] is {config[name]!r}, and the call says {value!r}")
+
+
+def _import_path(path: Path) -> str:
+    """A path as it can stand in an import."""
+    text = str(path.resolve())
+    if any(character in text for character in '"\\%\n\r'):
+        raise ValueError(f"ncl_dir: {text!r} cannot be imported: it has a quote, backslash, percent sign or line feed")
+    return text
+
+
+def _program(command: List[str]) -> List[str]:
+    """`python` means `python3` where the system has only that."""
+    if command and command[0] == "python":
+        there = [name for name in ("python", "python3") if any(map(os.path.exists, _places(name)))]
+        if there == ["python3"]:
+            return ["python3", *command[1:]]
+    return command
+
+
+def _places(name: str) -> List[str]:
+    return [f"{directory}/{name}" for directory in _SEARCH.split(":")]
+
+
+def _result(result: ExecutionResult) -> SandboxResult:
+    return SandboxResult(
+        success=result.success,
+        exit_code=result.exit_code,
+        stdout=result.stdout,
+        stderr=result.stderr,
+        execution_time_ms=result.execution_time_ms,
+        memory_used_bytes=result.memory_used_bytes,
+        error=result.error,
+    )

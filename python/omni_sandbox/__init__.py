@@ -1,0 +1,29 @@
+"""The names that existing code imports, under the import name that it uses; all of them are Cofferdam's."""
+
+from cofferdam import (
+    ExecutionResult,
+    JailExecutor,
+    NclDrivenSandbox,
+    NsJailExecutor,
+    Platform,
+    ResourceUsage,
+    SandboxResult,
+    SeatbeltExecutor,
+    detect_platform,
+    is_nsjail_available,
+    is_seatbelt_available,
+)
+
+__all__ = [
+    "ExecutionResult",
+    "JailExecutor",
+    "NclDrivenSandbox",
+    "NsJailExecutor",
+    "Platform",
+    "ResourceUsage",
+    "SandboxResult",
+    "SeatbeltExecutor",
+    "detect_platform",
+    "is_nsjail_available",
+    "is_seatbelt_available",
+]

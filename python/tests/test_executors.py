@@ -1,0 +1,171 @@
+"""The compatible executors, under both import names and as existing code calls them."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+from conftest import policy, sleeping, wait_for
+
+import cofferdam
+from cofferdam import JailExecutor, NsJailExecutor, SeatbeltExecutor
+
+
+@pytest.fixture
+def echo(tmp_path: Path) -> Path:
+    path = tmp_path / "policy.json"
+    path.write_text(json.dumps(policy(command={"argv": ["sh", "-c", "cat; echo err >&2; exit 4"]})))
+    return path
+
+
+def test_a_configuration_and_input_give_a_result(echo: Path) -> None:
+    for executor in (JailExecutor(), NsJailExecutor(), NsJailExecutor(default_timeout=5)):
+        result = executor.execute_sync(echo, "hello")
+        assert isinstance(result, cofferdam.ExecutionResult)
+        assert (result.success, result.exit_code, result.error) == (False, 4, None)
+        assert (result.stdout, result.stderr) == ("hello", "err\n")
+        assert isinstance(result.execution_time_ms, int)
+    assert JailExecutor().execute_sync(str(echo)).stdout == ""
+    assert [e.name for e in (JailExecutor(), NsJailExecutor(), SeatbeltExecutor())] == ["jail", "nsjail", "seatbelt"]
+
+
+def test_it_is_awaited(echo: Path) -> None:
+    executor = JailExecutor()
+    assert inspect.iscoroutinefunction(executor.execute)
+    assert asyncio.run(executor.execute(echo, "hello")).stdout == "hello"
+
+    async def in_a_thread() -> str:
+        # As existing code does it: a loop of its own in a thread.
+        loop = asyncio.get_event_loop()
+        result = await loop.run_in_executor(None, lambda: asyncio.run(executor.execute(echo, "x")))
+        return result.stdout
+
+    assert asyncio.run(in_a_thread()) == "x"
+
+
+def test_cancelling_kills_the_tree(tmp_path: Path) -> None:
+    path = tmp_path / "policy.json"
+    path.write_text(json.dumps(policy(command={"argv": ["sleep", "91.5"]})))
+
+    async def main() -> None:
+        task = asyncio.create_task(JailExecutor().execute(path))
+        await asyncio.to_thread(wait_for, lambda: sleeping("91.5") == 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert sleeping("91.5") == 0
+
+    asyncio.run(main())
+
+
+def legacy(**changes: Any) -> Dict[str, Any]:
+    return {
+        "name": "skill", "mode": "EXEC", "hostname": "omni-skill-x", "cmd": ["sh", "-c", "cat; hostname"],
+        "env": [], "log_level": "info", "mount": [], **changes,
+    }  # fmt: skip
+
+
+def test_an_older_configuration_is_executed(tmp_path: Path) -> None:
+    path = tmp_path / "nsjail.json"
+    path.write_text(json.dumps(legacy(clone_newnet=False)))
+    for executor in (NsJailExecutor(), JailExecutor()):
+        assert executor.execute_sync(path, "in ").stdout == "in omni-skill-x\n"
+    path.write_text(json.dumps(legacy(cmd=["sleep", "92.5"])))
+    result = JailExecutor(default_timeout=1).execute_sync(path)
+    assert (result.exit_code, result.error) == (-1, "Timeout") and sleeping("92.5") == 0
+
+
+def test_a_changed_configuration_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "policy.json"
+    executor = JailExecutor()
+    for word in ("one", "two"):
+        path.write_text(json.dumps(policy(command={"argv": ["echo", word]})))
+        assert [executor.execute_sync(path).stdout for _ in range(3)] == [f"{word}\n"] * 3
+
+
+def test_what_cannot_be_used_is_told(tmp_path: Path, echo: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="gone.json"):
+        JailExecutor().execute_sync(tmp_path / "gone.json")
+    cut = tmp_path / "cut.json"
+    cut.write_text('{"version": 1,')
+    with pytest.raises(ValueError, match="cut.json"):
+        JailExecutor().execute_sync(cut)
+    with pytest.raises(RuntimeError):
+        SeatbeltExecutor().execute_sync(echo)
+    with pytest.raises(RuntimeError, match="/no/such/nsjail"):
+        NsJailExecutor("/no/such/nsjail").execute_sync(echo)
+    with pytest.raises(ValueError, match="default_timeout"):
+        JailExecutor(default_timeout=0)
+
+
+def test_what_is_here_is_told() -> None:
+    assert cofferdam.detect_platform() == "linux"
+    assert cofferdam.is_seatbelt_available() is False
+    assert isinstance(cofferdam.is_nsjail_available(), bool)
+    assert cofferdam.is_nsjail_available(Path("/no/such/nsjail")) is False
+
+
+def test_the_other_import_name_has_the_same_things() -> None:
+    other = importlib.import_module("omni_sandbox")
+    for name in other.__all__:
+        assert getattr(other, name) is getattr(cofferdam, name)
+    assert {"NsJailExecutor", "ExecutionResult", "ResourceUsage", "detect_platform"} <= set(other.__all__)
+
+
+def python(code: str, **variables: str) -> str:
+    program = [sys.executable, "-c", textwrap.dedent(code)]
+    return subprocess.run(program, check=True, capture_output=True, text=True, env={**os.environ, **variables}).stdout
+
+
+def test_the_shim_gives_the_two_modules_and_nothing_before_it_is_asked_for() -> None:
+    told = python("""
+        try:
+            import omni.core.skills.sandbox
+        except ModuleNotFoundError as error:
+            print(error.name)
+        import sys, cofferdam_omni
+        print("cofferdam" in sys.modules)
+        from omni.core.skills.sandbox import NclDrivenSandbox, SandboxResult
+        from omni.core.skills.executor import NsJailExecutor
+        import cofferdam
+        print(NclDrivenSandbox is cofferdam.NclDrivenSandbox, NsJailExecutor is cofferdam.NsJailExecutor)
+    """)
+    assert told.split() == ["omni", "False", "True", "True"]
+
+
+def test_an_installed_omni_is_never_shadowed(tmp_path: Path) -> None:
+    package = tmp_path / "omni" / "core"
+    package.mkdir(parents=True)
+    (tmp_path / "omni" / "__init__.py").write_text("mine = 1\n")
+    (package / "__init__.py").write_text("mine = 2\n")
+    code = """
+        import cofferdam_omni, omni, omni.core
+        print(omni.mine, omni.core.mine)
+        from omni.core.skills.sandbox import NclDrivenSandbox
+        print(NclDrivenSandbox)
+    """
+    assert python(code, PYTHONPATH=str(tmp_path)).startswith("1 2\n<class")
+    (package / "skills").mkdir()
+    (package / "skills" / "__init__.py").write_text("")
+    (package / "skills" / "sandbox.py").write_text("NclDrivenSandbox = 'its own'\n")
+    assert python(code, PYTHONPATH=str(tmp_path)) == "1 2\nits own\n"
+
+
+def test_the_shim_is_switched_on_for_an_environment_and_off_again(tmp_path: Path) -> None:
+    code = f"import site; site.addsitedir({str(tmp_path)!r}); import omni.core.skills.executor as e; print(e.__name__)"
+    switch = [sys.executable, "-m", "cofferdam_omni"]
+    subprocess.run([*switch, "enable", str(tmp_path)], check=True)
+    assert python(code) == "omni.core.skills.executor\n"
+    subprocess.run([*switch, "disable", str(tmp_path)], check=True)
+    with pytest.raises(subprocess.CalledProcessError):
+        python(code)
+    assert subprocess.run([*switch, "perhaps"], capture_output=True, check=False).returncode == 2

@@ -1,0 +1,226 @@
+"""Policies and their runs: what comes back, while it runs, in the background, in threads and after a fork."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from conftest import policy, sleeping, wait_for
+
+import cofferdam
+
+
+def test_a_run_gives_its_outcome() -> None:
+    outcome = cofferdam.run(policy(), ["sh", "-c", "cat; echo err >&2; exit 4"], stdin="in")
+    assert (outcome.outcome, outcome.exit_code, outcome.success) == ("exited", 4, False)
+    assert (outcome.stdout, outcome.stderr) == ("in", "err\n")
+    assert outcome.backend in ("jail", "landlock") and outcome.run_id
+    assert outcome.enforcement["filesystem.root"]["strength"] == "full"
+    assert outcome.truncated == {"stdout": False, "stderr": False}
+    data = outcome.to_dict()
+    assert data == json.loads(outcome.to_json())
+    assert data["exit_code"] == 4 and data["limit"] is None if "limit" in data else True
+    assert "exit_code=4" in repr(outcome)
+    assert cofferdam.run(policy(), ["true"]).success
+
+
+def test_a_policy_is_a_mapping_a_text_or_a_file(tmp_path: Path) -> None:
+    data = policy(command={"argv": ["echo", "x"]})
+    file = tmp_path / "policy.json"
+    file.write_text(json.dumps(data))
+    for form in (data, json.dumps(data), json.dumps(data).encode(), file, str(file)):
+        assert cofferdam.run(form).stdout == "x\n"
+
+
+def test_what_a_policy_cannot_say_is_told_with_its_place() -> None:
+    with pytest.raises(cofferdam.PolicyError, match=r"limits\.memory_mb"):
+        cofferdam.prepare(policy(limits={"memory_mb": 0}), ["true"])
+    with pytest.raises(ValueError, match="no_such"):
+        cofferdam.prepare(policy(no_such=1), ["true"])
+    with pytest.raises(ValueError, match="names no program"):
+        cofferdam.run(policy())
+    with pytest.raises(ValueError, match="timeout"):
+        cofferdam.run(policy(), ["true"], timeout=0)
+    with pytest.raises(FileNotFoundError):
+        cofferdam.run("/no/such/policy.json", ["true"])
+
+
+def test_files_outside_are_out_of_reach_and_those_that_are_shown_are_not(tmp_path: Path) -> None:
+    victim = tmp_path / "secret"
+    victim.write_text("found")
+    tmp_path.chmod(0o755)
+    read = ["cat", str(victim)]
+    assert "found" not in cofferdam.run(policy(), read).stdout
+    mount = {"type": "bind", "source": str(victim), "target": str(victim), "access": "read_only"}
+    assert cofferdam.run(policy(filesystem={"mounts": [mount]}), read).stdout == "found"
+
+
+def test_a_setup_that_fails_is_an_outcome_and_a_policy_that_cannot_hold_an_exception() -> None:
+    outcome = cofferdam.run(policy(), ["no-such-program"])
+    assert outcome.outcome == "setup_failed" and outcome.error is not None
+    assert "no-such-program" in outcome.error["message"]
+    mount = {"type": "bind", "source": "/no/such/source", "target": "/x"}
+    with pytest.raises(cofferdam.CofferdamError, match="/no/such/source"):
+        cofferdam.run(policy(filesystem={"mounts": [mount]}), ["true"])
+
+
+def test_a_timeout_is_never_longer_than_what_the_policy_names() -> None:
+    slow = ["sleep", "61.5"]
+    begun = time.monotonic()
+    assert cofferdam.run(policy(), slow, timeout=0.3).outcome == "timed_out"
+    assert cofferdam.run(policy(limits={"wall_ms": 300}), slow, timeout=50).outcome == "timed_out"
+    assert time.monotonic() - begun < 10
+    assert sleeping("61.5") == 0
+    assert cofferdam.prepare(policy(), slow, timeout=500).policy["limits"]["wall_ms"] == 500_000
+    assert cofferdam.prepare(policy(limits={"wall_ms": 300}), slow, timeout=0.2).policy["limits"]["wall_ms"] == 200
+
+
+SLOWLY = ["sh", "-c", "echo one; sleep 0.4; echo two >&2"]
+
+
+def test_output_is_read_while_it_runs() -> None:
+    seen = []
+    with cofferdam.start(policy(), SLOWLY) as run:
+        for stream, piece in run:
+            seen.append((stream, piece, run.done, time.monotonic()))
+        outcome = run.wait()
+    assert [(stream, piece) for stream, piece, _, _ in seen] == [("stdout", b"one\n"), ("stderr", b"two\n")]
+    assert not seen[0][2] and seen[1][3] - seen[0][3] > 0.2
+    assert outcome is not None and outcome.success and outcome.stdout == ""
+
+
+def test_a_callback_gets_the_output_and_its_exception_ends_the_run() -> None:
+    pieces = []
+    outcome = cofferdam.run(policy(), SLOWLY, on_output=lambda stream, piece: pieces.append((stream, piece)))
+    assert outcome.success and pieces == [("stdout", b"one\n"), ("stderr", b"two\n")]
+
+    def refuse(stream: str, piece: bytes) -> None:
+        raise KeyError(piece)
+
+    with pytest.raises(KeyError):
+        cofferdam.run(policy(), ["sh", "-c", "echo x; sleep 62.5"], on_output=refuse)
+    assert sleeping("62.5") == 0
+
+
+def test_a_slow_reader_makes_the_program_wait_and_gets_everything() -> None:
+    size = 6 << 20
+    limits = {"output_bytes": size, "wall_ms": 30_000}
+    with cofferdam.start(policy(limits=limits), ["head", "-c", str(size), "/dev/zero"]) as run:
+        time.sleep(0.5)
+        assert not run.done, "what nobody reads fills the pipe"
+        assert sum(len(piece) for _, piece in run) == size
+    with cofferdam.start(policy(limits=limits), ["head", "-c", str(size), "/dev/zero"]) as run:
+        outcome = run.wait(20)
+        assert outcome is not None and outcome.success, "whoever waits for the end does not wait for ever"
+        assert sum(len(piece) for _, piece in run) == size
+
+
+def test_a_run_is_stopped_and_nothing_of_it_stays() -> None:
+    run = cofferdam.start(policy(), ["sh", "-c", "(setsid sleep 63.5) & sleep 63.5"])
+    wait_for(lambda: sleeping("63.5") == 2)
+    assert run.wait(0.05) is None and not run.done
+    run.cancel()
+    outcome = run.wait(10)
+    assert outcome is not None and not outcome.success and sleeping("63.5") == 0
+
+
+def test_a_run_that_nobody_holds_is_stopped() -> None:
+    run = cofferdam.start(policy(), ["sleep", "64.5"])
+    wait_for(lambda: sleeping("64.5") == 1)
+    del run
+    wait_for(lambda: sleeping("64.5") == 0)
+
+
+def test_what_it_uses_is_told_while_it_runs() -> None:
+    busy = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; sleep 0.3"
+    run = cofferdam.start(policy(), ["sh", "-c", busy], stream=False)
+    samples = list(run.usages(0.02))
+    outcome = run.wait()
+    assert outcome is not None and outcome.success
+    assert len(samples) >= 5
+    times = [usage.cpu_time_seconds for usage in samples]
+    assert times == sorted(times) and times[-1] > 0
+    assert samples[-1].memory_bytes > 0 and samples[-1].pid_count >= 1
+    assert run.usage() is None, "it is over"
+
+
+def test_other_threads_go_on_meanwhile() -> None:
+    ticks = 0
+    over = threading.Event()
+
+    def tick() -> None:
+        nonlocal ticks
+        while not over.is_set():
+            ticks += 1
+            time.sleep(0.005)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    cofferdam.run(policy(), ["sleep", "0.5"])
+    over.set()
+    thread.join()
+    assert ticks > 20
+
+
+def test_many_threads_share_one_prepared_policy() -> None:
+    prepared = cofferdam.prepare(policy(), ["cat"], keep_ready=2)
+    outputs = {}
+
+    def call(number: int) -> None:
+        outputs[number] = prepared.run(f"call {number}").stdout
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(32)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outputs == {number: f"call {number}" for number in range(32)}
+
+
+def test_a_signal_ends_a_waiting_call_and_its_run() -> None:
+    code = """
+import cofferdam, sys
+try:
+    cofferdam.run({"version": 1}, ["sh", "-c", "sleep 65.5"])
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    wait_for(lambda: sleeping("65.5") == 1)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=10)[0] == "interrupted\n"
+    assert process.returncode == 0 and sleeping("65.5") == 0
+
+
+def test_a_killed_caller_leaves_nothing() -> None:
+    code = 'import cofferdam; cofferdam.run({"version": 1}, ["sh", "-c", "(setsid sleep 66.5) & sleep 66.5"])'
+    process = subprocess.Popen([sys.executable, "-c", code])
+    wait_for(lambda: sleeping("66.5") == 2)
+    process.kill()
+    process.wait()
+    wait_for(lambda: sleeping("66.5") == 0)
+
+
+def test_a_forked_process_runs_what_was_prepared_before() -> None:
+    prepared = cofferdam.prepare(policy(), ["echo", "x"], keep_ready=2)
+    assert prepared.run().stdout == "x\n"
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if prepared.run().stdout == "x\n" and cofferdam.run(policy(), ["true"]).success else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert prepared.run().stdout == "x\n", "and the one before the fork still does"
+
+
+def test_what_is_prepared_can_be_looked_at() -> None:
+    prepared = cofferdam.prepare(policy(), ["true"])
+    assert prepared.backend in ("jail", "landlock") and prepared.backend_reason
+    assert prepared.policy["command"]["argv"] == ["true"]
+    assert prepared.enforcement["network.mode"]["strength"] == "full"
+    assert prepared.plan["backend"] == prepared.backend

@@ -1,0 +1,236 @@
+"""Profiles of skills: exported, stored, executed, and every way to be refused."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import time
+import warnings
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+from conftest import sleeping, wait_for
+
+import cofferdam
+from cofferdam import NclDrivenSandbox, Platform, SandboxResult
+
+CONFIG: Dict[str, Any] = {"network_policy": "deny", "cmd": ["cat"]}
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> NclDrivenSandbox:
+    return NclDrivenSandbox(profile_dir=tmp_path / "profiles", skills_dir=tmp_path / "skills")
+
+
+def stored(sandbox: NclDrivenSandbox, skill: str = "skill") -> Dict[str, Any]:
+    policy: Dict[str, Any] = json.loads((sandbox.profile_dir / skill / "policy.json").read_text())
+    return policy
+
+
+def test_the_signatures_are_those_that_existing_code_calls() -> None:
+    def names(function: Any) -> List[str]:
+        return [name for name in inspect.signature(function).parameters if name != "self"]
+
+    assert names(NclDrivenSandbox)[:3] == ["ncl_dir", "profile_dir", "nsjail_path"]
+    assert names(NclDrivenSandbox.export_profile) == ["skill_id", "skill_config", "platform"]
+    assert names(NclDrivenSandbox.execute)[:4] == ["skill_id", "command", "input_data", "timeout"]
+    assert names(NclDrivenSandbox.execute_sync) == ["skill_id", "command", "input_data", "timeout"]
+    assert inspect.iscoroutinefunction(NclDrivenSandbox.execute)
+    assert [field for field in SandboxResult.__dataclass_fields__] == [
+        "success", "exit_code", "stdout", "stderr", "execution_time_ms", "memory_used_bytes", "error",
+    ]  # fmt: skip
+    assert [platform.value for platform in Platform] == ["linux", "macos", "windows"]
+
+
+def test_a_profile_is_exported_for_every_target(sandbox: NclDrivenSandbox) -> None:
+    path = sandbox.export_profile("skill", {**CONFIG, "max_memory_mb": 64})
+    assert path == sandbox.profile_dir / "skill" / "nsjail.json"
+    assert sorted(file.name for file in path.parent.iterdir()) == ["nsjail.json", "policy.json", "seatbelt.sb"]
+    assert json.loads(path.read_text())["hostname"] == "omni-skill-skill"
+    policy = stored(sandbox)
+    assert policy["limits"]["memory_mb"] == 64 and policy["network"]["mode"] == "none"
+    mac = sandbox.export_profile("skill", CONFIG, Platform.MACOS)
+    assert mac.name == "seatbelt.sb" and mac.read_text().startswith("(version 1)")
+
+
+def test_command_input_and_timeout_are_honoured(sandbox: NclDrivenSandbox) -> None:
+    sandbox.export_profile("skill", CONFIG)
+    result = sandbox.execute_sync("skill", ["sh", "-c", "cat; pwd; echo e >&2; exit 3"], "in ")
+    assert (result.success, result.exit_code, result.error) == (False, 3, None)
+    assert (result.stdout, result.stderr) == ("in /tmp/skill\n", "e\n")
+    assert isinstance(result.execution_time_ms, int)
+    assert sandbox.execute_sync("skill", [], "the profile's own").stdout == "the profile's own"
+    begun = time.monotonic()
+    late = sandbox.execute_sync("skill", ["sh", "-c", "echo before; (setsid sleep 81.5) & sleep 81.5"], timeout=1)
+    assert (late.exit_code, late.error, late.success, late.stdout) == (-1, "Timeout", False, "before\n")
+    assert time.monotonic() - begun < 10 and sleeping("81.5") == 0
+
+
+def test_a_timeout_that_the_profile_names_is_a_ceiling(sandbox: NclDrivenSandbox) -> None:
+    sandbox.export_profile("skill", {**CONFIG, "timeout_seconds": 1})
+    begun = time.monotonic()
+    assert sandbox.execute_sync("skill", ["sleep", "82.5"], timeout=50).error == "Timeout"
+    assert time.monotonic() - begun < 10
+
+
+def test_the_network_is_what_the_profile_says(sandbox: NclDrivenSandbox) -> None:
+    code = "import socket; socket.create_connection(('127.0.0.1', 9), 1)"
+    connect = ["/usr/bin/python3", "-c", code]
+    sandbox.export_profile("skill", CONFIG)
+    denied = sandbox.execute_sync("skill", connect)
+    sandbox.export_profile("own", {**CONFIG, "network_policy": "localhost"})
+    allowed = sandbox.execute_sync("own", connect)
+    assert "ConnectionRefused" in allowed.stderr, "a loopback of its own, with nobody there"
+    assert not denied.success and "ConnectionRefused" not in denied.stderr
+
+
+def test_awaiting_leaves_the_loop_free_and_cancelling_kills_the_tree(sandbox: NclDrivenSandbox) -> None:
+    sandbox.export_profile("skill", CONFIG)
+
+    async def main() -> None:
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0.005)
+
+        ticking = asyncio.create_task(tick())
+        result = await sandbox.execute("skill", ["sh", "-c", "cat; sleep 0.4"], "in")
+        ticking.cancel()
+        assert result.stdout == "in" and ticks > 15
+        task = asyncio.create_task(sandbox.execute("skill", ["sh", "-c", "(setsid sleep 83.5) & sleep 83.5"]))
+        await asyncio.to_thread(wait_for, lambda: sleeping("83.5") == 2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert sleeping("83.5") == 0
+        pieces: List[bytes] = []
+        await sandbox.execute("skill", ["echo", "x"], on_output=lambda stream, piece: pieces.append(piece))
+        assert pieces == [b"x\n"]
+        results = await asyncio.gather(*(sandbox.execute("skill", ["cat"], str(n)) for n in range(32)))
+        assert [result.stdout for result in results] == [str(n) for n in range(32)]
+
+    asyncio.run(main())
+
+
+HOSTILE = ['"; } & { network_policy = "allow', "%{1 + 1}", '"%} m%"', "${HOME}", "\\", "\n", "'Host", "\u2028", "}"]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_values_are_data_and_never_program(sandbox: NclDrivenSandbox, text: str) -> None:
+    sandbox.export_profile("skill", {**CONFIG, "cmd": ["printf", "%s", text], "skill_name": text})
+    policy = stored(sandbox)
+    assert policy["command"]["argv"] == ["printf", "%s", text]
+    assert policy["network"]["mode"] == "none"
+    assert sandbox.execute_sync("skill", []).stdout == text
+    with pytest.raises(cofferdam.ProfileError):
+        sandbox.export_profile("skill", {**CONFIG, "network_policy": text})
+    with pytest.raises(cofferdam.ProfileError):
+        sandbox.export_profile("skill", {**CONFIG, text: "x"})
+    assert stored(sandbox) == policy, "a failed export changes nothing"
+
+
+@pytest.mark.parametrize("skill_id", ["../x", "..", "", ".x", "a/b", "/etc", "a\0b", "a b", "x" * 200, "-x"])
+def test_an_id_cannot_leave_the_store(sandbox: NclDrivenSandbox, tmp_path: Path, skill_id: str) -> None:
+    with pytest.raises(ValueError, match="profile id"):
+        sandbox.export_profile(skill_id, CONFIG)
+    with pytest.raises(ValueError, match="profile id"):
+        sandbox.execute_sync(skill_id, ["true"])
+    assert not (tmp_path / "profiles").exists()
+
+
+@pytest.mark.parametrize("skill_id", ["x", "data-processor", "A.b_c-9"])
+def test_a_plain_id_is_stored(sandbox: NclDrivenSandbox, skill_id: str) -> None:
+    assert sandbox.export_profile(skill_id, CONFIG).parent.name == skill_id
+    assert sandbox.execute_sync(skill_id, ["true"]).success
+
+
+def test_a_missing_profile_names_what_makes_it(sandbox: NclDrivenSandbox) -> None:
+    with pytest.raises(FileNotFoundError, match=r"export_profile\(\)"):
+        sandbox.execute_sync("nobody", ["true"])
+    with pytest.raises(FileNotFoundError, match=r"export_profile\(\)"):
+        asyncio.run(sandbox.execute("nobody", ["true"]))
+
+
+def test_a_failed_export_has_nickels_words(sandbox: NclDrivenSandbox) -> None:
+    for config, words in [
+        ({"max_memory_mb": "much"}, "max_memory_mb"),
+        ({"network_policy": "maybe"}, "network_policy"),
+        ({"no_such_field": 1}, "no_such_field is not a field"),
+        ({"platform": "windows"}, "windows"),
+    ]:
+        platform = Platform(config.get("platform", "linux"))
+        with pytest.raises(RuntimeError, match=words) as told:
+            sandbox.export_profile("skill", {**CONFIG, **config}, platform)
+        assert "error: " in str(told.value)
+    assert not sandbox.profile_dir.exists()
+
+
+def test_what_is_no_data_is_refused_before_anything_is_evaluated(sandbox: NclDrivenSandbox) -> None:
+    for config in ({"cmd": object()}, {"max_memory_mb": float("nan")}, {"skill_id": "other"}, {"platform": "macos"}):
+        with pytest.raises(ValueError):
+            sandbox.export_profile("skill", {**CONFIG, **config})
+    sandbox.export_profile("skill", {**CONFIG, "working_dir": Path("/tmp/here")})
+    assert stored(sandbox)["command"]["cwd"] == "/tmp/here"
+
+
+def test_what_nsjail_cannot_hold_is_told_and_the_policy_is_kept(sandbox: NclDrivenSandbox) -> None:
+    allowed = {"network_policy": "whitelist", "allowed_domains": ["example.org"], "cmd": ["true"]}
+    with pytest.warns(UserWarning, match=r"no nsjail\.json is stored"):
+        path = sandbox.export_profile("skill", allowed)
+    assert path.name == "policy.json" and stored(sandbox)["network"]["allow"] == ["example.org"]
+    assert not path.with_name("nsjail.json").exists()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert sandbox.export_profile("skill", CONFIG).name == "nsjail.json"
+    assert not [warning for warning in told if "nsjail.json" in str(warning.message)]
+
+
+def test_an_older_nsjail_json_runs_with_a_private_network(sandbox: NclDrivenSandbox) -> None:
+    legacy = {
+        "name": "old", "mode": "EXEC", "hostname": "omni-skill-old", "cmd": ["sh", "-c", "cat; hostname"],
+        "env": ["A=b"], "log_level": "info", "mount": [], "clone_newnet": False, "unknown": 1,
+    }  # fmt: skip
+    directory = sandbox.profile_dir / "old"
+    directory.mkdir(parents=True)
+    (directory / "nsjail.json").write_text(json.dumps(legacy))
+    result = sandbox.execute_sync("old", [], "in ")
+    assert result.stdout == "in omni-skill-old\n", result
+    assert sandbox.execute_sync("old", ["sh", "-c", "echo $A; tail -n +3 /proc/net/dev | wc -l"]).stdout == "b\n1\n"
+
+
+def test_a_skills_own_files_are_its_working_directory_and_read_only(sandbox: NclDrivenSandbox) -> None:
+    files = sandbox.skills_dir / "skill"
+    files.mkdir(parents=True)
+    sandbox.skills_dir.parent.chmod(0o755)
+    (files / "hello.sh").write_text("echo from a file")
+    sandbox.export_profile("skill", CONFIG)
+    assert sandbox.execute_sync("skill", ["sh", "hello.sh"]).stdout == "from a file\n"
+    assert not sandbox.execute_sync("skill", ["touch", "new"]).success
+    assert sandbox.execute_sync("skill", ["touch", "/tmp/new"]).success
+    assert not (files / "new").exists()
+
+
+def test_profiles_of_ones_own(tmp_path: Path, sandbox: NclDrivenSandbox) -> None:
+    own = tmp_path / "ncl"
+    own.mkdir()
+    (own / "default.ncl").write_text(
+        'let base = import "sandbox/skill/default.ncl" in\n'
+        "{ make_default_config = fun id => base.make_default_config id & { max_memory_mb | priority -1 = 77 } }\n"
+    )
+    mine = NclDrivenSandbox(ncl_dir=own, profile_dir=sandbox.profile_dir)
+    mine.export_profile("skill", {"network_policy": "deny"})
+    assert stored(mine)["limits"]["memory_mb"] == 77
+    with pytest.raises(FileNotFoundError, match="default.ncl"):
+        NclDrivenSandbox(ncl_dir=tmp_path, profile_dir=sandbox.profile_dir).export_profile("skill", CONFIG)
+
+
+def test_a_profile_is_exported_again_and_the_new_one_holds(sandbox: NclDrivenSandbox) -> None:
+    sandbox.export_profile("skill", {**CONFIG, "cmd": ["echo", "one"]})
+    assert [sandbox.execute_sync("skill", []).stdout for _ in range(3)] == ["one\n"] * 3
+    sandbox.export_profile("skill", {**CONFIG, "cmd": ["echo", "two"]})
+    assert sandbox.execute_sync("skill", []).stdout == "two\n"
