@@ -101,7 +101,7 @@ fn receive(control: &mut Control) -> Result<(Letter, usize), i32> {
                     return Ok((letter, 0));
                 }
                 // SOL_SOCKET, SCM_RIGHTS
-                if level != 1 || kind != 1 || len < 16 || len > ROOM {
+                if level != 1 || kind != 1 || !(16..=ROOM).contains(&len) {
                     return Err(errno::EINVAL);
                 }
                 return Ok((letter, (len - 16) / 4));
