@@ -114,7 +114,7 @@ fn profiles(files: &[String], matches: &ArgMatches) -> Result<Vec<Result<String,
     }
     let wanted = vec![Wanted { format: Format::Policy, encoding: Encoding::Json }];
     let asks: Vec<_> = profiles.iter().map(|file| options.ask(file, wanted.clone())).collect();
-    let (caller, engine) = (Caller::observe()?, Engine::for_own_process());
+    let (caller, engine) = (Caller::observe()?, Engine::for_own_process(false));
     let answers = options.compiler(&engine, &caller).compile_all(&asks);
     let whose = profiles.iter().map(|file| file.to_str().unwrap_or_default());
     profile::warn(whose.zip(&answers).filter_map(|(file, answer)| Some((file, &answer.as_ref().ok()?.warnings[..]))));

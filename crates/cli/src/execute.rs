@@ -41,13 +41,11 @@ pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Prese
             terminal::require()?;
         }
     }
-    let prepared = match engine.prepare(&call.policy) {
-        // The process ends with this call: taking a large policy apart first would only take time.
-        Ok(prepared) => std::mem::ManuallyDrop::new(prepared),
-        Err(failure) => return failed(failure, &call, caller, presentation),
-    };
     if presentation.dry_run {
-        return print_json(&DryRun::of(&call, &prepared)).map(|()| 0);
+        return match engine.prepare(&call.policy) {
+            Ok(prepared) => print_json(&DryRun::of(&call, &prepared)).map(|()| 0),
+            Err(failure) => failed(failure, &call, caller, presentation),
+        };
     }
     let signals = Signals::catch(call.tty)?;
     let lost = Arc::new(AtomicI32::new(0));
@@ -75,7 +73,18 @@ pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Prese
         keep_changes: call.keep_changes.clone().map(Into::into),
         ..Io::default()
     };
-    let raw = if call.tty { Some(terminal::Raw::enter()?) } else { None };
+    let prepared = match engine.prepare(&call.policy) {
+        // The process ends with this call: taking a large policy apart first would only take time.
+        Ok(prepared) => std::mem::ManuallyDrop::new(prepared),
+        Err(failure) => return failed(failure, &call, caller, presentation),
+    };
+    let raw = match call.tty.then(terminal::Raw::enter).transpose() {
+        Ok(raw) => raw,
+        Err(refusal) => {
+            drop(std::mem::ManuallyDrop::into_inner(prepared));
+            return Err(refusal);
+        }
+    };
     let outcome = prepared.run(io);
     drop(raw);
     let code = match signals.caught() {

@@ -51,12 +51,7 @@ pub fn entry(arguments: Vec<OsString>) -> i32 {
     }
     let subcommand = texts.get(1).map(String::as_str).filter(|name| SUBCOMMANDS.contains(name));
     // First of all: what it has to find out takes as long as reading the arguments, and needs none of them.
-    let engine = matches!(subcommand, Some("run" | "eval")).then(Engine::for_own_process);
-    if let Some(engine) = &engine
-        && usual(&texts)
-    {
-        engine.make_ahead();
-    }
+    let engine = matches!(subcommand, Some("run" | "eval")).then(|| Engine::for_own_process(usual(&texts)));
     let parsed = match subcommand {
         // Help and errors come from the whole command line; only then is it worth building.
         Some(name) => build(Extent::Only(name))
@@ -70,12 +65,16 @@ pub fn entry(arguments: Vec<OsString>) -> i32 {
     };
     let Some((name, matches)) = matches.subcommand() else { return usage_missing() };
     let result = match name {
-        "run" | "eval" => return sandbox(&engine.unwrap_or_else(Engine::for_own_process), matches, name == "eval"),
+        "run" | "eval" => {
+            return sandbox(&engine.unwrap_or_else(|| Engine::for_own_process(false)), matches, name == "eval");
+        }
         "check" => {
             let files: Vec<String> = matches.get_many("file").into_iter().flatten().cloned().collect();
             check::check(&files, matches)
         }
-        "export" => Caller::observe().and_then(|caller| export::export(matches, &caller, &Engine::for_own_process())),
+        "export" => {
+            Caller::observe().and_then(|caller| export::export(matches, &caller, &Engine::for_own_process(false)))
+        }
         _ => Caller::observe().and_then(|caller| doctor::doctor(&caller, matches.get_flag("json"))),
     };
     result.unwrap_or_else(|refusal| report(&refusal))

@@ -5,7 +5,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use cofferdam_confine::cgroup::{self, Location};
+use cofferdam_confine::cgroup::{self, Cgroup, Limits, Location};
 use cofferdam_confine::host::{self, Identity};
 use cofferdam_confine::netns;
 use cofferdam_policy::{Backend, Field, Policy};
@@ -25,15 +25,38 @@ pub struct Engine {
     cgroups: OnceLock<Cgroups>,
     owns_process: bool,
     /// The search for a place for cgroups, under way beside the caller's own work.
-    search: Mutex<Option<JoinHandle<Cgroups>>>,
+    search: Search,
+    /// The cgroup of the one run.
+    cgroup: Mutex<Option<Cgroup>>,
     /// The process for the one run, in the making beside the caller's own work.
     ahead: Mutex<Option<Ahead>>,
     /// Where other people's sandbox programs are; as the environment says when nobody has said.
     tools: Option<Tools>,
 }
 
-/// A process made before it was known what it is to do; `None` where none could be made, which the run itself finds out.
-pub(crate) type Ahead = JoinHandle<Option<jail::Waiting>>;
+/// What was made before it was known what it is to do: a process, and for a privileged owner the map of his own files'
+/// owner. `None` where it could not be made, which the run itself finds out.
+pub(crate) type Ahead = JoinHandle<(Option<jail::Waiting>, Option<jail::OwnerMap>)>;
+
+/// A place for cgroups, and the cgroup that was made there ahead.
+type Found = (Cgroups, Option<Cgroup>);
+
+/// The thread that searches. Dropped, it is waited for: what it made goes with it.
+#[derive(Debug, Default)]
+struct Search(Mutex<Option<JoinHandle<Found>>>);
+
+impl Search {
+    fn take(&self) -> Option<Found> {
+        let thread = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        thread.and_then(|thread| thread.join().ok())
+    }
+}
+
+impl Drop for Search {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
 
 #[derive(Debug)]
 enum Cgroups {
@@ -86,28 +109,30 @@ impl Engine {
 
     /// An engine that has its process for itself, as the command does: the process may be moved into a cgroup of its
     /// own where that is what makes limits possible.
-    pub fn for_own_process() -> Engine {
-        // A second thread looks for the place while the first reads its arguments: both take a good part of a
-        // millisecond. Without a thread the search happens when it is needed.
-        let search = std::thread::Builder::new().stack_size(256 << 10).spawn(|| find_cgroups(true)).ok();
-        Engine { owns_process: true, search: Mutex::new(search), ..Engine::default() }
-    }
-
-    /// Makes the process of the run that follows while the caller still works out its policy. What it is made for, a
-    /// jail with a network of its own, is a guess: where the policy turns out otherwise, it ends unused.
-    pub fn make_ahead(&self) {
+    ///
+    /// With `ahead`, the process and the cgroup of the run that follows are made while the caller still works out its
+    /// policy. What they are made for, a jail with a network of its own, is a guess: where the policy turns out otherwise,
+    /// they go unused.
+    pub fn for_own_process(ahead: bool) -> Engine {
+        let thread = || std::thread::Builder::new().stack_size(256 << 10);
+        let engine = Engine { owns_process: true, ..Engine::default() };
         // Where cgroups are of version 2 alone, a process had better be born in its cgroup: moving it later waits for
         // every processor.
-        if cgroup::is_unified() {
-            return;
-        }
-        let me = self.identity();
-        let made = move || {
-            jail_available(me).ok()?;
-            jail::Waiting::spawn(jail::PRIVATE, jail::outside(me)?, None, None).ok()
-        };
-        let thread = std::thread::Builder::new().stack_size(256 << 10).spawn(made).ok();
-        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = thread;
+        let process = (ahead && !cgroup::is_unified()).then(|| {
+            let me = engine.identity();
+            thread().spawn(move || made_ahead(me)).ok()
+        });
+        // Another thread looks for the place while this one reads its arguments: both take a good part of a millisecond.
+        // Without threads each thing happens when it is needed.
+        let search = thread().spawn(move || {
+            let found = find_cgroups(true);
+            let cgroup = match &found {
+                Cgroups::Here(location, _) if ahead => Cgroup::ahead(location, &LIKELY),
+                _ => None,
+            };
+            (found, cgroup)
+        });
+        Engine { search: Search(Mutex::new(search.ok())), ahead: Mutex::new(process.flatten()), ..engine }
     }
 
     /// Names the sandbox programs of other people, instead of the environment.
@@ -121,9 +146,12 @@ impl Engine {
     }
 
     fn cgroups(&self) -> &Cgroups {
-        self.cgroups.get_or_init(|| {
-            let search = self.search.lock().unwrap_or_else(PoisonError::into_inner).take();
-            search.and_then(|s| s.join().ok()).unwrap_or_else(|| find_cgroups(self.owns_process))
+        self.cgroups.get_or_init(|| match self.search.take() {
+            Some((found, cgroup)) => {
+                *self.cgroup.lock().unwrap_or_else(PoisonError::into_inner) = cgroup;
+                found
+            }
+            None => find_cgroups(self.owns_process),
         })
     }
 
@@ -260,6 +288,7 @@ impl Engine {
             owner_maps: jail::OwnerMaps::default(),
             ran: AtomicBool::new(false),
             ahead: Mutex::new(self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take()),
+            cgroup: Mutex::new(self.cgroup.lock().unwrap_or_else(PoisonError::into_inner).take()),
         })
     }
 }
@@ -272,6 +301,16 @@ fn tool_of(backend: Backend) -> Option<Tool> {
         Backend::Seatbelt => Some(Tool::Seatbelt),
         Backend::Auto | Backend::Jail | Backend::Landlock => None,
     }
+}
+
+/// The kind of limits that nearly every run has.
+const LIKELY: Limits = Limits { memory_bytes: Some(0), pids: Some(0), cpu_millis: None, cpu_time: true, kill: false };
+
+fn made_ahead(me: Identity) -> (Option<jail::Waiting>, Option<jail::OwnerMap>) {
+    let (Ok(()), Some(outside)) = (jail_available(me), jail::outside(me)) else { return (None, None) };
+    let waiting = jail::Waiting::spawn(jail::PRIVATE, outside, None, None).ok();
+    let map = me.privileged.then(|| jail::OwnerMap::new((me.uid, me.gid), outside).ok()).flatten();
+    (waiting, map)
 }
 
 /// Where this process may make cgroups, ready to be used.

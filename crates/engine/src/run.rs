@@ -61,6 +61,8 @@ pub(crate) struct Core {
     pub(crate) ran: AtomicBool,
     /// The process that was made for the first run.
     pub(crate) ahead: Mutex<Option<Ahead>>,
+    /// The cgroup that was made for the first run.
+    pub(crate) cgroup: Mutex<Option<Cgroup>>,
 }
 
 /// How long a plan made by `prepare` may wait for its run.
@@ -183,7 +185,12 @@ impl Core {
         let begun = Instant::now();
         let outcome = match self.attempt(&mut io, ready) {
             Ok((finished, plan)) => self.outcome(finished, &plan, begun),
-            Err(failure) => self.refused(failure, begun),
+            Err(failure) => {
+                // What was made ahead goes unused.
+                drop(self.made_ahead());
+                drop(self.cgroup.lock().unwrap_or_else(PoisonError::into_inner).take());
+                self.refused(failure, begun)
+            }
         };
         io.monitor.end(); // where nothing was started, nobody has said so yet
         outcome
@@ -218,6 +225,7 @@ impl Core {
     pub(crate) fn stage(&self, plan: &mut jail::Plan) -> Result<Staged, Failure> {
         let mut enforcement = self.enforcement.clone();
         let cgroup = self.cgroup(&mut enforcement)?;
+        let ahead = self.made_ahead();
         let mut extra = jail::prepare(plan, plan.recipe.ids_out, &self.owner_maps)?;
         if let Some(c) = &cgroup {
             let tasks = c.tasks_files().map_err(|e| refusal("cgroup", &e.to_string()))?;
@@ -229,7 +237,7 @@ impl Core {
         let network = self.network()?;
         let mut namespaces = jail::namespaces(plan, self.backend != Backend::Landlock);
         namespaces.net &= network.is_none();
-        let waiting = match self.made_ahead().filter(|_| cgroup.as_ref().is_none_or(|c| c.dir_fd().is_none())) {
+        let waiting = match ahead.filter(|_| cgroup.as_ref().is_none_or(|c| c.dir_fd().is_none())) {
             Some(w) if w.suits(&plan.recipe, namespaces) => w,
             other => {
                 drop(other);
@@ -252,8 +260,12 @@ impl Core {
     }
 
     fn made_ahead(&self) -> Option<jail::Waiting> {
-        let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
-        ahead.and_then(|thread| thread.join().ok()).flatten()
+        let thread = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let (waiting, map) = thread.join().ok()?;
+        if let Some(map) = map {
+            self.owner_maps.keep(map);
+        }
+        waiting
     }
 
     /// An empty network namespace that was used before, where the owner may enter one and the policy wants it empty.
@@ -283,7 +295,8 @@ impl Core {
             cpu_time: true,
             kill: self.backend == Backend::Landlock,
         };
-        match Cgroup::create(location, &limits) {
+        let ahead = self.cgroup.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match ahead.and_then(|c| c.limit(&limits)).map_or_else(|| Cgroup::create(location, &limits), Ok) {
             Ok((c, applied)) => {
                 for (field, reached) in [
                     (Field::Memory, applied.memory),

@@ -96,6 +96,29 @@ impl Cgroup {
     /// # Errors
     /// When no directory could be made at all; what was made until then is removed.
     pub fn create(location: &Location, limits: &Limits) -> Result<(Self, Applied), Error> {
+        let (group, failed, cause) = Self::directories(location, limits)?;
+        let applied = group.apply(limits, failed, cause.as_deref());
+        Ok((group, applied))
+    }
+
+    /// The directories of a cgroup whose limits are not known yet, where all can be made that limits of this kind need.
+    pub fn ahead(location: &Location, likely: &Limits) -> Option<Self> {
+        let (group, failed, _) = Self::directories(location, likely).ok()?;
+        (failed == 0).then_some(group)
+    }
+
+    /// Sets the limits of a cgroup that was made ahead; `None`, and it is removed, when they need other directories.
+    pub fn limit(mut self, limits: &Limits) -> Option<(Self, Applied)> {
+        if wanted(limits) != wanted(&self.limits) || limits.kill != self.limits.kill {
+            return None;
+        }
+        self.limits = *limits;
+        let applied = self.apply(limits, 0, None);
+        Some((self, applied))
+    }
+
+    /// The directories, what could not be had of them, and why.
+    fn directories(location: &Location, limits: &Limits) -> Result<(Self, u8, Option<String>), Error> {
         let wanted = wanted(limits);
         let mut group =
             Self { name: location.identity.fresh_name(), nodes: Vec::new(), limits: *limits, base: Base::default() };
@@ -119,8 +142,7 @@ impl Cgroup {
             });
         }
         let cause = cause.map(|(path, error)| format!("cannot make {}: {error}", path.display()));
-        let applied = group.apply(limits, failed, cause.as_deref());
-        Ok((group, applied))
+        Ok((group, failed, cause))
     }
 
     fn apply(&self, limits: &Limits, failed: u8, cause: Option<&str>) -> Applied {

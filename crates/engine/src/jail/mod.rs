@@ -217,23 +217,44 @@ fn spawn_failure(e: &SpawnError, jail: bool) -> Failure {
     failed("namespaces", "nothing was started", e, hint)
 }
 
-/// User namespaces that map one owner to the sandbox's user, kept from run to run: they name ids, nothing of the host's
-/// files, and making one means making a process.
+/// A user namespace that maps one owner of files to the sandbox's user.
+#[derive(Debug, Clone)]
+pub struct OwnerMap {
+    owner: (u32, u32),
+    outside: (u32, u32),
+    namespace: Arc<OwnedFd>,
+}
+
+impl OwnerMap {
+    /// Makes one, which takes a process.
+    ///
+    /// # Errors
+    /// user_namespaces(7).
+    pub fn new(owner: (u32, u32), outside: (u32, u32)) -> std::io::Result<OwnerMap> {
+        let namespace = mountfd::owner_map((owner.0, outside.0), (owner.1, outside.1))?;
+        Ok(OwnerMap { owner, outside, namespace: Arc::new(namespace) })
+    }
+}
+
+/// Owner maps kept from run to run: they name ids, nothing of the host's files.
 #[derive(Debug, Default)]
 pub struct OwnerMaps(Mutex<Vec<OwnerMap>>);
 
-/// `(owner, outside)` and the namespace for them.
-type OwnerMap = (((u32, u32), (u32, u32)), Arc<OwnedFd>);
-
 impl OwnerMaps {
+    /// Keeps one that was made elsewhere.
+    pub fn keep(&self, map: OwnerMap) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(map);
+    }
+
     fn get(&self, owner: (u32, u32), outside: (u32, u32)) -> std::io::Result<Arc<OwnedFd>> {
         let mut maps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, namespace)) = maps.iter().find(|(ids, _)| *ids == (owner, outside)) {
-            return Ok(namespace.clone());
+        if let Some(map) = maps.iter().find(|m| (m.owner, m.outside) == (owner, outside)) {
+            return Ok(map.namespace.clone());
         }
-        let made = Arc::new(mountfd::owner_map((owner.0, outside.0), (owner.1, outside.1))?);
-        maps.push(((owner, outside), made.clone()));
-        Ok(made)
+        let made = OwnerMap::new(owner, outside)?;
+        let namespace = made.namespace.clone();
+        maps.push(made);
+        Ok(namespace)
     }
 }
 
