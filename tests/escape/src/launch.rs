@@ -13,6 +13,9 @@ use crate::host::Host;
 /// Longer than any trial may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Names the nsjail that is tried.
+pub const NSJAIL: &str = "COFFERDAM_NSJAIL";
+
 /// What a finished process left.
 #[derive(Debug, Clone, Default)]
 pub struct Finished {
@@ -65,6 +68,8 @@ pub fn start(
     }
     command.args(options).arg("--").args(argv).current_dir("/");
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin").env("HOME", "/");
+    // Which program is tried as nsjail is for whoever runs the suite to say.
+    command.envs(std::env::var_os(NSJAIL).map(|path| (NSJAIL, path)));
     command.envs(variables.iter().copied());
     command.stdin(files.stdin.map_or_else(Stdio::null, Stdio::from));
     let piped = (files.stdout.is_none(), files.stderr.is_none());

@@ -11,12 +11,17 @@ use crate::host::User;
 use crate::judge::{Cell, backend_name};
 
 /// The columns, in order.
-pub const COLUMNS: [(Backend, User); 4] = [
+pub const COLUMNS: [(Backend, User); 6] = [
     (Backend::Jail, User::Root),
     (Backend::Jail, User::Unprivileged),
     (Backend::Landlock, User::Root),
     (Backend::Landlock, User::Unprivileged),
+    (Backend::Bubblewrap, User::Root),
+    (Backend::Bubblewrap, User::Unprivileged),
 ];
+
+/// Tried as well, and not in the table, where whoever runs the suite names an nsjail.
+pub const FURTHER: [(Backend, User); 2] = [(Backend::Nsjail, User::Root), (Backend::Nsjail, User::Unprivileged)];
 
 /// Stands between the name of the host and the start of its line.
 const MADE_ON: &str = "Made on ";
@@ -107,7 +112,9 @@ pub fn page(attacks: &[Attack], cells: &Cells) -> String {
         for column in COLUMNS {
             text.push_str(&format!(" {} |", column_name(column)));
         }
-        text.push_str("\n|---|---|---|---|---|---|---|\n");
+        text.push_str("\n|---|---|---|");
+        text.push_str(&"---|".repeat(COLUMNS.len()));
+        text.push('\n');
         for attack in attacks.iter().filter(|a| a.class == class) {
             let fields: Vec<String> = attack.fields.iter().map(|f| format!("`{f}`")).collect();
             text.push_str(&format!("| {} | {} | {} |", attack.name, attack.why, fields.join(", ")));
