@@ -100,7 +100,7 @@ fn each_target_is_told_what_its_golden_file_says() {
         golden(&format!("{name}.policy.json"), &policy.to_json_pretty(), &mut bad);
         let layout = layout(&policy, &facts).unwrap();
         let program = layout.program(&policy, &facts).unwrap();
-        let arguments = bubblewrap::plan(&policy, &layout, program.clone(), (0, 8)).unwrap();
+        let arguments = bubblewrap::plan(&policy, &layout, program.clone(), (0, 8), false).unwrap();
         golden(&format!("{name}.bwrap"), &lines(&arguments.argv()), &mut bad);
         let mut config = nsjail::plan(&policy, &layout, program, Purpose::Export).unwrap();
         // The filter has goldens of its own, and numbers of its own on each architecture.
@@ -179,10 +179,10 @@ fn demanding() -> Policy {
 
 /// Tool and purpose of each column.
 const COLUMNS: [(&str, Tool, Purpose); 5] = [
-    ("bubblewrap, run", Tool::Bubblewrap, Purpose::Run { other_user: false }),
-    ("nsjail, run", Tool::Nsjail, Purpose::Run { other_user: false }),
+    ("bubblewrap, run", Tool::Bubblewrap, Purpose::Run { other_user: false, own_pids: true }),
+    ("nsjail, run", Tool::Nsjail, Purpose::Run { other_user: false, own_pids: false }),
     ("nsjail, exported", Tool::Nsjail, Purpose::Export),
-    ("Seatbelt, run", Tool::Seatbelt, Purpose::Run { other_user: false }),
+    ("Seatbelt, run", Tool::Seatbelt, Purpose::Run { other_user: false, own_pids: false }),
     ("Seatbelt, exported", Tool::Seatbelt, Purpose::Export),
 ];
 

@@ -356,3 +356,31 @@ fn where_nsjail_is_not_installed_the_jail_runs_its_policy_and_says_so() {
     );
     assert!(support[2..].iter().all(|s| s.unavailable.is_some()));
 }
+
+#[test]
+fn without_a_namespace_around_it_the_tree_is_ended_all_the_same_and_less_is_claimed() {
+    for tool in tools() {
+        let run = |code: &str, wall_ms| {
+            let mut policy = policy(code);
+            policy.limits.wall_ms = wall_ms;
+            let ready = Ready::plan(&policy, tool.clone(), host::identity()).unwrap().without_namespace().unwrap();
+            assert_eq!(ready.enforcement[&Field::TreeKill].strength, Strength::Partial);
+            assert!(ready.sufficient().unwrap_err().message.contains("tree_kill"));
+            policy.allow_partial(Field::TreeKill);
+            Ready::plan(&policy, tool.clone(), host::identity())
+                .unwrap()
+                .without_namespace()
+                .unwrap()
+                .run(Io::default())
+        };
+        let o = run("(setsid sleep 69.25) & sleep 69.25", 400);
+        assert_eq!((o.outcome, running("69.25")), (Ending::TimedOut, 0), "{:?}: {o:?}", tool.tool);
+        let o = run("(setsid sleep 70.25 >/dev/null 2>&1) & echo done", 10_000);
+        assert_eq!((o.stdout.as_str(), o.success), ("done\n", true), "{:?}: {o:?}", tool.tool);
+        let gone = (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            running("70.25") == 0
+        });
+        assert!(gone, "{:?} left something behind", tool.tool);
+    }
+}

@@ -15,6 +15,8 @@ pub enum Purpose {
     Run {
         /// The program runs as another user than the caller, as which nothing else runs.
         other_user: bool,
+        /// The tool is the first process of a pid namespace, and without another user of a user namespace.
+        own_pids: bool,
     },
     /// The configuration is written out, and somebody else starts the program.
     Export,
@@ -154,17 +156,19 @@ fn mounted(tool: Tool, policy: &Policy, layout: &Layout, purpose: Purpose) -> En
     e.insert(Field::Hostname, full("uts namespace"));
     e.insert(
         Field::TreeKill,
-        match (tool, purpose) {
-            (Tool::Nsjail, Purpose::Run { .. }) => partial("should Cofferdam itself be killed in the moment in which nsjail starts, what it starts lives on; a cgroup would find it"),
+        match purpose {
+            Purpose::Run { own_pids: false, .. } => partial(format!("should Cofferdam itself be killed in the moment in which {name} starts, what it starts lives on; a cgroup would find it")),
             _ => full("a pid namespace ends with its first process"),
         },
     );
     match purpose {
-        Purpose::Run { other_user } => {
+        Purpose::Run { other_user, own_pids } => {
             crate::rlimits::enforcement(policy, false, &mut e);
-            let users =
-                if other_user { "of a user as which nothing else runs" } else { "in a user namespace of its own" };
-            e.insert(Field::Processes, full(&format!("RLIMIT_NPROC {users}")));
+            if other_user {
+                e.insert(Field::Processes, full("RLIMIT_NPROC of a user as which nothing else runs"));
+            } else if own_pids || tool == Tool::Nsjail {
+                e.insert(Field::Processes, full("RLIMIT_NPROC in a user namespace of its own"));
+            }
         }
         Purpose::Export if tool == Tool::Nsjail => nsjail_alone(policy, &mut e),
         Purpose::Export => limitless(&mut e, "bubblewrap limits nothing by itself"),
@@ -181,7 +185,7 @@ fn mounted(tool: Tool, policy: &Policy, layout: &Layout, purpose: Purpose) -> En
 
 fn mounts(tool: Tool, policy: &Policy, layout: &Layout, purpose: Purpose, flags: Option<Applied>) -> Applied {
     let writes = policy.filesystem.mounts.iter().any(|m| matches!(m, Mount::Bind { .. }) && m.is_writable());
-    if writes && purpose == (Purpose::Run { other_user: true }) {
+    if writes && matches!(purpose, Purpose::Run { other_user: true, .. }) {
         return partial(
             "the sandbox's unprivileged user cannot write what belongs to others, and owners are not mapped",
         );

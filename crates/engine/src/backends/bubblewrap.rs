@@ -58,7 +58,8 @@ impl Arguments {
     }
 }
 
-/// The arguments that stand for a policy.
+/// The arguments that stand for a policy. `below`: bubblewrap is no namespace's first process, and has nothing but the
+/// death signal to end its program by when it is killed; the program may not take that back.
 ///
 /// # Errors
 /// The system call rules cannot be compiled.
@@ -67,9 +68,10 @@ pub fn plan(
     layout: &Layout,
     program: Option<String>,
     version: (u32, u32),
+    below: bool,
 ) -> Result<Arguments, Failure> {
     let mut a = Arguments {
-        filter: filter::program(policy, Left { loopback: true, death_signal: false })?,
+        filter: filter::program(policy, Left { loopback: true, death_signal: below })?,
         ..Arguments::default()
     };
     a.add(&["--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup"]);
@@ -156,7 +158,7 @@ mod tests {
         policy.command.argv = vec!["sh".into()];
         policy.command.variables.remove("PATH");
         let layout = layout(&policy, &Table::usual(&[])).unwrap();
-        let plan = |version| plan(&policy, &layout, Some("/usr/bin/sh".into()), version).unwrap();
+        let plan = |version| plan(&policy, &layout, Some("/usr/bin/sh".into()), version, false).unwrap();
         let has = |version, option: &str| plan(version).options.iter().any(|o| o == option);
         assert!(!has((0, 7), "--disable-userns") && has((0, 8), "--disable-userns"));
         assert!(!has((0, 8), "--argv0") && has((0, 9), "--argv0"));

@@ -33,6 +33,8 @@ pub struct Ready {
     policy: Policy,
     tool: Installed,
     identity: Identity,
+    /// The tool is started as the first process of a pid namespace.
+    own_pids: bool,
     /// What holds, completed by the engine with what cgroups give.
     pub enforcement: Enforcement,
     /// Why this backend.
@@ -77,7 +79,8 @@ impl Ready {
     /// The tool cannot be used here, or the policy asks for what it has not at all. What it holds less than fully stands in
     /// `enforcement`: see [`Ready::sufficient`].
     pub fn plan(policy: &Policy, tool: Installed, identity: Identity) -> Result<Ready, Failure> {
-        if tool.tool != Tool::Seatbelt
+        // bubblewrap may be let have them where others are not: installed setuid, or named in AppArmor's rules.
+        if tool.tool == Tool::Nsjail
             && let Some((why, command)) = host::user_namespaces_refused(false)
         {
             return Err(refusal("namespaces", format!("user namespaces cannot be had: {why}"), Some(command)));
@@ -85,14 +88,28 @@ impl Ready {
         if !identity.switches() && identity.is_root_outside() {
             return Err(crate::landlock::as_root());
         }
+        // Ids are changed where they can be; else a pid namespace takes a user namespace.
+        let own_pids =
+            tool.tool == Tool::Bubblewrap && (identity.switches() || host::user_namespaces_refused(false).is_none());
         let mut ready = Ready {
             policy: policy.clone(),
             tool,
             identity,
+            own_pids,
             enforcement: Enforcement::new(),
             reason: "named by the policy".into(),
             location: None,
         };
+        ready.enforcement = ready.start()?.1;
+        Ok(ready)
+    }
+
+    /// The same with no pid namespace around the tool, as on hosts that let bubblewrap have user namespaces and nobody else.
+    ///
+    /// # Errors
+    /// As [`Ready::plan`].
+    pub fn without_namespace(self) -> Result<Ready, Failure> {
+        let mut ready = Ready { own_pids: false, ..self };
         ready.enforcement = ready.start()?.1;
         Ok(ready)
     }
@@ -125,7 +142,7 @@ impl Ready {
     }
 
     fn start(&self) -> Result<(Start, Enforcement), Failure> {
-        let purpose = Purpose::Run { other_user: self.identity.switches() };
+        let purpose = Purpose::Run { other_user: self.identity.switches(), own_pids: self.own_pids };
         let facts = Here::default();
         let version = self.tool.version;
         let program = text(self.tool.path.as_os_str().as_encoded_bytes())?;
@@ -139,7 +156,8 @@ impl Ready {
         let command = layout.program(&self.policy, &facts)?;
         let start = match self.tool.tool {
             Tool::Bubblewrap => {
-                let arguments = bubblewrap::plan(&self.policy, &layout, command, version.unwrap_or_default())?;
+                let arguments =
+                    bubblewrap::plan(&self.policy, &layout, command, version.unwrap_or_default(), !self.own_pids)?;
                 let mut argv = vec!["bwrap".to_owned(), "--args".into(), bubblewrap::ARGS_FD.to_string(), "--".into()];
                 argv.extend(arguments.command.iter().cloned());
                 let mut fds = vec![
@@ -221,10 +239,10 @@ impl Ready {
         u32::from(self.tool.tool != Tool::Seatbelt)
     }
 
-    /// Runs have a cgroup there: what nsjail itself could lose sight of stays in it and is ended with it.
+    /// Runs have a cgroup there: what the tool itself could lose sight of stays in it and is ended with it.
     pub fn in_cgroups(&mut self, location: Arc<Location>) {
         self.location = Some(location);
-        if self.tool.tool == Tool::Nsjail {
+        if self.tool.tool != Tool::Seatbelt && !self.own_pids {
             let reason = "the pid namespace ends with its first process, and the cgroup with the run".to_owned();
             self.enforcement.insert(Field::TreeKill, Applied { strength: Strength::Full, reason });
         }
@@ -329,7 +347,7 @@ impl Ready {
             fds: &held.iter().map(AsFd::as_fd).collect::<Vec<BorrowedFd<'_>>>(),
             ids,
             // nsjail looks for its child in /proc by the number that it knows it by.
-            first_process: self.tool.tool == Tool::Bubblewrap,
+            first_process: self.own_pids,
             lifeline: lifeline.as_fd(),
             rlimits: &rlimits,
             cgroup: cgroup.and_then(Cgroup::dir_fd),
@@ -352,8 +370,8 @@ impl Ready {
             side,
             go,
             tree: match self.tool.tool {
-                Tool::Bubblewrap => Tree::Namespace,
-                Tool::Nsjail => Tree::Below,
+                Tool::Bubblewrap if self.own_pids => Tree::Namespace,
+                Tool::Bubblewrap | Tool::Nsjail => Tree::Below,
                 Tool::Seatbelt => Tree::Group,
             },
             source: Source::new(in_ours, input, false),
@@ -371,7 +389,7 @@ impl Ready {
 
     fn rlimits(&self, cgroup: bool) -> Vec<(u32, u64, u64)> {
         // Where there is no namespace to count in, all that the user runs is counted.
-        let alone = self.tool.tool == Tool::Bubblewrap || self.identity.switches();
+        let alone = self.own_pids || self.identity.switches();
         let others = if alone { 0 } else { crate::tree::threads_of(rustix::process::geteuid().as_raw()) };
         let mut rlimits = crate::rlimits::rlimits(&self.policy, u64::from(self.ours()) + others);
         if cgroup {
