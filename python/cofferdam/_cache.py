@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections import OrderedDict
 from typing import Callable, Hashable
 
@@ -28,6 +29,9 @@ def prepared(key: Hashable, make: Callable[[int], _native.Prepared]) -> _native.
                 return known[0]
     ready = known is not None
     made = make(_READY if ready else 0)
+    if not ready:
+        for note in made.notes:
+            warnings.warn(note, stacklevel=4)
     with _lock:
         _kept[key] = (made, ready)
         _kept.move_to_end(key)

@@ -40,6 +40,8 @@ class _Executor:
 
     def _prepared(self, config_path: ConfigPath) -> _native.Prepared:
         path = Path(config_path)
+        if path.suffix == ".sb":
+            path = path.with_name("policy.json")
         key: Hashable = (self._name, self._nsjail_path, self._default_timeout, str(path), _content(path))
         return _cache.prepared(
             key,

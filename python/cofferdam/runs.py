@@ -12,7 +12,7 @@ import json
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import Any, AsyncIterator, Callable, Iterator, Mapping, Optional, Sequence, Tuple, Type, Union
+from typing import Any, AsyncIterator, Callable, Generator, Iterator, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from . import _native
 from ._native import Outcome, ResourceUsage
@@ -141,7 +141,7 @@ class AsyncRun:
         assert outcome is not None
         return outcome
 
-    def __await__(self) -> Any:
+    def __await__(self) -> Generator[Any, None, Outcome]:
         return self.wait().__await__()
 
     async def __aiter__(self) -> AsyncIterator[Tuple[str, bytes]]:
@@ -217,7 +217,7 @@ class Prepared:
             if on_output is not None:
                 async for stream, piece in running:
                     on_output(stream, piece)
-            return await running
+            return await running.wait()
 
     def start(self, stdin: Stdin = None, *, stream: bool = True) -> Run:
         """Starts it in the background. With `stream=False` the output is kept for the outcome."""

@@ -109,9 +109,10 @@ class NclDrivenSandbox:
         _agree(config, "platform", platform.value)
         self._show_files(skill_id, config)
         outputs, told = self._evaluate(config)
-        others = "seatbelt: " if platform is Platform.LINUX else "nsjail: "
+        # What nobody is going to use need not be told.
+        used = {"policy", "seatbelt" if platform is Platform.MACOS else "nsjail" if self.nsjail_path else "policy"}
         for warning in told:
-            if not warning.startswith(others):
+            if warning.partition(":")[0] in used:
                 warnings.warn(warning, stacklevel=2)
         files = []
         for name, (text, refusal) in zip(("policy.json", "nsjail.json", "seatbelt.sb"), outputs):

@@ -23,6 +23,7 @@ use pyo3::prelude::*;
 mod _native {
     use std::path::PathBuf;
 
+    use cofferdam_engine::compat;
     use pyo3::prelude::*;
 
     #[pymodule_export]
@@ -39,19 +40,19 @@ mod _native {
     /// `linux`, `macos` or `unknown`.
     #[pyfunction]
     fn detect_platform() -> String {
-        crate::here::detect_platform()
+        compat::detect_platform()
     }
 
     /// Whether there is an nsjail that can be used: at this path, or on `PATH`.
     #[pyfunction]
     #[pyo3(signature = (nsjail_path=None))]
     fn is_nsjail_available(py: Python<'_>, nsjail_path: Option<PathBuf>) -> bool {
-        py.detach(|| crate::here::is_nsjail_available(nsjail_path.as_deref()))
+        py.detach(|| compat::is_nsjail_available(nsjail_path.as_deref()))
     }
 
     /// Whether macOS's Seatbelt is here.
     #[pyfunction]
     fn is_seatbelt_available(py: Python<'_>) -> bool {
-        py.detach(crate::here::is_seatbelt_available)
+        py.detach(compat::is_seatbelt_available)
     }
 }

@@ -1,7 +1,7 @@
 //! What a run came to and what it uses, as Python objects. Data only.
 
 use cofferdam_engine as engine;
-use cofferdam_engine::Ending;
+use cofferdam_engine::{Ending, compat};
 use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -9,13 +9,12 @@ use pyo3::types::{PyDict, PyList};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::errors::CofferdamError;
+
 /// The whole answer of one run, as docs/outcome describes it.
 #[pyclass(frozen, module = "cofferdam")]
 #[derive(Debug)]
 pub struct Outcome(pub engine::Outcome);
-
-/// The exit code of an execution that the time limit ended.
-const TIMEOUT_CODE: i32 = -1;
 
 #[pymethods]
 impl Outcome {
@@ -163,7 +162,7 @@ impl Outcome {
 
     /// The same in the fields of the compatible interface.
     fn to_execution_result(&self) -> PyResult<ExecutionResult> {
-        ExecutionResult::of(&self.0)
+        compat::ExecutionResult::of(self.0.clone()).map(Into::into).map_err(CofferdamError::new_err)
     }
 
     fn __repr__(&self) -> String {
@@ -198,42 +197,17 @@ pub struct ExecutionResult {
     error: Option<String>,
 }
 
-impl ExecutionResult {
-    /// An outcome in these fields.
-    ///
-    /// # Errors
-    /// Nothing ran; the exception says why.
-    pub fn of(outcome: &engine::Outcome) -> PyResult<ExecutionResult> {
-        let signal = || Some(128 + outcome.signal.unwrap_or(9));
-        let (exit_code, error) = match outcome.outcome {
-            Ending::SetupFailed => {
-                return Err(outcome
-                    .error
-                    .as_ref()
-                    .map_or_else(|| PyRuntimeError::new_err("nothing was started"), crate::errors::of_failure));
-            }
-            Ending::Exited => (outcome.exit_code, outcome.error.as_ref().map(|e| e.message.clone())),
-            Ending::TimedOut => (Some(TIMEOUT_CODE), Some("Timeout".to_owned())),
-            Ending::LimitExceeded => {
-                let limit = outcome.limit.map_or("limit", cofferdam_policy::Field::name);
-                (outcome.exit_code.or_else(signal), Some(format!("{limit} exceeded")))
-            }
-            Ending::Signalled => {
-                let told = outcome.error.as_ref().map(|e| e.message.clone());
-                let killed = || format!("killed by signal {}", outcome.signal.unwrap_or(9));
-                (signal(), Some(told.unwrap_or_else(killed)))
-            }
-            Ending::Violation => (signal(), Some("violation".to_owned())),
-        };
-        Ok(ExecutionResult {
-            success: outcome.success,
-            exit_code,
-            stdout: outcome.stdout.clone(),
-            stderr: outcome.stderr.clone(),
-            execution_time_ms: outcome.execution_time_ms as u64,
-            memory_used_bytes: outcome.memory_used_bytes,
-            error,
-        })
+impl From<compat::ExecutionResult> for ExecutionResult {
+    fn from(r: compat::ExecutionResult) -> ExecutionResult {
+        ExecutionResult {
+            success: r.success,
+            exit_code: r.exit_code,
+            stdout: r.stdout,
+            stderr: r.stderr,
+            execution_time_ms: r.execution_time_ms,
+            memory_used_bytes: r.memory_used_bytes,
+            error: r.error,
+        }
     }
 }
 
@@ -241,11 +215,11 @@ impl ExecutionResult {
 impl ExecutionResult {
     fn __repr__(&self) -> String {
         format!(
-            "ExecutionResult(success={}, exit_code={:?}, execution_time_ms={}, error={:?})",
+            "ExecutionResult(success={}, exit_code={}, execution_time_ms={}, error={})",
             if self.success { "True" } else { "False" },
-            self.exit_code,
+            self.exit_code.map_or_else(|| "None".to_owned(), |code| code.to_string()),
             self.execution_time_ms,
-            self.error
+            self.error.as_ref().map_or_else(|| "None".to_owned(), |error| format!("{error:?}"))
         )
     }
 }

@@ -1,12 +1,13 @@
 //! A policy that is ready to run, many times and from several threads.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use cofferdam_engine as engine;
+use cofferdam_engine::compat::{self, Form, Loaded};
 use cofferdam_engine::{Cancel, Input, Io};
-use cofferdam_policy::{Field, Policy, Stdin};
+use cofferdam_policy::{Backend, Field, Policy, Stdin};
 use pyo3::prelude::*;
 
 use crate::errors::{PolicyError, of_failure};
@@ -22,6 +23,8 @@ const SIGNALS: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct Prepared {
     policy: Policy,
+    nsjail: Option<PathBuf>,
+    notes: Vec<String>,
     keep_ready: usize,
     owned: Mutex<Arc<Owned>>,
 }
@@ -43,8 +46,8 @@ impl Drop for Owned {
 }
 
 impl Owned {
-    fn new(policy: &Policy, keep_ready: usize) -> Result<Owned, engine::Failure> {
-        let prepared = here::engine().prepare(policy)?.keep_ready(keep_ready);
+    fn new(policy: &Policy, nsjail: Option<&Path>, keep_ready: usize) -> Result<Owned, engine::Failure> {
+        let prepared = here::engine(nsjail).prepare(policy)?.keep_ready(keep_ready);
         Ok(Owned { pid: std::process::id(), prepared: Some(prepared) })
     }
 }
@@ -82,16 +85,24 @@ impl Changes {
 }
 
 impl Prepared {
-    fn make(py: Python<'_>, policy: Policy, keep_ready: usize) -> PyResult<Prepared> {
-        let owned = py.detach(|| Owned::new(&policy, keep_ready)).map_err(|failure| of_failure(&failure))?;
-        Ok(Prepared { policy, keep_ready, owned: Mutex::new(Arc::new(owned)) })
+    fn make(
+        py: Python<'_>,
+        policy: Policy,
+        nsjail: Option<PathBuf>,
+        notes: Vec<String>,
+        keep_ready: usize,
+    ) -> PyResult<Prepared> {
+        let owned = py.detach(|| Owned::new(&policy, nsjail.as_deref(), keep_ready));
+        let owned = Mutex::new(Arc::new(owned.map_err(|failure| of_failure(&failure))?));
+        Ok(Prepared { policy, nsjail, notes, keep_ready, owned })
     }
 
     /// What is ready in this process.
     fn current(&self) -> PyResult<Arc<Owned>> {
         let mut slot = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.pid != std::process::id() {
-            *slot = Arc::new(Owned::new(&self.policy, self.keep_ready).map_err(|failure| of_failure(&failure))?);
+            let owned = Owned::new(&self.policy, self.nsjail.as_deref(), self.keep_ready);
+            *slot = Arc::new(owned.map_err(|failure| of_failure(&failure))?);
         }
         Ok(Arc::clone(&slot))
     }
@@ -117,7 +128,7 @@ impl Prepared {
     ) -> PyResult<Prepared> {
         let mut policy = Policy::decode(policy).map_err(|errors| PolicyError::new_err(errors.to_string()))?;
         Changes { command, timeout_ms, stdin }.apply(&mut policy)?;
-        Prepared::make(py, policy, keep_ready)
+        Prepared::make(py, policy, None, Vec::new(), keep_ready)
     }
 
     /// Makes a configuration of any form ready for one of the compatible executors.
@@ -134,9 +145,24 @@ impl Prepared {
         timeout_ms: Option<u64>,
         keep_ready: usize,
     ) -> PyResult<Prepared> {
-        let mut policy = here::load(&path, executor, nsjail_path.as_deref(), default_timeout)?;
+        let Loaded { mut policy, form, notes } = compat::load(&path).map_err(PolicyError::new_err)?;
+        policy.backend = match executor {
+            "nsjail" => Backend::Nsjail,
+            "seatbelt" => Backend::Seatbelt,
+            _ => Backend::Auto,
+        };
+        // An older configuration may not say how long it runs.
+        if form == Form::Legacy && policy.limits.wall_ms == Policy::base().limits.wall_ms {
+            policy.limits.wall_ms = default_timeout.saturating_mul(1000);
+        }
         Changes { command, timeout_ms, stdin: false }.apply(&mut policy)?;
-        Prepared::make(py, policy, keep_ready)
+        Prepared::make(py, policy, nsjail_path, notes, keep_ready)
+    }
+
+    /// What was changed to make a policy of an older configuration, one line each.
+    #[getter]
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
     }
 
     /// `jail`, `landlock` and so on.

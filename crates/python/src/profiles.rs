@@ -54,8 +54,9 @@ pub fn compile_profile(
         .map(|text| overrides::parse(text).map_err(PyValueError::new_err))
         .collect::<PyResult<Vec<_>>>()?;
     let ask = Ask { file, overrides, outputs, imports };
-    let compiled =
-        py.detach(|| Compiler::new(here::engine(), helper).cache(cache.map(Cache::at)).trusted(trusted).compile(&ask));
+    let compiled = py.detach(|| {
+        Compiler::new(here::engine(None), helper).cache(cache.map(Cache::at)).trusted(trusted).compile(&ask)
+    });
     let compiled = compiled.map_err(|error| of_compiler(&error))?;
     let given = compiled.outputs.into_iter().map(|output| match output {
         Ok(text) => (Some(text), None),
