@@ -14,7 +14,6 @@
 mod paths;
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 pub use paths::canonical;
 
@@ -402,14 +401,4 @@ fn ancestors(path: &str) -> Vec<String> {
 
 fn within(path: &str, base: &str) -> bool {
     base == "/" || path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-/// The parameters as a list of `KEY=VALUE`, for people.
-pub fn parameters_in_words(profile: &Profile) -> String {
-    let mut text = String::new();
-    for (name, value) in &profile.parameters {
-        // Writing to a string cannot fail.
-        writeln!(text, "{name}={value}").unwrap_or_default();
-    }
-    text
 }
