@@ -132,8 +132,10 @@ pub fn build(plan: &Plan) -> Step {
         let done = b.perform(i, m, tree_of(i));
         match done {
             Ok(()) => {}
-            // What the sandbox's own user cannot reach (EACCES: init resolves as that user) needs no hiding either.
             Err(errno::ENOENT | errno::ENOTDIR | errno::EACCES) if m.flags & op_flag::OPTIONAL != 0 => {}
+            // What the sandbox's own user cannot reach (init resolves as that user) needs no hiding. What was there when the
+            // owner looked and is not any more has been moved by somebody: under its new name nothing would hold it.
+            Err(errno::EACCES) if matches!(m.kind, op::MASK | op::SELF_BIND) => {}
             Err(e) => return Err(at(step::MOUNT, i)(e)),
         }
     }

@@ -141,6 +141,9 @@ fn mount_hint(recipe: &Recipe, index: usize, code: i32) -> Option<String> {
         (_, 2) if recipe.mounts.iter().any(|step| matches!(step, Step::RootDirectory { .. })) => {
             Some(ROOT_LACKS_PLACE.into())
         }
+        (Some(Step::Mask { .. } | Step::SelfBind { .. }), 2 | 20) => {
+            Some("it was moved or removed while the run was being prepared; run it again".into())
+        }
         (Some(Step::Overlay { .. }), 95) => Some("copy-on-write needs Linux 6.6 or later".into()),
         (Some(Step::Proc { .. }), 1) => Some(
             "an outer container hides parts of /proc; run it with --security-opt systempaths=unconfined, or use --backend landlock".into(),

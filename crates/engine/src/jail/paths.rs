@@ -49,6 +49,8 @@ struct Work<'a> {
     pins: BTreeSet<String>,
     masks: BTreeSet<String>,
     seals: BTreeSet<String>,
+    /// Of the masks and seals, those on paths of the sandbox's own.
+    unsure: BTreeSet<String>,
     guards: BTreeMap<String, Vec<String>>,
     crowds: BTreeMap<String, Vec<String>>,
     /// Whether every path is noted for evidence: only a trace asks for them all.
@@ -82,6 +84,7 @@ pub fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>) -> Held {
         pins: BTreeSet::new(),
         masks: BTreeSet::new(),
         seals: BTreeSet::new(),
+        unsure: BTreeSet::new(),
         guards: BTreeMap::new(),
         crowds: BTreeMap::new(),
         appearances: HashMap::new(),
@@ -282,6 +285,8 @@ impl Work<'_> {
             return;
         }
         self.note(path, deny);
+        // Whether it is there at the start, the mounts themselves find out.
+        self.unsure.insert(path.to_owned());
         if deny {
             self.masks.insert(path.to_owned());
         } else if writable {
@@ -293,7 +298,7 @@ impl Work<'_> {
             let at = join(&parent, name);
             if !self.own.contains(&at) {
                 self.guards.entry(parent).or_default().push(name.to_owned());
-                break;
+                return self.pin_ancestors(&at);
             }
             parent = at;
         }
@@ -425,14 +430,18 @@ impl Work<'_> {
         self.held.crowds = crowds;
         // Shorter paths first: an ancestor before what lies in it. A mask below a mask is not needed.
         for pin in &self.pins {
-            self.held.steps.push(Step::SelfBind { target: pin.clone(), attrs: 0, optional: true });
+            self.held.steps.push(Step::SelfBind { target: pin.clone(), attrs: 0, optional: false });
         }
         for seal in self.seals.iter().filter(|s| !under_any(s, &self.masks)) {
-            self.held.steps.push(Step::SelfBind { target: seal.clone(), attrs: attr::RDONLY, optional: true });
+            self.held.steps.push(Step::SelfBind {
+                target: seal.clone(),
+                attrs: attr::RDONLY,
+                optional: self.unsure.contains(seal),
+            });
         }
         for mask in &self.masks {
             if !mask.rfind('/').is_some_and(|i| under_any(&mask[..i], &self.masks)) {
-                self.held.steps.push(Step::Mask { target: mask.clone(), optional: true });
+                self.held.steps.push(Step::Mask { target: mask.clone(), optional: self.unsure.contains(mask) });
             }
         }
         for (parent, mut names) in std::mem::take(&mut self.guards) {
