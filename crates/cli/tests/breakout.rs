@@ -436,3 +436,19 @@ fn what_proc_says_of_each_process_cannot_be_denied_and_says_so() {
         assert!(text.contains(path) && text.contains("cannot be held"), "{text}");
     }
 }
+
+#[test]
+fn a_mount_on_a_link_that_climbs_to_the_root_hides_what_the_link_leads_to() {
+    let tree = open_directory();
+    for name in ["w", "mnt"] {
+        fs::create_dir(tree.path().join(name)).unwrap();
+        fs::set_permissions(tree.path().join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    fs::write(tree.path().join("mnt/secret"), "shown").unwrap();
+    symlink("../mnt", tree.path().join("w/link")).unwrap();
+    let code = "import os; print(os.listdir('/w/link'), os.listdir('/mnt'))";
+    let (w, m) = (format!("{}/w:/w", path(tree.path())), format!("{}/mnt:/mnt", path(tree.path())));
+    let volumes = ["-v", &w, "-v", &m];
+    assert_eq!(python(&volumes, code), "['secret'] ['secret']\n");
+    assert_eq!(python(&[&volumes[..], &["--tmpfs", "/w/link"]].concat(), code), "[] []\n");
+}

@@ -1,7 +1,7 @@
 //! The sandbox's file system: sources opened, a scratch file system staged, the root built, everything attached, pivot.
 //!
 //! ```text
-//! clone sources ─▶ stage scratch ─▶ root attached ─▶ pivot (cwd: scratch) ─▶ mounts ─▶ old root and scratch let go
+//! clone sources ─▶ stage scratch ─▶ root attached, chroot (cwd: scratch) ─▶ mounts ─▶ pivot ─▶ old root and scratch let go
 //! ```
 //!
 //! Every mount is made detached, given its attributes, and only then attached; or it is bound from a mount that has them,
@@ -127,6 +127,8 @@ pub fn build(plan: &Plan) -> Step {
     // Modes are the plan's to say while the file system is built; nothing else runs yet that could see them.
     sys::umask(0).map_err(at(step::SCRATCH, 10))?;
     let scratch = stage_scratch(h.scratch_bytes, h.scratch_inodes)?;
+    let outer =
+        sys::openat2(AT_FDCWD, c"/".as_ptr().cast(), O_PATH | O_CLOEXEC, 0, 0).map_err(at(step::PIVOT, 5))? as i32;
     let mut b = Build { plan, scratch, root: -1, views: 0 };
     for (i, m) in ops.iter().enumerate() {
         let done = b.perform(i, m, tree_of(i));
@@ -139,9 +141,13 @@ pub fn build(plan: &Plan) -> Step {
             Err(e) => return Err(at(step::MOUNT, i)(e)),
         }
     }
+    enter(outer).map_err(at(step::PIVOT, 6))?; // pivot_root(2) swaps the namespace's root, which must be ours again
+    sys::close(outer).map_err(at(step::PIVOT, 7))?;
     sys::fchdir(b.root).map_err(at(step::PIVOT, 0))?;
-    // The old root, which `enter` has stacked here, and with it the scratch and what is attached in it.
-    sys::umount2(c".".as_ptr().cast(), 2).map_err(at(step::PIVOT, 2))?; // MNT_DETACH
+    let here: Str = c".".as_ptr().cast();
+    sys::pivot_root(here, here).map_err(at(step::PIVOT, 1))?;
+    // The old root, which is stacked here now, and with it the scratch and what is attached in it.
+    sys::umount2(here, 2).map_err(at(step::PIVOT, 2))?; // MNT_DETACH
     sys::chdir(c"/".as_ptr().cast()).map_err(at(step::PIVOT, 3))?;
     sys::umask(0o022).map_err(at(step::PIVOT, 4))?;
     Ok(())
@@ -266,10 +272,9 @@ impl Build<'_> {
     fn set_root(&mut self, tree: i32) -> Result<(), i32> {
         attach(tree, self.scratch, c"root".as_ptr().cast(), false)?;
         self.root = tree;
-        // From here on names are the new root's; the old one is stacked on it, where no name leads, until all is built.
-        sys::fchdir(tree)?;
-        let here: Str = c".".as_ptr().cast();
-        sys::pivot_root(here, here)?;
+        // From here on names are the new root's, those that climb to it as well. Not by a pivot: that stacks the old root
+        // on the new one, and `..` steps into what is mounted on the directory that it leads to.
+        enter(tree)?;
         sys::fchdir(self.scratch).map(|_| ())
     }
 
@@ -376,6 +381,12 @@ impl Build<'_> {
         close_both(mounted, at)?;
         close_both(layer, below)
     }
+}
+
+/// Makes a directory the root and the working directory.
+fn enter(root: i32) -> Result<(), i32> {
+    sys::fchdir(root)?;
+    sys::chroot(c".".as_ptr().cast()).map(|_| ())
 }
 
 /// Binds something of the scratch, which is the working directory, on a path of the system's in the new root.

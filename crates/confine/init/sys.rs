@@ -63,6 +63,7 @@ pub mod nr {
     pub const SCHED_SETSCHEDULER: usize = 144;
     pub const SCHED_GETSCHEDULER: usize = 145;
     pub const PIVOT_ROOT: usize = 155;
+    pub const CHROOT: usize = 161;
     pub const PRCTL: usize = 157;
     pub const MOUNT: usize = 165;
     pub const UMOUNT2: usize = 166;
@@ -108,6 +109,7 @@ pub mod nr {
     pub const UMOUNT2: usize = 39;
     pub const MOUNT: usize = 40;
     pub const PIVOT_ROOT: usize = 41;
+    pub const CHROOT: usize = 51;
     pub const CHDIR: usize = 49;
     pub const FCHDIR: usize = 50;
     pub const FCHMOD: usize = 52;
@@ -240,6 +242,7 @@ wrap! {
     setresgid(nr::SETRESGID, r: u32, e: u32, s: u32);
     capget(nr::CAPGET, header: *const u32, data: *mut u32);
     capset(nr::CAPSET, header: *const u32, data: *const u32);
+    chroot(nr::CHROOT, path: Str);
     pivot_root(nr::PIVOT_ROOT, new: Str, old: Str);
     prctl(nr::PRCTL, op: i32, a: usize, b: usize, c: usize, d: usize);
     mount(nr::MOUNT, src: Str, dst: Str, kind: Str, flags: usize, data: Str);
