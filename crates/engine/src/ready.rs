@@ -8,13 +8,16 @@
 //!
 //! A staged sandbox is a picture of the host's mounts and of which files are bound or masked. It is used only while that
 //! picture is still what a new one would show: the run's own plan, made when it begins, must ask for the same mounts; each
-//! path that they cover must still be the same file; and nothing may have been mounted or unmounted since.
+//! path that they cover must still be the same file, by the same name, behind directories with the same permissions; and
+//! nothing may have been mounted or unmounted since.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use cofferdam_confine::recipe::Step;
 use cofferdam_confine::wire::flag;
@@ -33,13 +36,23 @@ const MOST_MOUNTS: usize = 256;
 struct Stock {
     staged: Staged,
     plan: Plan,
-    files: Vec<Identity>,
+    files: Vec<Option<Identity>>,
     mounts: File,
     made: Instant,
 }
 
-/// Device, inode and kind of what a path leads to; `None` where nothing is.
-type Identity = Option<(u64, u64, u32)>;
+/// What stands under a name. A mount stays with the name that it was made on, and goes when that is removed: so it is not
+/// enough that the same file is there, it must not have gone and come back either.
+#[derive(Debug, PartialEq, Eq)]
+struct Identity {
+    file: (u64, u64),
+    /// The number of a removed file is given to a new one.
+    made: Option<SystemTime>,
+    /// Kind and permissions, owner and group: whether init could come to what lies behind.
+    access: (u32, u32, u32),
+    /// When the file was last changed, linked or renamed. Directories change with each name in them, and have but one.
+    changed: Option<(i64, i64)>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -59,6 +72,8 @@ struct Shared {
 pub(crate) struct Ready {
     shared: Arc<Shared>,
     worker: Option<JoinHandle<()>>,
+    /// The process whose sandboxes these are: one that forks off it has copies of everything here, but for the thread.
+    owner: u32,
 }
 
 impl Ready {
@@ -72,11 +87,14 @@ impl Ready {
             .stack_size(512 << 10)
             .spawn(move || work(&core, &theirs, count))
             .ok();
-        Ready { shared, worker }
+        Ready { shared, worker, owner: std::process::id() }
     }
 
     /// A staged sandbox that shows what this plan asks for, if there is one. The worker is told to stage another.
     pub fn take(&self, plan: &Plan) -> Option<Staged> {
+        if std::process::id() != self.owner {
+            return None;
+        }
         let mut state = self.shared.lock();
         state.used = Some(Instant::now());
         let found = state.stock.pop();
@@ -88,6 +106,9 @@ impl Ready {
 
 impl Drop for Ready {
     fn drop(&mut self) {
+        if std::process::id() != self.owner {
+            return; // the thread, and so its share of the stock, is the owner's to end
+        }
         self.shared.lock().closing = true;
         self.shared.wake.notify_one();
         if let Some(worker) = self.worker.take() {
@@ -141,7 +162,7 @@ fn stage(core: &Core) -> Option<Stock> {
     if !plan.layers.is_empty() || !plan.crowds.is_empty() || plan.recipe.mounts.len() > MOST_MOUNTS {
         return None;
     }
-    let files = files(&plan);
+    let files = files(&plan)?;
     plan.recipe.flags |= flag::HOLD;
     let staged = core.stage(&mut plan).ok()?;
     Some(Stock { staged, plan, files, mounts, made: Instant::now() })
@@ -152,7 +173,7 @@ impl Stock {
         self.made.elapsed() < LIFE
             && alike(&self.plan, plan)
             && !self.staged.is_over()
-            && files(plan) == self.files
+            && files(plan).as_ref() == Some(&self.files)
             && unchanged(&self.mounts)
     }
 }
@@ -183,23 +204,44 @@ fn same(a: &Step, b: &Step) -> bool {
     }
 }
 
-/// What each mount's target is on the host at this moment.
-fn files(plan: &Plan) -> Vec<Identity> {
-    let target = |step: &Step| match step {
-        Step::Bind { target, .. }
+/// What each mount covers on the host at this moment, with all directories above it. `None` where that cannot be told by
+/// names, because one of them is a link.
+fn files(plan: &Plan) -> Option<Vec<Option<Identity>>> {
+    let mut paths = BTreeSet::new();
+    for (i, step) in plan.recipe.mounts.iter().enumerate() {
+        let (Step::Bind { target, .. }
         | Step::Scratch { target, .. }
         | Step::Tmpfs { target, .. }
         | Step::Overlay { target, .. }
         | Step::Mask { target, .. }
         | Step::SelfBind { target, .. }
-        | Step::Whiteout { target, .. } => Some(target.clone()),
-        _ => None,
-    };
-    let identity = |path: String| {
-        let meta = std::fs::symlink_metadata(plan.view.host_path(&path).unwrap_or(path)).ok()?;
-        Some((meta.dev(), meta.ino(), meta.mode() & 0o170_000))
-    };
-    plan.recipe.mounts.iter().filter_map(target).map(identity).collect()
+        | Step::Whiteout { target, .. }) = step
+        else {
+            continue;
+        };
+        let covered = plan.view.host_path_below(target);
+        // The system's own links are its administrator's.
+        let own = i < plan.recipe.system_mounts;
+        if !own && covered.as_ref().is_some_and(|path| std::fs::canonicalize(path).is_ok_and(|c| c != Path::new(path)))
+        {
+            return None;
+        }
+        paths.extend(covered);
+        paths.extend(plan.view.host_path(target));
+    }
+    let above = |path: &String| Path::new(path).ancestors().map(Path::to_path_buf).collect::<Vec<_>>();
+    let all: BTreeSet<PathBuf> = paths.iter().flat_map(above).collect();
+    Some(all.iter().map(|path| identity(path)).collect())
+}
+
+fn identity(path: &Path) -> Option<Identity> {
+    let meta = std::fs::symlink_metadata(path).ok()?;
+    Some(Identity {
+        file: (meta.dev(), meta.ino()),
+        made: meta.created().ok(),
+        access: (meta.mode(), meta.uid(), meta.gid()),
+        changed: (!meta.is_dir()).then(|| (meta.ctime(), meta.ctime_nsec())),
+    })
 }
 
 /// Whether nothing was mounted or unmounted since the file was opened: the kernel marks it then (proc_pid_mounts(5)).

@@ -73,6 +73,13 @@ impl View {
         Some(join(source, below(path, &place.target)?))
     }
 
+    /// The host's path of what a mount on this path inside covers.
+    pub fn host_path_below(&self, path: &str) -> Option<String> {
+        let place = self.places.iter().rev().find(|p| p.target != path && is_within(path, &p.target))?;
+        let Shows::Host(source) = &place.shows else { return None };
+        Some(join(source, below(path, &place.target)?))
+    }
+
     /// Every path inside at which this path of the host shows: one per mount that covers it and is not covered itself.
     pub fn appearances(&self, host: &str) -> Vec<String> {
         let mut found = Vec::new();
@@ -123,5 +130,7 @@ mod tests {
         assert_eq!(view().host_path("/data/a/b").as_deref(), Some("/home/u/a/b"));
         assert_eq!(view().host_path("/tmp/x"), None);
         assert_eq!(view().host_path("/etc/passwd").as_deref(), Some("/etc/passwd"));
+        assert_eq!(view().host_path_below("/data").as_deref(), Some("/data"));
+        assert_eq!(view().host_path_below("/data/a").as_deref(), Some("/home/u/a"));
     }
 }

@@ -238,3 +238,133 @@ fn a_sandbox_staged_before_a_denied_file_was_replaced_does_not_show_the_new_one(
     let o = prepared.run(Io::default());
     assert_eq!(o.stdout, "second-open", "{o:?}");
 }
+
+/// What a program prints of files below a directory of the host that it may write to, some of them denied, after what is
+/// done to that directory between staging and running.
+fn shown_after(
+    open: &str,
+    denied: &[&str],
+    prepare: impl Fn(&std::path::Path),
+    done: impl Fn(&std::path::Path),
+) -> String {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    prepare(dir.path());
+    let at = dir.path().to_str().unwrap().to_owned();
+    let mut policy = policy(&["sh", "-c", &format!("cd {at}; cat {open} {}", denied.join(" "))]);
+    policy.filesystem.mounts.push(cofferdam_policy::Mount::Bind {
+        source: at.clone(),
+        target: at.clone(),
+        access: cofferdam_policy::Access::ReadWrite,
+        exec: false,
+    });
+    policy.filesystem.deny.extend(denied.iter().map(|name| format!("{at}/{name}")));
+    let prepared = prepared(&policy).keep_ready(1);
+    assert!(until(true), "nothing was staged");
+    done(dir.path());
+    let o = prepared.run(Io::default());
+    assert!(o.error.is_none(), "{o:?}");
+    o.stdout
+}
+
+fn put(dir: &std::path::Path, name: &str, text: &str) {
+    std::fs::create_dir_all(dir.join(name).parent().unwrap()).unwrap();
+    std::fs::write(dir.join(name), text).unwrap();
+}
+
+#[test]
+fn a_sandbox_staged_before_a_denied_file_was_put_there_by_another_link_does_not_show_it() {
+    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    let prepare = |dir: &std::path::Path| {
+        put(dir, "open", "open");
+        put(dir, "secret", "SECRET");
+    };
+    let done = |dir: &std::path::Path| {
+        std::fs::rename(dir.join("secret"), dir.join("other")).unwrap();
+        std::fs::hard_link(dir.join("other"), dir.join("secret")).unwrap();
+    };
+    assert_eq!(shown_after("open", &["secret"], prepare, |_| {}), "open");
+    assert_eq!(shown_after("open", &["secret"], prepare, done), "open");
+    // The same by directories: the file itself is not touched.
+    let prepare = |dir: &std::path::Path| {
+        put(dir, "open", "open");
+        put(dir, "a/secret", "SECRET");
+        std::fs::create_dir(dir.join("b")).unwrap();
+        std::fs::hard_link(dir.join("a/secret"), dir.join("b/secret")).unwrap();
+    };
+    let done = |dir: &std::path::Path| {
+        std::fs::rename(dir.join("a"), dir.join("c")).unwrap();
+        std::fs::rename(dir.join("b"), dir.join("a")).unwrap();
+    };
+    assert_eq!(shown_after("open", &["a/secret"], prepare, done), "open");
+}
+
+#[test]
+fn a_sandbox_staged_before_a_denied_file_was_made_anew_does_not_show_it() {
+    use std::os::unix::fs::MetadataExt as _;
+    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    let prepare = |dir: &std::path::Path| {
+        put(dir, "open", "open");
+        put(dir, "secret", "SECRET");
+    };
+    // Most file systems give the number of a removed file to the next one.
+    let again = |dir: &std::path::Path| {
+        let number = |name: &str| std::fs::metadata(dir.join(name)).unwrap().ino();
+        let before = number("secret");
+        std::fs::remove_file(dir.join("secret")).unwrap();
+        put(dir, "secret", "SECRET");
+        for i in 0..100 {
+            if number("secret") == before {
+                break;
+            }
+            std::fs::rename(dir.join("secret"), dir.join(format!("spare{i}"))).unwrap();
+            put(dir, "secret", "SECRET");
+        }
+    };
+    assert_eq!(shown_after("open", &["secret"], prepare, again), "open");
+}
+
+#[test]
+fn a_sandbox_staged_before_a_directory_was_opened_does_not_show_what_is_denied_in_it() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    let mode = |dir: &std::path::Path, mode| {
+        std::fs::set_permissions(dir.join("closed"), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let prepare = |dir: &std::path::Path| {
+        put(dir, "open", "open");
+        put(dir, "closed/secret", "SECRET");
+        // As root somebody else's, whom the sandbox's user is not.
+        if std::os::unix::fs::chown(dir.join("closed"), Some(4711), Some(4711)).is_err() {
+            assert!(!rustix::process::geteuid().is_root());
+        }
+        mode(dir, 0);
+    };
+    assert_eq!(shown_after("open", &["closed/secret"], prepare, |_| {}), "open");
+    assert_eq!(shown_after("open", &["closed/secret"], prepare, |dir| mode(dir, 0o755)), "open");
+}
+
+#[test]
+fn a_sandbox_staged_before_a_covered_directory_was_made_anew_does_not_show_it() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    put(dir.path(), "covered/secret", "SECRET");
+    let mut policy = policy(&["sh", "-c", "ls /work /work/covered; cat /work/covered/secret"]);
+    policy.filesystem.mounts.push(cofferdam_policy::Mount::Bind {
+        source: dir.path().to_str().unwrap().to_owned(),
+        target: "/work".into(),
+        access: cofferdam_policy::Access::ReadWrite,
+        exec: false,
+    });
+    let covers = cofferdam_policy::Mount::Tmpfs { target: "/work/covered".into(), size_mb: 1, exec: false };
+    policy.filesystem.mounts.push(covers);
+    let prepared = prepared(&policy).keep_ready(1);
+    assert!(until(true), "nothing was staged");
+    std::fs::rename(dir.path().join("covered"), dir.path().join("old")).unwrap();
+    put(dir.path(), "covered/secret", "SECRET");
+    let o = prepared.run(Io::default());
+    assert!(o.error.is_none() && !o.stdout.contains("SECRET") && o.stdout.contains("covered"), "{o:?}");
+}
