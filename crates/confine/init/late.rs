@@ -4,7 +4,7 @@
 //! with a `wire::Letter` in it; nothing in them is trusted less than the plan itself, which the same owner made.
 
 use crate::plan::Plan;
-use crate::sys::{self, errno};
+use crate::sys::{self, PollFd, errno};
 use crate::wire::{LETTER_FDS, Letter, fd, step};
 use crate::{Fault, Step, at};
 
@@ -51,6 +51,23 @@ pub fn plan() -> Result<Plan, Fault> {
     }
     place(got - 1).map_err(&fault)?;
     Plan::map(fd::PLAN)
+}
+
+/// How long a sandbox that was made ready waits for its run; its owner ends it much sooner.
+const PATIENCE: [u64; 2] = [60, 0];
+
+/// Waits until the plan of the run comes. An owner who is gone without closing its end of the socket, as one whose forked
+/// child lives on, never sends one.
+pub fn arrives() -> Step {
+    let mut letters = [PollFd { fd: fd::SYNC, events: 1, revents: 0 }];
+    loop {
+        match sys::ppoll(letters.as_mut_ptr(), 1, PATIENCE.as_ptr(), core::ptr::null(), 8) {
+            Ok(0) => sys::exit(1), // there is nobody to tell
+            Ok(_) => return Ok(()),
+            Err(errno::EINTR) => {}
+            Err(e) => return Err(at(step::PLAN, 21)(e)),
+        }
+    }
 }
 
 /// Moves descriptors `8, 9, …` to `FIRST_EXTRA, …`, the last one first: a place is free before something comes to it.

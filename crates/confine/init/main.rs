@@ -77,6 +77,7 @@ fn live(plan: &Plan) -> Result<(), Fault> {
     let fresh;
     let plan = match plan.has(flag::HOLD) {
         true => {
+            late::arrives()?;
             fresh = late::plan()?; // made ready ahead of its run: everything below is what this very run asks for
             &fresh
         }
