@@ -241,26 +241,61 @@ print(os.uname().nodename)
 
 #[test]
 fn the_layers_that_hide_names_in_the_next_run_cannot_be_changed() {
-    let home = open_directory();
-    fs::create_dir(home.path().join(".cache")).unwrap();
-    let code = "
+    for there in [true, false] {
+        let home = open_directory();
+        if there {
+            fs::create_dir(home.path().join(".cache")).unwrap();
+        }
+        let code = "
 import os
 def attempt(f, *a):
     try: f(*a); return 'done'
-    except OSError as e: return os.strerror(e.errno)
-print(attempt(os.mkdir, '/w/.cache/cofferdam'), attempt(os.mkdir, '/w/.cache/other'))
-print(attempt(os.rename, '/w/.cache', '/w/x'))
+    except OSError as e: return 'refused'
+print(attempt(os.makedirs, '/w/.cache/cofferdam/hidden/x'), attempt(os.makedirs, '/w/.cache/other'))
+print(attempt(os.rename, '/w/.cache', '/w/x'), attempt(os.rename, '/w/.cache/cofferdam', '/w/x'))
 ";
-    let mut command = cofferdam();
-    command.env("XDG_CACHE_HOME", home.path().join(".cache")).env_remove("XDG_RUNTIME_DIR");
-    let w = format!("{}:/w:rw", path(home.path()));
-    let out = command.args(["run", "-q", "-v", &w, "--", PYTHON, "-c", code]).output().unwrap();
-    if !is_root() {
-        assert_eq!(
-            String::from_utf8_lossy(&out.stdout),
-            "Permission denied done\nDevice or resource busy\n",
-            "{out:?}"
-        );
+        let mut command = cofferdam();
+        command.env("HOME", home.path()).env_remove("XDG_CACHE_HOME").env_remove("XDG_RUNTIME_DIR");
+        let w = format!("{}:/w:rw", path(home.path()));
+        let out = command.args(["run", "-q", "-v", &w, "--", PYTHON, "-c", code]).output().unwrap();
+        if !is_root() {
+            assert_eq!(String::from_utf8_lossy(&out.stdout), "refused done\nrefused refused\n", "{there}: {out:?}");
+        }
+    }
+}
+
+#[test]
+fn the_layer_that_hides_names_in_this_run_cannot_be_changed_however_young_its_place_is() {
+    for (there, variable) in [(true, "HOME"), (false, "HOME"), (false, "XDG_CACHE_HOME"), (true, "XDG_CACHE_HOME")] {
+        let (home, tree) = (open_directory(), open_directory());
+        if there {
+            fs::create_dir(home.path().join(".cache")).unwrap();
+        }
+        for i in 0..80 {
+            fs::write(tree.path().join(format!("s{i}")), "SECRET").unwrap();
+        }
+        fs::write(tree.path().join("open"), "shown").unwrap();
+        let code = "
+import os, glob
+for found in glob.glob('/w/**/s4', recursive=True, include_hidden=True): 
+    try: os.unlink(found)
+    except OSError: pass
+for name in 'open', 's4', 's5':
+    try: print(open('/t/' + name).read())
+    except OSError: print('refused')
+";
+        let cache = if variable == "HOME" { home.path().to_owned() } else { home.path().join(".cache") };
+        let volumes = [format!("{}:/w:rw", path(home.path())), format!("{}:/t", path(tree.path()))];
+        let denied: Vec<String> = (0..80).map(|i| format!("{}/s{i}", path(tree.path()))).collect();
+        for round in 0..2 {
+            let mut command = cofferdam();
+            command.env_remove("HOME").env_remove("XDG_CACHE_HOME").env_remove("XDG_RUNTIME_DIR").env(variable, &cache);
+            command.args(["run", "-q", "-v", &volumes[0], "-v", &volumes[1]]);
+            denied.iter().for_each(|name| drop(command.args(["--deny", name])));
+            let out = command.args(["--", PYTHON, "-c", code]).output().unwrap();
+            let told = String::from_utf8_lossy(&out.stdout);
+            assert_eq!(told, "shown\nrefused\nrefused\n", "{there} {variable} {round}: {out:?}");
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use cofferdam_policy::{Access, Mount, Policy};
 use rustix::fs::{CWD, FileType, Mode, mkdirat, mknodat};
 
 use crate::outcome::Failure;
@@ -24,23 +25,48 @@ fn fail(what: &str, path: &Path, e: &std::io::Error) -> Failure {
 
 /// Where layers lie: in the runtime directory, which no root view shows, else in the cache.
 pub fn base() -> PathBuf {
-    if let Some(run) = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_absolute())
-        && !rustix::process::geteuid().is_root()
-        && own(&run).is_ok()
-    {
-        return run.join("cofferdam/hidden");
+    bases().swap_remove(0)
+}
+
+/// Everywhere that layers of this user's may lie, whatever the next run finds in its variables; this run's first.
+pub fn bases() -> Vec<PathBuf> {
+    let me = rustix::process::geteuid();
+    if me.is_root() {
+        return vec![PathBuf::from("/var/cache/cofferdam/hidden")];
     }
-    let cache = std::env::var_os("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .filter(|p| p.is_absolute())
-        .or_else(|| std::env::var_os("HOME").map(|h| PathBuf::from(h).join(".cache")))
-        .filter(|p| p.is_absolute());
-    if rustix::process::geteuid().is_root() {
-        return PathBuf::from("/var/cache/cofferdam/hidden");
+    let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let runtime = named("XDG_RUNTIME_DIR").filter(|run| own(run).is_ok());
+    let cache = named("HOME").map(|home| home.join(".cache"));
+    let last = PathBuf::from(format!("/tmp/cofferdam-{}", me.as_raw()));
+    let all = runtime.into_iter().chain(named("XDG_CACHE_HOME")).chain(cache).chain([last]);
+    all.map(|dir| dir.join("cofferdam/hidden")).collect()
+}
+
+/// Makes this run's own place for layers where the program could make it, before it is looked at: what is there can be
+/// sealed, while a layer that comes into being after the look lies open to the program it is to hold. Of the other places
+/// only what leads to ours is made, whose name can be guarded without taking a cache from programs.
+pub fn claim(policy: &Policy) {
+    let writable: Vec<PathBuf> = policy
+        .filesystem
+        .mounts
+        .iter()
+        .filter_map(|m| match m {
+            Mount::Bind { source, access: Access::ReadWrite, .. } => fs::canonicalize(source).ok(),
+            _ => None,
+        })
+        .collect();
+    if writable.is_empty() {
+        return;
     }
-    cache
-        .unwrap_or_else(|| PathBuf::from(format!("/tmp/cofferdam-{}", rustix::process::geteuid().as_raw())))
-        .join("cofferdam/hidden")
+    for (i, base) in bases().iter().enumerate() {
+        let there = base.ancestors().find_map(|dir| fs::canonicalize(dir).ok());
+        let above = base.ancestors().nth(2);
+        if there.is_some_and(|dir| writable.iter().any(|w| dir.starts_with(w)))
+            && let Some(dir) = if i == 0 { Some(base.as_path()) } else { above.filter(|_| !base.starts_with("/tmp")) }
+        {
+            fs::create_dir_all(dir).ok(); // who cannot make it finds its name guarded
+        }
+    }
 }
 
 /// Which of these names a directory has as symbolic links; `None` when it cannot be listed in full.

@@ -312,6 +312,7 @@ pub fn namespaces(plan: &Plan, jail: bool) -> Namespaces {
 /// # Errors
 /// As `plan`, and when a layer cannot be made.
 pub fn complete(policy: &Policy, me: Identity, filters: &crate::engine::Filters) -> Result<Plan, Failure> {
+    crate::crowd::claim(policy);
     let mut plan = plan(policy, me, filters)?;
     for (op, names) in &plan.crowds {
         let dir = crate::crowd::layer(names)?;

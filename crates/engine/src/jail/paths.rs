@@ -113,12 +113,8 @@ pub fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>) -> Held {
         w.names(dir, &names.deny, true);
         w.names(dir, &names.protect, false);
     }
-    // Whoever writes there decides what the next run hides. Where not even the cache's own directory exists, a name is
-    // not worth keeping programs from making it.
-    if let Some(layers) = crate::crowd::base().to_str().filter(|_| writable)
-        && let (above, _) = split(split(layers).0)
-        && matches!(w.lookup.directory(above), Looked::There(_))
-    {
+    // Whoever writes there decides what is hidden, from this very run on.
+    for layers in crate::crowd::bases().iter().filter(|_| writable).filter_map(|base| base.to_str()) {
         w.each(layers, false);
     }
     // Whoever replaces a link on the way to a path puts something else at that path.
