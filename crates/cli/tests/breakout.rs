@@ -464,8 +464,20 @@ for path in '/etc/passwd', '/proc/cpuinfo':
 
 #[test]
 fn what_proc_says_of_each_process_cannot_be_denied_and_says_so() {
-    for path in ["/proc/self/environ", "/proc/thread-self/maps", "/proc/1/status"] {
-        let out = output(&["run", "--deny", path, "--", "true"]);
+    let tree = open_directory();
+    symlink("/proc/self/status", tree.path().join("link")).unwrap();
+    let (link, links) = (tree.path().join("link"), format!("{0}:{0}", path(tree.path())));
+    for path in [
+        "/proc/self/environ",
+        "/proc/thread-self/maps",
+        "/proc/1/status",
+        "/proc/mounts",
+        "/proc/net/dev",
+        "/dev/fd",
+        "/dev/stdin",
+        path(&link),
+    ] {
+        let out = output(&["run", "-v", &links, "--deny", path, "--", "true"]);
         let text = String::from_utf8_lossy(&out.stderr).into_owned();
         assert_eq!(out.status.code(), Some(125), "{text}");
         assert!(text.contains(path) && text.contains("cannot be held"), "{text}");
@@ -486,4 +498,22 @@ fn a_mount_on_a_link_that_climbs_to_the_root_hides_what_the_link_leads_to() {
     let volumes = ["-v", &w, "-v", &m];
     assert_eq!(python(&volumes, code), "['secret'] ['secret']\n");
     assert_eq!(python(&[&volumes[..], &["--tmpfs", "/w/link"]].concat(), code), "[] []\n");
+}
+
+#[test]
+fn what_is_the_root_of_the_sandbox_cannot_be_denied_and_says_so() {
+    let root = open_directory();
+    for dir in ["dev", "proc", "sys", "tmp"] {
+        fs::create_dir(root.path().join(dir)).unwrap();
+    }
+    fs::write(root.path().join("file"), "").unwrap();
+    let code = |more: &[&str]| {
+        let all = [&["run", "-w", "/", "--root", path(root.path())], more, &["--", "/none"]].concat();
+        let out = output(&all);
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    assert_eq!(code(&["--deny", "/file"]).0, Some(127), "nothing to start, and so far all is well");
+    let (exit, text) = code(&["--deny", path(root.path()), "--deny", "/file"]);
+    assert_eq!(exit, Some(125), "{text}");
+    assert!(text.contains("has as its root"), "{text}");
 }

@@ -31,10 +31,19 @@ pub struct Held {
     pub links: bool,
     /// Protected files with more than one hard link, whose other names are not held.
     pub linked: Vec<String>,
-    /// Paths that nothing here can hold.
-    pub unheld: Vec<String>,
+    /// Paths that nothing here can hold, and whether each was to be denied.
+    pub unheld: Vec<(String, Unheld, bool)>,
     /// Denied names in read-only trees, many in one directory: directory inside → names. Held by one layer each.
     pub crowds: BTreeMap<String, Vec<String>>,
+}
+
+/// Why a path cannot be held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unheld {
+    /// It is another file for each process that asks.
+    OfEachProcess,
+    /// It is what the sandbox has as its root.
+    Root,
 }
 
 /// From this many denied names of one read-only directory on, one layer hides them all.
@@ -126,10 +135,14 @@ pub fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>) -> Held {
     w.finish()
 }
 
-/// Whether a path in /proc is about a process, and so another file for each that asks.
+/// Whether a path of the sandbox's own is about a process, and so another file for each that asks: in /proc, or by a link
+/// that leads there.
 fn of_a_process(path: &str) -> bool {
-    let first = path.strip_prefix("/proc/").and_then(|rest| rest.split('/').next()).unwrap_or_default();
-    matches!(first, "self" | "thread-self") || (!first.is_empty() && first.bytes().all(|b| b.is_ascii_digit()))
+    let first = |dir| path.strip_prefix(dir).and_then(|rest: &str| rest.split('/').next()).unwrap_or_default();
+    let (proc, dev) = (first("/proc/"), first("/dev/"));
+    matches!(proc, "self" | "thread-self" | "mounts" | "net")
+        || (!proc.is_empty() && proc.bytes().all(|b| b.is_ascii_digit()))
+        || matches!(dev, "fd" | "stdin" | "stdout" | "stderr")
 }
 
 /// Directory and last component.
@@ -265,19 +278,19 @@ impl Work<'_> {
         if let Some(host) = self.view.host_path(path)
             && host != path
         {
-            self.host_path(&host, deny);
+            self.host_path(&host, path, deny);
         } else if matches!(self.view.covering(path), Some(Place { shows: Shows::Own, .. })) {
             self.own_path(path, deny);
         }
-        self.host_path(path, deny);
+        self.host_path(path, path, deny);
     }
 
     /// A path of the sandbox's own: what is there from the start is covered, what is not is guarded where it could be made.
     fn own_path(&mut self, path: &str, deny: bool) {
         let Some(place) = self.view.covering(path) else { return };
         let (target, writable) = (place.target.clone(), place.writable);
-        if target == "/proc" && of_a_process(path) {
-            self.held.unheld.push(path.to_owned());
+        if matches!(target.as_str(), "/proc" | "/dev") && of_a_process(path) {
+            self.held.unheld.push((path.to_owned(), Unheld::OfEachProcess, deny));
             return;
         }
         self.note(path, deny);
@@ -301,8 +314,19 @@ impl Work<'_> {
         self.pin_ancestors(path);
     }
 
-    fn host_path(&mut self, host: &str, deny: bool) {
-        match self.lookup.find(host) {
+    /// `asked` is the path as the policy names it.
+    fn host_path(&mut self, host: &str, asked: &str, deny: bool) {
+        let found = self.lookup.find(host);
+        if let (true, Found::There { canonical, .. }) = (deny, &found) {
+            // What it leads to is the host's /proc here, and inside the sandbox's own.
+            if canonical != asked && of_a_process(canonical) {
+                return self.held.unheld.push((asked.to_owned(), Unheld::OfEachProcess, deny));
+            }
+            if self.appear(canonical).iter().any(|inside| inside == "/") {
+                return self.held.unheld.push((asked.to_owned(), Unheld::Root, deny));
+            }
+        }
+        match found {
             Found::Unknown => {}
             // Read-only, it stays closed: who may not look into it cannot change its mode. And a file in the way of a
             // protected directory decides for it what is there, as the `.git` of a worktree does.

@@ -12,7 +12,7 @@ use cofferdam_confine::wire::flag;
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root, SeccompLevel};
 
-use super::paths::{self, Held};
+use super::paths::{self, Held, Unheld};
 use super::root::{Build, HOST};
 use crate::outcome::{Applied, Enforcement, Failure, Strength};
 use crate::view::{Place, Shows, View};
@@ -156,15 +156,19 @@ pub fn plan(policy: &Policy, me: Identity, filters: &crate::engine::Filters) -> 
     let boot_id = format!("{}\n", crate::random::uuid());
     p.build.skeleton.push(Step::File { name: "bootid".into(), text: boot_id, mode: 0o444 });
     let held = paths::hold(policy, &p.build.view, &p.build.own_entries());
-    if let Some(path) = held.unheld.first() {
-        let deny = policy.filesystem.deny.contains(path);
-        let field = if deny { "filesystem.deny" } else { "filesystem.protected" };
-        let hint = "leave it out: no process sees another one's, and the supervisor's is not there";
-        return Err(refuse(
-            field,
-            format!("{path} is another file for each process that asks: it cannot be held"),
-            Some(hint),
-        ));
+    if let Some((path, why, deny)) = held.unheld.first() {
+        let field = if *deny { "filesystem.deny" } else { "filesystem.protected" };
+        let (message, hint) = match why {
+            Unheld::OfEachProcess => (
+                format!("{path} is another file for each process that asks: it cannot be held"),
+                "leave it out: no process sees another one's, and the supervisor's is not there",
+            ),
+            Unheld::Root => (
+                format!("{path} is what the sandbox has as its root: nothing could run with everything denied"),
+                "deny paths below it",
+            ),
+        };
+        return Err(refuse(field, message, Some(hint)));
     }
     p.finish(held, filters)
 }
