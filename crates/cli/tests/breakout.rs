@@ -517,3 +517,35 @@ fn what_is_the_root_of_the_sandbox_cannot_be_denied_and_says_so() {
     assert_eq!(exit, Some(125), "{text}");
     assert!(text.contains("has as its root"), "{text}");
 }
+
+#[test]
+fn what_is_denied_behind_a_link_is_what_the_link_leads_to_inside() {
+    let tree = open_directory();
+    fs::create_dir_all(tree.path().join("real/more")).unwrap();
+    fs::write(tree.path().join("real/secret"), "shown").unwrap();
+    fs::write(tree.path().join("real/more/secret"), "shown").unwrap();
+    symlink("/w/real", tree.path().join("link")).unwrap();
+    symlink("link/more", tree.path().join("again")).unwrap();
+    symlink("/w/round", tree.path().join("round")).unwrap();
+    // In more ways than there is time for.
+    for i in 0..60 {
+        symlink(format!("n{0}/../n{0}/../n{0}", i + 1), tree.path().join(format!("n{i}"))).unwrap();
+    }
+    symlink("n0/../n60/../n0", tree.path().join("n60")).unwrap();
+    let code = "
+for path in '/w/link/secret', '/w/real/secret', '/w/again/secret', '/w/real/more/secret':
+    try: print(open(path).read())
+    except OSError: print('refused')
+";
+    for access in ["ro", "rw", "cow"] {
+        let w = format!("{}:/w:{access}", path(tree.path()));
+        let with = |denied: &[&str]| python(&[&["-v", &w], denied].concat(), code);
+        assert_eq!(
+            with(&["--deny", "/w/round/x", "--deny", "/w/n0/x", "--deny", "/w/n30/y"]),
+            "shown\nshown\nshown\nshown\n"
+        );
+        assert_eq!(with(&["--deny", "/w/link/secret"]), "refused\nrefused\nshown\nshown\n");
+        assert_eq!(with(&["--deny", "/w/again/secret"]), "shown\nshown\nrefused\nrefused\n");
+        assert_eq!(with(&["--deny", "/w/again"]), "shown\nshown\nrefused\nrefused\n");
+    }
+}

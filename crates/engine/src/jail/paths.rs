@@ -65,11 +65,19 @@ struct Work<'a> {
     /// Whether every path is noted for evidence: only a trace asks for them all.
     evidence: bool,
     appearances: HashMap<String, Vec<String>>,
+    /// Whether some path inside is another one on the host, so that a link can lead elsewhere inside than there.
+    moved: bool,
+    /// Where paths lead inside, behind the links on the way.
+    inside: HashMap<String, String>,
+    too_deep: bool,
     held: Held,
 }
 
 /// From this many names of one directory on, the directory is looked at once instead of each name.
 const TOGETHER: usize = 16;
+
+/// Most links on the way to a file (path_resolution(7)).
+const MOST_LINKS: u32 = 40;
 
 /// Names of one directory.
 #[derive(Default)]
@@ -97,6 +105,9 @@ pub fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>) -> Held {
         guards: BTreeMap::new(),
         crowds: BTreeMap::new(),
         appearances: HashMap::new(),
+        moved: view.places().iter().any(|p| matches!(&p.shows, Shows::Host(source) if *source != p.target)),
+        inside: HashMap::new(),
+        too_deep: false,
         held: Held::default(),
         evidence: policy.audit.trace,
     };
@@ -275,6 +286,19 @@ impl Work<'_> {
 
     /// An absolute path, meant as a path inside and as a path of the host: everywhere the file shows.
     fn each(&mut self, path: &str, deny: bool) {
+        self.by_name(path, deny);
+        if self.moved {
+            let inside = self.followed(path, 0);
+            if std::mem::take(&mut self.too_deep) {
+                self.inside.clear(); // it holds paths that were not followed to their end
+            }
+            if inside != path {
+                self.by_name(&inside, deny);
+            }
+        }
+    }
+
+    fn by_name(&mut self, path: &str, deny: bool) {
         if let Some(host) = self.view.host_path(path)
             && host != path
         {
@@ -283,6 +307,46 @@ impl Work<'_> {
             self.own_path(path, deny);
         }
         self.host_path(path, path, deny);
+    }
+
+    /// Where a path leads inside, which only what the sandbox sees decides: links in what is mounted elsewhere, or in a
+    /// directory that is the root, lead to other files there than on the host. A path that leads round or through more
+    /// links than the kernel follows leads nowhere.
+    fn followed(&mut self, path: &str, links: u32) -> String {
+        let (dir, name) = split(path);
+        if name.is_empty() {
+            return "/".into();
+        }
+        if let Some(known) = self.inside.get(path) {
+            return known.clone();
+        }
+        // Each path is looked at once, also where links lead round in many ways.
+        self.inside.insert(path.to_owned(), path.to_owned());
+        let parent = self.followed(dir, links);
+        let at = join(&parent, name);
+        let says = self.view.host_path(&at).and_then(|host| std::fs::read_link(host).ok());
+        let to = match says.as_deref().and_then(Path::to_str) {
+            None => at,
+            Some(_) if links >= MOST_LINKS => {
+                self.too_deep = true;
+                at
+            }
+            Some(says) => {
+                if let Some(host) = self.view.host_path(&parent) {
+                    self.lookup.links.insert((host, name.to_owned()));
+                }
+                let mut to = if says.starts_with('/') { "/".to_owned() } else { parent };
+                for part in says.split('/').filter(|part| !part.is_empty() && *part != ".") {
+                    to = match part {
+                        ".." => split(&to).0.to_owned(),
+                        part => self.followed(&join(&to, part), links + 1),
+                    };
+                }
+                to
+            }
+        };
+        self.inside.insert(path.to_owned(), to.clone());
+        to
     }
 
     /// A path of the sandbox's own: what is there from the start is covered, what is not is guarded where it could be made.
