@@ -83,6 +83,7 @@ fn live(plan: &Plan) -> Result<(), Fault> {
         }
         false => plan,
     };
+    sys::close(wire::fd::SYNC).map_err(at(step::SYNC, 1))?; // no further letter is read
     let terminal = watch::terminal(plan)?; // a pty of the sandbox's own devpts
     let mut guards = guard::Guards::prepare(plan)?; // names that may not come into being, by inode of their directory
     if !jail {
