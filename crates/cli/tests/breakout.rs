@@ -291,7 +291,7 @@ for name in 'open', 's4', 's5':
             let mut command = cofferdam();
             command.env_remove("HOME").env_remove("XDG_CACHE_HOME").env_remove("XDG_RUNTIME_DIR").env(variable, &cache);
             command.args(["run", "-q", "-v", &volumes[0], "-v", &volumes[1]]);
-            denied.iter().for_each(|name| drop(command.args(["--deny", name])));
+            command.args(denied.iter().flat_map(|name| ["--deny", name]));
             let out = command.args(["--", PYTHON, "-c", code]).output().unwrap();
             let told = String::from_utf8_lossy(&out.stdout);
             assert_eq!(told, "shown\nrefused\nrefused\n", "{there} {variable} {round}: {out:?}");
