@@ -306,7 +306,11 @@ impl Decoder {
     }
 
     fn version(&mut self, at: &At<'_>, json: &Json<'_>) -> u32 {
+        let Json::Number(number) = json else {
+            self.wrong(at, json, "not a number", "1, without quotes");
+            return VERSION;
+        };
         // A version beyond u32 is as unknown as any other that is not ours.
-        u32::try_from(self.integer(at, json, "versions")).unwrap_or(u32::MAX)
+        number.as_u64().and_then(|version| u32::try_from(version).ok()).unwrap_or(u32::MAX)
     }
 }

@@ -17,7 +17,11 @@ const SHOWN_CHARS: usize = 60;
 
 /// One mistake in a policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
-#[error("{path}{}{value}: {problem}; accepted: {accepted}", if .value.is_empty() { "" } else { " = " })]
+#[error(
+    "{path}{}{value}: {problem}; {}{accepted}",
+    if .value.is_empty() { "" } else { " = " },
+    if .accepted.starts_with("did you mean") { "" } else { "accepted: " }
+)]
 pub struct PolicyError {
     /// Where: a JSON path such as `$.limits.memory_mb`; `$` is the whole text.
     pub path: String,

@@ -49,9 +49,9 @@ fn mistakes_of_form_and_of_rule_come_all_at_once() {
         text,
         &[
             r#"$.command.cwd = "/": the same key stands there before; accepted: each key once"#,
-            "$.comand = {}: a policy has no such key; accepted: did you mean `command`?",
-            "$.limits.memory = 512: limits has no such key; accepted: did you mean `memory_mb`?",
-            "$.command.env = {}: a command has no such key; accepted: did you mean `variables`?",
+            "$.comand = {}: a policy has no such key; did you mean `command`?",
+            "$.limits.memory = 512: limits has no such key; did you mean `memory_mb`?",
+            "$.command.env = {}: a command has no such key; did you mean `variables`?",
             "$.command.argv[1] = 5: not a text; accepted: a text in quotes",
             r#"$.filesystem.root = "hots": not a root view; accepted: "host", "minimal" or {"directory": "/…"}"#,
             "$.filesystem.mounts[0].target: missing; accepted: a bind mount: `target` cannot be left out",
@@ -80,9 +80,9 @@ fn words_of_other_tools_lead_to_ours() {
     refused(
         &with(r#""limits":{"timeout_seconds":5,"memory_bytes":1,"pids":3,"zzz":1}"#),
         &[
-            "$.limits.timeout_seconds = 5: limits has no such key; accepted: did you mean `wall_ms`, in milliseconds?",
-            "$.limits.memory_bytes = 1: limits has no such key; accepted: did you mean `memory_mb`, in MiB?",
-            "$.limits.pids = 3: limits has no such key; accepted: did you mean `processes`?",
+            "$.limits.timeout_seconds = 5: limits has no such key; did you mean `wall_ms`, in milliseconds?",
+            "$.limits.memory_bytes = 1: limits has no such key; did you mean `memory_mb`, in MiB?",
+            "$.limits.pids = 3: limits has no such key; did you mean `processes`?",
             "$.limits.zzz = 1: limits has no such key; accepted: `memory_mb`, `cpu_seconds`, `cpu_millis`, `wall_ms`, \
          `file_size_mb`, `open_files`, `processes`, `tmpfs_mb`, `output_bytes`, `layer_mb`, `layer_inodes`",
         ],
