@@ -10,7 +10,8 @@ use std::io::Read as _;
 
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{
-    Access, MAX_POLICY_BYTES, Mount, NetworkMode, Policy, PolicyErrors, Root, Stdin, credential_deny,
+    Access, Backend, MAX_POLICY_BYTES, Mount, NetworkMode, Policy, PolicyError, PolicyErrors, Root, Stdin,
+    credential_deny,
 };
 
 use clap::ArgMatches;
@@ -62,6 +63,7 @@ pub fn make_from(
 ) -> Result<Call, Refusal> {
     let flag = |name: &str| matches.get_flag(name);
     let text = |name: &str| matches.get_one::<String>(name).map(String::as_str);
+    let is_given = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
     let code = if eval { text("code") } else { None };
     let from_file = text("policy");
     let stdin_users: Vec<&str> = [
@@ -80,7 +82,7 @@ pub fn make_from(
     let mut base = match (profile, from_file) {
         (Some(profile), _) => profile.policy,
         (None, Some(path)) => policy_file(path)?,
-        (None, None) if eval => Policy::base(),
+        (None, None) if eval => eval_defaults(caller, is_given("volume") || is_given("root")),
         (None, None) => run_defaults(caller, text("workdir").is_some()),
     };
     let from_file = profile_file.as_deref().or(from_file);
@@ -89,7 +91,7 @@ pub fn make_from(
         // A tree of somebody's own rarely has a place for the caller's working directory, and nobody starts there.
         base.filesystem.mounts.clear();
     }
-    let network_named = matches.value_source("network") == Some(ValueSource::CommandLine);
+    let network_named = is_given("network");
     let base_mounts = base.filesystem.mounts.len();
     let mut draft = Draft { policy: base, caller, base_mounts, network_named };
     let named = apply_options(&mut draft, matches)?;
@@ -115,7 +117,7 @@ pub fn make_from(
     } else if policy.command.argv.is_empty() {
         return Err(Refusal::new("arguments", "no program to run").hint("cofferdam run [OPTIONS] -- PROGRAM [ARGS]..."));
     }
-    policy.validate().map_err(|errors| refused(&errors, &named, from_file))?;
+    policy.validate().and_then(|()| enough_files(&policy)).map_err(|errors| refused(&errors, &named, from_file))?;
     let perhaps_file = code.filter(|c| *c != "-" && c.len() < 256 && !c.contains(['\n', '(', '\0']));
     Ok(Call {
         policy,
@@ -125,20 +127,32 @@ pub fn make_from(
     })
 }
 
+/// Open files that making a sandbox takes before the program starts under its own limit: descriptors of its stages, the
+/// filter's listener, and one of each copy-on-write layer.
+const FILES_FOR_SETUP: u64 = 16;
+
+/// Refuses a limit that setup itself would run into, where the sandbox is of our own making.
+fn enough_files(policy: &Policy) -> Result<(), PolicyErrors> {
+    let copied = |mount: &&Mount| matches!(mount, Mount::Bind { access: Access::CopyOnWrite, .. });
+    let least = FILES_FOR_SETUP + policy.filesystem.mounts.iter().filter(copied).count() as u64;
+    let given = policy.limits.open_files;
+    if given >= least || !matches!(policy.backend, Backend::Auto | Backend::Jail | Backend::Landlock) {
+        return Ok(());
+    }
+    Err(PolicyErrors(vec![PolicyError {
+        path: "$.limits.open_files".into(),
+        value: given.to_string(),
+        problem: "too few to set the sandbox up".into(),
+        accepted: format!("at least {least} with these volumes"),
+    }]))
+}
+
 /// What `run` allows when nobody says otherwise: the host's tree without credentials, and the working directory.
 pub fn run_defaults(caller: &Caller, elsewhere: bool) -> Policy {
     let mut policy = Policy::base();
     policy.filesystem.root = Root::Host;
-    let deny = &mut policy.filesystem.deny;
-    for home in &caller.homes {
-        deny.extend(credential_deny(home));
-    }
-    if caller.homes.is_empty() {
-        deny.extend(credential_deny("/").filter(|path| cofferdam_policy::CREDENTIAL_DENY.contains(&path.as_str())));
-    }
-    deny.sort_unstable();
-    deny.dedup();
-    let denied = deny.iter().any(|path| is_within(&caller.cwd, path));
+    policy.filesystem.deny = credentials(caller);
+    let denied = policy.filesystem.deny.iter().any(|path| is_within(&caller.cwd, path));
     if !(elsewhere && denied) {
         policy.command.cwd = Some(caller.cwd.clone());
         // Bound onto itself, because it may lie below /tmp or a home that the host view hides. `/` needs no help,
@@ -154,6 +168,27 @@ pub fn run_defaults(caller: &Caller, elsewhere: bool) -> Policy {
         }
     }
     policy
+}
+
+/// What `eval` allows when nobody says otherwise: system files. Where the caller shows it more of the host, it goes
+/// without credentials like `run`.
+fn eval_defaults(caller: &Caller, shows_more: bool) -> Policy {
+    let mut policy = Policy::base();
+    if shows_more {
+        policy.filesystem.deny = credentials(caller);
+    }
+    policy
+}
+
+/// Where the caller's credentials are.
+fn credentials(caller: &Caller) -> Vec<String> {
+    let mut deny: Vec<String> = caller.homes.iter().flat_map(|home| credential_deny(home)).collect();
+    if caller.homes.is_empty() {
+        deny.extend(credential_deny("/").filter(|path| cofferdam_policy::CREDENTIAL_DENY.contains(&path.as_str())));
+    }
+    deny.sort_unstable();
+    deny.dedup();
+    deny
 }
 
 /// Applies the options of the command line in their order, the late ones at the end. Returns which were given.
@@ -174,7 +209,7 @@ fn apply_options(draft: &mut Draft<'_>, matches: &ArgMatches) -> Result<Vec<&'st
     given.sort_by_key(|(index, option, _)| (option.late, *index));
     for (_, option, value) in &given {
         (option.apply)(draft, value)
-            .map_err(|message| Refusal::new("arguments", format!("--{}: {message}", option.long)))?;
+            .map_err(|message| Refusal::new("arguments", format!("--{}: {message}", option.long)).split_hint())?;
         // What somebody names must hold. `--best-effort` comes after, and takes it back where that is asked for.
         option.requires.iter().for_each(|field| draft.policy.require(*field));
     }
@@ -229,10 +264,30 @@ pub fn read_policy_text(path: &str) -> std::io::Result<Result<Vec<u8>, PolicyErr
 }
 
 fn policy_file(path: &str) -> Result<Policy, Refusal> {
+    if path.ends_with(".ncl") {
+        return Err(Refusal::new("policy", format!("{path} is a profile by its name, and a policy is JSON"))
+            .hint(format!("--profile {path}")));
+    }
     let text = read_policy_text(path)
         .map_err(|e| Refusal::new("policy", format!("cannot read the policy {path}: {e}")))?
         .map_err(|errors| refused(&errors, &[], Some(path)))?;
-    Policy::decode(&text).map_err(|errors| refused(&errors, &[], Some(path)))
+    Policy::decode(&text).map_err(|errors| {
+        let errors = of_dry_run(&text).unwrap_or(errors);
+        refused(&errors, &[], Some(path))
+    })
+}
+
+/// The one error of a text that is what `--dry-run` prints, which has the policy in it.
+pub(crate) fn of_dry_run(text: &[u8]) -> Option<PolicyErrors> {
+    let object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(text).ok()?;
+    (object.contains_key("policy") && object.contains_key("plan")).then(|| {
+        PolicyErrors(vec![PolicyError {
+            path: "$".into(),
+            value: String::new(),
+            problem: "the output of --dry-run, which is more than a policy".into(),
+            accepted: "its `.policy`, as by jq .policy".into(),
+        }])
+    })
 }
 
 /// Every error of a policy on a line of its own, with the option that would change it.

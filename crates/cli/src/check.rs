@@ -11,7 +11,7 @@ use cofferdam_profiles::CompileError;
 use cofferdam_profiles::protocol::{Encoding, Format, Wanted};
 use serde::Serialize;
 
-use crate::call::read_policy_text;
+use crate::call::{of_dry_run, read_policy_text};
 use crate::caller::Caller;
 use crate::execute::{print, print_json};
 use crate::profile::{self, Options};
@@ -141,7 +141,7 @@ fn check_text(text: &[u8]) -> Checked {
                 Checked::Valid(Box::new(policy), true)
             }
             // Whether it is meant as a base cannot be told yet, and a base needs no program.
-            _ => Checked::Invalid(without_missing_program(errors)),
+            _ => Checked::Invalid(of_dry_run(text).unwrap_or_else(|| without_missing_program(errors))),
         },
     }
 }

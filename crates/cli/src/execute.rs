@@ -15,10 +15,12 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 
 use crate::call::Call;
 use crate::caller::Caller;
+use crate::keeping::Keeping;
 use crate::notes;
 use crate::passing;
 use crate::report::{REFUSED, Refusal, print_error, print_note};
 use crate::terminal;
+use crate::unstarted;
 
 /// How a run is presented.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,6 +49,7 @@ pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Prese
             Err(failure) => failed(failure, &call, caller, presentation),
         };
     }
+    let keeping = call.keep_changes.as_deref().map(Keeping::begin).transpose()?;
     let signals = Signals::catch(call.tty)?;
     let lost = Arc::new(AtomicI32::new(0));
     let io = Io {
@@ -85,8 +88,12 @@ pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Prese
             return Err(refusal);
         }
     };
-    let outcome = prepared.run(io);
+    let mut outcome = prepared.run(io);
     drop(raw);
+    drop(keeping);
+    if let Some(failure) = outcome.error.as_mut().filter(|_| outcome.outcome == Ending::SetupFailed) {
+        unstarted::explain(failure, &call.policy, caller);
+    }
     let code = match signals.caught() {
         0 => exit_code(&outcome),
         signal => 128 + signal,
@@ -96,7 +103,9 @@ pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Prese
         return Ok(code);
     }
     match &outcome.error {
-        Some(failure) if outcome.outcome == Ending::SetupFailed => report_failure(failure, &call, caller),
+        Some(failure) if outcome.outcome == Ending::SetupFailed => {
+            print_error(&failure.message, failure.hint.as_deref())
+        }
         _ if !presentation.quiet => {
             for note in notes::notes(&outcome, &call) {
                 print_note(&note.text, note.hint.as_deref());
@@ -129,19 +138,15 @@ pub fn exit_code(outcome: &Outcome) -> i32 {
     }
 }
 
-fn failed(failure: Failure, call: &Call, caller: &Caller, presentation: Presentation) -> Result<i32, Refusal> {
+fn failed(mut failure: Failure, call: &Call, caller: &Caller, presentation: Presentation) -> Result<i32, Refusal> {
+    unstarted::explain(&mut failure, &call.policy, caller);
     let code = failure.code;
     if presentation.json {
         print_json(&notes::setup_failed(failure))?;
     } else {
-        report_failure(&failure, call, caller);
+        print_error(&failure.message, failure.hint.as_deref());
     }
     Ok(code)
-}
-
-fn report_failure(failure: &Failure, call: &Call, caller: &Caller) {
-    let hint = notes::not_found_hint(failure, &call.policy, caller).or_else(|| failure.hint.clone());
-    print_error(&failure.message, hint.as_deref());
 }
 
 /// What `--dry-run` prints: all that is known before anything starts.

@@ -18,6 +18,8 @@ mod doctor;
 pub mod environment;
 mod execute;
 mod export;
+mod keeping;
+mod mistakes;
 mod notes;
 pub mod options;
 mod passing;
@@ -25,6 +27,7 @@ mod profile;
 mod report;
 mod table;
 mod terminal;
+mod unstarted;
 pub mod values;
 
 use std::ffi::OsString;
@@ -42,11 +45,12 @@ pub use crate::report::Refusal;
 
 /// Does what the arguments say, the program's own name first, and returns the exit code.
 pub fn entry(arguments: Vec<OsString>) -> i32 {
+    let json = wants_outcome(&arguments);
     let mut texts = Vec::with_capacity(arguments.len());
     for (index, argument) in arguments.into_iter().enumerate() {
         match caller::utf8(argument, &format!("argument {index}")) {
             Ok(text) => texts.push(text),
-            Err(refusal) => return report(&refusal),
+            Err(refusal) => return told(report(&refusal), json, &refusal),
         }
     }
     let subcommand = texts.get(1).map(String::as_str).filter(|name| SUBCOMMANDS.contains(name));
@@ -61,7 +65,7 @@ pub fn entry(arguments: Vec<OsString>) -> i32 {
     };
     let matches = match parsed {
         Ok(matches) => matches,
-        Err(error) => return usage(&error),
+        Err(error) => return usage(&error, json, &texts),
     };
     let Some((name, matches)) = matches.subcommand() else { return usage_missing() };
     let result = match name {
@@ -96,21 +100,37 @@ fn sandbox(engine: &Engine, matches: &clap::ArgMatches, eval: bool) -> i32 {
         execute::execute(engine, call, &caller, presentation)
     });
     result.unwrap_or_else(|refusal| {
-        // Whoever asked for one JSON object gets one, whatever happened.
         if presentation.json && refusal.step != "output" {
-            let failure = cofferdam_engine::Failure {
-                code: refusal.code,
-                step: refusal.step.into(),
-                message: refusal.message.clone(),
-                hint: refusal.hint.clone(),
-            };
-            if let Err(unwritten) = execute::print_json(&notes::setup_failed(failure)) {
-                return report(&unwritten);
-            }
-            return refusal.code;
+            told(refusal.code, true, &refusal)
+        } else {
+            report(&refusal)
         }
-        report(&refusal)
     })
+}
+
+/// Whether the arguments of a run ask for one JSON object, before they could be read as a whole: behind `--`, and
+/// nowhere else for certain, they are the program's.
+fn wants_outcome(arguments: &[OsString]) -> bool {
+    let ours = || arguments.iter().skip(1).take_while(|argument| *argument != "--");
+    ours().next().is_some_and(|first| first == "run" || first == "eval" || first == "--json")
+        && ours().any(|argument| argument == "--json")
+}
+
+/// The exit code of a refusal, after its outcome as JSON where that was asked for: whoever asked for one object gets one,
+/// whatever happened.
+fn told(code: i32, json: bool, refusal: &Refusal) -> i32 {
+    if json {
+        let failure = cofferdam_engine::Failure {
+            code,
+            step: refusal.step.into(),
+            message: refusal.message.clone(),
+            hint: refusal.hint.clone(),
+        };
+        if let Err(unwritten) = execute::print_json(&notes::setup_failed(failure)) {
+            return report(&unwritten);
+        }
+    }
+    code
 }
 
 fn report(refusal: &Refusal) -> i32 {
@@ -118,7 +138,7 @@ fn report(refusal: &Refusal) -> i32 {
     refusal.code
 }
 
-fn usage(error: &clap::Error) -> i32 {
+fn usage(error: &clap::Error, json: bool, words: &[String]) -> i32 {
     let text = error.render().to_string();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match execute::print(&text) {
@@ -127,12 +147,13 @@ fn usage(error: &clap::Error) -> i32 {
         },
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             report::write_stderr(&text);
-            REFUSED
+            told(REFUSED, json, &Refusal::new("arguments", "no command was given").hint("cofferdam --help"))
         }
         _ => {
-            let text = text.trim_start_matches("error: ").replace("\n  tip: ", "\nhint: ");
-            report::write_stderr(&format!("cofferdam: error: {}\n", report::printable(text.trim_end())));
-            REFUSED
+            let refusal = mistakes::refusal(error, words.get(1..).unwrap_or_default());
+            report(&refusal);
+            report::write_stderr(&format!("{}\n", report::printable(&mistakes::usage_of(error))));
+            told(REFUSED, json, &refusal)
         }
     }
 }

@@ -6,7 +6,6 @@ use cofferdam_engine::{Ending, Failure, Outcome, Truncated};
 use cofferdam_policy::{Access, Field, Mount, Policy};
 
 use crate::call::Call;
-use crate::caller::Caller;
 use crate::options::POLICY_OPTIONS;
 
 /// Most violations, and most changed files, that are told one by one.
@@ -110,16 +109,6 @@ fn option_hint(limit: Field) -> Option<String> {
         crate::options::Takes::One(value) => Some(format!("--{} {value}", option.long)),
         _ => Some(format!("--{}", option.long)),
     }
-}
-
-/// A hint for a program that is on the caller's PATH and not on the sandbox's.
-pub fn not_found_hint(failure: &Failure, policy: &Policy, caller: &Caller) -> Option<String> {
-    let program = policy.command.argv.first().filter(|p| failure.code == 127 && !p.contains('/'))?;
-    let found = caller.variable("PATH")?.split(':').filter(|d| d.starts_with('/')).find_map(|directory| {
-        let path = format!("{directory}/{program}");
-        std::fs::metadata(&path).is_ok_and(|m| m.is_file()).then_some(path)
-    })?;
-    Some(format!("the sandbox has a PATH of its own; name the program as {found}, or give it yours with -e PATH"))
 }
 
 /// The outcome of a call that started nothing.

@@ -7,6 +7,7 @@ use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Field, Mount, Policy};
 
 use crate::caller::Caller;
+use crate::values;
 
 pub use crate::table::POLICY_OPTIONS;
 
@@ -78,6 +79,19 @@ pub struct Draft<'a> {
 }
 
 impl Draft<'_> {
+    /// Refuses a value of `--deny` or `--protect` that would silently hold nothing: no path, a pattern, or several paths
+    /// with commas between them, which is told by what exists.
+    pub(crate) fn is_one_path(&self, option: &str, text: &str) -> Result<(), String> {
+        values::literal_path(option, text)?;
+        let exists = |path: &str| std::fs::symlink_metadata(self.caller.absolute(path)).is_ok();
+        let parts: Vec<&str> = text.split(',').filter(|part| !part.is_empty()).collect();
+        if parts.len() > 1 && !exists(text) && parts.iter().all(|part| exists(part)) {
+            let each: Vec<String> = parts.iter().map(|part| format!("--{option} {part}")).collect();
+            return Err(format!("`{text}` is one path, which does not exist\nhint: {}", each.join(" ")));
+        }
+        Ok(())
+    }
+
     /// Adds a mount of the command line. It replaces the base's mount with the same target. A base's mount inside it
     /// is replaced as well where it shows the same files, and stays on top of it where it does not.
     pub(crate) fn mount(&mut self, mount: Mount) {

@@ -89,6 +89,10 @@ pub enum Named {
 impl Named {
     /// Tells files from ids.
     pub fn read(text: &str) -> Result<Named, Refusal> {
+        if text.ends_with(".json") {
+            return Err(Refusal::new("profile", format!("{text} is a policy by its name, and no Nickel profile"))
+                .hint(format!("--policy {text}")));
+        }
         if text.contains('/') || text.ends_with(".ncl") {
             return Ok(Named::File(text.into()));
         }

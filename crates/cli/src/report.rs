@@ -32,6 +32,14 @@ impl Refusal {
         self
     }
 
+    /// The same with what stands behind `hint:` on a line of its own, where the message was made as one text.
+    pub fn split_hint(mut self) -> Refusal {
+        if let Some((message, hint)) = self.message.split_once("\nhint: ") {
+            (self.message, self.hint) = (message.to_owned(), Some(hint.to_owned()));
+        }
+        self
+    }
+
     /// The same with another exit code.
     pub fn code(mut self, code: i32) -> Refusal {
         self.code = code;

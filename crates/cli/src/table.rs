@@ -161,7 +161,16 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
                 "host" => Root::Host,
                 "minimal" => Root::Minimal,
                 "" => return Err("an empty root; write it like host, minimal or ./rootfs".into()),
-                dir => Root::Directory(draft.caller.absolute(dir)),
+                dir => {
+                    let path = draft.caller.absolute(dir);
+                    if !dir.contains('/') && std::fs::metadata(&path).is_err() {
+                        return Err(format!(
+                            "`{dir}` is neither `host` nor `minimal`, nor a directory here\n\
+                             hint: --root host, --root minimal or --root ./DIR"
+                        ));
+                    }
+                    Root::Directory(path)
+                }
             };
             Ok(())
         },
@@ -176,6 +185,7 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
         leaves: &["filesystem.deny"],
         requires: &[Field::Deny],
         apply: |draft, text| {
+            draft.is_one_path("deny", text)?;
             let path = draft.caller.absolute(text);
             if !draft.policy.filesystem.deny.contains(&path) {
                 draft.policy.filesystem.deny.push(path);
@@ -195,6 +205,7 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
         leaves: &["filesystem.protected"],
         requires: &[Field::Protected],
         apply: |draft, text| {
+            draft.is_one_path("protect", text)?;
             let here = text.starts_with("./") || text.starts_with("../") || text == ".";
             let path = if here { draft.caller.absolute(text) } else { text.to_owned() };
             if !draft.policy.filesystem.protected.contains(&path) {

@@ -96,26 +96,69 @@ pub fn volume(text: &str) -> Result<Volume, String> {
     let accepted = "write it like ./src:/src, ./src:/src:rw or ./src:/src:cow,exec";
     let mut parts = text.split(':');
     let (source, target, options) = (parts.next(), parts.next(), parts.next());
-    let (Some(source), Some(target), None) = (source, target, parts.next()) else {
+    // A path where the mode belongs: one of the colons was meant as a part of a name.
+    if parts.next().is_some() || options.is_some_and(|options| options.contains('/')) {
+        return Err(format!(
+            "`{text}` has too many colons: they separate SRC, DST and MODE, and no path can have one\n\
+             hint: name the path through a symbolic link without a colon, or write it into a policy: --policy FILE"
+        ));
+    }
+    let (Some(source), Some(target)) = (source, target) else {
         return Err(format!("`{text}` is not SRC:DST[:ro|rw|cow[,exec]]; {accepted}"));
     };
     if source.is_empty() || target.is_empty() {
         return Err(format!("`{text}` has an empty path; {accepted}"));
     }
-    let mut access = Access::ReadOnly;
-    let mut exec = None;
+    let (mut access, mut exec) = (None, None);
     for option in options.into_iter().flat_map(|o| o.split(',')) {
         match option {
-            "ro" => access = Access::ReadOnly,
-            "rw" => access = Access::ReadWrite,
-            "cow" => access = Access::CopyOnWrite,
-            "exec" => exec = Some(true),
-            "noexec" => exec = Some(false),
+            "ro" => once(&mut access, Access::ReadOnly, text, "ro, rw and cow")?,
+            "rw" => once(&mut access, Access::ReadWrite, text, "ro, rw and cow")?,
+            "cow" => once(&mut access, Access::CopyOnWrite, text, "ro, rw and cow")?,
+            "exec" => once(&mut exec, true, text, "exec and noexec")?,
+            "noexec" => once(&mut exec, false, text, "exec and noexec")?,
             _ => return Err(format!("`{option}` in `{text}` is none of ro, rw, cow, exec, noexec; {accepted}")),
         }
     }
+    let access = access.unwrap_or(Access::ReadOnly);
     let exec = exec.unwrap_or(access == Access::ReadOnly);
     Ok(Volume { source: source.into(), target: target.into(), access, exec })
+}
+
+/// Sets what only one of several words may say.
+fn once<T: PartialEq>(place: &mut Option<T>, value: T, text: &str, of: &str) -> Result<(), String> {
+    if place.as_ref().is_some_and(|before| *before != value) {
+        return Err(format!("`{text}` contradicts itself; write one of {of}"));
+    }
+    *place = Some(value);
+    Ok(())
+}
+
+/// Refuses what is no path to deny or to protect: what only a shell would have made one of, and nothing at all.
+/// `option` is the option's name, for the hints.
+pub fn literal_path(option: &str, text: &str) -> Result<(), String> {
+    if text.is_empty() {
+        return Err(format!("an empty path; write it like --{option} ./secrets"));
+    }
+    if let Some(rest) = text.strip_prefix('~') {
+        return Err(format!(
+            "`{text}` begins with `~`, which the shell did not replace: it does not behind `=` or in quotes\n\
+             hint: --{option} \"$HOME{}\"",
+            if rest.starts_with('/') { rest } else { "/…" }
+        ));
+    }
+    if text.contains(['*', '?']) {
+        let directory = text.rsplit_once('/').map(|(directory, _)| directory);
+        let whole = match directory.filter(|d| !d.is_empty() && !d.contains(['*', '?'])) {
+            Some(directory) => format!("the directory: --{option} {directory}"),
+            None => "the directory they are in".to_owned(),
+        };
+        return Err(format!(
+            "`{text}` has a `*` or `?`, and names are taken as they are, so it would match nothing\n\
+             hint: name {whole}; or each path with an option of its own"
+        ));
+    }
+    Ok(())
 }
 
 /// `DST[:OPTION[,OPTION…]]` of `--tmpfs`, the path as written.
@@ -249,6 +292,32 @@ mod tests {
         assert_eq!(read("a:/b:cow,exec"), Ok((Access::CopyOnWrite, true)));
         for bad in ["", "a", ":/b", "a:", "a:/b:rx", "a:/b:rw:exec", "a:/b:"] {
             assert!(volume(bad).is_err(), "{bad}");
+        }
+        for bad in ["a:/b:ro,rw", "a:/b:rw,cow", "a:/b:cow,ro", "a:/b:exec,rw,noexec"] {
+            assert!(volume(bad).unwrap_err().contains("contradicts"), "{bad}");
+        }
+        assert_eq!(read("a:/b:rw,rw"), Ok((Access::ReadWrite, false)));
+        for bad in ["a:b:/c", "a:b:/c:rw", "/x:y/z:/c"] {
+            let told = volume(bad).unwrap_err();
+            assert!(told.contains("too many colons") && told.contains("symbolic link"), "{bad}: {told}");
+        }
+    }
+
+    #[test]
+    fn a_path_to_deny_is_one_and_no_pattern() {
+        for good in ["a", "./a", "/a b", ".git/hooks", "a~", "a[1]", "a,b"] {
+            assert_eq!(literal_path("deny", good), Ok(()), "{good}");
+        }
+        for (bad, part) in [
+            ("", "empty"),
+            ("~/.x", "hint: --deny \"$HOME/.x\""),
+            ("~", "$HOME"),
+            ("~you/x", "begins with `~`"),
+            ("/a/*.key", "--deny /a"),
+            ("*.key", "the directory they are in"),
+            ("/a/?/b", "as they are"),
+        ] {
+            assert!(literal_path("deny", bad).unwrap_err().contains(part), "{bad}");
         }
     }
 

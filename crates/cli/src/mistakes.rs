@@ -1,0 +1,144 @@
+//! What people write who know another tool, or make a typing error: the words that help them on.
+//!
+//! Turns what the parser refuses into a refusal of ours. Looks programs up along PATH where a word stands in the place of
+//! a command, and changes nothing.
+
+use clap::error::{ContextKind, ErrorKind};
+
+use crate::command::SUBCOMMANDS;
+use crate::report::Refusal;
+
+/// Options of docker, podman and bubblewrap, and what says the same here.
+const FOREIGN: &[(&str, &str)] = &[
+    ("--rm", "leave it out: nothing of a run stays"),
+    ("-p", "nothing outside can reach the program; --network loopback lets its own processes talk to each other"),
+    (
+        "--publish",
+        "nothing outside can reach the program; --network loopback lets its own processes talk to each other",
+    ),
+    ("-u", "leave it out: the program runs as a user without rights; `-v SRC:DST:rw` says what it may write"),
+    ("--user", "leave it out: the program runs as a user without rights; `-v SRC:DST:rw` says what it may write"),
+    ("-m", "--memory SIZE"),
+    ("--memory-swap", "--memory SIZE, which holds for memory and swap together"),
+    ("--mount", "-v SRC:DST[:ro|rw|cow], or --tmpfs DST[:size=64m]"),
+    ("--bind", "-v SRC:DST:rw"),
+    ("--dev-bind", "-v SRC:DST:rw; the sandbox has a /dev of its own"),
+    ("--ro-bind", "-v SRC:DST"),
+    ("--overlay", "-v SRC:DST:cow"),
+    ("--dir", "--tmpfs DST"),
+    ("--dev", "leave it out: the sandbox has a /dev of its own"),
+    ("--proc", "leave it out: the sandbox has a /proc of its own"),
+    ("--privileged", "nothing is privileged here; name what is needed, such as -v SRC:DST:rw or --network host"),
+    ("--cap-add", "nothing is privileged here; name what is needed, such as -v SRC:DST:rw or --network host"),
+    ("--cap-drop", "leave it out: the program has no capabilities"),
+    ("--security-opt", "--seccomp LEVEL, --syscall-rule CALLS:ACTION"),
+    ("--env-file", "-e NAME=VALUE for each variable, or `variables` of a policy: --policy FILE"),
+    ("--setenv", "-e NAME=VALUE"),
+    ("--chdir", "-w DIR"),
+    ("--cwd", "-w DIR"),
+    ("--pids-limit", "--pids N"),
+    ("--ulimit", "--open-files N, --file-size SIZE, --cpu-time TIME, --pids N"),
+    ("--net", "--network MODE"),
+    ("--share-net", "--network host"),
+    ("--unshare-net", "leave it out: there is no network by default"),
+    ("--unshare-all", "leave it out: everything is its own by default"),
+    ("--die-with-parent", "leave it out: the program ends with this command"),
+    ("--name", "--id NAME"),
+    ("-d", "the command stays until the program ends; `&` of the shell puts it into the background"),
+    ("--detach", "the command stays until the program ends; `&` of the shell puts it into the background"),
+    ("--entrypoint", "the program is named behind the options: cofferdam run [OPTIONS] -- PROGRAM"),
+];
+
+/// Other names of environments.
+const ENVIRONMENTS: &[(&str, &str)] = &[
+    ("bash", "shell"),
+    ("sh", "shell"),
+    ("dash", "shell"),
+    ("zsh", "shell"),
+    ("js", "node"),
+    ("javascript", "node"),
+    ("nodejs", "node"),
+    ("py", "python"),
+    ("python3", "python"),
+];
+
+/// What the parser refused, `words` being all that stood behind the command's own name.
+pub fn refusal(error: &clap::Error, words: &[String]) -> Refusal {
+    let text = error.render().to_string();
+    let mut paragraphs = text.trim_start_matches("error: ").split("\n\n");
+    let message = paragraphs.next().unwrap_or_default().trim_end();
+    let tips = || text.lines().filter_map(|line| line.trim_start().strip_prefix("tip: "));
+    let refusal = Refusal::new("arguments", message);
+    let known = match error.kind() {
+        ErrorKind::UnknownArgument => of(error, ContextKind::InvalidArg).and_then(|name| option(&name)),
+        ErrorKind::InvalidSubcommand => {
+            of(error, ContextKind::InvalidSubcommand).and_then(|name| program(&name, words))
+        }
+        ErrorKind::InvalidValue => of(error, ContextKind::InvalidValue).and_then(|value| {
+            let (_, name) = ENVIRONMENTS.iter().find(|(other, _)| *other == value)?;
+            let environment = of(error, ContextKind::InvalidArg)? == "<ENVIRONMENT>";
+            environment.then(|| format!("cofferdam eval {name}"))
+        }),
+        _ => None,
+    };
+    // Passing it on as a value is never what was meant where another option is close.
+    let close = || tips().find(|tip| !tip.starts_with("to pass")).or_else(|| tips().next()).map(str::to_owned);
+    match known.or_else(close) {
+        Some(hint) => refusal.hint(hint),
+        None => refusal,
+    }
+}
+
+/// The lines about usage that the parser puts behind an error.
+pub fn usage_of(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let told = |p: &&str| p.starts_with("Usage:") || p.starts_with("For more information");
+    let lines: Vec<&str> = text.split("\n\n").filter(told).map(str::trim_end).collect();
+    lines.join("\n")
+}
+
+fn of(error: &clap::Error, kind: ContextKind) -> Option<String> {
+    error.get(kind).map(ToString::to_string)
+}
+
+fn option(name: &str) -> Option<String> {
+    let name = name.split('=').next().unwrap_or(name);
+    FOREIGN.iter().find(|(foreign, _)| *foreign == name).map(|(_, instead)| (*instead).to_owned())
+}
+
+/// The hint for a word in the place of a command that is a program.
+fn program(name: &str, words: &[String]) -> Option<String> {
+    if matches!(name, "exec" | "shell" | "validate" | "compile") {
+        let ours = match name {
+            "exec" => "cofferdam run -- PROGRAM [ARGS]...",
+            "shell" => "cofferdam eval shell -it",
+            "validate" => "cofferdam check FILE",
+            _ => "cofferdam export FILE.ncl",
+        };
+        return Some(ours.into());
+    }
+    let letters = |word: &str| {
+        let mut letters: Vec<char> = word.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    if let Some(ours) = SUBCOMMANDS.iter().find(|ours| letters(ours) == letters(name)) {
+        return Some(format!("a similar subcommand exists: '{ours}'"));
+    }
+    let is_file = |path: &std::path::Path| path.metadata().is_ok_and(|metadata| metadata.is_file());
+    let found = match name.contains('/') {
+        true => is_file(name.as_ref()),
+        false => std::env::split_paths(&std::env::var_os("PATH")?).any(|directory| is_file(&directory.join(name))),
+    };
+    let line: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    found.then(|| format!("cofferdam run -- {}", line.join(" ")))
+}
+
+/// A word as a shell would have to be given it.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}

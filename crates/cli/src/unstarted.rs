@@ -1,0 +1,128 @@
+//! Why a program did not start, in words that fit what is really there. Looks at the host, and only after a failure.
+//!
+//! The kernel says "permission denied" for a directory, for a file without the right to be executed, and for whatever lies
+//! below a directory that may not be entered; this tells them apart where the path inside is one of the host's.
+
+use std::fs::Metadata;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use cofferdam_engine::Failure;
+use cofferdam_policy::{Field, Mount, Policy, Root, paths::is_within};
+
+use crate::caller::Caller;
+use crate::mistakes::quoted;
+
+/// Betters message, hint and code of a failure to start the policy's program.
+pub fn explain(failure: &mut Failure, policy: &Policy, caller: &Caller) {
+    let Some(program) = policy.command.argv.first().filter(|_| failure.step == "exec") else { return };
+    if failure.code == 126 {
+        denied(failure, policy, program);
+    }
+    if failure.code == 127
+        && let Some(hint) = not_found(program, caller)
+    {
+        failure.hint = Some(hint);
+    }
+}
+
+/// After EACCES. What is not known to be something else stays as it was said.
+fn denied(failure: &mut Failure, policy: &Policy, program: &str) {
+    if !failure.message.ends_with("not executable inside the sandbox") {
+        return;
+    }
+    if !program.contains('/') {
+        let path = policy.command.variables.get("PATH").map_or("", String::as_str);
+        let there = |directory: &str| {
+            host_path(policy, &format!("{directory}/{program}")).is_none_or(|shown| shown.path.exists())
+        };
+        if !path.split(':').filter(|d| d.starts_with('/')).any(there) {
+            failure.code = 127;
+            failure.message = format!("{program}: not found on the sandbox's PATH");
+            failure.hint = Some("name its path, set PATH with -e PATH=..., or mount its directory with -v".into());
+        }
+        return;
+    }
+    let home = policy.command.variables.get("HOME").map_or("/", String::as_str);
+    let inside = Path::new(policy.command.cwd.as_deref().unwrap_or(home)).join(program);
+    let Some(shown) = inside.to_str().and_then(|inside| host_path(policy, inside)) else { return };
+    let metadata = shown.path.metadata();
+    if metadata.as_ref().is_ok_and(Metadata::is_dir) {
+        failure.message = format!("{program}: is a directory, and no program");
+        failure.hint = None;
+        return;
+    }
+    let above = shown.path.ancestors().skip(1).filter(|above| above.starts_with(&shown.from) && above.is_dir());
+    let closed = above.filter(|above| !enterable(above, shown.mounted)).last();
+    let why = match (&metadata, closed) {
+        (Ok(file), None) if file.permissions().mode() & 0o111 == 0 => return,
+        (Ok(_), None) => return,
+        (_, Some(closed)) => format!("the sandbox's user may not enter {}", closed.display()),
+        (Err(_), None) => "it does not exist, or is out of reach".to_owned(),
+    };
+    failure.message = format!("{program}: cannot be reached inside the sandbox: {why}");
+    failure.hint = Some("mount its directory where everybody may enter, such as -v DIR:/mnt, and name it there".into());
+}
+
+/// Whether the sandbox's user may pass through: somebody without rights of its own where root called, and the owner in
+/// what is `mounted` for it and where anybody else called.
+fn enterable(directory: &Path, mounted: bool) -> bool {
+    let me = rustix::process::geteuid();
+    let is_me = |m: &Metadata| m.uid() == me.as_raw() && (mounted || !me.is_root());
+    directory.metadata().is_ok_and(|m| m.mode() & if is_me(&m) { 0o100 } else { 0o001 } != 0)
+}
+
+/// A path of the host that can be seen inside.
+struct Shown {
+    path: PathBuf,
+    /// What of the host the view begins with: nothing above it matters.
+    from: PathBuf,
+    /// By a mount of the policy and not as a part of the root.
+    mounted: bool,
+}
+
+/// What of the host shows at a path inside; none where only the sandbox knows.
+fn host_path(policy: &Policy, inside: &str) -> Option<Shown> {
+    let below = |from: &str, at: &str, mounted| {
+        let rest = inside.strip_prefix(at)?.trim_start_matches('/');
+        let path = if rest.is_empty() { PathBuf::from(from) } else { Path::new(from).join(rest) };
+        Some(Shown { path, from: from.into(), mounted })
+    };
+    let mount = policy.filesystem.mounts.iter().rev().find(|mount| is_within(inside, mount.target()));
+    match (mount, &policy.filesystem.root) {
+        (Some(Mount::Bind { source, target, .. }), _) => below(source, target, true),
+        (Some(_), _) => None,
+        // Of its own, whatever the host has there.
+        (None, _) if ["/tmp", "/dev", "/proc", "/run"].iter().any(|own| is_within(inside, own)) => None,
+        (None, Root::Host) => below("/", "/", false),
+        (None, Root::Directory(root)) => below(root, "/", false),
+        (None, Root::Minimal) => None,
+    }
+}
+
+fn not_found(program: &str, caller: &Caller) -> Option<String> {
+    let is_field = |name: &str| {
+        let group = |field: &Field| field.name().split_once('.').is_some_and(|(group, _)| group == name);
+        Field::ALL.iter().any(|field| field.name() == name || group(field))
+    };
+    let fields = program.split(',').all(|name| is_field(name) || name.starts_with("limits."));
+    if fields && !program.is_empty() {
+        return Some(format!("a field is written behind `=`: --best-effort={program}"));
+    }
+    if program.contains(char::is_whitespace) {
+        let line = program.trim();
+        return Some(format!(
+            "that is one word with spaces in it; without the quotes: cofferdam run -- {line}; as a line of shell: \
+             cofferdam eval shell {}",
+            quoted(line)
+        ));
+    }
+    if program.contains('/') {
+        return None;
+    }
+    let found = caller.variable("PATH")?.split(':').filter(|d| d.starts_with('/')).find_map(|directory| {
+        let path = format!("{directory}/{program}");
+        std::fs::metadata(&path).is_ok_and(|m| m.is_file()).then_some(path)
+    })?;
+    Some(format!("the sandbox has a PATH of its own; name the program as {found}, or give it yours with -e PATH"))
+}
