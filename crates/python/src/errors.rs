@@ -26,7 +26,20 @@ fn hinted(message: impl std::fmt::Display, hint: Option<&str>) -> String {
 
 /// Why nothing runs.
 pub fn of_failure(failure: &Failure) -> PyErr {
-    CofferdamError::new_err(hinted(&failure.message, failure.hint.as_deref()))
+    CofferdamError::new_err(hinted(&failure.message, failure.hint.as_deref().map(in_python).as_deref()))
+}
+
+/// The hint of a command line, where Python has no such option.
+fn in_python(hint: &str) -> String {
+    match hint.strip_prefix("--best-effort=").and_then(|rest| rest.split_once(' ')) {
+        Some((fields, rest)) => {
+            let fields = fields.replace(',', "\", \"");
+            format!(
+                "enforcement.best_effort = [\"{fields}\"] in the policy, best_effort in a skill's configuration, {rest}"
+            )
+        }
+        None => hint.to_owned(),
+    }
 }
 
 /// Why a profile is none.
