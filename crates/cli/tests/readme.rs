@@ -10,10 +10,11 @@ use common::{has, open_directory};
 /// Where the tour says that it takes place.
 const PLACE: &str = "/home/you/demo";
 
-/// The commands between the markers, each with what it prints.
-fn tour() -> Vec<(String, String)> {
+/// The commands between the markers of this name, each with what it prints.
+fn tour(name: &str) -> Vec<(String, String)> {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
-    let block = text.split("<!-- tour:begin -->").nth(1).unwrap().split("<!-- tour:end -->").next().unwrap();
+    let block = text.split(&format!("<!-- {name}:begin -->")).nth(1).unwrap();
+    let block = block.split(&format!("<!-- {name}:end -->")).next().unwrap();
     let mut steps: Vec<(String, String)> = Vec::new();
     for line in block.lines().filter(|line| !line.is_empty() && !line.starts_with("```")) {
         match (line.strip_prefix("$ "), steps.last_mut()) {
@@ -31,21 +32,18 @@ fn found(command: &str) -> bool {
     Command::new("sh").args(["-c", &script]).stdout(Stdio::null()).status().is_ok_and(|s| s.success())
 }
 
-#[test]
-fn the_tour_of_the_readme_is_true() {
-    if !has("user namespaces") || !has("overlayfs") || !Path::new(common::PYTHON).exists() {
-        eprintln!("skipped: the tour needs the jail, overlayfs and {}", common::PYTHON);
-        return;
-    }
+/// Does what the parts of the README show, in one directory, and compares what is printed.
+fn holds(parts: &[&str]) {
     let directory = open_directory();
     let here = std::fs::canonicalize(directory.path()).unwrap();
     let bin = Path::new(env!("CARGO_BIN_EXE_cofferdam")).parent().unwrap();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    let steps = tour();
-    assert!(steps.len() >= 5, "{steps:?}");
-    for (command, told) in steps {
+    for (part, (command, told)) in parts.iter().flat_map(|part| tour(part).into_iter().map(move |step| (*part, step))) {
         if let Some(file) = command.strip_prefix("cat ").filter(|file| !file.contains([' ', '/'])) {
             std::fs::write(here.join(file), &told).unwrap();
+            continue;
+        }
+        if part != parts[parts.len() - 1] {
             continue;
         }
         if command.contains("| jq") && !found("jq") {
@@ -55,7 +53,33 @@ fn the_tour_of_the_readme_is_true() {
         let script = format!("exec 2>&1; {command}");
         let mut shell = Command::new("sh");
         shell.args(["-c", &script]).current_dir(&here).env("PATH", &path).stdin(Stdio::null());
+        // Nothing of an earlier evaluation, and nothing left of this one.
+        shell.env("XDG_CACHE_HOME", here.join(".cache"));
         let printed = String::from_utf8(shell.output().unwrap().stdout).unwrap();
         assert_eq!(printed.replace(here.to_str().unwrap(), PLACE), told, "$ {command}");
     }
+}
+
+#[test]
+fn the_tour_of_the_readme_is_true() {
+    if !has("user namespaces") || !has("overlayfs") || !Path::new(common::PYTHON).exists() {
+        eprintln!("skipped: the tour needs the jail, overlayfs and {}", common::PYTHON);
+        return;
+    }
+    assert!(tour("tour").len() >= 5);
+    holds(&["tour"]);
+}
+
+#[test]
+fn what_the_readme_shows_of_profiles_is_true() {
+    let evaluator = Path::new(env!("CARGO_BIN_EXE_cofferdam")).with_file_name("cofferdam-compile");
+    if !evaluator.exists() || !has("user namespaces") {
+        let reason = "the profiles need the jail, and cofferdam-compile beside the command";
+        assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none_or(|must| must != "1"), "{reason}");
+        eprintln!("skipped: {reason}");
+        return;
+    }
+    assert!(tour("profiles").len() >= 4);
+    // The directory is that of the tour, with its files.
+    holds(&["tour", "profiles"]);
 }
