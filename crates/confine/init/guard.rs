@@ -59,7 +59,7 @@ unsafe impl Sync for Parents {}
 static PARENTS: Parents = Parents(core::cell::UnsafeCell::new([Parent::NONE; MAX_GUARDS]));
 
 impl Parent {
-    const NONE: Parent = Parent { dev: 0, ino: 0, guard: Guard { parent: 0, names: 0, count: 0, index: 0 } };
+    const NONE: Parent = Parent { dev: 0, ino: 0, guard: Guard { parent: 0, denied: 0, count: 0, index: 0 } };
 }
 
 /// The guards, by identity of their directory.
@@ -74,7 +74,16 @@ pub enum Made {
     /// Performed and answered, or waiting.
     Done,
     /// A guard refuses it; not answered yet.
-    Refused,
+    Refused(Guarded),
+}
+
+/// Which guard: what an event tells of it.
+#[derive(Clone, Copy)]
+pub struct Guarded {
+    /// The policy denies the name; else it protects it.
+    pub denied: bool,
+    /// The name is the call's second path.
+    pub second: bool,
 }
 
 /// What one call wants, by registers.
@@ -229,19 +238,21 @@ impl Guards {
         Ok(g)
     }
 
-    fn forbids(&self, plan: &Plan, dir: i32, name: &[u8]) -> Result<bool, i32> {
+    /// Whether a guard refuses this name in this directory, and then whether the name is denied.
+    fn forbids(&self, plan: &Plan, dir: i32, name: &[u8]) -> Result<Option<bool>, i32> {
         let (dev, ino) = identity(dir)?;
         // SAFETY: `prepare` filled the first `count` entries, and nobody writes any more.
         let parents = unsafe { core::slice::from_raw_parts(PARENTS.0.get().cast::<Parent>(), self.count) };
         for p in parents {
             if p.dev == dev && p.ino == ino {
                 let index: &[u32] = plan.items(crate::wire::Ref { off: p.guard.index, len: p.guard.count });
-                if index.binary_search_by(|&off| plan.text(off).cmp(name)).is_ok() {
-                    return Ok(true);
+                if let Ok(i) = index.binary_search_by(|&off| plan.text(off).cmp(name)) {
+                    let denied: &[u32] = plan.items(crate::wire::Ref { off: p.guard.denied, len: p.guard.count });
+                    return Ok(Some(denied.get(i) == Some(&1)));
                 }
             }
         }
-        Ok(false)
+        Ok(None)
     }
 
     /// Whether a call waits for the other end of a FIFO.
@@ -260,7 +271,7 @@ impl Guards {
             }
             if let Ok(true) = has_signal(r.pid) {
                 answer.refuse(&r, ERESTARTSYS);
-            } else if let Made::Refused = self.perform(plan, answer, &r) {
+            } else if let Made::Refused(_) = self.perform(plan, answer, &r) {
                 answer.refuse(&r, errno::EACCES);
             }
         }
@@ -314,15 +325,15 @@ impl Guards {
         let slash = path.trim();
         let place = self.place(answer, r, dir, &path)?;
         match self.make(plan, answer, r, &place, &path, slash, &wish)? {
-            true => {
+            None => {
                 answer.done(r, 0);
                 Ok(Made::Done)
             }
-            false => Ok(Made::Refused),
+            Some(guarded) => Ok(Made::Refused(guarded)),
         }
     }
 
-    /// False: a guard refuses it.
+    /// Some: a guard refuses it.
     #[allow(clippy::too_many_arguments)]
     fn make(
         &self,
@@ -333,18 +344,18 @@ impl Guards {
         path: &Path,
         slash: bool,
         wish: &Wish,
-    ) -> Result<bool, i32> {
+    ) -> Result<Option<Guarded>, i32> {
         let bytes = &path.text[place.at..path.len];
         if bytes.is_empty() {
             return Err(if matches!(wish, Wish::Rename { .. } | Wish::Unlink { .. }) { EBUSY } else { errno::EEXIST }); // `/`
         }
         let name: Str = path.text[place.at..].as_ptr();
-        if self.forbids(plan, place.dir, bytes)? {
+        if let Some(denied) = self.forbids(plan, place.dir, bytes)? {
             if let Wish::Unlink { .. } = wish {
                 let mut st = sys::Statx::new();
                 sys::statx(place.dir, name, 0x100, 0x7ff, &mut st)?; // there is nothing to refuse when it is not there
             }
-            return Ok(false);
+            return Ok(Some(Guarded { denied, second: path_arguments(r.nr).1.is_some() }));
         }
         match *wish {
             Wish::Mkdir { mode } => sys::mkdirat(place.dir, name, mode & 0o1777 & !umask_of(r.pid)?)?,
@@ -368,14 +379,10 @@ impl Guards {
                 from.trim();
                 let source = self.place(answer, r, olddir, &from)?;
                 let bytes = &from.text[source.at..from.len];
-                let refused = self.forbids(plan, source.dir, bytes)?;
-                let done = if refused {
-                    Ok(0)
-                } else {
-                    sys::renameat2(source.dir, from.text[source.at..].as_ptr(), place.dir, name, flags)
-                };
-                done?;
-                return Ok(!refused);
+                if let Some(denied) = self.forbids(plan, source.dir, bytes)? {
+                    return Ok(Some(Guarded { denied, second: false }));
+                }
+                sys::renameat2(source.dir, from.text[source.at..].as_ptr(), place.dir, name, flags)?
             }
             Wish::Link { olddir, old, flags } => {
                 let from = Path::read(r.pid, old)?;
@@ -399,7 +406,7 @@ impl Guards {
             }
             Wish::Open { .. } => return Err(errno::EINVAL),
         };
-        Ok(true)
+        Ok(None)
     }
 
     /// bind of a Unix socket makes a name as well. The address is read once; the bind is done on a copy of the program's
@@ -416,12 +423,14 @@ impl Guards {
         let by_path = len > SUN_PATH && address[0] == 1 && address[1] == 0 && address[SUN_PATH] != 0;
         let done = if by_path {
             self.bind_path(plan, answer, r, socket, &mut address, len)
+        } else if crate::network::landlock_refuses_bind(plan, socket, &address[..len]) {
+            Err(errno::EACCES)
         } else {
-            sys::bind(socket, address.as_ptr(), len).map(|_| true)
+            sys::bind(socket, address.as_ptr(), len).map(|_| None)
         };
         sys::close(socket)?;
-        if !done? {
-            return Ok(Made::Refused);
+        if let Some(guarded) = done? {
+            return Ok(Made::Refused(guarded));
         }
         answer.done(r, 0);
         Ok(Made::Done)
@@ -435,25 +444,24 @@ impl Guards {
         socket: i32,
         address: &mut [u8; 128],
         len: usize,
-    ) -> Result<bool, i32> {
+    ) -> Result<Option<Guarded>, i32> {
         let mut path = Path { text: [0; PATH_MAX + 1], len: 0 };
         let given = &address[SUN_PATH..len];
         path.len = given.iter().position(|&b| b == 0).unwrap_or(given.len());
         path.text[..path.len].copy_from_slice(&given[..path.len]);
         let place = self.place(answer, r, AT_FDCWD, &path)?;
         let name = &path.text[place.at..path.len];
-        let refused = self.forbids(plan, place.dir, name)?;
-        let mut done = Ok(0);
-        if !refused {
-            address[SUN_PATH..].fill(0);
-            address[SUN_PATH..SUN_PATH + name.len()].copy_from_slice(name);
-            sys::umask(umask_of(r.pid)?)?;
-            done = sys::fchdir(place.dir).and_then(|_| sys::bind(socket, address.as_ptr(), SUN_PATH + name.len() + 1));
-            sys::chdir(c"/".as_ptr().cast())?;
-            sys::umask(0)?;
+        if let Some(denied) = self.forbids(plan, place.dir, name)? {
+            return Ok(Some(Guarded { denied, second: false }));
         }
+        address[SUN_PATH..].fill(0);
+        address[SUN_PATH..SUN_PATH + name.len()].copy_from_slice(name);
+        sys::umask(umask_of(r.pid)?)?;
+        let done = sys::fchdir(place.dir).and_then(|_| sys::bind(socket, address.as_ptr(), SUN_PATH + name.len() + 1));
+        sys::chdir(c"/".as_ptr().cast())?;
+        sys::umask(0)?;
         done?;
-        Ok(!refused)
+        Ok(None)
     }
 
     /// open with O_CREAT or O_TMPFILE: follows a last symbolic link step by step, each step checked.
@@ -492,9 +500,9 @@ impl Guards {
                 return Ok(Made::Done);
             }
             let name = &path.text[place.at..path.len];
-            if self.forbids(plan, place.dir, name)? {
+            if let Some(denied) = self.forbids(plan, place.dir, name)? {
                 // Reading or writing what is there is for the mounts to judge; only making it is refused here.
-                return Ok(Made::Refused);
+                return Ok(Made::Refused(Guarded { denied, second: false }));
             }
             let at: Str = path.text[place.at..].as_ptr();
             not_ours_to_open(place.dir, at, flags)?;

@@ -22,9 +22,12 @@ mod classify;
 mod guard;
 mod late;
 mod mounts;
+mod network;
 mod notify;
 mod payload;
 mod plan;
+#[allow(dead_code, reason = "the library uses the rest")]
+mod reach;
 mod rt;
 #[allow(dead_code, reason = "the library uses the rest")]
 mod sys;

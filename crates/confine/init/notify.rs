@@ -1,14 +1,16 @@
 //! Answers seccomp notifications and writes an event for each.
 //!
 //! Three classes. Denied: the decision was BPF's, on registers; the answer is its errno and the event is the evidence.
-//! Traced: let through as it was; what the event carries is what was read, never a decision. Created: init performs the
-//! call itself on what it read (`guard`), so that the program cannot change the argument between check and use.
+//! Traced: let through as it was; what the event carries is what was read, never a decision. Of calls on sockets only those
+//! are told whose address the network refuses (`network`). Created: init performs the call itself on what it read
+//! (`guard`), so that the program cannot change the argument between check and use.
 
 use crate::classify::{Insn, SeccompData, Verdict, classify};
-use crate::guard::{Guards, Made};
+use crate::guard::{Guarded, Guards, Made};
+use crate::network;
 use crate::plan::Plan;
 use crate::sys::{self, errno};
-use crate::wire::{EVENT_PATH, Event, fd, flag};
+use crate::wire::{EVENT_PATH, Event, fd, flag, told};
 
 /// `struct seccomp_notif`, with room for what later kernels append.
 #[repr(C, align(8))]
@@ -119,13 +121,23 @@ impl Answer {
         let terminate = plan.has(flag::TERMINATE);
         match verdict.class() {
             Verdict::TRACE => {
-                self.event(&r, verdict, 0, false);
+                if network::is_about(r.nr) {
+                    if self.unreachable(plan, &r, verdict) && terminate {
+                        return true;
+                    }
+                } else {
+                    self.event(&r, verdict, 0, None);
+                }
                 self.proceed(&r);
                 false
             }
             Verdict::CREATE => {
                 // Read before the call is answered: afterwards the caller goes on, and elsewhere.
-                let seen = plan.has(flag::TRACE).then(|| self.record(&r, verdict, 0, false));
+                let about = network::is_about(r.nr); // bind, told only when it is refused
+                if about && plan.has(flag::TRACE) && self.unreachable(plan, &r, verdict) && terminate {
+                    return true;
+                }
+                let seen = (!about && plan.has(flag::TRACE)).then(|| self.record(&r, verdict, 0, None));
                 match guards.perform(plan, self, &r) {
                     Made::Done => {
                         if let Some(seen) = seen {
@@ -133,8 +145,8 @@ impl Answer {
                         }
                         false
                     }
-                    Made::Refused => {
-                        self.event(&r, verdict, errno::EACCES, true);
+                    Made::Refused(guarded) => {
+                        self.event(&r, verdict, errno::EACCES, Some(guarded));
                         if !terminate {
                             self.refuse(&r, errno::EACCES);
                         }
@@ -148,7 +160,7 @@ impl Answer {
                 false
             }
             _ => {
-                self.event(&r, verdict, errno, false);
+                self.event(&r, verdict, errno, None);
                 if terminate && !verdict.by_libc() {
                     return true;
                 }
@@ -156,6 +168,17 @@ impl Answer {
                 false
             }
         }
+    }
+
+    /// Tells the address of a call on a socket when the network refuses it. True when a run under `TERMINATE` ends by it.
+    fn unreachable(&mut self, plan: &Plan, r: &Request, verdict: Verdict) -> bool {
+        let Some(address) = network::refused(plan, r) else { return false };
+        let mut record = Record::new(r, verdict, told::ADDRESS);
+        let bytes = address.bytes();
+        record.text[..bytes.len()].copy_from_slice(bytes);
+        record.head.path1 = bytes.len() as u32;
+        self.write(&record);
+        !address.by_libc
     }
 
     /// What the filter meant by this call.
@@ -269,23 +292,17 @@ impl Answer {
     }
 
     /// Writes the event, with the path arguments as they read now.
-    pub fn event(&mut self, r: &Request, verdict: Verdict, errno: i32, guarded: bool) {
+    fn event(&mut self, r: &Request, verdict: Verdict, errno: i32, guarded: Option<Guarded>) {
         let record = self.record(r, verdict, errno, guarded);
         self.write(&record);
     }
 
-    fn record(&self, r: &Request, verdict: Verdict, errno: i32, guarded: bool) -> Record {
-        let mut record = Record { head: Event::default(), text: [0; 2 * EVENT_PATH] };
-        record.head = Event {
-            nr: r.nr as u32,
-            verdict: verdict.0,
-            pid: r.pid,
-            answer: errno as u32 & 0xffff | (guarded as u32) << 16,
-            args: r.args,
-            path1: 0,
-            path2: 0,
-        };
-        let traced = matches!(verdict.class(), Verdict::TRACE | Verdict::CREATE) && !guarded;
+    fn record(&self, r: &Request, verdict: Verdict, errno: i32, guarded: Option<Guarded>) -> Record {
+        let bits = guarded.map_or(0, |g| {
+            told::GUARDED | if g.denied { told::DENIED } else { 0 } | if g.second { told::SECOND } else { 0 }
+        });
+        let mut record = Record::new(r, verdict, errno as u32 & 0xffff | bits);
+        let traced = matches!(verdict.class(), Verdict::TRACE | Verdict::CREATE) && guarded.is_none();
         let real = |buf: &mut [u8], n| if traced { Self::real(buf, n, false) } else { n };
         let (first, second) = crate::guard::path_arguments(r.nr);
         let mut used = 0;
@@ -323,6 +340,14 @@ impl Answer {
 struct Record {
     head: Event,
     text: [u8; 2 * EVENT_PATH],
+}
+
+impl Record {
+    fn new(r: &Request, verdict: Verdict, answer: u32) -> Record {
+        let (nr, verdict) = (r.nr as u32, verdict.0);
+        let head = Event { nr, verdict, pid: r.pid, answer, args: r.args, path1: 0, path2: 0 };
+        Record { head, text: [0; 2 * EVENT_PATH] }
+    }
 }
 
 /// Reads a NUL-terminated string of the calling thread; cut at the buffer's end. Returns its length.

@@ -41,6 +41,7 @@ pub mod nr {
     pub const SENDMSG: usize = 46;
     pub const RECVMSG: usize = 47;
     pub const BIND: usize = 49;
+    pub const GETSOCKOPT: usize = 55;
     pub const CLONE: usize = 56;
     pub const EXECVE: usize = 59;
     pub const WAIT4: usize = 61;
@@ -142,6 +143,7 @@ pub mod nr {
     pub const GETPPID: usize = 173;
     pub const SOCKET: usize = 198;
     pub const BIND: usize = 200;
+    pub const GETSOCKOPT: usize = 209;
     pub const SENDMSG: usize = 211;
     pub const RECVMSG: usize = 212;
     pub const KEYCTL: usize = 219;
@@ -216,6 +218,7 @@ wrap! {
     rt_sigprocmask(nr::RT_SIGPROCMASK, how: i32, set: *const u64, old: *mut u64, size: usize);
     ioctl(nr::IOCTL, fd: i32, cmd: usize, arg: usize);
     pread(nr::PREAD64, fd: i32, buf: *mut u8, len: usize, off: usize);
+    getsockopt(nr::GETSOCKOPT, fd: i32, level: i32, option: i32, value: *mut u8, len: *mut u32);
     bind(nr::BIND, fd: i32, address: *const u8, len: usize);
     socket(nr::SOCKET, family: i32, kind: i32, proto: i32);
     recvmsg(nr::RECVMSG, fd: i32, msg: *mut u8, flags: i32);

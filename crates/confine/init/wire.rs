@@ -4,7 +4,7 @@
 //! never disagree. Offsets count from the start of the block; strings end in NUL. Holds no logic but the layout.
 
 /// First word of every plan; changes with the layout.
-pub const MAGIC: u64 = 0x0004_6d61_6472_6663;
+pub const MAGIC: u64 = 0x0005_6d61_6472_6663;
 
 /// Descriptors that init finds open when it starts; everything else is closed.
 pub mod fd {
@@ -50,6 +50,8 @@ pub mod flag {
     pub const TERMINAL: u32 = 32;
     /// The filter asks for a notification listener.
     pub const LISTENER: u32 = 64;
+    /// The network namespace is empty: there is nowhere to go.
+    pub const NO_NETWORK: u32 = 128;
     /// Any violation ends the run.
     pub const TERMINATE: u32 = 256;
     /// Without namespaces: switch to the outside ids (the owner is privileged).
@@ -66,6 +68,8 @@ pub mod flag {
     pub const TRACE: u32 = 16384;
     /// Everything but the program is made ready; then another plan comes, whose program is run.
     pub const HOLD: u32 = 32768;
+    /// The network namespace holds the loopback interface alone.
+    pub const ONLY_LOOPBACK: u32 = 65536;
 }
 
 /// Most descriptors in one letter; the kernel takes 253 (`unix(7)`).
@@ -247,8 +251,8 @@ pub struct LandRule {
 pub struct Guard {
     /// String offset of the directory, as seen inside.
     pub parent: u32,
-    /// String offset of the first of its names; names follow each other, sorted by bytes, each ending in NUL.
-    pub names: u32,
+    /// `u32` per name, in the order of `index`: 1 where the policy denies the name, 0 where it protects it.
+    pub denied: u32,
     /// How many names.
     pub count: u32,
     /// `u32` offsets table of the names, sorted, for binary search.
@@ -354,6 +358,18 @@ pub mod step {
 /// Most bytes of a path that an event carries.
 pub const EVENT_PATH: usize = 1024;
 
+/// Bits of `Event::answer` above the errno.
+pub mod told {
+    /// A guard refused it.
+    pub const GUARDED: u32 = 1 << 16;
+    /// The guarded name is a denied one; else it is protected.
+    pub const DENIED: u32 = 1 << 17;
+    /// The guarded name is the call's second path.
+    pub const SECOND: u32 = 1 << 18;
+    /// Instead of paths a socket address follows, which the network mode refuses.
+    pub const ADDRESS: u32 = 1 << 19;
+}
+
 /// An event record; up to two paths follow it.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
@@ -364,11 +380,11 @@ pub struct Event {
     pub verdict: u32,
     /// Pid as init sees it.
     pub pid: u32,
-    /// errno answered in the low 16 bits, 0 when it was let through; bit 16: a guard refused it.
+    /// errno answered in the low 16 bits, 0 when it was let through, and `told` bits.
     pub answer: u32,
     /// The registers.
     pub args: [u64; 6],
-    /// Length of the first path.
+    /// Length of the first path, or of the socket address.
     pub path1: u32,
     /// Length of the second path.
     pub path2: u32,

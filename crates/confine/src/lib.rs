@@ -20,6 +20,9 @@ pub mod memfd;
 pub mod mountfd;
 pub mod netns;
 pub mod process;
+#[allow(dead_code, reason = "init uses the rest")]
+#[path = "../init/reach.rs"]
+pub mod reach;
 pub mod recipe;
 pub mod seatbelt;
 pub mod seccomp;

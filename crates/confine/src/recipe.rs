@@ -2,6 +2,8 @@
 //!
 //! Pure: no call here touches the system. The vectors keep their order; init performs mounts in that order.
 
+use std::collections::BTreeSet;
+
 use crate::wire::{Guard, Header, LandRule, MAGIC, MountOp, Ref, Rlimit, fd, flag, op, op_flag};
 
 /// Mount attributes, as `mount_setattr(2)` names them.
@@ -169,6 +171,8 @@ pub struct GuardDir {
     pub parent: String,
     /// Names, any order.
     pub names: Vec<String>,
+    /// Those of them that the policy denies; it protects the others. Only says which line of it a refusal is told by.
+    pub denied: BTreeSet<String>,
 }
 
 /// A Landlock rule.
@@ -349,9 +353,11 @@ impl Recipe {
             names.sort_unstable_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
             let offsets: Vec<u32> = names.iter().map(|n| b.text(n)).collect();
             let index = b.words(&offsets);
+            let denied: Vec<u32> = names.iter().map(|n| u32::from(g.denied.contains(*n))).collect();
+            let denied = b.words(&denied).off;
             let parent = b.text(&g.parent);
-            let guard = Guard { parent, names: 0, count: index.len, index: index.off };
-            list.push(u64::from(guard.parent) | u64::from(guard.names) << 32);
+            let guard = Guard { parent, denied, count: index.len, index: index.off };
+            list.push(u64::from(guard.parent) | u64::from(guard.denied) << 32);
             list.push(u64::from(guard.count) | u64::from(guard.index) << 32);
         }
         Ref { off: b.longs(&list), len: self.guards.len() as u32 }
@@ -510,7 +516,8 @@ mod tests {
 
     #[test]
     fn guard_names_are_sorted_by_bytes_for_the_binary_search() {
-        let guards = vec![GuardDir { parent: "/w".into(), names: vec!["b".into(), "\u{e9}".into(), "a".into()] }];
+        let names = vec!["b".into(), "\u{e9}".into(), "a".into()];
+        let guards = vec![GuardDir { parent: "/w".into(), names, denied: BTreeSet::new() }];
         let block = Recipe { guards, ..Recipe::default() }.encode();
         let text = String::from_utf8_lossy(&block).into_owned();
         let at = |s: &str| text.find(&format!("{s}\0")).unwrap();

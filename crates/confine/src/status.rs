@@ -8,6 +8,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 
 use crate::seccomp::classify::Verdict;
 use crate::wire;
+use crate::wire::told::{ADDRESS, DENIED, GUARDED, SECOND};
 
 /// A status record.
 #[derive(Debug)]
@@ -106,6 +107,15 @@ pub fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Status>> {
     }))
 }
 
+/// What a guard refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Guarded {
+    /// The name is denied; else it is protected.
+    pub denied: bool,
+    /// It is the last component of the second path.
+    pub second: bool,
+}
+
 /// One notified call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
@@ -117,8 +127,10 @@ pub struct Event {
     pub errno: u16,
     /// Pid as init sees it.
     pub pid: u32,
-    /// Refused by a guard.
-    pub guarded: bool,
+    /// Refused by a guard, and which of the paths it guards against.
+    pub guarded: Option<Guarded>,
+    /// The first path is a `struct sockaddr` as read from the program's memory, refused by the network mode.
+    pub address: bool,
     /// Registers.
     pub args: [u64; 6],
     /// Paths as read from the program's memory, which the program writes: bytes, not text.
@@ -136,6 +148,7 @@ pub fn decode_event(bytes: &[u8]) -> Option<Event> {
     for (i, a) in args.iter_mut().enumerate() {
         *a = u64::from_ne_bytes(bytes[16 + i * 8..24 + i * 8].try_into().ok()?);
     }
+    let told = |bit| u32_at(12) & bit != 0;
     let (one, two) = (u32_at(64) as usize, u32_at(68) as usize);
     let text = bytes.get(head..head.checked_add(one)?.checked_add(two)?)?;
     Some(Event {
@@ -143,7 +156,8 @@ pub fn decode_event(bytes: &[u8]) -> Option<Event> {
         verdict: Verdict(u32_at(4)),
         errno: u32_at(12) as u16,
         pid: u32_at(8),
-        guarded: u32_at(12) & 0x1_0000 != 0,
+        guarded: told(GUARDED).then_some(Guarded { denied: told(DENIED), second: told(SECOND) }),
+        address: told(ADDRESS),
         args,
         paths: [text[..one].to_vec(), text[one..].to_vec()],
     })

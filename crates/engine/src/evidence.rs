@@ -5,7 +5,6 @@
 use cofferdam_confine::seccomp::classify::Verdict;
 use cofferdam_confine::seccomp::{Arch, Reason, syscall_name};
 use cofferdam_confine::status::Event;
-use cofferdam_policy::paths::normalize;
 
 use crate::outcome::{Evidence, Violation};
 use crate::view::View;
@@ -68,25 +67,25 @@ impl Log {
             pid: e.pid,
             count: 1,
         };
+        if let Some(guarded) = e.guarded {
+            // Init decided on its own copy of the path; what the event tells was read anew.
+            let [one, two] = &e.paths;
+            let text = if guarded.second && !two.is_empty() { two } else { one };
+            let object = (!text.is_empty()).then(|| escape(text));
+            let field = if guarded.denied { "$.filesystem.deny" } else { "$.filesystem.protected" };
+            return self.add(violation(object, field.into(), Evidence::ArgumentAsRead));
+        }
+        if e.address {
+            let object = cofferdam_confine::reach::address(&e.paths[0]).map(|a| a.to_string());
+            return self.add(violation(object, "$.network.mode".into(), Evidence::ArgumentAsRead));
+        }
         match e.verdict.class() {
-            Verdict::TRACE | Verdict::CREATE if !e.guarded => {
+            Verdict::TRACE | Verdict::CREATE => {
                 for (path, write) in asked(&operation, e) {
                     if let Some((path, field)) = refused(write, path, paths) {
                         self.add(violation(Some(escape(path.as_bytes())), field, Evidence::ArgumentAsRead));
                     }
                 }
-            }
-            Verdict::CREATE => {
-                // Init decided on its own copy of the path; what the event tells was read anew.
-                let texts = || e.paths.iter().rev().filter(|p| !p.is_empty()).map(|p| String::from_utf8_lossy(p));
-                let within = |set| texts().find(|t| normalize(t).is_some_and(|p| within_any(&p, set)));
-                let (text, field) = match (within(paths.denied), within(paths.protected)) {
-                    (Some(text), _) => (Some(text), "$.filesystem.deny"),
-                    (None, Some(text)) => (Some(text), "$.filesystem.protected"),
-                    (None, None) => (texts().next(), "$.filesystem.protected"),
-                };
-                let object = text.map(|t| escape(t.as_bytes()));
-                self.add(violation(object, field.into(), Evidence::ArgumentAsRead));
             }
             _ => {
                 let reason = Reason::of(e.verdict);
@@ -117,15 +116,64 @@ fn field_of(reason: Option<Reason>, rule: u32) -> String {
 /// Registers that say more than the call's name.
 fn describe(operation: &str, args: &[u64; 6]) -> Option<String> {
     Some(match operation {
-        "socket" | "socketpair" => {
-            format!("family {}, type {}, protocol {}", args[0] as i32, args[1] as i32 & 0xf, args[2] as i32)
-        }
+        "socket" | "socketpair" => socket(args[0] as i32, args[1] as i32 & 0xf, args[2] as i32),
         "ioctl" => format!("request {:#x}", args[1] as u32),
         "ptrace" | "prctl" | "keyctl" | "bpf" => format!("operation {}", args[0] as i32),
         "clone" | "unshare" => format!("flags {:#x}", args[0]),
         _ => return None,
     })
 }
+
+/// What kind of socket, in the words of socket(2); the number of what has no common name. A protocol of 0 is the family's
+/// own.
+fn socket(family: i32, kind: i32, protocol: i32) -> String {
+    let named = |list: &[(i32, &str)], number: i32, what: &str| {
+        let name = list.iter().find(|(n, _)| *n == number);
+        name.map_or_else(|| format!("{what} {number}"), |(_, name)| (*name).to_owned())
+    };
+    let mut text = named(FAMILIES, family, "family") + ", " + &named(TYPES, kind, "type");
+    if protocol != 0 {
+        text += &format!(", protocol {protocol}");
+    }
+    text
+}
+
+/// include/linux/socket.h
+const FAMILIES: &[(i32, &str)] = &[
+    (0, "AF_UNSPEC"),
+    (1, "AF_UNIX"),
+    (2, "AF_INET"),
+    (3, "AF_AX25"),
+    (4, "AF_IPX"),
+    (5, "AF_APPLETALK"),
+    (10, "AF_INET6"),
+    (15, "AF_KEY"),
+    (16, "AF_NETLINK"),
+    (17, "AF_PACKET"),
+    (21, "AF_RDS"),
+    (24, "AF_PPPOX"),
+    (29, "AF_CAN"),
+    (30, "AF_TIPC"),
+    (31, "AF_BLUETOOTH"),
+    (38, "AF_ALG"),
+    (39, "AF_NFC"),
+    (40, "AF_VSOCK"),
+    (41, "AF_KCM"),
+    (42, "AF_QIPCRTR"),
+    (43, "AF_SMC"),
+    (44, "AF_XDP"),
+];
+
+/// include/linux/net.h
+const TYPES: &[(i32, &str)] = &[
+    (1, "SOCK_STREAM"),
+    (2, "SOCK_DGRAM"),
+    (3, "SOCK_RAW"),
+    (4, "SOCK_RDM"),
+    (5, "SOCK_SEQPACKET"),
+    (6, "SOCK_DCCP"),
+    (10, "SOCK_PACKET"),
+];
 
 fn within_any(path: &str, set: &std::collections::BTreeSet<String>) -> bool {
     set.contains(path) || cofferdam_policy::paths::ancestors(path).any(|a| set.contains(a))
@@ -231,6 +279,13 @@ mod tests {
     #[test]
     fn terminal_escapes_do_not_survive() {
         assert_eq!(escape(b"a\x1b[2Jb\x7f"), "a\\u{1b}[2Jb\\u{7f}");
+    }
+
+    #[test]
+    fn sockets_are_told_in_words_and_by_number_where_there_is_none() {
+        assert_eq!(socket(1, 1, 0), "AF_UNIX, SOCK_STREAM");
+        assert_eq!(socket(16, 3, 15), "AF_NETLINK, SOCK_RAW, protocol 15");
+        assert_eq!(socket(99, 9, 0), "family 99, type 9");
     }
 
     #[test]

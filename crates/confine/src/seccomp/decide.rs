@@ -367,7 +367,18 @@ fn watched(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> Eff
             _ => {}
         }
     }
-    if request.trace && call.path { Effect::Trace } else { Effect::Allow }
+    match call.name {
+        // On a connection no address is named.
+        "sendto" if request.trace => {
+            let named = Cond { width: Width::Bits64, ..is_not(4, 0) };
+            clauses.push(Clause { when: vec![named], effect: Effect::Trace });
+            Effect::Allow
+        }
+        // Whether they name an address stands behind a pointer.
+        "sendmsg" | "sendmmsg" if request.trace => Effect::Trace,
+        _ if request.trace && call.path => Effect::Trace,
+        _ => Effect::Allow,
+    }
 }
 
 const fn refuse(errno: i32, reason: Reason) -> Effect {

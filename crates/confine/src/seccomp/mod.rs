@@ -209,8 +209,8 @@ pub struct Request<'a> {
     /// With `notify_creates`: unlink and unlinkat go there as well. For names that exist and cannot be mounted over,
     /// which are symbolic links; without any, removing files costs nothing more.
     pub notify_removes: bool,
-    /// Every allowed call that takes a path goes to the listener ([`Verdict::TRACE`]), but execve and execveat,
-    /// which whoever installs the filter makes next.
+    /// Every allowed call that takes a path or a socket address goes to the listener ([`Verdict::TRACE`]), but execve and
+    /// execveat, which whoever installs the filter makes next.
     pub trace: bool,
     /// No child processes.
     pub no_spawn: Option<NoSpawn>,

@@ -495,6 +495,17 @@ fn the_receiver_learns_class_errno_and_reason() {
     expect("openat", &[0, 0, 0, 0o4755], Verdict::TRACE, libc::EPERM, None);
     expect("renameat2", &[], Verdict::CREATE, libc::EPERM, None);
     expect("statx", &[], Verdict::TRACE, libc::EPERM, None);
+    expect("connect", &[3, 1, 16], Verdict::TRACE, libc::EPERM, None);
+    expect("sendto", &[3, 1, 1, 0, 1 << 32, 16], Verdict::TRACE, libc::EPERM, None);
+    expect("sendmsg", &[3], Verdict::TRACE, libc::EPERM, None);
+    expect("sendmmsg", &[3], Verdict::TRACE, libc::EPERM, None);
+    assert_eq!(result(&request, "sendto", &[3, 1, 1, 0, 0, 0]), RET_ALLOW);
+    let untraced = Request { trace: false, notify_creates: false, ..request };
+    for (name, args) in
+        [("connect", &[3, 1, 16][..]), ("sendto", &[3, 1, 1, 0, 1, 16]), ("sendmsg", &[3]), ("bind", &[3])]
+    {
+        assert_eq!(result(&untraced, name, args), RET_ALLOW, "without a trace {name} costs nothing more");
+    }
     assert!(told(&request, "socket", &[1, 0x80801, 0]).by_libc());
     assert!(!told(&request, "socket", &[40, 1, 0]).by_libc());
     // Probes stay silent, and whoever installs the filter can still exec, write and exit.

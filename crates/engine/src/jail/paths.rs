@@ -60,7 +60,8 @@ struct Work<'a> {
     seals: BTreeSet<String>,
     /// Of the masks and seals, those on paths of the sandbox's own.
     unsure: BTreeSet<String>,
-    guards: BTreeMap<String, Vec<String>>,
+    /// Directory inside → names, and whether each is denied.
+    guards: BTreeMap<String, Vec<(String, bool)>>,
     crowds: BTreeMap<String, Vec<String>>,
     /// Whether every path is noted for evidence: only a trace asks for them all.
     evidence: bool,
@@ -237,7 +238,7 @@ impl Work<'_> {
                 names.iter().for_each(|n| self.note(&join(inside, n), deny));
             }
             if *writable {
-                self.guards.entry(inside.clone()).or_default().extend(absent.iter().map(|&n| n.to_owned()));
+                self.guards.entry(inside.clone()).or_default().extend(absent.iter().map(|&n| (n.to_owned(), deny)));
             }
             match (deny, *writable) {
                 (true, false) => {
@@ -370,7 +371,7 @@ impl Work<'_> {
         for name in rest.split('/') {
             let at = join(&parent, name);
             if !self.own.contains(&at) {
-                self.guards.entry(parent).or_default().push(name.to_owned());
+                self.guards.entry(parent).or_default().push((name.to_owned(), deny));
                 return self.pin_ancestors(&at);
             }
             parent = at;
@@ -428,7 +429,7 @@ impl Work<'_> {
         for inside in self.appear(parent) {
             self.note(&below(wanted, parent).map_or_else(|| join(&inside, name), |rest| join(&inside, rest)), deny);
             if self.view.covering(&inside).is_some_and(|p| p.writable) {
-                self.guards.entry(inside.clone()).or_default().push(name.to_owned());
+                self.guards.entry(inside.clone()).or_default().push((name.to_owned(), deny));
                 self.pin_ancestors(&join(&inside, name));
             }
         }
@@ -528,11 +529,13 @@ impl Work<'_> {
                 self.held.steps.push(Step::Mask { target: mask.clone(), optional: self.unsure.contains(mask) });
             }
         }
-        for (parent, mut names) in std::mem::take(&mut self.guards) {
+        for (parent, names) in std::mem::take(&mut self.guards) {
             if !under_any(&parent, &self.masks) {
+                let denied = names.iter().filter(|(_, deny)| *deny).map(|(name, _)| name.clone()).collect();
+                let mut names: Vec<String> = names.into_iter().map(|(name, _)| name).collect();
                 names.sort_unstable();
                 names.dedup();
-                self.held.guards.push(GuardDir { parent, names });
+                self.held.guards.push(GuardDir { parent, names, denied });
             }
         }
         self.held

@@ -361,6 +361,11 @@ impl Planner<'_> {
         if matches!(policy.network.mode, NetworkMode::Loopback | NetworkMode::Allowlist) {
             flags |= flag::LOOPBACK;
         }
+        flags |= match policy.network.mode {
+            NetworkMode::None => flag::NO_NETWORK,
+            NetworkMode::Loopback => flag::ONLY_LOOPBACK,
+            NetworkMode::Allowlist | NetworkMode::Host => 0,
+        };
         let Some(outside) = super::outside(self.me) else {
             let why = "this user namespace maps no id but 0, and the sandbox never runs as 0";
             return Err(refuse("jail", why.into(), None));

@@ -1,0 +1,144 @@
+//! Socket addresses of traced calls: reads them where a call names one, and tells those that the network refuses.
+//!
+//! The network namespace is what refuses, by having no way there; Landlock stands before it for TCP. What is read here may
+//! be something else by the time the kernel looks, so it is told as read and decides nothing but whether a run under
+//! `TERMINATE` ends.
+
+use crate::notify::Request;
+use crate::plan::Plan;
+use crate::reach::{self, Network, Wish};
+use crate::sys;
+use crate::task::borrow;
+use crate::wire::flag;
+
+/// As many bytes as the longest address that is looked at.
+pub const LONGEST: usize = 28;
+/// What one sendmmsg sends at the most (sendmmsg(2)).
+const MESSAGES: u64 = 1024;
+const MSG_FASTOPEN: u64 = 0x2000_0000;
+const SOL_SOCKET: i32 = 1;
+const SO_TYPE: i32 = 3;
+const SO_DOMAIN: i32 = 39;
+const STREAM: i32 = 1;
+/// `LANDLOCK_ACCESS_NET_BIND_TCP`
+const BIND_TCP: u64 = 1;
+
+#[cfg(target_arch = "x86_64")]
+mod calls {
+    pub const CONNECT: i32 = 42;
+    pub const SENDTO: i32 = 44;
+    pub const SENDMSG: i32 = 46;
+    pub const BIND: i32 = 49;
+    pub const SENDMMSG: i32 = 307;
+}
+#[cfg(target_arch = "aarch64")]
+mod calls {
+    pub const CONNECT: i32 = 203;
+    pub const SENDTO: i32 = 206;
+    pub const SENDMSG: i32 = 211;
+    pub const BIND: i32 = 200;
+    pub const SENDMMSG: i32 = 269;
+}
+
+/// An address as it reads now.
+pub struct Address {
+    bytes: [u8; LONGEST],
+    len: usize,
+    /// libc asks this by itself: it connects datagram sockets to sort addresses and to ask for names.
+    pub by_libc: bool,
+}
+
+impl Address {
+    /// The `struct sockaddr`.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// Whether a call is about sockets and nothing else: it has no path, and an address only where it names one.
+pub fn is_about(nr: i32) -> bool {
+    use calls::*;
+    matches!(nr, CONNECT | SENDTO | SENDMSG | BIND | SENDMMSG)
+}
+
+/// The address that the call is refused for, as far as the network refuses it.
+pub fn refused(plan: &Plan, r: &Request) -> Option<Address> {
+    use calls::*;
+    let network = network(plan)?;
+    match r.nr {
+        CONNECT | BIND => judge(plan, network, r, r.args[1], r.args[2], 0),
+        SENDTO => judge(plan, network, r, r.args[4], r.args[5], r.args[3]),
+        SENDMSG => message(plan, network, r, r.args[1], r.args[2]),
+        // The first that is refused ends the call.
+        SENDMMSG => (0..(r.args[2] & 0xffff_ffff).min(MESSAGES))
+            .find_map(|i| message(plan, network, r, r.args[1].wrapping_add(i * 64), r.args[3])),
+        _ => None,
+    }
+}
+
+/// Whether Landlock refuses to bind this socket: what init binds for the program passes it by.
+pub fn landlock_refuses_bind(plan: &Plan, socket: i32, address: &[u8]) -> bool {
+    plan.header().handled_net & BIND_TCP != 0 && reach::address(address).is_some() && kind(socket) == Some(STREAM)
+}
+
+fn network(plan: &Plan) -> Option<Network> {
+    match (plan.has(flag::NO_NETWORK), plan.has(flag::ONLY_LOOPBACK)) {
+        (true, _) => Some(Network::Nothing),
+        (false, true) => Some(Network::Loopback),
+        (false, false) => None,
+    }
+}
+
+/// The address of a `struct msghdr`.
+fn message(plan: &Plan, network: Network, r: &Request, at: u64, flags: u64) -> Option<Address> {
+    let mut head = [0u64; 2]; // msg_name, msg_namelen
+    let local = [head.as_mut_ptr() as usize, 16];
+    read(r, &local, at, 16)?;
+    judge(plan, network, r, head[0], head[1] & 0xffff_ffff, flags)
+}
+
+fn judge(plan: &Plan, network: Network, r: &Request, at: u64, len: u64, flags: u64) -> Option<Address> {
+    if at == 0 {
+        return None; // sent on a connection
+    }
+    let mut a = Address { bytes: [0; LONGEST], len: (len & 0xffff_ffff).min(LONGEST as u64) as usize, by_libc: false };
+    let local = [a.bytes.as_mut_ptr() as usize, a.len];
+    read(r, &local, at, a.len)?;
+    let address = reach::address(a.bytes())?;
+    // Only now, since most calls on sockets are not about the network.
+    let socket = borrow(r.pid, r.args[0] as i32).ok()?;
+    let kind = kind(socket);
+    sys::close(socket).ok()?;
+    let stream = kind? == STREAM;
+    let connects = r.nr == calls::CONNECT;
+    let wish = match r.nr {
+        calls::BIND if stream && plan.header().handled_net & BIND_TCP != 0 => Wish::BindRefused,
+        calls::BIND => Wish::Bind,
+        // A stream looks at an address only where sending connects it.
+        _ if stream && !connects && flags & MSG_FASTOPEN == 0 => return None,
+        _ => Wish::Reach,
+    };
+    a.by_libc = connects && !stream;
+    reach::refused(network, wish, address).then_some(a)
+}
+
+/// `SOCK_*` of a socket of IPv4 or IPv6.
+fn kind(socket: i32) -> Option<i32> {
+    let ask = |option: i32| {
+        let (mut value, mut len) = (0i32, 4u32);
+        sys::getsockopt(socket, SOL_SOCKET, option, (&raw mut value).cast(), &raw mut len).ok()?;
+        Some(value)
+    };
+    let domain = ask(SO_DOMAIN)?;
+    if domain != reach::INET as i32 && domain != reach::INET6 as i32 {
+        return None;
+    }
+    ask(SO_TYPE)
+}
+
+/// Reads the calling thread's memory: all of it or nothing.
+fn read(r: &Request, local: &[usize; 2], at: u64, len: usize) -> Option<()> {
+    let remote = [at as usize, len];
+    let n = sys::process_vm_readv(r.pid as i32, local.as_ptr(), 1, remote.as_ptr(), 1, 0).ok()?;
+    (n == len).then_some(())
+}

@@ -1,0 +1,109 @@
+//! Which socket addresses lie beyond the network that a sandbox has.
+//!
+//! Uses `core` alone, so that init and the library share it; pure, and never a decision about what a call may do: the
+//! network namespace refuses, this only says that it does.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// `AF_INET`
+pub const INET: u16 = 2;
+/// `AF_INET6`
+pub const INET6: u16 = 10;
+
+/// What there is in the network namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// Nothing that is up.
+    Nothing,
+    /// The loopback interface.
+    Loopback,
+}
+
+/// What is asked of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// To reach it: connect, or send a datagram.
+    Reach,
+    /// To be it.
+    Bind,
+    /// To be it, under a rule that lets no such socket have any (Landlock's for TCP).
+    BindRefused,
+}
+
+/// The address in a `struct sockaddr_in` or `struct sockaddr_in6` (ip(7), ipv6(7)); an IPv4 address in IPv6 form is one of
+/// IPv4. None for other families and for what is too short.
+pub fn address(bytes: &[u8]) -> Option<SocketAddr> {
+    let port = u16::from_be_bytes([*bytes.get(2)?, *bytes.get(3)?]);
+    let ip = match u16::from_ne_bytes([bytes[0], bytes[1]]) {
+        INET if bytes.len() >= 16 => IpAddr::V4(Ipv4Addr::from(<[u8; 4]>::try_from(bytes.get(4..8)?).ok()?)),
+        INET6 => IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(bytes.get(8..24)?).ok()?)).to_canonical(),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, port))
+}
+
+/// Whether a network that holds no more than this refuses the wish.
+pub fn refused(network: Network, wish: Wish, address: SocketAddr) -> bool {
+    let ip = address.ip();
+    let own = network == Network::Loopback && ip.is_loopback();
+    match wish {
+        Wish::BindRefused => true,
+        // Any socket may have no address of its own or a group's: nothing reaches it there.
+        Wish::Bind => {
+            let groups = ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST);
+            // Without any address the kernel has no table of them, and takes every one of IPv4 (`inet_dev_addr_type`).
+            let unknown = network == Network::Nothing && ip.is_ipv4();
+            !own && !groups && !unknown && !ip.is_unspecified()
+        }
+        // The unspecified address means this host.
+        Wish::Reach => network == Network::Nothing || !(own || ip.is_unspecified()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn v4(ip: [u8; 4], port: u16) -> Vec<u8> {
+        [&INET.to_ne_bytes()[..], &port.to_be_bytes(), &ip, &[0; 8]].concat()
+    }
+
+    fn v6(ip: &str, port: u16) -> Vec<u8> {
+        let ip: Ipv6Addr = ip.parse().unwrap();
+        [&INET6.to_ne_bytes()[..], &port.to_be_bytes(), &[0; 4], &ip.octets(), &[0; 4]].concat()
+    }
+
+    #[test]
+    fn addresses_read_as_a_person_writes_them() {
+        let text = |bytes: &[u8]| address(bytes).map(|a| a.to_string());
+        assert_eq!(text(&v4([192, 0, 2, 1], 443)).as_deref(), Some("192.0.2.1:443"));
+        assert_eq!(text(&v6("2001:db8::1", 80)).as_deref(), Some("[2001:db8::1]:80"));
+        assert_eq!(text(&v6("::ffff:192.0.2.1", 1)).as_deref(), Some("192.0.2.1:1"));
+        for bad in [&[][..], &[2], &[2, 0, 0, 1], &[1, 0, b'/', b'x', 0, 0, 0, 0], &v6("::1", 1)[..20]] {
+            assert_eq!(text(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn an_empty_network_refuses_to_reach_all_and_loopback_all_but_itself() {
+        let asks = |network, wish, ip: &str| refused(network, wish, SocketAddr::new(ip.parse().unwrap(), 1));
+        for ip in ["192.0.2.1", "127.0.0.1", "0.0.0.0", "::1", "::", "2001:db8::1", "255.255.255.255", "224.0.0.1"] {
+            assert!(asks(Network::Nothing, Wish::Reach, ip), "{ip}");
+            let own = ["127.0.0.1", "0.0.0.0", "::1", "::"].contains(&ip);
+            assert_eq!(asks(Network::Loopback, Wish::Reach, ip), !own, "{ip}");
+        }
+        for (ip, nothing, loopback) in [
+            ("0.0.0.0", false, false),
+            ("::", false, false),
+            ("127.0.0.1", false, false),
+            ("::1", true, false),
+            ("192.0.2.1", false, true),
+            ("2001:db8::1", true, true),
+            ("224.0.0.1", false, false),
+        ] {
+            assert_eq!(asks(Network::Nothing, Wish::Bind, ip), nothing, "{ip}");
+            assert_eq!(asks(Network::Loopback, Wish::Bind, ip), loopback, "{ip}");
+        }
+        assert!(asks(Network::Nothing, Wish::BindRefused, "0.0.0.0"));
+    }
+}
