@@ -1,20 +1,21 @@
 //! What a copy-on-write layer holds after the tree is dead: which files were added, changed or deleted, and keeping them.
 //!
 //! The program wrote the layer, so nothing in it is trusted: it is walked by descriptor, no symbolic link is followed,
-//! and only regular files and directories are kept. What is kept takes no more room than the layer did: holes stay holes
-//! and hard links stay hard links. What is listed is bounded as well, and a mode that forbids its owner to look does not
-//! hide anything.
+//! and only regular files, directories and the text of symbolic links are kept. What is kept takes no more room than the
+//! layer did: holes stay holes and hard links stay hard links. What is listed is bounded as well, and a mode that forbids
+//! its owner to look does not hide anything. A failure to keep never shortens the list of what changed.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, SeekFrom, chmodat, fgetxattr, fstatvfs, linkat, mkdirat,
-    openat, openat2, seek, statat,
+    openat, openat2, readlinkat, seek, statat, symlinkat,
 };
 use rustix::io::Errno;
 
@@ -35,12 +36,15 @@ struct Walk<'a> {
     source: &'a str,
     target: &'a str,
     changes: Vec<Change>,
-    keep: Option<BorrowedFd<'a>>,
+    /// Where changes are kept: open, and by name for people.
+    keep: Option<(BorrowedFd<'a>, &'a Path)>,
+    /// Why nothing more is kept.
+    failure: Option<String>,
     /// Where a file with several names was kept first.
     kept: HashMap<u64, String>,
     /// Bytes that may still be written.
     room: u64,
-    skipped: Vec<String>,
+    skipped: Vec<Skipped>,
     listed: usize,
     unlisted: u64,
 }
@@ -49,42 +53,70 @@ struct Walk<'a> {
 pub struct Changes {
     /// Sorted by path.
     pub list: Vec<Change>,
-    /// Paths that were not kept: links, FIFOs, sockets, devices, names that are not UTF-8.
-    pub skipped: Vec<String>,
+    /// What was left out of what was kept.
+    pub skipped: Vec<Skipped>,
+    /// What the destination refused, with its path; from there on nothing was kept.
+    pub failure: Option<String>,
     /// Changes and skipped entries beyond what is listed.
     pub unlisted: u64,
+}
+
+/// An entry that is not kept.
+pub struct Skipped {
+    /// Path inside.
+    pub path: String,
+    /// What it is.
+    pub why: &'static str,
+}
+
+/// Names what was not kept of a layer; the program chose how many there are.
+pub fn unkept(skipped: &[Skipped]) -> String {
+    const NAMED: usize = 256;
+    let name = |s: &Skipped| format!("{} ({})", crate::evidence::escape(s.path.as_bytes()), s.why);
+    let mut text = format!("not kept: {}", skipped.iter().take(NAMED).map(name).collect::<Vec<_>>().join(", "));
+    if skipped.len() > NAMED {
+        text += &format!(" and {} more", skipped.len() - NAMED);
+    }
+    text
+}
+
+/// Makes the directory that changes are kept in, and opens it.
+fn destination(dir: &Path) -> Result<OwnedFd, String> {
+    let fails = |what, e: &dyn Display| format!("cannot {what} {}: {e}", dir.display());
+    std::fs::create_dir_all(dir).map_err(|e| fails("make the directory", &e))?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    openat(CWD, dir, flags, Mode::empty()).map_err(|e| fails("open the directory", &e))
 }
 
 /// Reads the layer below `root`; `keep` is a new directory for the changed files.
 ///
 /// # Errors
-/// The layer cannot be read or the copies cannot be written.
+/// The layer cannot be read. What cannot be kept is told in the result.
 pub fn changes(root: BorrowedFd<'_>, source: &str, target: &str, keep: Option<&Path>) -> io::Result<Changes> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let upper = openat(root, "upper", flags, Mode::empty())?;
-    let keep = match keep {
-        Some(dir) => {
-            std::fs::create_dir_all(dir)?;
-            Some(openat(CWD, dir, flags, Mode::empty())?)
-        }
-        None => None,
+    let (kept, failure) = match keep.map(destination) {
+        Some(Ok(fd)) => (Some(fd), None),
+        Some(Err(why)) => (None, Some(why)),
+        None => (None, None),
     };
     let room = fstatvfs(root)?;
-    let keep = keep.as_ref().map(AsFd::as_fd);
+    let keep = kept.as_ref().map(AsFd::as_fd).zip(keep);
     let mut w = Walk {
         source,
         target,
         changes: Vec::new(),
         keep,
+        failure,
         kept: HashMap::new(),
         room: room.f_blocks.saturating_sub(room.f_bfree).saturating_mul(room.f_frsize),
         skipped: Vec::new(),
         listed: 0,
         unlisted: 0,
     };
-    w.walk(upper.as_fd(), keep, "", 0)?;
+    w.walk(upper.as_fd(), keep.map(|(fd, _)| fd), "", 0)?;
     w.changes.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(Changes { list: w.changes, skipped: w.skipped, unlisted: w.unlisted })
+    Ok(Changes { list: w.changes, skipped: w.skipped, failure: w.failure, unlisted: w.unlisted })
 }
 
 /// Opens an entry without following anything. Whoever ran the program owns it and may have been left without the right to
@@ -122,7 +154,7 @@ impl Walk<'_> {
         }
         for name in entries {
             let Ok(name) = String::from_utf8(name) else {
-                self.skip(join(self.target, &join(rel, "(a name that is not UTF-8)")));
+                self.skip(join(self.target, rel), "an entry whose name is not UTF-8");
                 continue;
             };
             let below = if rel.is_empty() { name.clone() } else { format!("{rel}/{name}") };
@@ -137,10 +169,16 @@ impl Walk<'_> {
         }
     }
 
-    fn skip(&mut self, path: String) {
+    fn skip(&mut self, path: String, why: &'static str) {
         if self.has_room(&path) {
-            self.skipped.push(path);
+            self.skipped.push(Skipped { path, why });
         }
+    }
+
+    /// The destination refuses: nothing more is kept.
+    fn fails(&mut self, what: &str, rel: &str, e: &dyn Display) {
+        let at = self.keep.map_or_else(PathBuf::new, |(_, dir)| dir.join(rel));
+        self.failure.get_or_insert_with(|| format!("cannot {what} {}: {e}", at.display()));
     }
 
     fn has_room(&mut self, path: &str) -> bool {
@@ -182,55 +220,66 @@ impl Walk<'_> {
             }
             return Ok(());
         }
+        let keep = keep.filter(|_| self.failure.is_none());
         match kind {
             FileType::Directory => {
                 if existed.as_ref().is_none_or(|m| !m.is_dir()) {
                     self.change('A', path.clone());
                 }
                 if depth >= DEPTH {
-                    self.skip(path);
+                    self.skip(path, "too deep to be looked at");
                     return Ok(());
                 }
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
                 let inner = open_entry(dir, name, flags, 0o700)?;
-                let kept = match keep {
-                    Some(k) => {
-                        match mkdirat(k, name, Mode::from_raw_mode(0o755)) {
-                            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-                            Err(e) => return Err(e.into()),
-                        }
-                        Some(openat(k, name, flags, Mode::empty())?)
-                    }
-                    None => None,
-                };
+                let kept = keep.and_then(|k| self.keep_directory(k, name, rel));
                 self.walk(inner.as_fd(), kept.as_ref().map(AsFd::as_fd), rel, depth + 1)
             }
             FileType::RegularFile | FileType::Symlink => {
                 self.change(if existed.is_some() { 'M' } else { 'A' }, path.clone());
                 match keep {
-                    // A kept link would lead whoever reads the kept files to where the program wanted.
-                    Some(_) if kind == FileType::Symlink => {
-                        self.skip(path);
-                        Ok(())
+                    Some(k) if kind == FileType::Symlink => {
+                        // Its text is the program's: copied, and never followed by anything here.
+                        let text = readlinkat(dir, name, Vec::new())?;
+                        if let Err(e) = symlinkat(text, k, name) {
+                            self.fails("make the symbolic link", rel, &e);
+                        }
                     }
                     Some(k) => {
-                        if !self.keep_file(dir, k, name, rel, &st)? {
-                            self.skip(path);
+                        let whole = self.keep_file(dir, k, name, rel, &st)? || self.failure.is_some();
+                        if !whole {
+                            self.skip(path, "more than the layer's size");
                         }
-                        Ok(())
                     }
-                    None => Ok(()),
+                    None => {}
                 }
+                Ok(())
             }
             _ => {
                 self.change('A', path.clone());
-                self.skip(path);
+                let why = match kind {
+                    FileType::Fifo => "a FIFO",
+                    FileType::Socket => "a socket",
+                    _ => "a device",
+                };
+                self.skip(path, why);
                 Ok(())
             }
         }
     }
 
-    /// Keeps a regular file; never its setuid, setgid or sticky bits. False when there is no room for it.
+    /// A directory to keep entries in; none when the destination refuses it.
+    fn keep_directory(&mut self, to: BorrowedFd<'_>, name: &str, rel: &str) -> Option<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let made = match mkdirat(to, name, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => openat(to, name, flags, Mode::empty()),
+            Err(e) => Err(e),
+        };
+        made.map_err(|e| self.fails("make the directory", rel, &e)).ok()
+    }
+
+    /// Keeps a regular file; never its setuid, setgid or sticky bits. False when there is no room for it, or the
+    /// destination refuses.
     fn keep_file(
         &mut self,
         from: BorrowedFd<'_>,
@@ -240,15 +289,22 @@ impl Walk<'_> {
         st: &rustix::fs::Stat,
     ) -> io::Result<bool> {
         if st.st_nlink > 1 {
-            if let (Some(first), Some(root)) = (self.kept.get(&st.st_ino), self.keep) {
-                return Ok(link_again(root, first, to, name).is_ok());
+            if let (Some(first), Some((root, _))) = (self.kept.get(&st.st_ino), self.keep) {
+                let linked = link_again(root, first, to, name);
+                return Ok(linked.map_err(|e| self.fails("make the hard link", rel, &e)).is_ok());
             }
             self.kept.insert(st.st_ino, rel.to_owned());
         }
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let source = File::from(open_entry(from, name, flags, 0o600)?);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let target = File::from(openat(to, name, flags, Mode::from_raw_mode(st.st_mode & 0o777))?);
+        let target = match openat(to, name, flags, Mode::from_raw_mode(st.st_mode & 0o777)) {
+            Ok(fd) => File::from(fd),
+            Err(e) => {
+                self.fails("make the file", rel, &e);
+                return Ok(false);
+            }
+        };
         let mut buf = vec![0u8; 1 << 16];
         let mut at = 0u64;
         loop {
@@ -267,12 +323,18 @@ impl Walk<'_> {
                 if n == 0 {
                     break;
                 }
-                target.write_all_at(&buf[..n], at)?;
+                if let Err(e) = target.write_all_at(&buf[..n], at) {
+                    self.fails("write", rel, &e);
+                    return Ok(false);
+                }
                 at += n as u64;
             }
             at = end;
         }
-        target.set_len(u64::try_from(st.st_size).unwrap_or(0))?;
+        if let Err(e) = target.set_len(u64::try_from(st.st_size).unwrap_or(0)) {
+            self.fails("set the length of", rel, &e);
+            return Ok(false);
+        }
         Ok(true)
     }
 }

@@ -404,12 +404,12 @@ impl Core {
                     if c.unlisted > 0 {
                         f.problems.push(format!("{} more changes in {} are not listed", c.unlisted, layer.target));
                     }
+                    if let Some(why) = c.failure {
+                        let dir = keep.as_deref().map_or_else(String::new, |k| k.display().to_string());
+                        f.problems.push(format!("not all changes in {} are kept in {dir}: {why}", layer.target));
+                    }
                     if keep.is_some() && !c.skipped.is_empty() {
-                        let first = crate::evidence::escape(c.skipped[0].as_bytes());
-                        f.problems.push(format!(
-                            "{} changed entries were not kept, such as {first}: only files and directories are, as far as the layer's size goes",
-                            c.skipped.len()
-                        ));
+                        f.problems.push(crate::layers::unkept(&c.skipped));
                     }
                 }
                 Err(e) => f.problems.push(format!("cannot read what changed in {}: {e}", layer.target)),
@@ -494,10 +494,8 @@ impl Core {
         for (step, errno) in f.report.weakened {
             weaken(&mut o.enforcement, step, errno);
         }
-        if o.error.is_none()
-            && let Some(first) = f.problems.first()
-        {
-            o.error = Some(Failure { code: 0, step: "cleanup".into(), message: first.clone(), hint: None });
+        if o.error.is_none() && !f.problems.is_empty() {
+            o.error = Some(Failure { code: 0, step: "cleanup".into(), message: f.problems.join("; "), hint: None });
         }
         o
     }

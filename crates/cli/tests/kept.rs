@@ -1,0 +1,116 @@
+//! What `--keep-changes` keeps of a copy-on-write volume, what it does not, and how both are told.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use common::{PYTHON, outcome, told};
+use serde_json::Value;
+
+/// Runs code in a copy-on-write volume that holds `old` and `gone`.
+fn run(keep: &Path, code: &str) -> (tempfile::TempDir, Value) {
+    run_with(&[], keep, code)
+}
+
+fn run_with(more: &[&str], keep: &Path, code: &str) -> (tempfile::TempDir, Value) {
+    let tree = common::open_directory();
+    fs::set_permissions(tree.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    for name in ["old", "gone"] {
+        fs::write(tree.path().join(name), name).unwrap();
+        fs::set_permissions(tree.path().join(name), fs::Permissions::from_mode(0o666)).unwrap();
+    }
+    let volume = format!("{}:/w:cow", tree.path().to_str().unwrap());
+    let keep = keep.to_str().unwrap();
+    let options = ["run", "--json", "-v", &volume, "-w", "/w", "--keep-changes", keep];
+    let (exit, o) = outcome(&[&options[..], more, &["--", PYTHON, "-c", code]].concat());
+    assert_eq!(exit, 0, "{o:#}");
+    (tree, o)
+}
+
+fn changes(o: &Value) -> Vec<String> {
+    let list = o["changes"].as_array().unwrap();
+    list.iter().map(|c| format!("{} {}", c["kind"].as_str().unwrap(), c["path"].as_str().unwrap())).collect()
+}
+
+#[test]
+fn symbolic_links_come_back_as_links_and_nothing_follows_them() {
+    let place = tempfile::tempdir().unwrap();
+    let (victim, keep) = (place.path().join("victim"), place.path().join("kept"));
+    fs::create_dir(&victim).unwrap();
+    // A tree like a virtual environment's; a link out of it, and names behind that link.
+    let code = format!(
+        "import os\n\
+         os.makedirs('env/bin'); os.mkdir('env/lib'); os.symlink('lib', 'env/lib64')\n\
+         os.symlink('/usr/bin/python3', 'env/bin/python3'); os.symlink('python3', 'env/bin/python')\n\
+         open('env/lib/module.py', 'w').write('x'); os.symlink('nowhere', 'dangling')\n\
+         os.symlink({:?}, 'out'); os.symlink('old', 'self'); os.remove('gone')\n\
+         os.remove('old'); os.symlink('env', 'old')",
+        victim.to_str().unwrap()
+    );
+    let (tree, o) = run(&keep, &code);
+    assert_eq!(o["error"], Value::Null, "{o:#}");
+    let link = |name: &str| fs::read_link(keep.join(name)).unwrap().to_str().unwrap().to_owned();
+    assert_eq!((link("env/lib64"), link("env/bin/python")), ("lib".into(), "python3".into()));
+    assert_eq!((link("env/bin/python3"), link("dangling")), ("/usr/bin/python3".into(), "nowhere".into()));
+    assert_eq!((link("out"), link("old")), (victim.to_str().unwrap().to_owned(), "env".into()));
+    assert_eq!(fs::read_to_string(keep.join("env/lib64/module.py")).unwrap(), "x");
+    assert_eq!(fs::read_dir(&victim).unwrap().count(), 0, "nothing was written through the link");
+    assert_eq!(fs::read_to_string(tree.path().join("old")).unwrap(), "old", "the host's own stays");
+    let found = changes(&o);
+    for change in ["A /w/env/lib64", "A /w/out", "M /w/old", "D /w/gone"] {
+        assert!(found.iter().any(|c| c == change), "{change}: {found:?}");
+    }
+    assert!(!keep.join("gone").exists(), "what was deleted is told in the changes alone");
+}
+
+#[test]
+fn what_is_not_kept_is_named_and_the_rest_is_kept() {
+    let place = tempfile::tempdir().unwrap();
+    let keep = place.path().join("kept");
+    let code = "import os\nos.mkfifo('one'); os.mkdir('d'); os.mkfifo('d/two'); open('d/file', 'w').write('x')\n\
+                os.mknod('three', 0o140600)";
+    let (_tree, o) = run(&keep, code);
+    let error = &o["error"];
+    assert_eq!(error["step"], "cleanup", "{o:#}");
+    let message = error["message"].as_str().unwrap();
+    for name in ["/w/one (a FIFO)", "/w/d/two (a FIFO)", "/w/three (a socket)"] {
+        assert!(message.contains(name), "{name}: {message}");
+    }
+    assert_eq!(fs::read_to_string(keep.join("d/file")).unwrap(), "x");
+    assert_eq!(fs::read_dir(keep.join("d")).unwrap().count(), 1);
+    assert!(changes(&o).contains(&"A /w/one".to_owned()));
+}
+
+#[test]
+fn a_destination_that_cannot_be_written_is_named_and_the_changes_are_listed_all_the_same() {
+    // The program has the place to itself, and puts a file where the directory was made.
+    let place = common::open_directory();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let keep = place.path().join("kept");
+    let volume = format!("{}:/k:rw", place.path().to_str().unwrap());
+    let code = "import os\nopen('new', 'w').write('x'); os.remove('gone'); os.mkfifo('fifo')\n\
+                os.rmdir('/k/kept'); open('/k/kept', 'w')";
+    let (_tree, o) = run_with(&["-v", &volume], &keep, code);
+    let message = o["error"]["message"].as_str().unwrap();
+    let wanted = format!("cannot make the directory {}: ", keep.display());
+    assert!(message.contains(&wanted) && !message.contains("cannot read"), "{message}");
+    assert_eq!(changes(&o), ["A /w/fifo", "D /w/gone", "A /w/new"]);
+    let place = tempfile::tempdir().unwrap();
+    let (_tree, o) = run(&place.path().join("kept"), "open('new', 'w').write('x')");
+    assert_eq!((&o["error"], changes(&o)), (&Value::Null, vec!["A /w/new".to_owned()]), "{o:#}");
+}
+
+#[test]
+fn without_json_the_same_is_said_in_words() {
+    let tree = common::open_directory();
+    fs::set_permissions(tree.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let volume = format!("{}:/w:cow", tree.path().to_str().unwrap());
+    let place = tempfile::tempdir().unwrap();
+    let keep = place.path().join("kept");
+    let options = ["run", "-v", &volume, "-w", "/w", "--keep-changes", keep.to_str().unwrap(), "--"];
+    let (code, text) = told(&[&options[..], &["sh", "-c", "mkfifo pipe; echo x > file"]].concat());
+    assert!(code == 0 && text.contains("/w/pipe (a FIFO)"), "{text}");
+    assert_eq!(fs::read_to_string(keep.join("file")).unwrap(), "x\n");
+}
