@@ -59,7 +59,7 @@ pub const ROWS: &[Attack] = &[
         args: &["symlink-at", "{out}/victim", "{cow}/link"],
         shape: &[Shape::Cow, Shape::Keep],
         held: &[End::Any],
-        proof: Proof::Run(kept_odd),
+        proof: Proof::Run(kept_more_than_links),
         twin: Twin::Dose(&[Shape::Cow, Shape::Keep], &["create", "{cow}/fresh"], kept_fresh),
         ..ROW
     },
@@ -99,7 +99,7 @@ pub const ROWS: &[Attack] = &[
         args: &["symlink-dir", "{out}", "{cow}/sub", "{cow}/moved"],
         shape: &[Shape::Cow, Shape::Keep],
         held: &[End::Any],
-        proof: Proof::Run(kept_odd),
+        proof: Proof::Exists("{out}/planted"),
         twin: Twin::Dose(&[Shape::Cow, Shape::Keep], &["create", "{cow}/fresh"], kept_fresh),
         ..ROW
     },
@@ -124,11 +124,18 @@ fn walk(directory: &Path, see: &mut dyn FnMut(&Path, &fs::Metadata)) {
     }
 }
 
-/// Something else than plain files and directories was kept, or one with a setuid or setgid bit.
+/// A file was kept where only links were left: a link was followed.
+fn kept_more_than_links(run: &Run) -> bool {
+    let mut followed = false;
+    walk(&run.kept, &mut |_, m| followed |= m.is_file());
+    followed
+}
+
+/// Something else than plain files, directories and links was kept, or a file with a setuid or setgid bit.
 fn kept_odd(run: &Run) -> bool {
     let mut odd = false;
     walk(&run.kept, &mut |_, m| {
-        odd |= !(m.is_dir() || m.is_file()) || m.permissions().mode() & 0o6000 != 0;
+        odd |= !m.is_symlink() && (!(m.is_dir() || m.is_file()) || m.permissions().mode() & 0o6000 != 0);
     });
     odd
 }
