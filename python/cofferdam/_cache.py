@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
 from collections import OrderedDict
@@ -17,6 +18,16 @@ _READY = 2
 
 _lock = threading.Lock()
 _kept: OrderedDict[Hashable, tuple[_native.Prepared, bool]] = OrderedDict()
+
+
+def _forget() -> None:
+    """After a fork, what is kept is the other process's, and so may be the lock."""
+    global _lock
+    _lock = threading.Lock()
+    _kept.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 def prepared(key: Hashable, make: Callable[[int], _native.Prepared]) -> _native.Prepared:

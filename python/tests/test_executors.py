@@ -107,6 +107,19 @@ def test_what_cannot_be_used_is_told(tmp_path: Path, echo: Path) -> None:
         JailExecutor(default_timeout=0)
 
 
+def test_a_forked_process_executes_what_was_executed_before(echo: Path) -> None:
+    executor = JailExecutor()
+    assert [executor.execute_sync(echo, "x").stdout for _ in range(3)] == ["x"] * 3, "by now some are kept ready"
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os._exit(0 if [executor.execute_sync(echo, "y").stdout for _ in range(3)] == ["y"] * 3 else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert [executor.execute_sync(echo, "z").stdout for _ in range(3)] == ["z"] * 3
+
+
 def test_what_is_here_is_told() -> None:
     assert cofferdam.detect_platform() == "linux"
     assert cofferdam.is_seatbelt_available() is False

@@ -26,7 +26,7 @@ def test_a_run_gives_its_outcome() -> None:
     assert outcome.truncated == {"stdout": False, "stderr": False}
     data = outcome.to_dict()
     assert data == json.loads(outcome.to_json())
-    assert data["exit_code"] == 4 and data["limit"] is None if "limit" in data else True
+    assert data["exit_code"] == 4 and outcome.limit is None
     assert "exit_code=4" in repr(outcome)
     assert cofferdam.run(policy(), ["true"]).success
 
@@ -147,7 +147,7 @@ def test_what_it_uses_is_told_while_it_runs() -> None:
     assert len(samples) >= 5
     times = [usage.cpu_time_seconds for usage in samples]
     assert times == sorted(times) and times[-1] > 0
-    assert samples[-1].memory_bytes > 0 and samples[-1].pid_count >= 1
+    assert max(usage.memory_bytes for usage in samples) > 0 and max(usage.pid_count for usage in samples) >= 1
     assert run.usage() is None, "it is over"
 
 
@@ -208,12 +208,35 @@ def test_a_killed_caller_leaves_nothing() -> None:
     wait_for(lambda: sleeping("66.5") == 0)
 
 
+def test_a_process_that_ends_takes_its_runs_with_it() -> None:
+    code = """
+import cofferdam, sys, time
+run = cofferdam.start({"version": 1}, ["sh", "-c", "echo x; sleep 67.5"])
+print(next(iter(run)), flush=True)
+threads = [cofferdam.start({"version": 1}, ["sh", "-c", "yes"]) for _ in range(4)]
+"""
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), done
+        wait_for(lambda: sleeping("67.5") == 0)
+
+
+def test_a_run_that_never_began_has_no_snapshots() -> None:
+    run = cofferdam.start(policy(), ["no-such-program"], stream=False)
+    assert list(run.usages(0.01)) == [] or run.done
+    outcome = run.wait(10)
+    assert outcome is not None and outcome.outcome == "setup_failed"
+
+
 def test_a_forked_process_runs_what_was_prepared_before() -> None:
     prepared = cofferdam.prepare(policy(), ["echo", "x"], keep_ready=2)
     assert prepared.run().stdout == "x\n"
     pid = os.fork()
     if pid == 0:
-        os._exit(0 if prepared.run().stdout == "x\n" and cofferdam.run(policy(), ["true"]).success else 1)
+        try:
+            os._exit(0 if prepared.run().stdout == "x\n" and cofferdam.run(policy(), ["true"]).success else 1)
+        finally:
+            os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert prepared.run().stdout == "x\n", "and the one before the fork still does"
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::errors::CofferdamError;
 
-/// The whole answer of one run, as docs/outcome describes it.
+/// The whole answer of one run, with the fields of the command's `--json`.
 #[pyclass(frozen, module = "cofferdam")]
 #[derive(Debug)]
 pub struct Outcome(pub engine::Outcome);

@@ -124,11 +124,9 @@ impl Run {
                 Ok(taken)
             }));
         }
-        let monitor = io.monitor.clone();
         let thread = move || {
             // A panic is an end as well: whoever waits must not wait for ever.
             let came = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(io))).ok().flatten();
-            monitor_over(&monitor);
             let outcome =
                 came.and_then(|outcome| Python::try_attach(|py| Py::new(py, Outcome(outcome)).ok()).flatten());
             let mut state = shared.lock();
@@ -176,11 +174,6 @@ impl Run {
             py.check_signals()?;
         }
     }
-}
-
-/// A run that never began has nothing to watch: its monitor says so itself once nobody else holds it.
-fn monitor_over(monitor: &Monitor) {
-    debug_assert!(monitor.usage().is_none(), "the run is over and still has figures");
 }
 
 fn tell(notify: Option<&Py<PyAny>>) {
