@@ -256,6 +256,11 @@ libc = ctypes.CDLL(None, use_errno=True)
 s = new(D)
 n = libc.sendmmsg(s.fileno(), messages, 1, 0)
 print('sendmmsg', 'ok' if n == 1 else errno.errorcode[ctypes.get_errno()])
+import threading
+t = threading.Thread(target=lambda: tries('thread', lambda: new(S, socket.AF_INET6).connect(('2001:db8::2', 9))))
+t.start(); t.join()
+tries('closed', lambda: socket.socket(fileno=999))
+libc.connect(999, text, 16); libc.connect(0, text, 16); libc.connect(s.fileno(), None, 16)
 a, b = socket.socketpair()
 a.sendmsg([b'pair']); assert b.recv(9) == b'pair'
 "#;
@@ -292,6 +297,7 @@ fn a_trace_tells_of_addresses_that_the_network_refuses() {
         assert_eq!(told("bind", &object).is_some(), out.contains("bind E"), "{mode} {out} {found:#?}");
         assert_eq!(told("bind", "[2001:db8::1]:9"), Some(1), "{mode} {out} {found:#?}");
         assert_eq!(told("sendto", "[2001:db8::1]:9"), Some(1), "{mode} {out} {found:#?}");
+        assert_eq!(told("connect", "[2001:db8::2]:9"), Some(1), "{mode} {out} {found:#?}");
         assert_eq!(told("bind", "0.0.0.0:0").is_some(), !out.contains("listen ok"), "{mode} {out} {found:#?}");
         // What is told was refused, and what was not refused is not told.
         for way in ["connect", "datagram", "sendto", "sendmsg", "sendmmsg", "fastopen"] {
@@ -301,7 +307,7 @@ fn a_trace_tells_of_addresses_that_the_network_refuses() {
         assert!(out.contains("six E") && out.contains("be six E") && out.contains("any ok"), "{out}");
         let about_network = found.iter().filter(|v| v.2 == field).count();
         let binds = usize::from(out.contains("bind E")) + usize::from(out.contains("listen E"));
-        assert_eq!(about_network, if refused { 6 } else { 2 } + binds, "{out} {found:#?}");
+        assert_eq!(about_network, if refused { 7 } else { 3 } + binds, "{out} {found:#?}");
     }
     // Without a trace nobody looks.
     let o = outcome(&["run", "--json", "--", PYTHON, "-c", SENDS, "192.0.2.1", "4443"]).1;

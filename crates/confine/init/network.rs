@@ -7,7 +7,7 @@
 use crate::notify::Request;
 use crate::plan::Plan;
 use crate::reach::{self, Network, Wish};
-use crate::sys;
+use crate::sys::{self, errno};
 use crate::task::borrow;
 use crate::wire::flag;
 
@@ -61,24 +61,41 @@ pub fn is_about(nr: i32) -> bool {
     matches!(nr, CONNECT | SENDTO | SENDMSG | BIND | SENDMMSG)
 }
 
-/// The address that the call is refused for, as far as the network refuses it.
-pub fn refused(plan: &Plan, r: &Request) -> Option<Address> {
+/// The address that the call is refused for, as far as the network refuses it. Fails when that cannot be known; of what the
+/// kernel itself will not find, such as a pointer to nothing or a closed descriptor, it is known.
+pub fn refused(plan: &Plan, r: &Request) -> Result<Option<Address>, i32> {
+    const EBADF: i32 = 9;
+    const ESRCH: i32 = 3;
+    let Some(network) = network(plan) else { return Ok(None) };
+    match asked(plan, network, r) {
+        Err(errno::EFAULT | errno::ENOENT | EBADF | ESRCH) => Ok(None),
+        other => other,
+    }
+}
+
+fn asked(plan: &Plan, network: Network, r: &Request) -> Result<Option<Address>, i32> {
     use calls::*;
-    let network = network(plan)?;
     match r.nr {
         CONNECT | BIND => judge(plan, network, r, r.args[1], r.args[2], 0),
         SENDTO => judge(plan, network, r, r.args[4], r.args[5], r.args[3]),
         SENDMSG => message(plan, network, r, r.args[1], r.args[2]),
         // The first that is refused ends the call.
-        SENDMMSG => (0..(r.args[2] & 0xffff_ffff).min(MESSAGES))
-            .find_map(|i| message(plan, network, r, r.args[1].wrapping_add(i * 64), r.args[3])),
-        _ => None,
+        SENDMMSG => {
+            for i in 0..(r.args[2] & 0xffff_ffff).min(MESSAGES) {
+                let found = message(plan, network, r, r.args[1].wrapping_add(i * 64), r.args[3])?;
+                if found.is_some() {
+                    return Ok(found);
+                }
+            }
+            Ok(None)
+        }
+        _ => Ok(None),
     }
 }
 
 /// Whether Landlock refuses to bind this socket: what init binds for the program passes it by.
 pub fn landlock_refuses_bind(plan: &Plan, socket: i32, address: &[u8]) -> bool {
-    plan.header().handled_net & BIND_TCP != 0 && reach::address(address).is_some() && kind(socket) == Some(STREAM)
+    plan.header().handled_net & BIND_TCP != 0 && reach::address(address).is_some() && kind(socket) == Ok(Some(STREAM))
 }
 
 fn network(plan: &Plan) -> Option<Network> {
@@ -90,55 +107,59 @@ fn network(plan: &Plan) -> Option<Network> {
 }
 
 /// The address of a `struct msghdr`.
-fn message(plan: &Plan, network: Network, r: &Request, at: u64, flags: u64) -> Option<Address> {
+fn message(plan: &Plan, network: Network, r: &Request, at: u64, flags: u64) -> Result<Option<Address>, i32> {
     let mut head = [0u64; 2]; // msg_name, msg_namelen
     let local = [head.as_mut_ptr() as usize, 16];
     read(r, &local, at, 16)?;
     judge(plan, network, r, head[0], head[1] & 0xffff_ffff, flags)
 }
 
-fn judge(plan: &Plan, network: Network, r: &Request, at: u64, len: u64, flags: u64) -> Option<Address> {
+fn judge(plan: &Plan, network: Network, r: &Request, at: u64, len: u64, flags: u64) -> Result<Option<Address>, i32> {
     if at == 0 {
-        return None; // sent on a connection
+        return Ok(None); // sent on a connection
     }
     let mut a = Address { bytes: [0; LONGEST], len: (len & 0xffff_ffff).min(LONGEST as u64) as usize, by_libc: false };
     let local = [a.bytes.as_mut_ptr() as usize, a.len];
     read(r, &local, at, a.len)?;
-    let address = reach::address(a.bytes())?;
+    let Some(address) = reach::address(a.bytes()) else { return Ok(None) };
     // Only now, since most calls on sockets are not about the network.
-    let socket = borrow(r.pid, r.args[0] as i32).ok()?;
+    let socket = borrow(r.pid, r.args[0] as i32)?;
     let kind = kind(socket);
-    sys::close(socket).ok()?;
-    let stream = kind? == STREAM;
+    sys::close(socket)?;
+    let Some(kind) = kind? else { return Ok(None) };
+    let stream = kind == STREAM;
     let connects = r.nr == calls::CONNECT;
     let wish = match r.nr {
         calls::BIND if stream && plan.header().handled_net & BIND_TCP != 0 => Wish::BindRefused,
         calls::BIND => Wish::Bind,
         // A stream looks at an address only where sending connects it.
-        _ if stream && !connects && flags & MSG_FASTOPEN == 0 => return None,
+        _ if stream && !connects && flags & MSG_FASTOPEN == 0 => return Ok(None),
         _ => Wish::Reach,
     };
     a.by_libc = connects && !stream;
-    reach::refused(network, wish, address).then_some(a)
+    Ok(reach::refused(network, wish, address).then_some(a))
 }
 
-/// `SOCK_*` of a socket of IPv4 or IPv6.
-fn kind(socket: i32) -> Option<i32> {
+/// `SOCK_*` of a socket of IPv4 or IPv6; none for anything else.
+fn kind(socket: i32) -> Result<Option<i32>, i32> {
+    const ENOTSOCK: i32 = 88;
     let ask = |option: i32| {
         let (mut value, mut len) = (0i32, 4u32);
-        sys::getsockopt(socket, SOL_SOCKET, option, (&raw mut value).cast(), &raw mut len).ok()?;
-        Some(value)
+        match sys::getsockopt(socket, SOL_SOCKET, option, (&raw mut value).cast(), &raw mut len) {
+            Ok(_) => Ok(Some(value)),
+            Err(ENOTSOCK) => Ok(None),
+            Err(e) => Err(e),
+        }
     };
-    let domain = ask(SO_DOMAIN)?;
-    if domain != reach::INET as i32 && domain != reach::INET6 as i32 {
-        return None;
+    match ask(SO_DOMAIN)? {
+        Some(domain) if domain == reach::INET as i32 || domain == reach::INET6 as i32 => ask(SO_TYPE),
+        _ => Ok(None),
     }
-    ask(SO_TYPE)
 }
 
 /// Reads the calling thread's memory: all of it or nothing.
-fn read(r: &Request, local: &[usize; 2], at: u64, len: usize) -> Option<()> {
+fn read(r: &Request, local: &[usize; 2], at: u64, len: usize) -> Result<(), i32> {
     let remote = [at as usize, len];
-    let n = sys::process_vm_readv(r.pid as i32, local.as_ptr(), 1, remote.as_ptr(), 1, 0).ok()?;
-    (n == len).then_some(())
+    let n = sys::process_vm_readv(r.pid as i32, local.as_ptr(), 1, remote.as_ptr(), 1, 0)?;
+    if n == len { Ok(()) } else { Err(errno::EFAULT) }
 }

@@ -172,7 +172,14 @@ impl Answer {
 
     /// Tells the address of a call on a socket when the network refuses it. True when a run under `TERMINATE` ends by it.
     fn unreachable(&mut self, plan: &Plan, r: &Request, verdict: Verdict) -> bool {
-        let Some(address) = network::refused(plan, r) else { return false };
+        let address = match network::refused(plan, r) {
+            Ok(Some(address)) => address,
+            Ok(None) => return false,
+            Err(_) => {
+                self.lost = self.lost.saturating_add(1); // not known, so the list is not whole
+                return false;
+            }
+        };
         let mut record = Record::new(r, verdict, told::ADDRESS);
         let bytes = address.bytes();
         record.text[..bytes.len()].copy_from_slice(bytes);
