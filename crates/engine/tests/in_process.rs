@@ -167,6 +167,12 @@ fn what_cannot_start_says_so_and_leaves_nothing() {
     assert_eq!(children(), "");
 }
 
+/// Where the user of the test may write: outside of the sandbox's own scratch directories, as far as there is such a place.
+fn place() -> std::path::PathBuf {
+    let target = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    if tempfile::tempdir_in(&target).is_ok() { target } else { std::env::temp_dir() }
+}
+
 /// Waits until a staged sandbox is there, or is not.
 fn until(staged: bool) -> bool {
     let begun = Instant::now();
@@ -207,7 +213,7 @@ fn sandboxes_staged_ahead_run_what_they_are_asked_and_end_when_nobody_does() {
 #[test]
 fn a_sandbox_staged_before_a_denied_file_was_replaced_does_not_show_the_new_one() {
     let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = tempfile::tempdir_in(place()).unwrap();
     let at = dir.path().to_str().unwrap().to_owned();
     let replace = |name: &str, text: &str| {
         std::fs::write(format!("{at}/new"), text).unwrap();
@@ -248,7 +254,7 @@ fn shown_after(
     done: impl Fn(&std::path::Path),
 ) -> String {
     use std::os::unix::fs::PermissionsExt as _;
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = tempfile::tempdir_in(place()).unwrap();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     prepare(dir.path());
     let at = dir.path().to_str().unwrap().to_owned();
@@ -349,7 +355,7 @@ fn a_sandbox_staged_before_a_directory_was_opened_does_not_show_what_is_denied_i
 fn a_sandbox_staged_before_a_covered_directory_was_made_anew_does_not_show_it() {
     use std::os::unix::fs::PermissionsExt as _;
     let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = tempfile::tempdir_in(place()).unwrap();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     put(dir.path(), "covered/secret", "SECRET");
     let mut policy = policy(&["sh", "-c", "ls /work /work/covered; cat /work/covered/secret"]);

@@ -310,7 +310,10 @@ impl Decoder {
             self.wrong(at, json, "not a number", "1, without quotes");
             return VERSION;
         };
-        // A version beyond u32 is as unknown as any other that is not ours.
-        number.as_u64().and_then(|version| u32::try_from(version).ok()).unwrap_or(u32::MAX)
+        let version = number.as_u64().and_then(|version| u32::try_from(version).ok());
+        version.unwrap_or_else(|| {
+            self.wrong(at, json, "no version of a policy", "1");
+            VERSION
+        })
     }
 }
