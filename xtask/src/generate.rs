@@ -175,9 +175,11 @@ is *required*: where this host cannot hold it in full, nothing starts, and the e
 `--best-effort` takes that back.
 
 `--profile FILE.ncl` evaluates a Nickel profile and starts from what it becomes, `--profile ID` from a stored one:
-[profiles](profiles.md). Either then decides what is denied: the caller's credentials are hidden by default in `run`, and in
-`eval` where `-v` or `--root` shows more than system files, but not where a policy or profile says something else.
-`--deny` adds to each. `eval -v` does not change the working directory, which is the home inside; `-w` does. `COFFERDAM_PROFILES` names the store, `COFFERDAM_LIBEXEC` the directory of the evaluator.
+[profiles](profiles.md). The policy or profile then decides what is denied. Without one, the caller's credentials are hidden
+in `run`, and in `eval` where `-v` or `--root` shows more than system files. `--deny` adds to either. `eval -v` does not
+change the working directory, which is the home inside; `-w` does.
+
+`COFFERDAM_PROFILES` names the store, `COFFERDAM_LIBEXEC` the directory of the evaluator.
 
 | exit code | meaning |
 |---|---|
@@ -189,10 +191,10 @@ is *required*: where this host cannot hold it in full, nothing starts, and the e
 | 126, 127 | the program cannot be executed, was not found |
 
 The program's output passes through as it comes. With `--json` nothing passes through, and standard output carries one
-[outcome object](outcome.md) whatever happened, also for arguments that cannot be read. What is worth knowing after a run (a limit, a refusal, cut output, changed files) is
-told on standard error in lines that begin with `cofferdam:`, unless `--quiet` is given. A run whose standard output is
-closed goes on as if it were `/dev/null`; when a reader goes away, the program is told as by a pipe. Where output finds no
-room, as on a full disk, that is said and exit code 0 becomes 125.
+[outcome object](outcome.md) whatever happened, also for arguments that cannot be read. What is worth knowing after a run
+(a limit, a refusal, cut output, changed files) is told on standard error in lines that begin with `cofferdam:`, unless
+`--quiet` is given. A run whose standard output is closed goes on as if it were `/dev/null`; when a reader goes away, the
+program is told as by a pipe. Where output finds no room, as on a full disk, that is said and exit code 0 becomes 125.
 
 Ctrl-C, `SIGTERM` and every limit end a run at once, without a handler of the program's: [why](outcome.md#how-a-run-is-ended).
 What `--keep-changes` keeps, and what it only lists, is [there as well](outcome.md#what---keep-changes-dir-keeps). A

@@ -73,7 +73,7 @@ pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Prese
                 changed.then(terminal::size).map(|size| (size.rows, size.columns))
             })
         }),
-        keep_changes: call.keep_changes.clone().map(Into::into),
+        keep_changes: keeping.as_ref().zip(call.keep_changes.as_deref()).map(|(keeping, named)| keeping.path(named)),
         ..Io::default()
     };
     let prepared = match engine.prepare(&call.policy) {

@@ -4,7 +4,7 @@
 //! how, is the engine's.
 
 use std::fs::DirBuilder;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ pub struct Keeping {
     /// Those that this run made, the innermost first.
     made: Vec<PathBuf>,
     /// Locked as long as the run goes on: flock(2).
-    _locked: OwnedFd,
+    locked: OwnedFd,
 }
 
 impl Keeping {
@@ -42,7 +42,18 @@ impl Keeping {
             Errno::WOULDBLOCK => unusable(directory, "another run keeps its changes there"),
             other => unusable(directory, &std::io::Error::from(other).to_string()),
         })?;
-        Ok(Keeping { made: made.stay(), _locked: locked })
+        let mut entries = std::fs::read_dir(path).map_err(|e| unusable(directory, &e.to_string()))?;
+        if entries.next().is_some() {
+            return Err(unusable(directory, "it is not empty"));
+        }
+        Ok(Keeping { made: made.stay(), locked })
+    }
+
+    /// The directory that was made sure of, whatever becomes of its name meanwhile: where it lies in a writable volume, the
+    /// program can put a link in its place.
+    pub fn path(&self, named: &str) -> PathBuf {
+        let held = PathBuf::from(format!("/proc/self/fd/{}/.", self.locked.as_raw_fd()));
+        if held.is_dir() { held } else { named.into() }
     }
 }
 

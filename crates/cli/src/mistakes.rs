@@ -110,6 +110,7 @@ fn option(name: &str) -> Option<String> {
 fn program(name: &str, words: &[String]) -> Option<String> {
     if matches!(name, "exec" | "shell" | "validate" | "compile") {
         let ours = match name {
+            "exec" if words.len() > 1 => return Some(run(&words[1..])),
             "exec" => "cofferdam run -- PROGRAM [ARGS]...",
             "shell" => "cofferdam eval shell -it",
             "validate" => "cofferdam check FILE",
@@ -130,8 +131,12 @@ fn program(name: &str, words: &[String]) -> Option<String> {
         true => is_file(name.as_ref()),
         false => std::env::split_paths(&std::env::var_os("PATH")?).any(|directory| is_file(&directory.join(name))),
     };
+    found.then(|| run(words))
+}
+
+fn run(words: &[String]) -> String {
     let line: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-    found.then(|| format!("cofferdam run -- {}", line.join(" ")))
+    format!("cofferdam run -- {}", line.join(" "))
 }
 
 /// A word as a shell would have to be given it.

@@ -98,8 +98,23 @@ pub fn file_for_code(outcome: &Outcome, call: &Call) -> Option<Note> {
 fn amount(limit: Field, policy: &Policy) -> String {
     let key = limit.name().strip_prefix("limits.");
     match policy.limits.iter().find(|(row, _)| Some(row.key) == key) {
+        Some((row, 1)) => format!("{} (1 {})", limit.name(), one(row.unit)),
         Some((row, value)) => format!("{} ({value} {})", limit.name(), row.unit),
         None => limit.name().to_owned(),
+    }
+}
+
+/// One of what `unit` names in the plural.
+fn one(unit: &str) -> &str {
+    match unit {
+        "seconds of CPU time" => "second of CPU time",
+        "thousandths of a CPU" => "thousandth of a CPU",
+        "milliseconds" => "millisecond",
+        "open files" => "open file",
+        "processes and threads" => "process or thread",
+        "bytes of each stream" => "byte of each stream",
+        "files and directories" => "file or directory",
+        other => other,
     }
 }
 
@@ -136,5 +151,17 @@ pub fn setup_failed(failure: Failure) -> Outcome {
         run_id: String::new(),
         artifacts: Vec::new(),
         error: Some(failure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::one;
+
+    #[test]
+    fn every_unit_has_a_singular() {
+        for (limit, _) in cofferdam_policy::Policy::base().limits.iter() {
+            assert!(one(limit.unit) != limit.unit || limit.unit == "MiB", "{}", limit.unit);
+        }
     }
 }

@@ -107,7 +107,7 @@ fn not_found(program: &str, caller: &Caller) -> Option<String> {
     };
     let fields = program.split(',').all(|name| is_field(name) || name.starts_with("limits."));
     if fields && !program.is_empty() {
-        return Some(format!("a field is written behind `=`: --best-effort={program}"));
+        return Some(format!("if a field was meant, it stands behind `=`: --best-effort={program}"));
     }
     if program.contains(char::is_whitespace) {
         let line = program.trim();

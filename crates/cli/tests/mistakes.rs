@@ -138,6 +138,26 @@ fn changes_that_could_not_be_kept_are_told_before_the_run() {
 }
 
 #[test]
+fn changes_are_kept_where_it_was_said_whatever_the_program_puts_there() {
+    if !needs("overlayfs") {
+        return;
+    }
+    let directory = open_directory();
+    let place = directory.path().display();
+    for name in ["work", "data", "elsewhere"] {
+        std::fs::create_dir(directory.path().join(name)).unwrap();
+    }
+    let (work, data, keep) =
+        (format!("{place}/work:/w:rw"), format!("{place}/data:/d:cow"), format!("{place}/work/out/kept"));
+    let script = format!("mv /w/out /w/old && ln -s {place}/elsewhere /w/out && echo > /d/x");
+    let arguments = ["eval", "--keep-changes", &keep, "-v", &work, "-v", &data, "shell", &script];
+    let (code, text) = told(&arguments);
+    assert_eq!(code, 0, "{text}");
+    assert!(directory.path().join("work/old/kept/x").exists(), "{text}");
+    assert_eq!(std::fs::read_dir(directory.path().join("elsewhere")).unwrap().count(), 0);
+}
+
+#[test]
 fn two_runs_do_not_keep_their_changes_in_one_directory() {
     if !needs("overlayfs") {
         return;
@@ -210,6 +230,8 @@ fn options_of_other_tools_lead_to_ours() {
         (&["eval", "js", "x"], "cofferdam eval node"),
         (&["eval", "javascript", "x"], "cofferdam eval node"),
         (&["rnu", "--", "x"], "'run'"),
+        (&["runn", "--", "x"], "'run'"),
+        (&["exec", "ls", "a b"], "cofferdam run -- ls 'a b'"),
         (&["sh", "-c", "a b"], "cofferdam run -- sh -c 'a b'"),
         (&["run", "--root", "minmal", "x"], "--root host, --root minimal"),
         (&["run", "--policy", "x.ncl", "x"], "--profile x.ncl"),
