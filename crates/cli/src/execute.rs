@@ -90,6 +90,9 @@ pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Prese
     };
     let mut outcome = prepared.run(io);
     drop(raw);
+    if let (Some(keeping), Some(named), Some(failure)) = (&keeping, &call.keep_changes, &mut outcome.error) {
+        failure.message = keeping.by_name(&failure.message, named);
+    }
     drop(keeping);
     if let Some(failure) = outcome.error.as_mut().filter(|_| outcome.outcome == Ending::SetupFailed) {
         unstarted::explain(failure, &call.policy, caller);

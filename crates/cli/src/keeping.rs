@@ -49,10 +49,19 @@ impl Keeping {
         Ok(Keeping { made: made.stay(), locked })
     }
 
+    /// What the engine says about the directory, with the name that people know.
+    pub fn by_name(&self, message: &str, named: &str) -> String {
+        message.replace(&self.held(), named)
+    }
+
+    fn held(&self) -> String {
+        format!("/proc/self/fd/{}/.", self.locked.as_raw_fd())
+    }
+
     /// The directory that was made sure of, whatever becomes of its name meanwhile: where it lies in a writable volume, the
     /// program can put a link in its place.
     pub fn path(&self, named: &str) -> PathBuf {
-        let held = PathBuf::from(format!("/proc/self/fd/{}/.", self.locked.as_raw_fd()));
+        let held = PathBuf::from(self.held());
         if held.is_dir() { held } else { named.into() }
     }
 }

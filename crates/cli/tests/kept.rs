@@ -94,7 +94,7 @@ fn a_destination_that_cannot_be_written_is_named_and_the_changes_are_listed_all_
                 os.rmdir('/k/kept'); open('/k/kept', 'w')";
     let (_tree, o) = run_with(&["-v", &volume], &keep, code);
     let message = o["error"]["message"].as_str().unwrap();
-    let wanted = format!("cannot make the directory {}: ", keep.display());
+    let wanted = format!("cannot make the file {}/new: ", keep.display());
     assert!(message.contains(&wanted) && !message.contains("cannot read"), "{message}");
     assert_eq!(changes(&o), ["A /w/fifo", "D /w/gone", "A /w/new"]);
     let place = tempfile::tempdir().unwrap();
