@@ -7,11 +7,11 @@ use std::process::Command;
 
 use crate::Result;
 use crate::packages;
-use crate::shell::{cargo, run, step, succeeds, which};
+use crate::shell::{run, step, succeeds, which};
 use crate::workspace::Workspace;
 
 /// Packages of the environment with tools: py-nickel is the `nickel` command 1.18 as a module.
-const TOOLS: &[&str] = &["py-nickel==1.18.0", "maturin>=1.9,<2"];
+const TOOLS: &[&str] = &["py-nickel==1.18.0", "maturin>=1.8,<2"];
 /// Packages of the environment that the wheel is tested in.
 const TESTING: &[&str] = &["pytest>=8,<10"];
 
@@ -75,17 +75,22 @@ pub fn tools(workspace: &Workspace) -> Result<Option<PathBuf>> {
 ///
 /// # Errors
 /// One of these fails.
-pub fn wheel(workspace: &Workspace, tools: &Path) -> Result {
+pub fn wheel(workspace: &Workspace, tools: &Path, evaluator: &Path) -> Result {
     let directory = workspace.target.join("python");
     let wheels = directory.join("wheels");
     if wheels.exists() {
         std::fs::remove_dir_all(&wheels).map_err(|error| format!("cannot remove {}: {error}", wheels.display()))?;
     }
     step("the Python package: wheel");
+    let scripts = tools.parent().ok_or("the environment has no directory")?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths(std::iter::once(scripts.to_owned()).chain(std::env::split_paths(&path)))
+        .map_err(|error| format!("PATH: {error}"))?;
     let mut build = Command::new(tools);
-    build.args(["-m", "maturin", "build", "--profile", "dev", "--out"]).arg(&wheels).current_dir(&workspace.root);
-    // The same build of every crate serves the other suites.
-    build.env("CARGO_TARGET_DIR", &workspace.target).env("CARGO", cargo().get_program());
+    build.args(["-m", "pip", "wheel", ".", "--quiet", "--no-deps", "--no-build-isolation"]);
+    build.arg("--config-settings=build-args=--profile dev").arg("-w").arg(&wheels).current_dir(&workspace.root);
+    // The evaluator that the other suites built goes into the wheel; maturin calls itself by name.
+    build.env("CARGO_TARGET_DIR", &workspace.target).env("COFFERDAM_COMPILE", evaluator).env("PATH", path);
     run(&mut build)?;
     let wheel = std::fs::read_dir(&wheels)
         .map_err(|error| format!("cannot list {}: {error}", wheels.display()))?
@@ -101,5 +106,7 @@ pub fn wheel(workspace: &Workspace, tools: &Path) -> Result {
     }
     let Some(python) = environment(&fresh, TESTING)? else { return Ok(()) };
     run(pip(&python).arg(&wheel))?;
-    run(Command::new(&python).args(["-m", "pytest", "--quiet", "-rs", "python/tests"]).current_dir(&workspace.root))
+    let mut tests = Command::new(&python);
+    tests.args(["-m", "pytest", "--quiet", "-rs", "python/tests"]).current_dir(&workspace.root);
+    run(tests.env("COFFERDAM_PY_NICKEL", tools))
 }

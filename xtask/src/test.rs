@@ -57,15 +57,14 @@ pub fn run(arguments: &[String]) -> Result {
         guests::run_all(&workspace)?;
     }
 
-    if let Some(tools) = &nickel
-        && workspace.root.join("pyproject.toml").exists()
-    {
-        python::wheel(&workspace, tools)?;
-    }
-
     // The very program that the build above made, so that no other is attacked and none is built a second time.
     let programs = executables(cargo().args(["test", "--workspace", "--no-run"]))?;
     let command = programs.get("cofferdam").ok_or("the build made no program `cofferdam`")?;
+    let evaluator = programs.get("cofferdam-compile").ok_or("the build made no program `cofferdam-compile`")?;
+    if let Some(tools) = &nickel {
+        python::wheel(&workspace, tools, evaluator)?;
+    }
+
     if runner.nextest {
         step("attacks and their allowed twins");
         shell::run(cargo().args(["test", "--workspace", "--test", "escape"]).env("COFFERDAM_BIN", command))?;
