@@ -52,7 +52,10 @@ def test_a_profile_is_exported_for_every_target(sandbox: NclDrivenSandbox) -> No
     policy = stored(sandbox)
     assert policy["limits"]["memory_mb"] == 64 and policy["network"]["mode"] == "none"
     mac = sandbox.export_profile("skill", CONFIG, Platform.MACOS)
-    assert mac.name == "seatbelt.sb" and mac.read_text().startswith("(version 1)")
+    # Before the profile itself stands how it is used.
+    said, profile = mac.read_text().split("(version 1)\n", 1)
+    assert mac.name == "seatbelt.sb" and "-D" in said and "(deny default)" in profile
+    assert all(line.startswith(";;") for line in said.splitlines() if line)
 
 
 def test_command_input_and_timeout_are_honoured(sandbox: NclDrivenSandbox) -> None:
