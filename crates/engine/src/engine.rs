@@ -34,9 +34,8 @@ pub struct Engine {
     tools: Option<Tools>,
 }
 
-/// What was made before it was known what it is to do: a process, and for a privileged owner the map of his own files'
-/// owner. `None` where it could not be made, which the run itself finds out.
-pub(crate) type Ahead = JoinHandle<(Option<jail::Waiting>, Option<jail::OwnerMap>)>;
+/// A process made before it was known what it is to do; `None` where none could be made, which the run itself finds out.
+pub(crate) type Ahead = JoinHandle<Option<jail::Waiting>>;
 
 /// A place for cgroups, and the cgroup that was made there ahead.
 type Found = (Cgroups, Option<Cgroup>);
@@ -306,11 +305,9 @@ fn tool_of(backend: Backend) -> Option<Tool> {
 /// The kind of limits that nearly every run has.
 const LIKELY: Limits = Limits { memory_bytes: Some(0), pids: Some(0), cpu_millis: None, cpu_time: true, kill: false };
 
-fn made_ahead(me: Identity) -> (Option<jail::Waiting>, Option<jail::OwnerMap>) {
-    let (Ok(()), Some(outside)) = (jail_available(me), jail::outside(me)) else { return (None, None) };
-    let waiting = jail::Waiting::spawn(jail::PRIVATE, outside, None, None).ok();
-    let map = me.privileged.then(|| jail::OwnerMap::new((me.uid, me.gid), outside).ok()).flatten();
-    (waiting, map)
+fn made_ahead(me: Identity) -> Option<jail::Waiting> {
+    jail_available(me).ok()?;
+    jail::Waiting::spawn(jail::PRIVATE, jail::outside(me)?, None, None).ok()
 }
 
 /// Where this process may make cgroups, ready to be used.

@@ -225,7 +225,6 @@ impl Core {
     pub(crate) fn stage(&self, plan: &mut jail::Plan) -> Result<Staged, Failure> {
         let mut enforcement = self.enforcement.clone();
         let cgroup = self.cgroup(&mut enforcement)?;
-        let ahead = self.made_ahead();
         let mut extra = jail::prepare(plan, plan.recipe.ids_out, &self.owner_maps)?;
         if let Some(c) = &cgroup {
             let tasks = c.tasks_files().map_err(|e| refusal("cgroup", &e.to_string()))?;
@@ -237,7 +236,8 @@ impl Core {
         let network = self.network()?;
         let mut namespaces = jail::namespaces(plan, self.backend != Backend::Landlock);
         namespaces.net &= network.is_none();
-        let waiting = match ahead.filter(|_| cgroup.as_ref().is_none_or(|c| c.dir_fd().is_none())) {
+        // Waited for as late as can be: it is still in the making while this thread makes everything else.
+        let waiting = match self.made_ahead().filter(|_| cgroup.as_ref().is_none_or(|c| c.dir_fd().is_none())) {
             Some(w) if w.suits(&plan.recipe, namespaces) => w,
             other => {
                 drop(other);
@@ -260,12 +260,8 @@ impl Core {
     }
 
     fn made_ahead(&self) -> Option<jail::Waiting> {
-        let thread = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-        let (waiting, map) = thread.join().ok()?;
-        if let Some(map) = map {
-            self.owner_maps.keep(map);
-        }
-        waiting
+        let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
+        ahead.and_then(|thread| thread.join().ok()).flatten()
     }
 
     /// An empty network namespace that was used before, where the owner may enter one and the policy wants it empty.

@@ -241,11 +241,6 @@ impl OwnerMap {
 pub struct OwnerMaps(Mutex<Vec<OwnerMap>>);
 
 impl OwnerMaps {
-    /// Keeps one that was made elsewhere.
-    pub fn keep(&self, map: OwnerMap) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(map);
-    }
-
     fn get(&self, owner: (u32, u32), outside: (u32, u32)) -> std::io::Result<Arc<OwnedFd>> {
         let mut maps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(map) = maps.iter().find(|m| (m.owner, m.outside) == (owner, outside)) {
