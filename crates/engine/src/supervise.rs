@@ -408,10 +408,11 @@ impl Loop<'_, '_> {
             self.killed = Some(why);
             self.report.ended_ns = now_ns();
         }
-        if let Some(c) = self.run.cgroup
+        // A pid namespace ends with its init, which is killed next: the kernel lets nothing in it live or fork.
+        if !self.run.own_pids
+            && let Some(c) = self.run.cgroup
             && let Err(e) = c.kill_all(Duration::from_millis(200))
         {
-            // The pid namespace is killed next and takes the same processes along; the cgroup's removal tells if not.
             self.report.problems.push(e.to_string());
         }
         if !self.run.own_pids && self.run.cgroup.is_none() && !self.end_by_init() {
