@@ -1,8 +1,6 @@
 //! What is worth a line on standard error after a run, and the words for it. Pure: outcome in, lines out.
 
-use std::collections::BTreeMap;
-
-use cofferdam_engine::{Ending, Failure, Outcome, Truncated};
+use cofferdam_engine::{Ending, Failure, Outcome};
 use cofferdam_policy::{Access, Field, Mount, Policy};
 
 use crate::call::Call;
@@ -128,30 +126,7 @@ fn option_hint(limit: Field) -> Option<String> {
 
 /// The outcome of a call that started nothing.
 pub fn setup_failed(failure: Failure) -> Outcome {
-    Outcome {
-        outcome: Ending::SetupFailed,
-        success: false,
-        exit_code: None,
-        signal: None,
-        stdout: String::new(),
-        stderr: String::new(),
-        truncated: Truncated::default(),
-        execution_time_ms: 0.0,
-        setup_time_ms: 0.0,
-        memory_used_bytes: None,
-        cpu_time_seconds: None,
-        pid_count: None,
-        limit: None,
-        violations: Vec::new(),
-        violations_complete: true,
-        changes: Vec::new(),
-        enforcement: BTreeMap::new(),
-        backend: String::new(),
-        backend_reason: String::new(),
-        run_id: String::new(),
-        artifacts: Vec::new(),
-        error: Some(failure),
-    }
+    Outcome::unstarted(Some(failure))
 }
 
 #[cfg(test)]

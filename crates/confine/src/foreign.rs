@@ -172,8 +172,12 @@ fn enter(c: &mut Child) -> Result<(), (i32, i32)> {
     }
     maps(c)?;
     sys::setsid().map_err(|e| (104, e))?;
-    // A fresh session keyring: the program's filter refuses keyctl as well, so a kernel without keys is no failure.
-    sys::keyctl(1, 0).ok();
+    // A fresh session keyring, so that none of the owner's keys goes along.
+    match sys::keyctl(1, 0) {
+        Ok(_) => {}
+        Err(38 | 1) => {} // no keys in this kernel, or an outer filter keeps them from everybody: the program's own does, too
+        Err(e) => return Err((130, e)),
+    }
     no_favours()?;
     descriptors(c)?;
     // Signals as exec leaves them: what the owner ignores would stay ignored.

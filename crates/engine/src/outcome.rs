@@ -136,6 +136,36 @@ pub struct Outcome {
     pub error: Option<Failure>,
 }
 
+impl Outcome {
+    /// What is to be said when nothing ran and nothing is known: the start of every other outcome.
+    pub fn unstarted(error: Option<Failure>) -> Outcome {
+        Outcome {
+            outcome: Ending::SetupFailed,
+            success: false,
+            exit_code: None,
+            signal: None,
+            stdout: String::new(),
+            stderr: String::new(),
+            truncated: Truncated::default(),
+            execution_time_ms: 0.0,
+            setup_time_ms: 0.0,
+            memory_used_bytes: None,
+            cpu_time_seconds: None,
+            pid_count: None,
+            limit: None,
+            violations: Vec::new(),
+            violations_complete: true, // what never ran was refused nothing
+            changes: Vec::new(),
+            enforcement: Enforcement::new(),
+            backend: String::new(),
+            backend_reason: String::new(),
+            run_id: crate::random::uuid(),
+            artifacts: Vec::new(),
+            error,
+        }
+    }
+}
+
 /// Per stream: was it cut?
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Truncated {

@@ -400,28 +400,11 @@ impl Ready {
 
     fn blank(&self) -> Outcome {
         Outcome {
-            outcome: Ending::SetupFailed,
-            success: false,
-            exit_code: None,
-            signal: None,
-            stdout: String::new(),
-            stderr: String::new(),
-            truncated: Truncated::default(),
-            execution_time_ms: 0.0,
-            setup_time_ms: 0.0,
-            memory_used_bytes: None,
-            cpu_time_seconds: None,
-            pid_count: None,
-            limit: None,
-            violations: Vec::new(),
             violations_complete: false,
-            changes: Vec::new(),
             enforcement: self.enforcement.clone(),
             backend: self.backend().into(),
             backend_reason: self.reason.clone(),
-            run_id: crate::random::uuid(),
-            artifacts: Vec::new(),
-            error: None,
+            ..Outcome::unstarted(None)
         }
     }
 
