@@ -176,7 +176,7 @@ fn enter(c: &mut Child) -> Result<(), (i32, i32)> {
     match sys::keyctl(1, 0) {
         Ok(_) => {}
         Err(38 | 1) => {} // no keys in this kernel, or an outer filter keeps them from everybody: the program's own does, too
-        Err(e) => return Err((130, e)),
+        Err(e) => return Err((143, e)),
     }
     no_favours()?;
     descriptors(c)?;
