@@ -121,7 +121,7 @@ fn policy(argv: &[&str]) -> Policy {
 }
 
 fn bind(directory: &str, access: Access) -> Mount {
-    Mount::Bind { source: directory.to_owned(), target: directory.to_owned(), access, exec: true }
+    Mount::Bind { source: directory.to_owned(), target: directory.to_owned(), access, exec: true, optional: false }
 }
 
 fn prepare(policy: &Policy) -> Result<Prepared> {

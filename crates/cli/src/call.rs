@@ -164,6 +164,7 @@ pub fn run_defaults(caller: &Caller, elsewhere: bool) -> Policy {
                 target: caller.cwd.clone(),
                 access: Access::ReadOnly,
                 exec: true,
+                optional: false,
             });
         }
     }

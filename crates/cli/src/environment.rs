@@ -147,5 +147,5 @@ fn bind(policy: &mut Policy, path: &str) {
     }
     let (source, target) = (path.to_owned(), path.to_owned());
     let at = mounts.iter().position(|m| is_within(m.target(), path)).unwrap_or(mounts.len());
-    mounts.insert(at, Mount::Bind { source, target, access: Access::ReadOnly, exec: true });
+    mounts.insert(at, Mount::Bind { source, target, access: Access::ReadOnly, exec: true, optional: false });
 }

@@ -93,7 +93,8 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
         help: "Show a host path; MODE ro (default), rw, cow",
         more: "`ro` can be read, `rw` changes the host's own files, `cow` (copy-on-write) keeps changes in a layer in \
                memory that is listed afterwards and dropped, or kept with --keep-changes. Add `,exec` to allow \
-               programs on a writable one to be executed, `,noexec` to forbid it on a read-only one. An option with \
+               programs on a writable one to be executed, `,noexec` to forbid it on a read-only one, and \
+               `,optional` to leave the mount out where nothing is at SRC, which the answer says. An option with \
                the target of a default mount replaces it: `-v .:.:rw` makes the working directory writable.",
         heading: FILES,
         leaves: &["filesystem.mounts"],
@@ -105,6 +106,7 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
                 target: draft.caller.absolute_inside(&volume.target),
                 access: volume.access,
                 exec: volume.exec,
+                optional: volume.optional,
             };
             if volume.access == Access::CopyOnWrite {
                 draft.policy.require(Field::Layer);

@@ -89,6 +89,8 @@ pub struct Volume {
     pub access: Access,
     /// Programs may be executed: by default only where nothing can be written.
     pub exec: bool,
+    /// Left out where the source is not there.
+    pub optional: bool,
 }
 
 /// Reads a `--volume`.
@@ -109,7 +111,7 @@ pub fn volume(text: &str) -> Result<Volume, String> {
     if source.is_empty() || target.is_empty() {
         return Err(format!("`{text}` has an empty path; {accepted}"));
     }
-    let (mut access, mut exec) = (None, None);
+    let (mut access, mut exec, mut optional) = (None, None, false);
     for option in options.into_iter().flat_map(|o| o.split(',')) {
         match option {
             "ro" => once(&mut access, Access::ReadOnly, text, "ro, rw and cow")?,
@@ -117,12 +119,17 @@ pub fn volume(text: &str) -> Result<Volume, String> {
             "cow" => once(&mut access, Access::CopyOnWrite, text, "ro, rw and cow")?,
             "exec" => once(&mut exec, true, text, "exec and noexec")?,
             "noexec" => once(&mut exec, false, text, "exec and noexec")?,
-            _ => return Err(format!("`{option}` in `{text}` is none of ro, rw, cow, exec, noexec; {accepted}")),
+            "optional" => optional = true,
+            _ => {
+                return Err(format!(
+                    "`{option}` in `{text}` is none of ro, rw, cow, exec, noexec, optional; {accepted}"
+                ));
+            }
         }
     }
     let access = access.unwrap_or(Access::ReadOnly);
     let exec = exec.unwrap_or(access == Access::ReadOnly);
-    Ok(Volume { source: source.into(), target: target.into(), access, exec })
+    Ok(Volume { source: source.into(), target: target.into(), access, exec, optional })
 }
 
 /// Sets what only one of several words may say.
@@ -297,6 +304,7 @@ mod tests {
             assert!(volume(bad).unwrap_err().contains("contradicts"), "{bad}");
         }
         assert_eq!(read("a:/b:rw,rw"), Ok((Access::ReadWrite, false)));
+        assert!(volume("a:/b:rw,optional").unwrap().optional && !volume("a:/b:rw").unwrap().optional);
         for bad in ["a:b:/c", "a:b:/c:rw", "/x:y/z:/c"] {
             let told = volume(bad).unwrap_err();
             assert!(told.contains("too many colons") && told.contains("symbolic link"), "{bad}: {told}");

@@ -178,7 +178,9 @@ fn lists_grow_and_paths_become_absolute() {
 
 fn mounts(arguments: &[&str]) -> Vec<String> {
     let line = |mount: &Mount| match mount {
-        Mount::Bind { source, target, access, exec } => format!("{source}>{target} {access:?} {exec}"),
+        Mount::Bind { source, target, access, exec, optional } => {
+            format!("{source}>{target} {access:?} {exec}{}", if *optional { " optional" } else { "" })
+        }
         Mount::Tmpfs { target, size_mb, exec } => format!("{target} {size_mb} {exec}"),
     };
     run(arguments).unwrap().filesystem.mounts.iter().map(line).collect()
@@ -196,6 +198,8 @@ fn the_working_directory_is_readable_and_options_replace_that() {
         [own, "/w 8 true", "/srv/project/a>/w/a CopyOnWrite true"],
         "in the order of the command line"
     );
+    assert_eq!(mounts(&["-v", "a:/a:optional"]), [own, "/srv/project/a>/a ReadOnly true optional"]);
+    assert_eq!(mounts(&["-v", "a:/a:optional,rw"]), [own, "/srv/project/a>/a ReadWrite false optional"]);
     assert_eq!(mounts(&["--read-only", "-v", ".:.:rw"]), ["/srv/project>/srv/project ReadOnly false"]);
 }
 

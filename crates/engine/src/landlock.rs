@@ -90,9 +90,10 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
             ));
         }
     }
+    let mut left_out = Vec::new();
     for (i, m) in policy.filesystem.mounts.iter().enumerate() {
         let field = format!("filesystem.mounts[{i}]");
-        let Mount::Bind { source, target, access: how, .. } = m else {
+        let Mount::Bind { source, target, access: how, optional, .. } = m else {
             return Err(refuse(
                 &field,
                 "a tmpfs needs mounts, which the landlock backend has not",
@@ -105,6 +106,10 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
                 "the landlock backend can give a path only at its own place, read-only or read-write",
                 "use -v PATH:PATH, or --backend jail",
             ));
+        }
+        if *optional && crate::optional::is_missing(source) {
+            left_out.push(source.clone());
+            continue;
         }
         let writable = *how == Access::ReadWrite;
         let rights = if writable { access::READ_NO_EXEC | access::WRITE } else { access::READ };
@@ -160,6 +165,9 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
         enforcement: Enforcement::new(),
     };
     plan.enforcement = enforcement(policy, abi, me);
+    if let Some(mounts) = plan.enforcement.get_mut(&Field::Mounts) {
+        *mounts = crate::optional::told(mounts.clone(), &left_out);
+    }
     Ok(plan)
 }
 

@@ -22,6 +22,7 @@ mod landlock;
 mod layers;
 mod lookup;
 pub mod monitor;
+mod optional;
 pub mod outcome;
 mod program;
 mod random;

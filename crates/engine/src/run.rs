@@ -224,6 +224,10 @@ impl Core {
     /// Makes everything but the program: what only this process can do, then init, which does the rest.
     pub(crate) fn stage(&self, plan: &mut jail::Plan) -> Result<Staged, Failure> {
         let mut enforcement = self.enforcement.clone();
+        // Which optional mounts are there is this plan's to say.
+        if let Some(mounts) = plan.enforcement.get(&Field::Mounts) {
+            enforcement.insert(Field::Mounts, mounts.clone());
+        }
         let cgroup = self.cgroup(&mut enforcement)?;
         let mut extra = jail::prepare(plan, plan.recipe.ids_out, &self.owner_maps)?;
         if let Some(c) = &cgroup {

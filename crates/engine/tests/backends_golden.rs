@@ -22,7 +22,7 @@ fn host() -> Table {
 }
 
 fn bind(source: &str, target: &str, access: Access, exec: bool) -> Mount {
-    Mount::Bind { source: source.into(), target: target.into(), access, exec }
+    Mount::Bind { source: source.into(), target: target.into(), access, exec, optional: false }
 }
 
 fn base(argv: &[&str]) -> Policy {
@@ -62,7 +62,19 @@ fn policies() -> Vec<(&'static str, Policy)> {
     }];
     closed.limits.wall_ms = 1500;
     let mut scratch = base(&["sh"]);
-    scratch.filesystem.mounts = vec![Mount::Tmpfs { target: "/scratch".into(), size_mb: 8, exec: true }];
+    // The first of them is there, the second is not.
+    let optional = |source: &str| Mount::Bind {
+        source: source.into(),
+        target: source.into(),
+        access: Access::ReadOnly,
+        exec: true,
+        optional: true,
+    };
+    scratch.filesystem.mounts = vec![
+        Mount::Tmpfs { target: "/scratch".into(), size_mb: 8, exec: true },
+        optional("/home/u/data"),
+        optional("/home/u/gone"),
+    ];
     scratch.limits.tmpfs_mb = 16;
     vec![("minimal", minimal), ("project", project), ("host", host), ("closed", closed), ("scratch", scratch)]
 }

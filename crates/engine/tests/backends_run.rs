@@ -140,6 +140,7 @@ fn a_writable_mount_is_written_and_what_exists_of_protected_and_denied_is_held()
         target: "/work".into(),
         access: Access::ReadWrite,
         exec: true,
+        optional: false,
     }];
     policy.filesystem.deny = vec!["/work/secret".into()];
     for tool in tools() {

@@ -201,7 +201,7 @@ fn base() -> Policy {
 }
 
 fn bind(path: &str, access: Access, exec: bool) -> Mount {
-    Mount::Bind { source: path.into(), target: path.into(), access, exec }
+    Mount::Bind { source: path.into(), target: path.into(), access, exec, optional: false }
 }
 
 fn profile(policy: &Policy) -> Profile {
@@ -229,6 +229,25 @@ fn the_evaluator_takes_the_last_match() {
         check(&profile, &on("file-read-data", path), allowed);
     }
     check(&profile, &on("file-read-metadata", "/a/c.d"), true);
+}
+
+fn an_optional_path_is_granted_only_where_something_is() {
+    let mut policy = base();
+    let optional = |path: &str| Mount::Bind {
+        source: path.into(),
+        target: path.into(),
+        access: Access::ReadWrite,
+        exec: false,
+        optional: true,
+    };
+    policy.filesystem.mounts = vec![optional("/Users/u/data"), optional("/Users/u/gone")];
+    let host = Table::usual(&["/Users/u/data/"]);
+    assert_eq!(seatbelt::left_out(&policy, &host), ["/Users/u/gone"]);
+    let profile = Profile::new(&seatbelt::plan(&policy, &host).unwrap());
+    for (path, allowed) in [("/Users/u/data/x", true), ("/Users/u/gone/x", false), ("/Users/u/gone", false)] {
+        check(&profile, &on("file-read-data", path), allowed);
+        check(&profile, &on("file-write-data", path), allowed);
+    }
 }
 
 fn only_what_is_granted_can_be_read_and_only_what_is_writable_written() {
@@ -440,8 +459,13 @@ fn what_seatbelt_cannot_hold_is_refused() {
     let planned = Ready::plan(&base(), tool.clone(), host::identity()).unwrap();
     assert!(planned.sufficient().unwrap_err().message.contains("process."), "{:?}", planned.sufficient());
     let mut elsewhere = base();
-    elsewhere.filesystem.mounts =
-        vec![Mount::Bind { source: "/usr".into(), target: "/data".into(), access: Access::ReadOnly, exec: false }];
+    elsewhere.filesystem.mounts = vec![Mount::Bind {
+        source: "/usr".into(),
+        target: "/data".into(),
+        access: Access::ReadOnly,
+        exec: false,
+        optional: false,
+    }];
     assert_eq!(Ready::plan(&elsewhere, tool, host::identity()).unwrap_err().step, "filesystem.mounts[0]");
     let missing = Installed::find(Tool::Seatbelt, &Tools::default()).unwrap_err();
     assert!(missing.message.contains("macOS"), "{missing:?}");
@@ -459,6 +483,7 @@ fn main() -> ExitCode {
     }
     let trials = trials![
         the_evaluator_takes_the_last_match,
+        an_optional_path_is_granted_only_where_something_is,
         only_what_is_granted_can_be_read_and_only_what_is_writable_written,
         protected_and_denied_paths_are_held_whether_or_not_they_exist,
         the_hosts_view_is_all_but_what_is_denied,

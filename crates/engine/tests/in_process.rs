@@ -229,6 +229,7 @@ fn a_sandbox_staged_before_a_denied_file_was_replaced_does_not_show_the_new_one(
         target: at.clone(),
         access: cofferdam_policy::Access::ReadWrite,
         exec: false,
+        optional: false,
     });
     policy.filesystem.deny.extend([format!("{at}/secret"), format!("{at}/late")]);
     let prepared = prepared(&policy).keep_ready(1);
@@ -264,6 +265,7 @@ fn shown_after(
         target: at.clone(),
         access: cofferdam_policy::Access::ReadWrite,
         exec: false,
+        optional: false,
     });
     policy.filesystem.deny.extend(denied.iter().map(|name| format!("{at}/{name}")));
     let prepared = prepared(&policy).keep_ready(1);
@@ -364,6 +366,7 @@ fn a_sandbox_staged_before_a_covered_directory_was_made_anew_does_not_show_it() 
         target: "/work".into(),
         access: cofferdam_policy::Access::ReadWrite,
         exec: false,
+        optional: false,
     });
     let covers = cofferdam_policy::Mount::Tmpfs { target: "/work/covered".into(), size_mb: 1, exec: false };
     policy.filesystem.mounts.push(covers);

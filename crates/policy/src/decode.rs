@@ -184,6 +184,7 @@ impl Decoder {
                     target: self.text(&at.key("target"), object.get("target")),
                     access: self.word(&at.key("access"), object.get("access"), ACCESSES),
                     exec: self.boolean(&at.key("exec"), object.get("exec"), false),
+                    optional: self.boolean(&at.key("optional"), object.get("optional"), false),
                 }
             }
             Some("tmpfs") => {

@@ -109,7 +109,7 @@ pub enum Root {
 pub enum Mount {
     /// A file or directory of the host.
     Bind {
-        /// Absolute path on the host; must exist.
+        /// Absolute path on the host; must exist unless the mount is optional.
         source: String,
         /// Absolute path inside.
         target: String,
@@ -117,6 +117,9 @@ pub enum Mount {
         access: Access,
         /// Whether programs on it may be executed. Writable binds are noexec unless this is set.
         exec: bool,
+        /// Whether it is left out when nothing is at `source`, and the answer says so. What is there and cannot be
+        /// mounted is refused all the same.
+        optional: bool,
     },
     /// An empty file system in memory.
     Tmpfs {

@@ -28,6 +28,7 @@ pub fn json_schema() -> Value {
         kind["properties"]["exec"]["default"] = json!(false);
     }
     kinds[0]["properties"]["access"]["default"] = json!("read_only");
+    kinds[0]["properties"]["optional"]["default"] = json!(false);
     kinds[1]["properties"]["size_mb"]["minimum"] = json!(1);
     kinds[1]["properties"]["size_mb"]["maximum"] = json!(MAX_MIB);
     defaults(&mut schema);

@@ -38,7 +38,7 @@ pub(crate) const POLICY: Shape = shape(
 pub(crate) const COMMAND: Shape = shape("a command", &["argv", "variables", "cwd", "stdin"], &[]);
 pub(crate) const FILESYSTEM: Shape = shape("a file system", &["root", "mounts", "deny", "protected"], &[]);
 pub(crate) const BIND: Shape =
-    shape("a bind mount", &["type", "source", "target", "access", "exec"], &["type", "source", "target"]);
+    shape("a bind mount", &["type", "source", "target", "access", "exec", "optional"], &["type", "source", "target"]);
 pub(crate) const TMPFS: Shape =
     shape("a tmpfs mount", &["type", "target", "size_mb", "exec"], &["type", "target", "size_mb"]);
 pub(crate) const NETWORK: Shape = shape("a network", &["mode", "allow"], &[]);
@@ -77,6 +77,7 @@ pub(crate) const KNOWN_MISTAKES: &[(&str, &str)] = &[
     ("env", "`variables`"),
     ("environment", "`variables`"),
     ("max_processes", "`processes`"),
+    ("mandatory", "`optional`, the other way round"),
     ("memory_bytes", "`memory_mb`, in MiB"),
     ("memory_gb", "`memory_mb`, in MiB"),
     ("pids", "`processes`"),

@@ -175,6 +175,28 @@ fn mounts_have_places_of_their_own() {
 }
 
 #[test]
+fn only_binds_are_optional() {
+    refused(
+        &with(
+            r#""filesystem":{"mounts":[{"type":"bind","source":"/a","target":"/a","optional":"yes"},
+            {"type":"bind","source":"/b","target":"/b","mandatory":false},
+            {"type":"tmpfs","target":"/t","size_mb":1,"optional":true}]}"#,
+        ),
+        &[
+            r#"$.filesystem.mounts[0].optional = "yes": not a truth value; accepted: true or false"#,
+            "$.filesystem.mounts[1].mandatory = false: a bind mount has no such key; did you mean `optional`, the other way round?",
+            "$.filesystem.mounts[2].optional = true: a tmpfs mount has no such key; accepted: `type`, `target`, `size_mb`, `exec`",
+        ],
+    );
+    let policy = accepted(&with(
+        r#""filesystem":{"mounts":[{"type":"bind","source":"/a","target":"/a","optional":true},
+        {"type":"bind","source":"/b","target":"/b"}]}"#,
+    ));
+    let optional = |m: &Mount| matches!(m, Mount::Bind { optional: true, .. });
+    assert_eq!(policy.filesystem.mounts.iter().map(optional).collect::<Vec<_>>(), [true, false]);
+}
+
+#[test]
 fn networks_say_what_they_mean() {
     refused(
         &with(r#""network":{"mode":"allowlist"}"#),
@@ -266,7 +288,8 @@ fn left_out_is_built_in_and_given_replaces_it() {
     ));
     assert!(policy.filesystem.protected.is_empty());
     let (source, target) = ("/a".to_owned(), "/a".to_owned());
-    assert_eq!(policy.filesystem.mounts, [Mount::Bind { source, target, access: Access::ReadOnly, exec: false }]);
+    let bind = Mount::Bind { source, target, access: Access::ReadOnly, exec: false, optional: false };
+    assert_eq!(policy.filesystem.mounts, [bind]);
     assert_eq!(policy.command.variables, Policy::base().command.variables);
     let policy = accepted(r#"{"version":1,"command":{"argv":["a"],"variables":{}}}"#);
     assert!(policy.command.variables.is_empty());

@@ -111,7 +111,7 @@ fn values() -> Vec<Value> {
 }
 
 fn change() -> impl Strategy<Value = Change> {
-    let keys = vec!["memory_mb", "argv", "type", "exec", "cwd", "id", "source", "zzz", "version", "when"];
+    let keys = vec!["memory_mb", "argv", "type", "exec", "optional", "cwd", "id", "source", "zzz", "version", "when"];
     let values = prop::sample::select(values());
     prop_oneof![
         values.clone().prop_map(Change::Replace),
@@ -130,7 +130,8 @@ fn example() -> Value {
         "filesystem": {
             "root": {"directory": "/srv/root"},
             "mounts": [
-                {"type": "bind", "source": "/srv/project", "target": "/work", "access": "copy_on_write", "exec": true},
+                {"type": "bind", "source": "/srv/project", "target": "/work", "access": "copy_on_write", "exec": true,
+                 "optional": true},
                 {"type": "tmpfs", "target": "/scratch", "size_mb": 64}
             ],
             "deny": ["/work/secret"]
@@ -154,7 +155,7 @@ fn in_each_place_schema_and_decoding_take_the_same_values() {
     let (mut taken, mut refused) = (0, 0);
     for place in &all {
         let replaced = values().into_iter().map(Change::Replace);
-        let added = ["zzz", "version", "exec", "when"].map(|key| Change::Add(key, json!(false)));
+        let added = ["zzz", "version", "exec", "optional", "when"].map(|key| Change::Add(key, json!(false)));
         for change in replaced.chain([Change::Remove]).chain(added) {
             let value = changed(example.clone(), place, change.clone());
             let decoded = Policy::decode(value.to_string().as_bytes());

@@ -68,6 +68,7 @@ fn policy(helper: &Helper, dirs: &[Dir], backend: Backend, time: Duration) -> Po
         target: target.to_string_lossy().into_owned(),
         access: Access::ReadOnly,
         exec,
+        optional: false,
     };
     let program = if jail { Path::new(PLACE).join("evaluator") } else { helper.path.clone() };
     let mut policy = Policy::base();

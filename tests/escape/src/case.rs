@@ -176,6 +176,7 @@ impl<'h> Case<'h> {
             target: self.fill(target),
             access,
             exec,
+            optional: false,
         };
         let program = self.host.base.join("bin").display().to_string();
         policy.filesystem.mounts.push(bind(&program, &program, Access::ReadOnly, true));

@@ -96,7 +96,8 @@ fn mounted(tool: Tool, policy: &Policy, layout: &Layout, purpose: Purpose) -> En
             _ => full("mounts"),
         },
     );
-    e.insert(Field::Mounts, mounts(tool, policy, layout, purpose, nested.then(flags)));
+    let held = mounts(tool, policy, layout, purpose, nested.then(flags));
+    e.insert(Field::Mounts, crate::optional::told(held, &layout.left_out));
     e.insert(Field::Layer, full("no copy-on-write mounts"));
     e.insert(
         Field::Deny,

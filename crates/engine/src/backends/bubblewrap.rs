@@ -124,8 +124,16 @@ fn command(policy: &Policy, program: Option<String>, version: (u32, u32), option
 
 fn mount(a: &mut Arguments, item: &Item) {
     match item {
-        Item::Bind { source, target, writable: true, .. } => a.add(&["--bind", source, target]),
-        Item::Bind { source, target, writable: false, .. } => a.add(&["--ro-bind", source, target]),
+        Item::Bind { source, target, writable, optional, .. } => a.add(&[
+            match (writable, optional) {
+                (true, false) => "--bind",
+                (true, true) => "--bind-try",
+                (false, false) => "--ro-bind",
+                (false, true) => "--ro-bind-try",
+            },
+            source,
+            target,
+        ]),
         Item::Tmpfs { target, bytes, mode, .. } => {
             a.add(&["--perms", &format!("{mode:04o}"), "--size", &bytes.to_string(), "--tmpfs", target]);
         }

@@ -53,7 +53,10 @@ pub fn export(policy: &Policy, format: Format, facts: &dyn Facts) -> Result<Expo
         let enforcement = answers(tool, policy, None, Purpose::Export);
         sufficient(tool.name(), policy, &enforcement)?;
         let profile = seatbelt::plan(policy, facts)?;
-        (profile.file(), profile.parameters, profile.warnings, enforcement)
+        let left_out = seatbelt::left_out(policy, facts);
+        let left_out = left_out.iter().map(|source| format!("{source} is left out: nothing is there"));
+        let warnings: Vec<String> = profile.warnings.iter().cloned().chain(left_out).collect();
+        (profile.file(), profile.parameters, warnings, enforcement)
     } else {
         let layout = layout(policy, facts)?;
         let enforcement = answers(tool, policy, Some(&layout), Purpose::Export);
@@ -63,7 +66,8 @@ pub fn export(policy: &Policy, format: Format, facts: &dyn Facts) -> Result<Expo
         let config = nsjail::plan(policy, &layout, program, Purpose::Export)?;
         let text = if format == Format::Nsjail { config.json() } else { config.text() };
         let root = "run it as an ordinary user: as root its user would be the host's root".to_owned();
-        (text, Vec::new(), vec![root], enforcement)
+        let left_out = layout.left_out.iter().map(|source| format!("{source} is left out: nothing is there"));
+        (text, Vec::new(), left_out.chain([root]).collect(), enforcement)
     };
     warnings.extend(enforcement.iter().filter(|(_, a)| a.strength != Strength::Full).map(|(field, a)| {
         let how = if a.strength == Strength::None { "not held" } else { "held in part" };

@@ -27,6 +27,8 @@ pub enum Item {
         exec: bool,
         /// Whether it is a directory.
         directory: bool,
+        /// Whether it may be left out, should nothing be there any more.
+        optional: bool,
     },
     /// An empty file system in memory.
     Tmpfs {
@@ -92,6 +94,8 @@ pub struct Layout {
     pub closed: Vec<String>,
     /// Read-only binds in which something passes on what is written to it, or that hold too much to be looked through.
     pub passing: Vec<String>,
+    /// Sources of optional mounts that are not there.
+    pub left_out: Vec<String>,
     /// Where links of the root lead, for finding the program.
     links: Vec<(String, String)>,
 }
@@ -213,6 +217,7 @@ impl Builder<'_> {
             writable: false,
             exec: true,
             directory,
+            optional: false,
         });
         self.place(target, Shows::Host(source.into()), false);
     }
@@ -349,7 +354,7 @@ impl Builder<'_> {
                 self.tmpfs(target, size_mb << 20, 0o1777, *exec);
                 self.place(target, Shows::Own, true);
             }
-            Mount::Bind { source, target, access, exec } => {
+            Mount::Bind { source, target, access, exec, optional } => {
                 if *access == Access::CopyOnWrite {
                     return Err(refuse(
                         field,
@@ -359,6 +364,10 @@ impl Builder<'_> {
                 }
                 let (canonical, kind) = match resolve(self.facts, source).0 {
                     Resolved::There(canonical, kind) => (canonical, kind),
+                    Resolved::Missing(..) if *optional => {
+                        self.out.left_out.push(source.clone());
+                        return Ok(());
+                    }
                     _ => {
                         return Err(refuse(
                             field,
@@ -391,6 +400,7 @@ impl Builder<'_> {
                     writable,
                     exec: !writable || *exec,
                     directory,
+                    optional: *optional,
                 });
                 self.place(target, Shows::Host(canonical), writable);
             }
@@ -532,7 +542,7 @@ impl Builder<'_> {
             // What could not be executed before cannot be now.
             let exec = !self.out.closed.iter().any(|closed| below(inside, closed).is_some());
             let target = inside.clone();
-            self.out.items.push(Item::Bind { source, target, writable, exec, directory });
+            self.out.items.push(Item::Bind { source, target, writable, exec, directory, optional: false });
         }
         for (target, directory) in held.masks.iter().filter(|(mask, _)| !covered(mask)) {
             self.out.items.push(Item::Mask { target: target.clone(), directory: *directory });
@@ -558,8 +568,13 @@ mod tests {
     fn policy(access: Access) -> Policy {
         let mut policy = Policy::base();
         policy.command.argv = vec!["sh".into()];
-        policy.filesystem.mounts =
-            vec![Mount::Bind { source: "/home/u/w".into(), target: "/work".into(), access, exec: true }];
+        policy.filesystem.mounts = vec![Mount::Bind {
+            source: "/home/u/w".into(),
+            target: "/work".into(),
+            access,
+            exec: true,
+            optional: false,
+        }];
         policy
     }
 
@@ -583,6 +598,30 @@ mod tests {
         assert_eq!(pinned, ["/work", "/work/.git"]);
         assert!(layout.unheld_protected.contains(&"/work/.zshrc".to_owned()), "it could be made");
         assert!(!layout.unheld_protected.contains(&"/work/.bashrc".to_owned()));
+    }
+
+    #[test]
+    fn an_optional_mount_is_left_out_only_where_nothing_is() {
+        let mut host = Table::usual(&["/home/u/w/", "/home/u/file"]);
+        host.add("/home/u/hidden", Kind::Unknown);
+        host.add("/home/u/fifo", Kind::Special);
+        let with = |source: &str, optional: bool| {
+            let mut policy = policy(Access::ReadOnly);
+            if let Mount::Bind { source: from, optional: is, .. } = &mut policy.filesystem.mounts[0] {
+                (*from, *is) = (source.into(), optional);
+            }
+            layout(&policy, &host)
+        };
+        let there = with("/home/u/w", true).unwrap();
+        let bound = |l: &Layout| l.items.iter().any(|i| matches!(i, Item::Bind { target, .. } if target == "/work"));
+        assert!(bound(&there) && there.left_out.is_empty());
+        let gone = with("/home/u/gone", true).unwrap();
+        assert!(!bound(&gone) && gone.view.covering("/work").is_none_or(|place| place.target == "/"));
+        assert_eq!(gone.left_out, ["/home/u/gone"]);
+        assert!(with("/home/u/gone", false).unwrap_err().message.contains("does not exist"));
+        for there in ["/home/u/hidden", "/home/u/fifo", "/home/u/file/below"] {
+            assert!(with(there, true).is_err(), "{there}");
+        }
     }
 
     #[test]

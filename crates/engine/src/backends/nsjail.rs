@@ -219,7 +219,7 @@ pub fn plan(
         uidmap: id(),
         gidmap: id(),
         mount_proc: false,
-        mount: mounts(layout),
+        mount: mounts(layout, exported),
         seccomp_string: filter_text(policy)?,
         cgroup_mem_max: group(Field::Memory).then_some(l.memory_mb << 20),
         cgroup_mem_swap_max: group(Field::Memory).then_some(0),
@@ -241,7 +241,7 @@ fn filter_text(policy: &Policy) -> Result<Vec<String>, Failure> {
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-fn mounts(layout: &Layout) -> Vec<MountPt> {
+fn mounts(layout: &Layout, exported: bool) -> Vec<MountPt> {
     let mut list: Vec<MountPt> = Vec::new();
     let own = |mount: MountPt| MountPt { nosuid: true, nodev: true, ..mount };
     let over_root = layout.items.iter().any(|i| matches!(i, Item::Bind { target, .. } if target == "/"));
@@ -255,13 +255,15 @@ fn mounts(layout: &Layout) -> Vec<MountPt> {
     }
     for item in &layout.items {
         match item {
-            Item::Bind { source, target, writable, exec, directory } => list.push(own(MountPt {
+            Item::Bind { source, target, writable, exec, directory, optional } => list.push(own(MountPt {
                 src: source.clone(),
                 dst: target.clone(),
                 is_bind: true,
                 rw: *writable,
                 noexec: !exec,
                 is_dir: Some(*directory),
+                // Where we start it, we have looked: what is there has to be mounted.
+                mandatory: (*optional && exported).then_some(false),
                 ..MountPt::default()
             })),
             Item::Tmpfs { target, bytes, mode, exec } => list.push(own(MountPt {

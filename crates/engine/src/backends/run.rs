@@ -148,7 +148,10 @@ impl Ready {
         let program = text(self.tool.path.as_os_str().as_encoded_bytes())?;
         if self.tool.tool == Tool::Seatbelt {
             let profile = seatbelt::plan(&self.policy, &facts)?;
-            let e = answers(self.tool.tool, &self.policy, None, purpose);
+            let mut e = answers(self.tool.tool, &self.policy, None, purpose);
+            if let Some(mounts) = e.get_mut(&Field::Mounts) {
+                *mounts = crate::optional::told(mounts.clone(), &seatbelt::left_out(&self.policy, &facts));
+            }
             return Ok((self.seatbelt(program, &profile)?, e));
         }
         let layout = layout(&self.policy, &facts)?;

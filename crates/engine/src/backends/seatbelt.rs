@@ -28,11 +28,14 @@ pub fn plan(policy: &Policy, facts: &dyn Facts) -> Result<Profile, Failure> {
     let mut granted = Vec::new();
     for (i, mount) in policy.filesystem.mounts.iter().enumerate() {
         let field = format!("filesystem.mounts[{i}]");
-        let Mount::Bind { source, target, access, exec } = mount else {
+        let Mount::Bind { source, target, access, exec, optional } = mount else {
             return Err(refuse(&field, "a tmpfs needs mounts, which Seatbelt has not"));
         };
         if source != target || *access == Access::CopyOnWrite {
             return Err(refuse(&field, "Seatbelt can give a path only at its own place, read-only or read-write"));
+        }
+        if *optional && is_missing(source, facts) {
+            continue;
         }
         let write = *access == Access::ReadWrite;
         let file = matches!(resolve(facts, source).0, Resolved::There(_, Kind::File { .. }));
@@ -66,6 +69,19 @@ pub fn plan(policy: &Policy, facts: &dyn Facts) -> Result<Profile, Failure> {
         spawn: policy.process.spawn,
         program,
     }))
+}
+
+fn is_missing(source: &str, facts: &dyn Facts) -> bool {
+    matches!(resolve(facts, source).0, Resolved::Missing(..))
+}
+
+/// Sources of optional mounts that are not there.
+pub fn left_out(policy: &Policy, facts: &dyn Facts) -> Vec<String> {
+    let optional = policy.filesystem.mounts.iter().filter_map(|mount| match mount {
+        Mount::Bind { source, optional: true, .. } => Some(source),
+        _ => None,
+    });
+    optional.filter(|source| is_missing(source, facts)).cloned().collect()
 }
 
 /// A path without links, as far as the host can be asked: what does not exist keeps the name that it would get.

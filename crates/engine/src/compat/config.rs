@@ -201,7 +201,8 @@ fn nsjail_mount(mount: &Value, p: &mut Policy) -> Result<Option<String>, String>
                 .filter(|_| !target.starts_with("/dev/")));
         }
         let access = if is("rw") { Access::ReadWrite } else { Access::ReadOnly };
-        p.filesystem.mounts.push(Mount::Bind { source, target, access, exec: is("rw") && !is("noexec") });
+        let (exec, optional) = (is("rw") && !is("noexec"), mount.get("mandatory") == Some(&Value::Bool(false)));
+        p.filesystem.mounts.push(Mount::Bind { source, target, access, exec, optional });
         return Ok(None);
     }
     if text("fstype") != "tmpfs" {
@@ -238,6 +239,17 @@ mod tests {
             r#"{"name":"x","mode":"EXEC","hostname":"h","cmd":["true"],"env":[],"log_level":"info","mount":[]}"#;
         let (_dir, path) = file(legacy);
         assert_eq!(load(&path).unwrap().form, Form::Legacy);
+    }
+
+    #[test]
+    fn what_nsjail_may_leave_out_is_optional() {
+        let mount = |name: &str, more: &str| format!(r#"{{"src":"/srv/{name}","dst":"/{name}","is_bind":true{more}}}"#);
+        let mounts =
+            [mount("a", ""), mount("b", r#","mandatory":false"#), mount("c", r#","mandatory":true"#)].join(",");
+        let (_dir, path) = file(&format!(r#"{{"exec_bin":{{"path":"/usr/bin/true"}},"mount":[{mounts}]}}"#));
+        let optional = |mount: &Mount| matches!(mount, Mount::Bind { optional: true, .. });
+        let loaded = load(&path).unwrap();
+        assert_eq!(loaded.policy.filesystem.mounts.iter().map(optional).collect::<Vec<_>>(), [false, true, false]);
     }
 
     #[test]

@@ -277,7 +277,7 @@ fn bind(at: &str, source: String, target: String, rw: bool, p: &mut Policy, note
         return;
     }
     let access = if rw { Access::ReadWrite } else { Access::ReadOnly };
-    p.filesystem.mounts.push(Mount::Bind { source, target, access, exec: false });
+    p.filesystem.mounts.push(Mount::Bind { source, target, access, exec: false, optional: false });
 }
 
 /// What nobody set stays the built-in value; all of it is held as far as the host allows, as it was.

@@ -131,6 +131,8 @@ struct Planner<'a> {
     foreign: Vec<String>,
     /// Closed directories that an empty one stands in for, and its name in the scratch.
     hides: Vec<(String, String)>,
+    /// Sources of optional mounts that are not there.
+    left_out: Vec<String>,
 }
 
 /// Plans one run.
@@ -148,6 +150,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &crate::engine::Filters) -> 
         second_wall: Vec::new(),
         foreign: Vec::new(),
         hides: Vec::new(),
+        left_out: Vec::new(),
     };
     p.root_source()?;
     for (i, mount) in policy.filesystem.mounts.iter().enumerate() {
@@ -219,7 +222,11 @@ impl Planner<'_> {
                 });
                 Ok(())
             }
-            Mount::Bind { source, target, access, exec } => self.bind(source, target, *access, *exec, &field),
+            Mount::Bind { source, optional: true, .. } if crate::optional::is_missing(source) => {
+                self.left_out.push(source.clone());
+                Ok(())
+            }
+            Mount::Bind { source, target, access, exec, .. } => self.bind(source, target, *access, *exec, &field),
         }
     }
 
@@ -407,6 +414,9 @@ impl Planner<'_> {
             enforcement: Enforcement::new(),
         };
         enforcement(policy, abi, &held.linked, &self.foreign, &mut plan);
+        if let Some(mounts) = plan.enforcement.get_mut(&Field::Mounts) {
+            *mounts = crate::optional::told(mounts.clone(), &self.left_out);
+        }
         Ok(plan)
     }
 

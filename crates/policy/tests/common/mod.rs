@@ -19,8 +19,9 @@ fn command() -> impl Strategy<Value = Command> {
 fn mount() -> impl Strategy<Value = Mount> {
     let access = prop::sample::select(vec![Access::ReadOnly, Access::ReadWrite, Access::CopyOnWrite]);
     prop_oneof![
-        (any::<String>(), any::<String>(), access, any::<bool>())
-            .prop_map(|(source, target, access, exec)| Mount::Bind { source, target, access, exec }),
+        (any::<String>(), any::<String>(), access, any::<bool>(), any::<bool>()).prop_map(
+            |(source, target, access, exec, optional)| Mount::Bind { source, target, access, exec, optional }
+        ),
         (any::<String>(), any::<u64>(), any::<bool>())
             .prop_map(|(target, size_mb, exec)| { Mount::Tmpfs { target, size_mb, exec } }),
     ]
