@@ -9,6 +9,7 @@
 //! This crate knows no policy: it does what a recipe says, and says what failed. It is the only crate with unsafe code.
 //! The program that runs after clone stands in `init/` beside `src/`, without libc and without an allocator.
 
+pub mod apart;
 pub mod cgroup;
 mod child;
 mod clone;

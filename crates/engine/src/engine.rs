@@ -5,6 +5,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use cofferdam_confine::apart;
 use cofferdam_confine::cgroup::{self, Cgroup, Limits, Location};
 use cofferdam_confine::host::{self, Identity};
 use cofferdam_confine::netns;
@@ -35,19 +36,19 @@ pub struct Engine {
 }
 
 /// A process made before it was known what it is to do; `None` where none could be made, which the run itself finds out.
-pub(crate) type Ahead = JoinHandle<Option<jail::Waiting>>;
+pub(crate) type Ahead = JoinHandle<Option<Option<jail::Waiting>>>;
 
 /// A place for cgroups, and the cgroup that was made there ahead.
 type Found = (Cgroups, Option<Cgroup>);
 
 /// The thread that searches. Dropped, it is waited for: what it made goes with it.
 #[derive(Debug, Default)]
-struct Search(Mutex<Option<JoinHandle<Found>>>);
+struct Search(Mutex<Option<JoinHandle<Option<Found>>>>);
 
 impl Search {
     fn take(&self) -> Option<Found> {
         let thread = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        thread.and_then(|thread| thread.join().ok())
+        thread.and_then(|thread| thread.join().ok()).flatten()
     }
 }
 
@@ -109,21 +110,21 @@ impl Engine {
     /// An engine that has its process for itself, as the command does: the process may be moved into a cgroup of its
     /// own where that is what makes limits possible.
     ///
-    /// With `ahead`, the process and the cgroup of the run that follows are made while the caller still works out its
-    /// policy. What they are made for, a jail with a network of its own, is a guess: where the policy turns out otherwise,
-    /// they go unused.
+    /// With `ahead`, the process or the cgroup of the run that follows is made while the caller still works out its
+    /// policy. What it is made for, a jail with a network of its own, is a guess: where the policy turns out otherwise,
+    /// it goes unused.
     pub fn for_own_process(ahead: bool) -> Engine {
         let thread = || std::thread::Builder::new().stack_size(256 << 10);
         let engine = Engine { owns_process: true, ..Engine::default() };
-        // Where cgroups are of version 2 alone, a process had better be born in its cgroup: moving it later waits for
-        // every processor.
-        let process = (ahead && !cgroup::is_unified()).then(|| {
+        // One thread beside this one, for what takes longest: more would only get in each other's way. Where cgroups are
+        // of version 2 alone that is to find the place for one, and a process had better be born in its cgroup: moving it
+        // later waits for every processor. What no thread does happens when it is needed.
+        if ahead && !cgroup::is_unified() {
             let me = engine.identity();
-            thread().spawn(move || made_ahead(me)).ok()
-        });
-        // Another thread looks for the place while this one reads its arguments: both take a good part of a millisecond.
-        // Without threads each thing happens when it is needed.
-        let search = thread().spawn(move || {
+            let process = apart::spawn(thread(), move || made_ahead(me));
+            return Engine { ahead: Mutex::new(process.ok()), ..engine };
+        }
+        let search = apart::spawn(thread(), move || {
             let found = find_cgroups(true);
             let cgroup = match &found {
                 Cgroups::Here(location, _) if ahead => Cgroup::ahead(location, &LIKELY),
@@ -131,7 +132,7 @@ impl Engine {
             };
             (found, cgroup)
         });
-        Engine { search: Search(Mutex::new(search.ok())), ahead: Mutex::new(process.flatten()), ..engine }
+        Engine { search: Search(Mutex::new(search.ok())), ..engine }
     }
 
     /// Names the sandbox programs of other people, instead of the environment.

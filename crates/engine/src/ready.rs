@@ -19,6 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
+use cofferdam_confine::apart;
 use cofferdam_confine::recipe::Step;
 use cofferdam_confine::wire::flag;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -58,6 +59,8 @@ struct Identity {
 struct State {
     stock: Vec<Stock>,
     used: Option<Instant>,
+    /// The processor of the caller who used it.
+    taken: usize,
     closing: bool,
 }
 
@@ -96,7 +99,7 @@ impl Ready {
             return None;
         }
         let mut state = self.shared.lock();
-        state.used = Some(Instant::now());
+        (state.used, state.taken) = (Some(Instant::now()), apart::here());
         let found = state.stock.pop();
         drop(state);
         self.shared.wake.notify_one();
@@ -131,9 +134,11 @@ fn work(core: &Core, shared: &Shared, count: usize) {
         let coming = state.used.is_some_and(|at| at.elapsed() < LIFE);
         if !old.is_empty() || (coming && state.stock.len() < count) {
             let wanted = coming && state.stock.len() < count;
+            let busy = state.taken;
             drop(state);
             drop::<Vec<Stock>>(old);
-            let new = if wanted { stage(core) } else { None };
+            // A run is under way where this thread was woken.
+            let new = if wanted && apart::leave(busy).is_ok() { stage(core) } else { None };
             state = shared.lock();
             match new {
                 Some(new) => state.stock.push(new),

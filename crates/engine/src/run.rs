@@ -265,7 +265,7 @@ impl Core {
 
     fn made_ahead(&self) -> Option<jail::Waiting> {
         let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
-        ahead.and_then(|thread| thread.join().ok()).flatten()
+        ahead.and_then(|thread| thread.join().ok()).flatten().flatten()
     }
 
     /// An empty network namespace that was used before, where the owner may enter one and the policy wants it empty.
