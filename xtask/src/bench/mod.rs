@@ -39,6 +39,7 @@ type Measure = (&'static str, fn(&Context) -> Result<Section>);
 const SECTIONS: &[Measure] = &[
     ("cold", sections::cold),
     ("call", sections::call),
+    ("paced", sections::paced),
     ("throughput", sections::throughput),
     ("resident", sections::resident),
     ("overhead", sections::overhead),

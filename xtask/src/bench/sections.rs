@@ -76,7 +76,7 @@ fn cold_rows(candidates: &[Candidate], rounds: usize) -> Vec<Row> {
 }
 
 /// Lets workers answer batches in turn; one list of samples each, in milliseconds.
-fn batches(workers: &mut [Worker], rounds: usize, batch: usize) -> Result<Vec<Samples>> {
+fn batches(workers: &mut [Worker], rounds: usize, batch: usize, pause: Duration) -> Result<Vec<Samples>> {
     let mut samples = vec![Samples::default(); workers.len()];
     for worker in workers.iter_mut() {
         worker.samples(3)?;
@@ -84,15 +84,26 @@ fn batches(workers: &mut [Worker], rounds: usize, batch: usize) -> Result<Vec<Sa
     for round in 0..rounds {
         for turn in 0..samples.len() {
             let index = (round + turn) % samples.len();
-            std::thread::sleep(SETTLE / 4);
+            std::thread::sleep(pause);
             samples[index].0.extend(workers[index].samples(batch)?.into_iter().map(|elapsed| elapsed / MS));
         }
     }
     Ok(samples)
 }
 
-/// The engine called in-process, against the least that the same namespaces cost.
+/// The engine called in-process, one call after the other without a pause, against the least that the same namespaces
+/// cost. Here a sandbox kept ready has to be made as fast as they are used.
 pub fn call(context: &Context) -> Result<Section> {
+    in_process(context, context.pick(40, 4), context.pick(25, 10), "in-process call", SETTLE / 4)
+}
+
+/// The same with a pause before each call, as an agent makes them.
+pub fn paced(context: &Context) -> Result<Section> {
+    const PAUSE: Duration = Duration::from_millis(10);
+    in_process(context, context.pick(400, 40), 1, "in-process call after a pause of 10 ms", PAUSE)
+}
+
+fn in_process(context: &Context, rounds: usize, batch: usize, text: &str, pause: Duration) -> Result<Section> {
     const FLOOR: &str = "floor: clone3 with every namespace, exec, wait";
     const ENGINE: &str = "engine, prepared policy";
     const READY: &str = "engine, prepared policy, two sandboxes kept ready";
@@ -105,14 +116,14 @@ pub fn call(context: &Context) -> Result<Section> {
         Worker::start(programs.engine(&["call", &noop]))?,
         Worker::start(programs.engine(&["call", &noop, "--ready", "2"]))?,
     ];
-    let samples = batches(&mut workers, context.pick(40, 4), context.pick(25, 10))?;
+    let samples = batches(&mut workers, rounds, batch, pause)?;
     let rows = [(FLOOR, "floor noop"), (ENGINE, "bench-engine call noop"), (READY, "bench-engine call noop --ready 2")]
         .into_iter()
         .zip(samples)
         .map(|((name, command), samples)| Row::new(name, command, Ok(samples)))
         .collect();
     let section = Section { unit: "ms", peer: FLOOR, rows, goals: Vec::new() }.with_ratios();
-    let goals = [("in-process call", ENGINE), ("in-process call with sandboxes kept ready", READY)]
+    let goals = [(text.to_owned(), ENGINE), (format!("{text}, sandboxes kept ready,"), READY)]
         .into_iter()
         .map(|(text, name)| Goal {
             text: format!("{text} over the floor"),
@@ -221,7 +232,7 @@ pub fn resident(context: &Context) -> Result<Section> {
         .iter()
         .map(|(mib, _)| Worker::start(programs.engine(&["call", &noop, "--resident", &mib.to_string()])))
         .collect::<Result<Vec<Worker>>>()?;
-    let samples = batches(&mut workers, context.pick(20, 3), context.pick(20, 5))?;
+    let samples = batches(&mut workers, context.pick(20, 3), context.pick(20, 5), SETTLE / 4)?;
     let mut rows: Vec<Row> = sizes
         .iter()
         .zip(samples)
@@ -463,7 +474,7 @@ pub fn paths(context: &Context) -> Result<Section> {
         words.extend(options.iter().map(String::as_str));
         workers.push(Worker::start(programs.engine(&words))?);
     }
-    let calls = batches(&mut workers, context.pick(10, 2), context.pick(20, 5))?;
+    let calls = batches(&mut workers, context.pick(10, 2), context.pick(20, 5), SETTLE / 4)?;
 
     let mut candidates = Vec::new();
     for (name, (options, count)) in [COLD_NONE, COLD_MANY, COLD_ABSENT, COLD_CLOSED].into_iter().zip(kinds) {
