@@ -49,6 +49,7 @@ loopback\t''
 allowlist\t''
 host\t''"
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l allow -d 'A host, *.SUFFIX or CIDR it may reach' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l methods -d 'Methods its requests on plain HTTP may have' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l seccomp -d 'System calls: disabled, basic, standard or strict' -r -f -a "disabled\t''
 basic\t''
 standard\t''
@@ -110,6 +111,7 @@ loopback\t''
 allowlist\t''
 host\t''"
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l allow -d 'A host, *.SUFFIX or CIDR it may reach' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l methods -d 'Methods its requests on plain HTTP may have' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l seccomp -d 'System calls: disabled, basic, standard or strict' -r -f -a "disabled\t''
 basic\t''
 standard\t''

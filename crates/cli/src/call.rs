@@ -99,6 +99,7 @@ pub fn make_from(
     if network_named && policy.network.mode != NetworkMode::Allowlist && text("allow").is_none() {
         // The mode replaces the policy file's, and its list goes with it.
         policy.network.allow.clear();
+        policy.network.methods = policy.network.methods.take().filter(|_| text("methods").is_some());
     }
     if flag("tty") {
         policy.command.stdin = Stdin::Caller;

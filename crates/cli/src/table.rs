@@ -255,6 +255,22 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
         ..BLANK
     },
     PolicyOption {
+        long: "methods",
+        takes: Takes::One("METHOD[,METHOD…]"),
+        help: "Methods its requests on plain HTTP may have",
+        more: "`--methods GET,HEAD` lets nothing be changed over plain HTTP; without it any method passes. What is \
+               encrypted is not looked into. Needs --allow.",
+        heading: RIGHTS,
+        rare: true,
+        leaves: &["network.methods"],
+        requires: &[Field::Methods],
+        apply: |draft, text| {
+            draft.policy.network.methods = Some(text.split(',').map(str::to_owned).collect());
+            Ok(())
+        },
+        ..BLANK
+    },
+    PolicyOption {
         long: "no-spawn",
         help: "No child process at all; threads still work",
         heading: RIGHTS,

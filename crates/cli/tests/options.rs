@@ -55,7 +55,7 @@ fn full() -> Policy {
             stdin: Stdin::Caller,
         },
         filesystem: base.filesystem,
-        network: base.network,
+        network: Network { methods: Some(vec!["GET".into()]), ..base.network },
         process: base.process,
         limits: base.limits,
         enforcement: base.enforcement,
@@ -129,6 +129,7 @@ fn each_option_changes_its_leaf() {
         (&["--root", "./rootfs"], "filesystem.root", json!({"directory": "/srv/project/rootfs"})),
         (&["--network", "loopback"], "network.mode", json!("loopback")),
         (&["--allow", "example.org:443"], "network", json!({"mode": "allowlist", "allow": ["example.org:443"]})),
+        (&["--allow", "a.example", "--methods", "GET,HEAD"], "network.methods", json!(["GET", "HEAD"])),
         (&["--no-spawn"], "process.spawn", json!(false)),
         (&["--no-spawn", "--spawn"], "process.spawn", json!(true)),
         (&["--seccomp", "strict"], "process.seccomp.level", json!("strict")),
@@ -224,14 +225,14 @@ fn a_policy_file_is_the_base_and_goes_through_the_same_validation() {
     let path = directory.path().join("p.json");
     let file = path.to_str().unwrap();
     let text = r#"{"version": 1, "command": {"argv": ["own"]}, "limits": {"memory_mb": 9},
-                   "network": {"mode": "allowlist", "allow": ["a.example"]}}"#;
+                   "network": {"mode": "allowlist", "allow": ["a.example"], "methods": ["GET"]}}"#;
     std::fs::write(&path, text).unwrap();
     let policy = call_as(&caller(), &["run", "--policy", file]).unwrap().policy;
     assert_eq!((policy.command.argv[0].as_str(), policy.limits.memory_mb), ("own", 9));
     assert_eq!(policy.filesystem.root, Root::Minimal, "no defaults of the command are mixed in");
     let policy = run(&["--policy", file, "--network", "none", "--memory", "10m"]).unwrap();
     assert_eq!((policy.command.argv[0].as_str(), policy.limits.memory_mb), ("prog", 10));
-    assert_eq!(policy.network, Network { mode: NetworkMode::None, allow: Vec::new() });
+    assert_eq!(policy.network, Network { mode: NetworkMode::None, allow: Vec::new(), methods: None });
     let refusal = run(&["--policy", file, "--memory", "0", "--pids", "0"]).unwrap_err();
     assert_eq!(refusal.code, 125);
     for part in ["--memory: $.limits.memory_mb = 0", "--pids: $.limits.processes = 0", "2 errors"] {
@@ -259,6 +260,8 @@ fn refusals_say_what_would_be_accepted() {
         (&["--syscall-rule", "x:EWHAT"], "errno"),
         (&["--network", "host", "--allow", "a.example"], "allowlist"),
         (&["--network", "allowlist"], "at least one entry"),
+        (&["--methods", "GET"], "--methods: $.network.methods"),
+        (&["--allow", "a.example", "--methods", "GET, HEAD"], "not a method of HTTP"),
         (&["--hostname", "a b"], "host name"),
         (&["--deny", "/srv"], "working directory that is denied"),
         (&["--policy", "-", "-i"], "both read standard input"),

@@ -227,6 +227,7 @@ fn enforcement(policy: &Policy, abi: u32, me: Identity) -> Enforcement {
             NetworkMode::Allowlist => none("there is no network namespace, and no egress gateway in this build"),
         },
     );
+    e.insert(Field::Methods, crate::support::methods(policy));
     e.insert(Field::Seccomp, full("seccomp"));
     e.insert(
         Field::Spawn,

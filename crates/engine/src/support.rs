@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use cofferdam_policy::Field;
+use cofferdam_policy::{Field, Policy};
 use serde::Serialize;
 
-use crate::outcome::{Applied, Failure};
+use crate::outcome::{Applied, Failure, Strength};
 
 /// What one backend can enforce on this host, per field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -16,6 +16,15 @@ pub struct Support {
     pub unavailable: Option<Failure>,
     /// Per field, for the policy that was asked about.
     pub fields: BTreeMap<Field, Applied>,
+}
+
+/// What every backend can hold of `network.methods`: a request's method is seen by the egress gateway alone.
+pub(crate) fn methods(policy: &Policy) -> Applied {
+    let (strength, reason) = match policy.network.methods {
+        None => (Strength::Full, "nothing to hold: any method may be asked for"),
+        Some(_) => (Strength::None, "only an egress gateway sees a request's method, and this build has none"),
+    };
+    Applied { strength, reason: reason.to_owned() }
 }
 
 /// One row of `doctor`: a mechanism of the host.

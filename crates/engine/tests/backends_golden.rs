@@ -180,6 +180,7 @@ fn demanding() -> Policy {
     policy.filesystem.mounts = vec![bind("/home/u/w", "/home/u/w", Access::ReadWrite, false)];
     policy.filesystem.deny = vec!["/home/u/w/later".into()];
     policy.network.mode = NetworkMode::Allowlist;
+    policy.network.methods = Some(vec!["GET".into()]);
     policy.process.spawn = false;
     policy.process.unix_sockets = true;
     policy.process.seccomp.level = SeccompLevel::Strict;

@@ -1,9 +1,12 @@
-//! The entries of the network allowlist: their syntax and what they match by text.
+//! The entries of the network allowlist, their syntax and what they match by text; and the methods of HTTP.
 //!
 //! One parser for the policy's validation and for the gateway, so that both mean the same. Never resolves a name.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
+
+/// The methods that `network.methods` may name (RFC 9110, RFC 5789), but for `CONNECT`: in a tunnel any method passes.
+pub const METHODS: &[&str] = &["GET", "HEAD", "OPTIONS", "TRACE", "POST", "PUT", "PATCH", "DELETE"];
 
 /// One entry of `network.allow`, read.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -206,6 +206,7 @@ impl Decoder {
         Network {
             mode: self.word(&at.key("mode"), object.get("mode"), NETWORK_MODES),
             allow: self.strings(&at.key("allow"), object.get("allow")).unwrap_or_default(),
+            methods: self.strings(&at.key("methods"), object.get("methods")),
         }
     }
 

@@ -37,7 +37,7 @@ impl Policy {
                 deny: Vec::new(),
                 protected: default_protected(),
             },
-            network: Network { mode: NetworkMode::None, allow: Vec::new() },
+            network: Network { mode: NetworkMode::None, allow: Vec::new(), methods: None },
             process: Process {
                 spawn: true,
                 seccomp: Seccomp::default(),

@@ -41,6 +41,8 @@ fields! {
     Metadata = "filesystem.metadata",
     /// What the network mode promises.
     Network = "network.mode",
+    /// Only requests with these methods on plain HTTP.
+    Methods = "network.methods",
     /// No child processes when `spawn` is false.
     Spawn = "process.spawn",
     /// The system call filter.

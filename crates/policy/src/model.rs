@@ -154,6 +154,10 @@ pub struct Network {
     pub mode: NetworkMode,
     /// `HOST[:PORT]`, `*.SUFFIX[:PORT]`, `ADDRESS/PREFIX` or `[IPV6]:PORT` entries; only with mode `allowlist`.
     pub allow: Vec<String>,
+    /// Methods that requests on plain HTTP may have, such as `GET`; only with mode `allowlist`. Left out, any method
+    /// passes. What is encrypted is not looked into.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub methods: Option<Vec<String>>,
 }
 
 /// The overall network rule.

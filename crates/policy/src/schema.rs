@@ -6,6 +6,7 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
+use crate::allow::METHODS;
 use crate::errno::errno_names;
 use crate::limits::{LIMITS, MAX_MIB};
 use crate::model::Policy;
@@ -116,6 +117,9 @@ fn patterns(schema: &mut Value) {
         property["minimum"] = json!(1);
         property["maximum"] = json!(limit.max);
     }
+    let methods = &mut definitions["Network"]["properties"]["methods"];
+    methods["minItems"] = json!(1);
+    methods["items"]["enum"] = json!(METHODS);
     definitions["ArgCondition"]["properties"]["index"]["maximum"] = json!(5);
     let syscalls = &mut definitions["SyscallRule"]["properties"]["syscalls"];
     syscalls["minItems"] = json!(1);

@@ -221,6 +221,46 @@ fn networks_say_what_they_mean() {
 }
 
 #[test]
+fn methods_are_those_of_http_and_belong_to_an_allowlist() {
+    let network = |methods: &str| with(&format!(r#""network":{{"mode":"allowlist","allow":["x.org"],{methods}}}"#));
+    let policy = accepted(&network(r#""methods":["GET","HEAD"]"#));
+    assert_eq!(policy.network.methods.as_deref(), Some(["GET".to_owned(), "HEAD".to_owned()].as_slice()));
+    assert!(policy.is_required(Field::Methods));
+    assert_eq!(accepted(&network(r#""methods":["DELETE"]"#)).network.methods.unwrap().len(), 1);
+    let any = accepted(&with(r#""network":{"mode":"allowlist","allow":["x.org"]}"#));
+    assert_eq!(any.network.methods, None, "left out, any method passes");
+    let all = "one of `GET`, `HEAD`, `OPTIONS`, `TRACE`, `POST`, `PUT`, `PATCH`, `DELETE`";
+    refused(
+        &network(r#""methods":["get","CONNECT","GET","FETCH","GET",""]"#),
+        &[
+            &format!(r#"$.network.methods[0] = "get": not a method of HTTP; accepted: {all}; did you mean `GET`?"#),
+            r#"$.network.methods[1] = "CONNECT": opens a tunnel, in which any method passes; accepted: where it leads to, in `allow`"#,
+            &format!(r#"$.network.methods[3] = "FETCH": not a method of HTTP; accepted: {all}"#),
+            r#"$.network.methods[4] = "GET": listed twice; accepted: each method once"#,
+            &format!(r#"$.network.methods[5] = "": not a method of HTTP; accepted: {all}"#),
+        ],
+    );
+    refused(
+        &network(r#""methods":[]"#),
+        &[
+            "$.network.methods = []: no request could be made; accepted: at least one method; leave the key out for all, or mode `none` for no request",
+        ],
+    );
+    refused(
+        &network(r#""methods":"GET""#),
+        &[r#"$.network.methods = "GET": not an array; accepted: an array, also for a single element"#],
+    );
+    for mode in ["none", "loopback", "host"] {
+        refused(
+            &with(&format!(r#""network":{{"mode":"{mode}","methods":["GET","HEAD"]}}"#)),
+            &[
+                "$.network.methods = [… 2 items]: only mode `allowlist` has an effect on it; accepted: no methods in this mode",
+            ],
+        );
+    }
+}
+
+#[test]
 fn strict_lets_nothing_be_written_but_in_tmpfs() {
     let mounts = ["read_only", "read_write", "copy_on_write"]
         .map(|access| format!(r#"{{"type":"bind","source":"/s","target":"/{access}","access":"{access}"}}"#));

@@ -111,7 +111,20 @@ fn values() -> Vec<Value> {
 }
 
 fn change() -> impl Strategy<Value = Change> {
-    let keys = vec!["memory_mb", "argv", "type", "exec", "optional", "cwd", "id", "source", "zzz", "version", "when"];
+    let keys = vec![
+        "memory_mb",
+        "argv",
+        "type",
+        "exec",
+        "optional",
+        "cwd",
+        "id",
+        "source",
+        "methods",
+        "zzz",
+        "version",
+        "when",
+    ];
     let values = prop::sample::select(values());
     prop_oneof![
         values.clone().prop_map(Change::Replace),
@@ -136,7 +149,7 @@ fn example() -> Value {
             ],
             "deny": ["/work/secret"]
         },
-        "network": {"mode": "allowlist", "allow": ["*.example.org:443"]},
+        "network": {"mode": "allowlist", "allow": ["*.example.org:443"], "methods": ["GET"]},
         "process": {"seccomp": {"rules": [
             {"syscalls": ["mkdir"], "action": {"errno": "EPERM"}, "when": [{"index": 1, "op": "eq", "value": 5}]}
         ]}},

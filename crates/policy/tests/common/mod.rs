@@ -36,7 +36,9 @@ fn filesystem() -> impl Strategy<Value = Filesystem> {
 fn network() -> impl Strategy<Value = Network> {
     use NetworkMode::{Allowlist, Host, Loopback, None};
     let mode = prop::sample::select(vec![None, Loopback, Allowlist, Host]);
-    (mode, texts()).prop_map(|(mode, allow)| Network { mode, allow })
+    let method = prop_oneof![prop::sample::select(allow::METHODS.to_vec()).prop_map(str::to_owned), any::<String>()];
+    let methods = prop::option::of(prop::collection::vec(method, 0..3));
+    (mode, texts(), methods).prop_map(|(mode, allow, methods)| Network { mode, allow, methods })
 }
 
 fn rule() -> impl Strategy<Value = SyscallRule> {
