@@ -113,7 +113,7 @@ _cofferdam() {
             return 0
             ;;
         cofferdam__subcmd__eval)
-            opts="-t -e -w -i -v -q -h --policy --profile --tty --env --workdir --interactive --stdin --id --description --volume --tmpfs --read-only --root --deny --protect --network --allow --methods --no-spawn --spawn --seccomp --syscall-rule --unix-sockets --no-unix-sockets --hostname --memory --cpus --timeout --cpu-time --pids --open-files --file-size --tmpfs-size --output-limit --layer-size --layer-files --backend --best-effort --on-violation --trace --no-trace --set --allow-import --trust-profile --profiles --keep-changes --dry-run --json --quiet --help --file python shell node"
+            opts="-t -e -w -i -v -q -h --policy --profile --tty --env --workdir --interactive --stdin --id --description --volume --tmpfs --read-only --root --deny --protect --network --allow --methods --no-spawn --spawn --seccomp --syscall-rule --unix-sockets --no-unix-sockets --hostname --memory --cpus --timeout --cpu-time --pids --open-files --file-size --tmpfs-size --output-limit --layer-size --layer-files --backend --best-effort --on-violation --audit --trace --no-trace --set --allow-import --trust-profile --profiles --keep-changes --dry-run --json --quiet --help --file python shell node"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -257,6 +257,10 @@ _cofferdam() {
                     ;;
                 --on-violation)
                     COMPREPLY=($(compgen -W "deny terminate" -- "${cur}"))
+                    return 0
+                    ;;
+                --audit)
+                    COMPREPLY=($(compgen -W "off error warning info debug" -- "${cur}"))
                     return 0
                     ;;
                 --set)
@@ -431,7 +435,7 @@ _cofferdam() {
             return 0
             ;;
         cofferdam__subcmd__run)
-            opts="-t -e -w -i -v -q -h --policy --profile --tty --env --workdir --interactive --stdin --id --description --volume --tmpfs --read-only --root --deny --protect --network --allow --methods --no-spawn --spawn --seccomp --syscall-rule --unix-sockets --no-unix-sockets --hostname --memory --cpus --timeout --cpu-time --pids --open-files --file-size --tmpfs-size --output-limit --layer-size --layer-files --backend --best-effort --on-violation --trace --no-trace --set --allow-import --trust-profile --profiles --keep-changes --dry-run --json --quiet --help"
+            opts="-t -e -w -i -v -q -h --policy --profile --tty --env --workdir --interactive --stdin --id --description --volume --tmpfs --read-only --root --deny --protect --network --allow --methods --no-spawn --spawn --seccomp --syscall-rule --unix-sockets --no-unix-sockets --hostname --memory --cpus --timeout --cpu-time --pids --open-files --file-size --tmpfs-size --output-limit --layer-size --layer-files --backend --best-effort --on-violation --audit --trace --no-trace --set --allow-import --trust-profile --profiles --keep-changes --dry-run --json --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -575,6 +579,10 @@ _cofferdam() {
                     ;;
                 --on-violation)
                     COMPREPLY=($(compgen -W "deny terminate" -- "${cur}"))
+                    return 0
+                    ;;
+                --audit)
+                    COMPREPLY=($(compgen -W "off error warning info debug" -- "${cur}"))
                     return 0
                     ;;
                 --set)

@@ -76,6 +76,11 @@ seatbelt\t''"
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l best-effort -d 'Start also where these cannot be held in full' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l on-violation -d 'What a refused call does: deny (default) or terminate' -r -f -a "deny\t''
 terminate\t''"
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l audit -d 'Violations to record: off, error, warning, info or debug' -r -f -a "off\t''
+error\t''
+warning\t''
+info\t''
+debug\t''"
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l set -d 'Set a field of the profile' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l allow-import -d 'Let the profile import from DIR, too' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l profiles -d 'The profile store' -r
@@ -138,6 +143,11 @@ seatbelt\t''"
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l best-effort -d 'Start also where these cannot be held in full' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l on-violation -d 'What a refused call does: deny (default) or terminate' -r -f -a "deny\t''
 terminate\t''"
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l audit -d 'Violations to record: off, error, warning, info or debug' -r -f -a "off\t''
+error\t''
+warning\t''
+info\t''
+debug\t''"
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l set -d 'Set a field of the profile' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l allow-import -d 'Let the profile import from DIR, too' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l profiles -d 'The profile store' -r

@@ -2,7 +2,9 @@
 //!
 //! Rows only; what a row is stands in `options`. Help shows them in this order.
 
-use cofferdam_policy::{Access, Backend, Field, Mount, NetworkMode, OnViolation, Root, SeccompLevel, Stdin};
+use cofferdam_policy::{
+    Access, AuditLevel, Backend, Field, Mount, NetworkMode, OnViolation, Root, SeccompLevel, Stdin,
+};
 
 use crate::options::{BLANK, FILES, HOLD, LIMITS, PolicyOption, RIGHTS, Takes};
 use crate::values;
@@ -539,6 +541,28 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
         leaves: &["on_violation"],
         apply: |draft, text| {
             draft.policy.on_violation = if text == "deny" { OnViolation::Deny } else { OnViolation::Terminate };
+            Ok(())
+        },
+        ..BLANK
+    },
+    PolicyOption {
+        long: "audit",
+        takes: Takes::Choice("LEVEL", &["off", "error", "warning", "info", "debug"]),
+        help: "Violations to record: off, error, warning, info or debug",
+        more: "`error` records what ended the run, `warning` also limits that it ran into, `info` (default) also each \
+               refusal, `debug` also what libc asks for by itself. What is refused is the same at every level.",
+        heading: HOLD,
+        rare: true,
+        leaves: &["audit.enabled", "audit.level"],
+        apply: |draft, text| {
+            let audit = &mut draft.policy.audit;
+            audit.enabled = text != "off";
+            audit.level = match text {
+                "error" => AuditLevel::Error,
+                "warning" => AuditLevel::Warning,
+                "debug" => AuditLevel::Debug,
+                _ => AuditLevel::Info,
+            };
             Ok(())
         },
         ..BLANK

@@ -155,6 +155,9 @@ fn each_option_changes_its_leaf() {
         (&["--layer-files", "7"], "limits.layer_inodes", json!(7)),
         (&["--backend", "landlock"], "backend", json!("landlock")),
         (&["--on-violation", "terminate"], "on_violation", json!("terminate")),
+        (&["--audit", "error"], "audit", json!({"enabled": true, "level": "error", "trace": false})),
+        (&["--audit", "off"], "audit", json!({"enabled": false, "level": "info", "trace": false})),
+        (&["--audit", "off", "--audit", "debug"], "audit.enabled", json!(true)),
         (&["--trace"], "audit.trace", json!(true)),
         (&["--trace", "--no-trace"], "audit.trace", json!(false)),
     ];
@@ -260,6 +263,7 @@ fn refusals_say_what_would_be_accepted() {
         (&["--syscall-rule", "x:EWHAT"], "errno"),
         (&["--network", "host", "--allow", "a.example"], "allowlist"),
         (&["--network", "allowlist"], "at least one entry"),
+        (&["--audit", "off", "--trace"], "--trace: $.audit.trace"),
         (&["--methods", "GET"], "--methods: $.network.methods"),
         (&["--allow", "a.example", "--methods", "GET, HEAD"], "not a method of HTTP"),
         (&["--hostname", "a b"], "host name"),

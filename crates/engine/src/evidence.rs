@@ -5,6 +5,7 @@
 use cofferdam_confine::seccomp::classify::Verdict;
 use cofferdam_confine::seccomp::{Arch, Reason, syscall_name};
 use cofferdam_confine::status::Event;
+use cofferdam_policy::{Audit, AuditLevel, OnViolation, Policy};
 
 use crate::outcome::{Evidence, Violation};
 use crate::view::View;
@@ -28,14 +29,40 @@ pub struct Log {
     list: Vec<Violation>,
     /// Something was seen that is not in the list.
     pub overflowed: bool,
-    /// Trace is on: what is usually silent is told.
+    /// Every refusal that a trace sees is told.
     pub trace: bool,
+    /// Refusals are collected.
+    refusals: bool,
+    /// What libc asks for by itself is told, which is silent otherwise.
+    probes: bool,
 }
 
 impl Log {
-    /// An empty log.
-    pub fn new(trace: bool) -> Log {
-        Log { trace, ..Log::default() }
+    /// An empty log for what a policy has recorded. A refusal that ends the run is collected at every level, since only
+    /// the run's end tells that it was that: see [`Log::ended`].
+    pub fn new(policy: &Policy) -> Log {
+        let audit = policy.audit;
+        let refusals = audit.records(AuditLevel::Info);
+        Log {
+            trace: audit.trace && refusals,
+            refusals: refusals || (audit.enabled && policy.on_violation == OnViolation::Terminate),
+            probes: audit.records(AuditLevel::Debug) || (audit.trace && refusals),
+            ..Log::default()
+        }
+    }
+
+    /// Drops the refusals that are recorded only when one of them ended the run, where none did.
+    pub fn ended(&mut self, audit: Audit, by_violation: bool) {
+        if !by_violation && !audit.records(AuditLevel::Info) {
+            self.list.clear();
+        }
+    }
+
+    /// Adds a limit, or a signal of the filter's, where the policy has violations as grave as that recorded.
+    pub fn met(&mut self, audit: Audit, grave: AuditLevel, v: Violation) {
+        if audit.records(grave) {
+            self.add(v);
+        }
     }
 
     /// Adds one, or counts it up.
@@ -57,6 +84,9 @@ impl Log {
 
     /// Takes one event of init's.
     pub fn event(&mut self, e: &Event, paths: &Paths<'_>) {
+        if !self.refusals {
+            return;
+        }
         let operation =
             Arch::native().and_then(|a| syscall_name(e.nr, a)).map_or_else(|| format!("call {}", e.nr), str::to_owned);
         let violation = |object: Option<String>, field: String, evidence| Violation {
@@ -89,7 +119,7 @@ impl Log {
             }
             _ => {
                 let reason = Reason::of(e.verdict);
-                if e.verdict.by_libc() && !self.trace {
+                if e.verdict.by_libc() && !self.probes {
                     return; // what libc tries by itself, such as nscd's socket; docs/evidence.md says which
                 }
                 let object = match e.paths.iter().find(|p| !p.is_empty()) {

@@ -4,7 +4,9 @@ use cofferdam_confine::seccomp::{
     Arch, ArgOp, Condition, Denials, ExecGate, Level, NoSpawn, Program, Request, Rule, RuleAction, compile,
 };
 use cofferdam_confine::wire::fd;
-use cofferdam_policy::{ArgOp as PolicyOp, NetworkMode, Policy, SeccompLevel, SyscallAction, errno_from_name};
+use cofferdam_policy::{
+    ArgOp as PolicyOp, AuditLevel, NetworkMode, OnViolation, Policy, SeccompLevel, SyscallAction, errno_from_name,
+};
 
 use crate::outcome::Failure;
 
@@ -98,7 +100,10 @@ pub fn build(policy: &Policy, needs: Needs) -> Result<Filter, Failure> {
         return Err(fail("no filter exists for this architecture".into()));
     };
     let rules = rules(policy);
-    let program = compile(&request(policy, needs, Denials::Notify, &rules), arch).map_err(|e| fail(e.to_string()))?;
+    // What nobody wants to hear of the kernel refuses alone. A refusal that ends the run is init's to hear of.
+    let told = policy.audit.records(AuditLevel::Info) || policy.on_violation == OnViolation::Terminate;
+    let denials = if told { Denials::Notify } else { Denials::Errno };
+    let program = compile(&request(policy, needs, denials, &rules), arch).map_err(|e| fail(e.to_string()))?;
     let words = |insns: &[cofferdam_confine::seccomp::classify::Insn]| {
         Program::bytes(insns).chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().unwrap_or_default())).collect()
     };

@@ -14,11 +14,11 @@ use cofferdam_confine::cgroup::{Cgroup, Level, Limits, Location};
 use cofferdam_confine::host::Identity;
 use cofferdam_confine::netns;
 use cofferdam_confine::wire::flag;
-use cofferdam_policy::{Backend, Field, NetworkMode, Policy, Stdin};
+use cofferdam_policy::{AuditLevel, Backend, Field, NetworkMode, Policy, Stdin};
 
 use crate::backends;
 use crate::engine::{Ahead, Filters, name_of, sufficient};
-use crate::evidence::Paths;
+use crate::evidence::{Log, Paths};
 use crate::io::{Input, Io, Stream};
 use crate::jail;
 use crate::landlock;
@@ -346,7 +346,7 @@ impl Core {
             cpu_seconds: l.cpu_seconds,
             sample_memory: cgroup.is_none().then_some(l.memory_mb << 20),
             output_bytes: l.output_bytes,
-            trace: self.policy.audit.trace,
+            log: Log::new(&self.policy),
         };
         io.monitor.begin(run.running.pid, cgroup, 1);
         supervise::supervise(run, io)
@@ -446,21 +446,24 @@ impl Core {
         o.setup_time_ms = (total - o.execution_time_ms).max(0.0);
         let mut log = std::mem::take(&mut f.report.log);
         ending(&mut o, &f, plan, self.policy.limits.cpu_seconds);
+        let audit = self.policy.audit;
+        log.ended(audit, o.outcome == Ending::Violation);
         if let Some(limit) = o.limit {
             // Where all there is is a signal, anybody could have sent it.
             let by_signal = matches!(f.report.end, End::Wait(_));
-            log.add(limit_violation(limit, if by_signal { Evidence::Inferred } else { Evidence::Kernel }));
+            let evidence = if by_signal { Evidence::Inferred } else { Evidence::Kernel };
+            log.met(audit, AuditLevel::Error, limit_violation(limit, evidence));
         }
         if f.pids_hits > 0 {
             let mut v = limit_violation(Field::Processes, Evidence::Kernel);
             v.count = f.pids_hits;
-            log.add(v);
+            log.met(audit, AuditLevel::Warning, v);
         }
         let rules = &self.policy.process.seccomp.rules;
         let kills = rules.iter().any(|r| matches!(r.action, cofferdam_policy::SyscallAction::Kill));
         let killed = matches!(f.report.end, End::Wait(status) if status & 0x7f == SIGSYS);
         if killed {
-            log.add(killed_by_filter());
+            log.met(audit, AuditLevel::Error, killed_by_filter());
         }
         // A call that the filter kills for is told by nobody; nor is a read that Landlock alone refuses.
         let told = !kills && !killed && self.backend != Backend::Landlock;

@@ -49,8 +49,8 @@ pub struct Run<'a> {
     pub sample_memory: Option<u64>,
     /// Bytes kept of each stream.
     pub output_bytes: u64,
-    /// Trace is on.
-    pub trace: bool,
+    /// What is recorded.
+    pub log: Log,
 }
 
 /// How it ended.
@@ -134,8 +134,8 @@ fn now_ns() -> u64 {
 }
 
 /// Watches until the tree is dead and reaped and every stream is read to its end.
-pub fn supervise(run: Run<'_>, io: &mut Io) -> Report {
-    let log = Log::new(run.trace);
+pub fn supervise(mut run: Run<'_>, io: &mut Io) -> Report {
+    let log = std::mem::take(&mut run.log);
     let report = Report {
         end: End::Lost,
         started_ns: 0,

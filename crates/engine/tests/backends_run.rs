@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use cofferdam_confine::host;
 use cofferdam_engine::backends::{Format, Installed, Ready, Tool, Tools, export};
 use cofferdam_engine::{Ending, Io, Outcome, Strength};
-use cofferdam_policy::{Access, Backend, Field, Mount, NetworkMode, Policy, Root, Stdin};
+use cofferdam_policy::{Access, AuditLevel, Backend, Field, Mount, NetworkMode, Policy, Root, Stdin};
 
 /// The programs that are here; a missing one is said, and with `COFFERDAM_MUST_WORK=1` bubblewrap may not be missing.
 fn tools() -> Vec<Installed> {
@@ -166,6 +166,21 @@ fn the_clock_ends_the_whole_tree() {
         assert_eq!((o.outcome, o.limit), (Ending::TimedOut, Some(Field::WallTime)), "{tool:?}: {o:?}");
         assert!((450.0..3000.0).contains(&o.execution_time_ms), "{}", o.execution_time_ms);
         assert_eq!(running("61.25"), 0, "{tool:?} left something behind");
+    });
+}
+
+#[test]
+fn a_limit_that_ended_the_run_is_recorded_unless_nothing_is() {
+    let mut policy = policy("sleep 20");
+    policy.limits.wall_ms = 300;
+    policy.audit.level = AuditLevel::Error;
+    each(&policy, |o, tool| {
+        let operations: Vec<&str> = o.violations.iter().map(|v| v.operation.as_str()).collect();
+        assert_eq!(operations, ["limits.wall_ms"], "{tool:?}: {o:?}");
+    });
+    policy.audit.enabled = false;
+    each(&policy, |o, tool| {
+        assert_eq!((o.limit, o.violations.len()), (Some(Field::WallTime), 0), "{tool:?}: {o:?}");
     });
 }
 

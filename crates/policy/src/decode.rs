@@ -23,6 +23,12 @@ const ACCESSES: &[(&str, Access)] =
     &[("read_only", Access::ReadOnly), ("read_write", Access::ReadWrite), ("copy_on_write", Access::CopyOnWrite)];
 const ARG_OPS: &[(&str, ArgOp)] =
     &[("eq", ArgOp::Eq), ("ne", ArgOp::Ne), ("lt", ArgOp::Lt), ("le", ArgOp::Le), ("gt", ArgOp::Gt), ("ge", ArgOp::Ge)];
+const AUDIT_LEVELS: &[(&str, AuditLevel)] = &[
+    ("error", AuditLevel::Error),
+    ("warning", AuditLevel::Warning),
+    ("info", AuditLevel::Info),
+    ("debug", AuditLevel::Debug),
+];
 const BACKENDS: &[(&str, Backend)] = &[
     ("auto", Backend::Auto),
     ("jail", Backend::Jail),
@@ -304,7 +310,11 @@ impl Decoder {
 
     fn audit(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Audit {
         let object = self.object(at, json, &shape::AUDIT);
-        Audit { trace: self.boolean(&at.key("trace"), object.get("trace"), false) }
+        Audit {
+            enabled: self.boolean(&at.key("enabled"), object.get("enabled"), true),
+            level: self.word(&at.key("level"), object.get("level"), AUDIT_LEVELS),
+            trace: self.boolean(&at.key("trace"), object.get("trace"), false),
+        }
     }
 
     fn version(&mut self, at: &At<'_>, json: &Json<'_>) -> u32 {

@@ -68,6 +68,19 @@ impl Policy {
     }
 }
 
+impl Default for Audit {
+    fn default() -> Audit {
+        Audit { enabled: true, level: AuditLevel::Info, trace: false }
+    }
+}
+
+impl Audit {
+    /// Whether violations as grave as this are recorded.
+    pub fn records(&self, grave: AuditLevel) -> bool {
+        self.enabled && self.level >= grave
+    }
+}
+
 /// The variables of a program that is given none.
 pub(crate) fn default_variables() -> BTreeMap<String, String> {
     VARIABLES_DEFAULT.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()

@@ -38,7 +38,7 @@ pub struct Policy {
     pub enforcement: Enforcement,
     /// What happens on a violation.
     pub on_violation: OnViolation,
-    /// What is recorded beyond the violations that cost nothing to see.
+    /// What the answer records of violations.
     pub audit: Audit,
     /// Which mechanism holds the policy.
     pub backend: Backend,
@@ -320,12 +320,32 @@ pub enum OnViolation {
     Terminate,
 }
 
-/// What is recorded beyond what costs nothing to see.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Default)]
+/// What the answer records of what the program was refused. Nothing here changes what is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 pub struct Audit {
+    /// Whether violations are recorded at all. Without, the system call filter refuses in silence, which is faster.
+    pub enabled: bool,
+    /// How grave a violation has to be to be recorded.
+    pub level: AuditLevel,
     /// Observes every call that takes a path, so that refusals by mounts, masks and Landlock are events too. Slower.
     pub trace: bool,
+}
+
+/// Which violations are recorded; each level has those of the one before it as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Default)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum AuditLevel {
+    /// What ended the run: a limit, or a violation under `on_violation: terminate`.
+    Error,
+    /// Limits that the program ran into and went on.
+    Warning,
+    /// Each refusal that can be told.
+    #[default]
+    Info,
+    /// What libc asks for by itself on any host.
+    Debug,
 }
 
 /// Which mechanism holds the policy.

@@ -66,7 +66,7 @@ pub(crate) const LIMITS: Shape = shape(
     &[],
 );
 pub(crate) const ENFORCEMENT: Shape = shape("enforcement", &["best_effort"], &[]);
-pub(crate) const AUDIT: Shape = shape("an audit", &["trace"], &[]);
+pub(crate) const AUDIT: Shape = shape("an audit", &["enabled", "level", "trace"], &[]);
 
 /// Keys that people write for others: what was given, and what to write instead.
 pub(crate) const KNOWN_MISTAKES: &[(&str, &str)] = &[

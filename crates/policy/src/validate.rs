@@ -38,6 +38,7 @@ pub(crate) fn check(policy: &Policy) -> Collector {
     checker.network(&root.key("network"), &policy.network);
     checker.process(&root.key("process"), policy);
     checker.limits(&root.key("limits"), &policy.limits);
+    checker.audit(&root.key("audit"), policy.audit);
     checker.errors
 }
 
@@ -329,6 +330,19 @@ impl Checker {
                 self.add(&at.key(limit.key), &value.to_string(), "out of range", &limit.accepted());
             }
         }
+    }
+
+    /// A trace is slow, and what it sees are refusals: recorded they have to be.
+    fn audit(&mut self, at: &At<'_>, audit: Audit) {
+        if !audit.trace || audit.records(AuditLevel::Info) {
+            return;
+        }
+        let (problem, accepted) = if audit.enabled {
+            ("audit.level records no refusal, and a trace sees nothing else", "false, or level `info` or `debug`")
+        } else {
+            ("audit.enabled is false, so nothing that a trace sees is recorded", "false, or enabled true")
+        };
+        self.add(&at.key("trace"), "true", problem, accepted);
     }
 
     /// Whether it is an absolute normalized path.

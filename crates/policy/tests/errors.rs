@@ -282,6 +282,48 @@ fn strict_lets_nothing_be_written_but_in_tmpfs() {
 }
 
 #[test]
+fn an_audit_says_what_it_records_and_a_trace_needs_that() {
+    let policy = accepted(&with(r#""audit":{}"#));
+    assert_eq!(policy.audit, Audit { enabled: true, level: AuditLevel::Info, trace: false });
+    let policy = accepted(&with(r#""audit":{"enabled":false,"level":"error"}"#));
+    assert_eq!(policy.audit, Audit { enabled: false, level: AuditLevel::Error, trace: false });
+    for level in ["info", "debug"] {
+        assert!(accepted(&with(&format!(r#""audit":{{"level":"{level}","trace":true}}"#))).audit.trace);
+    }
+    refused(
+        &with(r#""audit":{"enabled":1,"level":"verbose"}"#),
+        &[
+            "$.audit.enabled = 1: not a truth value; accepted: true or false",
+            r#"$.audit.level = "verbose": not one of the known words; accepted: one of `error`, `warning`, `info`, `debug`"#,
+        ],
+    );
+    refused(
+        &with(r#""audit":{"level":"warning","trace":true}"#),
+        &[
+            "$.audit.trace = true: audit.level records no refusal, and a trace sees nothing else; accepted: false, or level `info` or `debug`",
+        ],
+    );
+    refused(
+        &with(r#""audit":{"enabled":false,"trace":true}"#),
+        &[
+            "$.audit.trace = true: audit.enabled is false, so nothing that a trace sees is recorded; accepted: false, or enabled true",
+        ],
+    );
+}
+
+#[test]
+fn each_level_records_what_the_one_before_it_does() {
+    use AuditLevel::{Debug, Error, Info, Warning};
+    let all = [Error, Warning, Info, Debug];
+    for (i, level) in all.into_iter().enumerate() {
+        let audit = Audit { enabled: true, level, trace: false };
+        assert_eq!(all.map(|grave| audit.records(grave)), [0, 1, 2, 3].map(|n| n <= i), "{level:?}");
+        let off = Audit { enabled: false, ..audit };
+        assert!(!all.into_iter().any(|grave| off.records(grave)));
+    }
+}
+
+#[test]
 fn system_call_rules_can_hold() {
     let rules = r#"{"syscalls":[],"action":"kill"},
         {"syscalls":["openat","Open","openat"],"action":{"errno":"EWHAT"},

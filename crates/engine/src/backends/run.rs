@@ -9,7 +9,7 @@ use cofferdam_confine::cgroup::{Cgroup, Level, Limits, Location};
 use cofferdam_confine::foreign::{FIRST_FD, Foreign, spawn};
 use cofferdam_confine::host::{self, Identity};
 use cofferdam_confine::{memfd, seatbelt as profile};
-use cofferdam_policy::{Field, Policy, Stdin, SyscallAction};
+use cofferdam_policy::{AuditLevel, Field, Policy, Stdin, SyscallAction};
 use serde_json::{Value, json};
 
 use super::answers::{Purpose, answers, sufficient};
@@ -438,17 +438,19 @@ impl Ready {
         o.stderr = String::from_utf8_lossy(&err).into_owned();
         o.truncated = Truncated { stdout: out_cut, stderr: err_cut };
         self.ending(&mut o, &seen, cpu_us);
-        if let Some(limit) = o.limit {
+        let audit = self.policy.audit;
+        if let Some(limit) = o.limit.filter(|_| audit.records(AuditLevel::Error)) {
             let by_signal = seen.killed.is_none();
             o.violations.push(limit_violation(limit, if by_signal { Evidence::Inferred } else { Evidence::Kernel }, 1));
         }
-        if pids_hits > 0 {
+        if pids_hits > 0 && audit.records(AuditLevel::Warning) {
             o.violations.push(limit_violation(Field::Processes, Evidence::Kernel, pids_hits));
         }
         let kills = |r: &cofferdam_policy::SyscallRule| matches!(r.action, SyscallAction::Kill);
         let may_kill = self.policy.process.seccomp.rules.iter().any(kills)
             || self.policy.on_violation == cofferdam_policy::OnViolation::Terminate;
-        if o.signal == Some(SIGSYS) || (may_kill && o.exit_code == Some(128 + SIGSYS)) {
+        let by_filter = o.signal == Some(SIGSYS) || (may_kill && o.exit_code == Some(128 + SIGSYS));
+        if by_filter && audit.records(AuditLevel::Error) {
             let (operation, field) = ("SIGSYS".to_owned(), "$.process.seccomp".to_owned());
             let evidence = Evidence::Inferred;
             o.violations.push(Violation { operation, object: None, field, evidence, pid: 0, count: 1 });

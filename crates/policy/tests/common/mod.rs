@@ -86,6 +86,10 @@ fn limits() -> impl Strategy<Value = Limits> {
 pub fn policy() -> impl Strategy<Value = Policy> {
     let best_effort = prop::collection::btree_set(prop::sample::select(Field::ALL.to_vec()), 0..8);
     let on_violation = prop::sample::select(vec![OnViolation::Deny, OnViolation::Terminate]);
+    use AuditLevel::{Debug, Error, Info, Warning};
+    let level = prop::sample::select(vec![Error, Warning, Info, Debug]);
+    let audit = (any::<bool>(), level, any::<bool>());
+    let audit = audit.prop_map(|(enabled, level, trace)| Audit { enabled, level, trace });
     let backend = prop::sample::select(vec![
         Backend::Auto,
         Backend::Jail,
@@ -97,9 +101,9 @@ pub fn policy() -> impl Strategy<Value = Policy> {
     (
         (any::<u32>(), any::<Option<String>>(), any::<Option<String>>()),
         (command(), filesystem(), network(), process(), limits()),
-        (best_effort, on_violation, any::<bool>(), backend),
+        (best_effort, on_violation, audit, backend),
     )
-        .prop_map(|((version, id, description), groups, (best_effort, on_violation, trace, backend))| {
+        .prop_map(|((version, id, description), groups, (best_effort, on_violation, audit, backend))| {
             let (command, filesystem, network, process, limits) = groups;
             let best_effort: BTreeSet<Field> = best_effort;
             Policy {
@@ -113,7 +117,7 @@ pub fn policy() -> impl Strategy<Value = Policy> {
                 limits,
                 enforcement: Enforcement { best_effort },
                 on_violation,
-                audit: Audit { trace },
+                audit,
                 backend,
             }
         })
