@@ -107,10 +107,6 @@ fn beside(path: &Path, name: &str) -> Option<Policy> {
 const OWN: &[&str] = &["/", "/proc", "/dev", "/sys", "/tmp", "/tmp/home", "/run", "/dev/shm", "/var/tmp"];
 const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
-/// What the minimal root shows of /etc at its own place.
-const SHOWN: &[&str] =
-    &["/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/ssl"];
-
 /// A policy from nsjail's own configuration. Limits stay as far as the host allows, as with nsjail itself.
 fn nsjail(value: &Value) -> Result<(Policy, Vec<String>), String> {
     let mut p = Policy::base();
@@ -193,8 +189,7 @@ fn nsjail_mount(mount: &Value, p: &mut Policy) -> Result<Option<String>, String>
             p.filesystem.root = if source == "/" { Root::Host } else { Root::Directory(source) };
             return Ok(None);
         }
-        let shown = p.filesystem.root == Root::Minimal && source == target && SHOWN.contains(&target.as_str());
-        let own = shown || SYSTEM.iter().chain(OWN).any(|path| target == *path);
+        let own = SYSTEM.iter().chain(OWN).any(|path| target == *path);
         if own || target.starts_with("/dev/") || target.starts_with("/proc/") || target.starts_with("/sys/") {
             return Ok(is("rw")
                 .then(|| format!("mount: {target} is the sandbox's own, or can be read only"))

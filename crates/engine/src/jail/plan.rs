@@ -204,29 +204,25 @@ impl Planner<'_> {
 
     fn mount(&mut self, index: usize, mount: &Mount) -> Result<(), Failure> {
         let field = format!("filesystem.mounts[{index}]");
+        let target = self.build.place_of(mount.target());
         match mount {
-            Mount::Tmpfs { target, size_mb, exec } => {
+            Mount::Tmpfs { size_mb, exec, .. } => {
                 let noexec = if *exec { 0 } else { attr::NOEXEC };
-                self.make_target(target, true, &field)?;
+                self.make_target(&target, true, &field)?;
                 self.build.mounts.push(Step::Tmpfs {
                     target: target.clone(),
                     bytes: size_mb << 20,
                     mode: 0o1777,
                     attrs: attr::NOSUID | attr::NODEV | noexec,
                 });
-                self.build.view.push(Place {
-                    target: target.clone(),
-                    shows: Shows::Own,
-                    writable: true,
-                    persistent: false,
-                });
+                self.build.view.push(Place { target, shows: Shows::Own, writable: true, persistent: false });
                 Ok(())
             }
             Mount::Bind { source, optional: true, .. } if crate::optional::is_missing(source) => {
                 self.left_out.push(source.clone());
                 Ok(())
             }
-            Mount::Bind { source, target, access, exec, .. } => self.bind(source, target, *access, *exec, &field),
+            Mount::Bind { source, access, exec, .. } => self.bind(source, &target, *access, *exec, &field),
         }
     }
 

@@ -44,6 +44,25 @@ pub struct Build {
     /// How many steps of `mounts` the root view itself takes, on paths that are the system's own.
     pub system: usize,
     made: std::collections::HashSet<String>,
+    /// Links of the skeleton of the root: path inside → what it says.
+    links: std::collections::BTreeMap<String, String>,
+}
+
+/// The directory of the scratch that becomes the root.
+const ROOTFS: &str = "rootfs";
+
+/// Where a link in `base` leads that says this.
+fn joined(base: &str, says: &str) -> String {
+    let mut parts: Vec<&str> = if says.starts_with('/') { Vec::new() } else { base.split('/').collect() };
+    for part in says.split('/') {
+        match part {
+            ".." => drop(parts.pop()),
+            "." | "" => {}
+            part => parts.push(part),
+        }
+    }
+    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    format!("/{}", parts.join("/"))
 }
 
 fn own(target: &str, writable: bool) -> Place {
@@ -67,6 +86,7 @@ impl Build {
             own_root: false,
             system: 0,
             made: std::collections::HashSet::new(),
+            links: std::collections::BTreeMap::new(),
         };
         b.scratch_dirs();
         match &policy.filesystem.root {
@@ -123,6 +143,38 @@ impl Build {
         }
     }
 
+    /// A file of the scratch, with this text.
+    fn file(&mut self, name: &str, text: String, mode: u32) {
+        if self.made.insert(name.to_owned()) {
+            self.skeleton.push(Step::File { name: name.into(), text, mode });
+        }
+    }
+
+    /// A link in the skeleton of the root, at a path inside.
+    fn link(&mut self, path: &str, says: &str) {
+        self.links.insert(path.to_owned(), says.to_owned());
+        self.skeleton.push(Step::Symlink { name: format!("{ROOTFS}{path}"), says: says.into() });
+    }
+
+    /// Where a path inside is: links of the skeleton on the way to it are followed. The last name is not, so that a mount
+    /// on a link takes the link's place and covers nothing elsewhere.
+    pub fn place_of(&self, path: &str) -> String {
+        /// Most links on the way to a file (path_resolution(7)).
+        const MOST: usize = 40;
+        let mut path = path.to_owned();
+        for _ in 0..MOST {
+            let on_the_way = self.links.iter().find_map(|(link, says)| {
+                let rest = crate::view::below(&path, link).filter(|rest| !rest.is_empty())?;
+                let shown = self.view.covering(link).is_some_and(|place| place.target == "/");
+                shown.then(|| (link, says, rest.to_owned()))
+            });
+            let Some((link, says, rest)) = on_the_way else { break };
+            let base = link.rsplit_once('/').map_or("", |(parent, _)| parent);
+            path = crate::view::join(&joined(base, says), &rest);
+        }
+        path
+    }
+
     /// Makes the mount point for a path inside, where that can be done: in the skeleton, or in a scratch directory.
     pub fn mount_point(&mut self, target: &str, is_dir: bool) {
         let covering = self.view.covering(target).map(|place| place.target.clone()).unwrap_or_default();
@@ -133,7 +185,12 @@ impl Build {
         if let Some((name, rest, mode)) = SCRATCH.iter().find_map(scratch) {
             self.mount_point_in(name, &rest, is_dir, mode);
         } else if self.own_root && matches!(self.view.covering(target), Some(p) if p.target == "/") {
-            self.mount_point_in("rootfs", &target[1..], is_dir, 0o755);
+            if self.links.remove(target).is_some() {
+                // The mount takes the link's place.
+                let name = format!("{ROOTFS}{target}");
+                self.skeleton.retain(|step| !matches!(step, Step::Symlink { name: link, .. } if *link == name));
+            }
+            self.mount_point_in(ROOTFS, &target[1..], is_dir, 0o755);
         }
     }
 
@@ -199,11 +256,11 @@ impl Build {
         self.mounts.clear();
         self.view = View::default();
         self.own_root = true;
-        self.mkdir("rootfs", 0o755);
+        self.mkdir(ROOTFS, 0o755);
         self.mounts.push(Step::RootScratch);
         self.view.push(own("/", false));
         for special in ["proc", "sys", "dev", "run", "tmp", "var"] {
-            self.mkdir(&format!("rootfs/{special}"), 0o755);
+            self.mkdir(&format!("{ROOTFS}/{special}"), 0o755);
         }
         let mut names: Vec<_> = fs::read_dir("/").into_iter().flatten().flatten().collect();
         names.sort_by_key(fs::DirEntry::file_name);
@@ -221,14 +278,14 @@ impl Build {
         let name = &path[1..];
         if let Ok(says) = fs::read_link(path) {
             if let Some(says) = says.to_str() {
-                self.skeleton.push(Step::Symlink { name: format!("rootfs/{name}"), says: says.into() });
+                self.link(path, says);
             }
             return;
         }
         match fs::symlink_metadata(path) {
-            Ok(meta) if meta.is_dir() => self.mkdir(&format!("rootfs/{name}"), 0o755),
+            Ok(meta) if meta.is_dir() => self.mkdir(&format!("{ROOTFS}/{name}"), 0o755),
             Ok(meta) if meta.is_file() => {
-                self.skeleton.push(Step::File { name: format!("rootfs/{name}"), text: String::new(), mode: 0o444 });
+                self.file(&format!("{ROOTFS}/{name}"), String::new(), 0o444);
             }
             _ => return,
         }
@@ -247,9 +304,9 @@ impl Build {
 
     fn minimal_root(&mut self, policy: &Policy) {
         self.own_root = true;
-        self.mkdir("rootfs", 0o755);
+        self.mkdir(ROOTFS, 0o755);
         for dir in ["proc", "sys", "dev", "run", "tmp", "var", "var/tmp", "etc", "usr"] {
-            self.mkdir(&format!("rootfs/{dir}"), 0o755);
+            self.mkdir(&format!("{ROOTFS}/{dir}"), 0o755);
         }
         self.mounts.push(Step::RootScratch);
         self.view.push(own("/", false));
@@ -270,25 +327,21 @@ impl Build {
             ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n".to_owned()),
             ("resolv.conf", String::new()),
         ] {
-            self.skeleton.push(Step::File { name: format!("rootfs/etc/{name}"), text, mode: 0o444 });
+            self.file(&format!("{ROOTFS}/etc/{name}"), text, 0o444);
         }
         for name in ETC {
             let path = format!("/etc/{name}");
             match fs::symlink_metadata(&path) {
                 Ok(meta) if meta.is_symlink() => {
                     if let Some(says) = fs::read_link(&path).ok().as_deref().and_then(Path::to_str) {
-                        self.skeleton.push(Step::Symlink { name: format!("rootfs/etc/{name}"), says: says.into() });
+                        self.link(&path, says);
                     }
                 }
                 Ok(meta) => {
                     if meta.is_dir() {
-                        self.mkdir(&format!("rootfs/etc/{name}"), 0o755);
+                        self.mkdir(&format!("{ROOTFS}/etc/{name}"), 0o755);
                     } else {
-                        self.skeleton.push(Step::File {
-                            name: format!("rootfs/etc/{name}"),
-                            text: String::new(),
-                            mode: 0o444,
-                        });
+                        self.file(&format!("{ROOTFS}/etc/{name}"), String::new(), 0o444);
                     }
                     self.bind_system(&path, &path, true);
                 }
@@ -341,5 +394,42 @@ impl Build {
         if name != "bootid" {
             self.view.push(own(target, writable));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_lead_from_where_they_are() {
+        for (base, says, leads) in [
+            ("", "usr/bin", "/usr/bin"),
+            ("/etc", "../usr/x", "/usr/x"),
+            ("/etc", "/usr/x/./y", "/usr/x/y"),
+            ("/etc", "../../..", "/"),
+        ] {
+            assert_eq!(joined(base, says), leads, "{base} {says}");
+        }
+    }
+
+    #[test]
+    fn links_on_the_way_are_followed_and_the_last_name_is_not() {
+        let mut policy = Policy::base();
+        policy.filesystem.root = Root::Minimal;
+        let mut build = Build::new(&policy, false);
+        build.links.clear();
+        build.link("/a", "b/c");
+        build.link("/b", "usr");
+        build.link("/round", "round");
+        for (path, place) in
+            [("/a", "/a"), ("/a/x", "/usr/c/x"), ("/b/x/y", "/usr/x/y"), ("/ab/x", "/ab/x"), ("/usr/x", "/usr/x")]
+        {
+            assert_eq!(build.place_of(path), place, "{path}");
+        }
+        assert_eq!(build.place_of("/round/x"), "/round/x", "a link that leads to itself ends");
+        // What a mount covers is not the skeleton's any more.
+        build.view.push(own("/a", false));
+        assert_eq!(build.place_of("/a/x"), "/a/x");
     }
 }
