@@ -83,7 +83,8 @@ pub fn start(plan: &Plan, terminal: bool, guards: &mut Guards) -> Result<Child, 
         slot.write(Context { plan: &*core::ptr::from_ref(plan), terminal, ruleset, argv, envp });
         slot as usize
     };
-    let child = if plan.has(flag::NO_SPAWN) { start_gated(plan, guards, arg)? } else { start_shared(arg)? };
+    let gated = plan.has(flag::NO_SPAWN) && plan.has(flag::LISTENER);
+    let child = if gated { start_gated(plan, guards, arg)? } else { start_shared(arg)? };
     if ruleset >= 0 {
         sys::close(ruleset).map_err(at(step::FORK, 1))?;
     }
@@ -170,14 +171,18 @@ fn enter(c: &Context<'_>) -> Step {
     sys::chdir(plan.str(h.cwd.off)).map_err(at(step::CWD, 0))?;
     let no_spawn = plan.has(flag::NO_SPAWN);
     let program = if no_spawn {
-        raise_open_files()?; // the program's number lies above the limit that follows
-        Some(find_program(plan)?)
+        let number = fd::exec(raise_open_files()?); // the program's number lies above the limit that follows
+        Some(find_program(plan, number)?)
     } else {
         None
     };
     for (i, r) in plan.items::<Rlimit>(h.rlimits).iter().enumerate() {
-        let pair = [r.soft, r.hard];
-        sys::prlimit(0, r.resource, pair.as_ptr(), core::ptr::null_mut()).map_err(at(step::RLIMIT, i))?;
+        let (pair, mut there) = ([r.soft, r.hard], [0u64; 2]);
+        sys::prlimit(0, r.resource, core::ptr::null(), there.as_mut_ptr()).map_err(at(step::RLIMIT, i))?;
+        // What is so already is not touched: a sandbox around this one may have settled it for good.
+        if pair != there {
+            sys::prlimit(0, r.resource, pair.as_ptr(), core::ptr::null_mut()).map_err(at(step::RLIMIT, i))?;
+        }
     }
     drop_capabilities()?; // before no_new_privs only by habit: neither needs the other
     sys::prctl(38, 1, 0, 0, 0).map_err(at(step::NNP, 0))?; // without it Landlock and seccomp are refused
@@ -190,12 +195,13 @@ fn enter(c: &Context<'_>) -> Step {
     exec(c, program)
 }
 
-fn raise_open_files() -> Step {
+/// Raises the limit of open files as far as it goes; the hard limit.
+fn raise_open_files() -> Result<u64, Fault> {
     let mut pair = [0u64; 2];
     sys::prlimit(0, 7, core::ptr::null(), pair.as_mut_ptr()).map_err(at(step::RLIMIT, 100))?;
     pair[0] = pair[1];
     sys::prlimit(0, 7, pair.as_ptr(), core::ptr::null_mut()).map_err(at(step::RLIMIT, 101))?;
-    Ok(())
+    Ok(pair[1])
 }
 
 fn drop_capabilities() -> Step {
@@ -303,7 +309,7 @@ fn seccomp(plan: &Plan) -> Step {
 fn exec(c: &Context<'_>, program: Option<Found>) -> Step {
     if let Some(found) = program {
         let argv = found.argv(c.argv);
-        let e = sys::execveat(fd::EXEC, c"".as_ptr().cast(), argv, c.envp, 0x1000).err().unwrap_or(0);
+        let e = sys::execveat(found.number, c"".as_ptr().cast(), argv, c.envp, 0x1000).err().unwrap_or(0);
         return Err(at(step::EXEC, found.candidate)(e));
     }
     let mut best = (0, errno::ENOENT);
@@ -321,6 +327,8 @@ fn exec(c: &Context<'_>, program: Option<Found>) -> Step {
 
 /// The program on its high descriptor, with the interpreter's arguments when it was a script.
 struct Found {
+    /// Its descriptor.
+    number: i32,
     candidate: usize,
     /// How many words the `#!` line puts in front: 0, 1 (interpreter) or 2 (with an argument), then the script's path.
     script: usize,
@@ -340,13 +348,13 @@ impl Found {
 
 /// Opens the program on the high descriptor. A script cannot be run from a close-on-exec descriptor, so its `#!` line is
 /// resolved here, once, as execve(2) does, and the interpreter sits on the descriptor.
-fn find_program(plan: &Plan) -> Result<Found, Fault> {
+fn find_program(plan: &Plan, number: i32) -> Result<Found, Fault> {
     let mut best = (0, errno::ENOENT);
     for (i, &path) in plan.items::<u32>(plan.header().programs).iter().enumerate() {
-        match open_program(plan.str(path)) {
+        match open_program(plan.str(path), number) {
             Ok(()) => {
-                return interpreter(plan, plan.str(path))
-                    .map(|script| Found { candidate: i, script })
+                return interpreter(plan, plan.str(path), number)
+                    .map(|script| Found { number, candidate: i, script })
                     .map_err(at(step::EXEC, i));
             }
             Err(errno::ENOENT | errno::ENOTDIR) => {}
@@ -356,7 +364,7 @@ fn find_program(plan: &Plan) -> Result<Found, Fault> {
     Err(at(step::EXEC, best.0)(best.1))
 }
 
-fn open_program(path: Str) -> Result<(), i32> {
+fn open_program(path: Str, number: i32) -> Result<(), i32> {
     let f = sys::openat(-100, path, 0o12000000, 0)? as i32;
     let mut st = sys::Statx::new();
     sys::statx(f, c"".as_ptr().cast(), 0x1000, 0x7ff, &mut st)?;
@@ -364,11 +372,11 @@ fn open_program(path: Str) -> Result<(), i32> {
         sys::close(f)?;
         return Err(errno::EACCES);
     }
-    sys::dup3(f, fd::EXEC, 0o2000000)?;
+    sys::dup3(f, number, 0o2000000)?;
     sys::close(f).map(|_| ())
 }
 
-fn interpreter(plan: &Plan, script: Str) -> Result<usize, i32> {
+fn interpreter(plan: &Plan, script: Str, number: i32) -> Result<usize, i32> {
     let line = SHEBANG.0.get().cast::<u8>();
     let Ok(f) = sys::openat(-100, script, 0o2000000, 0) else {
         return Ok(0); // executable but not readable: cannot be a script that runs
@@ -426,10 +434,10 @@ fn interpreter(plan: &Plan, script: Str) -> Result<usize, i32> {
         k
     };
     if by_env {
-        open_on_path(plan, &text[arg..last])?;
+        open_on_path(plan, &text[arg..last], number)?;
     } else {
         // SAFETY: `line` holds the interpreter's NUL-terminated path at `start`.
-        open_program(unsafe { line.add(start) })?;
+        open_program(unsafe { line.add(start) }, number)?;
     }
     Ok(front)
 }
@@ -444,7 +452,7 @@ fn names_by_env(interpreter: &[u8], argument: &[u8]) -> bool {
 }
 
 /// Opens a program that is found on the sandbox's PATH.
-fn open_on_path(plan: &Plan, name: &[u8]) -> Result<(), i32> {
+fn open_on_path(plan: &Plan, name: &[u8], number: i32) -> Result<(), i32> {
     let offsets: &[u32] = plan.items(plan.header().envp);
     let path = offsets.iter().find_map(|&off| plan.text(off).strip_prefix(b"PATH="));
     let mut best = errno::ENOENT;
@@ -457,7 +465,7 @@ fn open_on_path(plan: &Plan, name: &[u8]) -> Result<(), i32> {
         file[..n].copy_from_slice(dir);
         file[n] = b'/';
         file[n + 1..n + 1 + name.len()].copy_from_slice(name);
-        match open_program(file.as_ptr()) {
+        match open_program(file.as_ptr(), number) {
             Ok(()) => return Ok(()),
             Err(errno::ENOENT | errno::ENOTDIR) => {}
             Err(e) => best = e,

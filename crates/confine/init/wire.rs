@@ -20,8 +20,17 @@ pub mod fd {
     pub const SYNC: i32 = 7;
     /// The first of the plan's own descriptors.
     pub const FIRST_EXTRA: i32 = 16;
-    /// Where the program sits while `spawn` is false.
+    /// Where the program sits while `spawn` is false, unless the hard limit of open files is lower.
     pub const EXEC: i32 = 4095;
+
+    /// The lowest hard limit of open files that has room for the program beside what init holds.
+    pub const LEAST_HARD: u64 = 64;
+
+    /// Where the program sits while `spawn` is false: the last number below this hard limit of open files, which the
+    /// owner and init share, and no more than [`EXEC`]. Inside another sandbox the limit is what that one's policy leaves.
+    pub const fn exec(hard: u64) -> i32 {
+        if hard > EXEC as u64 { EXEC } else { hard as i32 - 1 }
+    }
 }
 
 /// A run of `len` items (or bytes) at `off`.

@@ -73,7 +73,9 @@ fn choose_id(map: &str, wanted: u32) -> Option<u32> {
 pub fn user_namespaces_refused(privileged: bool) -> Option<(&'static str, &'static str)> {
     let off = |path: &str, value: &str| fs::read_to_string(path).is_ok_and(|t| t.trim() == value);
     if off("/proc/sys/user/max_user_namespaces", "0") {
-        return Some(("user.max_user_namespaces is 0", "sysctl -w user.max_user_namespaces=15000"));
+        // Behind a filter, what is around this process has switched them off, and nothing in here switches them on.
+        let hint = if is_filtered() { ENCLOSED } else { "sysctl -w user.max_user_namespaces=15000" };
+        return Some(("user.max_user_namespaces is 0", hint));
     }
     if privileged {
         return None;
@@ -97,11 +99,15 @@ pub const ENCLOSED: &str =
 /// Whether something around this process may refuse what the kernel's switches allow: a filter of system calls, or a
 /// user namespace other than the first. Cheap, and only a reason to try.
 pub fn is_enclosed() -> bool {
-    use rustix::thread::{SecureComputingMode, secure_computing_mode};
-    let filtered = secure_computing_mode().is_ok_and(|mode| mode != SecureComputingMode::Disabled);
-    filtered
+    is_filtered()
         || fs::read_to_string("/proc/self/uid_map")
             .is_ok_and(|map| !map.split_whitespace().eq(["0", "0", "4294967295"]))
+}
+
+/// Whether a filter of system calls lies on this thread.
+fn is_filtered() -> bool {
+    use rustix::thread::{SecureComputingMode, secure_computing_mode};
+    secure_computing_mode().is_ok_and(|mode| mode != SecureComputingMode::Disabled)
 }
 
 /// Tries it: makes and drops a user namespace with an id map.
@@ -119,6 +125,35 @@ pub fn try_user_namespace() -> io::Result<OwnedFd> {
 
 fn user_only(me: Identity) -> io::Result<OwnedFd> {
     crate::mountfd::user_map((0, me.uid))
+}
+
+/// Whether a filter installed from here can have a listener. The kernel gives one to each chain of filters, so that
+/// below a filter with a listener, as inside another sandbox, there is none to be had; only trying tells.
+pub fn listener_available() -> bool {
+    static KNOWN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    // Filters are a thread's own, so one that ends at once can try. What cannot be tried is told when it is needed.
+    let tried = || std::thread::Builder::new().spawn(try_listener).ok().and_then(|thread| thread.join().ok());
+    *KNOWN.get_or_init(|| !is_filtered() || tried().unwrap_or(true))
+}
+
+/// Installs a filter that allows everything on this thread, with a listener.
+fn try_listener() -> bool {
+    const NEW_LISTENER: libc::c_ulong = 8;
+    if rustix::thread::set_no_new_privs(true).is_err() {
+        return true;
+    }
+    // SECCOMP_RET_ALLOW
+    let mut allow = libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0x7fff_0000 };
+    let program = libc::sock_fprog { len: 1, filter: &raw mut allow };
+    // SAFETY: the program lives through the call, which copies it.
+    let fd = unsafe { libc::syscall(libc::SYS_seccomp, 1, NEW_LISTENER, &raw const program) };
+    let Ok(fd) = std::os::fd::RawFd::try_from(fd) else { return false };
+    if fd < 0 {
+        return false;
+    }
+    // SAFETY: the kernel has just made it, and nobody else knows it.
+    drop(unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd) });
+    true
 }
 
 /// Hard and soft limit of an rlimit of this process: `(soft, hard)`.

@@ -349,7 +349,14 @@ fn needs_of(backend: Backend) -> Needs {
 }
 
 fn jail_needs() -> Needs {
-    Needs { guards: false, links: false, no_net_namespace: false, no_ipc_namespace: false, no_mounts: false }
+    Needs {
+        guards: false,
+        links: false,
+        no_net_namespace: false,
+        no_ipc_namespace: false,
+        no_mounts: false,
+        no_listener: false,
+    }
 }
 
 pub(crate) fn name_of(backend: Backend) -> &'static str {
@@ -378,6 +385,13 @@ fn jail_available(me: Identity) -> Result<(), Failure> {
     {
         return Err(refused(format!("{e}; what is around this process refuses them"), host::ENCLOSED));
     }
+    if host::is_enclosed() && !host::listener_available() {
+        let why = "what is around this process has a filter with a listener, and the kernel gives one to each process";
+        return Err(Failure {
+            message: format!("no filter of ours can stand here: {why}"),
+            ..refused(String::new(), host::ENCLOSED)
+        });
+    }
     Ok(())
 }
 
@@ -400,7 +414,9 @@ fn neither(refusals: Vec<Failure>) -> Failure {
             return first;
         }
         first.message = format!("{}\n  the landlock backend cannot stand in: {}", first.message, next.message);
-        first.hint = match (first.hint, next.hint) {
+        // What only the first could do is no way out of its refusal.
+        let other = next.hint.filter(|hint| !hint.contains("--backend jail"));
+        first.hint = match (first.hint, other) {
             (Some(one), Some(other)) => Some(format!("{one}; or {other}")),
             (one, other) => one.or(other),
         };

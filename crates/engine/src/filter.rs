@@ -1,5 +1,6 @@
 //! From a policy to a compiled system call filter.
 
+use cofferdam_confine::host::{resource, rlimit};
 use cofferdam_confine::seccomp::{
     Arch, ArgOp, Condition, Denials, ExecGate, Level, NoSpawn, Program, Request, Rule, RuleAction, compile,
 };
@@ -32,6 +33,8 @@ pub struct Needs {
     pub no_ipc_namespace: bool,
     /// There are no mounts: metadata changes are refused.
     pub no_mounts: bool,
+    /// No listener can be had: refusals are told to nobody, and nobody counts execs.
+    pub no_listener: bool,
 }
 
 /// The policy's own rules, as the emitter takes them.
@@ -65,6 +68,7 @@ pub fn rules(policy: &Policy) -> Vec<Rule> {
 
 /// What the filter of a policy has to hold.
 pub fn request<'a>(policy: &Policy, needs: Needs, denials: Denials, rules: &'a [Rule]) -> Request<'a> {
+    let gate = if needs.no_listener { ExecGate::Open } else { ExecGate::Notify };
     Request {
         level: match policy.process.seccomp.level {
             SeccompLevel::Disabled => Level::Disabled,
@@ -76,7 +80,7 @@ pub fn request<'a>(policy: &Policy, needs: Needs, denials: Denials, rules: &'a [
         notify_creates: needs.guards,
         notify_removes: needs.links,
         trace: policy.audit.trace,
-        no_spawn: (!policy.process.spawn).then_some(NoSpawn { exec_fd: fd::EXEC as u32, gate: ExecGate::Notify }),
+        no_spawn: (!policy.process.spawn).then_some(NoSpawn { exec_fd: exec_number(), gate }),
         unix_sockets: policy.process.unix_sockets,
         no_network_sockets: needs.no_net_namespace && policy.network.mode == NetworkMode::None,
         private_ipc: !needs.no_ipc_namespace,
@@ -84,6 +88,11 @@ pub fn request<'a>(policy: &Policy, needs: Needs, denials: Denials, rules: &'a [
         limited_exec: policy.process.seccomp.level == SeccompLevel::Strict || !policy.process.spawn,
         rules,
     }
+}
+
+/// Where init puts the one program that may be executed: both work it out of the limit that this process passes on.
+fn exec_number() -> u32 {
+    fd::exec(rlimit(resource::NOFILE).1).unsigned_abs()
 }
 
 /// A refusal that is about the filter.
@@ -99,10 +108,31 @@ pub fn build(policy: &Policy, needs: Needs) -> Result<Filter, Failure> {
     let Some(arch) = Arch::native() else {
         return Err(fail("no filter exists for this architecture".into()));
     };
+    let most = rlimit(resource::NOFILE).1;
+    if !policy.process.spawn && most < fd::LEAST_HARD {
+        return Err(Failure {
+            code: 125,
+            step: "process.spawn".into(),
+            message: format!(
+                "without spawning the program is held open, for which this process's hard limit of {most} open files is too low"
+            ),
+            hint: Some(format!(
+                "raise it to {} or more: ulimit -Hn; in another sandbox, its --open-files",
+                fd::LEAST_HARD
+            )),
+        });
+    }
     let rules = rules(policy);
-    // What nobody wants to hear of the kernel refuses alone. A refusal that ends the run is init's to hear of.
-    let told = policy.audit.records(AuditLevel::Info) || policy.on_violation == OnViolation::Terminate;
-    let denials = if told { Denials::Notify } else { Denials::Errno };
+    // What nobody wants to hear of the kernel refuses alone. A refusal that ends the run is init's to hear of, and where
+    // init cannot hear anything the kernel's to end.
+    let terminates = policy.on_violation == OnViolation::Terminate;
+    let denials = match (needs.no_listener, terminates) {
+        (true, true) => Denials::Kill,
+        (true, false) => Denials::Errno,
+        (false, true) => Denials::Notify,
+        (false, false) if policy.audit.records(AuditLevel::Info) => Denials::Notify,
+        (false, false) => Denials::Errno,
+    };
     let program = compile(&request(policy, needs, denials, &rules), arch).map_err(|e| fail(e.to_string()))?;
     let words = |insns: &[cofferdam_confine::seccomp::classify::Insn]| {
         Program::bytes(insns).chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().unwrap_or_default())).collect()

@@ -17,7 +17,14 @@ use crate::view::{Place, Shows, View};
 
 /// Without namespaces the filter has more to hold.
 pub fn needs() -> Needs {
-    Needs { guards: false, links: false, no_net_namespace: true, no_ipc_namespace: true, no_mounts: true }
+    Needs {
+        guards: false,
+        links: false,
+        no_net_namespace: true,
+        no_ipc_namespace: true,
+        no_mounts: true,
+        no_listener: !host::listener_available(),
+    }
 }
 
 /// Whether this kernel has Landlock.
@@ -54,6 +61,13 @@ pub fn as_root() -> Failure {
 /// # Errors
 /// The policy asks for what needs mounts.
 pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Failure> {
+    if policy.audit.trace && !host::listener_available() {
+        return Err(refuse(
+            "audit.trace",
+            "a trace needs a listener, and what is around this process has the one that the kernel gives",
+            "leave --trace out, or run it outside of the sandbox that this process is in",
+        ));
+    }
     let abi = kernel::abi();
     let mut view = View::default();
     view.push(Place { target: "/".into(), shows: Shows::Host("/".into()), writable: false, persistent: false });
@@ -231,7 +245,15 @@ fn enforcement(policy: &Policy, abi: u32, me: Identity) -> Enforcement {
     e.insert(Field::Seccomp, full("seccomp"));
     e.insert(
         Field::Spawn,
-        full(if policy.process.spawn { "spawning is allowed" } else { "seccomp: one exec, threads only" }),
+        if policy.process.spawn {
+            full("spawning is allowed")
+        } else if host::listener_available() {
+            full("seccomp: one exec, threads only")
+        } else {
+            partial(
+                "seccomp: threads only; inside another sandbox nobody counts execs, so it can become another program",
+            )
+        },
     );
     e.insert(
         Field::UnixSockets,

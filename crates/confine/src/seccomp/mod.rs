@@ -112,7 +112,7 @@ pub enum Denials {
     Kill,
 }
 
-/// Who counts execs when the payload may not spawn. Either way the gate lets exactly the first one through;
+/// Who counts execs when the payload may not spawn. The gate, where there is one, lets exactly the first one through;
 /// the filter refuses execve, and execveat on any other fd, by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExecGate {
@@ -121,6 +121,8 @@ pub enum ExecGate {
     Notify,
     /// `SECCOMP_RET_TRACE`: a tracer lets the first through and detaches; without a tracer the kernel says ENOSYS.
     Trace,
+    /// Nobody, where no listener can be had: no process can be made, but the one there is can become another program.
+    Open,
 }
 
 /// The payload may start threads but no process and no other program.
@@ -473,6 +475,7 @@ fn returned(effect: Effect, request: &Request<'_>) -> u32 {
         Effect::Create | Effect::Trace => RET_USER_NOTIF,
         Effect::Exec => match request.no_spawn.map(|no_spawn| no_spawn.gate) {
             Some(ExecGate::Trace) => RET_TRACE,
+            Some(ExecGate::Open) => RET_ALLOW,
             _ => RET_USER_NOTIF,
         },
     }

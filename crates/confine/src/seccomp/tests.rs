@@ -139,6 +139,7 @@ fn any_request() -> impl Strategy<Value = Request<'static>> {
         None,
         Some(NoSpawn { exec_fd: 4095, gate: ExecGate::Notify }),
         Some(NoSpawn { exec_fd: 4095, gate: ExecGate::Trace }),
+        Some(NoSpawn { exec_fd: 4095, gate: ExecGate::Open }),
     ]);
     (prop::sample::select(LEVELS.to_vec()), denials, gate, any::<[bool; 7]>()).prop_map(
         |(level, denials, no_spawn, [creates, trace, unix, no_network, ipc, metadata, exec])| Request {
@@ -454,7 +455,8 @@ fn calls_that_hide_their_arguments_are_absent_and_dangerous_ones_refused() {
 #[test]
 fn without_spawn_only_threads_and_the_gated_exec_remain() {
     for level in LEVELS {
-        for (gate, passes) in [(ExecGate::Notify, RET_USER_NOTIF), (ExecGate::Trace, RET_TRACE)] {
+        let gates = [(ExecGate::Notify, RET_USER_NOTIF), (ExecGate::Trace, RET_TRACE), (ExecGate::Open, RET_ALLOW)];
+        for (gate, passes) in gates {
             let request = Request { no_spawn: Some(NoSpawn { exec_fd: 4095, gate }), ..request(level) };
             for name in ["fork", "vfork", "execve"] {
                 assert_eq!(result(&request, name, &[]), EPERM);

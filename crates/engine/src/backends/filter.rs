@@ -62,6 +62,7 @@ fn compiled<T>(
         no_net_namespace: left.loopback,
         no_ipc_namespace: false,
         no_mounts: false,
+        no_listener: false,
     };
     let denials = match policy.on_violation {
         OnViolation::Deny => Denials::Errno,
