@@ -29,6 +29,9 @@ fn main() {
     let source = PathBuf::from("init");
     println!("cargo:rerun-if-changed=init");
     println!("cargo:rerun-if-changed=build.rs");
+    if env::var_os("CARGO_FEATURE_JAIL").is_none() {
+        return;
+    }
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("init");
     let rustc = env::var_os("RUSTC").expect("cargo sets RUSTC");
     let target = env::var("TARGET").expect("cargo sets TARGET");

@@ -37,6 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         no_network_sockets: false,
         private_ipc: true,
         metadata_refused: false,
+        core_limit: false,
         limited_exec: false,
         rules: &[],
     };

@@ -8,33 +8,59 @@
 //!
 //! This crate knows no policy: it does what a recipe says, and says what failed. It is the only crate with unsafe code.
 //! The program that runs after clone stands in `init/` beside `src/`, without libc and without an allocator.
+//!
+//! Without the feature `jail` none of that is there, only what a command of the caller's own is confined with: [`command`]
+//! (Linux), [`seatbelt`] (text), and the pure parts that they need.
 
+#[cfg(feature = "jail")]
 pub mod apart;
+#[cfg(feature = "jail")]
 pub mod cgroup;
+#[cfg(feature = "jail")]
 mod child;
+#[cfg(feature = "jail")]
 mod clone;
+#[cfg(target_os = "linux")]
+pub mod command;
+#[cfg(feature = "jail")]
 pub mod foreign;
+#[cfg(feature = "jail")]
 pub mod host;
+#[cfg(target_os = "linux")]
 pub mod landlock;
+#[cfg(feature = "jail")]
 pub mod letter;
+#[cfg(feature = "jail")]
 pub mod memfd;
+#[cfg(feature = "jail")]
 pub mod mountfd;
+#[cfg(feature = "jail")]
 pub mod netns;
+#[cfg(feature = "jail")]
 pub mod process;
 #[allow(dead_code, reason = "init uses the rest")]
+#[cfg(feature = "jail")]
 #[path = "../init/reach.rs"]
 pub mod reach;
+#[cfg(feature = "jail")]
 pub mod recipe;
 pub mod seatbelt;
+#[cfg(target_os = "linux")]
 pub mod seccomp;
+#[cfg(feature = "jail")]
 pub mod spawn;
+#[cfg(feature = "jail")]
 pub mod status;
 #[allow(dead_code, missing_docs, reason = "init uses the rest")]
+#[cfg(feature = "jail")]
 #[path = "../init/sys.rs"]
 mod sys;
+#[cfg(feature = "jail")]
 #[path = "../init/wire.rs"]
 #[allow(dead_code, reason = "init uses the rest")]
 pub mod wire;
 
+#[cfg(feature = "jail")]
 pub use recipe::Recipe;
+#[cfg(feature = "jail")]
 pub use spawn::{Launch, Running, spawn};

@@ -23,6 +23,7 @@ fn the_text_of_a_level_is_what_its_golden_file_says() {
             no_network_sockets: false,
             private_ipc: true,
             metadata_refused: false,
+            core_limit: false,
             limited_exec: level == Level::Strict,
             rules: &[],
         };

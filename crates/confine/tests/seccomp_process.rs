@@ -23,6 +23,7 @@ fn request(level: Level) -> Request<'static> {
         no_network_sockets: false,
         private_ipc: true,
         metadata_refused: false,
+        core_limit: false,
         limited_exec: false,
         rules: &[],
     }

@@ -85,6 +85,7 @@ pub fn request<'a>(policy: &Policy, needs: Needs, denials: Denials, rules: &'a [
         no_network_sockets: needs.no_net_namespace && policy.network.mode == NetworkMode::None,
         private_ipc: !needs.no_ipc_namespace,
         metadata_refused: needs.no_mounts,
+        core_limit: false,
         limited_exec: policy.process.seccomp.level == SeccompLevel::Strict || !policy.process.spawn,
         rules,
     }

@@ -69,6 +69,8 @@ impl Verdict {
     pub const EXEC: u32 = 4;
     /// Class: the process is killed; such a call is never notified.
     pub const KILL: u32 = 5;
+    /// Class: the receiver makes the call itself, or replies with the errno (EPERM).
+    pub const PERFORM: u32 = 6;
     /// What a program that cannot be run to its end means: refused with EPERM, no reason known.
     pub const REFUSED: Verdict = Verdict::new(Verdict::DENY, 1, 0, 0);
 

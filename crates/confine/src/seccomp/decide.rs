@@ -60,6 +60,7 @@ pub(super) enum Effect {
     Refuse { errno: i32, reason: Reason, rule: u32, report: Report },
     Create,
     Trace,
+    Perform { rule: u32 },
     Exec,
 }
 
@@ -105,7 +106,7 @@ const TIOCSTI: u64 = 0x5412;
 const TIOCLINUX: u64 = 0x541c;
 const TIOCSETD: u64 = 0x5423;
 /// FS_IOC_SETFLAGS and its 32-bit form, FS_IOC_FSSETXATTR, FS_IOC_SETVERSION, FS_IOC_SET_ENCRYPTION_POLICY.
-const METADATA_IOCTLS: [u64; 5] = [0x4008_6602, 0x4004_6602, 0x401c_5820, 0x4008_7601, 0x800c_6613];
+pub const METADATA_IOCTLS: [u64; 5] = [0x4008_6602, 0x4004_6602, 0x401c_5820, 0x4008_7601, 0x800c_6613];
 /// PER_LINUX, PER_LINUX32, ADDR_NO_RANDOMIZE, and the query.
 const PERSONALITIES: [u64; 4] = [0, 8, 0x4_0000, 0xffff_ffff];
 const IPPROTO_MPTCP: u64 = 262;
@@ -168,6 +169,7 @@ impl<'a> Rules<'a> {
             let number = index as u32;
             let effect = match rule.action {
                 RuleAction::Kill => Effect::Kill { rule: number },
+                RuleAction::Perform => Effect::Perform { rule: number },
                 RuleAction::Errno(errno) => Effect::Refuse {
                     errno: i32::from(errno),
                     reason: Reason::Rule,
@@ -301,10 +303,12 @@ fn arguments(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> E
         }
         // A piped core handler runs on the host for every limit but 1 (core(5)), which therefore stays 1. Programs that
         // want no core dump have none; EINVAL is what those of them take that insist on an answer.
-        "setrlimit" => add(&[is(0, RLIMIT_CORE)], quiet(EINVAL)),
+        "setrlimit" if !request.core_limit => add(&[is(0, RLIMIT_CORE)], quiet(EINVAL)),
         "prlimit64" => {
             let given = Cond { width: Width::Bits64, ..is_not(2, 0) };
-            add(&[is(1, RLIMIT_CORE), given], quiet(EINVAL));
+            if !request.core_limit {
+                add(&[is(1, RLIMIT_CORE), given], quiet(EINVAL));
+            }
             // Init has the same ids, so the kernel would let its limits be set: with no open files left to it, it fails.
             // It is process 1 where there is a pid namespace, and any other where there is none.
             let other = if request.private_ipc { is(0, 1) } else { is_not(0, 0) };

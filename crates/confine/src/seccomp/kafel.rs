@@ -115,6 +115,7 @@ mod tests {
             no_network_sockets: false,
             private_ipc: true,
             metadata_refused: false,
+            core_limit: false,
             limited_exec: false,
             rules,
         }

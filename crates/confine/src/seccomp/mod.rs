@@ -45,7 +45,7 @@ mod tests;
 use classify::{Insn, Verdict};
 use decide::{Clause, Decision, Effect, Report, Rules};
 use emit::{Answer, Fixed, Segment};
-use table::CALLS;
+use table::{CALLS, Group};
 
 /// `SECCOMP_RET_KILL_PROCESS`
 const RET_KILL_PROCESS: u32 = 0x8000_0000;
@@ -185,6 +185,8 @@ pub enum RuleAction {
     Errno(u16),
     /// Kills the process.
     Kill,
+    /// It goes to the listener, which performs it itself or refuses it ([`Verdict::PERFORM`]).
+    Perform,
 }
 
 /// A rule of the policy. Rules are looked at before the level, the first match wins, and they only narrow.
@@ -225,6 +227,8 @@ pub struct Request<'a> {
     pub private_ipc: bool,
     /// Refuses chmod, chown, utime, xattr and their kin, as `Strict` does: Landlock does not cover them.
     pub metadata_refused: bool,
+    /// Whether the core limit may be set: nothing keeps a core handler from running.
+    pub core_limit: bool,
     /// Refuses memfd_create, through which anything that can be written could be executed.
     pub limited_exec: bool,
     /// The policy's own rules.
@@ -421,6 +425,14 @@ pub fn syscall_name(number: u32, arch: Arch) -> Option<&'static str> {
     CALLS.iter().find(|call| call.number(arch) == Some(number)).map(|call| call.name)
 }
 
+/// Every call of an architecture that changes owner, mode, times or attributes of a file.
+pub fn metadata_calls(arch: Arch) -> impl Iterator<Item = &'static str> {
+    CALLS.iter().filter(move |call| call.group == Group::Metadata && call.number(arch).is_some()).map(|call| call.name)
+}
+
+/// The `ioctl` commands that do the same.
+pub use decide::METADATA_IOCTLS;
+
 /// The decision for each call of an architecture, by number.
 fn decisions(request: &Request<'_>, arch: Arch) -> Result<Vec<(u32, &'static str, Decision)>, Error> {
     let rules = Rules::new(request)?;
@@ -472,7 +484,7 @@ fn returned(effect: Effect, request: &Request<'_>) -> u32 {
             (Denials::Kill, Report::Always) => RET_KILL_PROCESS,
             _ => RET_ERRNO | errno as u32,
         },
-        Effect::Create | Effect::Trace => RET_USER_NOTIF,
+        Effect::Create | Effect::Trace | Effect::Perform { .. } => RET_USER_NOTIF,
         Effect::Exec => match request.no_spawn.map(|no_spawn| no_spawn.gate) {
             Some(ExecGate::Trace) => RET_TRACE,
             Some(ExecGate::Open) => RET_ALLOW,
@@ -493,6 +505,7 @@ fn verdict(effect: Effect) -> Verdict {
         }
         Effect::Create => Verdict::new(Verdict::CREATE, eperm, 0, 0),
         Effect::Trace => Verdict::new(Verdict::TRACE, eperm, 0, 0),
+        Effect::Perform { rule } => Verdict::new(Verdict::PERFORM, eperm, Reason::Rule as u32, rule),
         Effect::Exec => Verdict::new(Verdict::EXEC, eperm, Reason::Spawn as u32, 0),
     }
 }
@@ -523,6 +536,7 @@ fn effect_in_words(effect: Effect) -> String {
         Effect::Kill { .. } => "kill".into(),
         Effect::Create => "notify create".into(),
         Effect::Trace => "notify trace".into(),
+        Effect::Perform { .. } => "notify perform".into(),
         Effect::Exec => "gate".into(),
         Effect::Refuse { errno, reason, report, .. } => {
             let name = match errno {

@@ -24,6 +24,7 @@ fn request(level: Level) -> Request<'static> {
         no_network_sockets: false,
         private_ipc: true,
         metadata_refused: false,
+        core_limit: false,
         limited_exec: false,
         rules: &[],
     }
@@ -153,6 +154,7 @@ fn any_request() -> impl Strategy<Value = Request<'static>> {
             no_network_sockets: no_network,
             private_ipc: ipc,
             metadata_refused: metadata,
+            core_limit: false,
             limited_exec: exec,
             rules: &[],
         },

@@ -1,0 +1,324 @@
+//! Walls around a command of the caller's own: Landlock and seccomp, put up between fork and exec, without namespaces and
+//! without init. Decides nothing: what the ruleset and the filter hold is the caller's.
+//!
+//! ```text
+//! caller: ruleset, filter, post ─ Walls::attach ─▶ Command ─ spawn ─ fork ─▶ child: enter ─ exec ─▶ program
+//!                          └──── Walls::enter ─▶ a thread of the caller's that spawns and ends (no copy of memory)
+//! keeper (a thread of the caller's) ◀─ listener ─ child;   performs the calls that the filter hands over
+//! ```
+//!
+//! Everything is prepared before fork. [`Wall::enter`] is all that runs after it: four system calls, no allocation, no
+//! lock, no panic. Its failure reaches whoever spawns as an error whose number says which of them it was
+//! ([`Failed::of_spawn`]), because a number is all that can cross.
+
+mod caller;
+mod change;
+mod keeper;
+mod signal;
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+
+use crate::landlock::Ruleset;
+use crate::seccomp::classify::Insn;
+
+pub use keeper::Trees;
+pub use signal::CALLS as SIGNAL_CALLS;
+
+/// Flags for `OpenOptions::custom_flags`: a descriptor that only names its path, which ends in no link.
+pub const NAME_ONLY: i32 = libc::O_PATH | libc::O_NOFOLLOW;
+
+/// What is done after fork, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Step {
+    /// `prctl(PR_SET_NO_NEW_PRIVS)`: without it the next two are refused to whoever is not root.
+    NoNewPrivileges = 1,
+    /// `landlock_restrict_self`.
+    Landlock = 2,
+    /// `seccomp(SECCOMP_SET_MODE_FILTER)`.
+    Filter = 3,
+    /// The filter's listener is handed to the keeper.
+    Listener = 4,
+}
+
+impl Step {
+    /// The system call, as its manual page calls it.
+    pub fn call(self) -> &'static str {
+        match self {
+            Step::NoNewPrivileges => "prctl(PR_SET_NO_NEW_PRIVS)",
+            Step::Landlock => "landlock_restrict_self",
+            Step::Filter => "seccomp(SECCOMP_SET_MODE_FILTER)",
+            Step::Listener => "sendmsg of the filter's listener",
+        }
+    }
+}
+
+/// A step that failed in the child, so that the program never began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{} failed between fork and exec: {}", step.call(), io::Error::from_raw_os_error(*errno))]
+pub struct Failed {
+    /// Which.
+    pub step: Step,
+    /// Why.
+    pub errno: i32,
+}
+
+/// Numbers from here on are no errno of the kernel's (which end at 4095): ten thousand for each step.
+const CODES: i32 = 1_200_000_000;
+/// As many per step.
+const STEP: i32 = 10_000;
+/// From here on they are the caller's, for what failed before fork: see [`refuse`].
+const REFUSALS: i32 = 1_300_000_000;
+
+impl Failed {
+    /// The number that stands for it as an operating system's error.
+    pub fn code(self) -> i32 {
+        CODES + self.step as i32 * STEP + self.errno
+    }
+
+    /// What an error of spawn's says when it came from here.
+    pub fn of_spawn(error: &io::Error) -> Option<Failed> {
+        let code = error.raw_os_error()?.checked_sub(CODES)?;
+        let steps = [Step::NoNewPrivileges, Step::Landlock, Step::Filter, Step::Listener];
+        let step = steps.into_iter().find(|&step| step as i32 == code / STEP)?;
+        Some(Failed { step, errno: code % STEP })
+    }
+}
+
+/// The number of a refusal when an error of spawn's is one that [`refuse`] made.
+pub fn refusal(error: &io::Error) -> Option<u32> {
+    error.raw_os_error()?.checked_sub(REFUSALS).and_then(|code| u32::try_from(code).ok())
+}
+
+/// Makes every spawn of the command fail with this refusal: for what was found before, by a function that cannot say so.
+/// Numbers up to 500 million are told apart.
+pub fn refuse(command: &mut Command, refusal: u32) {
+    let code = REFUSALS + (refusal % 500_000_000) as i32;
+    // SAFETY: the closure only makes an error of a number.
+    unsafe { command.pre_exec(move || Err(io::Error::from_raw_os_error(code))) };
+}
+
+/// Everything that is put up, prepared.
+#[derive(Debug)]
+pub struct Walls {
+    ruleset: Option<OwnedFd>,
+    filter: Arc<[Insn]>,
+    keeps: Option<Trees>,
+}
+
+impl Walls {
+    /// Walls of a ruleset, where there is Landlock, and a filter. With `keeps`, the filter hands calls over
+    /// ([`crate::seccomp::RuleAction::Perform`]): those that change metadata are performed inside these trees, and signals
+    /// among the command's own processes; everything else that is handed over is refused.
+    pub fn new(ruleset: Option<Ruleset>, filter: Arc<[Insn]>, keeps: Option<Trees>) -> Walls {
+        Walls { ruleset: ruleset.map(Ruleset::into_fd), filter, keeps }
+    }
+
+    /// Puts them around a command, each time that it is spawned: before closures that are given to `pre_exec` later.
+    ///
+    /// # Errors
+    /// No thread, socket or descriptor can be had.
+    pub fn attach(self, command: &mut Command) -> io::Result<()> {
+        let post = self.keeps.map(keeper::post).transpose()?;
+        let aside = |fd: Option<OwnedFd>| fd.map(above_streams).transpose();
+        let wall = Wall { ruleset: aside(self.ruleset)?, filter: self.filter, post: aside(post)? };
+        // SAFETY: `enter` makes system calls on what was prepared, and nothing else: see there.
+        unsafe {
+            command.pre_exec(move || {
+                let listener = wall.enter().map_err(|failed| io::Error::from_raw_os_error(failed.code()))?;
+                match (listener, &wall.post) {
+                    (Some(listener), Some(post)) => hand(post.as_raw_fd(), listener)
+                        .map_err(|errno| io::Error::from_raw_os_error(Failed { step: Step::Listener, errno }.code())),
+                    _ => Ok(()),
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Puts them around the calling thread, for ever: around whatever it spawns from now on. No other thread of the process
+    /// is touched.
+    ///
+    /// # Errors
+    /// The step that failed; the thread then is not fit to spawn.
+    pub fn enter(self) -> Result<(), Failed> {
+        let wall = Wall { ruleset: self.ruleset, filter: self.filter, post: None };
+        let listening = self.keeps.is_some();
+        // So that nothing can fail once the filter waits for its listener.
+        let keeper = self
+            .keeps
+            .map(keeper::Admission::new)
+            .transpose()
+            .map_err(|error| Failed { step: Step::Listener, errno: error.raw_os_error().unwrap_or(libc::EAGAIN) })?;
+        match (wall.enter_with(listening)?, keeper) {
+            (Some(listener), Some(keeper)) => {
+                // SAFETY: seccomp(2) has just returned it: a new descriptor that is ours alone.
+                keeper.admit(unsafe { OwnedFd::from_raw_fd(listener) });
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether this thread may do what only the system's own should: any capability is in effect.
+pub fn has_capabilities() -> bool {
+    let header = [0x2008_0522u32, 0]; // _LINUX_CAPABILITY_VERSION_3, this thread
+    let mut data = [0u32; 6]; // effective, permitted, inheritable; twice
+    // SAFETY: version 3 has a header of two numbers, and two times three numbers of data.
+    let got = unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), data.as_mut_ptr()) };
+    got != 0 || data[0] != 0 || data[3] != 0
+}
+
+/// Whether a filter of this process's children can have a listener: the kernel allows one in all the filters that stand
+/// one behind another, so that inside such walls there is none left.
+pub fn listener_available() -> bool {
+    // SAFETY: a prctl that takes numbers.
+    if unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0u64, 0u64, 0u64, 0u64) } != 2 {
+        return true;
+    }
+    static AVAILABLE: OnceLock<bool> = OnceLock::new();
+    *AVAILABLE.get_or_init(|| {
+        // A thread of its own: what it gets it never loses.
+        let allow = Insn { code: crate::seccomp::classify::RET, jt: 0, jf: 0, k: 0x7fff_0000 };
+        let wall = Wall { ruleset: None, filter: [allow].into(), post: None };
+        let thread = std::thread::Builder::new().spawn(move || {
+            // SAFETY: the descriptor has just been made, and is ours alone.
+            wall.enter_with(true).map(|listener| listener.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })).is_ok()
+        });
+        thread.is_ok_and(|thread| thread.join().unwrap_or(false))
+    })
+}
+
+/// Where the standard streams of a child cannot overwrite it.
+fn above_streams(fd: OwnedFd) -> io::Result<OwnedFd> {
+    if fd.as_raw_fd() > 2 {
+        return Ok(fd);
+    }
+    // SAFETY: the descriptor is open.
+    let moved = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 3) };
+    if moved < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: fcntl succeeded: a new descriptor that is ours alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(moved) })
+}
+
+/// What the child needs.
+struct Wall {
+    ruleset: Option<OwnedFd>,
+    filter: Arc<[Insn]>,
+    post: Option<OwnedFd>,
+}
+
+/// `SECCOMP_FILTER_FLAG_NEW_LISTENER`
+const NEW_LISTENER: u64 = 8;
+/// `SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV`, since Linux 5.19: a signal then cannot restart a call that was performed.
+const WAIT_KILLABLE: u64 = 32;
+
+impl Wall {
+    fn enter(&self) -> Result<Option<i32>, Failed> {
+        self.enter_with(self.post.is_some())
+    }
+
+    /// The order. Runs after fork: raw calls on what was prepared.
+    fn enter_with(&self, listening: bool) -> Result<Option<i32>, Failed> {
+        let failed = |step| Failed { step, errno: errno() };
+        // Whatever it executes, it gains nothing by it. Also what allows the next two to an unprivileged process.
+        // SAFETY: a prctl that takes numbers.
+        if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1u64, 0u64, 0u64, 0u64) } != 0 {
+            return Err(failed(Step::NoNewPrivileges));
+        }
+        // Before the filter, which could be one that refuses it.
+        if let Some(ruleset) = &self.ruleset {
+            // SAFETY: takes a descriptor, which is open, and flags.
+            if unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0u32) } != 0 {
+                return Err(failed(Step::Landlock));
+            }
+        }
+        // Last: from here on what it refuses is refused to us, too.
+        if self.filter.is_empty() {
+            return Ok(None);
+        }
+        let flags = if listening { NEW_LISTENER } else { 0 };
+        let mut listener = self.install(flags | if listening { WAIT_KILLABLE } else { 0 });
+        if listener < 0 && listening && errno() == libc::EINVAL {
+            listener = self.install(flags);
+        }
+        match i32::try_from(listener) {
+            Ok(fd) if fd >= 0 => Ok(listening.then_some(fd)),
+            _ => Err(failed(Step::Filter)),
+        }
+    }
+
+    fn install(&self, flags: u64) -> i64 {
+        let program =
+            libc::sock_fprog { len: self.filter.len() as u16, filter: self.filter.as_ptr().cast_mut().cast() };
+        // SAFETY: `Insn` is `struct sock_filter`; the program lives until the call is over, and the kernel only reads it.
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) }
+    }
+}
+
+/// Sends a descriptor and closes it. Runs after fork: buffers on the stack.
+fn hand(post: i32, fd: i32) -> Result<(), i32> {
+    let byte = 0u8;
+    let mut content = libc::iovec { iov_base: (&raw const byte).cast_mut().cast(), iov_len: 1 };
+    let mut space = [0u64; 4];
+    // SAFETY: every field of the header is a number or a pointer, for which zero bytes are a value; they are filled in below.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut content;
+    message.msg_iovlen = 1;
+    message.msg_control = space.as_mut_ptr().cast();
+    // SAFETY: only computes.
+    message.msg_controllen = unsafe { libc::CMSG_SPACE(4) } as _;
+    // SAFETY: the control buffer is aligned and long enough for a header and one descriptor.
+    unsafe {
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(4) as _;
+        libc::CMSG_DATA(header).cast::<i32>().write_unaligned(fd);
+    }
+    // SAFETY: the message and all that it points to are locals.
+    if unsafe { libc::sendmsg(post, &raw const message, libc::MSG_NOSIGNAL) } != 1 {
+        return Err(errno());
+    }
+    // SAFETY: it is ours alone, and nobody uses it after this.
+    if unsafe { libc::close(fd) } != 0 { Err(errno()) } else { Ok(()) }
+}
+
+/// Of the call that has just failed.
+fn errno() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_crosses_as_a_number_and_comes_back_in_words() {
+        let failed = Failed { step: Step::Landlock, errno: libc::E2BIG };
+        let error = io::Error::from_raw_os_error(failed.code());
+        assert_eq!(Failed::of_spawn(&error), Some(failed));
+        assert!(failed.to_string().starts_with("landlock_restrict_self failed between fork and exec: Argument list"));
+        assert_eq!(refusal(&error), None);
+        for other in [libc::ENOENT, 4095, CODES, CODES + 9 * STEP, REFUSALS] {
+            assert_eq!(Failed::of_spawn(&io::Error::from_raw_os_error(other)), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_refused_command_never_starts() {
+        let mut command = Command::new("/bin/true");
+        assert!(command.status().unwrap().success(), "it does without");
+        refuse(&mut command, 77);
+        let error = command.status().unwrap_err();
+        assert_eq!(refusal(&error), Some(77));
+        assert_eq!(Failed::of_spawn(&error), None);
+    }
+}
