@@ -18,6 +18,7 @@ use crate::workspace::Workspace;
 pub const LAYERS: &[(&str, &[&str])] = &[
     ("cofferdam-policy", &[]),
     ("cofferdam-confine", &[]),
+    ("cofferdam-command", &["cofferdam-confine"]),
     ("cofferdam-egress", &["cofferdam-policy", "cofferdam-confine"]),
     ("cofferdam-engine", &["cofferdam-policy", "cofferdam-confine", "cofferdam-egress"]),
     ("cofferdam-profiles", &["cofferdam-policy", "cofferdam-engine"]),

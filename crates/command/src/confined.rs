@@ -1,0 +1,445 @@
+//! The builder: what a caller says, resolved, given to this system's mechanism, and answered with what holds.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use tokio::process::Command;
+
+use crate::blocked;
+use crate::enforcement::{Enforcement, Strength};
+use crate::error::{ConfineError, Reason};
+use crate::mode::SandboxMode;
+use crate::places;
+use crate::spec::{Area, Fallback, Network, Spec};
+
+/// A command that is to be confined.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use cofferdam_command::{Confined, SandboxMode};
+///
+/// let (mut command, enforcement) =
+///     Confined::new("claude").mode(SandboxMode::Sandbox).data_dir("/home/me/.agent").write("/home/me/project").command()?;
+/// tracing::info!(%enforcement, "confined");
+/// let output = command.arg("--print").arg("hello").kill_on_drop(true).output().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Confined {
+    program: OsString,
+    mode: SandboxMode,
+    data_dir: Option<PathBuf>,
+    write: Vec<PathBuf>,
+    read: Vec<PathBuf>,
+    deny_read: Vec<PathBuf>,
+    enforce_reads: bool,
+    network: Network,
+    unix_sockets: bool,
+    fallback: Fallback,
+    landlock_at_most: Option<u32>,
+    mechanism: Mechanism,
+    /// The whole system but what is always refused.
+    protects: bool,
+}
+
+/// What holds the rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Mechanism {
+    Landlock,
+    Seatbelt(PathBuf),
+    None,
+}
+
+impl Mechanism {
+    fn of_this_system() -> Mechanism {
+        if cfg!(target_os = "linux") {
+            Mechanism::Landlock
+        } else if cfg!(target_os = "macos") {
+            Mechanism::Seatbelt(crate::seatbelt::SANDBOX_EXEC.into())
+        } else {
+            Mechanism::None
+        }
+    }
+}
+
+/// What a program needs to start and run, and holds nobody's own files.
+const SYSTEM_READS: [&str; 22] = [
+    "/Applications",
+    "/Library",
+    "/System",
+    "/bin",
+    "/etc",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/nix",
+    "/opt",
+    "/private/etc",
+    "/private/var/db",
+    "/proc",
+    "/run/current-system",
+    "/run/systemd/resolve",
+    "/sbin",
+    "/snap",
+    "/sys",
+    "/usr",
+    "/var/lib/ca-certificates",
+    "/var/lib/flatpak",
+];
+
+impl Confined {
+    /// A command of this name: a path, or what `PATH` leads to. In the mode `sandbox`, the network the host's, no Unix
+    /// sockets, refused where something cannot be held.
+    pub fn new(program: impl AsRef<OsStr>) -> Confined {
+        Confined {
+            program: program.as_ref().to_owned(),
+            mode: SandboxMode::default(),
+            data_dir: None,
+            write: Vec::new(),
+            read: Vec::new(),
+            deny_read: Vec::new(),
+            enforce_reads: false,
+            network: Network::default(),
+            unix_sockets: false,
+            fallback: Fallback::default(),
+            landlock_at_most: None,
+            mechanism: Mechanism::of_this_system(),
+            protects: false,
+        }
+    }
+
+    /// The mode. With `rwx` nothing is held, and nothing else that is said here counts.
+    pub fn mode(mut self, mode: SandboxMode) -> Confined {
+        self.mode = mode;
+        self
+    }
+
+    /// The directory whose whole tree can be written: absolute, there, and none of the system's. Without one only `rwx` is.
+    pub fn data_dir(mut self, path: impl AsRef<Path>) -> Confined {
+        self.data_dir = Some(path.as_ref().to_owned());
+        self
+    }
+
+    /// A further directory or file that can be written. As for the data directory, none of the system's; a device is.
+    pub fn write(mut self, path: impl AsRef<Path>) -> Confined {
+        self.write.push(path.as_ref().to_owned());
+        self
+    }
+
+    /// With [`Self::enforce_reads`]: a further directory or file that can be read and executed.
+    pub fn read(mut self, path: impl AsRef<Path>) -> Confined {
+        self.read.push(path.as_ref().to_owned());
+        self
+    }
+
+    /// A directory or file that can be neither read, listed nor executed. On Linux everything beside it is granted entry by
+    /// entry, since there are no exceptions below a grant: the directories above it cannot be listed either, and what is
+    /// made in them later cannot be read. That it exists, its size and its times can still be seen.
+    pub fn deny_read(mut self, path: impl AsRef<Path>) -> Confined {
+        self.deny_read.push(path.as_ref().to_owned());
+        self
+    }
+
+    /// In the mode `sandbox`: reads are held to what can be written, the system's directories, and where the program lies.
+    pub fn enforce_reads(mut self, enforce: bool) -> Confined {
+        self.enforce_reads = enforce;
+        self
+    }
+
+    /// The network.
+    pub fn network(mut self, network: Network) -> Confined {
+        self.network = network;
+        self
+    }
+
+    /// Whether Unix sockets can be made and connected to. They are not by default: a container engine, a session bus, a
+    /// terminal multiplexer or a key agent that listens on one does for whoever asks what the asking process may not.
+    pub fn unix_sockets(mut self, granted: bool) -> Confined {
+        self.unix_sockets = granted;
+        self
+    }
+
+    /// What happens where something cannot be held.
+    pub fn fallback(mut self, fallback: Fallback) -> Confined {
+        self.fallback = fallback;
+        self
+    }
+
+    /// Uses no more of Landlock than this version has, as on an older kernel: for tests. 0 is none.
+    pub fn landlock_at_most(mut self, abi: u32) -> Confined {
+        self.landlock_at_most = Some(abi);
+        self
+    }
+
+    /// Uses Seatbelt, by this program in `sandbox-exec`'s place: for tests, which have no macOS.
+    pub fn seatbelt_by(mut self, sandbox_exec: impl AsRef<Path>) -> Confined {
+        self.mechanism = Mechanism::Seatbelt(sandbox_exec.as_ref().to_owned());
+        self
+    }
+
+    /// Uses nothing, as on a system that has no sandbox that is known here: for tests.
+    pub fn without_mechanism(mut self) -> Confined {
+        self.mechanism = Mechanism::None;
+        self
+    }
+
+    /// Everything can be written but what is always refused, everything read but the data directory's own records.
+    pub(crate) fn protecting(mut self) -> Confined {
+        self.protects = true;
+        self
+    }
+
+    /// The command, confined each time that it is spawned, and what holds it. It keeps every feature of tokio's. Closures
+    /// given to its `pre_exec` run behind the walls.
+    ///
+    /// It inherits what any command does: descriptors of the caller's that are not close-on-exec are open in it, with all
+    /// that they allow.
+    ///
+    /// # Errors
+    /// A path that cannot be granted, something that cannot be prepared, and, unless [`Fallback::Warn`] was asked for,
+    /// something that this system cannot hold.
+    pub fn command(self) -> Result<(Command, Enforcement), ConfineError> {
+        let program = self.program.clone();
+        let prepared = self.prepare().map_err(|reason| ConfineError::new(&program, reason))?;
+        let enforcement = prepared.enforcement.clone();
+        let command = prepared.command().map_err(|reason| ConfineError::new(&program, reason))?;
+        Ok((command, enforcement))
+    }
+
+    /// Spawns it, after `set_up` has said arguments, streams and whatever else. As fast from a caller with gigabytes of
+    /// memory as from a small one, which [`Self::command`] is not: a command that has something to do between fork and exec
+    /// makes the standard library copy the caller's page tables. Here a short-lived thread goes behind the walls instead and
+    /// spawns from there, so nothing is left to do after fork, and a failure has its words.
+    ///
+    /// The parent-death signal (`prctl(PR_SET_PDEATHSIG)`) comes when that thread ends: do not use it here.
+    ///
+    /// # Errors
+    /// As [`Self::command`], and those of spawn.
+    pub fn spawn(
+        self,
+        set_up: impl FnOnce(&mut Command),
+    ) -> Result<(tokio::process::Child, Enforcement), ConfineError> {
+        let program = self.program.clone();
+        let prepared = self.prepare().map_err(|reason| ConfineError::new(&program, reason))?;
+        let enforcement = prepared.enforcement.clone();
+        let child = prepared.spawn(set_up).map_err(|reason| ConfineError::new(&program, reason))?;
+        Ok((child, enforcement))
+    }
+
+    fn prepare(self) -> Result<Prepared, Reason> {
+        places::program(Path::new(&self.program))?;
+        if self.mode == SandboxMode::Rwx && !self.protects {
+            let walls = Around::Nothing(Command::new(&self.program));
+            return Ok(Prepared { program: self.program, around: walls, enforcement: Enforcement::default() });
+        }
+        let mut notes = Vec::new();
+        let spec = self.spec(&mut notes)?;
+        let (around, mut enforcement) = match &self.mechanism {
+            Mechanism::Landlock => self.landlock(&spec)?,
+            Mechanism::Seatbelt(sandbox_exec) => {
+                let (command, enforcement) = crate::seatbelt::command(&self.program, &spec, sandbox_exec)?;
+                (Around::Nothing(command), enforcement)
+            }
+            Mechanism::None if self.fallback == Fallback::Warn => {
+                tracing::warn!(program = ?self.program, "no sandbox of this system's is known here: it runs without one");
+                (Around::Nothing(Command::new(&self.program)), nothing_held())
+            }
+            Mechanism::None => return Err(Reason::Unsupported),
+        };
+        enforcement.notes.extend(notes);
+        let missing: Vec<_> = enforcement.missing().cloned().collect();
+        if !missing.is_empty() && self.fallback == Fallback::Refuse {
+            return Err(Reason::NotHeld(missing));
+        }
+        for applied in &missing {
+            tracing::warn!(program = ?self.program, rule = %applied.rule, strength = %applied.strength,
+                reason = applied.reason, "a rule is not held wholly");
+        }
+        tracing::debug!(program = ?self.program, mode = %self.mode, strength = %enforcement.strength(),
+            landlock_abi = enforcement.landlock_abi, "a command is confined");
+        Ok(Prepared { program: self.program, around, enforcement })
+    }
+
+    #[cfg(target_os = "linux")]
+    fn landlock(&self, spec: &Spec) -> Result<(Around, Enforcement), Reason> {
+        let (walls, enforcement) = crate::linux::prepare(spec)?;
+        Ok((Around::Walls(walls), enforcement))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn landlock(&self, _: &Spec) -> Result<(Around, Enforcement), Reason> {
+        Err(Reason::Unsupported)
+    }
+
+    /// Everything resolved.
+    fn spec(&self, notes: &mut Vec<String>) -> Result<Spec, Reason> {
+        let data = self.data_dir.as_deref().ok_or(Reason::NoDataDirectory)?;
+        let mut write = Area::default();
+        // What every agent writes: temporary files, and the state of the model's own command.
+        let mut common: Vec<PathBuf> = ["/tmp", "/private/tmp", "/private/var/folders"].map(PathBuf::from).into();
+        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        common.extend(home.map(|home| home.join(".claude")));
+        for path in common {
+            match std::fs::symlink_metadata(&path) {
+                Ok(_) => write.roots.push(places::writable("always writable", &path, &[])?),
+                Err(_) if path.starts_with("/private") => {}
+                Err(_) => notes.push(format!("{} does not exist, and so is not granted", path.display())),
+            }
+        }
+        let common = write.roots.clone();
+        let data = places::data_dir(data, &common)?;
+        write.roots.push(data.clone());
+        for path in &self.write {
+            let device = path.starts_with("/dev") && path.components().count() > 2 && !path.is_dir();
+            let found = if device {
+                places::there("write", path)?
+            } else {
+                places::writable("write", path, &write.roots.clone())?
+            };
+            write.roots.push(found);
+        }
+        let denied =
+            self.deny_read.iter().map(|path| places::there("deny_read", path)).collect::<Result<Vec<_>, Reason>>()?;
+        for path in &denied {
+            if let Some(root) = write.roots.iter().find(|root| root.starts_with(path)) {
+                return Err(Reason::Path {
+                    rule: "deny_read",
+                    path: path.clone(),
+                    fault: format!("{} lies in it, which is granted", root.display()),
+                    hint: "deny what lies beside it",
+                });
+            }
+        }
+        let mut read = None;
+        if self.enforce_reads && self.mode == SandboxMode::Sandbox {
+            let mut roots = write.roots.clone();
+            for path in &self.read {
+                roots.push(places::there("read", path)?);
+            }
+            roots.extend(SYSTEM_READS.iter().filter_map(|path| std::fs::canonicalize(path).ok()));
+            roots.extend(self.programs_place());
+            roots.sort();
+            roots.dedup();
+            read = Some(Area { roots, holes: denied });
+        } else if !denied.is_empty() {
+            read = Some(Area { roots: vec![PathBuf::from("/")], holes: denied });
+        }
+        let mut spec = Spec {
+            write,
+            read,
+            network: self.network,
+            unix_sockets: self.unix_sockets,
+            landlock_at_most: self.landlock_at_most,
+        };
+        if self.protects {
+            let own = blocked::of_data(&data);
+            let system = blocked::SYSTEM.iter().filter_map(|dir| std::fs::canonicalize(dir).ok());
+            let root = || vec![PathBuf::from("/")];
+            let mut holes: Vec<PathBuf> = system.chain(own.iter().cloned()).collect();
+            holes.sort();
+            holes.dedup();
+            spec.write = Area { roots: root(), holes };
+            spec.read = Some(Area { roots: root(), holes: own });
+        }
+        Ok(spec)
+    }
+
+    /// Where the program lies, with what was installed beside it: `PREFIX` for a program in `PREFIX/bin`, unless that is
+    /// a whole home or above one.
+    fn programs_place(&self) -> Vec<PathBuf> {
+        let path = Path::new(&self.program);
+        let found = if path.components().count() > 1 {
+            std::fs::canonicalize(path).ok()
+        } else {
+            let places = std::env::var_os("PATH").unwrap_or_default();
+            std::env::split_paths(&places).find_map(|dir| {
+                let file = dir.join(path);
+                file.is_file().then(|| std::fs::canonicalize(file).ok()).flatten()
+            })
+        };
+        let Some(file) = found else { return Vec::new() };
+        let prefix = file.parent().filter(|dir| dir.ends_with("bin")).and_then(Path::parent);
+        let home = std::env::var_os("HOME").and_then(|home| std::fs::canonicalize(home).ok());
+        let own = |dir: &&Path| dir.components().count() > 2 && home.as_ref().is_none_or(|home| !home.starts_with(dir));
+        match prefix.filter(own) {
+            Some(prefix) => vec![prefix.to_owned()],
+            None => vec![file],
+        }
+    }
+}
+
+/// What a command without a mechanism is told.
+fn nothing_held() -> Enforcement {
+    use crate::enforcement::Rule::*;
+    let mut enforcement = Enforcement::default();
+    for rule in [Writes, Truncation, Links, Devices, Metadata, Signals] {
+        enforcement.add(rule, Strength::None, "no sandbox of this system's is known here");
+    }
+    enforcement
+}
+
+/// A confined command before it is one of tokio's.
+struct Prepared {
+    program: OsString,
+    around: Around,
+    enforcement: Enforcement,
+}
+
+/// What is put around it.
+enum Around {
+    /// The command holds itself, or nothing does.
+    Nothing(Command),
+    #[cfg(target_os = "linux")]
+    Walls(cofferdam_confine::command::Walls),
+}
+
+impl Prepared {
+    fn command(self) -> Result<Command, Reason> {
+        match self.around {
+            Around::Nothing(command) => Ok(command),
+            #[cfg(target_os = "linux")]
+            Around::Walls(walls) => {
+                let mut command = std::process::Command::new(&self.program);
+                walls
+                    .attach(&mut command)
+                    .map_err(|source| Reason::Prepare { step: "the keeper".into(), source: source.into() })?;
+                Ok(Command::from(command))
+            }
+        }
+    }
+
+    fn spawn(self, set_up: impl FnOnce(&mut Command)) -> Result<tokio::process::Child, Reason> {
+        let spawned = |result: std::io::Result<_>| result.map_err(|error| Reason::Spawn(error.into()));
+        match self.around {
+            Around::Nothing(mut command) => {
+                set_up(&mut command);
+                spawned(command.spawn())
+            }
+            #[cfg(target_os = "linux")]
+            Around::Walls(walls) => {
+                let mut command = Command::new(&self.program);
+                set_up(&mut command);
+                let runtime = tokio::runtime::Handle::current();
+                let behind = || {
+                    walls.enter().map_err(|failed| Reason::Child {
+                        step: failed.step.call(),
+                        source: std::io::Error::from_raw_os_error(failed.errno).into(),
+                    })?;
+                    let _inside = runtime.enter();
+                    spawned(command.spawn())
+                };
+                let thread_failed = |source: std::io::Error| Reason::Prepare {
+                    step: "the thread that spawns".into(),
+                    source: source.into(),
+                };
+                std::thread::scope(|scope| {
+                    let builder = std::thread::Builder::new().name("cofferdam-spawn".into());
+                    let thread = builder.spawn_scoped(scope, behind).map_err(thread_failed)?;
+                    thread.join().unwrap_or_else(|_| Err(thread_failed(std::io::Error::other("it panicked"))))
+                })
+            }
+        }
+    }
+}

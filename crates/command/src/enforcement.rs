@@ -1,0 +1,140 @@
+//! What is held, rule by rule, and by what: the answer to "is it really confined?". Pure data.
+
+use std::fmt;
+
+/// How far a rule is held. In the order of their strength.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Strength {
+    /// Not at all.
+    None,
+    /// In part; the reason says what is missing.
+    Partial,
+    /// Wholly, by the kernel.
+    Full,
+}
+
+impl fmt::Display for Strength {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Strength::None => "none",
+            Strength::Partial => "partial",
+            Strength::Full => "full",
+        })
+    }
+}
+
+/// What a command is kept from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Rule {
+    /// Writing, creating and removing outside the writable paths.
+    Writes,
+    /// Truncating files outside of them.
+    Truncation,
+    /// Renaming into and out of them, and hard links across.
+    Links,
+    /// Making device nodes, and ioctl on devices but the harmless ones.
+    Devices,
+    /// Owner, mode, times and attributes of files outside.
+    Metadata,
+    /// Abstract sockets of processes outside.
+    AbstractSockets,
+    /// Sockets that have a path: what listens there acts for whoever asks (a container engine, a session bus, an agent).
+    PathSockets,
+    /// Signals to processes outside.
+    Signals,
+    /// Reading what was not granted, or was denied.
+    Reads,
+    /// The network.
+    Network,
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Rule::Writes => "writes",
+            Rule::Truncation => "truncation",
+            Rule::Links => "renames and hard links",
+            Rule::Devices => "devices",
+            Rule::Metadata => "metadata",
+            Rule::AbstractSockets => "abstract sockets",
+            Rule::PathSockets => "path sockets",
+            Rule::Signals => "signals",
+            Rule::Reads => "reads",
+            Rule::Network => "network",
+        })
+    }
+}
+
+/// One rule's answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// The rule.
+    pub rule: Rule,
+    /// How far it is held.
+    pub strength: Strength,
+    /// By what, or why not.
+    pub reason: String,
+}
+
+/// What a command is held by. A rule that was not asked for is not listed: nothing is listed in the mode `rwx`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Enforcement {
+    /// Rule by rule.
+    pub rules: Vec<Applied>,
+    /// Version of the kernel's Landlock that is used; 0 without.
+    pub landlock_abi: u32,
+    /// What whoever uses it should know: a grant for a path that does not exist, for instance.
+    pub notes: Vec<String>,
+}
+
+impl Enforcement {
+    /// The weakest of all rules: `Full` where nothing was asked for.
+    pub fn strength(&self) -> Strength {
+        self.rules.iter().map(|applied| applied.strength).min().unwrap_or(Strength::Full)
+    }
+
+    /// How far one rule is held; none when it was not asked for.
+    pub fn of(&self, rule: Rule) -> Option<Strength> {
+        self.rules.iter().find(|applied| applied.rule == rule).map(|applied| applied.strength)
+    }
+
+    /// What is not held wholly.
+    pub fn missing(&self) -> impl Iterator<Item = &Applied> {
+        self.rules.iter().filter(|applied| applied.strength != Strength::Full)
+    }
+
+    pub(crate) fn add(&mut self, rule: Rule, strength: Strength, reason: impl Into<String>) {
+        self.rules.push(Applied { rule, strength, reason: reason.into() });
+    }
+}
+
+impl fmt::Display for Enforcement {
+    /// One line per rule.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Applied { rule, strength, reason } in &self.rules {
+            writeln!(f, "{rule}: {strength} ({reason})")?;
+        }
+        self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_weakest_rule_is_what_counts() {
+        let mut enforcement = Enforcement::default();
+        assert_eq!(enforcement.strength(), Strength::Full, "nothing was asked for");
+        enforcement.add(Rule::Writes, Strength::Full, "Landlock");
+        enforcement.add(Rule::Signals, Strength::None, "too old");
+        enforcement.add(Rule::Metadata, Strength::Partial, "some");
+        assert_eq!(enforcement.strength(), Strength::None);
+        assert_eq!(enforcement.of(Rule::Metadata), Some(Strength::Partial));
+        assert_eq!(enforcement.of(Rule::Network), None);
+        let missing: Vec<Rule> = enforcement.missing().map(|applied| applied.rule).collect();
+        assert_eq!(missing, [Rule::Signals, Rule::Metadata]);
+        assert!(enforcement.to_string().starts_with("writes: full (Landlock)\nsignals: none (too old)\n"));
+    }
+}

@@ -1,0 +1,130 @@
+//! Why a command cannot be confined: typed, and as the one string that some callers want.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::process::Command;
+
+use crate::enforcement::Applied;
+
+/// A command that was not confined, and so did not start.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("cannot confine `{program}`: {reason}")]
+pub struct ConfineError {
+    /// The command.
+    pub program: String,
+    /// Why.
+    #[source]
+    pub reason: Reason,
+}
+
+/// Why a command cannot be confined.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// No data directory was named.
+    #[error("writes: no data directory was named\nhint: name one with data_dir(), or ask for SandboxMode::Rwx")]
+    NoDataDirectory,
+    /// A path that a rule names cannot be used.
+    #[error("{rule}: {path}: {fault}\nhint: {hint}")]
+    Path {
+        /// What names it: `data directory`, `write`, `read`, `deny_read`, …
+        rule: &'static str,
+        /// The path.
+        path: PathBuf,
+        /// What is wrong with it.
+        fault: String,
+        /// What would be accepted.
+        hint: &'static str,
+    },
+    /// The program cannot be one.
+    #[error("program: {fault}\nhint: name an executable file, or a command that PATH leads to")]
+    Program {
+        /// What is wrong with it.
+        fault: String,
+    },
+    /// This system cannot hold some of it, and that was to be refused.
+    #[error("{}\nhint: accept what cannot be held with fallback(Fallback::Warn), or use Linux 6.12 or later with Landlock \
+             among its security modules (lsm=landlock,... on the kernel's command line)", list(.0))]
+    NotHeld(Vec<Applied>),
+    /// This system has no mechanism that is known here.
+    #[error(
+        "no sandbox of this system's is known here\nhint: run it on Linux or macOS, or accept that with fallback(Fallback::Warn)"
+    )]
+    Unsupported,
+    /// Something could not be prepared.
+    #[error("{step}: {source}")]
+    Prepare {
+        /// What.
+        step: String,
+        /// Why.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// A step after fork failed.
+    #[error("{step} failed between fork and exec: {source}")]
+    Child {
+        /// The system call.
+        step: &'static str,
+        /// Why.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// The program itself could not be started: what spawn says without any walls.
+    #[error("spawn: {0}")]
+    Spawn(#[source] Arc<io::Error>),
+}
+
+fn list(missing: &[Applied]) -> String {
+    let each: Vec<String> = missing.iter().map(|a| format!("{} held {}: {}", a.rule, adverb(a), a.reason)).collect();
+    each.join("; ")
+}
+
+fn adverb(applied: &Applied) -> &'static str {
+    if applied.strength == crate::Strength::None { "not at all" } else { "only in part" }
+}
+
+impl ConfineError {
+    pub(crate) fn new(program: &std::ffi::OsStr, reason: Reason) -> ConfineError {
+        ConfineError { program: program.to_string_lossy().into_owned(), reason }
+    }
+
+    /// What an error of this command's spawn says when walls are its cause; none when it is about the program itself, as
+    /// one that does not exist.
+    ///
+    /// From between fork and exec only a number can cross, so the error itself reads `os error 12…` or `13…`: here are its
+    /// words.
+    pub fn of_spawn(command: &Command, error: &io::Error) -> Option<ConfineError> {
+        let program = command.as_std().get_program();
+        #[cfg(target_os = "linux")]
+        if let Some(failed) = cofferdam_confine::command::Failed::of_spawn(error) {
+            let source = Arc::new(io::Error::from_raw_os_error(failed.errno));
+            return Some(ConfineError::new(program, Reason::Child { step: failed.step.call(), source }));
+        }
+        crate::refused::found(error)
+    }
+}
+
+/// The one string that some callers want: command, rule and reason in it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SandboxError {
+    /// All of it.
+    #[error("sandbox error: {0}")]
+    Sandbox(String),
+}
+
+impl SandboxError {
+    /// An error of this command's spawn, whatever its cause.
+    pub fn of_spawn(command: &Command, error: io::Error) -> SandboxError {
+        let known = ConfineError::of_spawn(command, &error);
+        let program = command.as_std().get_program();
+        known.unwrap_or_else(|| ConfineError::new(program, Reason::Spawn(Arc::new(error)))).into()
+    }
+}
+
+impl From<ConfineError> for SandboxError {
+    fn from(error: ConfineError) -> SandboxError {
+        SandboxError::Sandbox(error.to_string())
+    }
+}

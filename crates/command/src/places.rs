@@ -1,0 +1,195 @@
+//! From the paths that a caller names to those that can be granted: canonical, there, and no more than was meant. Looks at
+//! the file system, changes nothing.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::blocked::{self, SYSTEM};
+use crate::error::Reason;
+
+/// Entries that lie beside a denied path and are granted one by one, at most.
+const SIBLINGS: usize = 65_536;
+
+fn fault(rule: &'static str, path: &Path, fault: impl Into<String>, hint: &'static str) -> Reason {
+    Reason::Path { rule, path: path.to_owned(), fault: fault.into(), hint }
+}
+
+/// A path that exists, without links. `rule` is what names it.
+pub(crate) fn there(rule: &'static str, path: &Path) -> Result<PathBuf, Reason> {
+    if !path.is_absolute() {
+        return Err(fault(rule, path, "it is relative", "name it from the root on, as in std::path::absolute"));
+    }
+    std::fs::canonicalize(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => fault(rule, path, "it does not exist", "create it first"),
+        _ => fault(rule, path, error.to_string(), "name a path that can be looked up"),
+    })
+}
+
+/// A path that may be granted for writing: it neither is, nor lies in, nor holds one of the system's directories.
+/// `others` are trees that can be written already: a link in one of them may have been put there by what is to be confined.
+pub(crate) fn writable(rule: &'static str, path: &Path, others: &[PathBuf]) -> Result<PathBuf, Reason> {
+    let found = there(rule, path)?;
+    const HINT: &str = "name a directory of your own, such as one in your home";
+    if found.parent().is_none() {
+        return Err(fault(rule, path, "it leads to the root: everything could be written", HINT));
+    }
+    let system = SYSTEM.iter().map(PathBuf::from);
+    let targets = SYSTEM.iter().filter_map(|dir| std::fs::canonicalize(dir).ok());
+    for dir in system.chain(targets) {
+        if blocked::below(&found, &dir) {
+            return Err(fault(rule, path, format!("it lies below {}, where nothing is written", dir.display()), HINT));
+        }
+        if blocked::below(&dir, &found) {
+            return Err(fault(rule, path, format!("it holds {}, where nothing is written", dir.display()), HINT));
+        }
+    }
+    let strays = |tree: &&PathBuf| blocked::below(path, tree) && !blocked::below(&found, tree);
+    if let Some(tree) = others.iter().find(strays) {
+        let text = format!("a link in {}, which can be written, leads it to {}", tree.display(), found.display());
+        return Err(fault(rule, path, text, "name the directory itself"));
+    }
+    Ok(found)
+}
+
+/// The data directory: a directory that may be granted for writing.
+pub(crate) fn data_dir(path: &Path, others: &[PathBuf]) -> Result<PathBuf, Reason> {
+    let found = writable("data directory", path, others)?;
+    if !found.is_dir() {
+        return Err(fault("data directory", path, "it is not a directory", "name a directory"));
+    }
+    Ok(found)
+}
+
+/// A program that cannot be one: a directory, or nothing at all. One that is not there is for spawn to say.
+pub(crate) fn program(program: &Path) -> Result<(), Reason> {
+    let fault = |fault: &str| Err(Reason::Program { fault: fault.to_owned() });
+    if program.as_os_str().is_empty() {
+        return fault("it has no name");
+    }
+    if program.as_os_str().as_encoded_bytes().contains(&0) {
+        return fault("its name has a zero byte in it");
+    }
+    // Without a slash it is looked for in PATH, where only executable files count.
+    if program.components().count() > 1 && program.is_dir() {
+        return fault("it is a directory");
+    }
+    Ok(())
+}
+
+/// `root` in pieces that leave `holes` out: a rule grants all that lies below its path, so what lies beside a hole is
+/// named entry by entry. What is made there later is in no piece. Links are left out: what they lead to is in another.
+pub(crate) fn around(root: &Path, holes: &[PathBuf]) -> Result<Vec<PathBuf>, Reason> {
+    let mut pieces = Vec::new();
+    split(root, holes, &mut pieces)?;
+    Ok(pieces)
+}
+
+fn split(root: &Path, holes: &[PathBuf], pieces: &mut Vec<PathBuf>) -> Result<(), Reason> {
+    let plain = |path: &Path, base: &Path| path.starts_with(base);
+    if holes.iter().any(|hole| plain(root, hole)) {
+        return Ok(());
+    }
+    if !holes.iter().any(|hole| plain(hole, root)) {
+        pieces.push(root.to_owned());
+        return Ok(());
+    }
+    let prepare = |source: io::Error| Reason::Prepare {
+        step: format!("cannot list {}, where what lies beside a denied path is granted one by one", root.display()),
+        source: source.into(),
+    };
+    for entry in std::fs::read_dir(root).map_err(prepare)? {
+        let entry = entry.map_err(prepare)?;
+        if entry.file_type().map_err(prepare)?.is_symlink() {
+            continue;
+        }
+        split(&entry.path(), holes, pieces)?;
+        if pieces.len() > SIBLINGS {
+            return Err(prepare(io::Error::other(format!("more than {SIBLINGS} entries"))));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(error: Reason) -> String {
+        error.to_string()
+    }
+
+    #[test]
+    fn a_data_directory_is_a_directory_of_ones_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::create_dir(at("fine")).unwrap();
+        std::fs::write(at("file"), "").unwrap();
+        std::os::unix::fs::symlink("/", at("root")).unwrap();
+        std::os::unix::fs::symlink(at("fine"), at("link")).unwrap();
+        let canonical = std::fs::canonicalize(at("fine")).unwrap();
+        assert_eq!(data_dir(&at("fine"), &[]).unwrap(), canonical);
+        assert_eq!(data_dir(&at("link"), &[]).unwrap(), canonical);
+        for (path, said) in [
+            (at("none"), "does not exist"),
+            (at("file"), "not a directory"),
+            (at("root"), "leads to the root"),
+            (PathBuf::from("fine"), "relative"),
+            (PathBuf::from(""), "relative"),
+            (PathBuf::from("/"), "leads to the root"),
+            (PathBuf::from("/usr/lib"), "lies below /usr/lib"),
+            (PathBuf::from("/proc/self"), "lies below /proc"),
+            (PathBuf::from("/usr"), "it holds /usr/"),
+        ] {
+            let error = text(data_dir(&path, &[]).unwrap_err());
+            assert!(error.contains(said) && error.contains("hint: "), "{}: {error}", path.display());
+        }
+    }
+
+    #[test]
+    fn a_link_in_a_writable_tree_leads_nowhere_else() {
+        let (tree, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let canonical = |dir: &tempfile::TempDir| std::fs::canonicalize(dir.path()).unwrap();
+        let (tree_path, home_path) = (canonical(&tree), canonical(&home));
+        std::os::unix::fs::symlink(&home_path, tree_path.join("data")).unwrap();
+        std::fs::create_dir(tree_path.join("own")).unwrap();
+        std::os::unix::fs::symlink(tree_path.join("own"), tree_path.join("inside")).unwrap();
+        let error = text(data_dir(&tree_path.join("data"), std::slice::from_ref(&tree_path)).unwrap_err());
+        assert!(error.contains("which can be written, leads it to"), "{error}");
+        assert_eq!(data_dir(&tree_path.join("data"), &[]).unwrap(), home_path, "elsewhere links are the owner's");
+        assert_eq!(
+            data_dir(&tree_path.join("inside"), std::slice::from_ref(&tree_path)).unwrap(),
+            tree_path.join("own")
+        );
+    }
+
+    #[test]
+    fn a_program_is_no_directory() {
+        for wrong in ["/usr/bin", "", "/tmp/../tmp", "a\0b"] {
+            assert!(program(Path::new(wrong)).is_err(), "{wrong:?}");
+        }
+        for fine in ["/bin/sh", "sh", "/not/there", "tmp"] {
+            assert!(program(Path::new(fine)).is_ok(), "{fine}");
+        }
+    }
+
+    #[test]
+    fn pieces_leave_out_the_holes_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(dir.path()).unwrap();
+        for name in ["a/x", "a/y/1", "a/y/2", "b"] {
+            std::fs::create_dir_all(root.join(name)).unwrap();
+        }
+        std::os::unix::fs::symlink("a", root.join("link")).unwrap();
+        let around = |holes: &[&str]| {
+            let holes: Vec<PathBuf> = holes.iter().map(|hole| root.join(hole)).collect();
+            let mut pieces = around(&root, &holes).unwrap();
+            pieces.sort();
+            pieces.iter().map(|p| p.strip_prefix(&root).unwrap().display().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(around(&[]), [""]);
+        assert_eq!(around(&["a/y/1"]), ["a/x", "a/y/2", "b"]);
+        assert_eq!(around(&["a"]), ["b"]);
+        assert_eq!(around(&[""]), Vec::<String>::new());
+        assert_eq!(around(&["a/none"]), ["a/x", "a/y", "b"], "what does not exist yet is left out, too");
+    }
+}

@@ -1,0 +1,258 @@
+//! The program that attempts: this very test, started again with `COFFERDAM_PROBE` in its environment. It makes one attempt
+//! and prints `done` or the errno's name, on a line that starts with a word of its own.
+
+#![allow(dead_code, reason = "each test uses its part")]
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use rustix::fs::{self, AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Timestamps, Uid, XattrFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
+use rustix::process::{Pid, Signal};
+use tokio::process::Command;
+
+const VARIABLE: &str = "COFFERDAM_PROBE";
+const ANSWER: &str = "probe-answers ";
+
+/// The program of this test.
+pub fn own() -> String {
+    std::env::current_exe().unwrap().display().to_string()
+}
+
+/// Every version of Landlock that can be asked for here.
+pub fn versions() -> Vec<u32> {
+    let own = cofferdam_command::Confined::new("true").data_dir("/var/tmp").command();
+    let newest = own.unwrap().1.landlock_abi;
+    assert!(newest >= 1, "no Landlock here");
+    (1..=newest).collect()
+}
+
+/// Says why something was not tried; an error where everything must work.
+pub fn skip(reason: &str) {
+    assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none() || reason.contains("root"), "skipped: {reason}");
+    eprintln!("skipped: {reason}");
+}
+
+/// A directory that no rule grants: not below /tmp.
+pub struct Scratch(tempfile::TempDir);
+
+impl Scratch {
+    pub fn new() -> Scratch {
+        Scratch(tempfile::Builder::new().prefix("cofferdam-walls-").tempdir_in("/var/tmp").unwrap())
+    }
+
+    pub fn path(&self) -> PathBuf {
+        std::fs::canonicalize(self.0.path()).unwrap()
+    }
+
+    pub fn directory(&self, name: &str) -> PathBuf {
+        let path = self.path().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        path
+    }
+}
+
+/// Has the command attempt something.
+pub fn attempt(command: &mut Command, words: &str) {
+    command.args(["--exact", "probe::attempts", "--nocapture", "--test-threads=1"]).env(VARIABLE, words);
+    command
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+}
+
+/// What came of it.
+pub async fn run(mut command: Command, words: &str) -> String {
+    attempt(&mut command, words);
+    answer(command.output().await.unwrap())
+}
+
+/// What the attempt printed.
+pub fn answer(output: Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let found = text.lines().find_map(|line| line.split_once(ANSWER)).map(|(_, answer)| answer.trim().to_owned());
+    found.unwrap_or_else(|| panic!("the attempt said nothing: {}{}", text, String::from_utf8_lossy(&output.stderr)))
+}
+
+/// Listens at an abstract name.
+pub fn abstract_listener(name: &str) -> OwnedFd {
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap()).unwrap();
+    rustix::net::listen(&socket, 1).unwrap();
+    socket
+}
+
+/// Not a test of its own: what [`attempt`] starts.
+#[test]
+fn attempts() {
+    let Ok(words) = std::env::var(VARIABLE) else { return };
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let text = match make(&words) {
+        Ok(()) => "done".to_owned(),
+        Err(errno) => format!("{errno:?}").split("::").last().unwrap_or_default().to_owned(),
+    };
+    let name = |raw: i32| Errno::from_raw_os_error(raw);
+    let names = [
+        (Errno::ACCESS, "EACCES"),
+        (Errno::PERM, "EPERM"),
+        (Errno::XDEV, "EXDEV"),
+        (Errno::LOOP, "ELOOP"),
+        (Errno::NOTTY, "ENOTTY"),
+        (Errno::INVAL, "EINVAL"),
+        (Errno::NOSYS, "ENOSYS"),
+        (Errno::AFNOSUPPORT, "EAFNOSUPPORT"),
+        (Errno::NOENT, "ENOENT"),
+        (name(95), "EOPNOTSUPP"),
+    ];
+    let text = match make_again(&text, &names) {
+        Some(known) => known.to_owned(),
+        None => text,
+    };
+    println!("\n{ANSWER}{text}");
+}
+
+/// The kernel's name of an errno that `Debug` shows as a number.
+fn make_again<'a>(text: &str, names: &[(Errno, &'a str)]) -> Option<&'a str> {
+    names.iter().find(|(errno, _)| text == format!("{errno:?}")).map(|(_, name)| *name)
+}
+
+type Made = Result<(), Errno>;
+
+fn io(result: std::io::Result<()>) -> Made {
+    result.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+fn open(path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+    fs::open(path, flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK, Mode::from_raw_mode(0o644))
+}
+
+fn write(path: &str, flags: OFlags) -> Made {
+    let file = open(path, OFlags::WRONLY | flags)?;
+    rustix::io::write(&file, b"probe").map(drop)
+}
+
+fn times() -> Timestamps {
+    let at = fs::Timespec { tv_sec: 86_400, tv_nsec: 7 };
+    Timestamps { last_access: at, last_modification: at }
+}
+
+const MODE: Mode = Mode::from_raw_mode(0o751);
+
+fn make(words: &[&str]) -> Made {
+    let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
+    // As root to another; else to itself, which is shown by nothing but its change time.
+    let other = if uid.is_root() { (Uid::from_raw(1), Gid::from_raw(1)) } else { (uid, gid) };
+    match *words {
+        ["write", path] => write(path, OFlags::CREATE | OFlags::EXCL),
+        ["append", path] => write(path, OFlags::APPEND),
+        ["overwrite", path] => write(path, OFlags::TRUNC),
+        ["truncate-reading", path] => open(path, OFlags::RDONLY | OFlags::TRUNC).map(drop),
+        ["truncate-neither", path] => open(path, OFlags::WRONLY | OFlags::RDWR | OFlags::TRUNC).map(drop),
+        ["truncate-writing", path] => open(path, OFlags::WRONLY | OFlags::TRUNC).map(drop),
+        ["mkdir", path] => fs::mkdir(path, Mode::RWXU),
+        ["unlink", path] => fs::unlink(path),
+        ["rmdir", path] => fs::rmdir(path),
+        ["symlink", path] => fs::symlink("/etc", path),
+        ["fifo", path] => fs::mknodat(CWD, path, FileType::Fifo, Mode::RWXU, 0),
+        ["mknod-character", path] => fs::mknodat(CWD, path, FileType::CharacterDevice, Mode::RWXU, fs::makedev(1, 3)),
+        ["mknod-block", path] => fs::mknodat(CWD, path, FileType::BlockDevice, Mode::RWXU, fs::makedev(7, 0)),
+        ["rename", from, to] => fs::rename(from, to),
+        ["exchange", from, to] => fs::renameat_with(CWD, from, CWD, to, RenameFlags::EXCHANGE),
+        ["link", from, to] => fs::link(from, to),
+        ["chmod", path] => fs::chmod(path, MODE),
+        ["chmod-setuid", path] => fs::chmod(path, Mode::from_raw_mode(0o4755)),
+        ["create-setuid", path] => {
+            fs::open(path, OFlags::WRONLY | OFlags::CREATE, Mode::from_raw_mode(0o4755)).map(drop)
+        }
+        ["fchmod", path] => fs::fchmod(open(path, OFlags::RDONLY)?, MODE),
+        ["fchmodat-by-descriptor", path] => {
+            let file = open(path, OFlags::RDONLY)?;
+            fs::chmod(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file)), MODE)
+        }
+        ["chmod-relative", path] => {
+            let (dir, name) = path.rsplit_once('/').ok_or(Errno::INVAL)?;
+            let opened = open(dir, OFlags::PATH | OFlags::DIRECTORY)?;
+            fs::chmodat(&opened, name, MODE, AtFlags::empty())
+        }
+        ["chown", path] => fs::chown(path, Some(other.0), Some(other.1)),
+        ["lchown", path] => fs::chownat(CWD, path, Some(other.0), Some(other.1), AtFlags::SYMLINK_NOFOLLOW),
+        ["utimes", path] => fs::utimensat(CWD, path, &times(), AtFlags::empty()),
+        ["futimes", path] => fs::futimens(open(path, OFlags::RDONLY)?, &times()),
+        ["touch", path] => {
+            let now = fs::Timespec { tv_sec: 0, tv_nsec: fs::UTIME_NOW };
+            fs::utimensat(CWD, path, &Timestamps { last_access: now, last_modification: now }, AtFlags::empty())
+        }
+        ["setxattr", path] => fs::setxattr(path, "user.cofferdam", b"x", XattrFlags::empty()),
+        ["fsetxattr", path] => fs::fsetxattr(open(path, OFlags::RDONLY)?, "user.cofferdam", b"x", XattrFlags::empty()),
+        ["setcap", path] => fs::setxattr(
+            path,
+            "security.capability",
+            b"\x01\0\0\x02\0\x20\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+            XattrFlags::empty(),
+        ),
+        ["ioctl", path] => rustix::io::ioctl_fionread(open(path, OFlags::RDONLY)?).map(drop),
+        ["terminal", path] => rustix::termios::tcgetattr(open(path, OFlags::RDWR)?).map(drop),
+        ["kill", pid] => rustix::process::kill_process(number(pid)?, Signal::TERM),
+        ["tkill", pid] => {
+            // Any call on one thread: a thread of a process is also found by its number.
+            rustix::process::kill_process(number(pid)?, Signal::QUIT)
+        }
+        ["kill-own"] => kill_own(false),
+        ["kill-own-group"] => kill_own(true),
+        ["abort-own"] => {
+            let status = io_status(std::process::Command::new("sh").args(["-c", "kill -ABRT $$"]).status())?;
+            if status.signal() == Some(6) { Ok(()) } else { Err(Errno::IO) }
+        }
+        ["connect-path", path] => connect(&SocketAddrUnix::new(path)?),
+        ["connect-abstract", name] => connect(&SocketAddrUnix::new_abstract_name(name.as_bytes())?),
+        ["socketpair"] => {
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, rustix::net::SocketFlags::CLOEXEC, None)
+                .map(drop)
+        }
+        ["tcp", address] => io(std::net::TcpStream::connect(address).map(drop)),
+        ["udp", address] => {
+            io(std::net::UdpSocket::bind("127.0.0.1:0").and_then(|s| s.send_to(b"x", address)).map(drop))
+        }
+        ["read", path] => io(std::fs::read(path).map(drop)),
+        ["list", path] => io(std::fs::read_dir(path).map(drop)),
+        ["execute", path] => io_status(std::process::Command::new(path).status())
+            .and_then(|s| if s.success() { Ok(()) } else { Err(Errno::IO) }),
+        _ => panic!("no such attempt: {words:?}"),
+    }
+}
+
+fn number(pid: &str) -> Result<Pid, Errno> {
+    pid.parse().ok().and_then(Pid::from_raw).ok_or(Errno::INVAL)
+}
+
+fn io_status(status: std::io::Result<std::process::ExitStatus>) -> Result<std::process::ExitStatus, Errno> {
+    status.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+/// Starts a process and ends it by a signal.
+fn kill_own(group: bool) -> Made {
+    let mut child = std::process::Command::new("sleep").arg("60").process_group(0).spawn().map_err(|_| Errno::IO)?;
+    let pid = Pid::from_child(&child);
+    if group {
+        rustix::process::kill_process_group(pid, Signal::TERM)?
+    } else {
+        rustix::process::kill_process(pid, Signal::TERM)?
+    }
+    let status = io_status(child.wait())?;
+    if status.signal() == Some(15) { Ok(()) } else { Err(Errno::IO) }
+}
+
+fn connect(address: &SocketAddrUnix) -> Made {
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
+    rustix::net::connect(socket.as_fd(), address)
+}
+
+/// Where a program of this machine lies; none when it is not there.
+pub fn which(name: &str) -> Option<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH")?)
+        .map(|dir| dir.join(name))
+        .find(|path: &PathBuf| Path::is_file(path))
+}
