@@ -335,8 +335,9 @@ mod tests {
         std::io::Write::write_all(&mut ours, b"hello\n").unwrap();
         drop(ours);
         let (text, status) =
-            run(c"cat /proc/$$/fd/10; ls /proc/$$/fd | tr '\\n' ' '; echo \"$A $HOME\"; exit 3", &[data.as_fd()], &[]);
-        assert_eq!(text, "hello\n0 1 10 2 b \n");
+            // Without a pipe, which the shell would hold open for a moment.
+            run(c"cat /proc/$$/fd/10; ls /proc/$$/fd; echo \"$A $HOME\"; exit 3", &[data.as_fd()], &[]);
+        assert_eq!(text, "hello\n0\n1\n10\n2\nb \n");
         assert_eq!(status, 3 << 8);
     }
 
