@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use clap::ArgMatches;
-use cofferdam_engine::Engine;
+use cofferdam_engine::{Engine, Likely};
 use cofferdam_policy::{Policy, PolicyErrors};
 use cofferdam_profiles::CompileError;
 use cofferdam_profiles::protocol::{Encoding, Format, Wanted};
@@ -114,7 +114,7 @@ fn profiles(files: &[String], matches: &ArgMatches) -> Result<Vec<Result<String,
     }
     let wanted = vec![Wanted { format: Format::Policy, encoding: Encoding::Json }];
     let asks: Vec<_> = profiles.iter().map(|file| options.ask(file, wanted.clone())).collect();
-    let (caller, engine) = (Caller::observe()?, Engine::for_own_process(false));
+    let (caller, engine) = (Caller::observe()?, Engine::for_own_process(&Likely::Unknown));
     let answers = options.compiler(&engine, &caller).compile_all(&asks);
     let whose = profiles.iter().map(|file| file.to_str().unwrap_or_default());
     profile::warn(whose.zip(&answers).filter_map(|(file, answer)| Some((file, &answer.as_ref().ok()?.warnings[..]))));

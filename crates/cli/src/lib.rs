@@ -33,7 +33,8 @@ pub mod values;
 use std::ffi::OsString;
 
 use clap::error::ErrorKind;
-use cofferdam_engine::Engine;
+use cofferdam_engine::{Engine, Likely};
+use cofferdam_policy::Root;
 
 use crate::caller::Caller;
 use crate::command::{Extent, SUBCOMMANDS, build};
@@ -55,7 +56,7 @@ pub fn entry(arguments: Vec<OsString>) -> i32 {
     }
     let subcommand = texts.get(1).map(String::as_str).filter(|name| SUBCOMMANDS.contains(name));
     // First of all: what it has to find out takes as long as reading the arguments, and needs none of them.
-    let engine = matches!(subcommand, Some("run" | "eval")).then(|| Engine::for_own_process(usual(&texts)));
+    let engine = matches!(subcommand, Some("run" | "eval")).then(|| Engine::for_own_process(&likely(&texts)));
     let parsed = match subcommand {
         // Help and errors come from the whole command line; only then is it worth building.
         Some(name) => build(Extent::Only(name))
@@ -70,25 +71,40 @@ pub fn entry(arguments: Vec<OsString>) -> i32 {
     let Some((name, matches)) = matches.subcommand() else { return usage_missing() };
     let result = match name {
         "run" | "eval" => {
-            return sandbox(&engine.unwrap_or_else(|| Engine::for_own_process(false)), matches, name == "eval");
+            return sandbox(
+                &engine.unwrap_or_else(|| Engine::for_own_process(&Likely::Unknown)),
+                matches,
+                name == "eval",
+            );
         }
         "check" => {
             let files: Vec<String> = matches.get_many("file").into_iter().flatten().cloned().collect();
             check::check(&files, matches)
         }
-        "export" => {
-            Caller::observe().and_then(|caller| export::export(matches, &caller, &Engine::for_own_process(false)))
-        }
+        "export" => Caller::observe()
+            .and_then(|caller| export::export(matches, &caller, &Engine::for_own_process(&Likely::Unknown))),
         _ => Caller::observe().and_then(|caller| doctor::doctor(&caller, matches.get_flag("json"))),
     };
     result.unwrap_or_else(|refusal| report(&refusal))
 }
 
-/// Whether this looks like a run in a jail with a network of its own. A wrong guess costs a process that ends unused.
-fn usual(texts: &[String]) -> bool {
-    let unusual = ["--policy", "--profile", "--network", "--backend", "--dry-run", "--help", "-h"];
-    let ours = texts.iter().skip(2).take_while(|text| *text != "--");
-    !ours.into_iter().any(|text| unusual.iter().any(|option| text.starts_with(option)))
+/// What kind of run this looks like. A wrong guess costs a process that ends unused.
+fn likely(texts: &[String]) -> Likely {
+    let ours = || texts.iter().skip(2).take_while(|text| *text != "--");
+    let any = |options: &[&str]| ours().any(|text| options.iter().any(|option| text.starts_with(option)));
+    // A mount at the top, where the host has nothing, takes another root view.
+    let new_top = |text: &String| {
+        let target = text.split(':').nth(1).unwrap_or_default();
+        let top = target.split('/').nth(1).filter(|_| target.starts_with('/'));
+        top.is_some_and(|top| std::fs::symlink_metadata(format!("/{top}")).is_err())
+    };
+    if any(&["--policy", "--profile", "--network", "--backend", "--dry-run", "--help", "-h"]) {
+        Likely::Unknown
+    } else if any(&["--root", "--hostname", "--tmpfs"]) || ours().any(new_top) {
+        Likely::Jail
+    } else {
+        Likely::View(if texts.get(1).is_some_and(|name| name == "eval") { Root::Minimal } else { Root::Host })
+    }
 }
 
 fn sandbox(engine: &Engine, matches: &clap::ArgMatches, eval: bool) -> i32 {

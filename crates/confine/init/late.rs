@@ -19,8 +19,8 @@ struct Control {
 }
 
 /// Waits for a plan and maps it in place of the one before. Descriptors that come along get their places from
-/// `fd::FIRST_EXTRA` on, which only the first plan has.
-pub fn plan() -> Result<Plan, Fault> {
+/// `fd::FIRST_EXTRA` on; only one plan may have some. `kept` descriptors of our own follow the fixed ones.
+pub fn plan(kept: i32) -> Result<Plan, Fault> {
     let fault = at(step::PLAN, 20);
     let mut got = 0;
     loop {
@@ -37,7 +37,7 @@ pub fn plan() -> Result<Plan, Fault> {
         }
         for extra in fds {
             // Nothing else opens descriptors meanwhile: they arrive on the lowest free numbers, one after the other.
-            if extra != fd::SYNC + got as i32 {
+            if extra != fd::SYNC + kept + got as i32 {
                 return Err(fault(errno::EINVAL));
             }
             got += 1;
@@ -49,16 +49,23 @@ pub fn plan() -> Result<Plan, Fault> {
             return Err(fault(errno::EINVAL)); // it promises more and brings nothing
         }
     }
-    place(got - 1).map_err(&fault)?;
+    place(fd::SYNC + kept + 1, got - 1).map_err(&fault)?;
     Plan::map(fd::PLAN)
 }
 
-/// How long a sandbox that was made ready waits for its run; its owner ends it much sooner.
+/// How long a sandbox that was made ready, or begun, waits for its run; its owner ends it much sooner.
 const PATIENCE: [u64; 2] = [60, 0];
 
-/// Waits until the plan of the run comes. An owner who is gone without closing its end of the socket, as one whose forked
-/// child lives on, never sends one.
-pub fn arrives() -> Step {
+/// Waits for the plan that follows the one before, `kept` as above.
+pub fn another(kept: i32) -> Result<Plan, Fault> {
+    sys::close(fd::PLAN).map_err(at(step::PLAN, 22))?; // mapped; the next one comes in its place, and what follows after it
+    arrives()?;
+    plan(kept)
+}
+
+/// Waits until a plan comes. An owner who is gone without closing its end of the socket, as one whose forked child lives
+/// on, never sends one.
+fn arrives() -> Step {
     let mut letters = [PollFd { fd: fd::SYNC, events: 1, revents: 0 }];
     loop {
         match sys::ppoll(letters.as_mut_ptr(), 1, PATIENCE.as_ptr(), core::ptr::null(), 8) {
@@ -70,10 +77,10 @@ pub fn arrives() -> Step {
     }
 }
 
-/// Moves descriptors `8, 9, …` to `FIRST_EXTRA, …`, the last one first: a place is free before something comes to it.
-fn place(count: usize) -> Result<(), i32> {
+/// Moves descriptors `first, …` to `FIRST_EXTRA, …`, the last one first: a place is free before something comes to it.
+fn place(first: i32, count: usize) -> Result<(), i32> {
     for i in (0..count as i32).rev() {
-        let from = fd::SYNC + 1 + i;
+        let from = first + i;
         sys::dup3(from, fd::FIRST_EXTRA + i, 0o2000000)?;
         if from < fd::FIRST_EXTRA {
             sys::close(from)?;

@@ -60,7 +60,6 @@ pub fn at(step: u16, index: usize) -> impl Fn(i32) -> Fault {
 
 /// The whole life, in order. Each line says why it stands where it stands.
 fn live(plan: &Plan) -> Result<(), Fault> {
-    let h = plan.header();
     let jail = plan.has(flag::JAIL);
 
     reap(plan)?;
@@ -71,21 +70,27 @@ fn live(plan: &Plan) -> Result<(), Fault> {
     }
     sync(plan)?; // a privileged owner has written the id maps
     ids(plan)?; // from here on files are made as the sandbox's own user
+    let rest;
+    let mut plan = plan;
     if jail {
         no_nested_namespaces(plan)?; // while the host's writable /proc is still there
+        let mut root = mounts::Root::begin(plan)?; // root view, binds, layers, masks
+        if plan.has(flag::BEGINNING) {
+            rest = late::another(root.keep()?)?; // begun while the owner still planned: the rest, and the run
+            plan = &rest;
+            join(plan)?;
+            root.go_on(plan)?;
+        }
         loopback(plan)?;
-        mounts::build(plan)?; // root view, binds, layers, masks; the old root goes
-        sys::sethostname(plan.bytes(h.hostname).as_ptr(), h.hostname.len as usize).map_err(at(step::HOSTNAME, 0))?;
+        root.enter()?; // the old root goes
+        let name = plan.bytes(plan.header().hostname);
+        sys::sethostname(name.as_ptr(), name.len()).map_err(at(step::HOSTNAME, 0))?;
     }
     let fresh;
-    let plan = match plan.has(flag::HOLD) {
-        true => {
-            late::arrives()?;
-            fresh = late::plan()?; // made ready ahead of its run: everything below is what this very run asks for
-            &fresh
-        }
-        false => plan,
-    };
+    if plan.has(flag::HOLD) {
+        fresh = late::another(0)?; // made ready ahead of its run: everything below is what this very run asks for
+        plan = &fresh;
+    }
     sys::close(wire::fd::SYNC).map_err(at(step::SYNC, 1))?; // no further letter is read
     let terminal = watch::terminal(plan)?; // a pty of the sandbox's own devpts
     let mut guards = guard::Guards::prepare(plan)?; // names that may not come into being, by inode of their directory
@@ -270,7 +275,7 @@ fn write_map(path: sys::Str, inside: u32, outside: u32) -> Result<(), i32> {
 /// Entered from `rt::_start`.
 pub fn main() -> ! {
     // A new session first: no terminal of the owner's can reach us from here on.
-    let fault = match session().and_then(|()| late::plan()) {
+    let fault = match session().and_then(|()| late::plan(0)) {
         Err(fault) => fault,
         Ok(plan) => match live(&plan) {
             Ok(()) => sys::exit(0),

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! clone sources ─▶ stage scratch ─▶ root attached, chroot (cwd: scratch) ─▶ mounts ─▶ pivot ─▶ old root and scratch let go
+//!                                                                         └─ another plan ─▶ sources ─▶ mounts ─┘
 //! ```
 //!
 //! Every mount is made detached, given its attributes, and only then attached; or it is bound from a mount that has them,
@@ -13,7 +14,7 @@ use core::sync::atomic::{AtomicI32, Ordering};
 
 use crate::plan::Plan;
 use crate::sys::{self, Str, errno};
-use crate::wire::{MountOp, op, op_flag, step};
+use crate::wire::{MountOp, fd, flag, op, op_flag, step};
 use crate::{Fault, Step, at, watch};
 
 /// Most mount steps in one plan.
@@ -49,11 +50,11 @@ fn tree_of(step: usize) -> i32 {
     TREES[step].load(Ordering::Relaxed) - 1
 }
 
-/// The mounts under way: descriptors of the scratch file system and of the new root.
-struct Build<'a> {
-    plan: &'a Plan,
+/// The new root under way: descriptors of the scratch file system, of the new root and of the old one.
+pub struct Root {
     scratch: i32,
     root: i32,
+    outer: i32,
     /// Which views of the scratch are attached in it, by their attributes.
     views: u16,
 }
@@ -65,14 +66,14 @@ pub fn private() -> Step {
     Ok(())
 }
 
-/// Opens and clones every source, with its attributes set, before anything is mounted over anything.
+/// Opens and clones every source of a plan's own mounts, with its attributes set, before anything is mounted over anything.
 pub fn sources(plan: &Plan) -> Step {
     let ops: &[MountOp] = plan.items(plan.header().mounts);
     if ops.len() > MAX_OPS {
         return Err(at(step::SOURCE, MAX_OPS)(errno::EINVAL));
     }
     let mut devices = false;
-    for (i, m) in ops.iter().enumerate() {
+    for (i, m) in ops.iter().enumerate().skip(plan.header().done as usize) {
         let fault = at(step::SOURCE, i);
         let tree = match m.kind {
             op::DEVICE if devices => continue,
@@ -120,44 +121,90 @@ fn open_source(plan: &Plan, m: &MountOp) -> Result<i32, i32> {
     Ok(tree)
 }
 
-/// Builds the new root and enters it.
-pub fn build(plan: &Plan) -> Step {
-    let h = plan.header();
-    let ops: &[MountOp] = plan.items(h.mounts);
-    // Modes are the plan's to say while the file system is built; nothing else runs yet that could see them.
-    sys::umask(0).map_err(at(step::SCRATCH, 10))?;
-    let scratch = stage_scratch(h.scratch_bytes, h.scratch_inodes)?;
-    let outer =
-        sys::openat2(AT_FDCWD, c"/".as_ptr().cast(), O_PATH | O_CLOEXEC, 0, 0).map_err(at(step::PIVOT, 5))? as i32;
-    let mut b = Build { plan, scratch, root: -1, views: 0 };
-    for (i, m) in ops.iter().enumerate() {
-        let done = b.perform(i, m, tree_of(i));
-        match done {
-            Ok(()) => {}
-            Err(errno::ENOENT | errno::ENOTDIR | errno::EACCES) if m.flags & op_flag::OPTIONAL != 0 => {}
-            // What the sandbox's own user cannot reach (init resolves as that user) needs no hiding. What was there when the
-            // owner looked and is not any more has been moved by somebody: under its new name nothing would hold it.
-            Err(errno::EACCES) if matches!(m.kind, op::MASK | op::SELF_BIND) => {}
-            Err(e) => return Err(at(step::MOUNT, i)(e)),
-        }
+impl Root {
+    /// Stages the scratch file system and performs the plan's mounts.
+    pub fn begin(plan: &Plan) -> Result<Root, Fault> {
+        let h = plan.header();
+        // Modes are the plan's to say while the file system is built; nothing else runs yet that could see them.
+        sys::umask(0).map_err(at(step::SCRATCH, 10))?;
+        let outer =
+            sys::openat2(AT_FDCWD, c"/".as_ptr().cast(), O_PATH | O_CLOEXEC, 0, 0).map_err(at(step::PIVOT, 5))? as i32;
+        let scratch = stage_scratch(h.scratch_bytes, h.scratch_inodes, plan.has(flag::BEGINNING))?;
+        let mut root = Root { scratch, root: -1, outer, views: 0 };
+        root.mount(plan)?;
+        Ok(root)
     }
-    enter(outer).map_err(at(step::PIVOT, 6))?; // pivot_root(2) swaps the namespace's root, which must be ours again
-    sys::close(outer).map_err(at(step::PIVOT, 7))?;
-    sys::fchdir(b.root).map_err(at(step::PIVOT, 0))?;
-    let here: Str = c".".as_ptr().cast();
-    sys::pivot_root(here, here).map_err(at(step::PIVOT, 1))?;
-    // The old root, which is stacked here now, and with it the scratch and what is attached in it.
-    sys::umount2(here, 2).map_err(at(step::PIVOT, 2))?; // MNT_DETACH
-    sys::chdir(c"/".as_ptr().cast()).map_err(at(step::PIVOT, 3))?;
-    sys::umask(0o022).map_err(at(step::PIVOT, 4))?;
-    Ok(())
+
+    /// Puts what is kept open directly behind the fixed descriptors, and says how many these are.
+    pub fn keep(&mut self) -> Result<i32, Fault> {
+        const ASIDE: i32 = 64;
+        let fault = at(step::PIVOT, 8);
+        let mut kept = 0;
+        for own in [&mut self.scratch, &mut self.root, &mut self.outer] {
+            let aside = sys::dup3(*own, ASIDE + kept, O_CLOEXEC as i32).map_err(&fault)? as i32;
+            sys::close(*own).map_err(&fault)?;
+            *own = aside;
+            kept += 1;
+        }
+        for (i, own) in [&mut self.scratch, &mut self.root, &mut self.outer].into_iter().enumerate() {
+            let place = fd::SYNC + 1 + i as i32;
+            sys::dup3(*own, place, O_CLOEXEC as i32).map_err(&fault)?;
+            sys::close(*own).map_err(&fault)?;
+            *own = place;
+        }
+        // What an optional mount left, so that the next plan's descriptors come one after the other.
+        sys::close_range((fd::SYNC + 1 + kept) as u32, u32::MAX, 0).map_err(&fault)?;
+        Ok(kept)
+    }
+
+    /// Performs the mounts that a following plan adds. Their sources are names of the old root's, which the scratch hides
+    /// nothing of that the owner would have init look for.
+    pub fn go_on(&mut self, plan: &Plan) -> Step {
+        let fault = at(step::PIVOT, 9);
+        enter(self.outer).map_err(&fault)?;
+        sources(plan)?;
+        enter(self.root).map_err(&fault)?;
+        sys::fchdir(self.scratch).map_err(&fault)?;
+        self.mount(plan)
+    }
+
+    fn mount(&mut self, plan: &Plan) -> Step {
+        let ops: &[MountOp] = plan.items(plan.header().mounts);
+        for (i, m) in ops.iter().enumerate().skip(plan.header().done as usize) {
+            match self.perform(plan, i, m, tree_of(i)) {
+                Ok(()) => {}
+                Err(errno::ENOENT | errno::ENOTDIR | errno::EACCES) if m.flags & op_flag::OPTIONAL != 0 => {}
+                // What the sandbox's own user cannot reach (init resolves as that user) needs no hiding. What was there when
+                // the owner looked and is not any more has been moved by somebody: under its new name nothing would hold it.
+                Err(errno::EACCES) if matches!(m.kind, op::MASK | op::SELF_BIND) => {}
+                Err(e) => return Err(at(step::MOUNT, i)(e)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the new root the only one.
+    pub fn enter(self) -> Step {
+        enter(self.outer).map_err(at(step::PIVOT, 6))?; // pivot_root(2) swaps the namespace's root, which must be ours again
+        sys::close(self.outer).map_err(at(step::PIVOT, 7))?;
+        sys::fchdir(self.root).map_err(at(step::PIVOT, 0))?;
+        let here: Str = c".".as_ptr().cast();
+        sys::pivot_root(here, here).map_err(at(step::PIVOT, 1))?;
+        // The old root, which is stacked here now, and with it the scratch and what is attached in it.
+        sys::umount2(here, 2).map_err(at(step::PIVOT, 2))?; // MNT_DETACH
+        sys::chdir(c"/".as_ptr().cast()).map_err(at(step::PIVOT, 3))?;
+        sys::umask(0o022).map_err(at(step::PIVOT, 4))?;
+        Ok(())
+    }
 }
 
-/// Mounts the scratch file system over a directory of the old root that every system has.
-fn stage_scratch(bytes: u64, inodes: u64) -> Result<i32, Fault> {
+/// Mounts the scratch file system over a directory of the old root that every system has; for a beginning over /sys, below
+/// which nothing is that the rest would bind.
+fn stage_scratch(bytes: u64, inodes: u64, beginning: bool) -> Result<i32, Fault> {
     let fault = at(step::SCRATCH, 0);
     let scratch = tmpfs(bytes, inodes, 0o755, SCRATCH_ATTRS).map_err(&fault)?;
-    for dir in [c"/tmp", c"/run", c"/mnt", c"/var"] {
+    let places = [c"/sys", c"/tmp", c"/run", c"/mnt", c"/var"];
+    for dir in if beginning { &places[..1] } else { &places[1..] } {
         match attach(scratch, AT_FDCWD, dir.as_ptr().cast(), false) {
             Ok(()) => {
                 sys::mkdirat(scratch, c"root".as_ptr().cast(), 0o755).map_err(at(step::SCRATCH, 1))?;
@@ -174,9 +221,9 @@ fn stage_scratch(bytes: u64, inodes: u64) -> Result<i32, Fault> {
     Err(at(step::SCRATCH, 6)(errno::ENOENT))
 }
 
-impl Build<'_> {
-    fn perform(&mut self, i: usize, m: &MountOp, tree: i32) -> Result<(), i32> {
-        let (src, dst) = (self.plan.str(m.src), self.plan.str(m.dst));
+impl Root {
+    fn perform(&mut self, plan: &Plan, i: usize, m: &MountOp, tree: i32) -> Result<(), i32> {
+        let (src, dst) = (plan.str(m.src), plan.str(m.dst));
         let recursive = m.flags & op_flag::RECURSIVE != 0;
         let system = m.flags & op_flag::SYSTEM != 0;
         match m.kind {
@@ -195,11 +242,11 @@ impl Build<'_> {
                     sys::close(tree)?;
                 }
                 let mut from = [0u8; 64];
-                bind(name(&mut from, &[b"devices/", self.plan.text(m.src)], None, b""), dst)
+                bind(name(&mut from, &[b"devices/", plan.text(m.src)], None, b""), dst)
             }
-            op::SCRATCH if system && self.plan.text(m.src).len() < 48 => {
+            op::SCRATCH if system && plan.text(m.src).len() < 48 => {
                 let mut from = [0u8; 64];
-                bind(self.view(m.a | SCRATCH_ATTRS, self.plan.text(m.src), &mut from)?, dst)
+                bind(self.view(m.a | SCRATCH_ATTRS, plan.text(m.src), &mut from)?, dst)
             }
             op::SCRATCH => {
                 let tree = clone_tree(self.scratch, src, false)?;
@@ -226,19 +273,19 @@ impl Build<'_> {
                 Err(e) => Err(e),
             },
             op::SYMLINK => sys::symlinkat(dst, self.scratch, src).map(|_| ()),
-            op::FILE if self.plan.text(m.dst).is_empty() => {
+            op::FILE if plan.text(m.dst).is_empty() => {
                 sys::mknodat(self.scratch, src, 0o100000 | m.c as u32, 0).map(|_| ())
             }
             op::FILE => {
                 let f = sys::openat(self.scratch, src, 0o2000301, m.c as u32)? as i32;
-                let text = self.plan.text(m.dst);
+                let text = plan.text(m.dst);
                 let mut done = 0;
                 while done < text.len() {
                     done += sys::write(f, text[done..].as_ptr(), text.len() - done)?;
                 }
                 sys::close(f).map(|_| ())
             }
-            op::OVERLAY => self.overlay(i, m, tree),
+            op::OVERLAY => self.overlay(plan, i, m, tree),
             op::MASK if system => {
                 let mut from = [0u8; 64];
                 let file = self.view(MASK_ATTRS, b"maskfile", &mut from)?;
@@ -264,7 +311,7 @@ impl Build<'_> {
                 attach(tree, at, EMPTY, true)?;
                 close_both(tree, at)
             }
-            op::WHITEOUT => self.whiteout(i, m, tree),
+            op::WHITEOUT => self.whiteout(plan, i, m, tree),
             _ => Err(errno::EINVAL),
         }
     }
@@ -315,7 +362,7 @@ impl Build<'_> {
 
     /// Lower: the source. Upper: a sized tmpfs, which bounds both bytes and inodes; its descriptor goes to the owner,
     /// who reads the changes out of it after the tree is dead.
-    fn overlay(&mut self, i: usize, m: &MountOp, lower: i32) -> Result<(), i32> {
+    fn overlay(&mut self, plan: &Plan, i: usize, m: &MountOp, lower: i32) -> Result<(), i32> {
         let (mut low, mut up) = ([0u8; 64], [0u8; 64]);
         let low = name(&mut low, &[b"lower"], Some(i as u64), b"");
         let up = name(&mut up, &[b"layer"], Some(i as u64), b"");
@@ -342,17 +389,17 @@ impl Build<'_> {
         sys::fsconfig(fs, 6, core::ptr::null(), core::ptr::null(), 0)?;
         let mounted = sys::fsmount(fs, 1, m.a)? as i32;
         sys::close(fs)?;
-        self.attach_at(mounted, self.plan.str(m.dst), false)?;
+        self.attach_at(mounted, plan.str(m.dst), false)?;
         watch::send_layer(i as u32, layer)?;
         close_both(lower, layer)
     }
 
     /// A read-only view of dst below a layer of whiteouts, which hides all its names by one mount.
-    fn whiteout(&mut self, i: usize, m: &MountOp, layer: i32) -> Result<(), i32> {
+    fn whiteout(&mut self, plan: &Plan, i: usize, m: &MountOp, layer: i32) -> Result<(), i32> {
         let (mut top, mut low) = ([0u8; 64], [0u8; 64]);
         let top = name(&mut top, &[b"hide"], Some(i as u64), b"");
         let low = name(&mut low, &[b"below"], Some(i as u64), b"");
-        let at = self.resolve(self.plan.str(m.dst))?;
+        let at = self.resolve(plan.str(m.dst))?;
         let below = clone_tree(at, EMPTY, false)?;
         sys::mkdirat(AT_FDCWD, top, 0o755)?;
         sys::mkdirat(AT_FDCWD, low, 0o755)?;

@@ -4,7 +4,7 @@
 //! never disagree. Offsets count from the start of the block; strings end in NUL. Holds no logic but the layout.
 
 /// First word of every plan; changes with the layout.
-pub const MAGIC: u64 = 0x0005_6d61_6472_6663;
+pub const MAGIC: u64 = 0x0006_6d61_6472_6663;
 
 /// Descriptors that init finds open when it starts; everything else is closed.
 pub mod fd {
@@ -79,6 +79,8 @@ pub mod flag {
     pub const HOLD: u32 = 32768;
     /// The network namespace holds the loopback interface alone.
     pub const ONLY_LOOPBACK: u32 = 65536;
+    /// Only the first mounts are known; another plan, whose mounts begin with the same, brings the rest and the run.
+    pub const BEGINNING: u32 = 131_072;
 }
 
 /// Most descriptors in one letter; the kernel takes 253 (`unix(7)`).
@@ -152,6 +154,10 @@ pub struct Header {
     pub join_first: u16,
     /// How many there are.
     pub join_count: u16,
+    /// How many of the mounts the plan before this one had.
+    pub done: u32,
+    /// Padding.
+    pub reserved: u32,
 }
 
 /// One `prlimit`.

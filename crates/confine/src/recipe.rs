@@ -224,6 +224,8 @@ pub struct Recipe {
     pub mounts: Vec<Step>,
     /// How many of them, from the first on, have targets whose paths only the system's administrator can have made.
     pub system_mounts: usize,
+    /// How many of them, from the first on, init was given by an earlier plan.
+    pub done: usize,
     /// Second wall.
     pub landlock: Option<Landlock>,
     /// Classic BPF, 8 bytes per instruction; empty for none.
@@ -318,6 +320,7 @@ impl Recipe {
         h.guards = self.encode_guards(&mut b);
         (h.scratch_bytes, h.scratch_inodes) = (self.scratch_bytes, self.scratch_inodes);
         h.wall_ns = self.wall_ns;
+        h.done = self.done as u32;
         (h.join_first, h.join_count) = (fd::FIRST_EXTRA as u16 + self.joins.0, self.joins.1);
         if let Some((rows, columns)) = self.terminal {
             h.flags |= flag::TERMINAL;
@@ -485,6 +488,7 @@ fn header_bytes(h: &Header) -> Vec<u8> {
         h.scratch_inodes,
         h.wall_ns,
         u64::from(h.rows) | u64::from(h.columns) << 16 | u64::from(h.join_first) << 32 | u64::from(h.join_count) << 48,
+        pair(h.done, h.reserved),
     ];
     for w in words {
         // Little-endian machines only, which both supported architectures are; `to_ne_bytes` of the packed words then
@@ -495,7 +499,7 @@ fn header_bytes(h: &Header) -> Vec<u8> {
 }
 
 const _: () = assert!(cfg!(target_endian = "little"));
-const _: () = assert!(size_of::<Header>() == 22 * 8);
+const _: () = assert!(size_of::<Header>() == 23 * 8);
 const _: () = assert!(size_of::<MountOp>() == 56);
 const _: () = assert!(size_of::<LandRule>() == 16);
 const _: () = assert!(size_of::<Guard>() == 16);

@@ -11,6 +11,7 @@ use cofferdam_confine::host::{self, Identity};
 use cofferdam_confine::netns;
 use cofferdam_policy::{Backend, Field, Policy};
 
+use crate::ahead::{self, Ahead, Likely};
 use crate::backends::{self, Installed, Tool, Tools};
 use crate::filter::{self, Filter, Needs};
 use crate::jail;
@@ -34,9 +35,6 @@ pub struct Engine {
     /// Where other people's sandbox programs are; as the environment says when nobody has said.
     tools: Option<Tools>,
 }
-
-/// A process made before it was known what it is to do; `None` where none could be made, which the run itself finds out.
-pub(crate) type Ahead = JoinHandle<Option<Option<jail::Waiting>>>;
 
 /// A place for cgroups, and the cgroup that was made there ahead.
 type Found = (Cgroups, Option<Cgroup>);
@@ -110,19 +108,20 @@ impl Engine {
     /// An engine that has its process for itself, as the command does: the process may be moved into a cgroup of its
     /// own where that is what makes limits possible.
     ///
-    /// With `ahead`, the process or the cgroup of the run that follows is made while the caller still works out its
-    /// policy. What it is made for, a jail with a network of its own, is a guess: where the policy turns out otherwise,
-    /// it goes unused.
-    pub fn for_own_process(ahead: bool) -> Engine {
+    /// The process or the cgroup of a run that is likely is made while the caller still works out its policy. Where the
+    /// policy turns out otherwise, it goes unused.
+    pub fn for_own_process(likely: &Likely) -> Engine {
+        let ahead = *likely != Likely::Unknown;
         let thread = || std::thread::Builder::new().stack_size(256 << 10);
         let engine = Engine { owns_process: true, ..Engine::default() };
         // One thread beside this one, for what takes longest: more would only get in each other's way. Where cgroups are
         // of version 2 alone that is to find the place for one, and a process had better be born in its cgroup: moving it
         // later waits for every processor. What no thread does happens when it is needed.
         if ahead && !cgroup::is_unified() {
-            let me = engine.identity();
-            let process = apart::spawn(thread(), move || made_ahead(me));
-            return Engine { ahead: Mutex::new(process.ok()), ..engine };
+            let (me, ids) = (engine.identity(), jail::Ids::fresh());
+            let (likely, theirs) = (likely.clone(), ids.clone());
+            let process = apart::spawn(thread(), move || ahead::make(me, likely, &theirs));
+            return Engine { ahead: Mutex::new(process.ok().map(|process| Ahead { process, ids })), ..engine };
         }
         let search = apart::spawn(thread(), move || {
             let found = find_cgroups(true);
@@ -197,7 +196,10 @@ impl Engine {
             }
             _ => {
                 jail_available(me)?;
-                jail::complete(policy, me, filters)?
+                let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+                let ids = ahead.as_ref().map(|ahead| ahead.ids.clone());
+                drop(ahead);
+                jail::complete(policy, me, filters, &ids.unwrap_or_else(jail::Ids::fresh))?
             }
         };
         self.cgroup_enforcement(&mut plan.enforcement);
@@ -306,11 +308,6 @@ fn tool_of(backend: Backend) -> Option<Tool> {
 /// The kind of limits that nearly every run has.
 const LIKELY: Limits = Limits { memory_bytes: Some(0), pids: Some(0), cpu_millis: None, cpu_time: true, kill: false };
 
-fn made_ahead(me: Identity) -> Option<jail::Waiting> {
-    jail_available(me).ok()?;
-    jail::Waiting::spawn(jail::PRIVATE, jail::outside(me)?, None, None).ok()
-}
-
 /// Where this process may make cgroups, ready to be used.
 fn find_cgroups(owns_process: bool) -> Cgroups {
     let probe = cgroup::probe();
@@ -366,7 +363,7 @@ pub(crate) fn name_of(backend: Backend) -> &'static str {
     }
 }
 
-fn jail_available(me: Identity) -> Result<(), Failure> {
+pub(crate) fn jail_available(me: Identity) -> Result<(), Failure> {
     let refused = |why: String, hint: &str| Failure {
         code: 125,
         step: NAMESPACES.into(),

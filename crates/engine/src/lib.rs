@@ -9,6 +9,7 @@
 //! many times and from several threads. This crate parses no configuration and never depends on the compiler.
 #![forbid(unsafe_code)]
 
+mod ahead;
 pub mod backends;
 pub mod compat;
 mod crowd;
@@ -38,6 +39,7 @@ mod twins;
 mod view;
 mod words;
 
+pub use ahead::Likely;
 pub use engine::{Engine, sweep};
 pub use io::{Cancel, Input, Io, Output, Stream, Terminal};
 pub use monitor::{Monitor, ResourceUsage, Samples};

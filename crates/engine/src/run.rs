@@ -16,8 +16,9 @@ use cofferdam_confine::netns;
 use cofferdam_confine::wire::flag;
 use cofferdam_policy::{AuditLevel, Backend, Field, NetworkMode, Policy, Stdin};
 
+use crate::ahead::Ahead;
 use crate::backends;
-use crate::engine::{Ahead, Filters, name_of, sufficient};
+use crate::engine::{Filters, name_of, sufficient};
 use crate::evidence::{Log, Paths};
 use crate::io::{Input, Io, Stream};
 use crate::jail;
@@ -138,6 +139,14 @@ impl Prepared {
         }
     }
 
+    /// Whether the process that was made ahead has begun as this policy's plan begins; `None` where none was made.
+    #[cfg(test)]
+    pub(crate) fn begun_suits(&self) -> Option<bool> {
+        let By::Own(core, _) = &self.0 else { return None };
+        let plan = core.plan_of_run().ok()?;
+        core.made_ahead().map(|waiting| waiting.suits(&plan.recipe, jail::namespaces(&plan, true)))
+    }
+
     /// Runs it and returns when the tree is dead and nothing of it is left.
     pub fn run(&self, io: Io) -> Outcome {
         match &self.0 {
@@ -177,7 +186,7 @@ impl Core {
     pub(crate) fn plan(&self) -> Result<jail::Plan, Failure> {
         match self.backend {
             Backend::Landlock => landlock::plan(&self.policy, self.identity, &self.filters),
-            _ => jail::complete(&self.policy, self.identity, &self.filters),
+            _ => jail::complete(&self.policy, self.identity, &self.filters, &jail::Ids::fresh()),
         }
     }
 
@@ -196,12 +205,17 @@ impl Core {
         outcome
     }
 
-    fn attempt(&self, io: &mut Io, ready: Option<&Ready>) -> Result<(Finished, jail::Plan), Failure> {
+    /// The plan that was made when the policy was prepared, where the run follows at once.
+    fn plan_of_run(&self) -> Result<jail::Plan, Failure> {
         let fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let mut plan = match fresh {
-            Some((made, plan)) if made.elapsed() < FRESH => plan,
-            _ => self.plan()?,
-        };
+        match fresh {
+            Some((made, plan)) if made.elapsed() < FRESH => Ok(plan),
+            _ => self.plan(),
+        }
+    }
+
+    fn attempt(&self, io: &mut Io, ready: Option<&Ready>) -> Result<(Finished, jail::Plan), Failure> {
+        let mut plan = self.plan_of_run()?;
         if let Some(dir) = &io.keep_changes {
             empty_or_new(dir)?;
         }
@@ -241,14 +255,18 @@ impl Core {
         let mut namespaces = jail::namespaces(plan, self.backend != Backend::Landlock);
         namespaces.net &= network.is_none();
         // Waited for as late as can be: it is still in the making while this thread makes everything else.
-        let waiting = match self.made_ahead().filter(|_| cgroup.as_ref().is_none_or(|c| c.dir_fd().is_none())) {
-            Some(w) if w.suits(&plan.recipe, namespaces) => w,
-            other => {
-                drop(other);
-                jail::Waiting::spawn(namespaces, plan.recipe.ids_out, cgroup.as_ref(), network.as_ref())?
+        let ahead = self
+            .made_ahead()
+            .filter(|w| cgroup.as_ref().is_none_or(|c| c.dir_fd().is_none()) && w.suits(&plan.recipe, namespaces));
+        let (started, letters) = match ahead.map(|w| w.begin(&mut plan.recipe, &extra)) {
+            Some(Ok(begun)) => begun,
+            // Where it failed, the next one fails the same way, and says why.
+            None | Some(Err(_)) => {
+                let outside = plan.recipe.ids_out;
+                jail::Waiting::spawn(namespaces, outside, cgroup.as_ref(), network.as_ref())?
+                    .begin(&mut plan.recipe, &extra)?
             }
         };
-        let (started, letters) = waiting.begin(&plan.recipe, &extra)?;
         let letters = (plan.recipe.flags & flag::HOLD != 0).then_some(letters);
         Ok(Staged { started: Some(started), letters, cgroup, enforcement, network })
     }
@@ -265,7 +283,7 @@ impl Core {
 
     fn made_ahead(&self) -> Option<jail::Waiting> {
         let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
-        ahead.and_then(|thread| thread.join().ok()).flatten().flatten()
+        ahead.and_then(|ahead| ahead.process.join().ok()).flatten().flatten()
     }
 
     /// An empty network namespace that was used before, where the owner may enter one and the policy wants it empty.

@@ -20,11 +20,12 @@ use cofferdam_confine::spawn::{Namespaces, SpawnError};
 use cofferdam_confine::wire::flag;
 use cofferdam_confine::{Launch, letter, memfd, mountfd, spawn};
 use cofferdam_policy::Policy;
+use cofferdam_policy::paths::is_within;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-pub use plan::{Plan, plan};
-pub use root::terminal_device;
+pub use plan::{Plan, beginning, plan};
+pub use root::{Ids, terminal_device};
 
 use crate::outcome::Failure;
 
@@ -87,6 +88,8 @@ pub struct Waiting {
     namespaces: Namespaces,
     /// Whom its streams belong to.
     outside: (u32, u32),
+    /// What it has begun with.
+    begun: Option<Recipe>,
 }
 
 impl Waiting {
@@ -124,26 +127,71 @@ impl Waiting {
         };
         let running = spawn(&launch).map_err(|e| spawn_failure(&e, namespaces.jail))?;
         let started = Started { running, status, events, lifeline, stdio: [in_ours, out_ours, err_ours] };
-        Ok(Waiting { started: Some(started), letters, namespaces, outside })
+        Ok(Waiting { started: Some(started), letters, namespaces, outside, begun: None })
     }
 
     /// Whether it is what a run with this recipe wants.
     pub fn suits(&self, recipe: &Recipe, namespaces: Namespaces) -> bool {
-        self.namespaces == namespaces && self.outside == recipe.ids_out
+        let alive = || self.started.as_ref().is_some_and(|started| !started.is_over());
+        self.namespaces == namespaces
+            && self.outside == recipe.ids_out
+            && self.begun.as_ref().is_none_or(|begun| alive() && leads_to(begun, recipe))
+    }
+
+    /// Lets it make what a likely run begins with.
+    ///
+    /// # Errors
+    /// Nothing runs any more.
+    pub fn start(mut self, beginning: Recipe) -> Result<Waiting, Failure> {
+        let pid = self.started.as_ref().ok_or_else(gone)?.running.pid;
+        tell(&self.letters, &beginning, &[])?;
+        release(&beginning, pid, &self.letters)?;
+        self.begun = Some(beginning);
+        Ok(self)
     }
 
     /// Hands the plan over: from here on init works. Also returns what further letters are sent by.
     ///
     /// # Errors
     /// Nothing runs any more.
-    pub fn begin(mut self, recipe: &Recipe, extra: &[OwnedFd]) -> Result<(Started, OwnedFd), Failure> {
-        let gone = || Failure { code: 125, step: "spawn".into(), message: "init is gone".into(), hint: None };
+    pub fn begin(mut self, recipe: &mut Recipe, extra: &[OwnedFd]) -> Result<(Started, OwnedFd), Failure> {
         let pid = self.started.as_ref().ok_or_else(gone)?.running.pid;
         let letters = self.letters.try_clone().map_err(|e| failed("spawn", "cannot keep the sync socket", &e, None))?;
+        recipe.done = self.begun.as_ref().map_or(0, |begun| begun.mounts.len());
         tell(&letters, recipe, extra)?;
-        release(recipe, pid, &letters)?;
+        if self.begun.is_none() {
+            release(recipe, pid, &letters)?;
+        }
         Ok((self.started.take().ok_or_else(gone)?, letters))
     }
+}
+
+fn gone() -> Failure {
+    Failure { code: 125, step: "spawn".into(), message: "init is gone".into(), hint: None }
+}
+
+/// Whether a run by this recipe can go on from a beginning: what is done is done as it would do it, and what is left can
+/// be done as the sandbox's user, behind a scratch that covers /sys.
+fn leads_to(begun: &Recipe, recipe: &Recipe) -> bool {
+    let rest = recipe.mounts.get(begun.mounts.len()..).unwrap_or_default();
+    let reachable = |source: &Source| match source {
+        Source::Prepared(_) => true,
+        Source::Path { path, .. } | Source::System(path) => !is_within(path, "/sys"),
+    };
+    let rest_can_follow = rest.iter().all(|step| match step {
+        // A layer of names lies where only its owner comes.
+        Step::Whiteout { .. } => recipe.flags & flag::MAPS_BY_OWNER == 0,
+        Step::Bind { source, .. } | Step::RootDirectory { source, .. } | Step::Overlay { source, .. } => {
+            reachable(source)
+        }
+        _ => true,
+    });
+    recipe.mounts.starts_with(&begun.mounts)
+        && rest_can_follow
+        && begun.system_mounts == recipe.system_mounts
+        && begun.flags & !(flag::BEGINNING) & !recipe.flags == 0
+        && (begun.ids_in, begun.ids_out) == (recipe.ids_in, recipe.ids_out)
+        && (begun.scratch_bytes, begun.scratch_inodes) == (recipe.scratch_bytes, recipe.scratch_inodes)
 }
 
 impl Drop for Waiting {
@@ -306,9 +354,9 @@ pub fn namespaces(plan: &Plan, jail: bool) -> Namespaces {
 ///
 /// # Errors
 /// As `plan`, and when a layer cannot be made.
-pub fn complete(policy: &Policy, me: Identity, filters: &crate::engine::Filters) -> Result<Plan, Failure> {
+pub fn complete(policy: &Policy, me: Identity, filters: &crate::engine::Filters, ids: &Ids) -> Result<Plan, Failure> {
     crate::crowd::claim(policy);
-    let mut plan = plan(policy, me, filters)?;
+    let mut plan = plan(policy, me, filters, ids)?;
     for (op, names) in &plan.crowds {
         let dir = crate::crowd::layer(names)?;
         if let Some(Step::Whiteout { layer, .. }) = plan.recipe.mounts.get_mut(*op) {

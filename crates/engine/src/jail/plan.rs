@@ -13,7 +13,7 @@ use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root, SeccompLevel};
 
 use super::paths::{self, Held, Unheld};
-use super::root::{Build, HOST};
+use super::root::{Build, HOST, Ids};
 use crate::outcome::{Applied, Enforcement, Failure, Strength};
 use crate::view::{Place, Shows, View};
 
@@ -135,16 +135,42 @@ struct Planner<'a> {
     left_out: Vec<String>,
 }
 
+/// What init can begin with before the rest of a policy is known: the root view. `None` for a view that takes more, such
+/// as a source that has to be looked at, and where init has no place for its scratch that hides no source.
+pub fn beginning(likely: &Policy, me: Identity, ids: &Ids) -> Option<Recipe> {
+    if matches!(likely.filesystem.root, Root::Directory(_)) || !Path::new("/sys").is_dir() {
+        return None;
+    }
+    let (mounts, system_mounts) = Build::new(likely, false, ids).steps();
+    Some(Recipe { flags: start(me) | flag::BEGINNING, mounts, system_mounts, ..outline(likely, me)? })
+}
+
+/// What of a recipe init needs to begin with.
+fn outline(policy: &Policy, me: Identity) -> Option<Recipe> {
+    Some(Recipe {
+        flags: start(me),
+        ids_in: (INSIDE, INSIDE),
+        ids_out: super::outside(me)?,
+        scratch_bytes: policy.limits.tmpfs_mb << 20,
+        scratch_inodes: (policy.limits.tmpfs_mb * 256).max(4096),
+        ..Recipe::default()
+    })
+}
+
+fn start(me: Identity) -> u32 {
+    flag::JAIL | flag::NO_USERNS | if me.privileged { flag::MAPS_BY_OWNER | flag::SYNC } else { 0 }
+}
+
 /// Plans one run.
 ///
 /// # Errors
 /// A mount source that cannot be used, or something that no jail can hold.
-pub fn plan(policy: &Policy, me: Identity, filters: &crate::engine::Filters) -> Result<Plan, Failure> {
+pub fn plan(policy: &Policy, me: Identity, filters: &crate::engine::Filters, ids: &Ids) -> Result<Plan, Failure> {
     let exec_scratch = false;
     let mut p = Planner {
         policy,
         me,
-        build: Build::new(policy, exec_scratch),
+        build: Build::new(policy, exec_scratch, ids),
         prepared: Vec::new(),
         layers: Vec::new(),
         second_wall: Vec::new(),
@@ -156,8 +182,6 @@ pub fn plan(policy: &Policy, me: Identity, filters: &crate::engine::Filters) -> 
     for (i, mount) in policy.filesystem.mounts.iter().enumerate() {
         p.mount(i, mount)?;
     }
-    let boot_id = format!("{}\n", crate::random::uuid());
-    p.build.skeleton.push(Step::File { name: "bootid".into(), text: boot_id, mode: 0o444 });
     let held = paths::hold(policy, &p.build.view, &p.build.own_entries());
     if let Some((path, why, deny)) = held.unheld.first() {
         let field = if *deny { "filesystem.deny" } else { "filesystem.protected" };
@@ -345,11 +369,8 @@ impl Planner<'_> {
         let policy = self.policy;
         let (inside_wall, abi) = (self.wall(), landlock::abi());
         self.second_wall = inside_wall;
-        let skeleton = std::mem::take(&mut self.build.skeleton);
-        let shift = skeleton.len();
-        let system = shift + self.build.system;
-        let mut mounts = skeleton;
-        mounts.append(&mut self.build.mounts);
+        let shift = self.build.skeleton.len();
+        let (mut mounts, system) = self.build.steps();
         let mut crowds = Vec::new();
         for (dir, names) in held.crowds {
             crowds.push((mounts.len(), names));
@@ -357,10 +378,7 @@ impl Planner<'_> {
         }
         mounts.extend(held.steps);
         let own_net = policy.network.mode != NetworkMode::Host;
-        let mut flags = flag::JAIL | flag::NO_USERNS;
-        if self.me.privileged {
-            flags |= flag::MAPS_BY_OWNER | flag::SYNC;
-        }
+        let mut flags = start(self.me);
         if matches!(policy.network.mode, NetworkMode::Loopback | NetworkMode::Allowlist) {
             flags |= flag::LOOPBACK;
         }
@@ -369,22 +387,18 @@ impl Planner<'_> {
             NetworkMode::Loopback => flag::ONLY_LOOPBACK,
             NetworkMode::Allowlist | NetworkMode::Host => 0,
         };
-        let Some(outside) = super::outside(self.me) else {
+        let Some(outline) = outline(policy, self.me) else {
             let why = "this user namespace maps no id but 0, and the sandbox never runs as 0";
             return Err(refuse("jail", why.into(), None));
         };
         let filter = filters.get(policy, !held.guards.is_empty(), held.links)?;
         let mut recipe = Recipe {
-            ids_in: (INSIDE, INSIDE),
-            ids_out: outside,
             hostname: policy.process.hostname.clone(),
             rlimits: crate::rlimits::rlimits(policy, 1),
             mounts,
             system_mounts: system,
             guards: held.guards,
-            scratch_bytes: policy.limits.tmpfs_mb << 20,
-            scratch_inodes: (policy.limits.tmpfs_mb * 256).max(4096),
-            ..Recipe::default()
+            ..outline
         };
         if abi > 0 {
             recipe.landlock = Some(recipe::Landlock {

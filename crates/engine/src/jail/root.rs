@@ -31,6 +31,20 @@ pub fn terminal_device() -> Step {
     }
 }
 
+/// What tells one run from another inside.
+#[derive(Debug, Clone)]
+pub struct Ids {
+    boot: String,
+    machine: String,
+}
+
+impl Ids {
+    /// New ones.
+    pub fn fresh() -> Ids {
+        Ids { boot: crate::random::uuid(), machine: crate::random::uuid().replace('-', "") }
+    }
+}
+
 /// Mount steps under way.
 pub struct Build {
     /// Steps on the scratch, before the root.
@@ -41,8 +55,10 @@ pub struct Build {
     pub view: View,
     /// Whether the root is the skeleton, so that mount points can be made in it.
     pub own_root: bool,
-    /// How many steps of `mounts` the root view itself takes, on paths that are the system's own.
+    /// How many steps of `mounts` are on paths that are the system's own.
     pub system: usize,
+    /// How many steps of `skeleton` and of `mounts` the root view itself takes.
+    view_steps: (usize, usize),
     made: std::collections::HashSet<String>,
     /// Links of the skeleton of the root: path inside → what it says.
     links: std::collections::BTreeMap<String, String>,
@@ -78,13 +94,14 @@ const SCRATCH: [(&str, &str, u32); 3] = [("/tmp", "tmp", 0o777), ("/var/tmp", "v
 
 impl Build {
     /// The root view of a policy, without the policy's own mounts.
-    pub fn new(policy: &Policy, exec_scratch: bool) -> Build {
+    pub fn new(policy: &Policy, exec_scratch: bool, ids: &Ids) -> Build {
         let mut b = Build {
             skeleton: Vec::new(),
             mounts: Vec::new(),
             view: View::default(),
             own_root: false,
             system: 0,
+            view_steps: (0, 0),
             made: std::collections::HashSet::new(),
             links: std::collections::BTreeMap::new(),
         };
@@ -96,17 +113,19 @@ impl Build {
         }
         b.common(exec_scratch);
         if policy.filesystem.root == Root::Host {
-            b.identity(policy);
+            b.identity(policy, ids);
         }
         // A directory given as the root can hold links of anybody's making.
         let given = matches!(policy.filesystem.root, Root::Directory(_));
         b.system = if given { 0 } else { b.mounts.len() };
+        b.skeleton.push(Step::File { name: "bootid".into(), text: format!("{}\n", ids.boot), mode: 0o444 });
+        b.view_steps = (b.skeleton.len(), b.mounts.len());
         b
     }
 
     /// Files of the host view that say which machine it is: they hold the sandbox's own name, and an id for one run.
-    fn identity(&mut self, policy: &Policy) {
-        let id = format!("{}\n", crate::random::uuid().replace('-', ""));
+    fn identity(&mut self, policy: &Policy, ids: &Ids) {
+        let id = format!("{}\n", ids.machine);
         for (name, text, paths) in [
             ("hostname", format!("{}\n", policy.process.hostname), &["/etc/hostname"][..]),
             ("machineid", id, &["/etc/machine-id", "/var/lib/dbus/machine-id"][..]),
@@ -124,6 +143,14 @@ impl Build {
                 self.skeleton.push(Step::File { name: name.into(), text, mode: 0o444 });
             }
         }
+    }
+
+    /// All steps in order, the root view's before what the policy adds, and how many of them are on the system's own paths.
+    pub fn steps(&mut self) -> (Vec<Step>, usize) {
+        let (mut skeleton, mut mounts) = (std::mem::take(&mut self.skeleton), std::mem::take(&mut self.mounts));
+        let (added, covering) = (skeleton.split_off(self.view_steps.0), mounts.split_off(self.view_steps.1));
+        let system = if self.system == 0 { 0 } else { skeleton.len() + self.system };
+        (skeleton.into_iter().chain(mounts).chain(added).chain(covering).collect(), system)
     }
 
     /// What the writable scratch directories hold at the start, as seen inside.
@@ -188,7 +215,11 @@ impl Build {
             if self.links.remove(target).is_some() {
                 // The mount takes the link's place.
                 let name = format!("{ROOTFS}{target}");
-                self.skeleton.retain(|step| !matches!(step, Step::Symlink { name: link, .. } if *link == name));
+                let is_it = |step: &Step| matches!(step, Step::Symlink { name: link, .. } if *link == name);
+                if let Some(at) = self.skeleton.iter().position(is_it) {
+                    self.skeleton.remove(at);
+                    self.view_steps.0 -= usize::from(at < self.view_steps.0);
+                }
             }
             self.mount_point_in(ROOTFS, &target[1..], is_dir, 0o755);
         }
@@ -417,7 +448,7 @@ mod tests {
     fn links_on_the_way_are_followed_and_the_last_name_is_not() {
         let mut policy = Policy::base();
         policy.filesystem.root = Root::Minimal;
-        let mut build = Build::new(&policy, false);
+        let mut build = Build::new(&policy, false, &Ids::fresh());
         build.links.clear();
         build.link("/a", "b/c");
         build.link("/b", "usr");
