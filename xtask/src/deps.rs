@@ -28,7 +28,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("cofferdam-server", &["cofferdam-policy", "cofferdam-engine"]),
     ("cofferdam-escape", &["cofferdam-policy", "cofferdam-confine", "cofferdam-engine", "cofferdam"]),
     ("cofferdam-programs", &[]),
-    ("cofferdam-bench", &["cofferdam-policy", "cofferdam-engine"]),
+    ("cofferdam-bench", &["cofferdam-policy", "cofferdam-command", "cofferdam-engine"]),
     ("xtask", &["cofferdam-policy", "cofferdam-engine", "cofferdam"]),
 ];
 

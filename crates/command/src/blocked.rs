@@ -5,6 +5,7 @@
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Nothing is written here: the system's programs, libraries, settings and windows into the kernel.
 pub const SYSTEM: [&str; 20] = [
@@ -40,14 +41,22 @@ const LINKS: usize = 10_000;
 /// not resolve.
 pub fn is_write_blocked(path: &Path, data_dir: &Path) -> bool {
     let (Some(path), Some(data)) = (resolve(path), resolve(data_dir)) else { return true };
-    let mut held = of_data(&data);
-    if SYSTEM.iter().any(|dir| below(&path, Path::new(dir))) || held.iter().any(|own| below(&path, own)) {
-        return true;
-    }
-    // What the system's directories are links to is theirs as well (`/bin` is often in `/usr`, `/etc` in `/private`).
-    let targets = SYSTEM.iter().filter_map(|dir| std::fs::canonicalize(dir).ok());
-    held.extend(std::fs::canonicalize(data.join(OF_DATA[1])).ok());
-    targets.into_iter().any(|dir| below(&path, &dir)) || is_link_to(&path, &held)
+    let held = of_data(&data);
+    system().iter().chain(&held).any(|dir| below(&path, dir)) || is_link_to(&path, &held)
+}
+
+/// The system's directories, and what they are links to (`/bin` is often in `/usr`, `/etc` in `/private`). Looked up once:
+/// a system that moves its own directories does so at boot.
+pub(crate) fn system() -> &'static [PathBuf] {
+    static SEEN: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    SEEN.get_or_init(|| {
+        let named = SYSTEM.iter().map(PathBuf::from);
+        let mut all: Vec<PathBuf> =
+            SYSTEM.iter().filter_map(|dir| std::fs::canonicalize(dir).ok()).chain(named).collect();
+        all.sort();
+        all.dedup();
+        all
+    })
 }
 
 /// Whether a tool must refuse to read this path: the data directory's own records, and the configuration file, wherever

@@ -210,10 +210,14 @@ impl Confined {
 
     /// Spawns it, after `set_up` has said arguments, streams and whatever else. As fast from a caller with gigabytes of
     /// memory as from a small one, which [`Self::command`] is not: a command that has something to do between fork and exec
-    /// makes the standard library copy the caller's page tables. Here a short-lived thread goes behind the walls instead and
-    /// spawns from there, so nothing is left to do after fork, and a failure has its words.
+    /// makes the standard library copy the caller's page tables. Here a thread goes behind the walls once and spawns from
+    /// there, so nothing is left to do after fork, and a failure has its words.
     ///
-    /// The parent-death signal (`prctl(PR_SET_PDEATHSIG)`) comes when that thread ends: do not use it here.
+    /// The parent-death signal (`prctl(PR_SET_PDEATHSIG)`) comes when that thread ends, which is not when its process does:
+    /// do not use it here.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, as tokio's own spawn does.
     ///
     /// # Errors
     /// As [`Self::command`], and those of spawn.
@@ -422,23 +426,15 @@ impl Prepared {
                 let mut command = Command::new(&self.program);
                 set_up(&mut command);
                 let runtime = tokio::runtime::Handle::current();
-                let behind = || {
-                    walls.enter().map_err(|failed| Reason::Child {
-                        step: failed.step.call(),
-                        source: std::io::Error::from_raw_os_error(failed.errno).into(),
-                    })?;
+                let spawn = move || {
                     let _inside = runtime.enter();
-                    spawned(command.spawn())
+                    command.spawn()
                 };
-                let thread_failed = |source: std::io::Error| Reason::Prepare {
-                    step: "the thread that spawns".into(),
-                    source: source.into(),
-                };
-                std::thread::scope(|scope| {
-                    let builder = std::thread::Builder::new().name("cofferdam-spawn".into());
-                    let thread = builder.spawn_scoped(scope, behind).map_err(thread_failed)?;
-                    thread.join().unwrap_or_else(|_| Err(thread_failed(std::io::Error::other("it panicked"))))
-                })
+                let behind = walls.behind(spawn).map_err(|failed| Reason::Child {
+                    step: failed.step.call(),
+                    source: std::io::Error::from_raw_os_error(failed.errno).into(),
+                })?;
+                spawned(behind)
             }
         }
     }

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -94,11 +94,87 @@ impl Means {
 pub(crate) fn prepare(spec: &Spec) -> Result<(Walls, Enforcement), Reason> {
     let means = Means::of(spec);
     let enforcement = enforcement(spec, means);
-    let mut roots = Vec::new();
-    let ruleset = if means.abi > 0 { Some(ruleset(spec, means, &mut roots)?) } else { None };
-    let filter = filter(means)?;
-    let keeps = means.keeper.then(|| Trees { roots, holes: spec.write.holes.clone() });
-    Ok((Walls::new(ruleset, filter, keeps), enforcement))
+    if let Some(walls) = kept::find(spec, means) {
+        return Ok((walls, enforcement));
+    }
+    let mut granted = Granted::default();
+    let ruleset = if means.abi > 0 { Some(ruleset(spec, means, &mut granted)?) } else { None };
+    let keeps = means.keeper.then(|| Trees { roots: granted.roots, holes: spec.write.holes.clone() });
+    let walls = Walls::new(ruleset, filter(means)?, keeps).map_err(failed("descriptors"))?;
+    if !granted.enumerated {
+        kept::keep(spec, means, granted.seen, &walls);
+    }
+    Ok((walls, enforcement))
+}
+
+/// What a ruleset was made of.
+#[derive(Default)]
+struct Granted {
+    /// What can be written, for the keeper.
+    roots: Vec<OwnedFd>,
+    /// Every path, as the very thing that was granted.
+    seen: Vec<kept::Seen>,
+    /// What lies in a directory was granted entry by entry, so that the rules are those of this very moment.
+    enumerated: bool,
+}
+
+impl Granted {
+    fn see(&mut self, path: PathBuf, file: File) -> Result<(), Reason> {
+        let step = format!("cannot look at {}", path.display());
+        self.seen.push(kept::Seen::new(path, file).map_err(failed(step))?);
+        Ok(())
+    }
+}
+
+/// Walls that were made before, for commands that are spawned again and again. Rules are bound to what a path was, so walls
+/// are taken again only while every path is still that; and none whose rules depend on what lies in a directory.
+mod kept {
+    use super::*;
+
+    /// How many are kept.
+    const MOST: usize = 8;
+
+    /// A path and what it was. The descriptor keeps its inode from being another's.
+    pub(super) struct Seen {
+        path: PathBuf,
+        _file: File,
+        inode: (u64, u64),
+    }
+
+    impl Seen {
+        pub(super) fn new(path: PathBuf, file: File) -> io::Result<Seen> {
+            let data = file.metadata()?;
+            Ok(Seen { path, _file: file, inode: (data.dev(), data.ino()) })
+        }
+
+        fn is_still(&self) -> bool {
+            std::fs::metadata(&self.path).is_ok_and(|data| (data.dev(), data.ino()) == self.inode)
+        }
+    }
+
+    type Entry = (Spec, Means, Vec<Seen>, Walls);
+
+    static KEPT: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
+
+    pub(super) fn find(spec: &Spec, means: Means) -> Option<Walls> {
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = kept.iter().position(|(known, with, ..)| known == spec && *with == means)?;
+        let entry = kept.remove(at);
+        if !entry.2.iter().all(Seen::is_still) {
+            return None;
+        }
+        let walls = entry.3.clone();
+        kept.push(entry);
+        Some(walls)
+    }
+
+    pub(super) fn keep(spec: &Spec, means: Means, seen: Vec<Seen>, walls: &Walls) {
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() == MOST {
+            kept.remove(0);
+        }
+        kept.push((spec.clone(), means, seen, walls.clone()));
+    }
 }
 
 fn failed(step: impl Into<String>) -> impl FnOnce(io::Error) -> Reason {
@@ -116,8 +192,8 @@ fn name(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The ruleset; `roots` gets what can be written, for the keeper.
-fn ruleset(spec: &Spec, means: Means, roots: &mut Vec<OwnedFd>) -> Result<Ruleset, Reason> {
+/// The ruleset, and what it was made of.
+fn ruleset(spec: &Spec, means: Means, granted: &mut Granted) -> Result<Ruleset, Reason> {
     let known = landlock::handled_fs(means.abi);
     let mut handled = (access::WRITE | access::IOCTL_DEV) & known;
     if spec.read.is_some() {
@@ -132,11 +208,11 @@ fn ruleset(spec: &Spec, means: Means, roots: &mut Vec<OwnedFd>) -> Result<Rulese
         let possible = if kind.is_dir() { u64::MAX } else { access::OF_FILES };
         let device = kind.is_char_device() && wanted & access::WRITE_FILE != 0;
         let device = if device { access::IOCTL_DEV | access::READ_FILE } else { 0 };
-        let granted = (wanted | device) & possible & handled;
-        if granted == 0 {
+        let rights = (wanted | device) & possible & handled;
+        if rights == 0 {
             return Ok(());
         }
-        ruleset.allow(file.as_fd(), granted).map_err(failed(format!("landlock_add_rule for {}", path.display())))
+        ruleset.allow(file.as_fd(), rights).map_err(failed(format!("landlock_add_rule for {}", path.display())))
     };
     let grant = |path: &Path, wanted: u64| {
         let file = name(path).map_err(failed(format!("cannot open {}", path.display())))?;
@@ -149,7 +225,7 @@ fn ruleset(spec: &Spec, means: Means, roots: &mut Vec<OwnedFd>) -> Result<Rulese
         Err(error) => Err(failed(format!("cannot open {}", path.display()))(error)),
     };
     let optional = |path: &Path, wanted: u64| match std::fs::canonicalize(path) {
-        Ok(path) => grant(&path, wanted).map(Some),
+        Ok(path) => grant(&path, wanted).map(|file| Some((path, file))),
         // A container may have no such device.
         Err(_) => Ok(None),
     };
@@ -158,29 +234,39 @@ fn ruleset(spec: &Spec, means: Means, roots: &mut Vec<OwnedFd>) -> Result<Rulese
     for root in &spec.write.roots {
         let file = name(root).map_err(failed(format!("cannot open {}", root.display())))?;
         if spec.write.holes.iter().any(|hole| hole.starts_with(root)) {
+            granted.enumerated = true;
             for path in around(root, &spec.write.holes)? {
                 piece(&path, full_access() & access::WRITE)?;
             }
         } else {
             allow(root, &file, full_access() & access::WRITE)?;
         }
-        roots.push(file.into());
+        let again = file.try_clone().map_err(failed("descriptors"))?;
+        granted.see(root.clone(), again)?;
+        granted.roots.push(file.into());
     }
     let read = match &spec.read {
         Some(area) => area.clone(),
         None => Area { roots: vec![PathBuf::from("/")], holes: vec![PathBuf::from("/dev")] },
     };
     if handled & access::READ != 0 {
+        granted.enumerated = true;
         for path in pieces(&read)? {
             piece(&path, read_access())?;
         }
     }
+    let terminal = access::READ_FILE | access::WRITE_FILE | access::TRUNCATE;
     for device in DEVICES {
-        optional(&Path::new("/dev").join(device), access::READ_FILE | access::WRITE_FILE | access::TRUNCATE)?;
+        if let Some((path, file)) = optional(&Path::new("/dev").join(device), terminal)? {
+            granted.see(path, file)?;
+        }
     }
-    optional(Path::new(TERMINALS), access::READ_NO_EXEC | access::WRITE_FILE | access::TRUNCATE | access::IOCTL_DEV)?;
-    if let Some(memory) = optional(Path::new(SHARED_MEMORY), full_access())? {
-        roots.push(memory.into());
+    if let Some((path, file)) = optional(Path::new(TERMINALS), terminal | access::READ_DIR | access::IOCTL_DEV)? {
+        granted.see(path, file)?;
+    }
+    if let Some((path, file)) = optional(Path::new(SHARED_MEMORY), full_access())? {
+        granted.roots.push(file.try_clone().map_err(failed("descriptors"))?.into());
+        granted.see(path, file)?;
     }
     Ok(ruleset)
 }

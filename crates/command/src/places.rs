@@ -4,7 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::blocked::{self, SYSTEM};
+use crate::blocked;
 use crate::error::Reason;
 
 /// Entries that lie beside a denied path and are granted one by one, at most.
@@ -33,13 +33,11 @@ pub(crate) fn writable(rule: &'static str, path: &Path, others: &[PathBuf]) -> R
     if found.parent().is_none() {
         return Err(fault(rule, path, "it leads to the root: everything could be written", HINT));
     }
-    let system = SYSTEM.iter().map(PathBuf::from);
-    let targets = SYSTEM.iter().filter_map(|dir| std::fs::canonicalize(dir).ok());
-    for dir in system.chain(targets) {
-        if blocked::below(&found, &dir) {
+    for dir in blocked::system() {
+        if blocked::below(&found, dir) {
             return Err(fault(rule, path, format!("it lies below {}, where nothing is written", dir.display()), HINT));
         }
-        if blocked::below(&dir, &found) {
+        if blocked::below(dir, &found) {
             return Err(fault(rule, path, format!("it holds {}, where nothing is written", dir.display()), HINT));
         }
     }

@@ -32,7 +32,8 @@ pub(crate) fn command(program: &str, error: ConfineError) -> Command {
         refusals.kept.push((number, error));
         number
     };
-    let mut command = std::process::Command::new(program);
+    // A name that no program can have would fail by itself, and say nothing of the reason.
+    let mut command = std::process::Command::new(program.replace('\0', "?"));
     fail(&mut command, number);
     Command::from(command)
 }

@@ -110,22 +110,22 @@ fn inbox() -> io::Result<Arc<Inbox>> {
 }
 
 /// A socket for the child: what listeners arrive by it may change metadata in these trees.
-pub(super) fn post(trees: Trees) -> io::Result<OwnedFd> {
+pub(super) fn post(trees: Arc<Trees>) -> io::Result<OwnedFd> {
     let (ours, theirs) = UnixStream::pair()?;
-    inbox()?.add(Source::Post(ours, Arc::new(trees)));
+    inbox()?.add(Source::Post(ours, trees));
     Ok(theirs.into())
 }
 
 /// A place for a listener that will be made in this process.
-pub(super) struct Admission(Arc<Inbox>, Trees);
+pub(super) struct Admission(Arc<Inbox>, Arc<Trees>);
 
 impl Admission {
-    pub(super) fn new(trees: Trees) -> io::Result<Admission> {
+    pub(super) fn new(trees: Arc<Trees>) -> io::Result<Admission> {
         Ok(Admission(inbox()?, trees))
     }
 
     pub(super) fn admit(self, listener: OwnedFd) {
-        self.0.add(Source::Listener(listener, Arc::new(self.1)));
+        self.0.add(Source::Listener(listener, self.1));
     }
 }
 

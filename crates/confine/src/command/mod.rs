@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! caller: ruleset, filter, post ─ Walls::attach ─▶ Command ─ spawn ─ fork ─▶ child: enter ─ exec ─▶ program
-//!                          └──── Walls::enter ─▶ a thread of the caller's that spawns and ends (no copy of memory)
+//!                          └──── Walls::behind ─▶ a thread of the caller's that spawns from there (no copy of memory)
 //! keeper (a thread of the caller's) ◀─ listener ─ child;   performs the calls that the filter hands over
 //! ```
 //!
@@ -20,7 +20,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 
 use crate::landlock::Ruleset;
 use crate::seccomp::classify::Insn;
@@ -102,68 +102,132 @@ pub fn refuse(command: &mut Command, refusal: u32) {
     unsafe { command.pre_exec(move || Err(io::Error::from_raw_os_error(code))) };
 }
 
-/// Everything that is put up, prepared.
-#[derive(Debug)]
-pub struct Walls {
-    ruleset: Option<OwnedFd>,
-    filter: Arc<[Insn]>,
-    keeps: Option<Trees>,
-}
+/// Everything that is put up, prepared; for any number of commands. Clones are the same walls.
+#[derive(Debug, Clone)]
+pub struct Walls(Arc<Wall>);
 
 impl Walls {
     /// Walls of a ruleset, where there is Landlock, and a filter. With `keeps`, the filter hands calls over
     /// ([`crate::seccomp::RuleAction::Perform`]): those that change metadata are performed inside these trees, and signals
     /// among the command's own processes; everything else that is handed over is refused.
-    pub fn new(ruleset: Option<Ruleset>, filter: Arc<[Insn]>, keeps: Option<Trees>) -> Walls {
-        Walls { ruleset: ruleset.map(Ruleset::into_fd), filter, keeps }
+    ///
+    /// # Errors
+    /// No descriptor can be had.
+    pub fn new(ruleset: Option<Ruleset>, filter: Arc<[Insn]>, keeps: Option<Trees>) -> io::Result<Walls> {
+        let ruleset = ruleset.map(|ruleset| above_streams(ruleset.into_fd())).transpose()?;
+        Ok(Walls(Arc::new(Wall {
+            ruleset,
+            filter,
+            keeps: keeps.map(Arc::new),
+            post: Mutex::default(),
+            behind: Mutex::default(),
+        })))
     }
 
     /// Puts them around a command, each time that it is spawned: before closures that are given to `pre_exec` later.
     ///
     /// # Errors
     /// No thread, socket or descriptor can be had.
-    pub fn attach(self, command: &mut Command) -> io::Result<()> {
-        let post = self.keeps.map(keeper::post).transpose()?;
-        let aside = |fd: Option<OwnedFd>| fd.map(above_streams).transpose();
-        let wall = Wall { ruleset: aside(self.ruleset)?, filter: self.filter, post: aside(post)? };
-        // SAFETY: `enter` makes system calls on what was prepared, and nothing else: see there.
+    pub fn attach(&self, command: &mut Command) -> io::Result<()> {
+        let post = self.post()?;
+        let wall = self.0.clone();
+        // SAFETY: `enter` and `hand` make system calls on what was prepared, and nothing else: see there.
         unsafe {
             command.pre_exec(move || {
-                let listener = wall.enter().map_err(|failed| io::Error::from_raw_os_error(failed.code()))?;
-                match (listener, &wall.post) {
-                    (Some(listener), Some(post)) => hand(post.as_raw_fd(), listener)
-                        .map_err(|errno| io::Error::from_raw_os_error(Failed { step: Step::Listener, errno }.code())),
+                let entered = wall.enter(post.is_some()).and_then(|listener| match (listener, &post) {
+                    (Some(listener), Some(post)) => {
+                        hand(post.as_raw_fd(), listener).map_err(|errno| Failed { step: Step::Listener, errno })
+                    }
                     _ => Ok(()),
-                }
+                });
+                entered.map_err(|failed| io::Error::from_raw_os_error(failed.code()))
             });
         }
         Ok(())
     }
 
-    /// Puts them around the calling thread, for ever: around whatever it spawns from now on. No other thread of the process
-    /// is touched.
-    ///
-    /// # Errors
-    /// The step that failed; the thread then is not fit to spawn.
-    pub fn enter(self) -> Result<(), Failed> {
-        let wall = Wall { ruleset: self.ruleset, filter: self.filter, post: None };
-        let listening = self.keeps.is_some();
-        // So that nothing can fail once the filter waits for its listener.
-        let keeper = self
-            .keeps
-            .map(keeper::Admission::new)
-            .transpose()
-            .map_err(|error| Failed { step: Step::Listener, errno: error.raw_os_error().unwrap_or(libc::EAGAIN) })?;
-        match (wall.enter_with(listening)?, keeper) {
-            (Some(listener), Some(keeper)) => {
-                // SAFETY: seccomp(2) has just returned it: a new descriptor that is ours alone.
-                keeper.admit(unsafe { OwnedFd::from_raw_fd(listener) });
-                Ok(())
+    /// Where children send their listeners: one socket for all of them.
+    fn post(&self) -> io::Result<Option<Arc<OwnedFd>>> {
+        let Some(trees) = &self.0.keeps else { return Ok(None) };
+        let mut post = self.0.post.lock().unwrap_or_else(PoisonError::into_inner);
+        let here = std::process::id();
+        match &*post {
+            // A process that was forked from ours has a keeper of its own.
+            Some((process, post)) if *process == here => Ok(Some(post.clone())),
+            _ => {
+                let made = Arc::new(above_streams(keeper::post(trees.clone())?)?);
+                *post = Some((here, made.clone()));
+                Ok(Some(made))
             }
-            _ => Ok(()),
         }
     }
+
+    /// Does something behind them: in a thread that has gone there and never comes back. Whatever it spawns is behind them
+    /// as well; no other thread of the process is touched.
+    ///
+    /// # Errors
+    /// The step that failed; nothing was done then.
+    pub fn behind<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, Failed> {
+        let gone = Failed { step: Step::Listener, errno: libc::EAGAIN };
+        let (answer, answered) = mpsc::channel();
+        let job: Job = Box::new(move || {
+            // Nobody waits any more when that fails.
+            answer.send(job()).unwrap_or_default();
+        });
+        {
+            let mut behind = self.0.behind.lock().unwrap_or_else(PoisonError::into_inner);
+            let here = std::process::id();
+            let thread = match behind.take() {
+                Some((process, thread)) if process == here => thread,
+                _ => self.go_behind()?,
+            };
+            let sent = thread.send(job);
+            *behind = Some((here, thread));
+            sent.map_err(|_| gone)?;
+        }
+        answered.recv().map_err(|_| gone)
+    }
+
+    /// The thread, once it is there.
+    fn go_behind(&self) -> Result<mpsc::Sender<Job>, Failed> {
+        let no_thread =
+            |error: io::Error| Failed { step: Step::Listener, errno: error.raw_os_error().unwrap_or(libc::EAGAIN) };
+        // So that nothing can fail once the filter waits for its listener.
+        let keeper = self.0.keeps.clone().map(keeper::Admission::new).transpose().map_err(no_thread)?;
+        let (jobs, todo) = mpsc::channel::<Job>();
+        let (there, arrived) = mpsc::channel();
+        // The thread must not keep the walls: it ends when nobody has them any more.
+        let (ruleset, filter) = (self.0.ruleset.as_ref().map(OwnedFd::try_clone).transpose(), self.0.filter.clone());
+        let wall = Wall {
+            ruleset: ruleset.map_err(no_thread)?,
+            filter,
+            keeps: None,
+            post: Mutex::default(),
+            behind: Mutex::default(),
+        };
+        let thread = move || {
+            let entered = wall.enter(keeper.is_some()).map(|listener| {
+                if let (Some(listener), Some(keeper)) = (listener, keeper) {
+                    // SAFETY: seccomp(2) has just returned it: a new descriptor that is ours alone.
+                    keeper.admit(unsafe { OwnedFd::from_raw_fd(listener) });
+                }
+            });
+            let failed = entered.is_err();
+            if there.send(entered).is_err() || failed {
+                return;
+            }
+            while let Ok(job) = todo.recv() {
+                job();
+            }
+        };
+        std::thread::Builder::new().name("cofferdam-behind".into()).spawn(thread).map_err(no_thread)?;
+        arrived.recv().unwrap_or(Err(Failed { step: Step::Listener, errno: libc::EAGAIN }))?;
+        Ok(jobs)
+    }
 }
+
+/// What is done behind walls.
+type Job = Box<dyn FnOnce() + Send>;
 
 /// Whether this thread may do what only the system's own should: any capability is in effect.
 pub fn has_capabilities() -> bool {
@@ -185,10 +249,11 @@ pub fn listener_available() -> bool {
     *AVAILABLE.get_or_init(|| {
         // A thread of its own: what it gets it never loses.
         let allow = Insn { code: crate::seccomp::classify::RET, jt: 0, jf: 0, k: 0x7fff_0000 };
-        let wall = Wall { ruleset: None, filter: [allow].into(), post: None };
+        let (post, behind) = (Mutex::default(), Mutex::default());
+        let wall = Wall { ruleset: None, filter: [allow].into(), keeps: None, post, behind };
         let thread = std::thread::Builder::new().spawn(move || {
             // SAFETY: the descriptor has just been made, and is ours alone.
-            wall.enter_with(true).map(|listener| listener.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })).is_ok()
+            wall.enter(true).map(|listener| listener.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })).is_ok()
         });
         thread.is_ok_and(|thread| thread.join().unwrap_or(false))
     })
@@ -208,11 +273,14 @@ fn above_streams(fd: OwnedFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(moved) })
 }
 
-/// What the child needs.
+/// What the child needs, and what the caller keeps for it; the latter by the process that it was made in.
+#[derive(Debug)]
 struct Wall {
     ruleset: Option<OwnedFd>,
     filter: Arc<[Insn]>,
-    post: Option<OwnedFd>,
+    keeps: Option<Arc<Trees>>,
+    post: Mutex<Option<(u32, Arc<OwnedFd>)>>,
+    behind: Mutex<Option<(u32, mpsc::Sender<Job>)>>,
 }
 
 /// `SECCOMP_FILTER_FLAG_NEW_LISTENER`
@@ -221,12 +289,8 @@ const NEW_LISTENER: u64 = 8;
 const WAIT_KILLABLE: u64 = 32;
 
 impl Wall {
-    fn enter(&self) -> Result<Option<i32>, Failed> {
-        self.enter_with(self.post.is_some())
-    }
-
-    /// The order. Runs after fork: raw calls on what was prepared.
-    fn enter_with(&self, listening: bool) -> Result<Option<i32>, Failed> {
+    /// The order. Runs after fork: raw calls on what was prepared. Returns the listener, when there is to be one.
+    fn enter(&self, listening: bool) -> Result<Option<i32>, Failed> {
         let failed = |step| Failed { step, errno: errno() };
         // Whatever it executes, it gains nothing by it. Also what allows the next two to an unprivileged process.
         // SAFETY: a prctl that takes numbers.

@@ -1,0 +1,200 @@
+//! What cannot be confined is refused: by the builder at once, by the plain functions on spawn, never by less than was asked
+//! for. And what is refused is told: command, rule, reason, and what helps.
+
+mod probe;
+
+use std::path::{Path, PathBuf};
+
+use cofferdam_command::{
+    ConfineError, Confined, Fallback, Reason, Rule, SandboxError, SandboxMode, Strength, protected_command,
+    sandboxed_command,
+};
+use probe::Scratch;
+use tokio::process::Command;
+
+/// What spawning says, in words.
+fn refused(mut command: Command) -> String {
+    let error = command.spawn().map(drop).unwrap_err();
+    let known = ConfineError::of_spawn(&command, &error).expect("an error of ours");
+    let text = SandboxError::of_spawn(&command, error).to_string();
+    assert_eq!(text, format!("sandbox error: {known}"));
+    text
+}
+
+#[tokio::test]
+async fn a_data_directory_that_cannot_be_one_is_refused() {
+    let scratch = Scratch::new();
+    let at = |name: &str| scratch.path().join(name);
+    std::fs::write(at("file"), "").unwrap();
+    std::os::unix::fs::symlink("/", at("root")).unwrap();
+    std::os::unix::fs::symlink(at("nowhere"), at("dangling")).unwrap();
+    let fine = scratch.directory("fine");
+    for (path, said) in [
+        (at("none"), "does not exist"),
+        (at("file"), "is not a directory"),
+        (at("root"), "leads to the root"),
+        (at("dangling"), "does not exist"),
+        (PathBuf::from("relative"), "is relative"),
+        (PathBuf::from("/etc"), "lies below /etc"),
+        (PathBuf::from("/proc/self/root"), "leads to the root"),
+        (PathBuf::from("/usr"), "it holds /usr/"),
+    ] {
+        let built = Confined::new("true").data_dir(&path).command().map(drop).unwrap_err();
+        assert!(matches!(built.reason, Reason::Path { rule: "data directory", .. }), "{built}");
+        for mode in [SandboxMode::Sandbox, SandboxMode::Rx] {
+            let text = refused(sandboxed_command("true", mode, &path));
+            assert!(text.contains("`true`") && text.contains("data directory") && text.contains(said), "{text}");
+            assert!(text.contains("\nhint: "), "{text}");
+        }
+        assert!(refused(protected_command("true", &path)).contains(said));
+    }
+    // The same command with a directory that can be one.
+    assert!(sandboxed_command("true", SandboxMode::Sandbox, &fine).status().await.unwrap().success());
+    assert!(protected_command("true", &fine).status().await.unwrap().success());
+    let none = Confined::new("true").command().map(drop).unwrap_err();
+    assert!(matches!(none.reason, Reason::NoDataDirectory));
+}
+
+#[tokio::test]
+async fn a_link_that_was_put_into_a_writable_tree_grants_nothing_elsewhere() {
+    // What a confined command could leave in /tmp for the next one.
+    let (scratch, temporary) = (Scratch::new(), tempfile::tempdir_in("/tmp").unwrap());
+    let home = scratch.directory("home");
+    let link = temporary.path().join("data");
+    std::os::unix::fs::symlink(&home, &link).unwrap();
+    assert!(refused(sandboxed_command("true", SandboxMode::Sandbox, &link)).contains("which can be written"));
+    let own = temporary.path().join("own");
+    std::fs::create_dir(&own).unwrap();
+    assert!(sandboxed_command("true", SandboxMode::Sandbox, &own).status().await.unwrap().success());
+}
+
+#[tokio::test]
+async fn a_program_that_is_none_is_refused_and_one_that_is_not_there_is_spawns_to_tell() {
+    let scratch = Scratch::new();
+    let data = scratch.directory("data");
+    for wrong in [data.to_str().unwrap(), "", "a\0b"] {
+        assert!(refused(sandboxed_command(wrong, SandboxMode::Sandbox, &data)).contains("program: "), "{wrong:?}");
+        assert!(Confined::new(wrong).mode(SandboxMode::Rwx).command().is_err(), "{wrong:?}");
+    }
+    for absent in ["/not/there", "cofferdam-is-not-in-path"] {
+        let mut command = sandboxed_command(absent, SandboxMode::Sandbox, &data);
+        let error = command.spawn().map(drop).unwrap_err();
+        // A directory in PATH that this user cannot enter makes it another error, without walls as well.
+        let plain = Command::new(absent).spawn().map(drop).unwrap_err();
+        assert_eq!(error.kind(), plain.kind());
+        assert!(ConfineError::of_spawn(&command, &error).is_none(), "it is not about walls");
+        let text = SandboxError::of_spawn(&command, error).to_string();
+        assert!(text.starts_with(&format!("sandbox error: cannot confine `{absent}`: spawn: {plain}")), "{text}");
+        let spawned = Confined::new(absent).data_dir(&data).spawn(|_| {}).map(drop).unwrap_err();
+        assert!(matches!(&spawned.reason, Reason::Spawn(error) if error.kind() == plain.kind()));
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_held_is_refused_unless_it_is_accepted() {
+    let scratch = Scratch::new();
+    let (outside, data) = (scratch.directory("outside"), scratch.directory("data"));
+    let without = || Confined::new(probe::own()).data_dir(&data).landlock_at_most(0);
+    let error = without().command().map(drop).unwrap_err();
+    let Reason::NotHeld(missing) = &error.reason else { panic!("{error}") };
+    assert!(missing.iter().any(|applied| applied.rule == Rule::Writes && applied.strength == Strength::None));
+    let text = SandboxError::from(error).to_string();
+    for said in [
+        "sandbox error: cannot confine",
+        "writes held not at all: this kernel has no Landlock",
+        "hint: ",
+        "Fallback::Warn",
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    // Accepted, it runs, and it is said what does not hold.
+    let (command, enforcement) = without().fallback(Fallback::Warn).command().unwrap();
+    assert_eq!(enforcement.strength(), Strength::None);
+    assert_eq!(enforcement.of(Rule::Writes), Some(Strength::None));
+    assert_eq!(enforcement.of(Rule::PathSockets), Some(Strength::Full), "what can be held still is");
+    assert_eq!(probe::run(command, &format!("write {}/new", outside.display())).await, "done");
+}
+
+#[tokio::test]
+async fn a_system_without_a_mechanism_is_an_error_or_a_warning() {
+    let scratch = Scratch::new();
+    let data = scratch.directory("data");
+    let none = || Confined::new("true").data_dir(&data).without_mechanism();
+    let error = none().command().map(drop).unwrap_err();
+    assert!(matches!(error.reason, Reason::Unsupported) && error.to_string().contains("hint: "), "{error}");
+    let (mut command, enforcement) = none().fallback(Fallback::Warn).command().unwrap();
+    assert_eq!(enforcement.strength(), Strength::None);
+    assert!(command.status().await.unwrap().success());
+}
+
+#[tokio::test]
+async fn a_step_that_fails_after_fork_is_named() {
+    // The kernel takes sixteen layers of Landlock. A process behind fifteen of them starts one more, and then another.
+    let Ok(layers) = std::env::var("COFFERDAM_LAYERS") else {
+        let scratch = Scratch::new();
+        let data = scratch.directory("data");
+        let mut command = Command::new(probe::own());
+        command.args(["--exact", "a_step_that_fails_after_fork_is_named", "--nocapture"]).env("COFFERDAM_LAYERS", "1");
+        command.env("COFFERDAM_DATA", &data);
+        let output = command.output().await.unwrap();
+        let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(text.contains("landlock_restrict_self failed between fork and exec: Argument list too long"), "{text}");
+        assert!(text.contains("sandbox error: cannot confine `"), "{text}");
+        return;
+    };
+    let depth: u32 = layers.parse().unwrap();
+    assert!(depth < 40, "sixteen layers are the most");
+    let data = std::env::var("COFFERDAM_DATA").unwrap();
+    let mut command = sandboxed_command(&probe::own(), SandboxMode::Sandbox, Path::new(&data));
+    command.args(["--exact", "a_step_that_fails_after_fork_is_named", "--nocapture"]);
+    command.env("COFFERDAM_LAYERS", (depth + 1).to_string());
+    match command.status().await {
+        Ok(status) => assert!(status.success()),
+        Err(error) => println!("at {depth}: {}", SandboxError::of_spawn(&command, error)),
+    }
+}
+
+#[tokio::test]
+async fn inside_walls_a_second_wall_holds_as_much() {
+    // The kernel allows one listener in all filters together: within, changes of metadata are refused everywhere.
+    if std::env::var_os("COFFERDAM_NESTED").is_none() {
+        let scratch = Scratch::new();
+        let (data, inner) = (scratch.directory("data"), scratch.directory("data/inner"));
+        std::fs::write(inner.join("victim"), "").unwrap();
+        let mut command = sandboxed_command(&probe::own(), SandboxMode::Sandbox, &data);
+        command.args(["--exact", "inside_walls_a_second_wall_holds_as_much", "--nocapture"]);
+        command.env("COFFERDAM_NESTED", &data);
+        let output = command.output().await.unwrap();
+        let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success() && text.contains("nested: full"), "{text}");
+        return;
+    }
+    let data = PathBuf::from(std::env::var_os("COFFERDAM_NESTED").unwrap());
+    let inner = data.join("inner");
+    let nested = || Confined::new(probe::own()).data_dir(&inner);
+    if nested().clone().command().is_err() {
+        // Before Landlock's version 6 signals would need a listener.
+        return println!("nested: full, by refusing");
+    }
+    let (command, enforcement) = nested().command().unwrap();
+    assert_eq!(probe::run(command, &format!("write {}/new", data.display())).await, "EACCES");
+    for (dir, wanted) in [(&data, "EPERM"), (&inner, "EPERM")] {
+        let (command, _) = nested().command().unwrap();
+        std::fs::write(dir.join("victim"), "").unwrap();
+        assert_eq!(probe::run(command, &format!("chmod {}/victim", dir.display())).await, wanted);
+    }
+    let (command, _) = nested().command().unwrap();
+    assert_eq!(probe::run(command, &format!("write {}/new", inner.display())).await, "done");
+    println!("nested: {}", enforcement.strength());
+}
+
+#[tokio::test]
+async fn landlock_is_asked_of_the_kernel_and_not_of_a_file() {
+    // There is no such file as /sys/kernel/security/landlock/abi_version; who looks there finds nothing and protects nothing.
+    assert!(!Path::new("/sys/kernel/security/landlock/abi_version").exists());
+    let scratch = Scratch::new();
+    let (outside, data) = (scratch.directory("outside"), scratch.directory("data"));
+    let (command, enforcement) = Confined::new(probe::own()).data_dir(&data).command().unwrap();
+    assert!(enforcement.landlock_abi > 0);
+    assert_eq!(probe::run(command, &format!("write {}/new", outside.display())).await, "EACCES");
+}
