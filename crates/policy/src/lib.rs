@@ -19,6 +19,7 @@ pub mod schema;
 mod shape;
 mod typed;
 mod validate;
+pub mod variables;
 
 pub use allow::AllowEntry;
 pub use defaults::{HOSTNAME_DEFAULT, VARIABLES_DEFAULT};

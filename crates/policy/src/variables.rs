@@ -1,0 +1,150 @@
+//! Which variables of a caller's environment say too much, or make a program run something else.
+//!
+//! One source for every front end that hands variables on. Says what is in the lists and nothing about who uses them.
+
+/// Variables that hold credentials, or lead to who holds them, by their whole names.
+pub const SENSITIVE_VARIABLES: &[&str] = &[
+    "CI_JOB_JWT",
+    "CONSUL_HTTP_AUTH",
+    "DATABASE_URL",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DBUS_SYSTEM_BUS_ADDRESS",
+    "DOCKER_CONFIG",
+    "DOCKER_HOST",
+    "GPG_AGENT_INFO",
+    "GPG_TTY",
+    "KRB5CCNAME",
+    "KUBECONFIG",
+    "MONGODB_URI",
+    "MYSQL_PWD",
+    "NETRC",
+    "PGPASSFILE",
+    "REDIS_URL",
+    "SSH_AGENT_PID",
+    "SSH_ASKPASS",
+    "SSH_AUTH_SOCK",
+    "SUDO_ASKPASS",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "XDG_RUNTIME_DIR",
+];
+
+/// Parts of names, in capitals, that credentials have wherever they come from.
+pub const SENSITIVE_PARTS: &[&str] = &[
+    "ACCESS_KEY",
+    "APIKEY",
+    "API_KEY",
+    "AUTH_",
+    "COOKIE",
+    "CREDENTIAL",
+    "ENCRYPTION_KEY",
+    "PASSPHRASE",
+    "PASSWD",
+    "PASSWORD",
+    "PRIVATE_KEY",
+    "SECRET",
+    "SIGNING_KEY",
+    "TOKEN",
+    "_AUTH",
+    "_DSN",
+    "_JWT",
+    "_PASS",
+];
+
+/// Variables that make a loader, a shell or an interpreter run something else, or tell a program whom to start, by their
+/// whole names.
+pub const STEERING_VARIABLES: &[&str] = &[
+    "BASH_ENV",
+    "BROWSER",
+    "CARGO_BUILD_RUSTC",
+    "CARGO_BUILD_RUSTC_WRAPPER",
+    "CDPATH",
+    "EDITOR",
+    "ENV",
+    "GCONV_PATH",
+    "GLIBC_TUNABLES",
+    "GLOBIGNORE",
+    "IFS",
+    "MANPAGER",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "PAGER",
+    "PROMPT_COMMAND",
+    "PYTHONBREAKPOINT",
+    "PYTHONHOME",
+    "PYTHONINSPECT",
+    "PYTHONPATH",
+    "PYTHONSTARTUP",
+    "PYTHONUSERBASE",
+    "RUSTC",
+    "RUSTC_WRAPPER",
+    "RUSTC_WORKSPACE_WRAPPER",
+    "RUSTFLAGS",
+    "SHELLOPTS",
+    "VISUAL",
+    "ZDOTDIR",
+];
+
+/// What names of such variables begin with.
+pub const STEERING_PREFIXES: &[&str] = &["BASH_FUNC_", "DYLD_", "GIT_", "LD_", "MALLOC_", "PERL", "RUBY"];
+
+/// Those that begin so and steer nothing: who commits, and when.
+pub const HARMLESS_VARIABLES: &[&str] = &[
+    "GIT_AUTHOR_DATE",
+    "GIT_AUTHOR_EMAIL",
+    "GIT_AUTHOR_NAME",
+    "GIT_COMMITTER_DATE",
+    "GIT_COMMITTER_EMAIL",
+    "GIT_COMMITTER_NAME",
+];
+
+/// Whether a variable is stripped before it reaches code that nobody has vetted: it is on a list, its name looks like a
+/// credential's in any case of letters, or its value is an address with a password in it.
+pub fn is_stripped(name: &str, value: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    if HARMLESS_VARIABLES.contains(&upper.as_str()) {
+        return has_password(value);
+    }
+    SENSITIVE_VARIABLES.contains(&upper.as_str())
+        || STEERING_VARIABLES.contains(&upper.as_str())
+        || SENSITIVE_PARTS.iter().any(|part| upper.contains(part))
+        || STEERING_PREFIXES.iter().any(|prefix| upper.starts_with(prefix))
+        || has_password(value)
+}
+
+/// `scheme://user:password@host`.
+fn has_password(value: &str) -> bool {
+    value.split("://").skip(1).any(|rest| {
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_and_steering_go_and_the_rest_stays() {
+        for name in
+            ["AWS_SECRET_ACCESS_KEY", "github_token", "NPM_CONFIG__AUTH", "LD_PRELOAD", "GIT_SSH_COMMAND", "ENV"]
+        {
+            assert!(is_stripped(name, "x"), "{name}");
+        }
+        for name in ["PATH", "HOME", "LANG", "PWD", "CARGO_HOME", "GIT_AUTHOR_NAME", "TZ", "KEYBOARD", "AUTHOR"] {
+            assert!(!is_stripped(name, "x"), "{name}");
+        }
+        assert!(is_stripped("MIRROR", "https://me:word@mirror.example/x"));
+        assert!(!is_stripped("MIRROR", "https://mirror.example/a:b@c"));
+        assert!(is_stripped("GIT_AUTHOR_NAME", "https://me:word@mirror.example"));
+    }
+
+    #[test]
+    fn the_lists_are_sorted_and_in_capitals() {
+        for list in [SENSITIVE_VARIABLES, SENSITIVE_PARTS, STEERING_PREFIXES, HARMLESS_VARIABLES] {
+            assert!(list.is_sorted(), "{list:?}");
+            assert!(list.iter().all(|name| *name == name.to_ascii_uppercase()));
+        }
+        assert!(STEERING_VARIABLES.iter().all(|name| *name == name.to_ascii_uppercase()));
+    }
+}
