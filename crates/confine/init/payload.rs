@@ -246,6 +246,9 @@ fn land_ruleset(plan: &Plan) -> Result<i32, Fault> {
         };
         let mut st = sys::Statx::new();
         sys::statx(path, c"".as_ptr().cast(), 0x1000, 0x7ff, &mut st).map_err(&fault)?;
+        if (rule.dev, rule.ino) != (0, 0) && (rule.dev, rule.ino) != (st.dev(), st.ino) {
+            return Err(fault(errno::ESTALE)); // another file than the one that the rule was decided on
+        }
         // EXECUTE, WRITE_FILE, READ_FILE, TRUNCATE, IOCTL_DEV: the rights that a file can have.
         let access = if st.mode & 0o170000 == 0o040000 { rule.access } else { rule.access & 0xc007 };
         let mut packed = [0u8; 12];

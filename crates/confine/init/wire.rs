@@ -258,6 +258,10 @@ pub struct LandRule {
     pub path: u32,
     /// `op_flag::OPTIONAL` or 0.
     pub flags: u32,
+    /// Device and inode that must be there, or 0 and 0.
+    pub dev: u64,
+    /// See `dev`.
+    pub ino: u64,
 }
 
 /// A name that must not come into being: `name` in the directory `parent`.

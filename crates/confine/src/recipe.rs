@@ -184,6 +184,8 @@ pub struct PathRule {
     pub access: u64,
     /// Skip when the path is missing.
     pub optional: bool,
+    /// `(device, inode)` that must be there when the rule is made; `None` where whatever is there may be meant.
+    pub identity: Option<(u64, u64)>,
 }
 
 /// What Landlock handles.
@@ -445,10 +447,10 @@ fn encode_rules(b: &mut Block, rules: &[PathRule]) -> Ref {
     let mut list = Vec::new();
     for r in rules {
         let path = b.text(&r.path);
-        let rule =
-            LandRule { access: r.access, path, flags: if r.optional { u32::from(op_flag::OPTIONAL) } else { 0 } };
-        list.push(rule.access);
-        list.push(u64::from(rule.path) | u64::from(rule.flags) << 32);
+        let (dev, ino) = r.identity.unwrap_or_default();
+        let flags = if r.optional { u32::from(op_flag::OPTIONAL) } else { 0 };
+        let rule = LandRule { access: r.access, path, flags, dev, ino };
+        list.extend([rule.access, u64::from(rule.path) | u64::from(rule.flags) << 32, rule.dev, rule.ino]);
     }
     Ref { off: b.longs(&list), len: rules.len() as u32 }
 }
@@ -501,7 +503,7 @@ fn header_bytes(h: &Header) -> Vec<u8> {
 const _: () = assert!(cfg!(target_endian = "little"));
 const _: () = assert!(size_of::<Header>() == 23 * 8);
 const _: () = assert!(size_of::<MountOp>() == 56);
-const _: () = assert!(size_of::<LandRule>() == 16);
+const _: () = assert!(size_of::<LandRule>() == 32);
 const _: () = assert!(size_of::<Guard>() == 16);
 const _: () = assert!(size_of::<Rlimit>() == 24);
 

@@ -13,6 +13,7 @@ use cofferdam_policy::{Backend, Field, Policy};
 
 use crate::ahead::{self, Ahead, Likely};
 use crate::backends::{self, Installed, Tool, Tools};
+use crate::executables::{self, Executables};
 use crate::filter::{self, Filter, Needs};
 use crate::jail;
 use crate::landlock;
@@ -162,7 +163,7 @@ impl Engine {
 
     fn support_of(&self, backend: Backend, policy: &Policy) -> Support {
         let name = name_of(backend);
-        match self.plan_for(backend, policy, &Filters::new(needs_of(backend))).map(|plan| plan.enforcement) {
+        match self.plan_for(backend, policy, &Filters::new(needs_of(backend)), None).map(|plan| plan.enforcement) {
             Ok(fields) => Support { backend: name, unavailable: None, fields },
             Err(failure) => Support { backend: name, unavailable: Some(failure), fields: Enforcement::new() },
         }
@@ -187,7 +188,13 @@ impl Engine {
     }
 
     /// The plan of one backend, its enforcement completed by what cgroups give here.
-    fn plan_for(&self, backend: Backend, policy: &Policy, filters: &Filters) -> Result<jail::Plan, Failure> {
+    fn plan_for(
+        &self,
+        backend: Backend,
+        policy: &Policy,
+        filters: &Filters,
+        programs: Option<&Executables>,
+    ) -> Result<jail::Plan, Failure> {
         let me = self.identity();
         let mut plan = match backend {
             Backend::Landlock => {
@@ -202,6 +209,9 @@ impl Engine {
                 jail::complete(policy, me, filters, &ids.unwrap_or_else(jail::Ids::fresh))?
             }
         };
+        if let Some(programs) = programs {
+            programs.limit(&mut plan)?;
+        }
         self.cgroup_enforcement(&mut plan.enforcement);
         Ok(plan)
     }
@@ -234,7 +244,23 @@ impl Engine {
     /// # Errors
     /// The policy cannot be enforced as far as it requires, or names what is not there.
     pub fn prepare(&self, policy: &Policy) -> Result<Prepared, Failure> {
+        self.prepare_with(policy, None)
+    }
+
+    /// The same, where only these programs may be executed by the whole tree. No field of a policy says so: they are files
+    /// that were opened and decided on, not names.
+    ///
+    /// # Errors
+    /// As [`Engine::prepare`]; also where nothing here can hold that.
+    pub(crate) fn prepare_limited(&self, policy: &Policy, programs: Executables) -> Result<Prepared, Failure> {
+        self.prepare_with(policy, Some(programs))
+    }
+
+    fn prepare_with(&self, policy: &Policy, programs: Option<Executables>) -> Result<Prepared, Failure> {
         let mut instead = None;
+        if let (Some(tool), Some(_)) = (tool_of(policy.backend), &programs) {
+            return Err(executables::foreign(tool.name()));
+        }
         if let Some(tool) = tool_of(policy.backend) {
             match self.foreign(tool, policy) {
                 Ok(ready) => return ready.sufficient().map(|()| Prepared::by_foreign(ready)),
@@ -252,12 +278,12 @@ impl Engine {
         };
         let mut refusals = Vec::new();
         for backend in candidates {
-            let filters = Filters::new(needs_of(backend));
-            let plan = self.plan_for(backend, policy, &filters);
+            let filters = Filters::new(Needs { limited_exec: programs.is_some(), ..needs_of(backend) });
+            let plan = self.plan_for(backend, policy, &filters, programs.as_ref());
             match plan.and_then(|p| sufficient(policy, backend, &p.enforcement).map(|()| p)) {
                 Ok(plan) => {
                     let reason = instead.unwrap_or_else(|| reason(policy.backend, backend, &refusals));
-                    return Ok(self.prepared(policy, backend, reason, filters, plan));
+                    return Ok(self.prepared(policy, backend, reason, filters, plan, programs));
                 }
                 Err(failure) => refusals.push(failure),
             }
@@ -272,6 +298,7 @@ impl Engine {
         reason: String,
         filters: Filters,
         plan: jail::Plan,
+        programs: Option<Executables>,
     ) -> Prepared {
         let location = match self.cgroups() {
             Cgroups::Here(location, _) => Some(location.clone()),
@@ -283,6 +310,7 @@ impl Engine {
             backend,
             reason,
             filters,
+            programs,
             location,
             enforcement: plan.enforcement.clone(),
             fresh: Mutex::new(Some((Instant::now(), plan))),
@@ -353,6 +381,7 @@ fn jail_needs() -> Needs {
         no_ipc_namespace: false,
         no_mounts: false,
         no_listener: false,
+        limited_exec: false,
     }
 }
 

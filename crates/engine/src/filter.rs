@@ -35,6 +35,8 @@ pub struct Needs {
     pub no_mounts: bool,
     /// No listener can be had: refusals are told to nobody, and nobody counts execs.
     pub no_listener: bool,
+    /// Only some programs may be executed.
+    pub limited_exec: bool,
 }
 
 /// The policy's own rules, as the emitter takes them.
@@ -86,7 +88,9 @@ pub fn request<'a>(policy: &Policy, needs: Needs, denials: Denials, rules: &'a [
         private_ipc: !needs.no_ipc_namespace,
         metadata_refused: needs.no_mounts,
         core_limit: false,
-        limited_exec: policy.process.seccomp.level == SeccompLevel::Strict || !policy.process.spawn,
+        limited_exec: needs.limited_exec
+            || policy.process.seccomp.level == SeccompLevel::Strict
+            || !policy.process.spawn,
         rules,
     }
 }

@@ -24,6 +24,7 @@ pub fn needs() -> Needs {
         no_ipc_namespace: true,
         no_mounts: true,
         no_listener: !host::listener_available(),
+        limited_exec: false,
     }
 }
 
@@ -72,7 +73,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
     let mut view = View::default();
     view.push(Place { target: "/".into(), shows: Shows::Host("/".into()), writable: false, persistent: false });
     let mut rules = Vec::new();
-    let rule = |path: &str, access: u64, optional| PathRule { path: path.into(), access, optional };
+    let rule = |path: &str, access: u64, optional| PathRule { path: path.into(), access, optional, identity: None };
     match &policy.filesystem.root {
         Root::Host => rules.push(rule("/", access::READ, false)),
         Root::Minimal => {

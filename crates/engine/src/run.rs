@@ -20,6 +20,7 @@ use crate::ahead::Ahead;
 use crate::backends;
 use crate::engine::{Filters, name_of, sufficient};
 use crate::evidence::{Log, Paths};
+use crate::executables::Executables;
 use crate::io::{Input, Io, Stream};
 use crate::jail;
 use crate::landlock;
@@ -50,6 +51,8 @@ pub(crate) struct Core {
     pub(crate) backend: Backend,
     pub(crate) reason: String,
     pub(crate) filters: Filters,
+    /// What alone may be executed, where that is limited.
+    pub(crate) programs: Option<Executables>,
     pub(crate) location: Option<Arc<Location>>,
     pub(crate) enforcement: Enforcement,
     /// The plan that `prepare` looked at, for a run that follows at once. Later runs look again: what exists changes.
@@ -184,10 +187,14 @@ impl Drop for Staged {
 
 impl Core {
     pub(crate) fn plan(&self) -> Result<jail::Plan, Failure> {
-        match self.backend {
-            Backend::Landlock => landlock::plan(&self.policy, self.identity, &self.filters),
-            _ => jail::complete(&self.policy, self.identity, &self.filters, &jail::Ids::fresh()),
+        let mut plan = match self.backend {
+            Backend::Landlock => landlock::plan(&self.policy, self.identity, &self.filters)?,
+            _ => jail::complete(&self.policy, self.identity, &self.filters, &jail::Ids::fresh())?,
+        };
+        if let Some(programs) = &self.programs {
+            programs.limit(&mut plan)?;
         }
+        Ok(plan)
     }
 
     fn run(&self, mut io: Io, ready: Option<&Ready>) -> Outcome {

@@ -41,6 +41,9 @@ fn mount(recipe: &Recipe, index: usize) -> String {
     }
 }
 
+/// What init answers when another file stands where a rule was decided on.
+const ESTALE: i32 = 116;
+
 /// A failed step as the caller sees it.
 pub fn failure(recipe: &Recipe, s: u16, index: usize, code: i32) -> Failure {
     let make =
@@ -75,6 +78,14 @@ pub fn failure(recipe: &Recipe, s: u16, index: usize, code: i32) -> Failure {
             None,
         ),
         step::RLIMIT => make("limits", format!("cannot set process limit {:?}: {e}", recipe.rlimits.get(index)), None),
+        step::LANDRULE if code == ESTALE => make(
+            "landlock",
+            format!(
+                "{} is no longer the file that was allowed to be executed",
+                recipe.landlock.as_ref().and_then(|l| l.rules.get(index)).map_or("a program", |r| r.path.as_str())
+            ),
+            Some("it was replaced meanwhile: run it again".into()),
+        ),
         step::LANDLOCK | step::LANDRULE => make(
             "landlock",
             format!(

@@ -63,6 +63,7 @@ fn compiled<T>(
         no_ipc_namespace: false,
         no_mounts: false,
         no_listener: false,
+        limited_exec: false,
     };
     let denials = match policy.on_violation {
         OnViolation::Deny => Denials::Errno,

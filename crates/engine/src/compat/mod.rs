@@ -8,7 +8,7 @@
 pub mod config;
 mod executor;
 pub mod legacy;
-mod task;
+pub(crate) mod task;
 
 use std::future::Future;
 use std::path::Path;

@@ -17,25 +17,29 @@ use crate::outcome::Outcome;
 pub type Came = Result<Outcome, String>;
 
 /// How far a run is, and who waits for it.
-#[derive(Default)]
-struct Slot {
-    came: Option<Came>,
+struct Slot<T> {
+    came: Option<Result<T, String>>,
     over: bool,
     waker: Option<Waker>,
 }
 
-#[derive(Default)]
-struct Shared {
-    slot: Mutex<Slot>,
+struct Shared<T> {
+    slot: Mutex<Slot<T>>,
     done: Condvar,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Slot> {
+impl<T> Default for Shared<T> {
+    fn default() -> Self {
+        Shared { slot: Mutex::new(Slot { came: None, over: false, waker: None }), done: Condvar::new() }
+    }
+}
+
+impl<T> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, Slot<T>> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set(&self, came: Came) {
+    fn set(&self, came: Result<T, String>) {
         let waker = {
             let mut slot = self.lock();
             (slot.came, slot.over) = (Some(came), true);
@@ -49,9 +53,9 @@ impl Shared {
 }
 
 /// Says that the run came to nothing if its thread ends without a word.
-struct Promise(Arc<Shared>);
+struct Promise<T>(Arc<Shared<T>>);
 
-impl Drop for Promise {
+impl<T> Drop for Promise<T> {
     fn drop(&mut self) {
         let unkept = !self.0.lock().over;
         if unkept {
@@ -61,15 +65,19 @@ impl Drop for Promise {
 }
 
 /// A run under way.
-pub struct Handle {
-    shared: Arc<Shared>,
+pub struct Handle<T = Outcome> {
+    shared: Arc<Shared<T>>,
     cancel: Cancel,
     monitor: Monitor,
 }
 
-impl Handle {
+impl<T: Send + 'static> Handle<T> {
     /// Starts a thread that runs it; it is handed the flag that stops it and the slot for its figures.
-    pub(super) fn start(cancel: Cancel, monitor: Monitor, run: impl FnOnce() -> Came + Send + 'static) -> Handle {
+    pub(crate) fn start(
+        cancel: Cancel,
+        monitor: Monitor,
+        run: impl FnOnce() -> Result<T, String> + Send + 'static,
+    ) -> Handle<T> {
         let shared = Arc::new(Shared::default());
         let promise = Promise(Arc::clone(&shared));
         let work = move || {
@@ -103,7 +111,7 @@ impl Handle {
     }
 
     /// Waits for the end. `None`: it was taken already.
-    pub fn wait(&self) -> Option<Came> {
+    pub fn wait(&self) -> Option<Result<T, String>> {
         let mut slot = self.shared.lock();
         while !slot.over {
             slot = self.shared.done.wait(slot).unwrap_or_else(PoisonError::into_inner);
@@ -112,13 +120,13 @@ impl Handle {
     }
 
     /// Waits for the end, so long at most; `None` when it is not over by then.
-    pub fn wait_for(&self, patience: Duration) -> Option<Came> {
+    pub fn wait_for(&self, patience: Duration) -> Option<Result<T, String>> {
         let slot = self.shared.lock();
         let waiting = self.shared.done.wait_timeout_while(slot, patience, |slot| !slot.over);
         waiting.unwrap_or_else(PoisonError::into_inner).0.came.take()
     }
 
-    fn poll(&self, context: &mut Context<'_>) -> Poll<Came> {
+    fn poll(&self, context: &mut Context<'_>) -> Poll<Result<T, String>> {
         let mut slot = self.shared.lock();
         match slot.came.take() {
             Some(came) => Poll::Ready(came),
@@ -131,26 +139,26 @@ impl Handle {
 }
 
 /// A run as a future, which starts when it is polled and is killed when it is dropped.
-pub struct Task {
-    state: State,
+pub struct Task<T: Send + 'static = Outcome> {
+    state: State<T>,
 }
 
-enum State {
-    Waiting(Option<Box<dyn FnOnce() -> Handle + Send>>),
-    Running(Handle),
+enum State<T> {
+    Waiting(Option<Box<dyn FnOnce() -> Handle<T> + Send>>),
+    Running(Handle<T>),
 }
 
-impl Task {
+impl<T: Send + 'static> Task<T> {
     /// A future of what `start` starts.
-    pub(super) fn new(start: impl FnOnce() -> Handle + Send + 'static) -> Task {
+    pub(crate) fn new(start: impl FnOnce() -> Handle<T> + Send + 'static) -> Task<T> {
         Task { state: State::Waiting(Some(Box::new(start))) }
     }
 }
 
-impl Future for Task {
-    type Output = Came;
+impl<T: Send + 'static> Future for Task<T> {
+    type Output = Result<T, String>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Came> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if let State::Waiting(start) = &mut self.state {
             let Some(start) = start.take() else { return Poll::Pending };
             self.state = State::Running(start());
@@ -162,7 +170,7 @@ impl Future for Task {
     }
 }
 
-impl Drop for Task {
+impl<T: Send + 'static> Drop for Task<T> {
     fn drop(&mut self) {
         if let State::Running(handle) = &self.state {
             handle.cancel();

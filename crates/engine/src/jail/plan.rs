@@ -432,7 +432,7 @@ impl Planner<'_> {
 
     /// The second wall: what Landlock lets through is what the mounts let through, by path as seen inside.
     fn wall(&self) -> Vec<PathRule> {
-        let rule = |path: &str, access, optional| PathRule { path: path.into(), access, optional };
+        let rule = |path: &str, access, optional| PathRule { path: path.into(), access, optional, identity: None };
         let mut rules = vec![
             rule("/", access::READ, false),
             rule("/dev", access::READ_NO_EXEC | access::WRITE_FILE | access::IOCTL_DEV | access::TRUNCATE, true),

@@ -1,0 +1,72 @@
+//! What alone may be executed by a sandbox's whole tree: files that were opened and decided on, and directories of them.
+//!
+//! Held by Landlock's right to execute, which the kernel asks for when a program, the interpreter of a script or the
+//! loader of a dynamic program is opened to be run: it is taken away everywhere and given back for these alone. Rules bind
+//! inodes; init makes each only where the file that was decided on still stands. Memory that was never a file on a mount
+//! (memfd) is outside of Landlock: the filter refuses it. Does not hold what an interpreter or the loader reads and runs.
+
+use cofferdam_confine::landlock::{self, access};
+use cofferdam_confine::recipe::PathRule;
+
+use crate::jail::Plan;
+use crate::outcome::Failure;
+
+/// `(device, inode)` as init compares them.
+pub(crate) type Identity = (u64, u64);
+
+/// One program, or a directory of which every program may be executed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Executable {
+    /// Canonical path, outside and inside.
+    pub path: String,
+    /// Where a file was decided on; `None` for directories.
+    pub identity: Option<Identity>,
+}
+
+/// All that may be executed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Executables(pub Vec<Executable>);
+
+impl Executables {
+    /// Takes the right to execute from everything in a plan but these.
+    ///
+    /// # Errors
+    /// This kernel has no Landlock.
+    pub fn limit(&self, plan: &mut Plan) -> Result<(), Failure> {
+        let Some(wall) = plan.recipe.landlock.as_mut().filter(|wall| wall.handled_fs & access::EXECUTE != 0) else {
+            return Err(Failure {
+                code: 125,
+                step: "landlock".into(),
+                message: "only some programs may be executed, and this kernel has no Landlock to hold that".into(),
+                hint: Some("add lsm=landlock,... to the kernel command line; Linux 5.13 or later".into()),
+            });
+        };
+        for rule in &mut wall.rules {
+            rule.access &= !access::EXECUTE;
+        }
+        wall.rules.retain(|rule| rule.access != 0);
+        debug_assert!(landlock::abi() > 0);
+        wall.rules.extend(self.0.iter().map(|program| PathRule {
+            path: program.path.clone(),
+            access: access::EXECUTE | access::READ_FILE,
+            optional: program.identity.is_none(),
+            identity: program.identity,
+        }));
+        Ok(())
+    }
+}
+
+/// `st_dev` as init compares it.
+pub(crate) fn device(dev: u64) -> u64 {
+    u64::from(rustix::fs::major(dev)) << 32 | u64::from(rustix::fs::minor(dev))
+}
+
+/// Other people's sandbox programs cannot hold it.
+pub(crate) fn foreign(name: &str) -> Failure {
+    Failure {
+        code: 125,
+        step: "backend".into(),
+        message: format!("{name} cannot hold which programs may be executed"),
+        hint: Some("leave the backend out, or use the jail".into()),
+    }
+}

@@ -1,0 +1,330 @@
+//! Blocked paths: what a question about a path is answered, and what the kernel is given to hold.
+//!
+//! ```text
+//! path ─ absolute ─▶ links followed as far as it exists ─▶ by path? by identity of it or a directory above? by folded name?
+//! ```
+//!
+//! The answer is advice. What holds are the masks and guards that the policy makes of [`Blocked::deny`], on the files
+//! themselves, for everything that a command starts.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use cofferdam_policy::paths::{PathSet, is_within, normalize};
+
+use super::error::GuardError;
+
+/// The blocked paths of a guard.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Blocked {
+    /// As they are held: as given, and where links lead.
+    paths: PathSet,
+    given: Vec<String>,
+    /// Last names of those that do not exist, folded, with the identity of the directory they would be in.
+    absent: HashSet<((u64, u64), String)>,
+}
+
+/// Files and directories that are blocked at this moment, by identity.
+pub(super) type Identities = HashSet<(u64, u64)>;
+
+/// Entries that are looked at in search of a file's other names.
+const MOST_ENTRIES: usize = 200_000;
+
+impl Blocked {
+    /// Reads a list of paths; `home` stands for `~`.
+    pub fn new(list: &[String], home: Option<&str>, workspace: &str) -> Result<Blocked, GuardError> {
+        let mut blocked = Blocked::default();
+        for given in list {
+            let refuse = |reason: &str| GuardError::Blocked { path: given.clone(), reason: reason.into() };
+            let path = match (given.strip_prefix("~/"), home) {
+                (Some(rest), Some(home)) => format!("{home}/{rest}"),
+                (Some(_), None) => return Err(refuse("there is no home directory that `~` stands for")),
+                (None, _) => given.clone(),
+            };
+            if !path.starts_with('/') || path.contains('\0') {
+                return Err(refuse("not an absolute path\nhint: write it from `/` or `~/` on"));
+            }
+            let settled = settle(Path::new(&path)).ok_or_else(|| refuse("it cannot be followed to its end"))?;
+            let settled =
+                settled.path.to_str().ok_or_else(|| refuse("it leads to a path that is not UTF-8"))?.to_owned();
+            if let Some(parts) = ["/proc", "/dev", "/sys"].iter().find(|own| is_within(&settled, own)) {
+                let reason = format!("{parts} is the sandbox's own: the host's is not there to be blocked");
+                return Err(GuardError::Blocked { path: given.clone(), reason });
+            }
+            for covered in ["/", workspace] {
+                if is_within(covered, &settled) {
+                    let reason = format!("it covers {covered}, where commands work");
+                    return Err(GuardError::Blocked { path: given.clone(), reason });
+                }
+            }
+            // A link is held by its own name too, where its name is one: `..` behind a link is not.
+            if let Some(named) = Some(path).filter(|path| !path.contains("/..")).and_then(|path| normalize(&path))
+                && !is_within(workspace, &named)
+            {
+                blocked.given.push(named);
+            }
+            blocked.given.push(settled);
+        }
+        blocked.given.sort_unstable();
+        blocked.given.dedup();
+        blocked.paths = blocked.given.iter().map(String::as_str).collect();
+        blocked.absent = blocked.given.iter().filter_map(|path| folded(Path::new(path))).collect();
+        for path in &blocked.given {
+            if let Some(dir) = folds_names(path) {
+                let reason = format!(
+                    "{dir} takes names in capitals and small letters for the same: a name that does not exist yet cannot be held there"
+                );
+                return Err(GuardError::Blocked { path: path.clone(), reason });
+            }
+        }
+        Ok(blocked)
+    }
+
+    /// What the policy denies, outermost paths only.
+    pub fn deny(&self) -> impl Iterator<Item = String> {
+        self.paths.outermost().iter().map(str::to_owned).collect::<Vec<_>>().into_iter()
+    }
+
+    /// What is blocked at this moment, by identity.
+    pub fn identities(&self) -> Identities {
+        let metadata = self.given.iter().filter_map(|path| std::fs::symlink_metadata(path).ok());
+        metadata.map(|m| (m.dev(), m.ino())).collect()
+    }
+
+    /// Which blocked path covers a path, if any does. What cannot be followed to its end counts as blocked.
+    pub fn covering(&self, path: &Path, identities: &Identities) -> bool {
+        let Some(settled) = settle(path) else { return true };
+        let Some(text) = settled.path.to_str() else { return true };
+        if self.paths.covering(text).is_some() {
+            return true;
+        }
+        if normalize(&path.to_string_lossy()).is_some_and(|named| self.paths.covering(&named).is_some()) {
+            return true;
+        }
+        for dir in settled.path.ancestors() {
+            if let Ok(meta) = std::fs::symlink_metadata(dir)
+                && identities.contains(&(meta.dev(), meta.ino()))
+            {
+                return true;
+            }
+        }
+        // Names that are not there yet: as some file system would compare them.
+        settled.path.ancestors().filter_map(folded).any(|name| self.absent.contains(&name))
+    }
+
+    /// Other names of blocked files, in these directories and beside the files: a hard link is the same file.
+    ///
+    /// # Errors
+    /// A blocked file has names that were not found: they cannot be held.
+    pub fn other_names(&self, directories: &[String]) -> Result<Vec<String>, String> {
+        let mut wanted: HashMap<(u64, u64), (&str, u64, Vec<String>)> = HashMap::new();
+        for path in &self.given {
+            let Ok(meta) = std::fs::symlink_metadata(path) else { continue };
+            if meta.is_file() && meta.nlink() > 1 {
+                let entry = wanted.entry((meta.dev(), meta.ino())).or_insert((path, meta.nlink(), Vec::new()));
+                entry.2.push(path.clone());
+            }
+        }
+        if wanted.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut queue: Vec<(PathBuf, bool)> = directories.iter().map(|dir| (PathBuf::from(dir), true)).collect();
+        let known = wanted.values().flat_map(|(.., names)| names);
+        let parents: BTreeSet<&Path> = known.filter_map(|path| Path::new(path).parent()).collect();
+        queue.extend(parents.into_iter().map(|dir| (dir.to_owned(), false)));
+        let mut looked = 0;
+        while let Some((dir, deep)) = queue.pop() {
+            for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
+                looked += 1;
+                let Ok(meta) = entry.metadata() else { continue };
+                if meta.is_dir() && deep && looked < MOST_ENTRIES {
+                    queue.push((entry.path(), true));
+                } else if let Some((.., names)) = wanted.get_mut(&(meta.dev(), meta.ino()))
+                    && let Some(name) = entry.path().to_str()
+                    && !names.iter().any(|known| known == name)
+                {
+                    names.push(name.to_owned());
+                }
+            }
+        }
+        for (path, links, names) in wanted.values() {
+            if (names.len() as u64) < *links {
+                return Err(format!(
+                    "{path} has {links} names (hard links), and only these were found: {}\n\
+                     hint: find the others with `find / -xdev -samefile {path}` and block or remove them",
+                    names.join(", ")
+                ));
+            }
+        }
+        Ok(wanted.into_values().flat_map(|(.., names)| names).filter(|name| !self.paths.contains(name)).collect())
+    }
+}
+
+/// A path with its links followed as far as it exists.
+struct Settled {
+    path: PathBuf,
+}
+
+/// Follows a path; what does not exist yet stands as it is written. `None` when it cannot be followed: it leads round,
+/// is too long, or goes up from what is not there.
+fn settle(path: &Path) -> Option<Settled> {
+    let mut missing = Vec::new();
+    let mut at = path;
+    loop {
+        match std::fs::canonicalize(at) {
+            Ok(mut real) => {
+                real.extend(missing.iter().rev());
+                return Some(Settled { path: real });
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            Err(e) if e.kind() == std::io::ErrorKind::NotADirectory => {}
+            Err(_) => return None,
+        }
+        // A link that leads to nothing yet: what it leads to is what would be made.
+        if let Ok(says) = std::fs::read_link(at) {
+            let to = at.parent()?.join(says);
+            let mut whole = to;
+            whole.extend(missing.iter().rev());
+            return (missing.len() < 64).then(|| settle_again(&whole)).flatten();
+        }
+        missing.push(at.file_name()?); // `..` has none
+        at = at.parent()?;
+    }
+}
+
+/// One more time, for a link that leads to nothing: a second such link is not followed.
+fn settle_again(path: &Path) -> Option<Settled> {
+    let path = PathBuf::from(normalize(path.to_str()?)?);
+    let existing = path.ancestors().find(|dir| dir.exists())?;
+    let rest = path.strip_prefix(existing).ok()?;
+    if existing.join(rest.components().next()?).symlink_metadata().is_ok() {
+        return None;
+    }
+    Some(Settled { path: std::fs::canonicalize(existing).ok()?.join(rest) })
+}
+
+/// A name that is not there, folded, in the directory that would hold it.
+fn folded(path: &Path) -> Option<((u64, u64), String)> {
+    if std::fs::symlink_metadata(path).is_ok() {
+        return None;
+    }
+    let parent = std::fs::metadata(path.parent()?).ok()?;
+    let name = path.file_name()?.to_string_lossy();
+    Some(((parent.dev(), parent.ino()), fold(&name)))
+}
+
+/// A name as file systems that ignore case and composition might compare it: letters and digits in small, without marks.
+/// Takes more names for the same than any of them does.
+fn fold(name: &str) -> String {
+    let combining = |c: char| ('\u{300}'..='\u{36f}').contains(&c);
+    let ignored = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{feff}' | '\u{ad}');
+    name.chars().filter(|&c| !combining(c) && !ignored(c)).flat_map(char::to_lowercase).collect()
+}
+
+/// The directory that a path would be made in, where that ignores case in names.
+fn folds_names(path: &str) -> Option<String> {
+    use rustix::fs::{Mode, OFlags, ioctl_getflags, open, statfs};
+    let path = Path::new(path);
+    if std::fs::symlink_metadata(path).is_ok() {
+        return None;
+    }
+    let dir = path.ancestors().skip(1).find(|dir| dir.is_dir())?;
+    // vfat, exfat, ntfs, hfs+, cifs, smb2.
+    const IGNORE_CASE: [u64; 6] = [0x4d44, 0x2011_bab0, 0x7366_746e, 0x482b, 0xff53_4d42, 0xfe53_4d42];
+    const CASEFOLD: u64 = 0x4000_0000; // FS_CASEFOLD_FL, ioctl_iflags(2)
+    let of_kind = statfs(dir).is_ok_and(|s| IGNORE_CASE.contains(&(s.f_type as u64 & 0xffff_ffff)));
+    let flagged = open(dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .and_then(ioctl_getflags)
+        .is_ok_and(|flags| u64::from(flags.bits()) & CASEFOLD != 0);
+    (of_kind || flagged).then(|| dir.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocked(list: &[&str]) -> Result<Blocked, GuardError> {
+        let list: Vec<String> = list.iter().map(|path| (*path).to_owned()).collect();
+        Blocked::new(&list, Some("/home/u"), "/srv/workspace")
+    }
+
+    fn allows(blocked: &Blocked, path: impl AsRef<Path>) -> bool {
+        !blocked.covering(path.as_ref(), &blocked.identities())
+    }
+
+    #[test]
+    fn every_way_of_writing_a_blocked_path_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().canonicalize().unwrap().join(name);
+        std::fs::create_dir_all(at("secret/deep")).unwrap();
+        std::fs::create_dir(at("plain")).unwrap();
+        std::fs::write(at("secret/deep/file"), "x").unwrap();
+        std::fs::write(at("key"), "x").unwrap();
+        std::os::unix::fs::symlink(at("secret"), at("link")).unwrap();
+        std::os::unix::fs::symlink("link/deep", at("twice")).unwrap();
+        std::os::unix::fs::symlink(at("secret/later"), at("dangling")).unwrap();
+        std::os::unix::fs::symlink("round", at("round")).unwrap();
+        std::fs::hard_link(at("key"), at("plain/other-name")).unwrap();
+        let text = |name: &str| at(name).to_str().unwrap().to_owned();
+        let b = blocked(&[&text("secret"), &text("key"), &text("Later.TXT")]).unwrap();
+        for name in [
+            "secret",
+            "secret/",
+            "secret/deep/file",
+            "secret/not/there/yet",
+            "plain/../secret",
+            "link",
+            "link/deep",
+            "twice/file",
+            "dangling",
+            "round",
+            "./secret/./deep",
+            "key",
+            "plain/other-name",
+            "Later.TXT",
+            "later.txt",
+            "Later.TXT/x",
+            "La\u{301}ter.TXT",
+            "missing/../secret",
+        ] {
+            assert!(!allows(&b, at(name)), "{name}");
+        }
+        let through_proc = PathBuf::from(format!("/proc/self/root{}", text("secret/deep/file")));
+        assert!(!allows(&b, through_proc));
+        for name in ["", "plain", "plain/x", "secretly", "keys", "later.txt2", "plain/key"] {
+            assert!(allows(&b, at(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn hard_links_are_found_or_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().canonicalize().unwrap().join(name).to_str().unwrap().to_owned();
+        for name in ["work/sub", "elsewhere"] {
+            std::fs::create_dir_all(at(name)).unwrap();
+        }
+        std::fs::write(at("key"), "x").unwrap();
+        let b = blocked(&[&at("key")]).unwrap();
+        assert_eq!(b.other_names(&[at("work")]).unwrap(), Vec::<String>::new());
+        std::fs::hard_link(at("key"), at("work/sub/copy")).unwrap();
+        std::fs::hard_link(at("key"), at("beside")).unwrap();
+        let mut names = b.other_names(&[at("work")]).unwrap();
+        names.sort();
+        assert_eq!(names, [at("beside"), at("work/sub/copy")]);
+        std::fs::hard_link(at("key"), at("elsewhere/copy")).unwrap();
+        let error = b.other_names(&[at("work")]).unwrap_err();
+        assert!(error.contains("4 names") && error.contains("-samefile"), "{error}");
+        let named = blocked(&[&at("key"), &at("elsewhere/copy")]).unwrap();
+        assert_eq!(named.other_names(&[at("work")]).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_cannot_be_held_is_refused() {
+        for bad in ["relative", "", "/", "/proc/1/mem", "/dev/mem", "/srv", "/srv/workspace", "~user/x", "/a\0b"] {
+            assert!(matches!(blocked(&[bad]), Err(GuardError::Blocked { .. })), "{bad:?}");
+        }
+        let home = blocked(&["~/keys"]).unwrap();
+        assert!(!allows(&home, "/home/u/keys"));
+    }
+}

@@ -1,0 +1,200 @@
+//! Why a guard cannot be made, why a command was refused, and both as the one string that some callers want.
+
+use cofferdam_policy::Field;
+
+use crate::outcome::Failure;
+
+/// Why a guard cannot be made. It never becomes a weaker one instead.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GuardError {
+    /// The caller is root.
+    #[error("a guard refuses to run as root\nhint: run it as an ordinary user, or set run_as_root = true")]
+    Root,
+    /// A mode that holds nothing.
+    #[error(
+        "mode = \"rwx\" holds nothing, and a guard is what it holds\nhint: use \"sandbox\" or \"rx\", and name further directories under `writable`"
+    )]
+    Unwalled,
+    /// Reads can be held in one mode only.
+    #[error("enforce_reads is for mode = \"sandbox\"; \"rx\" reads everywhere\nhint: leave one of them out")]
+    Reads,
+    /// A directory that commands are to write.
+    #[error("{path:?} cannot be {what}: {reason}")]
+    Directory {
+        /// What it was to be.
+        what: &'static str,
+        /// As it was given.
+        path: String,
+        /// Why not.
+        reason: String,
+    },
+    /// An entry of `allowed_commands`.
+    #[error("allowed_commands: {command:?}: {reason}")]
+    Rule {
+        /// The rule's command.
+        command: String,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
+    /// A pattern that is no regular expression.
+    #[error("allowed_commands: {command:?}: args = {pattern:?} is no regular expression")]
+    Pattern {
+        /// The rule's command.
+        command: String,
+        /// The pattern.
+        pattern: String,
+        /// Why not.
+        source: regex_lite::Error,
+    },
+    /// A rule's own example fails.
+    #[error("allowed_commands: {command:?}: args = {pattern:?} {} the example `{line}`, which stands under {}", if *.matches { "matches" } else { "does not match" }, if *.matches { "not_match" } else { "match" })]
+    Example {
+        /// The rule's command.
+        command: String,
+        /// The pattern.
+        pattern: String,
+        /// The line of arguments.
+        line: String,
+        /// Whether it matches.
+        matches: bool,
+    },
+    /// An entry of `helpers` or `workspace_programs`.
+    #[error("{table}: {entry:?}: {reason}")]
+    Helper {
+        /// Which table.
+        table: &'static str,
+        /// The entry.
+        entry: String,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
+    /// An entry of `blocked_paths` that cannot be held.
+    #[error("blocked_paths: {path:?}: {reason}")]
+    Blocked {
+        /// As it was given.
+        path: String,
+        /// Why not.
+        reason: String,
+    },
+    /// A number out of its range, or something else that no policy can have.
+    #[error("no policy can be made of this: {0}")]
+    Policy(String),
+    /// This host cannot hold it.
+    #[error("{}{}", .0.message, hint(.0))]
+    Host(Failure),
+}
+
+/// Why a command was not run, or not to its end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// `enabled = false`.
+    #[error("{command}: refused by enabled = false: nothing is executed")]
+    Disabled {
+        /// The command as it was asked for.
+        command: String,
+    },
+    /// No rule allows what the name leads to.
+    #[error("{command}: refused by allowed_commands: {reason}")]
+    NotAllowed {
+        /// The command as it was asked for.
+        command: String,
+        /// What it leads to, and what would allow it.
+        reason: String,
+    },
+    /// Rules allow the command, and none allows these arguments.
+    #[error("{command}: refused by allowed_commands: no pattern of {rules} allows the arguments `{line}`")]
+    Arguments {
+        /// The command as it was asked for.
+        command: String,
+        /// The rules' patterns.
+        rules: String,
+        /// The line of arguments.
+        line: String,
+    },
+    /// There is no such program, or it cannot be executed.
+    #[error("{command}: {reason}")]
+    NotFound {
+        /// The command as it was asked for.
+        command: String,
+        /// Where it was looked for, or what it is instead.
+        reason: String,
+    },
+    /// A path that is blocked cannot be held at this moment.
+    #[error("{command}: refused by blocked_paths: {reason}")]
+    Blocked {
+        /// The command as it was asked for.
+        command: String,
+        /// Which one, and why.
+        reason: String,
+    },
+    /// It ran longer than it may.
+    #[error("{command}: ended by max_execution_time_secs = {limit_secs}: it ran longer than {limit_secs} s")]
+    Timeout {
+        /// The command as it was asked for.
+        command: String,
+        /// The limit, seconds.
+        limit_secs: u64,
+    },
+    /// It used more than it may.
+    #[error("{command}: ended by {limit}: it used more than that")]
+    Limit {
+        /// The command as it was asked for.
+        command: String,
+        /// Which limit.
+        limit: Field,
+    },
+    /// The recorder could not record the decision, so nothing was run.
+    #[error("{command}: not run, since the decision could not be recorded: {reason}")]
+    Record {
+        /// The command as it was asked for.
+        command: String,
+        /// What the recorder said.
+        reason: String,
+    },
+    /// The sandbox could not be made.
+    #[error("{command}: {}{}", .failure.message, hint(.failure))]
+    Setup {
+        /// The command as it was asked for.
+        command: String,
+        /// The step, and why.
+        failure: Failure,
+    },
+    /// The run ended without an answer.
+    #[error("{command}: {reason}")]
+    Lost {
+        /// The command as it was asked for.
+        command: String,
+        /// What is known.
+        reason: String,
+    },
+}
+
+fn hint(failure: &Failure) -> String {
+    failure.hint.as_ref().map_or_else(String::new, |hint| format!("\nhint: {hint}"))
+}
+
+/// Any error of the guard as one string: command, rule and reason.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SandboxError {
+    /// What went wrong.
+    #[error("sandbox error: {0}")]
+    Sandbox(String),
+}
+
+impl From<Refusal> for SandboxError {
+    fn from(refusal: Refusal) -> Self {
+        SandboxError::Sandbox(refusal.to_string())
+    }
+}
+
+impl From<GuardError> for SandboxError {
+    fn from(error: GuardError) -> Self {
+        use std::error::Error as _;
+        match error.source() {
+            Some(source) => SandboxError::Sandbox(format!("{error}: {source}")),
+            None => SandboxError::Sandbox(error.to_string()),
+        }
+    }
+}

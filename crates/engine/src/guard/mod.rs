@@ -1,0 +1,68 @@
+//! The guard: commands on a user's behalf, held to an allowlist, blocked paths, a time and an output cap.
+//!
+//! ```text
+//! execute(command, args)
+//!   └─ decide: enabled? ─ the file that the name leads to ─ a rule for that file ─ its arguments ─▶ recorded
+//!        └─ one Policy: the workspace writable, blocked paths denied ─ Engine, limited to
+//!           the command, its interpreters and its helpers ─ run ─▶ ExecutionResult
+//! ```
+//!
+//! Never a shell: a command is a program and its arguments. What is allowed is a file, not the text of a name; what the
+//! command starts in turn is held by the kernel to its helpers, and what it opens to what is not blocked. The sandbox is
+//! the engine's own, with nothing beside it. What an allowlist cannot hold stands in docs/guard.md. Parses no
+//! configuration.
+
+mod blocked;
+mod cache;
+mod config;
+mod error;
+mod find;
+mod helpers;
+mod made;
+mod output;
+mod policy;
+mod record;
+mod rules;
+
+use std::future::Future;
+use std::pin::Pin;
+
+pub use config::{GuardConfig, Mode, Rule};
+pub use error::{GuardError, Refusal, SandboxError};
+pub use helpers::BUILT_IN;
+pub use made::{Guard, GuardBuilder};
+pub use record::{Event, Recorder};
+
+/// What a command came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecutionResult {
+    /// Standard output as UTF-8, what is none replaced.
+    pub stdout: String,
+    /// Standard error, likewise.
+    pub stderr: String,
+    /// The exit code; 128 + N where signal N ended it.
+    pub exit_code: i32,
+    /// From the start of the program to its end, milliseconds.
+    pub duration_ms: u64,
+    /// Whether there was more output than is kept of both streams together.
+    pub truncated: bool,
+}
+
+/// A run under way; dropped, it kills the command and all that it started.
+pub type Execution<'a> = Pin<Box<dyn Future<Output = Result<ExecutionResult, Refusal>> + Send + 'a>>;
+
+/// Somewhere to execute commands on somebody's behalf. Needs no runtime of any kind; works in each.
+pub trait Sandbox: Send + Sync {
+    /// Executes a command and waits for its end.
+    ///
+    /// # Errors
+    /// It was refused, could not be started, or was ended by a limit. An exit code that is not 0 is no error.
+    fn execute<'a>(&'a self, command: &'a str, args: &'a [&'a str]) -> Execution<'a>;
+
+    /// Whether a command may be executed, with some arguments at least. At most 100 ms old; `execute` decides anew.
+    fn is_allowed(&self, command: &str) -> bool;
+
+    /// Whether a path is none of those that are blocked, by any of its names. Relative to the workspace. At most 100 ms
+    /// old, and advice: what holds is held for the command by the kernel.
+    fn path_allowed(&self, path: &str) -> bool;
+}
