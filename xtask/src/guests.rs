@@ -14,11 +14,18 @@ use crate::workspace::{Workspace, executables};
 
 /// The entry of the task table.
 pub fn run(arguments: &[String]) -> Result {
-    if !arguments.is_empty() {
-        return Err(format!("unknown arguments {arguments:?}; none is accepted"));
-    }
+    let walls_alone = match arguments {
+        [] => false,
+        [only, name] if only == "--only" && name == "walls" => true,
+        other => return Err(format!("unknown arguments {other:?}; accepted: --only walls")),
+    };
     packages::ensure(packages::GUESTS)?;
-    run_all(&Workspace::read()?)
+    let workspace = Workspace::read()?;
+    if walls_alone {
+        let built = executables(cargo().args(["test", "-p", "cofferdam-command", "--no-run"]))?;
+        return boot("a command's walls", &walls(&workspace, &ready(&workspace)?, &built)?);
+    }
+    run_all(&workspace)
 }
 
 /// Boots every guest. Where they cannot be had, the reason is shown, or is an error under `COFFERDAM_MUST_WORK=1`.
@@ -48,6 +55,9 @@ pub fn run_all(workspace: &Workspace) -> Result {
     // The whole command there.
     boot("the command under version 2", &command(workspace, &kernel, &built)?)?;
 
+    // Walls around a command on a kernel whose Landlock is old.
+    boot("a command's walls", &walls(workspace, &kernel, &built)?)?;
+
     // A host of systemd's, where an unprivileged user gets a delegated scope.
     boot("systemd's scopes", &guest::systemd::scopes(&kernel.image, &workspace.root, check)?)
 }
@@ -71,6 +81,20 @@ fn command(workspace: &Workspace, kernel: &Kernel, built: &BTreeMap<String, Path
     spec.modules = vec![kernel.module("fs/overlayfs/overlay.ko")];
     spec.memory_mb = 2048;
     spec.timeout = Duration::from_secs(420);
+    Ok(spec)
+}
+
+/// The guest in which crates/command is tested: Landlock of version 2, and no notification but the first kind.
+fn walls(workspace: &Workspace, kernel: &Kernel, built: &BTreeMap<String, PathBuf>) -> Result<GuestSpec> {
+    let mut spec = GuestSpec::new(&kernel.image, &["sh", "/walls.sh"])
+        .program(Path::new("/usr/bin/setpriv"), "/usr/bin/setpriv")?
+        .program(Path::new("/bin/true"), "/bin/true")?
+        .file(workspace.root.join("tests/guest/walls.sh"), "/walls.sh");
+    for name in ["walls", "refusals", "protected"] {
+        let test = built.get(name).ok_or_else(|| format!("crates/command has no test `{name}`"))?;
+        spec = spec.program(test, format!("/tests/{name}"))?;
+    }
+    spec.timeout = Duration::from_secs(300);
     Ok(spec)
 }
 

@@ -39,7 +39,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "guests",
-        usage: "guests               the part of the tests that runs in virtual machines",
+        usage: "guests [--only walls]   the part of the tests that runs in virtual machines",
         run: guests::run,
     },
     Task { name: "lint", usage: "lint                 formatting and clippy, warnings denied", run: lint::run_from },

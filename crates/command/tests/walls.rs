@@ -93,8 +93,9 @@ const ATTEMPTS: &[&str] = &[
 
 #[tokio::test]
 async fn nothing_outside_is_changed_on_any_version() {
+    let attributes = probe::attributes().await;
     for abi in versions() {
-        for words in ATTEMPTS {
+        for words in ATTEMPTS.iter().filter(|words| attributes || !words.contains("xattr")) {
             let scratch = Scratch::new();
             let (outside, data) = (scratch.directory("outside"), scratch.directory("data"));
             furnish(&outside);
@@ -166,7 +167,7 @@ async fn nothing_moves_or_is_linked_across() {
 #[tokio::test]
 async fn device_nodes_are_nobodys_to_make() {
     if !rustix::process::geteuid().is_root() {
-        return probe::skip("only root can make device nodes");
+        return probe::skip_unless_root("only root can make device nodes");
     }
     for abi in versions() {
         let scratch = Scratch::new();
@@ -193,7 +194,9 @@ async fn ioctl_reaches_harmless_devices_alone() {
             break;
         }
     }
-    let Some(device) = device else { return probe::skip("this machine has no device that this user can open") };
+    let Some(device) = device else {
+        return probe::skip_unless_root("this machine has no device that this user can open");
+    };
     for abi in versions() {
         let scratch = Scratch::new();
         let data = scratch.directory("data");
