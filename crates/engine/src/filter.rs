@@ -144,3 +144,35 @@ pub fn build(policy: &Policy, needs: Needs) -> Result<Filter, Failure> {
     };
     Ok(Filter { filter: words(&program.filter), classifier: words(&program.classifier) })
 }
+
+#[cfg(test)]
+mod tests {
+    use cofferdam_policy::Audit;
+
+    use super::*;
+
+    #[test]
+    fn a_filter_asks_only_where_somebody_wants_to_hear_of_what_it_refuses() {
+        let needs = Needs {
+            guards: false,
+            links: false,
+            no_net_namespace: false,
+            no_ipc_namespace: false,
+            no_mounts: false,
+            no_listener: false,
+        };
+        let asks = |level, on_violation, needs| {
+            let audit = Audit { enabled: true, level, trace: false };
+            let policy = Policy { audit, on_violation, ..Policy::base() };
+            !build(&policy, needs).unwrap().classifier.is_empty()
+        };
+        assert!(asks(AuditLevel::Info, OnViolation::Deny, needs));
+        assert!(!asks(AuditLevel::Warning, OnViolation::Deny, needs));
+        assert!(asks(AuditLevel::Warning, OnViolation::Terminate, needs), "a refusal ends the run");
+        assert!(
+            asks(AuditLevel::Warning, OnViolation::Deny, Needs { guards: true, ..needs }),
+            "guards are asked anyway"
+        );
+        assert!(!asks(AuditLevel::Info, OnViolation::Deny, Needs { no_listener: true, ..needs }));
+    }
+}

@@ -70,6 +70,7 @@ fn what_libc_asks_for_by_itself_is_recorded_at_debug_alone() {
     let python = "/usr/bin/python3";
     if !std::path::Path::new(python).exists() {
         eprintln!("skipped: no {python}");
+        assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none_or(|v| v != "1"), "no {python}");
         return;
     }
     let code = "import socket\ntry: socket.socket(socket.AF_UNIX)\nexcept OSError as e: print(e.errno)";
@@ -116,24 +117,4 @@ fn what_ended_the_run_is_recorded_at_every_level() {
     let check = |o: &Outcome| assert!(o.success, "{o:?}");
     let Some(recorded) = each(terminate, &["true"], check) else { return };
     assert_eq!(recorded, vec![Vec::<String>::new(); 5]);
-}
-
-#[test]
-fn a_silent_filter_refuses_without_asking_anybody() {
-    // Three thousand refused calls: each one that is reported stops the program and wakes init.
-    let code = "import ctypes,time\nc=ctypes.CDLL(None)\nt=time.perf_counter()\n\
-                for i in range(3000): assert c.unshare(0x4000000) == -1\nprint(time.perf_counter()-t)";
-    let python = "/usr/bin/python3";
-    if !std::path::Path::new(python).exists() {
-        eprintln!("skipped: no {python}");
-        return;
-    }
-    let seconds = |level| -> Option<f64> {
-        let runs = (0..3).map(|_| run(&policy(&[python, "-c", code], audit(level))));
-        runs.map(|o| o.map(|o| o.stdout.trim().parse().unwrap_or_else(|e| panic!("{e}: {o:?}"))))
-            .min_by(|a: &Option<f64>, b| a.partial_cmp(b).unwrap())?
-    };
-    let (Some(silent), Some(told)) = (seconds(Warning), seconds(Info)) else { return };
-    println!("3,000 refusals: {silent:.4} s in silence, {told:.4} s told");
-    assert!(silent < told, "{silent} {told}");
 }
