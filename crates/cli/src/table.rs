@@ -260,8 +260,8 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
         long: "methods",
         takes: Takes::One("METHOD[,METHOD…]"),
         help: "Methods its requests on plain HTTP may have",
-        more: "`--methods GET,HEAD` lets nothing be changed over plain HTTP; without it any method passes. What is \
-               encrypted is not looked into. Needs --allow.",
+        more: "`--methods GET,HEAD` is for reading; without it any method passes. What is encrypted is not looked \
+               into. Needs --allow.",
         heading: RIGHTS,
         rare: true,
         leaves: &["network.methods"],
