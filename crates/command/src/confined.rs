@@ -242,13 +242,17 @@ impl Confined {
         let spec = self.spec(&mut notes)?;
         let (around, mut enforcement) = match &self.mechanism {
             Mechanism::Landlock => self.landlock(&spec)?,
-            Mechanism::Seatbelt(sandbox_exec) => {
+            Mechanism::Seatbelt(sandbox_exec) if sandbox_exec.is_file() => {
                 let (command, enforcement) = crate::seatbelt::command(&self.program, &spec, sandbox_exec)?;
                 (Around::Nothing(command), enforcement)
             }
+            Mechanism::Seatbelt(sandbox_exec) => {
+                let why = format!("{} is not there", sandbox_exec.display());
+                (Around::Nothing(Command::new(&self.program)), nothing_held(&why))
+            }
             Mechanism::None if self.fallback == Fallback::Warn => {
-                tracing::warn!(program = ?self.program, "no sandbox of this system's is known here: it runs without one");
-                (Around::Nothing(Command::new(&self.program)), nothing_held())
+                let why = "no sandbox of this system's is known here";
+                (Around::Nothing(Command::new(&self.program)), nothing_held(why))
             }
             Mechanism::None => return Err(Reason::Unsupported),
         };
@@ -375,11 +379,11 @@ impl Confined {
 }
 
 /// What a command without a mechanism is told.
-fn nothing_held() -> Enforcement {
+fn nothing_held(why: &str) -> Enforcement {
     use crate::enforcement::Rule::*;
     let mut enforcement = Enforcement::default();
     for rule in [Writes, Truncation, Links, Devices, Metadata, Signals] {
-        enforcement.add(rule, Strength::None, "no sandbox of this system's is known here");
+        enforcement.add(rule, Strength::None, why);
     }
     enforcement
 }

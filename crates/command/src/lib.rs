@@ -33,6 +33,10 @@ mod spec;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+#[path = "../../confine/tests/seatbelt_language/mod.rs"]
+mod language;
+
 use std::path::Path;
 
 use tokio::process::Command;

@@ -32,7 +32,8 @@ pub(crate) fn profile(spec: &Spec) -> Profile {
     w.deny("file-write*", &[]);
     let mut filters: Vec<String> = spec.write.roots.iter().map(|path| w.tree("WRITE", path)).collect();
     filters.extend(DEVICES.map(|name| format!("(literal \"/dev/{name}\")")));
-    filters.push("(regex #\"^/dev/(ttys|fd/)[0-9]+$\")".into());
+    filters.push("(subpath \"/dev/fd\")".into());
+    filters.push("(regex #\"^/dev/ttys[0-9]+$\")".into());
     w.rule("allow", "file-write*", &filters, "");
     let holes: Vec<String> = spec.write.holes.iter().map(|path| w.tree("KEPT", path)).collect();
     if !holes.is_empty() {
@@ -131,10 +132,6 @@ impl Writer {
 
 /// The command behind `sandbox-exec`, and what that holds.
 pub(crate) fn command(program: &OsStr, spec: &Spec, sandbox_exec: &Path) -> Result<(Command, Enforcement), Reason> {
-    if !sandbox_exec.is_file() {
-        let source = std::io::Error::new(std::io::ErrorKind::NotFound, "it is not there");
-        return Err(Reason::Prepare { step: sandbox_exec.display().to_string(), source: source.into() });
-    }
     let paths = [&spec.write].into_iter().chain(&spec.read).flat_map(|area| area.roots.iter().chain(&area.holes));
     for path in paths {
         if path.to_str().is_none() {
@@ -163,4 +160,126 @@ fn enforcement(spec: &Spec) -> Enforcement {
         add(Rule::Network);
     }
     e
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::language::{self, Attempt, on};
+
+    /// What `sandboxed_command("claude", mode, "/Users/u/.omega")` is on a Mac.
+    fn spec() -> Spec {
+        let roots = ["/tmp", "/private/var/folders", "/Users/u/.claude", "/Users/u/.omega"].map(PathBuf::from).into();
+        Spec { write: Area { roots, holes: Vec::new() }, ..Spec::default() }
+    }
+
+    fn allows(spec: &Spec, attempt: &Attempt<'_>) -> bool {
+        language::Profile::new(&profile(spec)).allows(attempt)
+    }
+
+    #[test]
+    fn test_profile_contains_data_dir() {
+        let profile = profile(&spec());
+        let (name, _) = profile.parameters.iter().find(|(_, value)| value == "/Users/u/.omega").unwrap();
+        assert!(profile.text.contains(&format!("(subpath (param \"{name}\"))")));
+        assert!(!profile.text.contains("/Users/"), "no path is pasted into the text");
+        assert!(profile.arguments().contains(&format!("{name}=/Users/u/.omega")));
+    }
+
+    #[test]
+    fn test_profile_denies_writes_then_allows() {
+        let text = profile(&spec()).text;
+        let (deny, allow) = (text.find("(deny file-write*").unwrap(), text.find("(allow file-write*").unwrap());
+        assert!(text.starts_with("(version 1)\n(allow default)\n") && deny < allow);
+        for operation in [
+            "file-write-data",
+            "file-write-create",
+            "file-write-unlink",
+            "file-write-mode",
+            "file-write-owner",
+            "file-write-times",
+            "file-write-xattr",
+        ] {
+            for (path, allowed) in [
+                ("/Users/u/.omega/x/y", true),
+                ("/Users/u/.omega", true),
+                ("/private/tmp/x", true),
+                ("/private/var/folders/ab/T/x", true),
+                ("/dev/null", true),
+                ("/dev/ttys003", true),
+                ("/Users/u/.omegaX", false),
+                ("/Users/u/.bashrc", false),
+                ("/private/etc/hosts", false),
+                ("/dev/disk0", false),
+                ("/dev/ttysX", false),
+            ] {
+                assert_eq!(allows(&spec(), &on(operation, path)), allowed, "{operation} {path}");
+            }
+        }
+        assert!(allows(&spec(), &on("file-read-data", "/Users/u/.bashrc")), "reading is possible everywhere");
+        assert!(!allows(&spec(), &on("file-mknod", "/private/tmp/node")));
+        assert!(!allows(&spec(), &on("file-write-setugid", "/private/tmp/x")));
+    }
+
+    #[test]
+    fn test_profile_allows_claude_dir() {
+        assert!(profile(&spec()).parameters.iter().any(|(_, value)| value == "/Users/u/.claude"));
+        assert!(allows(&spec(), &on("file-write-data", "/Users/u/.claude/history.jsonl")));
+        assert!(!allows(&spec(), &on("file-write-data", "/Users/u/.claude.json")));
+    }
+
+    #[test]
+    fn test_command_structure() {
+        let (command, enforcement) = command(OsStr::new("claude"), &spec(), Path::new(SANDBOX_EXEC)).unwrap();
+        let program = command.as_std().get_program();
+        assert_eq!(program, SANDBOX_EXEC);
+        let arguments: Vec<&str> = command.as_std().get_args().map(|word| word.to_str().unwrap()).collect();
+        assert_eq!(arguments[0], "-p");
+        assert_eq!(arguments[arguments.len() - 2..], ["--", "claude"]);
+        assert_eq!(arguments.iter().filter(|word| **word == "-D").count(), 4);
+        assert_eq!(enforcement.strength(), Strength::Full);
+    }
+
+    #[test]
+    fn what_the_builder_adds_is_held() {
+        let quiet = Spec { network: Network::None, ..spec() };
+        let far = |remote| Attempt { operation: "network-outbound", remote: Some(remote), ..Attempt::default() };
+        assert!(allows(&spec(), &far("example.org:443")) && !allows(&quiet, &far("example.org:443")));
+        let socket = on("network-outbound", "/private/var/run/docker.sock");
+        assert!(!allows(&spec(), &socket));
+        assert!(allows(&spec(), &on("network-outbound", "/private/var/run/mDNSResponder")));
+        assert!(allows(&Spec { unix_sockets: true, ..spec() }, &socket));
+        let other = Attempt { operation: "signal", other_sandbox: true, ..Attempt::default() };
+        assert!(!allows(&spec(), &other) && allows(&spec(), &Attempt { operation: "signal", ..Attempt::default() }));
+
+        let denied = Area { roots: vec!["/".into()], holes: vec!["/Users/u/.ssh".into()] };
+        let denying = Spec { read: Some(denied), ..spec() };
+        for (path, allowed) in [("/Users/u/.ssh/id", false), ("/Users/u/.ssh", false), ("/Users/u/.sshx", true)] {
+            assert_eq!(allows(&denying, &on("file-read-data", path)), allowed, "{path}");
+        }
+        let narrow =
+            Spec { read: Some(Area { roots: vec!["/usr".into(), "/Users/u/.omega".into()], holes: vec![] }), ..spec() };
+        for (path, allowed) in [("/usr/bin/git", true), ("/Users/u/.omega/x", true), ("/Users/u/x", false)] {
+            assert_eq!(allows(&narrow, &on("file-read-data", path)), allowed, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_hole_is_one_whatever_is_granted_above_it() {
+        let holes = || vec![PathBuf::from("/etc"), PathBuf::from("/Users/u/.omega/data")];
+        let write = Area { roots: vec!["/".into()], holes: holes() };
+        let read = Area { roots: vec!["/".into()], holes: vec!["/Users/u/.omega/data".into()] };
+        let spec = Spec { write, read: Some(read), ..Spec::default() };
+        for (operation, path, allowed) in [
+            ("file-write-data", "/Users/u/.omega/data/memory.db", false),
+            ("file-read-data", "/Users/u/.omega/data/memory.db", false),
+            ("file-write-data", "/private/etc/hosts", false),
+            ("file-write-data", "/Users/u/.omega/workspace/x", true),
+            ("file-read-data", "/private/etc/hosts", true),
+            ("file-write-unlink", "/Users/u/.omega", false),
+            ("file-write-unlink", "/Users/u/.omega/workspace", true),
+        ] {
+            assert_eq!(allows(&spec, &on(operation, path)), allowed, "{operation} {path}");
+        }
+    }
 }

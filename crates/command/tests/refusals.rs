@@ -128,6 +128,31 @@ async fn a_system_without_a_mechanism_is_an_error_or_a_warning() {
 }
 
 #[tokio::test]
+async fn seatbelt_runs_the_command_behind_sandbox_exec_or_not_at_all() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let scratch = Scratch::new();
+    let data = scratch.directory("data");
+    let stand_in = scratch.path().join("sandbox-exec");
+    // Takes what the real one takes, holds nothing, and becomes the command.
+    let text = "#!/bin/sh\n[ \"$1\" = -p ] || exit 99\nshift 2\nwhile [ \"$1\" = -D ]; do shift 2; done\n\
+                [ \"$1\" = -- ] || exit 98\nshift\nexec \"$@\"\n";
+    std::fs::write(&stand_in, text).unwrap();
+    std::fs::set_permissions(&stand_in, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let confined = |by: &Path| Confined::new("sh").data_dir(&data).seatbelt_by(by);
+    let (mut command, enforcement) = confined(&stand_in).command().unwrap();
+    assert_eq!(command.as_std().get_program(), stand_in.as_os_str());
+    assert_eq!(enforcement.strength(), Strength::Full);
+    let output = command.args(["-c", "echo \"$0 $1\"; exit 5", "a b", "c"]).output().await.unwrap();
+    assert_eq!((output.stdout.as_slice(), output.status.code()), (&b"a b c\n"[..], Some(5)));
+    // Without it nothing starts, unless that was accepted.
+    let absent = scratch.path().join("none");
+    let error = confined(&absent).command().map(drop).unwrap_err().to_string();
+    assert!(error.contains("writes held not at all") && error.contains("none is not there"), "{error}");
+    let (command, enforcement) = confined(&absent).fallback(Fallback::Warn).command().unwrap();
+    assert_eq!((command.as_std().get_program().to_str(), enforcement.strength()), (Some("sh"), Strength::None));
+}
+
+#[tokio::test]
 async fn a_step_that_fails_after_fork_is_named() {
     // The kernel takes sixteen layers of Landlock. A process behind fifteen of them starts one more, and then another.
     let Ok(layers) = std::env::var("COFFERDAM_LAYERS") else {
