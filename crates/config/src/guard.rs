@@ -1,0 +1,376 @@
+//! The guard's `[sandbox]` table. Other tables of the same file are the program's own and are not looked at.
+//!
+//! ```toml
+//! [sandbox]
+//! mode = "sandbox"
+//! allowed_commands = ["ls", "/usr/bin/grep", { command = "git", args = "status|log( .*)?", match = ["log -1"], not_match = ["push"] }]
+//! blocked_paths = ["/etc/shadow", "~/.ssh"]
+//! max_execution_time_secs = 30
+//! max_output_bytes = 1_048_576
+//! helpers = { find = ["grep"] }
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use cofferdam_engine::guard::{GuardConfig, Mode, Rule};
+use cofferdam_policy::NetworkMode;
+use serde::Deserialize;
+
+/// Longest file that is read, bytes.
+const MOST: u64 = 1 << 20;
+
+/// Why a configuration cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// It is too long to be a configuration.
+    #[error("{} is longer than 1 MiB", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Not TOML, a key that is not known, or a value of the wrong kind; says where.
+    #[error("not a configuration of a guard: {0}")]
+    Form(#[from] toml::de::Error),
+    /// There is nothing to read.
+    #[error("there is no [sandbox] table\nhint: add one; an empty one denies every command")]
+    NoTable,
+    /// A value that nothing can be made of.
+    #[error("sandbox.{key}: {reason}")]
+    Value {
+        /// Which one.
+        key: String,
+        /// What is wrong, and what is accepted.
+        reason: String,
+    },
+}
+
+/// Reads the `[sandbox]` table of a file. Without key, the documented defaults hold.
+///
+/// # Errors
+/// The file cannot be read, or holds something else.
+pub fn guard_from_file(path: impl AsRef<Path>) -> Result<GuardConfig, ConfigError> {
+    use std::io::Read as _;
+    let path = path.as_ref();
+    let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    file.take(MOST + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if text.len() as u64 > MOST {
+        return Err(ConfigError::TooLong { path: path.to_owned() });
+    }
+    guard(&text)
+}
+
+/// Reads the `[sandbox]` table of a text. Without key, the documented defaults hold.
+///
+/// # Errors
+/// The text holds something else.
+pub fn guard(text: &str) -> Result<GuardConfig, ConfigError> {
+    let document: Document = toml::from_str(text)?;
+    document.sandbox.ok_or(ConfigError::NoTable)?.config()
+}
+
+#[derive(Deserialize)]
+struct Document {
+    sandbox: Option<Table>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Table {
+    enabled: Option<bool>,
+    mode: ModeWord,
+    enforce_reads: bool,
+    allowed_commands: Vec<Command>,
+    blocked_paths: Vec<String>,
+    max_execution_time_secs: Option<u64>,
+    max_output_bytes: Option<u64>,
+    helpers: BTreeMap<String, Vec<String>>,
+    workspace_programs: Vec<String>,
+    writable: Vec<String>,
+    network: Network,
+    keep_variables: Vec<String>,
+    strip_variables: Vec<String>,
+    run_as_root: bool,
+    limits: Limits,
+}
+
+#[derive(Deserialize, Default, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum ModeWord {
+    #[default]
+    Sandbox,
+    Rx,
+    Rwx,
+}
+
+#[derive(Deserialize, Default, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum Network {
+    #[default]
+    None,
+    Loopback,
+    Host,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a command's name, or { command, args, match, not_match }")]
+enum Command {
+    Name(String),
+    Rule(RuleTable),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleTable {
+    command: String,
+    args: Option<String>,
+    #[serde(default, rename = "match")]
+    matches: Vec<Example>,
+    #[serde(default)]
+    not_match: Vec<Example>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected arguments: words in one string, or a list of strings")]
+enum Example {
+    Words(String),
+    List(Vec<String>),
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Limits {
+    memory_mb: Option<u64>,
+    cpu_seconds: Option<u64>,
+    cpu_millis: Option<u64>,
+    file_size_mb: Option<u64>,
+    open_files: Option<u64>,
+    processes: Option<u64>,
+    tmpfs_mb: Option<u64>,
+}
+
+impl Table {
+    fn config(self) -> Result<GuardConfig, ConfigError> {
+        let defaults = GuardConfig::default();
+        let mut limits = defaults.limits.clone();
+        for (place, value) in [
+            (&mut limits.memory_mb, self.limits.memory_mb),
+            (&mut limits.cpu_seconds, self.limits.cpu_seconds),
+            (&mut limits.cpu_millis, self.limits.cpu_millis),
+            (&mut limits.file_size_mb, self.limits.file_size_mb),
+            (&mut limits.open_files, self.limits.open_files),
+            (&mut limits.processes, self.limits.processes),
+            (&mut limits.tmpfs_mb, self.limits.tmpfs_mb),
+        ] {
+            if let Some(value) = value {
+                *place = value;
+            }
+        }
+        let mut allowed_commands = Vec::new();
+        for (i, command) in self.allowed_commands.into_iter().enumerate() {
+            allowed_commands.push(command.rule(i)?);
+        }
+        Ok(GuardConfig {
+            enabled: self.enabled.unwrap_or(defaults.enabled),
+            mode: match self.mode {
+                ModeWord::Sandbox => Mode::Sandbox,
+                ModeWord::Rx => Mode::Rx,
+                ModeWord::Rwx => Mode::Rwx,
+            },
+            enforce_reads: self.enforce_reads,
+            allowed_commands,
+            blocked_paths: self.blocked_paths,
+            max_execution_time_secs: self.max_execution_time_secs.unwrap_or(defaults.max_execution_time_secs),
+            max_output_bytes: self.max_output_bytes.unwrap_or(defaults.max_output_bytes),
+            helpers: self.helpers,
+            workspace_programs: self.workspace_programs,
+            writable: self.writable,
+            network: match self.network {
+                Network::None => NetworkMode::None,
+                Network::Loopback => NetworkMode::Loopback,
+                Network::Host => NetworkMode::Host,
+            },
+            keep_variables: self.keep_variables,
+            strip_variables: self.strip_variables,
+            run_as_root: self.run_as_root,
+            limits,
+        })
+    }
+}
+
+impl Command {
+    fn rule(self, index: usize) -> Result<Rule, ConfigError> {
+        match self {
+            Command::Name(command) => Ok(Rule::any(&command)),
+            Command::Rule(RuleTable { command, args, matches, not_match }) => Ok(Rule {
+                command,
+                args,
+                matches: arguments(matches, index, "match")?,
+                not_matches: arguments(not_match, index, "not_match")?,
+            }),
+        }
+    }
+}
+
+/// Examples as arguments: one string is words with spaces between them, for which no quoting is needed.
+fn arguments(examples: Vec<Example>, index: usize, key: &str) -> Result<Vec<Vec<String>>, ConfigError> {
+    let one = |example| match example {
+        Example::List(list) => Ok(list),
+        Example::Words(words) if words.contains(['\'', '"', '\\']) => Err(ConfigError::Value {
+            key: format!("allowed_commands[{index}].{key}"),
+            reason: format!(
+                "`{words}` has quotes in it: write its arguments as a list, [\"commit\", \"-m\", \"two words\"]"
+            ),
+        }),
+        Example::Words(words) => Ok(words.split_ascii_whitespace().map(str::to_owned).collect()),
+    };
+    examples.into_iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documented_example_and_the_defaults() {
+        let text = r#"
+            [other]
+            key = 1
+            [sandbox]
+            enabled = true
+            allowed_commands = ["ls", "cat", "grep", "find", "git", "cargo", "npm", "python"]
+            blocked_paths = ["/etc/shadow", "/etc/passwd"]
+            max_execution_time_secs = 30
+            max_output_bytes = 1048576
+        "#;
+        let config = guard(text).unwrap();
+        let commands: Vec<&str> = config.allowed_commands.iter().map(|rule| rule.command.as_str()).collect();
+        assert_eq!(commands, ["ls", "cat", "grep", "find", "git", "cargo", "npm", "python"]);
+        assert_eq!(config.blocked_paths, ["/etc/shadow", "/etc/passwd"]);
+        let bare = guard("[sandbox]").unwrap();
+        assert_eq!(bare, GuardConfig::default());
+        assert_eq!((bare.enabled, bare.max_execution_time_secs, bare.max_output_bytes), (true, 30, 1 << 20));
+        assert!(bare.allowed_commands.is_empty() && bare.blocked_paths.is_empty() && !bare.run_as_root);
+        assert_eq!((bare.mode, bare.network), (Mode::Sandbox, NetworkMode::None));
+    }
+
+    #[test]
+    fn every_key_reaches_the_guard() {
+        let text = r#"
+            [sandbox]
+            mode = "rx"
+            enabled = false
+            enforce_reads = true
+            allowed_commands = [{ command = "git", args = "log( .*)?", match = ["log -1", ["log", "a b"]], not_match = ["push"] }]
+            helpers = { git = ["@built-in", "less"] }
+            workspace_programs = ["git"]
+            writable = ["/srv/out"]
+            network = "host"
+            keep_variables = ["A_TOKEN"]
+            strip_variables = ["MINE"]
+            run_as_root = true
+            [sandbox.limits]
+            memory_mb = 1
+            cpu_seconds = 2
+            cpu_millis = 3
+            file_size_mb = 4
+            open_files = 5
+            processes = 6
+            tmpfs_mb = 7
+        "#;
+        let config = guard(text).unwrap();
+        let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let rule = Rule {
+            command: "git".into(),
+            args: Some("log( .*)?".into()),
+            matches: vec![words(&["log", "-1"]), words(&["log", "a b"])],
+            not_matches: vec![words(&["push"])],
+        };
+        let limits = cofferdam_policy::Limits {
+            memory_mb: 1,
+            cpu_seconds: 2,
+            cpu_millis: 3,
+            file_size_mb: 4,
+            open_files: 5,
+            processes: 6,
+            tmpfs_mb: 7,
+            ..GuardConfig::default().limits
+        };
+        let expected = GuardConfig {
+            mode: Mode::Rx,
+            enabled: false,
+            enforce_reads: true,
+            allowed_commands: vec![rule],
+            helpers: BTreeMap::from([("git".into(), words(&["@built-in", "less"]))]),
+            workspace_programs: words(&["git"]),
+            writable: words(&["/srv/out"]),
+            network: NetworkMode::Host,
+            keep_variables: words(&["A_TOKEN"]),
+            strip_variables: words(&["MINE"]),
+            run_as_root: true,
+            limits,
+            ..GuardConfig::default()
+        };
+        assert_eq!(config, expected);
+    }
+
+    #[test]
+    fn what_is_not_known_or_of_the_wrong_kind_is_an_error_that_says_where() {
+        for (text, part) in [
+            ("", "no [sandbox] table"),
+            ("[sandbx]\nenabled = true", "no [sandbox] table"),
+            ("[sandbox]\nallowed_comands = []", "allowed_comands"),
+            ("[sandbox]\nmode = \"open\"", "line 2"),
+            ("[sandbox]\nmode = \"Sandbox\"", "line 2"),
+            ("[sandbox]\nenabled = \"yes\"", "line 2"),
+            ("[sandbox]\nenabled = true\nenabled = false", "duplicate"),
+            ("[sandbox]\nmax_output_bytes = -1", "line 2"),
+            ("[sandbox]\nmax_execution_time_secs = \"30s\"", "line 2"),
+            ("[sandbox]\nallowed_commands = [1]", "expected a command's name"),
+            ("[sandbox]\nallowed_commands = [{ command = \"a\", arg = \"b\" }]", "expected a command's name"),
+            ("[sandbox]\nallowed_commands = [{ args = \"b\" }]", "expected a command's name"),
+            ("[sandbox]\nallowed_commands = [{ command = \"a\", args = \"b\", match = [\"'b'\"] }]", "as a list"),
+            ("[sandbox]\nnetwork = \"allowlist\"", "line 2"),
+            ("[sandbox]\n[sandbox.limits]\nwall_ms = 1", "wall_ms"),
+            ("[sandbox", "line 1"),
+        ] {
+            let error = guard(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_and_a_missing_one_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.toml");
+        let error = guard_from_file(&path).unwrap_err();
+        assert!(error.to_string().contains("config.toml"), "{error}");
+        std::fs::write(&path, "[sandbox]\n").unwrap();
+        assert_eq!(guard_from_file(&path).unwrap(), GuardConfig::default());
+        std::fs::write(&path, "#".repeat(MOST as usize + 1)).unwrap();
+        assert!(matches!(guard_from_file(&path), Err(ConfigError::TooLong { .. })));
+    }
+
+    #[test]
+    fn modes_are_the_words_of_the_wrapper() {
+        use cofferdam_command::SandboxMode;
+        for (mode, here) in
+            [(SandboxMode::Sandbox, Mode::Sandbox), (SandboxMode::Rx, Mode::Rx), (SandboxMode::Rwx, Mode::Rwx)]
+        {
+            let text = format!("[sandbox]\nmode = \"{mode}\"");
+            assert_eq!(guard(&text).unwrap().mode, here);
+        }
+        assert_eq!(SandboxMode::default().display_name(), "sandbox");
+    }
+}
