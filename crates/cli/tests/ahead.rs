@@ -37,6 +37,7 @@ fn a_sandbox_begun_ahead_has_the_mounts_of_one_that_was_not() {
         &["-v", &cow],
         &["-v", &top],
         &["-v", "/sys/class:/tmp/class:ro"],
+        &["-v", "/:/tmp/all:ro"],
         &["--tmpfs", "/tmp/more", "--tmpfs-size", "3m"],
         &["--hostname", "elsewhere"],
         &["--network", "loopback"],

@@ -176,7 +176,8 @@ fn leads_to(begun: &Recipe, recipe: &Recipe) -> bool {
     let rest = recipe.mounts.get(begun.mounts.len()..).unwrap_or_default();
     let reachable = |source: &Source| match source {
         Source::Prepared(_) => true,
-        Source::Path { path, .. } | Source::System(path) => !is_within(path, "/sys"),
+        // What holds /sys would show the scratch, and through it the root view as it is before the policy's masks.
+        Source::Path { path, .. } | Source::System(path) => !is_within(path, "/sys") && !is_within("/sys", path),
     };
     let rest_can_follow = rest.iter().all(|step| match step {
         // A layer of names lies where only its owner comes.
