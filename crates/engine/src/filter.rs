@@ -160,6 +160,7 @@ mod tests {
             no_ipc_namespace: false,
             no_mounts: false,
             no_listener: false,
+            limited_exec: false,
         };
         let asks = |level, on_violation, needs| {
             let audit = Audit { enabled: true, level, trace: false };
