@@ -41,6 +41,8 @@ pub(super) struct Search {
     pub directories: Vec<String>,
     /// Canonical directories that commands may write: nothing in them is ever found.
     pub writable: Vec<String>,
+    /// Where rustup keeps its toolchains, canonical.
+    pub rustup_home: Option<String>,
 }
 
 /// How many scripts may be interpreters of each other; the kernel follows fewer.
@@ -221,7 +223,7 @@ mod tests {
     use super::*;
 
     fn search() -> Search {
-        Search { directories: vec!["/usr/bin".into(), "/bin".into()], writable: Vec::new() }
+        Search { directories: vec!["/usr/bin".into(), "/bin".into()], ..Search::default() }
     }
 
     #[test]

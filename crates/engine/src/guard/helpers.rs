@@ -65,7 +65,7 @@ fn built_in(name: &str) -> &'static [&'static str] {
 }
 
 /// Directories of programs that belong to an executable, wherever it is installed, and what it reads.
-fn beside(name: &str, canonical: &str, rustup: bool, tree: &mut Tree) {
+fn beside(name: &str, canonical: &str, rustup: bool, search: &Search, tree: &mut Tree) {
     let name = SAME_AS.iter().find(|(other, _)| *other == name).map_or(name, |(_, first)| first);
     let prefix = Path::new(canonical).parent().and_then(Path::parent).unwrap_or(Path::new("/"));
     let mut add = |dir: PathBuf, reads: bool| {
@@ -79,12 +79,9 @@ fn beside(name: &str, canonical: &str, rustup: bool, tree: &mut Tree) {
     match name {
         "git" => ["lib/git-core", "libexec/git-core"].iter().for_each(|dir| add(prefix.join(dir), false)),
         "cargo" if rustup => {
-            let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".rustup"));
-            let Some(home) = std::env::var_os("RUSTUP_HOME").map(PathBuf::from).or(home) else { return };
-            add(home.join("toolchains"), true);
-            if let Some(home) = std::fs::canonicalize(home).ok().as_deref().and_then(Path::to_str) {
-                tree.readable.insert(home.to_owned());
-            }
+            let Some(home) = &search.rustup_home else { return };
+            add(Path::new(home).join("toolchains"), false);
+            tree.readable.insert(home.clone());
         }
         // A toolchain of its own: its tools, and the linkers among its libraries.
         "cargo" if prefix.join("lib/rustlib").is_dir() => {
@@ -109,7 +106,7 @@ pub(super) fn tree(
     search: &Search,
 ) -> Result<Tree, GuardError> {
     let mut tree = Tree::default();
-    beside(name, canonical, rustup, &mut tree);
+    beside(name, canonical, rustup, search, &mut tree);
     let mut queue = vec![name.to_owned()];
     let mut seen = BTreeSet::new();
     while let Some(command) = queue.pop() {
@@ -135,7 +132,7 @@ pub(super) fn tree(
                 Ok(Some(added)) => {
                     let rustup = is_rustup(&added.0, added.1, search);
                     let name = entry.rsplit('/').next().unwrap_or(entry).to_owned();
-                    beside(&name, &added.0, rustup, &mut tree);
+                    beside(&name, &added.0, rustup, search, &mut tree);
                     queue.push(name);
                 }
                 Err(reason) if wanted => {
@@ -204,7 +201,7 @@ mod tests {
     use super::*;
 
     fn search() -> Search {
-        Search { directories: vec!["/usr/bin".into(), "/bin".into(), "/usr/sbin".into()], writable: Vec::new() }
+        Search { directories: vec!["/usr/bin".into(), "/bin".into(), "/usr/sbin".into()], ..Search::default() }
     }
 
     fn names(tree: &Tree) -> Vec<&str> {

@@ -120,7 +120,11 @@ impl GuardBuilder {
         let blocked = Blocked::new(&config.blocked_paths, home.as_deref(), &workspace)?;
         let mut frame =
             Frame { workspace, writable, home: home.clone(), variables: Default::default(), other_user: me.switches() };
-        let search = search(variable("PATH").unwrap_or(DEFAULT_PATH), &frame);
+        let mut search = search(variable("PATH").unwrap_or(DEFAULT_PATH), &frame);
+        let rustup_home = variable("RUSTUP_HOME").map(PathBuf::from);
+        let rustup_home = rustup_home.or_else(|| home.as_deref().map(|home| Path::new(home).join(".rustup")));
+        let rustup_home = rustup_home.and_then(|dir| std::fs::canonicalize(dir).ok()).filter(|dir| dir.is_dir());
+        search.rustup_home = rustup_home.and_then(|dir| dir.to_str().map(str::to_owned));
         let theirs = home.as_deref().filter(|_| !frame.other_user);
         frame.variables = policy::variables(&config, given.clone(), &search.directories.join(":"), theirs);
 
@@ -132,6 +136,11 @@ impl GuardBuilder {
             }
         }
         check_names(&config)?;
+        if let Some(dir) =
+            search.rustup_home.as_ref().filter(|dir| bound.iter().any(|rule| rule.tree.readable.contains(*dir)))
+        {
+            frame.variables.entry("RUSTUP_HOME".into()).or_insert_with(|| dir.clone()); // its home is another one inside
+        }
         let mut by_path: HashMap<String, Vec<usize>> = HashMap::new();
         for (i, rule) in bound.iter().enumerate() {
             by_path.entry(rule.canonical.clone()).or_default().push(i);
@@ -242,7 +251,7 @@ const NEVER_WRITABLE: &[&str] =
 
 /// The absolute directories of a PATH that commands cannot write.
 fn search(path: &str, frame: &Frame) -> Search {
-    let mut search = Search { directories: Vec::new(), writable: frame.writable().cloned().collect() };
+    let mut search = Search { writable: frame.writable().cloned().collect(), ..Search::default() };
     for dir in path.split(':').filter(|dir| dir.starts_with('/')) {
         let real = std::fs::canonicalize(dir).ok();
         let writable = real
@@ -365,13 +374,16 @@ impl Inner {
         executables.sort();
         executables.dedup();
         let denied = self.denied().map_err(|reason| Refusal::Blocked { command: named(), reason })?;
-        let argv = std::iter::once(self.program(command, permit)?).chain(args.iter().cloned()).collect();
+        let (program, shown) = self.program(command, permit)?;
+        let mut readable = rule.tree.readable.clone();
+        readable.extend(shown.map(str::to_owned));
+        let argv = std::iter::once(program.to_owned()).chain(args.iter().cloned()).collect();
         let call = Call {
             argv,
             workspace_programs: rule.workspace_programs,
             spawn: !rule.alone,
             executables: &executables,
-            readable: &rule.tree.readable,
+            readable: &readable,
             denied,
         };
         let policy = self.frame.policy(&self.config, call);
@@ -389,18 +401,21 @@ impl Inner {
         result
     }
 
-    /// The path that is executed: the one by which the program was found, whose name it sees. Where the sandbox does not
-    /// show that, the file's own.
-    fn program(&self, command: &str, permit: &Permit) -> Result<String, Refusal> {
+    /// The path that is executed, and a directory that has to be shown for it. That is the path by which the program was
+    /// found, whose name it sees; the file's own where the sandbox does not show the other.
+    fn program<'p>(&self, command: &str, permit: &'p Permit) -> Result<(&'p str, Option<&'p str>), Refusal> {
         let Found { called, canonical, .. } = &permit.found;
         if called == canonical || !self.frame.is_hidden(&self.config, called) {
-            return Ok(called.clone());
+            return Ok((called, None));
         }
-        if self.rules[permit.rule].by_name {
+        if !self.rules[permit.rule].by_name {
+            return Ok((canonical, None));
+        }
+        let dir = self.frame.directory_of(called).ok_or_else(|| {
             let reason = format!("{called} cannot be shown to the sandbox, and {canonical} goes by its name");
-            return Err(Refusal::NotFound { command: command.to_owned(), reason });
-        }
-        Ok(canonical.clone())
+            Refusal::NotFound { command: command.to_owned(), reason }
+        })?;
+        Ok((called, Some(dir)))
     }
 
     fn result(&self, command: &str, outcome: &Outcome, kept: &Together) -> Result<ExecutionResult, Refusal> {

@@ -93,6 +93,13 @@ impl Frame {
         policy
     }
 
+    /// The directory to show so that a hidden program is found by its own name; `None` where that would show far more.
+    pub fn directory_of<'p>(&self, program: &'p str) -> Option<&'p str> {
+        let (dir, _) = program.rsplit_once('/')?;
+        let far_more = ["", "/tmp", "/var/tmp", "/run", "/dev"].contains(&dir) || self.home.as_deref() == Some(dir);
+        (!far_more && !self.writable().any(|writable| is_within(writable, dir))).then_some(dir)
+    }
+
     /// Whether the root view does not show a path to the sandbox's user.
     pub fn is_hidden(&self, config: &GuardConfig, path: &str) -> bool {
         let shown = if config.enforce_reads {
