@@ -3,6 +3,7 @@
 //! A guess, and never more: the plan of the run is made without it, and goes on from what was begun only where it would
 //! have begun the same way. What is not used ends.
 
+use std::fs::File;
 use std::thread::JoinHandle;
 
 use cofferdam_confine::host::Identity;
@@ -10,6 +11,7 @@ use cofferdam_policy::{Policy, Root};
 
 use crate::engine::jail_available;
 use crate::jail;
+use crate::ready::unchanged;
 
 /// What a caller can tell of a run before it knows the policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,22 +28,38 @@ pub enum Likely {
 #[derive(Debug)]
 pub(crate) struct Ahead {
     /// `None` where none could be made, which the run itself finds out.
-    pub process: JoinHandle<Option<Option<jail::Waiting>>>,
+    pub process: JoinHandle<Option<Option<Made>>>,
     /// What the run that it is for is known by inside.
     pub ids: jail::Ids,
 }
 
+/// The process, and the host's mounts as they are in its namespace.
+pub(crate) struct Made {
+    waiting: jail::Waiting,
+    mounts: File,
+}
+
+impl Made {
+    /// The process, unless something was mounted or unmounted since: the plan looks at the host as it is now, and what
+    /// the process would show is what it was. A caller can take its time, as one whose code comes on standard input.
+    pub fn still(self) -> Option<jail::Waiting> {
+        unchanged(&self.mounts).then_some(self.waiting)
+    }
+}
+
 /// Makes the process, and lets it begin. `None` where it cannot be made.
-pub(crate) fn make(me: Identity, likely: Likely, ids: &jail::Ids) -> Option<jail::Waiting> {
+pub(crate) fn make(me: Identity, likely: Likely, ids: &jail::Ids) -> Option<Made> {
     jail_available(me).ok()?;
+    let mounts = File::open("/proc/self/mountinfo").ok()?; // before they are copied
     let waiting = jail::Waiting::spawn(jail::PRIVATE, jail::outside(me)?, None, None).ok()?;
-    let Likely::View(root) = likely else { return Some(waiting) };
+    let Likely::View(root) = likely else { return Some(Made { waiting, mounts }) };
     let mut policy = Policy::base();
     policy.filesystem.root = root;
-    match jail::beginning(&policy, me, ids) {
-        Some(beginning) => waiting.start(beginning).ok(),
-        None => Some(waiting),
-    }
+    let waiting = match jail::beginning(&policy, me, ids) {
+        Some(beginning) => waiting.start(beginning).ok()?,
+        None => waiting,
+    };
+    Some(Made { waiting, mounts })
 }
 
 #[cfg(test)]

@@ -250,7 +250,7 @@ fn identity(path: &Path) -> Option<Identity> {
 }
 
 /// Whether nothing was mounted or unmounted since the file was opened: the kernel marks it then (proc_pid_mounts(5)).
-fn unchanged(mounts: &File) -> bool {
+pub(crate) fn unchanged(mounts: &File) -> bool {
     let mut fds = [PollFd::new(mounts, PollFlags::PRI)];
     let polled = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
     polled.is_ok() && !fds[0].revents().intersects(PollFlags::PRI | PollFlags::ERR)

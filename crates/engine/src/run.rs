@@ -16,7 +16,7 @@ use cofferdam_confine::netns;
 use cofferdam_confine::wire::flag;
 use cofferdam_policy::{AuditLevel, Backend, Field, NetworkMode, Policy, Stdin};
 
-use crate::ahead::Ahead;
+use crate::ahead::{Ahead, Made};
 use crate::backends;
 use crate::engine::{Filters, name_of, sufficient};
 use crate::evidence::{Log, Paths};
@@ -290,7 +290,7 @@ impl Core {
 
     fn made_ahead(&self) -> Option<jail::Waiting> {
         let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
-        ahead.and_then(|ahead| ahead.process.join().ok()).flatten().flatten()
+        ahead.and_then(|ahead| ahead.process.join().ok()).flatten().flatten().and_then(Made::still)
     }
 
     /// An empty network namespace that was used before, where the owner may enter one and the policy wants it empty.
