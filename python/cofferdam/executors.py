@@ -12,7 +12,8 @@ from typing import Hashable, Optional, Union
 
 from . import _cache, _native
 from ._native import ExecutionResult
-from .runs import AsyncRun
+from ._stdin import AsyncStdin, Stdin
+from .runs import AsyncRun, run_prepared
 
 ConfigPath = Union[str, "os.PathLike[str]"]
 
@@ -54,14 +55,14 @@ class _Executor:
             ),
         )
 
-    def execute_sync(self, config_path: ConfigPath, input: str = "") -> ExecutionResult:
+    def execute_sync(self, config_path: ConfigPath, input: Stdin = "") -> ExecutionResult:
         """Runs what the configuration says with this standard input, and waits for its end."""
-        return self._prepared(config_path).run(input.encode()).to_execution_result()
+        return run_prepared(self._prepared(config_path), input).to_execution_result()
 
-    async def execute(self, config_path: ConfigPath, input: str = "") -> ExecutionResult:
+    async def execute(self, config_path: ConfigPath, input: AsyncStdin = "") -> ExecutionResult:
         """The same while the event loop goes on. Cancelled, it kills the tree."""
         prepared = self._prepared(config_path)
-        async with AsyncRun(lambda notify: prepared.start(input.encode(), notify=notify)) as running:
+        async with AsyncRun(lambda given, pipe, notify: prepared.start(given, pipe=pipe, notify=notify), input) as running:
             return (await running).to_execution_result()
 
     def __repr__(self) -> str:

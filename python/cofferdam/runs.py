@@ -12,15 +12,14 @@ import json
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import Any, AsyncIterator, Callable, Generator, Iterator, Mapping, Optional, Sequence, Tuple, Type, Union
+from typing import Any, AsyncIterable, AsyncIterator, Callable, Generator, Iterator, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from . import _native
 from ._native import Outcome, ResourceUsage
+from ._stdin import AsyncStdin, Fed, Stdin, feed, feed_async, pieces, plain
 
 Policy = Union[Mapping[str, Any], str, bytes, "os.PathLike[str]"]
 """A mapping, JSON text that begins with a brace, or the path of a file."""
-
-Stdin = Union[str, bytes, None]
 
 OnOutput = Callable[[str, bytes], object]
 """Called with `stdout` or `stderr` and a piece of output, as it comes."""
@@ -37,11 +36,6 @@ def policy_bytes(policy: Policy) -> bytes:
     return Path(policy).read_bytes()
 
 
-def stdin_bytes(stdin: Stdin) -> Optional[bytes]:
-    """Standard input as bytes; None stays None."""
-    return stdin.encode() if isinstance(stdin, str) else stdin
-
-
 def timeout_ms(timeout: Optional[float]) -> Optional[int]:
     """Seconds as whole milliseconds, at least one."""
     if timeout is None:
@@ -54,8 +48,11 @@ def timeout_ms(timeout: Optional[float]) -> Optional[int]:
 class Run:
     """A run in the background. Iterating over it gives `(stream, bytes)` as output comes, when it was started so."""
 
-    def __init__(self, native: _native.Run) -> None:
+    def __init__(self, native: _native.Run, fed: Optional[Fed] = None) -> None:
         self._native = native
+        self._fed = fed
+        if fed is not None:
+            fed.cancels(native.cancel)
 
     def __iter__(self) -> Iterator[Tuple[str, bytes]]:
         while (piece := self._native.read()) is not None:
@@ -66,8 +63,14 @@ class Run:
         return self._native.read(timeout)
 
     def wait(self, timeout: Optional[float] = None) -> Optional[Outcome]:
-        """Waits for the end, so many seconds at most; None when it is not over by then."""
-        return self._native.wait(timeout)
+        """Waits for the end, so many seconds at most; None when it is not over by then.
+
+        What the maker of its standard input raised has ended it, and is raised here.
+        """
+        outcome = self._native.wait(timeout)
+        if outcome is not None and self._fed is not None:
+            self._fed.check()
+        return outcome
 
     def cancel(self) -> None:
         """Kills the tree. `wait` still gives the outcome."""
@@ -100,11 +103,57 @@ class Run:
             self._native.wait()
 
 
+AsyncStart = Callable[[Optional[bytes], bool, Callable[[], object]], _native.Run]
+"""Starts a run: with this standard input, or with one that comes through a pipe; the last is its `notify`."""
+
+
+def start_run(
+    prepared: _native.Prepared, stdin: Stdin, *, stream: bool, keep_changes: Optional[Path] = None
+) -> Run:
+    """Starts what is prepared in the background."""
+    ready, given = plain(stdin)
+    if ready:
+        return Run(prepared.start(given, keep_changes=keep_changes, stream=stream))
+    source, fed = pieces(stdin), Fed()
+    native = prepared.start(pipe=True, keep_changes=keep_changes, stream=stream)
+    feed(source, _taken(native), fed.failed)
+    return Run(native, fed)
+
+
+def _taken(native: _native.Run) -> int:
+    """The descriptor that a run's standard input is written to."""
+    descriptor = native.take_stdin()
+    assert descriptor is not None
+    return descriptor
+
+
+def run_prepared(
+    prepared: _native.Prepared,
+    stdin: Stdin,
+    *,
+    on_output: Optional[OnOutput] = None,
+    keep_changes: Optional[Path] = None,
+) -> Outcome:
+    """Runs what is prepared and waits for its end."""
+    ready, given = plain(stdin)
+    if on_output is None and ready:
+        return prepared.run(given, keep_changes=keep_changes)
+    with start_run(prepared, stdin, stream=on_output is not None, keep_changes=keep_changes) as running:
+        if on_output is not None:
+            for stream, piece in running:
+                on_output(stream, piece)
+        outcome = running.wait()
+    assert outcome is not None
+    return outcome
+
+
 class AsyncRun:
     """A run in the background, for one event loop. Cancelling whoever waits for it kills the tree."""
 
-    def __init__(self, start: Callable[[Callable[[], object]], _native.Run]) -> None:
+    def __init__(self, start: AsyncStart, stdin: AsyncStdin = None) -> None:
         loop = asyncio.get_running_loop()
+        self._fed: Optional[Fed] = None
+        self._feeding: Optional[asyncio.Task[None]] = None
         self._event = asyncio.Event()
         event = self._event
 
@@ -114,7 +163,23 @@ class AsyncRun:
             except RuntimeError:
                 pass  # the loop is closed, and nobody waits any more
 
-        self._native = start(notify)
+        ready, given = plain(stdin)
+        awaited = isinstance(stdin, AsyncIterable)
+        source = None if ready or awaited else pieces(stdin)
+        self._native = start(given, not ready, notify)
+        if ready:
+            return
+        self._fed = Fed()
+        self._fed.cancels(self._native.cancel)
+        if source is not None:
+            feed(source, _taken(self._native), self._fed.failed)
+        elif isinstance(stdin, AsyncIterable):
+            self._feeding = loop.create_task(feed_async(stdin, _taken(self._native), self._fed.failed))
+
+    def _over(self) -> None:
+        """Nobody reads standard input any more."""
+        if self._feeding is not None:
+            self._feeding.cancel()
 
     async def _next(self) -> None:
         """Waits until there is something again."""
@@ -132,13 +197,17 @@ class AsyncRun:
             self._event.clear()
             if not self._native.done:
                 await self._event.wait()
+        self._over()
 
     async def wait(self) -> Outcome:
         """Waits for the end."""
         while not self._native.done:
             await self._next()
+        self._over()
         outcome = self._native.wait()
         assert outcome is not None
+        if self._fed is not None:
+            self._fed.check()
         return outcome
 
     def __await__(self) -> Generator[Any, None, Outcome]:
@@ -202,16 +271,9 @@ class Prepared:
     ) -> Outcome:
         """Runs it and waits for its end; other threads go on meanwhile."""
         kept = None if keep_changes is None else Path(keep_changes)
-        if on_output is None:
-            return self._native.run(stdin_bytes(stdin), keep_changes=kept)
-        with Run(self._native.start(stdin_bytes(stdin), keep_changes=kept, stream=True)) as running:
-            for stream, piece in running:
-                on_output(stream, piece)
-            outcome = running.wait()
-        assert outcome is not None
-        return outcome
+        return run_prepared(self._native, stdin, on_output=on_output, keep_changes=kept)
 
-    async def run_async(self, stdin: Stdin = None, *, on_output: Optional[OnOutput] = None) -> Outcome:
+    async def run_async(self, stdin: AsyncStdin = None, *, on_output: Optional[OnOutput] = None) -> Outcome:
         """Runs it while the event loop goes on; cancelled, it kills the tree."""
         async with self.start_async(stdin, stream=on_output is not None) as running:
             if on_output is not None:
@@ -221,12 +283,13 @@ class Prepared:
 
     def start(self, stdin: Stdin = None, *, stream: bool = True) -> Run:
         """Starts it in the background. With `stream=False` the output is kept for the outcome."""
-        return Run(self._native.start(stdin_bytes(stdin), stream=stream))
+        return start_run(self._native, stdin, stream=stream)
 
-    def start_async(self, stdin: Stdin = None, *, stream: bool = True) -> AsyncRun:
+    def start_async(self, stdin: AsyncStdin = None, *, stream: bool = True) -> AsyncRun:
         """Starts it in the background of the running event loop."""
-        data = stdin_bytes(stdin)
-        return AsyncRun(lambda notify: self._native.start(data, stream=stream, notify=notify))
+        return AsyncRun(
+            lambda given, pipe, notify: self._native.start(given, pipe=pipe, stream=stream, notify=notify), stdin
+        )
 
     @property
     def policy(self) -> dict[str, Any]:
@@ -293,7 +356,7 @@ async def run_async(
     policy: Policy,
     argv: Optional[Sequence[str]] = None,
     *,
-    stdin: Stdin = None,
+    stdin: AsyncStdin = None,
     timeout: Optional[float] = None,
     on_output: Optional[OnOutput] = None,
 ) -> Outcome:

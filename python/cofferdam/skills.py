@@ -18,7 +18,8 @@ from typing import Any, Callable, Dict, Hashable, List, Mapping, Optional, Seque
 from . import _cache, _native
 from ._native import ExecutionResult, ProfileError
 from .profiles import compile_outputs
-from .runs import AsyncRun, timeout_ms
+from ._stdin import AsyncStdin, Stdin
+from .runs import AsyncRun, run_prepared, timeout_ms
 
 _PROFILE = """let config = import "config.json" in
 (import "{base}").make_default_config config.skill_id & config
@@ -163,7 +164,7 @@ class NclDrivenSandbox:
         self,
         skill_id: str,
         command: Sequence[str],
-        input_data: Optional[str] = None,
+        input_data: AsyncStdin = None,
         timeout: float = 60,
         *,
         on_output: Optional[Callable[[str, bytes], object]] = None,
@@ -173,7 +174,7 @@ class NclDrivenSandbox:
         Args:
             skill_id: Whose profile.
             command: Program and arguments; empty for the profile's own.
-            input_data: Standard input.
+            input_data: Standard input: text, bytes, an open file, or an iterable of pieces, asynchronous or not.
             timeout: Seconds; a shorter limit that the profile names holds.
             on_output: Called with `stdout` or `stderr` and bytes as output comes, instead of keeping it.
 
@@ -182,9 +183,11 @@ class NclDrivenSandbox:
             RuntimeError: Nothing could be started.
         """
         prepared = self._prepared(skill_id, command, timeout)
-        data = (input_data or "").encode()
         streams = on_output is not None
-        async with AsyncRun(lambda notify: prepared.start(data, stream=streams, notify=notify)) as running:
+        given = "" if input_data is None else input_data
+        async with AsyncRun(
+            lambda data, pipe, notify: prepared.start(data, pipe=pipe, stream=streams, notify=notify), given
+        ) as running:
             if on_output is not None:
                 async for stream, piece in running:
                     on_output(stream, piece)
@@ -194,12 +197,12 @@ class NclDrivenSandbox:
         self,
         skill_id: str,
         command: Sequence[str],
-        input_data: Optional[str] = None,
+        input_data: Stdin = None,
         timeout: float = 60,
     ) -> SandboxResult:
         """The same, on this thread."""
-        prepared = self._prepared(skill_id, command, timeout)
-        return _result(prepared.run((input_data or "").encode()).to_execution_result())
+        outcome = run_prepared(self._prepared(skill_id, command, timeout), "" if input_data is None else input_data)
+        return _result(outcome.to_execution_result())
 
     def _prepared(self, skill_id: str, command: Sequence[str], timeout: float) -> _native.Prepared:
         if isinstance(command, (str, bytes)):

@@ -228,18 +228,24 @@ impl Prepared {
     }
 
     /// Runs it on a thread of its own. `stream`: the output is to be read while it runs. `notify` is called on that
-    /// thread when there is output again, and at the end.
-    #[pyo3(signature = (stdin=None, *, keep_changes=None, stream=false, notify=None))]
+    /// thread when there is output again, and at the end. `pipe`: standard input comes through a pipe, whose other end
+    /// `take_stdin` gives.
+    #[pyo3(signature = (stdin=None, *, pipe=false, keep_changes=None, stream=false, notify=None))]
     fn start(
         &self,
         stdin: Option<&[u8]>,
+        pipe: bool,
         keep_changes: Option<PathBuf>,
         stream: bool,
         notify: Option<Py<PyAny>>,
     ) -> PyResult<Run> {
         let owned = self.current()?;
-        let io = Io { input: input(stdin), keep_changes, ..Io::default() };
-        Run::start(io, stream, notify, move |io| owned.prepared.as_ref().map(|prepared| prepared.run(io)))
+        let (input, ours) = match pipe {
+            true => std::io::pipe().map(|(theirs, ours)| (Input::Fd(theirs.into()), Some(ours.into())))?,
+            false => (input(stdin), None),
+        };
+        let io = Io { input, keep_changes, ..Io::default() };
+        Run::start(io, ours, stream, notify, move |io| owned.prepared.as_ref().map(|prepared| prepared.run(io)))
     }
 
     fn __repr__(&self) -> PyResult<String> {

@@ -8,6 +8,7 @@
 //! Whoever waits does so without Python's lock, and is woken by signals. A run that nobody holds any more is cancelled.
 
 use std::collections::VecDeque;
+use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -88,6 +89,8 @@ pub struct Run {
     cancel: Cancel,
     monitor: Monitor,
     streams: bool,
+    /// Our end of the pipe that standard input comes through, until somebody takes it.
+    stdin: Mutex<Option<OwnedFd>>,
 }
 
 impl Drop for Run {
@@ -102,6 +105,7 @@ impl Run {
     /// Starts it.
     pub fn start(
         mut io: Io,
+        stdin: Option<OwnedFd>,
         stream: bool,
         notify: Option<Py<PyAny>>,
         work: impl FnOnce(Io) -> Option<engine::Outcome> + Send + 'static,
@@ -113,6 +117,7 @@ impl Run {
             cancel: io.cancel.clone(),
             monitor: io.monitor.clone(),
             streams: stream,
+            stdin: Mutex::new(stdin),
         };
         if stream {
             let (shared, notify) = (Arc::clone(&shared), notify.clone());
@@ -248,6 +253,11 @@ impl Run {
         drop(state);
         self.shared.changed.notify_all();
         chunks.into_iter().map(|found| chunk(py, found)).collect()
+    }
+
+    /// The descriptor that standard input is written to, which the caller closes. None: it is taken, or there is none.
+    fn take_stdin(&self) -> Option<i32> {
+        self.stdin.lock().unwrap_or_else(PoisonError::into_inner).take().map(IntoRawFd::into_raw_fd)
     }
 
     /// Ends the run: the whole tree is killed.

@@ -1,0 +1,154 @@
+"""Standard input of a run: bytes, or pieces that are passed on as the program reads them.
+
+    pieces ── thread, or task of the loop ──▶ pipe ──▶ supervisor ──▶ the program's own pipe
+
+A pipe holds little, so whoever makes the pieces waits for the program. Never reads ahead of it, and keeps no piece.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import io
+import os
+import threading
+from typing import Any, AsyncIterable, Callable, Iterable, Iterator, Optional, Tuple, Union
+
+Piece = Union[str, bytes]
+
+Stdin = Union[str, bytes, Iterable[Piece], Any, None]
+"""Text, bytes, an open file, an iterable of pieces, or nothing. A file is read from where it stands, and stays open."""
+
+AsyncStdin = Union[Stdin, AsyncIterable[Piece]]
+"""The same, or an asynchronous iterable of pieces."""
+
+_PIECE = 1 << 16
+
+Failed = Callable[[BaseException], None]
+"""Called with what the maker of the pieces raised."""
+
+
+def plain(stdin: AsyncStdin) -> Tuple[bool, Optional[bytes]]:
+    """Whether all of it is there, and what that is."""
+    if stdin is None:
+        return True, None
+    if isinstance(stdin, str):
+        return True, stdin.encode()
+    if isinstance(stdin, (bytes, bytearray, memoryview)):
+        return True, bytes(stdin)
+    return False, None
+
+
+def pieces(stdin: AsyncStdin) -> Iterator[Piece]:
+    """What is passed on, piece by piece."""
+    if isinstance(stdin, io.TextIOBase):
+        return iter(stdin)  # by lines: more would wait for more than is there
+    read = getattr(stdin, "read1", getattr(stdin, "read", None))
+    if callable(read):
+        return _read(read)
+    if isinstance(stdin, Iterable):
+        return iter(stdin)
+    if isinstance(stdin, AsyncIterable):
+        raise TypeError("stdin: an asynchronous iterable needs a run of the event loop: run_async or start_async")
+    raise TypeError(f"stdin: {stdin!r} is no text, no bytes, no open file and no iterable of them")
+
+
+def _read(read: Callable[[int], Piece]) -> Iterator[Piece]:
+    while piece := read(_PIECE):
+        yield piece
+
+
+def _encoded(piece: Piece) -> memoryview:
+    if isinstance(piece, str):
+        return memoryview(piece.encode())
+    if isinstance(piece, (bytes, bytearray, memoryview)):
+        return memoryview(piece).cast("B")
+    raise TypeError(f"stdin: a piece is text or bytes, and not {type(piece).__name__}")
+
+
+def feed(source: Iterator[Piece], descriptor: int, failed: Failed) -> None:
+    """Passes pieces on from a thread of its own, which closes the descriptor at the end."""
+
+    def work() -> None:
+        with open(descriptor, "wb", buffering=0) as out:
+            try:
+                for piece in source:
+                    left = _encoded(piece)
+                    while left:
+                        left = left[out.write(left) :]
+            except BrokenPipeError:
+                pass  # the program, or the run, is over: nobody reads any more
+            except BaseException as error:  # before the end of file: what came is not all of it
+                failed(error)
+        if inspect.isgenerator(source):
+            source.close()
+
+    threading.Thread(target=work, name="cofferdam-stdin", daemon=True).start()
+
+
+async def feed_async(source: AsyncIterable[Piece], descriptor: int, failed: Failed) -> None:
+    """Passes pieces on as a task of the loop, and closes the descriptor at the end."""
+    try:
+        os.set_blocking(descriptor, False)
+        async for piece in source:
+            left = _encoded(piece)
+            while left:
+                try:
+                    left = left[os.write(descriptor, left) :]
+                except BlockingIOError:
+                    await _writable(descriptor)
+    except (BrokenPipeError, asyncio.CancelledError):
+        pass  # the program, or the run, is over
+    except BaseException as error:
+        failed(error)
+    finally:
+        os.close(descriptor)
+        if inspect.isasyncgen(source):
+            await source.aclose()
+
+
+async def _writable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+
+    def tell() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    loop.add_writer(descriptor, tell)
+    try:
+        await ready
+    finally:
+        loop.remove_writer(descriptor)
+
+
+class Fed:
+    """What the maker of the pieces raised, if anything: the run is cancelled, and whoever waits for it gets the error."""
+
+    def __init__(self) -> None:
+        self._error: Optional[BaseException] = None
+        self._cancel: Optional[Callable[[], None]] = None
+        self._lock = threading.Lock()
+
+    def failed(self, error: BaseException) -> None:
+        """Takes the error."""
+        with self._lock:
+            self._error = error
+            cancel = self._cancel
+        if cancel is not None:
+            cancel()
+
+    def cancels(self, cancel: Callable[[], None]) -> None:
+        """Says how the run is cancelled."""
+        with self._lock:
+            self._cancel = cancel
+            late = self._error is not None
+        if late:
+            cancel()
+
+    def check(self) -> None:
+        """Raises the error."""
+        with self._lock:
+            error, self._error = self._error, None
+        if error is not None:
+            raise error
