@@ -8,7 +8,7 @@ import json
 import time
 import warnings
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 import pytest
 from conftest import sleeping, wait_for
@@ -160,12 +160,13 @@ def test_a_missing_profile_names_what_makes_it(sandbox: NclDrivenSandbox) -> Non
 
 
 def test_a_failed_export_has_nickels_words(sandbox: NclDrivenSandbox) -> None:
-    for config, words in [
+    refused: List[Tuple[Dict[str, Any], str]] = [
         ({"max_memory_mb": "much"}, "max_memory_mb"),
         ({"network_policy": "maybe"}, "network_policy"),
         ({"no_such_field": 1}, "no_such_field is not a field"),
         ({"platform": "windows"}, "windows"),
-    ]:
+    ]
+    for config, words in refused:
         platform = Platform(config.get("platform", "linux"))
         with pytest.raises(RuntimeError, match=words) as told:
             sandbox.export_profile("skill", {**CONFIG, **config}, platform)

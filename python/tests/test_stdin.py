@@ -119,7 +119,10 @@ def test_no_descriptor_is_left() -> None:
     prepared = cofferdam.prepare(policy(), ["cat"])
     for _ in range(3):
         prepared.run(["x"])  # what is kept for the next run is there then
-    count = lambda: len(os.listdir("/proc/self/fd"))  # noqa: E731
+
+    def count() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
     before = count()
     for _ in range(5):
         prepared.run(["x"])

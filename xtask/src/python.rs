@@ -13,7 +13,7 @@ use crate::workspace::Workspace;
 /// Packages of the environment with tools: py-nickel is the `nickel` command 1.18 as a module.
 const TOOLS: &[&str] = &["py-nickel==1.18.0", "maturin>=1.8,<2"];
 /// Packages of the environment that the wheel is tested in.
-const TESTING: &[&str] = &["pytest>=8,<10"];
+const TESTING: &[&str] = &["pytest>=8,<10", "mypy>=1.13,<3"];
 
 /// Why an environment cannot be made here, and what would help.
 fn cannot(why: &str) -> Result<Option<PathBuf>> {

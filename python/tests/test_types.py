@@ -1,0 +1,33 @@
+"""The types of the installed package: every use of it in these tests passes mypy in its strict mode."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from conftest import skip
+
+TESTS = Path(__file__).parent
+
+
+def mypy(directory: Path, *files: str) -> subprocess.CompletedProcess[str]:
+    options = ["--strict", "--config-file=", f"--cache-dir={directory / 'cache'}"]
+    clean = {name: value for name, value in os.environ.items() if name != "MYPYPATH"}
+    command = [sys.executable, "-m", "mypy", *options, *files]
+    return subprocess.run(command, cwd=TESTS, env=clean, capture_output=True, text=True)
+
+
+def test_what_the_tests_do_is_typed(tmp_path: Path) -> None:
+    if importlib.util.find_spec("mypy") is None:
+        skip("mypy is not installed; pip install mypy")
+    told = mypy(tmp_path, *sorted(file.name for file in TESTS.glob("*.py")))
+    assert told.returncode == 0, told.stdout + told.stderr
+    # What does not exist is noticed: the package is not without types.
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("import cofferdam\ncofferdam.run({'version': 1}, 7).stdin\n")
+    told = mypy(tmp_path, str(wrong))
+    assert told.returncode == 1 and '"Outcome" has no attribute "stdin"' in told.stdout, told.stdout
+    assert 'Argument 2 to "run"' in told.stdout, told.stdout
