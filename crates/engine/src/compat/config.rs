@@ -58,12 +58,19 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 /// # Errors
 /// It cannot be read, has none of the forms, or says what cannot be: the text names the file and the place.
 pub fn load(path: &Path) -> Result<Loaded, String> {
-    let bytes = read(path)?;
+    decode(&read(path)?, path)
+}
+
+/// The same of bytes that were read already; `path` is for messages, and says where a policy may lie beside them.
+///
+/// # Errors
+/// As [`load`].
+pub fn decode(bytes: &[u8], path: &Path) -> Result<Loaded, String> {
     let place = |why: String| format!("{}: {why}", path.display());
-    let value: Value = serde_json::from_slice(&bytes).map_err(|e| place(format!("not JSON: {e}")))?;
+    let value: Value = serde_json::from_slice(bytes).map_err(|e| place(format!("not JSON: {e}")))?;
     let has = |key: &str| value.get(key).is_some();
     let loaded = if has("version") {
-        let policy = Policy::decode(&bytes).map_err(|e| place(e.to_string()))?;
+        let policy = Policy::decode(bytes).map_err(|e| place(e.to_string()))?;
         Loaded { policy, form: Form::Policy, notes: Vec::new() }
     } else if has("exec_bin") || has("envar") || has("exec_file") {
         let name = value.get("name").and_then(Value::as_str).unwrap_or_default();

@@ -1,0 +1,54 @@
+//! What must hold of any bytes that come as a request, an answer, an id or an assignment. Shared by the properties of this
+//! crate and the fuzz targets of the same names; panics where something does not hold.
+
+use std::path::{Component, Path};
+
+use cofferdam_profiles::overrides;
+use cofferdam_profiles::protocol::{Line, Request};
+use cofferdam_profiles::store::{Id, Store, Stored};
+
+/// Requests and answers: reading never panics, and what is read is written as itself.
+pub fn protocol(bytes: &[u8]) {
+    if let Ok(request) = serde_json::from_slice::<Request>(bytes) {
+        let text = serde_json::to_vec(&request).expect("what was read can be written");
+        assert_eq!(serde_json::from_slice::<Request>(&text).expect("what was written can be read"), request);
+    }
+    if let Ok(line) = serde_json::from_slice::<Line>(bytes) {
+        let text = serde_json::to_string(&line).expect("what was read can be written");
+        assert!(!text.contains('\n'), "an answer is one line");
+        assert_eq!(serde_json::from_str::<Line>(&text).expect("what was written can be read"), line);
+    }
+}
+
+/// Ids: what is taken as one is a plain name in the store, and nothing else.
+pub fn id(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    match Id::new(text) {
+        Ok(id) => {
+            assert_eq!(id.as_str(), text);
+            let parts: Vec<Component<'_>> = Path::new(text).components().collect();
+            assert!(matches!(parts[..], [Component::Normal(name)] if name == text), "{text:?} is no plain name");
+            let file = Store::at("/store").path(&id, Stored::Policy);
+            assert_eq!(file.parent().and_then(Path::parent), Some(Path::new("/store")));
+        }
+        Err(error) => assert!(error.to_string().chars().count() < 600, "a refusal is short, whatever was refused"),
+    }
+}
+
+/// Assignments: a path of names and an expression, in which plain text stays in its quotes.
+pub fn set(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(set) = overrides::parse(text) {
+        assert!(!set.path.is_empty());
+        assert!(set.path.iter().all(|name| !name.contains('"')), "{:?}", set.path);
+    }
+    let quoted = overrides::quoted(text);
+    let inner = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).expect("it stands in quotes");
+    let mut escaped = false;
+    for c in inner.chars() {
+        assert!(escaped || c != '"', "a quote ends {quoted}");
+        assert!(c != '%' && c != '\n', "{quoted}");
+        escaped = !escaped && c == '\\';
+    }
+    assert!(!escaped, "the last quote of {quoted} is escaped");
+}
