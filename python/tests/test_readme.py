@@ -1,0 +1,20 @@
+"""What README.md shows of Python, run: its statements, and what they print against what stands there."""
+
+from __future__ import annotations
+
+import doctest
+from typing import Any, Dict
+
+from conftest import ROOT
+
+
+def test_what_the_readme_shows_of_python_is_true() -> None:
+    block = (ROOT / "README.md").read_text().split("<!-- python:begin -->")[1].split("<!-- python:end -->")[0]
+    # A fence ends what an example prints, as an empty line does.
+    text = "\n".join("" if line.startswith("```") else line for line in block.splitlines())
+    names: Dict[str, Any] = {}
+    shown = doctest.DocTestParser().get_doctest(text, names, "README.md", "README.md", 0)
+    assert len(shown.examples) >= 6
+    told = []
+    results = doctest.DocTestRunner().run(shown, out=told.append)
+    assert results.failed == 0, "".join(told)
