@@ -1,7 +1,7 @@
 //! `bench-command`: spawning a subprocess with and without walls, measured from within. `cargo xtask bench` drives it.
 //!
 //! ```text
-//! bench-command plain|sandboxed|behind PROGRAM DIRECTORY MIB     a count per line in; its nanoseconds per call out
+//! bench-command plain|sandboxed|behind DIRECTORY MIB PROGRAM ARGS…     a count per line in; its nanoseconds per call out
 //! ```
 //!
 //! A call is everything from making the command to having waited for its end, in a tokio runtime of one thread: `plain`
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &[String]) -> Result {
-    let [way, program, directory, mib] = arguments else {
+    let [way, directory, mib, program, rest @ ..] = arguments else {
         return Err("unknown arguments; see the head of bench/src/command.rs".into());
     };
     let mib: usize = mib.parse().map_err(|_| format!("{mib} is no number"))?;
@@ -53,7 +53,7 @@ fn run(arguments: &[String]) -> Result {
         let mut samples = Vec::with_capacity(count);
         for _ in 0..count {
             let start = Instant::now();
-            let code = runtime.block_on(once(way, program, Path::new(directory)))?;
+            let code = runtime.block_on(once(way, Path::new(directory), program, rest))?;
             samples.push(start.elapsed().as_nanos().to_string());
             if code != Some(NOOP_CODE) {
                 return Err(format!("{program} ended with {code:?}"));
@@ -68,12 +68,18 @@ fn run(arguments: &[String]) -> Result {
     Ok(())
 }
 
-async fn once(way: &str, program: &str, directory: &Path) -> Result<Option<i32>> {
+async fn once(way: &str, directory: &Path, program: &str, rest: &[String]) -> Result<Option<i32>> {
     let failed = |error: std::io::Error| format!("{program}: {error}");
+    let plain = |mut command: Command| command.args(rest).spawn().map_err(failed);
     let mut child = match way {
-        "plain" => Command::new(program).spawn().map_err(failed)?,
-        "sandboxed" => sandboxed_command(program, SandboxMode::Sandbox, directory).spawn().map_err(failed)?,
-        "behind" => Confined::new(program).data_dir(directory).spawn(|_| {}).map_err(|error| error.to_string())?.0,
+        "plain" => plain(Command::new(program))?,
+        "sandboxed" => plain(sandboxed_command(program, SandboxMode::Sandbox, directory))?,
+        "behind" => {
+            let spawned = Confined::new(program).data_dir(directory).spawn(|command| {
+                command.args(rest);
+            });
+            spawned.map_err(|error| error.to_string())?.0
+        }
         other => return Err(format!("no way is called {other}")),
     };
     Ok(child.wait().await.map_err(failed)?.code())

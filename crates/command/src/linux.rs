@@ -132,19 +132,21 @@ mod kept {
     use super::*;
 
     /// How many are kept.
-    const MOST: usize = 8;
+    const MOST: usize = 4;
 
-    /// A path and what it was. The descriptor keeps its inode from being another's.
+    /// A path and what it was. The descriptor keeps its inode's number from being another's.
     pub(super) struct Seen {
         path: PathBuf,
-        _file: File,
+        /// None for devices, whose nodes come and go with the device.
+        _pin: Option<File>,
         inode: (u64, u64),
     }
 
     impl Seen {
         pub(super) fn new(path: PathBuf, file: File) -> io::Result<Seen> {
             let data = file.metadata()?;
-            Ok(Seen { path, _file: file, inode: (data.dev(), data.ino()) })
+            let pin = (!data.file_type().is_char_device()).then_some(file);
+            Ok(Seen { path, _pin: pin, inode: (data.dev(), data.ino()) })
         }
 
         fn is_still(&self) -> bool {

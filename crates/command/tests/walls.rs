@@ -324,8 +324,19 @@ async fn metadata_is_about_the_object_and_not_its_name() {
         assert!(["EPERM", "ELOOP"].contains(&refused.as_str()), "{words}: {refused}");
         assert_eq!(picture(&outside), before, "{words}");
     }
-    for words in [format!("chmod {o}/soft"), format!("chmod {d}/../data/victim"), format!("lchown {d}/soft")] {
+    for words in [
+        format!("chmod {d}/../data/victim"),
+        format!("lchown {d}/soft"),
+        format!("lutimes {d}/soft"),
+        format!("chmod {o}/soft"),
+    ] {
         assert_eq!(run(walled(abi, &data), &words).await, "done", "{words}");
+        assert_eq!(picture(&outside), before, "{words}: what the link leads to");
+    }
+    // A link has no attributes and no mode of its own, and what it leads to is not taken for it.
+    for words in [format!("lsetxattr {d}/soft"), format!("chmod-no-follow {d}/soft")] {
+        assert_ne!(run(walled(abi, &data), &words).await, "done", "{words}");
+        assert_eq!(picture(&outside), before, "{words}");
     }
 }
 

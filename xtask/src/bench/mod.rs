@@ -5,6 +5,7 @@
 //! Figures are medians with the middle half; the ratio is to the named peer of the same run. A full run writes
 //! docs/performance.md and the block of README.md; `--quick` and `--only` print.
 
+mod command;
 mod peers;
 pub mod report;
 mod sections;
@@ -45,6 +46,7 @@ const SECTIONS: &[Measure] = &[
     ("overhead", sections::overhead),
     ("memory", sections::memory),
     ("paths", sections::paths),
+    ("command", command::command),
 ];
 
 /// The names of all measurements.

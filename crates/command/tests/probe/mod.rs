@@ -198,6 +198,9 @@ fn make(words: &[&str]) -> Made {
         ["chown", path] => fs::chown(path, Some(other.0), Some(other.1)),
         ["lchown", path] => fs::chownat(CWD, path, Some(other.0), Some(other.1), AtFlags::SYMLINK_NOFOLLOW),
         ["utimes", path] => fs::utimensat(CWD, path, &times(), AtFlags::empty()),
+        ["lutimes", path] => fs::utimensat(CWD, path, &times(), AtFlags::SYMLINK_NOFOLLOW),
+        ["lsetxattr", path] => fs::lsetxattr(path, "user.cofferdam", b"x", XattrFlags::empty()),
+        ["chmod-no-follow", path] => fs::chmodat(CWD, path, MODE, AtFlags::SYMLINK_NOFOLLOW),
         ["futimes", path] => fs::futimens(open(path, OFlags::RDONLY)?, &times()),
         ["touch", path] => {
             let now = fs::Timespec { tv_sec: 0, tv_nsec: fs::UTIME_NOW };

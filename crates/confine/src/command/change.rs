@@ -187,20 +187,25 @@ fn path_of(fd: &OwnedFd) -> Result<Vec<u8>, i32> {
 const SET_ID: u32 = 0o6000;
 
 fn apply(change: &Change, object: &OwnedFd) -> Result<(), i32> {
-    let path = CString::new(own(object)).map_err(|_| libc::EINVAL)?;
+    let place = own(object);
+    // Through a link of /proc a link itself is what is looked at.
+    let link = std::fs::metadata(&place).map_err(|_| libc::EPERM)?.is_symlink();
+    let path = CString::new(place).map_err(|_| libc::EINVAL)?;
     let path = path.as_ptr();
+    let (fd, itself) = (object.as_raw_fd(), c"".as_ptr());
     let done = match change {
+        // What has no mode and no attributes of users' could only be changed by following it.
+        Change::Mode(_) if link => return Err(libc::EOPNOTSUPP),
+        Change::SetAttribute { .. } | Change::RemoveAttribute(_) if link => return Err(libc::EPERM),
         Change::Mode(mode) if mode & SET_ID != 0 => return Err(libc::EPERM),
         // SAFETY: the string ends with a zero byte; it names the object itself, whatever that is called now.
         Change::Mode(mode) => unsafe { libc::chmod(path, mode & 0o1777) },
         // SAFETY: the string is empty: the descriptor itself.
-        Change::Owner(uid, gid) => unsafe {
-            libc::fchownat(object.as_raw_fd(), c"".as_ptr(), *uid, *gid, libc::AT_EMPTY_PATH)
-        },
+        Change::Owner(uid, gid) => unsafe { libc::fchownat(fd, itself, *uid, *gid, libc::AT_EMPTY_PATH) },
         Change::Times(times) => {
             let times = times.as_ref().map_or(std::ptr::null(), |times| times.as_ptr());
-            // SAFETY: as for the mode; the times are two, or none.
-            unsafe { libc::utimensat(libc::AT_FDCWD, path, times, 0) }
+            // SAFETY: as for the owner; the times are two, or none.
+            unsafe { libc::utimensat(fd, itself, times, libc::AT_EMPTY_PATH) }
         }
         // SAFETY: as for the mode; the value is as long as is said.
         Change::SetAttribute { name, value, flags } => unsafe {

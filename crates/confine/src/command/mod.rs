@@ -181,9 +181,9 @@ impl Walls {
                 Some((process, thread)) if process == here => thread,
                 _ => self.go_behind()?,
             };
-            let sent = thread.send(job);
+            // One that has died is not asked again.
+            thread.send(job).map_err(|_| gone)?;
             *behind = Some((here, thread));
-            sent.map_err(|_| gone)?;
         }
         answered.recv().map_err(|_| gone)
     }
