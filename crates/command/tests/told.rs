@@ -1,0 +1,68 @@
+//! What is told through `tracing`: what does not hold, and why a command was refused.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex};
+
+use cofferdam_command::{Confined, Fallback, SandboxMode, sandboxed_command};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+/// Keeps every event as a line.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<String>>);
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        write!(self.0, " {field}={value:?}").unwrap();
+    }
+}
+
+impl Subscriber for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::DEBUG
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line(event.metadata().level().to_string());
+        event.record(&mut line);
+        writeln!(self.0.lock().unwrap(), "{}", line.0).unwrap();
+    }
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// What is told meanwhile.
+fn told(act: impl FnOnce()) -> String {
+    let lines = Lines::default();
+    tracing::subscriber::with_default(lines.clone(), act);
+    let text = lines.0.lock().unwrap();
+    text.clone()
+}
+
+#[test]
+fn what_is_confined_what_does_not_hold_and_what_is_refused() {
+    let data = tempfile::tempdir_in("/var/tmp").unwrap();
+    let confined = || Confined::new("claude").data_dir(data.path());
+    let text = told(|| drop(confined().command().unwrap()));
+    assert!(text.contains("DEBUG") && text.contains("claude") && text.contains("strength=full"), "{text}");
+    assert!(!text.contains("WARN"), "{text}");
+
+    let text = told(|| drop(confined().landlock_at_most(0).fallback(Fallback::Warn).command().unwrap()));
+    assert!(
+        text.lines()
+            .any(|line| line.starts_with("WARN") && line.contains("rule=writes") && line.contains("strength=none")),
+        "{text}"
+    );
+
+    let text = told(|| drop(sandboxed_command("claude", SandboxMode::Sandbox, data.path().join("none").as_path())));
+    assert!(text.starts_with("ERROR") && text.contains("claude") && text.contains("does not exist"), "{text}");
+
+    assert_eq!(told(|| drop(sandboxed_command("claude", SandboxMode::Rwx, data.path()))), "");
+}
