@@ -5,7 +5,9 @@
 //! inodes; init makes each only where the file that was decided on still stands. Memory that was never a file on a mount
 //! (memfd) is outside of Landlock: the filter refuses it. Does not hold what an interpreter or the loader reads and runs.
 
-use cofferdam_confine::landlock::{self, access};
+#[cfg(test)]
+use cofferdam_confine::landlock;
+use cofferdam_confine::landlock::access;
 use cofferdam_confine::recipe::PathRule;
 
 use crate::jail::Plan;
@@ -44,16 +46,27 @@ impl Executables {
         for rule in &mut wall.rules {
             rule.access &= !access::EXECUTE;
         }
-        wall.rules.retain(|rule| rule.access != 0);
-        debug_assert!(landlock::abi() > 0);
         wall.rules.extend(self.0.iter().map(|program| PathRule {
             path: program.path.clone(),
             access: access::EXECUTE | access::READ_FILE,
             optional: program.identity.is_none(),
             identity: program.identity,
         }));
+        #[cfg(test)]
+        if let Some(abi) = OLDER.get() {
+            wall.handled_fs &= landlock::handled_fs(abi);
+            wall.handled_net &= landlock::handled_net(abi);
+            wall.scoped &= landlock::scoped(abi);
+            wall.rules.iter_mut().for_each(|rule| rule.access &= wall.handled_fs);
+        }
         Ok(())
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// For tests: the version of Landlock that this thread's runs make do with.
+    pub(crate) static OLDER: std::cell::Cell<Option<u32>> = const { std::cell::Cell::new(None) };
 }
 
 /// `st_dev` as init compares it.

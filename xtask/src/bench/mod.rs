@@ -6,6 +6,7 @@
 //! docs/performance.md and the block of README.md; `--quick` and `--only` print.
 
 mod command;
+mod guard;
 mod peers;
 pub mod report;
 mod sections;
@@ -47,6 +48,7 @@ const SECTIONS: &[Measure] = &[
     ("memory", sections::memory),
     ("paths", sections::paths),
     ("command", command::command),
+    ("guard", guard::guard),
 ];
 
 /// The names of all measurements.

@@ -18,6 +18,8 @@ pub struct Programs {
     pub cofferdam: PathBuf,
     /// The engine's caller.
     pub engine: PathBuf,
+    /// Who asks the guard.
+    pub asks: PathBuf,
 }
 
 impl Programs {
@@ -28,6 +30,7 @@ impl Programs {
         let mut built = executables(build.args(["build", "--release", "-p", "cofferdam", "-p", "cofferdam-bench"]))?;
         let mut program = |name: &str| built.remove(name).ok_or_else(|| format!("cargo built no {name}"));
         let (cofferdam, engine) = (program("cofferdam")?, program("bench-engine")?);
+        let asks = program("bench-guard")?;
         let directory = workspace.target.join("bench");
         std::fs::create_dir_all(&directory)
             .map_err(|error| format!("cannot create {}: {error}", directory.display()))?;
@@ -42,7 +45,7 @@ impl Programs {
                     .arg(source),
             )?;
         }
-        Ok(Programs { directory, cofferdam, engine })
+        Ok(Programs { directory, cofferdam, engine, asks })
     }
 
     /// Text without the places where this machine has the programs.
@@ -62,6 +65,13 @@ impl Programs {
     /// The caller with arguments.
     pub fn engine(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.engine);
+        command.args(arguments);
+        command
+    }
+
+    /// Who asks the guard, with arguments.
+    pub fn guard(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.asks);
         command.args(arguments);
         command
     }

@@ -266,8 +266,8 @@ fn search(path: &str, frame: &Frame) -> Search {
 }
 
 /// A decision to run.
-struct Permit {
-    found: Found,
+pub(super) struct Permit {
+    pub found: Found,
     rule: usize,
 }
 
@@ -512,6 +512,24 @@ impl Guard {
     pub fn execute_blocking(&self, command: &str, args: &[&str]) -> Result<ExecutionResult, Refusal> {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         self.0.execute(command, &args, Cancel::default())
+    }
+}
+
+#[cfg(test)]
+impl Guard {
+    /// A decision by itself.
+    pub(super) fn permit(&self, command: &str, args: &[String]) -> Result<Permit, Refusal> {
+        self.0.decide(command, args)
+    }
+
+    /// What becomes of it.
+    pub(super) fn run_permit(
+        &self,
+        command: &str,
+        args: &[String],
+        permit: &Permit,
+    ) -> Result<ExecutionResult, Refusal> {
+        self.0.run(command, args, permit, Cancel::default())
     }
 }
 

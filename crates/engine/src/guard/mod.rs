@@ -23,6 +23,8 @@ mod output;
 mod policy;
 mod record;
 mod rules;
+#[cfg(test)]
+mod walls;
 
 use std::future::Future;
 use std::pin::Pin;
