@@ -371,6 +371,125 @@ fn writes_stay_in_the_workspace() {
 }
 
 #[test]
+fn what_is_writable_cannot_be_led_elsewhere_by_what_writes_it() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.at("outside/a/work")).unwrap();
+    let config = GuardConfig { writable: vec![place.at("outside")], ..allowing(&["cp"]) };
+    let inner = PathBuf::from(place.at("outside/a/work"));
+    let error = builder(config.clone(), &inner).build().unwrap_err();
+    assert!(matches!(&error, GuardError::Directory { reason, .. } if reason.contains("lies in it")), "{error}");
+    // Directories inside of others are no mounts of their own; everything in them is writable all the same.
+    let writable = vec![place.at("outside"), place.at("outside/a"), place.at("work"), place.at("outside")];
+    let guard = place.guard(GuardConfig { writable, ..config });
+    place.write("work/a", "a");
+    ok(&guard, "cp", &["a", &place.at("outside/a/work/b")]);
+    assert!(inner.join("b").exists());
+}
+
+#[test]
+fn reads_are_held_to_the_workspace_where_that_was_asked_for() {
+    let place = Place::new();
+    place.write("outside/open", "outside\n");
+    place.write("work/note", "inside\n");
+    let guard = place.guard(GuardConfig { enforce_reads: true, ..allowing(&["cat"]) });
+    assert_eq!(ok(&guard, "cat", &["note"]).stdout, "inside\n");
+    let free = place.guard(allowing(&["cat"]));
+    let mut paths = vec!["/etc/debian_version".to_owned(), "/var/lib/dpkg/status".into()];
+    paths.retain(|path| Path::new(path).exists());
+    if place.is_visible() {
+        paths.push(place.at("outside/open"));
+    }
+    assert!(!paths.is_empty(), "nothing to read");
+    for path in paths {
+        let result = run(&guard, "cat", &[&path]).unwrap();
+        assert!(result.exit_code != 0 && result.stdout.is_empty(), "{path}: {result:?}");
+        assert!(!ok(&free, "cat", &[&path]).stdout.is_empty(), "{path}");
+    }
+    let both = GuardConfig { enforce_reads: true, mode: Mode::Rx, ..allowing(&["cat"]) };
+    assert!(matches!(builder(both, &place.work()).build(), Err(GuardError::Reads)));
+}
+
+#[test]
+fn the_network_is_what_the_table_says() {
+    if !has("/usr/bin/python3") {
+        return;
+    }
+    let place = Place::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let code = "import socket, sys\n\
+         try: socket.create_connection(('127.0.0.1', int(sys.argv[1])), 5); print('connected')\n\
+         except OSError: print('refused')";
+    let args = ["-c", code, port.as_str()];
+    let guard = place.guard(allowing(&["/usr/bin/python3"]));
+    assert_eq!(ok(&guard, "/usr/bin/python3", &args).stdout, "refused\n");
+    let network = cofferdam_policy::NetworkMode::Host;
+    let guard = place.guard(GuardConfig { network, ..allowing(&["/usr/bin/python3"]) });
+    assert_eq!(ok(&guard, "/usr/bin/python3", &args).stdout, "connected\n");
+}
+
+#[test]
+fn a_limit_that_was_met_is_named() {
+    let place = Place::new();
+    let mut config = allowing(&["/usr/bin/dash"]);
+    config.limits.cpu_seconds = 1;
+    let guard = place.guard(config);
+    ok(&guard, "/usr/bin/dash", &["-c", "echo x"]);
+    let refused = run(&guard, "/usr/bin/dash", &["-c", "while :; do :; done"]).unwrap_err();
+    assert!(matches!(&refused, Refusal::Limit { limit: cofferdam_policy::Field::CpuTime, .. }), "{refused}");
+    assert!(refused.to_string().contains("limits.cpu_seconds"), "{refused}");
+}
+
+/// Keeps the text of what is traced on this thread.
+#[derive(Clone, Default)]
+struct Traced(Arc<Mutex<String>>);
+
+impl tracing::field::Visit for Traced {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        self.0.lock().unwrap().push_str(&format!(" {field}={value:?}"));
+    }
+}
+
+impl tracing::Subscriber for Traced {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        self.0.lock().unwrap().push_str(&format!("\n{}", event.metadata().level()));
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn decisions_are_traced() {
+    let place = Place::new();
+    let guard = place.guard(allowing(&["true"]));
+    let traced = Traced::default();
+    tracing::subscriber::with_default(traced.clone(), || {
+        guard.execute_blocking("true", &[]).unwrap();
+        guard.execute_blocking("id", &[]).unwrap_err();
+    });
+    let text = traced.0.lock().unwrap().clone();
+    let line = |parts: &[&str]| text.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+    assert!(line(&["INFO", "allowed", "command=\"true\""]), "{text}");
+    assert!(line(&["INFO", "ended", "exit_code=0"]), "{text}");
+    assert!(line(&["WARN", "refused", "command=\"id\"", "allowed_commands"]), "{text}");
+}
+
+#[test]
 fn time_and_output_have_their_ends() {
     let place = Place::new();
     let config = GuardConfig { max_execution_time_secs: 1, ..allowing(&["sleep", "yes"]) };

@@ -116,8 +116,8 @@ impl Blocked {
     /// Other names of blocked files, in these directories and beside the files: a hard link is the same file.
     ///
     /// # Errors
-    /// A blocked file has names that were not found: they cannot be held.
-    pub fn other_names(&self, directories: &[String]) -> Result<Vec<String>, String> {
+    /// A blocked file, and that it has names which were not found: they cannot be held.
+    pub fn other_names(&self, directories: &[String]) -> Result<Vec<String>, (String, String)> {
         let mut wanted: HashMap<(u64, u64), (&str, u64, Vec<String>)> = HashMap::new();
         for path in &self.given {
             let Ok(meta) = std::fs::symlink_metadata(path) else { continue };
@@ -150,11 +150,12 @@ impl Blocked {
         }
         for (path, links, names) in wanted.values() {
             if (names.len() as u64) < *links {
-                return Err(format!(
+                let reason = format!(
                     "{path} has {links} names (hard links), and only these were found: {}\n\
                      hint: find the others with `find / -xdev -samefile {path}` and block or remove them",
                     names.join(", ")
-                ));
+                );
+                return Err(((*path).to_owned(), reason));
             }
         }
         Ok(wanted.into_values().flat_map(|(.., names)| names).filter(|name| !self.paths.contains(name)).collect())
@@ -313,7 +314,7 @@ mod tests {
         names.sort();
         assert_eq!(names, [at("beside"), at("work/sub/copy")]);
         std::fs::hard_link(at("key"), at("elsewhere/copy")).unwrap();
-        let error = b.other_names(&[at("work")]).unwrap_err();
+        let (_, error) = b.other_names(&[at("work")]).unwrap_err();
         assert!(error.contains("4 names") && error.contains("-samefile"), "{error}");
         let named = blocked(&[&at("key"), &at("elsewhere/copy")]).unwrap();
         assert_eq!(named.other_names(&[at("work")]).unwrap().len(), 2);

@@ -71,6 +71,10 @@ fn beside(name: &str, canonical: &str, rustup: bool, search: &Search, tree: &mut
     let mut add = |dir: PathBuf, reads: bool| {
         let Ok(dir) = std::fs::canonicalize(&dir) else { return };
         let Some(dir) = dir.to_str().filter(|_| dir.is_dir()) else { return };
+        let within = cofferdam_policy::paths::is_within;
+        if search.writable.iter().any(|w| within(dir, w) || within(w, dir)) {
+            return; // what commands may write is not theirs to execute
+        }
         if reads {
             tree.readable.insert(dir.to_owned());
         }

@@ -111,12 +111,21 @@ impl GuardBuilder {
 
         let workspace = directory(&workspace, "the workspace")?;
         let mut writable = Vec::new();
-        for dir in &config.writable {
-            let dir = directory(Path::new(dir), "writable")?;
-            if !is_within(&dir, &workspace) {
-                writable.push(dir);
+        for given in &config.writable {
+            let dir = directory(Path::new(given), "writable")?;
+            if is_within(&workspace, &dir) && workspace != dir {
+                // Its own path would be theirs to change: the next command would work elsewhere.
+                let reason =
+                    format!("the workspace {workspace} lies in it\nhint: make it the workspace, or name others");
+                return Err(GuardError::Directory { what: "writable", path: given.clone(), reason });
             }
+            writable.push(dir);
         }
+        // One inside another is written with it, and must not be a mount of its own whose path they can change.
+        let all: Vec<String> = writable.iter().chain([&workspace]).cloned().collect();
+        writable.retain(|dir| *dir != workspace && !all.iter().any(|other| other != dir && is_within(dir, other)));
+        writable.sort();
+        writable.dedup();
         let blocked = Blocked::new(&config.blocked_paths, home.as_deref(), &workspace)?;
         let mut frame =
             Frame { workspace, writable, home: home.clone(), variables: Default::default(), other_user: me.switches() };
@@ -275,7 +284,7 @@ impl Inner {
     /// Whether this host holds what every command will be held to.
     fn try_out(&self) -> Result<(), GuardError> {
         let executables = Executables(self.search.loaders());
-        let denied = self.denied().map_err(|reason| GuardError::Blocked { path: "…".into(), reason })?;
+        let denied = self.denied().map_err(|(path, reason)| GuardError::Blocked { path, reason })?;
         let none = BTreeSet::new();
         let call = Call {
             argv: vec!["/usr/bin/true".into()],
@@ -291,7 +300,7 @@ impl Inner {
     }
 
     /// Blocked paths with the other names of what they are.
-    fn denied(&self) -> Result<Vec<String>, String> {
+    fn denied(&self) -> Result<Vec<String>, (String, String)> {
         let writable: Vec<String> = self.frame.writable().cloned().collect();
         let mut denied: Vec<String> = self.blocked.deny().collect();
         denied.extend(self.blocked.other_names(&writable)?);
@@ -373,7 +382,7 @@ impl Inner {
         }
         executables.sort();
         executables.dedup();
-        let denied = self.denied().map_err(|reason| Refusal::Blocked { command: named(), reason })?;
+        let denied = self.denied().map_err(|(_, reason)| Refusal::Blocked { command: named(), reason })?;
         let (program, shown) = self.program(command, permit)?;
         let mut readable = rule.tree.readable.clone();
         readable.extend(shown.map(str::to_owned));
