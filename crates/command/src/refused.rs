@@ -51,16 +51,18 @@ fn fail(command: &mut std::process::Command, number: u32) {
 
 /// The reason behind an error of spawn's.
 pub(crate) fn found(error: &io::Error) -> Option<ConfineError> {
-    #[cfg(target_os = "linux")]
-    let wanted = cofferdam_confine::command::refusal(error)?;
-    #[cfg(not(target_os = "linux"))]
-    let wanted = {
-        let _: &io::Error = error;
-        return None;
-    };
-    #[cfg(target_os = "linux")]
-    {
-        let refusals = REFUSALS.lock().unwrap_or_else(PoisonError::into_inner);
-        refusals.kept.iter().find(|(number, _)| *number == wanted).map(|(_, error)| error.clone())
-    }
+    let wanted = number(error)?;
+    let refusals = REFUSALS.lock().unwrap_or_else(PoisonError::into_inner);
+    refusals.kept.iter().find(|(number, _)| *number == wanted).map(|(_, error)| error.clone())
+}
+
+#[cfg(target_os = "linux")]
+fn number(error: &io::Error) -> Option<u32> {
+    cofferdam_confine::command::refusal(error)
+}
+
+/// Elsewhere the error has none: `tracing` has told the reason.
+#[cfg(not(target_os = "linux"))]
+fn number(_: &io::Error) -> Option<u32> {
+    None
 }

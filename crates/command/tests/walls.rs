@@ -341,6 +341,22 @@ async fn metadata_is_about_the_object_and_not_its_name() {
 }
 
 #[tokio::test]
+async fn a_name_that_changes_meanwhile_changes_nothing_outside() {
+    let scratch = Scratch::new();
+    let (outside, data) = (scratch.directory("outside"), scratch.directory("data"));
+    furnish(&outside);
+    furnish(&data);
+    let before = picture(&outside);
+    let (o, d) = (outside.display(), data.display());
+    let words = format!("race {d}/link {d}/victim {o}/victim");
+    let abi = *versions().last().unwrap();
+    assert_eq!(run(walled(abi, &data), &words).await, "done");
+    assert_eq!(picture(&outside), before);
+    assert_eq!(run(plain(), &words).await, "done");
+    assert_ne!(picture(&outside), before, "without walls it is changed");
+}
+
+#[tokio::test]
 async fn the_network_is_had_unless_it_is_refused() {
     let scratch = Scratch::new();
     let data = scratch.directory("data");

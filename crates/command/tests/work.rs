@@ -46,6 +46,33 @@ async fn git_makes_a_repository_commits_and_clones_it() {
 }
 
 #[tokio::test]
+async fn git_and_python_work_where_reads_are_held() {
+    for (program, text) in [
+        (
+            "git",
+            "git init -q . && git -c user.name=x -c user.email=x@example.org commit -q --allow-empty -m first && git log -1",
+        ),
+        (
+            "/usr/bin/python3",
+            "/usr/bin/python3 -c 'import json, ssl, sqlite3, subprocess; subprocess.check_call([\"true\"])'",
+        ),
+    ] {
+        if which(program).is_none() {
+            skip(&format!("{program} is not on this machine"));
+            continue;
+        }
+        let scratch = Scratch::new();
+        let (outside, data) = (scratch.directory("outside"), scratch.directory("data"));
+        std::fs::write(outside.join("secret"), "secret").unwrap();
+        let held = || Confined::new("sh").data_dir(&data).enforce_reads(true).command().unwrap().0;
+        let (well, told) = script(held(), &data, text).await;
+        assert!(well, "{program}: {told}");
+        let (well, told) = script(held(), &data, &format!("cat {}/secret", outside.display())).await;
+        assert!(!well && told.contains("denied"), "{told}");
+    }
+}
+
+#[tokio::test]
 async fn git_changes_nothing_outside() {
     if which("git").is_none() {
         return skip("git is not on this machine");

@@ -198,6 +198,7 @@ fn make(words: &[&str]) -> Made {
         ["chown", path] => fs::chown(path, Some(other.0), Some(other.1)),
         ["lchown", path] => fs::chownat(CWD, path, Some(other.0), Some(other.1), AtFlags::SYMLINK_NOFOLLOW),
         ["utimes", path] => fs::utimensat(CWD, path, &times(), AtFlags::empty()),
+        ["race", link, inside, outside] => race(link, inside, outside),
         ["lutimes", path] => fs::utimensat(CWD, path, &times(), AtFlags::SYMLINK_NOFOLLOW),
         ["lsetxattr", path] => fs::lsetxattr(path, "user.cofferdam", b"x", XattrFlags::empty()),
         ["chmod-no-follow", path] => fs::chmodat(CWD, path, MODE, AtFlags::SYMLINK_NOFOLLOW),
@@ -243,6 +244,33 @@ fn make(words: &[&str]) -> Made {
             .and_then(|s| if s.success() { Ok(()) } else { Err(Errno::IO) }),
         _ => panic!("no such attempt: {words:?}"),
     }
+}
+
+/// Has one name lead inside and outside in turn, as fast as can be, while its mode is changed. Done when that went well at
+/// least once, so that the race was one.
+fn race(link: &str, inside: &str, outside: &str) -> Made {
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(relaxed) {
+                for (turn, target) in [inside, outside].into_iter().enumerate() {
+                    let next = format!("{link}-{turn}");
+                    if fs::symlink(target, &next).is_ok() {
+                        fs::rename(&next, link).unwrap();
+                    }
+                }
+            }
+        });
+        let mut changed = Err(Errno::AGAIN);
+        for _ in 0..3000 {
+            if fs::chmod(link, MODE).is_ok() {
+                changed = Ok(());
+            }
+        }
+        stop.store(true, relaxed);
+        changed
+    })
 }
 
 fn number(pid: &str) -> Result<Pid, Errno> {
