@@ -69,3 +69,17 @@ fn each_run_has_ids_of_its_own_and_both_names_of_one_agree() {
         }
     }
 }
+
+#[test]
+fn a_low_limit_of_open_files_is_enough_for_what_is_begun_ahead() {
+    let command = common::cofferdam();
+    for limit in ["48", "64"] {
+        for _ in 0..5 {
+            let script = "ulimit -n $1; shift; exec \"$@\"";
+            let mut shell = std::process::Command::new("/bin/sh");
+            shell.args(["-c", script, "sh", limit]).arg(command.get_program());
+            let out = shell.args(["run", "-q", "--", "/bin/echo", "fine"]).output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&out.stdout), "fine\n", "{limit}: {out:?}");
+        }
+    }
+}

@@ -137,14 +137,14 @@ impl Root {
 
     /// Puts what is kept open directly behind the fixed descriptors, and says how many these are.
     pub fn keep(&mut self) -> Result<i32, Fault> {
-        const ASIDE: i32 = 64;
+        const F_DUPFD_CLOEXEC: i32 = 1030;
+        const KEPT: i32 = 3;
         let fault = at(step::PIVOT, 8);
-        let mut kept = 0;
+        // First out of the way, to whatever is free: the owner's limit of open files may be a low one.
         for own in [&mut self.scratch, &mut self.root, &mut self.outer] {
-            let aside = sys::dup3(*own, ASIDE + kept, O_CLOEXEC as i32).map_err(&fault)? as i32;
+            let aside = sys::fcntl(*own, F_DUPFD_CLOEXEC, (fd::SYNC + 1 + KEPT) as usize).map_err(&fault)? as i32;
             sys::close(*own).map_err(&fault)?;
             *own = aside;
-            kept += 1;
         }
         for (i, own) in [&mut self.scratch, &mut self.root, &mut self.outer].into_iter().enumerate() {
             let place = fd::SYNC + 1 + i as i32;
@@ -153,8 +153,8 @@ impl Root {
             *own = place;
         }
         // What an optional mount left, so that the next plan's descriptors come one after the other.
-        sys::close_range((fd::SYNC + 1 + kept) as u32, u32::MAX, 0).map_err(&fault)?;
-        Ok(kept)
+        sys::close_range((fd::SYNC + 1 + KEPT) as u32, u32::MAX, 0).map_err(&fault)?;
+        Ok(KEPT)
     }
 
     /// Performs the mounts that a following plan adds. Their sources are names of the old root's, which the scratch hides
