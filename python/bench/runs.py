@@ -22,7 +22,6 @@ from typing import Callable, Dict, List
 import cofferdam
 from cofferdam import JailExecutor, NclDrivenSandbox
 
-POLICY = {"version": 1, "command": {"argv": ["/bin/true"]}}
 AT_ONCE = 32
 
 
@@ -71,14 +70,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--rust")
+    parser.add_argument("--json", action="store_true", help="all samples as one JSON object")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory, "policy.json")
-        path.write_text(json.dumps(POLICY))
         sandbox = NclDrivenSandbox(profile_dir=Path(directory, "profiles"))
         sandbox.export_profile("bench", {"network_policy": "deny", "cmd": ["/bin/true"]})
-        plain = cofferdam.prepare(POLICY)
-        ready = cofferdam.prepare(POLICY, keep_ready=2)
+        # All of them run the same policy.
+        path = Path(directory, "profiles/bench/policy.json")
+        plain = cofferdam.prepare(path)
+        ready = cofferdam.prepare(path, keep_ready=2)
         executor = JailExecutor()
         calls: Dict[str, Callable[[], object]] = {
             "Prepared.run": plain.run,
@@ -94,10 +94,13 @@ def main() -> None:
                 for name, figure in told.items():
                     figures.setdefault(f"Rust: {name}", []).append(figure)
             for name, call in calls.items():
-                figures.setdefault(f"{name}, ms", []).append(median_ms(call, arguments.runs))
+                figures.setdefault(f"Python: {name}, ms", []).append(median_ms(call, arguments.runs))
             each = max(1, arguments.runs // AT_ONCE)
-            figures.setdefault("32 threads, runs/s", []).append(at_once_in_threads(plain.run, each))
-            figures.setdefault("32 tasks of execute(), runs/s", []).append(at_once_awaited(sandbox, each))
+            figures.setdefault("Python: 32 threads, runs/s", []).append(at_once_in_threads(plain.run, each))
+            figures.setdefault("Python: 32 tasks of execute(), runs/s", []).append(at_once_awaited(sandbox, each))
+        if arguments.json:
+            print(json.dumps(figures))
+            return
         for name, values in figures.items():
             print(f"{name:42} {statistics.median(values):8.2f}   ({min(values):.2f} to {max(values):.2f})")
 

@@ -71,34 +71,67 @@ pub fn tools(workspace: &Workspace) -> Result<Option<PathBuf>> {
     environment(&workspace.target.join("python/tools"), TOOLS)
 }
 
+/// Builds the source distribution, and of it, in that profile, the wheel with this evaluator in it.
+fn built(workspace: &Workspace, tools: &Path, evaluator: &Path, profile: &str) -> Result<PathBuf> {
+    let wheels = workspace.target.join("python/wheels");
+    if wheels.exists() {
+        std::fs::remove_dir_all(&wheels).map_err(|error| format!("cannot remove {}: {error}", wheels.display()))?;
+    }
+    step("the Python package: source distribution, and the wheel of it");
+    let scripts = tools.parent().ok_or("the environment has no directory")?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths(std::iter::once(scripts.to_owned()).chain(std::env::split_paths(&path)))
+        .map_err(|error| format!("PATH: {error}"))?;
+    std::fs::create_dir_all(&wheels).map_err(|error| format!("cannot create {}: {error}", wheels.display()))?;
+    let script =
+        "import sys; sys.path.insert(0, 'python/build'); import build_backend as b; b.build_sdist(sys.argv[1])";
+    run(Command::new(tools).args(["-c", script]).arg(&wheels).current_dir(&workspace.root).env("PATH", &path))?;
+    let sdist = ending(&wheels, "gz")?;
+    let mut build = Command::new(tools);
+    build.args(["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]).arg(&sdist);
+    build
+        .arg(format!("--config-settings=build-args=--profile {profile}"))
+        .arg("-w")
+        .arg(&wheels)
+        .current_dir(&workspace.root);
+    // The evaluator that the other suites built goes into the wheel; maturin calls itself by name. In a place of its own,
+    // since cargo takes the crates of two copies of the workspace for the same.
+    build
+        .env("CARGO_TARGET_DIR", workspace.target.join("python/build"))
+        .env("COFFERDAM_COMPILE", evaluator)
+        .env("PATH", path);
+    run(&mut build)?;
+    ending(&wheels, "whl")
+}
+
+/// The file in a directory whose name ends so.
+fn ending(directory: &Path, end: &str) -> Result<PathBuf> {
+    std::fs::read_dir(directory)
+        .map_err(|error| format!("cannot list {}: {error}", directory.display()))?
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.extension().is_some_and(|found| found == end))
+        .ok_or_else(|| format!("no file in {} ends in .{end}", directory.display()))
+}
+
+/// A Python with the released wheel in it, for measurements.
+///
+/// # Errors
+/// It cannot be built or installed.
+pub fn released(workspace: &Workspace, tools: &Path, evaluator: &Path) -> Result<Option<PathBuf>> {
+    let wheel = built(workspace, tools, evaluator, "release")?;
+    let Some(python) = environment(&workspace.target.join("python/bench"), &["pip"])? else { return Ok(None) };
+    run(pip(&python).args(["--force-reinstall", "--no-deps"]).arg(&wheel))?;
+    Ok(Some(python))
+}
+
 /// Builds the wheel, installs it into a fresh environment, and runs its tests there.
 ///
 /// # Errors
 /// One of these fails.
 pub fn wheel(workspace: &Workspace, tools: &Path, evaluator: &Path) -> Result {
+    let wheel = built(workspace, tools, evaluator, "dev")?;
     let directory = workspace.target.join("python");
-    let wheels = directory.join("wheels");
-    if wheels.exists() {
-        std::fs::remove_dir_all(&wheels).map_err(|error| format!("cannot remove {}: {error}", wheels.display()))?;
-    }
-    step("the Python package: wheel");
-    let scripts = tools.parent().ok_or("the environment has no directory")?;
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::join_paths(std::iter::once(scripts.to_owned()).chain(std::env::split_paths(&path)))
-        .map_err(|error| format!("PATH: {error}"))?;
-    let mut build = Command::new(tools);
-    build.args(["-m", "pip", "wheel", ".", "--quiet", "--no-deps", "--no-build-isolation"]);
-    build.arg("--config-settings=build-args=--profile dev").arg("-w").arg(&wheels).current_dir(&workspace.root);
-    // The evaluator that the other suites built goes into the wheel; maturin calls itself by name.
-    build.env("CARGO_TARGET_DIR", &workspace.target).env("COFFERDAM_COMPILE", evaluator).env("PATH", path);
-    run(&mut build)?;
-    let wheel = std::fs::read_dir(&wheels)
-        .map_err(|error| format!("cannot list {}: {error}", wheels.display()))?
-        .flatten()
-        .map(|entry| entry.path())
-        .find(|path| path.extension().is_some_and(|end| end == "whl"))
-        .ok_or("maturin made no wheel")?;
-
     step("the Python package: tests against the installed wheel");
     let fresh = directory.join("wheel-tests");
     if fresh.exists() {

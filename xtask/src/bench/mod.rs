@@ -8,6 +8,7 @@
 mod command;
 mod guard;
 mod peers;
+mod profiles;
 pub mod report;
 mod sections;
 mod stats;
@@ -49,6 +50,8 @@ const SECTIONS: &[Measure] = &[
     ("paths", sections::paths),
     ("command", command::command),
     ("guard", guard::guard),
+    ("profiles", profiles::profiles),
+    ("python", profiles::python),
 ];
 
 /// The names of all measurements.
