@@ -14,14 +14,18 @@ use crate::workspace::{Workspace, executables};
 
 /// The entry of the task table.
 pub fn run(arguments: &[String]) -> Result {
-    let walls_alone = match arguments {
-        [] => false,
-        [only, name] if only == "--only" && name == "walls" => true,
-        other => return Err(format!("unknown arguments {other:?}; accepted: --only walls")),
+    let alone = match arguments {
+        [] => None,
+        [only, name] if only == "--only" && ["walls", "guard"].contains(&name.as_str()) => Some(name.as_str()),
+        other => return Err(format!("unknown arguments {other:?}; accepted: --only walls, --only guard")),
     };
     packages::ensure(packages::GUESTS)?;
     let workspace = Workspace::read()?;
-    if walls_alone {
+    if alone == Some("guard") {
+        let built = executables(cargo().args(["test", "-p", "cofferdam-engine", "--no-run"]))?;
+        return boot("the guard", &guard(&workspace, &ready(&workspace)?, &built)?);
+    }
+    if alone.is_some() {
         let built = executables(cargo().args(["test", "-p", "cofferdam-command", "--no-run"]))?;
         return boot("a command's walls", &walls(&workspace, &ready(&workspace)?, &built)?);
     }
@@ -57,6 +61,9 @@ pub fn run_all(workspace: &Workspace) -> Result {
 
     // Walls around a command on a kernel whose Landlock is old.
     boot("a command's walls", &walls(workspace, &kernel, &built)?)?;
+
+    // What a guard holds there.
+    boot("the guard", &guard(workspace, &kernel, &built)?)?;
 
     // A host of systemd's, where an unprivileged user gets a delegated scope.
     boot("systemd's scopes", &guest::systemd::scopes(&kernel.image, &workspace.root, check)?)
@@ -94,6 +101,27 @@ fn walls(workspace: &Workspace, kernel: &Kernel, built: &BTreeMap<String, PathBu
         let test = built.get(name).ok_or_else(|| format!("crates/command has no test `{name}`"))?;
         spec = spec.program(test, format!("/tests/{name}"))?;
     }
+    spec.timeout = Duration::from_secs(300);
+    Ok(spec)
+}
+
+/// The guest in which the guard is tested: the same kernel, with the programs that its tests execute.
+fn guard(workspace: &Workspace, kernel: &Kernel, built: &BTreeMap<String, PathBuf>) -> Result<GuestSpec> {
+    const PROGRAMS: &[&str] = &[
+        "busybox", "cat", "cp", "dash", "echo", "env", "head", "id", "ls", "setpriv", "sleep", "touch", "true", "yes",
+    ];
+    let mut spec = GuestSpec::new(&kernel.image, &["sh", "/guard.sh"])
+        .file(workspace.root.join("tests/guest/guard.sh"), "/guard.sh");
+    for name in PROGRAMS {
+        let path = format!("/usr/bin/{name}");
+        spec = spec.program(Path::new(&path), path.clone())?;
+    }
+    for (name, place) in [("guard", "/tests/guard"), ("cofferdam_engine, its own tests", "/tests/engine")] {
+        let test = built.get(name).ok_or_else(|| format!("crates/engine has no test `{name}`"))?;
+        spec = spec.program(test, place)?;
+    }
+    spec.modules = vec![kernel.module("fs/overlayfs/overlay.ko")];
+    spec.memory_mb = 2048;
     spec.timeout = Duration::from_secs(300);
     Ok(spec)
 }

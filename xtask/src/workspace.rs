@@ -72,11 +72,12 @@ pub fn executables(build: &mut Command) -> Result<BTreeMap<String, PathBuf>> {
             let target = &message["target"];
             let kind = target["kind"][0].as_str()?;
             let own_tests = message["profile"]["test"] == true;
-            let wanted = if own_tests { kind == "test" } else { matches!(kind, "bin" | "example") };
+            let wanted = if own_tests { matches!(kind, "test" | "lib") } else { matches!(kind, "bin" | "example") };
             if !wanted {
                 return None;
             }
-            let name = target["name"].as_str()?.to_owned();
+            let name = target["name"].as_str()?;
+            let name = if own_tests && kind == "lib" { format!("{name}, its own tests") } else { name.to_owned() };
             Some((name, PathBuf::from(message["executable"].as_str()?)))
         })
         .collect())

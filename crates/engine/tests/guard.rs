@@ -440,7 +440,7 @@ fn a_limit_that_was_met_is_named() {
     assert!(refused.to_string().contains("limits.cpu_seconds"), "{refused}");
 }
 
-/// Keeps the text of what is traced on this thread.
+/// Keeps the text of what is traced.
 #[derive(Clone, Default)]
 struct Traced(Arc<Mutex<String>>);
 
@@ -464,8 +464,10 @@ impl tracing::Subscriber for Traced {
     fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
 
     fn event(&self, event: &tracing::Event<'_>) {
-        self.0.lock().unwrap().push_str(&format!("\n{}", event.metadata().level()));
-        event.record(&mut self.clone());
+        let line = Traced::default();
+        event.record(&mut line.clone());
+        let said = line.0.lock().unwrap();
+        self.0.lock().unwrap().push_str(&format!("{}{said}\n", event.metadata().level()));
     }
 
     fn enter(&self, _: &tracing::span::Id) {}
@@ -475,18 +477,21 @@ impl tracing::Subscriber for Traced {
 
 #[test]
 fn decisions_are_traced() {
-    let place = Place::new();
-    let guard = place.guard(allowing(&["true"]));
+    // Other tests' events come as well: these commands are this test's.
     let traced = Traced::default();
-    tracing::subscriber::with_default(traced.clone(), || {
-        guard.execute_blocking("true", &[]).unwrap();
-        guard.execute_blocking("id", &[]).unwrap_err();
-    });
+    tracing::subscriber::set_global_default(traced.clone()).unwrap();
+    let place = Place::new();
+    let (allowed, refused) = (place.at("outside/allowed"), place.at("outside/refused"));
+    symlink("/usr/bin/true", &allowed).unwrap();
+    symlink("/usr/bin/id", &refused).unwrap();
+    let guard = place.guard(allowing(&["true"]));
+    run(&guard, &allowed, &[]).unwrap();
+    run(&guard, &refused, &[]).unwrap_err();
     let text = traced.0.lock().unwrap().clone();
     let line = |parts: &[&str]| text.lines().any(|line| parts.iter().all(|part| line.contains(part)));
-    assert!(line(&["INFO", "allowed", "command=\"true\""]), "{text}");
-    assert!(line(&["INFO", "ended", "exit_code=0"]), "{text}");
-    assert!(line(&["WARN", "refused", "command=\"id\"", "allowed_commands"]), "{text}");
+    assert!(line(&["INFO", "allowed", &allowed, "rule=Some(\"true\")"]), "{text}");
+    assert!(line(&["INFO", "ended", &allowed, "exit_code=0"]), "{text}");
+    assert!(line(&["WARN", "refused", &refused, "allowed_commands"]), "{text}");
 }
 
 #[test]
@@ -721,6 +726,28 @@ fn many_programs_in_one_are_told_apart_by_name_and_start_nothing() {
     let mut config = allowing(&["find"]);
     config.helpers.insert("find".into(), vec!["/usr/bin/id".into()]);
     assert!(matches!(of(config), Err(GuardError::Rule { .. })));
+}
+
+#[test]
+fn an_interpreter_that_is_many_programs_has_to_be_named() {
+    if !has("/usr/bin/busybox") {
+        return;
+    }
+    let place = Place::new();
+    symlink("/usr/bin/busybox", place.at("outside/sh")).unwrap();
+    let script = place.write("outside/script", &format!("#!{}\necho ran\n", place.at("outside/sh")));
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let error = builder(allowing(&[&script]), &place.work()).build().unwrap_err();
+    assert!(matches!(&error, GuardError::Rule { reason, .. } if reason.contains("many programs in one")), "{error}");
+    let mut config = allowing(&["find", &script]);
+    config.helpers.insert("find".into(), vec![script.clone()]);
+    assert!(builder(config, &place.work()).build().is_err());
+    let mut config = allowing(&[&script]);
+    config.helpers.insert("script".into(), vec!["/usr/bin/busybox".into()]);
+    let guard = place.guard(config);
+    if place.is_visible() {
+        assert_eq!(ok(&guard, &script, &[]).stdout, "ran\n");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::error::GuardError;
-use super::find::Search;
+use super::find::{Found, Search};
 use crate::executables::{Executable, Identity};
 
 /// In a list of helpers: everything that is built in for the command.
@@ -46,6 +46,16 @@ pub(super) struct Tree {
 /// Whether an executable is many programs in one, of which its name alone decides.
 pub(super) fn is_many_in_one(canonical: &str) -> bool {
     Path::new(canonical).file_name().is_some_and(|name| MANY_IN_ONE.iter().any(|many| name == *many))
+}
+
+/// Why a script cannot be executed: its interpreter is many programs, all of which it could start, and nobody named it.
+pub(super) fn many_in_chain(found: &Found, named: &[&str]) -> Option<String> {
+    let many = found.chain.iter().find(|link| is_many_in_one(&link.path) && !named.contains(&link.path.as_str()))?;
+    Some(format!(
+        "it is executed by {0}, many programs in one, all of which it could start\n\
+         hint: name {0} among its helpers if that is meant",
+        many.path
+    ))
 }
 
 /// Whether an executable is rustup's, by its own name or by a link of a tool's.
@@ -130,8 +140,9 @@ pub(super) fn tree(
                 }
             }
         }
+        let named: Vec<&str> = entries.iter().map(|(entry, _)| *entry).collect();
         for (entry, wanted) in entries {
-            match add(entry, &mut tree, search) {
+            match add(entry, &named, &mut tree, search) {
                 Ok(None) => {}
                 Ok(Some(added)) => {
                     let rustup = is_rustup(&added.0, added.1, search);
@@ -150,8 +161,8 @@ pub(super) fn tree(
     Ok(tree)
 }
 
-/// Adds one entry; a program's canonical path and identity come back.
-fn add(entry: &str, tree: &mut Tree, search: &Search) -> Result<Option<(String, Identity)>, String> {
+/// Adds one entry of those `named`; a program's canonical path and identity come back.
+fn add(entry: &str, named: &[&str], tree: &mut Tree, search: &Search) -> Result<Option<(String, Identity)>, String> {
     if entry.ends_with('/') {
         if !entry.starts_with('/') {
             return Err("a directory of helpers is an absolute path".into());
@@ -177,6 +188,9 @@ fn add(entry: &str, tree: &mut Tree, search: &Search) -> Result<Option<(String, 
             "it is {0}, many programs in one, and all of them would be started by it\nhint: name {0} if that is meant",
             found.canonical
         ));
+    }
+    if let Some(many) = many_in_chain(&found, named) {
+        return Err(many);
     }
     tree.programs.insert(found.canonical.clone());
     Ok(Some((found.canonical, found.identity)))

@@ -198,6 +198,10 @@ impl Bound {
         let many = helpers::is_many_in_one(&found.canonical) && command != found.canonical;
         let rustup = helpers::is_rustup(&found.canonical, found.identity, search);
         let tree = helpers::tree(&name, &found.canonical, rustup, &config.helpers, search)?;
+        let named: Vec<&str> = config.helpers.get(&name).into_iter().flatten().map(String::as_str).collect();
+        if let Some(reason) = helpers::many_in_chain(&found, &named) {
+            return Err(refuse(reason));
+        }
         let workspace_programs = config.workspace_programs.contains(&name);
         let alone = many && tree == Tree::default() && found.chain.len() <= 1;
         if many && (!alone || workspace_programs) {
