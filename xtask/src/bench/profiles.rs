@@ -136,7 +136,10 @@ pub fn profiles(context: &Context) -> Result<Section> {
         .map(|turn| {
             let told = match turn.of > 1.0 {
                 true => "cofferdam export p0.ncl … p99.ncl".to_owned(),
-                false => turn.command.clone().map_or(String::new(), |words| words[2..].join(" ")),
+                // Without the places where this machine has things.
+                false => turn.command.clone().map_or(String::new(), |words| {
+                    words[2..].iter().map(|word| word.rsplit('/').next().unwrap_or(word)).collect::<Vec<_>>().join(" ")
+                }),
             };
             Row::new(turn.name, told, turn.command.map(|_| turn.samples))
         })
