@@ -1,5 +1,7 @@
 //! The examples do what they say. Cargo builds them with the tests.
 
+#![cfg(target_os = "linux")]
+
 mod probe;
 
 use std::io::{BufRead as _, BufReader, Write as _};

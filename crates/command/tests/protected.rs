@@ -4,6 +4,8 @@
 //! in it. Such a rule takes nothing away, and neither does a second layer that grants the whole: the first test here shows
 //! both with the very calls, so that it is known that this test would see them.
 
+#![cfg(target_os = "linux")]
+
 mod probe;
 
 use std::os::fd::AsFd as _;

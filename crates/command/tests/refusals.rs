@@ -1,6 +1,8 @@
 //! What cannot be confined is refused: by the builder at once, by the plain functions on spawn, never by less than was asked
 //! for. And what is refused is told: command, rule, reason, and what helps.
 
+#![cfg(target_os = "linux")]
+
 mod probe;
 
 use std::path::{Path, PathBuf};

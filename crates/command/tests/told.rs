@@ -1,5 +1,7 @@
 //! What is told through `tracing`: what does not hold, and why a command was refused.
 
+#![cfg(target_os = "linux")]
+
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 

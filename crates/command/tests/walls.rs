@@ -4,6 +4,8 @@
 //! same walls inside (done), and on the victim without walls (done: so it was the walls). The process that attempts is this
 //! test's own program.
 
+#![cfg(target_os = "linux")]
+
 mod probe;
 
 use std::path::{Path, PathBuf};
@@ -440,6 +442,41 @@ async fn the_three_modes_of_the_one_function() {
     }
     let rwx = sandboxed_command(&probe::own(), SandboxMode::Rwx, Path::new("/not/looked/at"));
     assert_eq!(run(rwx, &words(&outside, SandboxMode::Rwx)).await, "done");
+}
+
+#[tokio::test]
+async fn the_models_own_directory_is_written_where_it_exists() {
+    // In a process of its own, whose home is another.
+    if std::env::var_os("COFFERDAM_HOME_CASE").is_none() {
+        for exists in [true, false] {
+            let scratch = Scratch::new();
+            let (home, _) = (scratch.directory("home"), scratch.directory("data"));
+            if exists {
+                std::fs::create_dir(home.join(".claude")).unwrap();
+            }
+            let mut command = Command::new(probe::own());
+            command.args(["--exact", "the_models_own_directory_is_written_where_it_exists", "--nocapture"]);
+            let output = command.env("HOME", &home).env("COFFERDAM_HOME_CASE", scratch.path()).output().await.unwrap();
+            let text =
+                format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            assert!(output.status.success() && text.contains("1 passed"), "{text}");
+            assert_eq!(home.join(".claude/state").exists(), exists);
+        }
+        return;
+    }
+    let scratch = PathBuf::from(std::env::var_os("COFFERDAM_HOME_CASE").unwrap());
+    let (home, data) = (scratch.join("home"), scratch.join("data"));
+    let own = || sandboxed_command(&probe::own(), SandboxMode::Sandbox, &data);
+    assert_eq!(run(own(), &format!("write {}/state", home.display())).await, "EACCES");
+    let (_, enforcement) = Confined::new("true").data_dir(&data).command().unwrap();
+    let state = format!("write {}/.claude/state", home.display());
+    if home.join(".claude").exists() {
+        assert_eq!(run(own(), &state).await, "done");
+        assert_eq!(enforcement.notes, Vec::<String>::new());
+    } else {
+        assert_eq!(run(own(), &format!("mkdir {}/.claude", home.display())).await, "EACCES");
+        assert!(enforcement.notes[0].contains(".claude does not exist"), "{enforcement}");
+    }
 }
 
 #[tokio::test]

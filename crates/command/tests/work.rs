@@ -1,6 +1,8 @@
 //! Real programs do real work behind the walls: what an agent's command runs all day. Each is shown with what it does
 //! besides, outside, refused.
 
+#![cfg(target_os = "linux")]
+
 mod probe;
 
 use std::path::Path;

@@ -246,29 +246,30 @@ fn make(words: &[&str]) -> Made {
     }
 }
 
-/// Has one name lead inside and outside in turn, as fast as can be, while its mode is changed. Done when that went well at
-/// least once, so that the race was one.
+/// Has one name lead inside and outside in turn, as fast as can be, while its mode is changed, until it has led to each
+/// hundreds of times. Done when the change went well at least once, so that the race was one.
 fn race(link: &str, inside: &str, outside: &str) -> Made {
-    let stop = std::sync::atomic::AtomicBool::new(false);
-    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+    let (stop, turns) = (AtomicBool::new(false), AtomicU32::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !stop.load(relaxed) {
+            while !stop.load(Relaxed) {
                 for (turn, target) in [inside, outside].into_iter().enumerate() {
                     let next = format!("{link}-{turn}");
-                    if fs::symlink(target, &next).is_ok() {
-                        fs::rename(&next, link).unwrap();
-                    }
+                    fs::symlink(target, &next).unwrap();
+                    fs::rename(&next, link).unwrap();
                 }
+                turns.fetch_add(1, Relaxed);
             }
         });
-        let mut changed = Err(Errno::AGAIN);
-        for _ in 0..3000 {
+        let (mut changed, mut tries) = (Err(Errno::AGAIN), 0);
+        while tries < 3000 || turns.load(Relaxed) < 300 {
+            tries += 1;
             if fs::chmod(link, MODE).is_ok() {
                 changed = Ok(());
             }
         }
-        stop.store(true, relaxed);
+        stop.store(true, Relaxed);
         changed
     })
 }
