@@ -595,3 +595,27 @@ for name in \"key\", \"open\":
         assert_eq!(String::from_utf8_lossy(&out.stdout), expected, "{meanwhile}: {told}");
     }
 }
+
+#[test]
+fn what_is_mounted_on_a_link_is_held_where_the_link_leads() {
+    let (tree, other) = (writable(), open_directory());
+    fs::create_dir(other.path().join("real")).unwrap();
+    symlink("real", other.path().join("link")).unwrap();
+    for name in ["secret", "open", "kept"] {
+        fs::write(tree.path().join(name), name).unwrap();
+    }
+    let (below, above) = (format!("{}:/tmp/w", path(other.path())), format!("{}:/tmp/w/link:rw", path(tree.path())));
+    let held = ["--deny", "/tmp/w/real/secret", "--protect", "/tmp/w/real/kept", "--protect", "/tmp/w/real/new"];
+    let code = "
+def attempt(path, mode):
+    try: return open(path, mode).write('x') if mode == 'w' else open(path).read()
+    except OSError: return 'refused'
+for way in 'link', 'real':
+    at = f'/tmp/w/{way}/'
+    print(attempt(at + 'open', 'r'), attempt(at + 'secret', 'r'), attempt(at + 'kept', 'w'), attempt(at + 'new', 'w'))
+    print(attempt(at + 'made-' + way, 'w'))
+";
+    let told = python(&[&["-v", &below, "-v", &above][..], &held].concat(), code);
+    assert_eq!(told, "open refused refused refused\n1\nopen refused refused refused\n1\n");
+    assert_eq!(fs::read_to_string(tree.path().join("kept")).unwrap(), "kept");
+}

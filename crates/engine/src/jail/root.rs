@@ -183,23 +183,34 @@ impl Build {
         self.skeleton.push(Step::Symlink { name: format!("{ROOTFS}{path}"), says: says.into() });
     }
 
-    /// Where a path inside is: links of the skeleton on the way to it are followed. The last name is not, so that a mount
-    /// on a link takes the link's place and covers nothing elsewhere.
+    /// Where a path inside is: links on the way to it are followed, as init does. What is held is held by that name. Of the
+    /// skeleton's own links the last name is not followed, so that a mount on a link takes the link's place and covers
+    /// nothing elsewhere; in what is the host's nothing can be replaced, and the mount lies where the link leads.
     pub fn place_of(&self, path: &str) -> String {
         /// Most links on the way to a file (path_resolution(7)).
         const MOST: usize = 40;
         let mut path = path.to_owned();
         for _ in 0..MOST {
-            let on_the_way = self.links.iter().find_map(|(link, says)| {
-                let rest = crate::view::below(&path, link).filter(|rest| !rest.is_empty())?;
-                let shown = self.view.covering(link).is_some_and(|place| place.target == "/");
-                shown.then(|| (link, says, rest.to_owned()))
+            let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
+            let on_the_way = ends.filter(|&end| end > 1).find_map(|end| {
+                let (link, rest) = path.split_at(end);
+                Some((link, self.says(link, rest.is_empty())?, rest))
             });
             let Some((link, says, rest)) = on_the_way else { break };
             let base = link.rsplit_once('/').map_or("", |(parent, _)| parent);
-            path = crate::view::join(&joined(base, says), &rest);
+            path = crate::view::join(&joined(base, &says), rest.trim_start_matches('/'));
         }
         path
+    }
+
+    /// What a link inside says; `None` where there is none that is followed.
+    fn says(&self, link: &str, is_last: bool) -> Option<String> {
+        let place = self.view.covering(link)?;
+        match &place.shows {
+            Shows::Own if place.target == "/" => self.links.get(link).filter(|_| !is_last).cloned(),
+            Shows::Own => None,
+            Shows::Host(_) => fs::read_link(self.view.host_path(link)?).ok()?.to_str().map(str::to_owned),
+        }
     }
 
     /// Makes the mount point for a path inside, where that can be done: in the skeleton, or in a scratch directory.
