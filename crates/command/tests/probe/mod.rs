@@ -246,28 +246,32 @@ fn make(words: &[&str]) -> Made {
     }
 }
 
-/// Has one name lead inside and outside in turn, as fast as can be, while its mode is changed, until it has led to each
-/// hundreds of times. Done when the change went well at least once, so that the race was one.
+/// Has one name lead inside and outside in turn, as fast as can be, while its mode is changed, until it was seen to lead to
+/// each many times just before. Done when the change went well at least once, so that the race was one.
 fn race(link: &str, inside: &str, outside: &str) -> Made {
-    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-    let (stop, turns) = (AtomicBool::new(false), AtomicU32::new(0));
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    let stop = AtomicBool::new(false);
+    fs::symlink(inside, link)?;
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Relaxed) {
-                for (turn, target) in [inside, outside].into_iter().enumerate() {
+                for (turn, target) in [outside, inside].into_iter().enumerate() {
                     let next = format!("{link}-{turn}");
                     fs::symlink(target, &next).unwrap();
                     fs::rename(&next, link).unwrap();
+                    std::thread::yield_now();
                 }
-                turns.fetch_add(1, Relaxed);
             }
         });
-        let (mut changed, mut tries) = (Err(Errno::AGAIN), 0);
-        while tries < 3000 || turns.load(Relaxed) < 300 {
+        let (mut changed, mut tries, mut seen) = (Err(Errno::AGAIN), 0, [0, 0]);
+        while tries < 3000 || seen[0] < 100 || seen[1] < 100 {
             tries += 1;
+            let now = std::fs::read_link(link).unwrap();
+            seen[usize::from(now == Path::new(outside))] += 1;
             if fs::chmod(link, MODE).is_ok() {
                 changed = Ok(());
             }
+            std::thread::yield_now();
         }
         stop.store(true, Relaxed);
         changed
