@@ -246,7 +246,8 @@ fn land_ruleset(plan: &Plan) -> Result<i32, Fault> {
         };
         let mut st = sys::Statx::new();
         sys::statx(path, c"".as_ptr().cast(), 0x1000, 0x7ff, &mut st).map_err(&fault)?;
-        if (rule.dev, rule.ino) != (0, 0) && (rule.dev, rule.ino) != (st.dev(), st.ino) {
+        let other = rule.ino != st.ino || rule.dev != 0 && rule.dev != st.dev();
+        if rule.ino != 0 && other {
             return Err(fault(errno::ESTALE)); // another file than the one that the rule was decided on
         }
         // EXECUTE, WRITE_FILE, READ_FILE, TRUNCATE, IOCTL_DEV: the rights that a file can have.

@@ -258,9 +258,9 @@ pub struct LandRule {
     pub path: u32,
     /// `op_flag::OPTIONAL` or 0.
     pub flags: u32,
-    /// Device and inode that must be there, or 0 and 0.
+    /// Device that it must be on; 0 for any.
     pub dev: u64,
-    /// See `dev`.
+    /// Inode that must be there; 0 for any.
     pub ino: u64,
 }
 

@@ -184,7 +184,8 @@ pub struct PathRule {
     pub access: u64,
     /// Skip when the path is missing.
     pub optional: bool,
-    /// `(device, inode)` that must be there when the rule is made; `None` where whatever is there may be meant.
+    /// `(device, inode)` that must be there when the rule is made, device 0 for any; `None` where whatever is there may be
+    /// meant.
     pub identity: Option<(u64, u64)>,
 }
 

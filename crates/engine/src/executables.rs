@@ -8,7 +8,8 @@
 #[cfg(test)]
 use cofferdam_confine::landlock;
 use cofferdam_confine::landlock::access;
-use cofferdam_confine::recipe::PathRule;
+use cofferdam_confine::recipe::{PathRule, Step};
+use cofferdam_policy::paths::is_within;
 
 use crate::jail::Plan;
 use crate::outcome::Failure;
@@ -46,11 +47,16 @@ impl Executables {
         for rule in &mut wall.rules {
             rule.access &= !access::EXECUTE;
         }
-        wall.rules.extend(self.0.iter().map(|program| PathRule {
-            path: program.path.clone(),
-            access: access::EXECUTE | access::READ_FILE,
-            optional: program.identity.is_none(),
-            identity: program.identity,
+        // A layer that hides names shows the same inodes, on a device of its own.
+        let layers: Vec<&str> = plan.recipe.mounts.iter().filter_map(layer).collect();
+        wall.rules.extend(self.0.iter().map(|program| {
+            let layered = layers.iter().any(|dir| is_within(&program.path, dir));
+            PathRule {
+                path: program.path.clone(),
+                access: access::EXECUTE | access::READ_FILE,
+                optional: program.identity.is_none(),
+                identity: program.identity.map(|(device, inode)| (if layered { 0 } else { device }, inode)),
+            }
         }));
         #[cfg(test)]
         if let Some(abi) = OLDER.get() {
@@ -60,6 +66,13 @@ impl Executables {
             wall.rules.iter_mut().for_each(|rule| rule.access &= wall.handled_fs);
         }
         Ok(())
+    }
+}
+
+fn layer(step: &Step) -> Option<&str> {
+    match step {
+        Step::Whiteout { target, .. } => Some(target),
+        _ => None,
     }
 }
 

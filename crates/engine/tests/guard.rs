@@ -1,7 +1,7 @@
 //! The guard through real subprocesses: what it allows does its work, and the same thing beyond a rule does not.
 
 use std::future::Future;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -759,4 +759,56 @@ fn scripts_run_with_their_interpreter() {
     let result = run(&guard, &script, &["x"]).unwrap();
     assert_eq!(result.stdout, "of a script: x\n", "{result:?}");
     assert!(!guard.is_allowed("sh"), "an interpreter is not allowed by itself");
+}
+
+#[test]
+fn many_blocked_names_beside_a_command_leave_it_alone() {
+    let place = Place::new();
+    let mut config = allowing(&["cat"]);
+    config.blocked_paths = (0..200).map(|i| format!("/usr/bin/no-such-program-{i}")).collect();
+    let alone = |path: &&str| std::fs::metadata(path).is_ok_and(|m| m.nlink() == 1);
+    let mut others =
+        ["/usr/bin/tac", "/usr/bin/nl", "/usr/bin/paste", "/usr/bin/fold", "/usr/bin/sum"].into_iter().filter(alone);
+    let (blocked, open) = (others.next().expect("a program"), others.next().expect("another one"));
+    config.blocked_paths.push(blocked.into());
+    config.helpers.insert("cat".into(), vec!["echo".into()]);
+    place.write("work/note", "hello\n");
+    let guard = place.guard(config);
+    assert_eq!(ok(&guard, "cat", &["note"]).stdout, "hello\n");
+    let read = run(&guard, "cat", &[blocked]).unwrap();
+    assert!(read.exit_code != 0 && read.stdout.is_empty(), "{}", read.stderr);
+    assert!(!ok(&guard, "cat", &[open]).stdout.is_empty());
+}
+
+#[test]
+fn what_is_allowed_and_blocked_is_blocked() {
+    let place = Place::new();
+    let real = |name: &str| std::fs::canonicalize(format!("/usr/bin/{name}")).unwrap().to_str().unwrap().to_owned();
+    let mut config = allowing(&["tac", "dash"]);
+    config.helpers.insert("dash".into(), vec!["tac".into(), "nl".into()]);
+    config.blocked_paths = vec![real("tac")];
+    let guard = place.guard(config);
+    assert!(!guard.is_allowed("tac") && guard.is_allowed("dash"));
+    assert!(matches!(run(&guard, "tac", &[]), Err(Refusal::Blocked { .. })));
+    let script = "echo x >note; tac note || echo refused; nl note";
+    let said = ok(&guard, "dash", &["-c", script]).stdout;
+    assert!(said.starts_with("refused\n") && said.contains('1'), "{said}");
+}
+
+#[test]
+fn one_guard_serves_many_threads() {
+    let place = Place::new();
+    let guard = place.guard(allowing(&["echo"]));
+    std::thread::scope(|scope| {
+        for caller in 0..4 {
+            let guard = guard.clone();
+            scope.spawn(move || {
+                for turn in 0..5 {
+                    let text = format!("{caller} {turn}");
+                    assert_eq!(ok(&guard, "echo", &[&text]).stdout, format!("{text}\n"));
+                    assert!(run(&guard, "id", &[]).is_err());
+                }
+            });
+        }
+    });
 }

@@ -86,6 +86,11 @@ impl Blocked {
         self.paths.outermost().iter().map(str::to_owned).collect::<Vec<_>>().into_iter()
     }
 
+    /// Whether a canonical path is blocked, by path alone.
+    pub fn holds(&self, canonical: &str) -> bool {
+        self.paths.covering(canonical).is_some()
+    }
+
     /// What is blocked at this moment, by identity.
     pub fn identities(&self) -> Identities {
         let metadata = self.given.iter().filter_map(|path| std::fs::symlink_metadata(path).ok());

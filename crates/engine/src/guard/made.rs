@@ -339,6 +339,10 @@ impl Inner {
             let reason = format!("no rule allows {}, which it leads to", found.canonical);
             return Err(Refusal::NotAllowed { command: named(), reason });
         }
+        let needs = std::iter::once(&found.canonical).chain(found.chain.iter().map(|link| &link.path));
+        if let Some(path) = needs.into_iter().find(|path| self.blocked.holds(path)) {
+            return Err(Refusal::Blocked { command: named(), reason: format!("it takes {path}, which is blocked") });
+        }
         let line = rules::line(args);
         match rules.iter().find(|&&i| self.rules[i].checked.allows(&line)) {
             Some(&rule) => Ok(Permit { found, rule }),
@@ -384,6 +388,7 @@ impl Inner {
                 .map_err(|reason| Refusal::NotAllowed { command: named(), reason })?;
             executables.extend(helpers);
         }
+        executables.retain(|program| !self.blocked.holds(&program.path));
         executables.sort();
         executables.dedup();
         let denied = self.denied().map_err(|(_, reason)| Refusal::Blocked { command: named(), reason })?;
@@ -570,7 +575,9 @@ impl Sandbox for Guard {
         inner.config.enabled
             && inner.commands.get(command, || {
                 let found = inner.search.identify(command);
-                found.is_ok_and(|(canonical, _)| !inner.rules_for(command, &canonical).is_empty())
+                found.is_ok_and(|(canonical, _)| {
+                    !inner.rules_for(command, &canonical).is_empty() && !inner.blocked.holds(&canonical)
+                })
             })
     }
 
