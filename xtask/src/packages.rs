@@ -34,6 +34,7 @@ pub const TEST: &[Need] = &[
     },
     Need { what: "bwrap", package: "bubblewrap", why: "a backend" },
     Need { what: "node", package: "nodejs", why: "`eval node`" },
+    Need { what: "npm", package: "npm", why: "real work behind the walls of a command" },
     Need { what: "git", package: "git", why: "a program inside the jail" },
     Need { what: "sqlite3", package: "sqlite3", why: "a program inside the jail" },
     Need { what: "tar", package: "tar", why: "a program inside the jail" },
