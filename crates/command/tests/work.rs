@@ -148,3 +148,39 @@ async fn the_ordinary_commands_of_a_shell() {
     )
     .await;
 }
+
+#[tokio::test]
+async fn nothing_is_changed_for_who_is_somebody_else_than_its_caller() {
+    let scratch = Scratch::new();
+    let data = scratch.directory("data");
+    let victim = data.join("victim");
+    std::fs::write(&victim, "").unwrap();
+    let command = || sandboxed_command("sh", SandboxMode::Sandbox, &data);
+    let (well, told) = script(command(), &data, "chmod 700 victim").await;
+    assert!(well, "{told}");
+    if rustix::process::geteuid().is_root() {
+        // As another user, to whom it belongs: the caller could, and so must not do it for them.
+        use std::os::unix::fs::{PermissionsExt as _, chown};
+        let open = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(scratch.path(), open).unwrap();
+        for path in [&data, &victim] {
+            chown(path, Some(65534), Some(65534)).unwrap();
+        }
+        let other = |mut command: Command| {
+            command.uid(65534).gid(65534);
+            command
+        };
+        let (well, told) = script(other(command()), &data, "echo x > new && chmod 711 victim").await;
+        assert!(!well && told.contains("not permitted") && data.join("new").exists(), "{told}");
+        let (well, told) = script(other(Command::new("sh")), &data, "chmod 711 victim").await;
+        assert!(well, "{told}");
+        return;
+    }
+    // In a user namespace of its own, where it has capabilities that mean nothing outside.
+    let (well, told) = script(Command::new("sh"), &data, "unshare -U chmod 711 victim").await;
+    if !well {
+        return skip(&format!("no user namespaces: {told}"));
+    }
+    let (well, told) = script(command(), &data, "unshare -U true && unshare -U chmod 755 victim").await;
+    assert!(!well && told.contains("not permitted"), "{told}");
+}
