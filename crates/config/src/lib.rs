@@ -3,6 +3,18 @@
 //!
 //! Reads and checks the form; what the values come to, and whether this host can hold them, is the engine's to say. Every
 //! key that is not known is an error with its line: a misspelt rule never goes unnoticed.
+//!
+//! ```no_run
+//! # async fn tool() -> Result<(), Box<dyn std::error::Error>> {
+//! use cofferdam_engine::guard::{Guard, Sandbox, SandboxError};
+//!
+//! let config = cofferdam_config::guard_from_file("config.toml")?;
+//! let guard = Guard::new(config, "/home/you/workspace")?;
+//! let result = guard.execute("git", &["status"]).await.map_err(SandboxError::from)?;
+//! println!("{} {} {} ms", result.exit_code, result.stdout, result.duration_ms);
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 mod guard;

@@ -304,6 +304,48 @@ mod tests {
     }
 
     #[test]
+    fn whatever_the_kernel_follows_to_a_blocked_file_is_refused() {
+        use proptest::strategy::{Strategy as _, ValueTree as _};
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(base.join("secret/deep")).unwrap();
+        std::fs::create_dir_all(base.join("plain/in")).unwrap();
+        for (says, name) in [("../secret", "plain/up"), ("secret/deep", "down"), ("plain", "same"), ("/", "plain/root")]
+        {
+            std::os::unix::fs::symlink(says, base.join(name)).unwrap();
+        }
+        let b = blocked(&[base.join("secret").to_str().unwrap()]).unwrap();
+        let identities = b.identities();
+        let part = proptest::sample::select(vec![
+            "secret",
+            "deep",
+            "plain",
+            "in",
+            "up",
+            "down",
+            "same",
+            "root",
+            "..",
+            ".",
+            "",
+            "proc/self/root",
+            "new",
+        ]);
+        let mut reached = 0;
+        let mut runner = proptest::test_runner::TestRunner::deterministic();
+        for _ in 0..3000 {
+            let parts = proptest::collection::vec(part.clone(), 1..7).new_tree(&mut runner).unwrap().current();
+            let path = base.join(parts.join("/").trim_start_matches('/'));
+            let Ok(real) = std::fs::canonicalize(&path) else { continue };
+            if real.starts_with(base.join("secret")) {
+                reached += 1;
+                assert!(b.covering(&path, &identities), "{} is {}", path.display(), real.display());
+            }
+        }
+        assert!(reached > 100, "only {reached} led there");
+    }
+
+    #[test]
     fn hard_links_are_found_or_refused() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().canonicalize().unwrap().join(name).to_str().unwrap().to_owned();

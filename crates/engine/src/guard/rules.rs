@@ -67,6 +67,8 @@ pub(super) fn line<S: AsRef<str>>(args: &[S]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn rule(args: &str) -> Rule {
@@ -93,6 +95,34 @@ mod tests {
         let checked = Checked::new(&rule("commit -m '[^']*'")).unwrap();
         assert!(checked.allows(&line(&["commit", "-m", "two words"])));
         assert!(!checked.allows(&line(&["commit", "-m", "x' --amend '"])));
+    }
+
+    proptest! {
+        #[test]
+        fn different_arguments_are_different_lines(a in arguments(), b in arguments()) {
+            prop_assert_eq!(a == b, line(&a) == line(&b));
+        }
+
+        #[test]
+        fn a_line_has_a_bare_space_between_arguments_and_nowhere_else(args in arguments()) {
+            let (mut quoted, mut bare) = (false, 0);
+            let mut escaped = false;
+            for c in line(&args).chars() {
+                match c {
+                    _ if escaped => escaped = false,
+                    '\\' if !quoted => escaped = true,
+                    '\'' => quoted = !quoted,
+                    ' ' if !quoted => bare += 1,
+                    _ => {}
+                }
+            }
+            prop_assert_eq!(bare, args.len().saturating_sub(1));
+            prop_assert!(!quoted && !escaped);
+        }
+    }
+
+    fn arguments() -> impl Strategy<Value = Vec<String>> {
+        proptest::collection::vec("[ab '\\\\\n\"é-]{0,4}", 0..4)
     }
 
     #[test]
