@@ -1,0 +1,429 @@
+//! The configuration file: `[environments.NAME]`, `[project]` and `[session]`. Other tables of the same file are other
+//! programs' and are not looked at.
+//!
+//! Every mistake is found in one reading, with its line, its key and what is accepted. Pure: a text goes in. What a path
+//! or a reference leads to is not looked at here.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use cofferdam_policy::{Backend, NetworkMode};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::metadata::{most_memory, most_seconds};
+use super::{BackendWord, NAME_ACCEPTED, Overrides, PRESETS, Problem, interpreter_words, is_name, shown};
+
+/// What a definition runs its code with, as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// `preset`.
+    Preset(String),
+    /// `sandbox`, a path.
+    Directory(PathBuf),
+    /// `sandbox`, a flake reference.
+    Reference(String),
+    /// `flake`, with `interpreter`.
+    Flake(String, Vec<String>),
+    /// `profile`, with `interpreter` where there is one.
+    Profile(PathBuf, Vec<String>),
+    /// `image`.
+    Image(String),
+}
+
+/// One `[environments.NAME]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Definition {
+    /// The name, which may be none that is accepted; then `what` says so.
+    pub name: String,
+    /// `FILE:LINE`.
+    pub place: String,
+    /// What it says, or every mistake in it.
+    pub what: Result<(Source, Overrides), Vec<Problem>>,
+}
+
+/// A configuration file, read.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Parsed {
+    /// The definitions, in the order of their names.
+    pub definitions: Vec<Definition>,
+    /// Mistakes outside the definitions. With one, nothing of the file can be relied upon.
+    pub problems: Vec<Problem>,
+    /// `[project]`: path (absolute), mount point, whether its flake is used, variables.
+    pub project: Option<(PathBuf, Option<String>, bool, Vec<String>)>,
+    /// `[session]`: idle time and life time.
+    pub session: (Option<u64>, Option<u64>),
+}
+
+const FORMS: &[&str] = &["preset", "sandbox", "flake", "profile", "image"];
+const KEYS: &[&str] = &[
+    "preset",
+    "sandbox",
+    "flake",
+    "profile",
+    "image",
+    "interpreter",
+    "timeout_seconds",
+    "memory_mb",
+    "network",
+    "description",
+    "backend",
+];
+
+/// Reads a configuration. `file` is its absolute path, from which relative ones start; `home` is what `~/` stands for.
+pub fn parse(text: &str, file: &Path, home: Option<&str>) -> Parsed {
+    let mut out = Parsed::default();
+    let reader = Reader { text, file, home };
+    let (document, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        out.problems.push(reader.syntax(error, document.get_ref()));
+    }
+    for (key, value) in document.get_ref() {
+        match key.get_ref().as_ref() {
+            "environments" => reader.environments(value, &mut out),
+            "project" => reader.project(value, &mut out),
+            "session" => reader.session(value, &mut out),
+            _ => {}
+        }
+    }
+    out
+}
+
+struct Reader<'t> {
+    text: &'t str,
+    file: &'t Path,
+    home: Option<&'t str>,
+}
+
+impl Reader<'_> {
+    fn line(&self, span: &Range<usize>) -> usize {
+        self.text.as_bytes().iter().take(span.start).filter(|byte| **byte == b'\n').count() + 1
+    }
+
+    fn place(&self, span: &Range<usize>) -> String {
+        format!("{}:{}", self.file.display(), self.line(span))
+    }
+
+    fn problem(&self, span: &Range<usize>, key: &str, problem: impl Into<String>, accepted: &str) -> Problem {
+        let key = key.escape_debug().to_string();
+        Problem { place: self.place(span), key, problem: problem.into(), accepted: accepted.into() }
+    }
+
+    /// What the parser refuses. A key that stands twice is told with the place of the first.
+    fn syntax(&self, error: &toml::de::Error, document: &DeTable<'_>) -> Problem {
+        let span = error.span().unwrap_or_default();
+        let mut problem = error.message().to_owned();
+        if problem.contains("duplicate key") {
+            let line = self.text.lines().nth(self.line(&span) - 1).unwrap_or_default().trim();
+            let is_header = line.starts_with('[');
+            let word = if is_header { line } else { self.text.get(span.clone()).unwrap_or_default() };
+            let first = match is_header {
+                true => self.header_before(line, span.start),
+                false => first_of(document, word.trim_matches(['"', '\'']), span.start, 0),
+            };
+            if let Some(first) = first {
+                problem = format!("{} is defined twice: here and at {}", shown(word), self.place(&first));
+            }
+        }
+        self.problem(&span, "", problem, "")
+    }
+
+    /// The same header on an earlier line.
+    fn header_before(&self, header: &str, before: usize) -> Option<Range<usize>> {
+        let mut start = 0;
+        for line in self.text.split_inclusive('\n') {
+            if start + line.len() > before {
+                return None;
+            }
+            if line.trim() == header {
+                return Some(start..start);
+            }
+            start += line.len();
+        }
+        None
+    }
+
+    fn environments(&self, value: &Spanned<DeValue<'_>>, out: &mut Parsed) {
+        let DeValue::Table(table) = value.get_ref() else {
+            let found = kind(value.get_ref());
+            return out.problems.push(self.problem(
+                &value.span(),
+                "environments",
+                found,
+                "tables: [environments.NAME]",
+            ));
+        };
+        for (key, value) in table {
+            let name: &str = key.get_ref();
+            let mut problems = Vec::new();
+            if !is_name(name) {
+                let key_ = format!("environments.{name}");
+                problems.push(self.problem(&key.span(), &key_, format!("{} is no name", shown(name)), NAME_ACCEPTED));
+            }
+            let read = self.environment(name, &key.span(), value, &mut problems);
+            let what = match read {
+                Some(read) if problems.is_empty() => Ok(read),
+                _ => Err(problems),
+            };
+            out.definitions.push(Definition { name: name.to_owned(), place: self.place(&key.span()), what });
+        }
+    }
+
+    fn environment(
+        &self,
+        name: &str,
+        at: &Range<usize>,
+        value: &Spanned<DeValue<'_>>,
+        problems: &mut Vec<Problem>,
+    ) -> Option<(Source, Overrides)> {
+        let prefix = format!("environments.{name}");
+        let DeValue::Table(table) = value.get_ref() else {
+            problems.push(self.problem(&value.span(), &prefix, kind(value.get_ref()), "a table"));
+            return None;
+        };
+        let mut fields = Fields { reader: self, prefix: &prefix, table, problems };
+        fields.unknown(KEYS);
+        let forms: Vec<&str> = FORMS.iter().copied().filter(|form| fields.get(form).is_some()).collect();
+        let one = format!("exactly one of {}", FORMS.join(", "));
+        let interpreter = fields.text("interpreter").map(|(text, span)| (interpreter_words(text), span));
+        let interpreter = match interpreter {
+            Some((Ok(words), span)) => Some((words, span)),
+            Some((Err(problem), span)) => {
+                fields.wrong(&span, "interpreter", problem, "a program and its options, as in \"python3 -c\"");
+                None
+            }
+            None => None,
+        };
+        if let (Some((_, span)), Some(form)) = (&interpreter, forms.first())
+            && !matches!(*form, "flake" | "profile")
+        {
+            fields.wrong(span, "interpreter", format!("is of no use with `{form}`"), "with flake or profile");
+        }
+        let words = interpreter.map(|(words, _)| words);
+        let source = match forms[..] {
+            [form] => fields.source(form, words),
+            [] => {
+                fields.wrong(at, "", "says nothing to run code with", &one);
+                None
+            }
+            _ => {
+                let span = fields.get(forms[1]).map_or(at.clone(), Spanned::span);
+                fields.wrong(&span, "", format!("has {}", forms.join(" and ")), &one);
+                None
+            }
+        };
+        let overrides = fields.overrides();
+        Some((source?, overrides))
+    }
+
+    fn project(&self, value: &Spanned<DeValue<'_>>, out: &mut Parsed) {
+        let DeValue::Table(table) = value.get_ref() else {
+            return out.problems.push(self.problem(&value.span(), "project", kind(value.get_ref()), "a table"));
+        };
+        let mut fields = Fields { reader: self, prefix: "project", table, problems: &mut out.problems };
+        fields.unknown(&["path", "mount_point", "use_flake", "inherit_env"]);
+        let path = fields.text("path").map_or(".", |(path, _)| path);
+        let path = self.path(path);
+        let mount_point = fields.text("mount_point").map(|(text, _)| text.to_owned());
+        let use_flake = fields.flag("use_flake");
+        let variables = fields.names("inherit_env");
+        out.project = Some((path, mount_point, use_flake, variables));
+    }
+
+    fn session(&self, value: &Spanned<DeValue<'_>>, out: &mut Parsed) {
+        let DeValue::Table(table) = value.get_ref() else {
+            return out.problems.push(self.problem(&value.span(), "session", kind(value.get_ref()), "a table"));
+        };
+        let mut fields = Fields { reader: self, prefix: "session", table, problems: &mut out.problems };
+        fields.unknown(&["idle_timeout_seconds", "max_lifetime_seconds"]);
+        out.session = (
+            fields.number("idle_timeout_seconds", most_seconds()),
+            fields.number("max_lifetime_seconds", most_seconds()),
+        );
+    }
+
+    /// A path as written: below the home, or from the directory of the file.
+    fn path(&self, text: &str) -> PathBuf {
+        match (text.strip_prefix("~/"), self.home) {
+            (Some(rest), Some(home)) => Path::new(home).join(rest),
+            _ => self.file.parent().unwrap_or(Path::new("/")).join(text),
+        }
+    }
+}
+
+/// Whether a `sandbox` is a flake reference and no path.
+pub fn is_reference(text: &str) -> bool {
+    let path = ["/", "./", "../", "~/"].iter().any(|start| text.starts_with(start));
+    text.contains('#') || (!path && text.contains(':'))
+}
+
+/// The first key of that name before a place, at any depth.
+fn first_of(table: &DeTable<'_>, name: &str, before: usize, depth: usize) -> Option<Range<usize>> {
+    if depth > 3 {
+        return None;
+    }
+    let own = table.iter().find(|(key, _)| key.get_ref() == name && key.span().start < before);
+    own.map(|(key, _)| key.span()).or_else(|| {
+        let tables = table.values().filter_map(|value| value.get_ref().as_table());
+        tables.filter_map(|table| first_of(table, name, before, depth + 1)).max_by_key(|span| span.start)
+    })
+}
+
+fn kind(value: &DeValue<'_>) -> String {
+    let article = if matches!(value, DeValue::Integer(_) | DeValue::Array(_)) { "an" } else { "a" };
+    format!("is {article} {}", value.type_str())
+}
+
+struct Fields<'a, 't> {
+    reader: &'a Reader<'a>,
+    prefix: &'a str,
+    table: &'a DeTable<'t>,
+    problems: &'a mut Vec<Problem>,
+}
+
+impl<'a> Fields<'a, '_> {
+    fn get(&self, key: &str) -> Option<&'a Spanned<DeValue<'_>>> {
+        self.table.get(key)
+    }
+
+    fn wrong(&mut self, span: &Range<usize>, key: &str, problem: impl Into<String>, accepted: &str) {
+        let key = if key.is_empty() { self.prefix.to_owned() } else { format!("{}.{key}", self.prefix) };
+        self.problems.push(self.reader.problem(span, &key, problem, accepted));
+    }
+
+    fn unknown(&mut self, known: &[&str]) {
+        for key in self.table.keys() {
+            let name: &str = key.get_ref();
+            if !known.contains(&name) {
+                self.wrong(&key.span(), name, "is not known", &known.join(", "));
+            }
+        }
+    }
+
+    fn text(&mut self, key: &str) -> Option<(&'a str, Range<usize>)> {
+        let value = self.table.get(key)?;
+        match value.get_ref() {
+            DeValue::String(text) if !text.is_empty() && !text.contains('\0') => Some((text, value.span())),
+            DeValue::String(_) => {
+                self.wrong(&value.span(), key, "is empty, or has a NUL in it", "text");
+                None
+            }
+            other => {
+                self.wrong(&value.span(), key, kind(other), "a string");
+                None
+            }
+        }
+    }
+
+    fn number(&mut self, key: &str, most: u64) -> Option<u64> {
+        let value = self.table.get(key)?;
+        let DeValue::Integer(number) = value.get_ref() else {
+            self.wrong(&value.span(), key, kind(value.get_ref()), &format!("a whole number, 1 to {most}"));
+            return None;
+        };
+        match u64::from_str_radix(&number.as_str().replace('_', ""), number.radix()) {
+            Ok(number) if (1..=most).contains(&number) => Some(number),
+            _ => {
+                let problem = format!("{} is out of range", shown(number.as_str()));
+                self.wrong(&value.span(), key, problem, &format!("1 to {most}"));
+                None
+            }
+        }
+    }
+
+    fn flag(&mut self, key: &str) -> bool {
+        match self.table.get(key).map(|value| (value.get_ref().as_bool(), value)) {
+            None => false,
+            Some((Some(flag), _)) => flag,
+            Some((None, value)) => {
+                self.wrong(&value.span(), key, kind(value.get_ref()), "true or false");
+                false
+            }
+        }
+    }
+
+    /// Names of variables: a list, or the form that the metadata of wrappers has, `{ vars = [...] }`.
+    fn names(&mut self, key: &str) -> Vec<String> {
+        let Some(value) = self.table.get(key) else { return Vec::new() };
+        let list = match value.get_ref() {
+            DeValue::Table(table) if table.len() <= 1 => match table.get("vars") {
+                Some(list) => list,
+                None if table.is_empty() => return Vec::new(),
+                None => value,
+            },
+            _ => value,
+        };
+        let texts = list.get_ref().as_array().map(|array| array.iter().map(|item| item.get_ref().as_str()).collect());
+        let names: Option<Vec<&str>> = texts.unwrap_or(None);
+        let is_variable = |name: &&str| !name.is_empty() && !name.contains(['=', '\0']);
+        match names {
+            Some(names) if names.iter().all(is_variable) => names.into_iter().map(str::to_owned).collect(),
+            _ => {
+                self.wrong(&value.span(), key, "is no list of names", "a list of variables' names");
+                Vec::new()
+            }
+        }
+    }
+
+    fn word<T: Copy>(&mut self, key: &str, words: &[(&str, T)]) -> Option<T> {
+        let (text, span) = self.text(key)?;
+        let found = words.iter().find(|(word, _)| *word == text);
+        if found.is_none() {
+            let accepted = words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
+            self.wrong(&span, key, format!("{} is not known", shown(text)), &accepted);
+        }
+        found.map(|(_, value)| *value)
+    }
+
+    fn source(&mut self, form: &str, interpreter: Option<Vec<String>>) -> Option<Source> {
+        let (text, span) = self.text(form)?;
+        let reference = matches!(form, "flake" | "image") || (form == "sandbox" && is_reference(text));
+        if reference && (text.starts_with('-') || text.contains(|c: char| c.is_whitespace() || c.is_control())) {
+            let problem = format!("{} is no reference", shown(text));
+            self.wrong(&span, form, problem, "text without spaces that does not begin with `-`");
+            return None;
+        }
+        let path = || self.reader.path(text);
+        Some(match form {
+            "preset" if PRESETS.contains(&text) => Source::Preset(text.to_owned()),
+            "preset" => {
+                self.wrong(&span, form, format!("{} is not known", shown(text)), &PRESETS.join(", "));
+                return None;
+            }
+            "sandbox" if reference => Source::Reference(self.local(text)),
+            "sandbox" => Source::Directory(path()),
+            // The builder's own default.
+            "flake" => Source::Flake(self.local(text), interpreter.unwrap_or_else(|| vec!["bash".into(), "-s".into()])),
+            "profile" => Source::Profile(path(), interpreter.unwrap_or_default()),
+            _ => Source::Image(text.to_owned()),
+        })
+    }
+
+    /// A reference to a directory is relative to the file, as a path is.
+    fn local(&self, text: &str) -> String {
+        let is_local = ["./", "../", "~/", "."].iter().any(|start| text.starts_with(start));
+        let (path, rest) = text.split_at(text.find('#').unwrap_or(text.len()));
+        if is_local { format!("{}{rest}", self.reader.path(path).display()) } else { text.to_owned() }
+    }
+
+    fn overrides(&mut self) -> Overrides {
+        let networks = [("none", NetworkMode::None), ("loopback", NetworkMode::Loopback), ("host", NetworkMode::Host)];
+        let ours = |backend| BackendWord::Ours(backend);
+        let backends = [
+            ("auto", ours(Backend::Auto)),
+            ("jail", ours(Backend::Jail)),
+            ("landlock", ours(Backend::Landlock)),
+            ("bubblewrap", ours(Backend::Bubblewrap)),
+            ("nsjail", ours(Backend::Nsjail)),
+            ("seatbelt", ours(Backend::Seatbelt)),
+            ("microvm", BackendWord::Microvm),
+        ];
+        Overrides {
+            timeout_seconds: self.number("timeout_seconds", most_seconds()),
+            memory_mb: self.number("memory_mb", most_memory()),
+            network: self.word("network", &networks),
+            description: self.text("description").map(|(text, _)| text.to_owned()),
+            backend: self.word("backend", &backends),
+        }
+    }
+}

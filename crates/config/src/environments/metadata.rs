@@ -1,0 +1,484 @@
+//! `metadata.json` of an artifact, in both shapes that exist, and the metadata of environments that a wrapper bundles.
+//!
+//! Text from an artifact is not trusted: it is bounded, a key may stand only once, and every mistake is reported. Keys
+//! that are not known are left alone, since a builder newer than this may write more of them. No I/O.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+
+use super::{LONGEST_FILE, Problem, is_name, shown};
+
+/// How `bin/run`, which reads its standard input, passes the code on to its interpreter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StdinMode {
+    /// As an argument.
+    #[default]
+    Arg,
+    /// On standard input.
+    Pipe,
+}
+
+/// What an artifact says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Metadata {
+    /// Its name.
+    pub name: String,
+    /// Whether it is made for a virtual machine.
+    pub microvm: bool,
+    /// The interpreter, for people.
+    pub interpreter: String,
+    /// How code goes on from `bin/run`.
+    pub stdin_mode: StdinMode,
+    /// Wall time of a run, seconds.
+    pub timeout_seconds: u64,
+    /// Memory of a run, MiB.
+    pub memory_mb: u64,
+    /// For people.
+    pub description: Option<String>,
+}
+
+/// Seconds and MiB of metadata that does not say.
+pub const TIMEOUT_DEFAULT: u64 = 30;
+/// MiB of metadata that does not say.
+pub const MEMORY_DEFAULT: u64 = 512;
+
+/// Most of a `timeout_seconds`.
+pub(crate) fn most_seconds() -> u64 {
+    limit("wall_ms") / 1000
+}
+
+/// Most of a `memory_mb`.
+pub(crate) fn most_memory() -> u64 {
+    limit("memory_mb")
+}
+
+fn limit(key: &str) -> u64 {
+    cofferdam_policy::limits::LIMITS.iter().find(|limit| limit.key == key).map_or(u64::MAX, |limit| limit.max)
+}
+
+/// Reads a `metadata.json`; `place` is where it stands, for messages.
+///
+/// # Errors
+/// Every mistake in it.
+pub fn metadata(text: &[u8], place: &str) -> Result<Metadata, Vec<Problem>> {
+    let mut reader = Reader { place, prefix: String::new(), problems: Vec::new() };
+    let read = reader.object(text).map(|object| reader.metadata(&object, None));
+    match read {
+        Some(Some(metadata)) if reader.problems.is_empty() => Ok(metadata),
+        _ => Err(reader.problems),
+    }
+}
+
+/// An environment that a wrapper bundles.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bundled {
+    /// The program that runs its code: a path.
+    pub program: String,
+    /// Its metadata.
+    pub metadata: Metadata,
+}
+
+/// What a wrapper bundles besides.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BundledSet {
+    /// Environments, or the name and mistakes of one.
+    pub environments: Vec<(String, Result<Bundled, Vec<Problem>>)>,
+    /// `project.path`, `mount_point`, `use_flake`, `inherit_env.vars`.
+    pub project: Option<(String, Option<String>, bool, Vec<String>)>,
+    /// `session.idle_timeout_seconds` and `max_lifetime_seconds`.
+    pub session: (Option<u64>, Option<u64>),
+}
+
+/// Reads the metadata of environments that a wrapper bundles (`COFFERDAM_METADATA`).
+///
+/// # Errors
+/// It is not readable as a whole, or `project` or `session` are wrong. Mistakes in one environment stand with it.
+pub fn bundled(text: &[u8], place: &str) -> Result<BundledSet, Vec<Problem>> {
+    let mut reader = Reader { place, prefix: String::new(), problems: Vec::new() };
+    let mut set = BundledSet::default();
+    if let Some(top) = reader.object(text) {
+        reader.bundled(&top, &mut set);
+    }
+    if reader.problems.is_empty() { Ok(set) } else { Err(reader.problems) }
+}
+
+type Object = Vec<(String, Json)>;
+
+struct Reader<'p> {
+    place: &'p str,
+    prefix: String,
+    problems: Vec<Problem>,
+}
+
+impl Reader<'_> {
+    fn problem(&mut self, key: &str, problem: impl Into<String>, accepted: &str) {
+        let key = match (self.prefix.is_empty(), key.is_empty()) {
+            (true, _) => key.to_owned(),
+            (_, true) => self.prefix.clone(),
+            _ => format!("{}.{key}", self.prefix),
+        };
+        let (place, problem) = (self.place.to_owned(), problem.into());
+        self.problems.push(Problem { place, key, problem, accepted: accepted.into() });
+    }
+
+    fn object(&mut self, text: &[u8]) -> Option<Object> {
+        if text.len() as u64 > LONGEST_FILE {
+            self.problem("", "longer than 1 MiB", "one JSON object");
+            return None;
+        }
+        match serde_json::from_slice(text) {
+            Ok(Json::Object(object)) => Some(object),
+            Ok(other) => {
+                self.problem("", format!("{}, not an object", other.word()), "one JSON object");
+                None
+            }
+            Err(error) => {
+                self.problem("", format!("not readable as JSON: {}", shown(&error.to_string())), "one JSON object");
+                None
+            }
+        }
+    }
+
+    fn text<'o>(&mut self, object: &'o Object, key: &str) -> Option<&'o str> {
+        match get(object, key)? {
+            Json::Null => None,
+            Json::Text(text) => Some(text),
+            other => {
+                self.problem(key, other.word(), "a string");
+                None
+            }
+        }
+    }
+
+    fn word<'o>(&mut self, object: &'o Object, key: &str, words: &[&str]) -> Option<&'o str> {
+        let text = self.text(object, key)?;
+        if words.contains(&text) {
+            return Some(text);
+        }
+        self.problem(key, format!("{} is not known", shown(text)), &words.join(", "));
+        None
+    }
+
+    fn number(&mut self, object: &Object, key: &str, most: u64) -> Option<u64> {
+        let value = get(object, key)?;
+        match value {
+            Json::Null => return None,
+            Json::Number(Some(number)) if (1..=most).contains(number) => return Some(*number),
+            Json::Number(Some(number)) => {
+                self.problem(key, format!("{number} is out of range"), &format!("1 to {most}"))
+            }
+            other => self.problem(key, format!("{}, not a whole number", other.word()), &format!("1 to {most}")),
+        }
+        None
+    }
+
+    /// `name` is the one that metadata without `name` has.
+    fn metadata(&mut self, object: &Object, name: Option<&str>) -> Option<Metadata> {
+        let own = self.text(object, "name");
+        let Some(name) = own.or(name) else {
+            if get(object, "name").is_none_or(|value| *value == Json::Null) {
+                self.problem("name", "is missing", super::NAME_ACCEPTED);
+            }
+            return None;
+        };
+        if !is_name(name) {
+            self.problem("name", format!("{} is no name", shown(name)), super::NAME_ACCEPTED);
+        }
+        let microvm = self.word(object, "backend", &["jail", "microvm"]) == Some("microvm");
+        let kind = self.word(object, "interpreter_type", &["python", "bash", "node"]);
+        let interpreter = match (self.text(object, "interpreter"), kind) {
+            (Some(interpreter), _) => interpreter,
+            (None, Some("python")) => "python3 -c",
+            (None, Some("node")) => "node -e",
+            (None, _) => "bash -s",
+        };
+        let stdin_mode = match self.word(object, "stdin_mode", &["arg", "pipe"]) {
+            Some("pipe") => StdinMode::Pipe,
+            Some(_) => StdinMode::Arg,
+            // The documented default, unless the interpreter tells.
+            None if get(object, "interpreter").is_none() && kind.is_none() => StdinMode::Arg,
+            None => super::stdin_mode_of(interpreter),
+        };
+        if let Some(options) = get(object, "microvm") {
+            self.microvm(options);
+        }
+        Some(Metadata {
+            name: name.to_owned(),
+            microvm,
+            interpreter: interpreter.to_owned(),
+            stdin_mode,
+            timeout_seconds: self.number(object, "timeout_seconds", most_seconds()).unwrap_or(TIMEOUT_DEFAULT),
+            memory_mb: self.number(object, "memory_mb", most_memory()).unwrap_or(MEMORY_DEFAULT),
+            description: self.text(object, "description").map(str::to_owned),
+        })
+    }
+
+    /// Checked, and kept for nothing yet.
+    fn microvm(&mut self, options: &Json) {
+        let Json::Object(options) = options else {
+            return self.problem("microvm", options.word(), "an object of vcpus, kernel, rootfs");
+        };
+        let outer = std::mem::replace(&mut self.prefix, "microvm".into());
+        self.number(options, "vcpus", 256);
+        for key in ["kernel", "rootfs"] {
+            self.text(options, key);
+        }
+        self.prefix = outer;
+    }
+
+    fn bundled(&mut self, top: &Object, set: &mut BundledSet) {
+        match get(top, "environments") {
+            Some(Json::Object(environments)) => {
+                for (name, value) in environments {
+                    set.environments.push((name.clone(), self.bundled_one(name, value)));
+                }
+            }
+            other => self.problem("environments", other.map_or("is missing", Json::word), "an object of environments"),
+        }
+        match get(top, "project") {
+            None | Some(Json::Null) => {}
+            Some(Json::Object(project)) => {
+                self.prefix = "project".into();
+                let path = self.text(project, "path").unwrap_or(".").to_owned();
+                let mount_point = self.text(project, "mount_point").map(str::to_owned);
+                let use_flake = get(project, "use_flake") == Some(&Json::Bool(true));
+                let variables = match get(project, "inherit_env") {
+                    Some(Json::Object(inherit)) => texts(get(inherit, "vars")),
+                    None | Some(Json::Null) => Some(Vec::new()),
+                    Some(_) => None,
+                };
+                if variables.is_none() {
+                    self.problem("inherit_env", "is no list of names", "{\"vars\": [NAME, …]}");
+                }
+                set.project = Some((path, mount_point, use_flake, variables.unwrap_or_default()));
+            }
+            Some(other) => self.problem("project", other.word(), "an object"),
+        }
+        self.prefix = "session".into();
+        match get(top, "session") {
+            None | Some(Json::Null) => {}
+            Some(Json::Object(session)) => {
+                let most = most_seconds();
+                set.session = (
+                    self.number(session, "idle_timeout_seconds", most),
+                    self.number(session, "max_lifetime_seconds", most),
+                );
+            }
+            Some(other) => self.problem("", other.word(), "an object"),
+        }
+    }
+
+    fn bundled_one(&mut self, name: &str, value: &Json) -> Result<Bundled, Vec<Problem>> {
+        let prefix = format!("environments.{}", name.escape_debug());
+        let mut one = Reader { place: self.place, prefix, problems: Vec::new() };
+        let read = match value {
+            Json::Object(object) => {
+                if one.text(object, "exec").is_none_or(|exec| !exec.starts_with('/')) {
+                    one.problem("exec", "is no absolute path", "the path of the program that reads the code");
+                }
+                let program = one.text(object, "exec").unwrap_or_default().to_owned();
+                one.metadata(object, Some(name)).map(|metadata| Bundled { program, metadata })
+            }
+            other => {
+                one.problem("", other.word(), "an object");
+                None
+            }
+        };
+        match read {
+            Some(bundled) if one.problems.is_empty() => Ok(bundled),
+            _ => Err(one.problems),
+        }
+    }
+}
+
+fn get<'o>(object: &'o Object, key: &str) -> Option<&'o Json> {
+    object.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+}
+
+fn texts(value: Option<&Json>) -> Option<Vec<String>> {
+    match value {
+        None | Some(Json::Null) => Some(Vec::new()),
+        Some(Json::List(list)) => {
+            list.iter().map(|item| if let Json::Text(text) = item { Some(text.clone()) } else { None }).collect()
+        }
+        Some(_) => None,
+    }
+}
+
+/// JSON in which no object has a key twice. serde_json bounds its depth.
+#[derive(Debug, Clone, PartialEq)]
+enum Json {
+    Null,
+    Bool(bool),
+    /// `None` is a number that is no unsigned one.
+    Number(Option<u64>),
+    Text(String),
+    List(Vec<Json>),
+    Object(Object),
+}
+
+impl Json {
+    fn word(&self) -> &'static str {
+        match self {
+            Json::Null => "is null",
+            Json::Bool(_) => "is true or false",
+            Json::Number(_) => "is a number",
+            Json::Text(_) => "is a string",
+            Json::List(_) => "is a list",
+            Json::Object(_) => "is an object",
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Json, D::Error> {
+        deserializer.deserialize_any(Any)
+    }
+}
+
+struct Any;
+
+impl<'de> Visitor<'de> for Any {
+    type Value = Json;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Json, E> {
+        Ok(Json::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Json, E> {
+        Ok(Json::Bool(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Json, E> {
+        Ok(Json::Number(Some(value)))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Json, E> {
+        Ok(Json::Number(u64::try_from(value).ok()))
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Json, E> {
+        Ok(Json::Number(None))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Json, E> {
+        Ok(Json::Text(value.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Json::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Json, A::Error> {
+        let mut object = Object::new();
+        let mut seen = std::collections::HashSet::new();
+        while let Some((key, value)) = members.next_entry::<String, Json>()? {
+            if !seen.insert(key.clone()) {
+                return Err(serde::de::Error::custom(format_args!("the key {} stands there twice", shown(&key))));
+            }
+            object.push((key, value));
+        }
+        Ok(Json::Object(object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<Metadata, String> {
+        let lines = |problems: Vec<Problem>| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+        metadata(text.as_bytes(), "metadata.json").map_err(lines)
+    }
+
+    #[test]
+    fn both_shapes_are_read_and_what_is_missing_is_inferred() {
+        let documented = of(r#"{"name": "python-data", "backend": "jail", "interpreter": "python3 -c",
+            "stdin_mode": "arg", "timeout_seconds": 31, "memory_mb": 600, "description": "numpy"}"#);
+        let expected = Metadata {
+            name: "python-data".into(),
+            microvm: false,
+            interpreter: "python3 -c".into(),
+            stdin_mode: StdinMode::Arg,
+            timeout_seconds: 31,
+            memory_mb: 600,
+            description: Some("numpy".into()),
+        };
+        assert_eq!(documented, Ok(expected));
+        for (kind, interpreter, mode) in [
+            ("python", "python3 -c", StdinMode::Arg),
+            ("bash", "bash -s", StdinMode::Pipe),
+            ("node", "node -e", StdinMode::Arg),
+        ] {
+            let shipped = of(&format!(r#"{{"name": "x", "interpreter_type": "{kind}"}}"#)).unwrap();
+            assert_eq!((shipped.interpreter.as_str(), shipped.stdin_mode), (interpreter, mode));
+            assert_eq!((shipped.timeout_seconds, shipped.memory_mb, shipped.description), (30, 512, None));
+        }
+        let least = of(r#"{"name": "x", "backend": "jail"}"#).unwrap();
+        assert_eq!((least.stdin_mode, least.timeout_seconds, least.memory_mb), (StdinMode::Arg, 30, 512));
+        assert_eq!(of(r#"{"name": "x", "interpreter": "perl"}"#).unwrap().stdin_mode, StdinMode::Pipe);
+        let machine = of(r#"{"name": "x", "backend": "microvm", "microvm": {"vcpus": 2, "kernel": "/k"}}"#).unwrap();
+        assert!(machine.microvm);
+        assert!(of(r#"{"name": "x", "of_a_later_version": [1, {"a": 2.5}]}"#).is_ok());
+    }
+
+    #[test]
+    fn every_mistake_is_told_at_once_with_what_is_accepted() {
+        let told = of(r#"{"name": "../x", "backend": "vm", "stdin_mode": 1, "timeout_seconds": 0, "memory_mb": -5,
+            "microvm": {"vcpus": "two"}, "description": ["a"]}"#)
+        .unwrap_err();
+        for part in [
+            "metadata.json: name: `../x` is no name",
+            "backend: `vm` is not known; accepted: jail, microvm",
+            "stdin_mode: is a number; accepted: a string",
+            "timeout_seconds: 0 is out of range; accepted: 1 to ",
+            "memory_mb: is a number, not a whole number",
+            "microvm.vcpus: is a string, not a whole number; accepted: 1 to 256",
+            "description: is a list",
+        ] {
+            assert!(told.contains(part), "{part} in:\n{told}");
+        }
+        for (text, part) in [
+            ("", "not readable as JSON"),
+            ("[]", "is a list, not an object"),
+            ("{}", "name: is missing"),
+            (r#"{"name": "a", "name": "b"}"#, "the key `name` stands there twice"),
+            (r#"{"name": "a", "x": {"y": 1, "y": 2}}"#, "the key `y` stands there twice"),
+            (r#"{"name": "a", "interpreter_type": "ruby"}"#, "accepted: python, bash, node"),
+            ("{\"name\": \"a\x1b[2J\"}", "not readable as JSON"),
+        ] {
+            let told = of(text).unwrap_err();
+            assert!(told.contains(part), "{text}: {told}");
+        }
+    }
+
+    #[test]
+    fn what_a_wrapper_bundles() {
+        let text = br#"{"environments": {
+            "python": {"backend": "jail", "exec": "/nix/store/a/bin/run", "timeout_seconds": 9, "memory_mb": 10, "interpreter_type": "python"},
+            "bad": {"backend": "jail", "exec": "run"},
+            "vm": {"backend": "microvm", "exec": "/nix/store/b/bin/run"}},
+            "project": {"path": "/srv/p", "inherit_env": {"vars": ["LANG", "TZ"]}},
+            "session": {"idle_timeout_seconds": 7}}"#;
+        let set = bundled(text, "COFFERDAM_METADATA").unwrap();
+        let names: Vec<&str> = set.environments.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["python", "bad", "vm"]);
+        let python = set.environments[0].1.as_ref().unwrap();
+        assert_eq!((python.program.as_str(), python.metadata.timeout_seconds), ("/nix/store/a/bin/run", 9));
+        let bad = set.environments[1].1.as_ref().unwrap_err();
+        assert_eq!(bad[0].key, "environments.bad.exec");
+        assert!(set.environments[2].1.as_ref().unwrap().metadata.microvm);
+        assert_eq!(set.project, Some(("/srv/p".into(), None, false, vec!["LANG".into(), "TZ".into()])));
+        assert_eq!(set.session, (Some(7), None));
+        assert!(bundled(b"{}", "x").is_err() && bundled(br#"{"environments": {}, "session": 1}"#, "x").is_err());
+    }
+}

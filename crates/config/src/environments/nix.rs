@@ -1,0 +1,188 @@
+//! Flake references: building one with `nix build`, and remembering what it came to.
+//!
+//! What was built is held by a link in the cache, which is a root of Nix's garbage collector as well: a reference is built
+//! once, until somebody asks for it anew. Nix's progress goes to the caller's standard error as it comes; nothing of its
+//! output is read.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use sha2::{Digest as _, Sha256};
+
+/// Why a reference cannot be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NixError {
+    /// There is no Nix.
+    #[error(
+        "{reference} is a flake reference, and no `nix` is on PATH to build it\nhint: apt-get install nix-bin; or build it elsewhere, and name the path of the result"
+    )]
+    Absent {
+        /// What was to be built.
+        reference: String,
+    },
+    /// There is no place to remember it.
+    #[error("cannot keep what {reference} comes to in {}: {problem}", path.display())]
+    Cache {
+        /// What was to be built.
+        reference: String,
+        /// The directory or link.
+        path: PathBuf,
+        /// Why not.
+        problem: String,
+    },
+    /// Nix cannot be started.
+    #[error("cannot start {}", program.display())]
+    Unstarted {
+        /// The program.
+        program: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// Nix said no, on standard error.
+    #[error("`nix build` of {reference} failed with {status}")]
+    Failed {
+        /// What was to be built.
+        reference: String,
+        /// How Nix ended.
+        status: std::process::ExitStatus,
+    },
+    /// Nix said yes, and built nothing.
+    #[error("`nix build` of {reference} left nothing at {}", path.display())]
+    Nothing {
+        /// What was to be built.
+        reference: String,
+        /// Where it should be.
+        path: PathBuf,
+    },
+}
+
+/// Builds references, and knows those that were built.
+#[derive(Debug, Clone)]
+pub struct Builder {
+    program: Option<PathBuf>,
+    cache: Option<PathBuf>,
+}
+
+impl Builder {
+    /// One that looks for `nix` along `path`, and keeps what it builds in `cache`.
+    pub fn new(path: Option<&str>, cache: Option<PathBuf>) -> Builder {
+        // A relative entry would find a program in a directory that nobody vetted.
+        let mut directories = path.unwrap_or("/usr/local/bin:/usr/bin:/bin").split(':').filter(|d| d.starts_with('/'));
+        let program = directories.find_map(|directory| {
+            let candidate = Path::new(directory).join("nix");
+            use std::os::unix::fs::PermissionsExt as _;
+            let metadata = std::fs::metadata(&candidate).ok()?;
+            (metadata.is_file() && metadata.permissions().mode() & 0o111 != 0).then_some(candidate)
+        });
+        Builder { program, cache }
+    }
+
+    /// What the reference came to when it was built last, if that is still there.
+    pub fn built(&self, reference: &str) -> Option<PathBuf> {
+        use std::os::unix::fs::MetadataExt as _;
+        let link = self.link(reference)?;
+        let metadata = std::fs::symlink_metadata(&link).ok()?;
+        // Nobody else's word is taken for what runs here.
+        let own = metadata.uid() == rustix::process::geteuid().as_raw();
+        if metadata.is_symlink() && own { std::fs::canonicalize(&link).ok() } else { None }
+    }
+
+    /// Builds the reference, anew if it was built before. `nix` writes to the caller's standard error while it works.
+    ///
+    /// # Errors
+    /// There is no Nix, or it fails.
+    pub fn build(&self, reference: &str) -> Result<PathBuf, NixError> {
+        use std::os::unix::fs::DirBuilderExt as _;
+        let reference = reference.to_owned();
+        let Some(program) = &self.program else { return Err(NixError::Absent { reference }) };
+        let Some(link) = self.link(&reference) else {
+            let problem = "there is no home directory".to_owned();
+            return Err(NixError::Cache { reference, path: PathBuf::new(), problem });
+        };
+        let directory = link.parent().unwrap_or(&link);
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        if let Err(error) = made {
+            return Err(NixError::Cache { reference, path: directory.to_owned(), problem: error.to_string() });
+        }
+        let status = Command::new(program)
+            .args(["--extra-experimental-features", "nix-command flakes", "build", "--out-link"])
+            .arg(&link)
+            .arg(&reference)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status()
+            .map_err(|source| NixError::Unstarted { program: program.clone(), source })?;
+        if !status.success() {
+            return Err(NixError::Failed { reference, status });
+        }
+        self.built(&reference).ok_or(NixError::Nothing { reference, path: link })
+    }
+
+    fn link(&self, reference: &str) -> Option<PathBuf> {
+        let name: String = Sha256::digest(reference.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+        Some(self.cache.as_ref()?.join(name))
+    }
+}
+
+/// The directory of the cache: below the one that the variable names, or below the home.
+pub fn cache_directory(cache_home: Option<&str>, home: Option<&str>) -> Option<PathBuf> {
+    let named = cache_home.filter(|path| path.starts_with('/')).map(PathBuf::from);
+    named.or_else(|| Some(Path::new(home?).join(".cache"))).map(|base| base.join("cofferdam/flakes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    /// A `nix` that writes down what it is given, and links the result to `built`.
+    fn stand_in(directory: &Path, built: &Path, code: u8) -> Builder {
+        let bin = directory.join("bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        let text = format!(
+            "#!/bin/sh\nfor a; do printf '%s\\n' \"$a\"; done >> {0}/said\n[ {code} = 0 ] && ln -sfn {1} \"$5\"\nexit {code}\n",
+            directory.display(),
+            built.display()
+        );
+        let nix = bin.join("nix");
+        std::fs::write(&nix, text).unwrap();
+        std::fs::set_permissions(&nix, std::fs::Permissions::from_mode(0o755)).unwrap();
+        Builder::new(Some(&format!(".:{}", bin.display())), Some(directory.join("cache/flakes")))
+    }
+
+    #[test]
+    fn a_reference_is_built_once_and_anew_when_asked() {
+        let directory = tempfile::tempdir().unwrap();
+        let real = std::fs::canonicalize(directory.path()).unwrap();
+        let (one, two) = (real.join("one"), real.join("two"));
+        std::fs::create_dir(&one).unwrap();
+        std::fs::create_dir(&two).unwrap();
+        let builder = stand_in(&real, &one, 0);
+        assert_eq!(builder.built("github:o/r#x"), None);
+        assert_eq!(builder.build("github:o/r#x").unwrap(), one);
+        let said = std::fs::read_to_string(real.join("said")).unwrap();
+        let words: Vec<&str> = said.lines().collect();
+        assert_eq!(words[..4], ["--extra-experimental-features", "nix-command flakes", "build", "--out-link"]);
+        assert_eq!(words[5], "github:o/r#x");
+        assert_eq!(builder.built("github:o/r#x").unwrap(), one);
+        assert_eq!(builder.built("github:o/r#y"), None);
+        assert_eq!(stand_in(&real, &two, 0).build("github:o/r#x").unwrap(), two);
+        std::fs::remove_dir(&two).unwrap();
+        assert_eq!(builder.built("github:o/r#x"), None, "collected by Nix");
+    }
+
+    #[test]
+    fn what_fails_says_what_and_what_to_do() {
+        let directory = tempfile::tempdir().unwrap();
+        let none = Builder::new(Some("/nowhere:relative"), Some(directory.path().join("c")));
+        let told = none.build("github:o/r").unwrap_err().to_string();
+        assert!(told.contains("no `nix` is on PATH") && told.contains("hint: apt-get install nix-bin"), "{told}");
+        let failing = stand_in(directory.path(), Path::new("/nowhere"), 3);
+        assert!(matches!(failing.build("x:y"), Err(NixError::Failed { .. })));
+        let empty = stand_in(directory.path(), Path::new("/nowhere"), 0);
+        assert!(matches!(empty.build("x:y"), Err(NixError::Nothing { .. })));
+        let homeless = Builder { cache: None, ..empty };
+        assert!(matches!(homeless.build("x:y"), Err(NixError::Cache { .. })));
+    }
+}

@@ -1,0 +1,245 @@
+//! What an environment comes to: what of a policy it sets, and how code goes in. Pure.
+//!
+//! ```text
+//! Environment (and what its reference was built into) ─ recipe ─▶ Recipe ─ dress ─▶ policy ─ options ─ pass(code) ─▶ policy
+//! ```
+//!
+//! An artifact's program is as untrusted as the code: it sees its own directory, the Nix store where it needs it, a
+//! workspace in memory, and no network. What the definition names must hold; what the artifact says of its limits holds
+//! as far as the host allows, as built-in limits do.
+
+use std::path::Path;
+
+use cofferdam_policy::paths::is_within;
+use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Stdin};
+
+use super::artifact::NIX_STORE;
+use super::metadata::StdinMode;
+use super::{BackendWord, Environment, Kind, Overrides, Project, stdin_mode_of};
+
+/// The directory in memory that code works in, and its home.
+pub const WORKSPACE: &str = "/workspace";
+
+/// Longest code that is passed as an argument, bytes: the kernel takes 128 KiB per argument (execve(2)).
+pub const LONGEST_ARGUMENT: usize = 100 * 1024;
+
+/// How code reaches an environment's interpreter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Passing {
+    /// As the preset of this name takes it.
+    Preset(String),
+    /// An interpreter's words.
+    Words {
+        /// Program and options.
+        argv: Vec<String>,
+        /// How the code follows.
+        mode: StdinMode,
+    },
+    /// A program that reads the code, and takes no arguments.
+    Program(String),
+    /// The policy's own command.
+    Own,
+}
+
+/// What an environment sets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recipe {
+    /// How code goes in.
+    pub passing: Passing,
+    /// Paths of the host that are shown, read-only, each at its own place.
+    pub shows: Vec<String>,
+    /// Directory that goes before the others of PATH.
+    pub path: Option<String>,
+    /// Whether code works in [`WORKSPACE`].
+    pub workspace: bool,
+    /// Limits that nobody named: wall time in seconds, memory in MiB.
+    pub suggested: Option<(u64, u64)>,
+    /// What the definition names.
+    pub overrides: Overrides,
+}
+
+/// What the environment sets. `built` is what the reference of a `flake` was built into.
+///
+/// # Errors
+/// Why it cannot be used.
+pub fn recipe(environment: &Environment, built: Option<&Path>) -> Result<Recipe, String> {
+    if let Some(reason) = environment.unavailable() {
+        return Err(reason);
+    }
+    let plain = Recipe {
+        passing: Passing::Own,
+        shows: Vec::new(),
+        path: None,
+        workspace: false,
+        suggested: None,
+        overrides: environment.overrides.clone(),
+    };
+    Ok(match &environment.kind {
+        Kind::Preset(name) => Recipe { passing: Passing::Preset(name.clone()), ..plain },
+        Kind::Profile { interpreter, .. } if interpreter.is_empty() => plain,
+        Kind::Profile { interpreter, .. } => Recipe { passing: words(interpreter), ..plain },
+        Kind::Artifact(artifact) => {
+            let mut shows = Vec::new();
+            if artifact.store {
+                shows.push(NIX_STORE.to_owned());
+            }
+            let own = artifact.directory.as_deref().unwrap_or(&artifact.program);
+            let own = text(own)?;
+            if !(artifact.store && is_within(&own, NIX_STORE)) {
+                shows.push(own);
+            }
+            Recipe {
+                passing: Passing::Program(text(&artifact.program)?),
+                shows,
+                workspace: true,
+                suggested: Some((artifact.metadata.timeout_seconds, artifact.metadata.memory_mb)),
+                ..plain
+            }
+        }
+        Kind::Flake { reference, interpreter } => {
+            let built = text(built.ok_or_else(|| format!("{reference} was not built"))?)?;
+            let store = is_within(&built, NIX_STORE);
+            Recipe {
+                passing: words(interpreter),
+                path: Some(format!("{built}/bin")),
+                shows: vec![if store { NIX_STORE.to_owned() } else { built }],
+                workspace: true,
+                ..plain
+            }
+        }
+        Kind::Reference(reference) => return Err(format!("{reference} was not built")),
+        Kind::Image(_) | Kind::Broken(_) => return Err("it cannot be used".into()),
+    })
+}
+
+fn words(interpreter: &[String]) -> Passing {
+    let mode = stdin_mode_of(&interpreter.join(" "));
+    Passing::Words { argv: interpreter.to_vec(), mode }
+}
+
+fn text(path: &Path) -> Result<String, String> {
+    path.to_str().map(str::to_owned).ok_or_else(|| format!("{} is not valid UTF-8", path.display()))
+}
+
+impl Recipe {
+    /// Sets in the policy what the environment sets; what the caller names comes after it. `variable` answers with a
+    /// variable of the caller's.
+    pub fn dress(&self, policy: &mut Policy, project: Option<&Project>, variable: impl Fn(&str) -> Option<String>) {
+        for path in &self.shows {
+            show(policy, path, path);
+        }
+        let variables = &mut policy.command.variables;
+        if let Some(directory) = &self.path {
+            let rest = variables.get("PATH").map(|rest| format!(":{rest}")).unwrap_or_default();
+            variables.insert("PATH".into(), format!("{directory}{rest}"));
+        }
+        if self.workspace {
+            for (name, value) in [("HOME", WORKSPACE), ("TMPDIR", WORKSPACE), ("TERM", "dumb")] {
+                variables.insert(name.into(), value.into());
+            }
+            let size_mb = policy.limits.tmpfs_mb;
+            policy.filesystem.mounts.push(Mount::Tmpfs { target: WORKSPACE.into(), size_mb, exec: false });
+            policy.command.cwd = Some(WORKSPACE.into());
+        }
+        if let Some(project) = project {
+            show(policy, &project.path, &project.mount_point);
+            for name in &project.inherit_env {
+                if let Some(value) = variable(name) {
+                    policy.command.variables.insert(name.clone(), value);
+                }
+            }
+        }
+        self.limit(policy);
+    }
+
+    fn limit(&self, policy: &mut Policy) {
+        let named = &self.overrides;
+        let (seconds, memory) = self.suggested.unzip();
+        if let Some(seconds) = named.timeout_seconds.or(seconds) {
+            policy.limits.wall_ms = seconds * 1000;
+            // The built-in CPU time belongs to the built-in wall time: it must not end what was given longer.
+            let all = seconds.saturating_mul(policy.limits.cpu_millis.div_ceil(1000));
+            if policy.limits.cpu_seconds < all && !policy.is_required(Field::CpuTime) {
+                policy.limits.cpu_seconds = all.min(super::metadata::most_seconds());
+            }
+        }
+        if let Some(memory) = named.memory_mb.or(memory) {
+            policy.limits.memory_mb = memory;
+        }
+        for (field, is_named) in
+            [(Field::WallTime, named.timeout_seconds.is_some()), (Field::Memory, named.memory_mb.is_some())]
+        {
+            if is_named {
+                policy.require(field);
+            }
+        }
+        if let Some(network) = named.network {
+            policy.network.mode = network;
+            if network != NetworkMode::Allowlist {
+                policy.network.allow.clear();
+                policy.network.methods = None;
+            }
+        }
+        if let Some(BackendWord::Ours(backend)) = named.backend {
+            policy.backend = backend;
+        }
+        if let Some(description) = &named.description {
+            policy.description = Some(description.clone());
+        }
+    }
+
+    /// Makes the policy's command run this code; without code, what the interpreter reads is the caller's. Not for
+    /// presets, which discovery fills in.
+    ///
+    /// # Errors
+    /// Why the code cannot go in, with a `hint:` where there is one.
+    pub fn pass(&self, policy: &mut Policy, code: Option<String>, arguments: &[String]) -> Result<(), String> {
+        let (argv, mode) = match &self.passing {
+            Passing::Words { argv, mode } => (argv.clone(), *mode),
+            Passing::Program(_) if !arguments.is_empty() => {
+                return Err("the program of this environment takes no arguments".into());
+            }
+            Passing::Program(program) => (vec![program.clone()], StdinMode::Pipe),
+            Passing::Own | Passing::Preset(_) => {
+                let argv = policy.command.argv.clone();
+                let Some(last) = argv.last() else {
+                    return Err("the profile of this environment has no command to run code with\nhint: give it \
+                                `command.argv`, or the environment `interpreter = \"python3 -c\"`"
+                        .into());
+                };
+                let mode = stdin_mode_of(last);
+                (argv, mode)
+            }
+        };
+        policy.command.argv = argv;
+        match (mode, code) {
+            (StdinMode::Arg, None) => return Err("this environment takes code, and no session".into()),
+            (StdinMode::Arg, Some(code)) if code.len() > LONGEST_ARGUMENT => {
+                return Err(format!(
+                    "{} bytes of code cannot be passed as an argument, as this environment's interpreter takes it\n\
+                     hint: at most {LONGEST_ARGUMENT} bytes; or an interpreter that reads standard input",
+                    code.len()
+                ));
+            }
+            (StdinMode::Arg, Some(code)) => policy.command.argv.push(code),
+            (StdinMode::Pipe, Some(_)) if policy.command.stdin != Stdin::Closed => {
+                return Err("this environment takes code on standard input, which is asked for otherwise".into());
+            }
+            (StdinMode::Pipe, Some(code)) => policy.command.stdin = Stdin::Text(code),
+            (StdinMode::Pipe, None) => {}
+        }
+        policy.command.argv.extend_from_slice(arguments);
+        Ok(())
+    }
+}
+
+/// Shows a path of the host read-only: outside of what it would hide.
+fn show(policy: &mut Policy, source: &str, target: &str) {
+    let mounts = &mut policy.filesystem.mounts;
+    if mounts.iter().any(|mount| mount.target() == target) {
+        return;
+    }
+    let at = mounts.iter().position(|mount| is_within(mount.target(), target)).unwrap_or(mounts.len());
+    let (source, target) = (source.to_owned(), target.to_owned());
+    mounts.insert(at, Mount::Bind { source, target, access: Access::ReadOnly, exec: true, optional: false });
+}

@@ -1,0 +1,448 @@
+//! Where definitions come from, and who wins: reads the configuration file, the variables and the registry directories,
+//! and puts what they define in one order.
+//!
+//! Reads files; builds nothing and runs nothing. A missing default place is nothing to speak of, a missing named one is a
+//! mistake.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::artifact::{Artifact, NIX_STORE, artifact};
+use super::file::{Definition, Parsed, Source, parse};
+use super::metadata::{Bundled, bundled, most_seconds};
+use super::{
+    Environment, Kind, LONGEST_FILE, NO_MICROVM, Overrides, PRESETS, PROJECT_MOUNT, Problem, Project, Rank, Sessions,
+    is_name, shown,
+};
+
+/// Most entries of one registry directory that are looked at.
+const MOST_ENTRIES: usize = 4096;
+
+/// What the process has around it, as data.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    /// Variables.
+    pub variables: BTreeMap<String, String>,
+    /// Working directory, absolute.
+    pub cwd: String,
+    /// Homes; the first is the one that `~` means.
+    pub homes: Vec<String>,
+    /// The directory of the system's configuration: `/etc`.
+    pub system: PathBuf,
+}
+
+/// Every definition there is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Environments {
+    all: Vec<Environment>,
+    /// Mistakes outside of any one definition. While there is one, no name can be relied upon.
+    pub problems: Vec<Problem>,
+    /// What was left out, and is no mistake of a definition's.
+    pub warnings: Vec<String>,
+    /// The configuration file that was read.
+    pub configuration: Option<PathBuf>,
+    /// The directory that environments show.
+    pub project: Option<Project>,
+    /// How long sessions live.
+    pub sessions: Sessions,
+}
+
+/// What a name means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found<'e> {
+    /// This one.
+    Environment(&'e Environment),
+    /// Nothing.
+    Unknown,
+}
+
+impl Surroundings {
+    /// A variable by the end of its name: ours, then the one of other programs that has it. Empty is as if not there.
+    fn variable(&self, end: &str) -> Option<(String, &str)> {
+        let theirs = match end {
+            "PROJECT_DIR" | "PROJECT_MOUNT" | "SESSION_IDLE_TIMEOUT" | "SESSION_MAX_LIFETIME" => end.to_owned(),
+            _ => format!("NIX_SANDBOX_{end}"),
+        };
+        [format!("COFFERDAM_{end}"), theirs].into_iter().find_map(|name| {
+            let value = self.variables.get(&name)?;
+            (!value.is_empty()).then_some((name, value.as_str()))
+        })
+    }
+
+    /// The first home.
+    pub fn home(&self) -> Option<&str> {
+        self.homes.first().map(String::as_str)
+    }
+
+    fn absolute(&self, path: &str) -> PathBuf {
+        Path::new(&self.cwd).join(path)
+    }
+
+    fn user_configuration(&self) -> Option<PathBuf> {
+        let named = self.variables.get("XDG_CONFIG_HOME").filter(|path| path.starts_with('/')).map(PathBuf::from);
+        named.or_else(|| Some(Path::new(self.home()?).join(".config")))
+    }
+
+    /// The configuration file: the named one, or the first default that is there. `true` when it was named.
+    fn configuration(&self, named: Option<&str>) -> Option<(PathBuf, bool)> {
+        if let Some(path) = named.or(self.variable("CONFIG").map(|(_, path)| path)) {
+            return Some((self.absolute(path), true));
+        }
+        let defaults = [self.user_configuration(), Some(self.system.clone())];
+        let files = defaults.into_iter().flatten().map(|directory| directory.join("cofferdam/config.toml"));
+        files.into_iter().find(|file| std::fs::symlink_metadata(file).is_ok()).map(|file| (file, false))
+    }
+
+    /// The registry directories, the strongest first; `true` for one that was named.
+    pub fn registries(&self) -> Vec<(PathBuf, bool)> {
+        let mut found = Vec::new();
+        if let Some((_, directory)) = self.variable("DIR") {
+            found.push((self.absolute(directory), true));
+        } else if let Some(user) = self.user_configuration() {
+            found.push((user.join("cofferdam/environments"), false));
+            found.push((user.join("nix-sandbox-mcp/sandboxes"), false));
+        }
+        found.push((self.system.join("cofferdam/environments"), false));
+        found.push((self.system.join("nix-sandbox-mcp/sandboxes"), false));
+        found
+    }
+
+    /// Whether nothing can define this name but the presets, so that nothing has to be read to know what it means.
+    pub fn is_plain(&self, name: &str) -> bool {
+        PRESETS.contains(&name)
+            && ["METADATA", "CONFIG", "DIR", "ENVS"].iter().all(|end| self.variable(end).is_none())
+            && self.configuration(None).is_none()
+            && !self.registries().iter().any(|(directory, _)| std::fs::symlink_metadata(directory.join(name)).is_ok())
+    }
+}
+
+impl Environments {
+    /// Reads everything that defines environments. `configuration` names the file in place of variables and defaults.
+    pub fn load(around: &Surroundings, configuration: Option<&str>) -> Environments {
+        let mut out = Environments::default();
+        let mut project = out.bundled(around);
+        if let Some((file, named)) = around.configuration(configuration)
+            && let Some(parsed) = out.read(&file, named, around)
+        {
+            out.configuration = Some(file);
+            if let Some((path, mount_point, use_flake, inherit_env)) = parsed.project {
+                project = Some((path, mount_point, use_flake, inherit_env));
+            }
+            let (idle, life) = parsed.session;
+            out.sessions.idle_timeout_seconds = idle.unwrap_or(out.sessions.idle_timeout_seconds);
+            out.sessions.max_lifetime_seconds = life.unwrap_or(out.sessions.max_lifetime_seconds);
+            out.problems.extend(parsed.problems);
+            for definition in parsed.definitions {
+                out.all.push(defined(definition, around));
+            }
+        }
+        out.references(around);
+        for (index, (directory, named)) in around.registries().into_iter().enumerate() {
+            out.registry(&directory, named, index as u8, around);
+        }
+        for name in PRESETS {
+            let (name, place) = ((*name).to_owned(), "built in".to_owned());
+            let kind = Kind::Preset(name.clone());
+            out.all.push(Environment { name, rank: Rank::Preset, place, kind, overrides: Overrides::default() });
+        }
+        out.all.sort_by(|a, b| (&a.name, a.rank).cmp(&(&b.name, b.rank)));
+        out.surroundings_of_runs(around, project);
+        out
+    }
+
+    /// The artifact at a path of the command line.
+    pub fn at_path(path: &str, around: &Surroundings) -> Environment {
+        let directory = match (path.strip_prefix("~/"), around.home()) {
+            (Some(rest), Some(home)) => Path::new(home).join(rest),
+            _ => around.absolute(path),
+        };
+        let place = directory.display().to_string();
+        let (name, kind) = match artifact(&directory, None, &around.homes) {
+            Ok(found) => (found.metadata.name.clone(), Kind::Artifact(Box::new(found))),
+            Err(problems) => (path.to_owned(), Kind::Broken(problems)),
+        };
+        Environment { name, rank: Rank::CommandLine, place, kind, overrides: Overrides::default() }
+    }
+
+    /// What a name means.
+    pub fn find(&self, name: &str) -> Found<'_> {
+        self.all.iter().find(|one| one.name == name).map_or(Found::Unknown, Found::Environment)
+    }
+
+    /// Every definition by name, the stronger of one name first.
+    pub fn all(&self) -> &[Environment] {
+        &self.all
+    }
+
+    /// The definitions that their names mean: without those that a stronger one hides.
+    pub fn in_force(&self) -> impl Iterator<Item = &Environment> {
+        let hidden = |index: usize| index > 0 && self.all[index - 1].name == self.all[index].name;
+        self.all.iter().enumerate().filter(move |(index, _)| !hidden(*index)).map(|(_, one)| one)
+    }
+
+    /// Which definition hides this one.
+    pub fn hidden_by(&self, one: &Environment) -> Option<&Environment> {
+        self.all.iter().find(|other| other.name == one.name).filter(|first| *first != one)
+    }
+
+    fn read(&mut self, file: &Path, named: bool, around: &Surroundings) -> Option<Parsed> {
+        let mut problem = |problem: String, accepted: &str| {
+            let (place, accepted) = (file.display().to_string(), accepted.to_owned());
+            self.problems.push(Problem { place, key: String::new(), problem, accepted });
+            None
+        };
+        match std::fs::metadata(file) {
+            Err(error) => return problem(format!("cannot be looked at: {error}"), ""),
+            Ok(metadata) if !metadata.is_file() => return problem("is no regular file".into(), "a file of TOML"),
+            Ok(metadata) if metadata.len() > LONGEST_FILE => return problem("is longer than 1 MiB".into(), ""),
+            Ok(metadata) if !named && !is_ours(&metadata) => {
+                return problem(
+                    "can be changed by others".into(),
+                    "a file that belongs to you or root and that not everybody may write",
+                );
+            }
+            Ok(_) => {}
+        }
+        let mut text = String::new();
+        let read = std::fs::File::open(file).and_then(|file| file.take(LONGEST_FILE).read_to_string(&mut text));
+        match read {
+            Err(error) => problem(format!("cannot be read: {error}"), "a file of TOML in UTF-8"),
+            Ok(_) => Some(parse(&text, file, around.home())),
+        }
+    }
+
+    /// The environments that a wrapper bundles, and its project.
+    fn bundled(&mut self, around: &Surroundings) -> Option<(PathBuf, Option<String>, bool, Vec<String>)> {
+        let (variable, value) = around.variable("METADATA")?;
+        // The text itself, as wrappers have it; or the path of a file with it.
+        let (place, text) = match value.starts_with('/') {
+            true => match read_capped(Path::new(value)) {
+                Ok(text) => (format!("{variable} ({value})"), text),
+                Err(error) => {
+                    let problem = format!("{} cannot be read: {error}", shown(value));
+                    let accepted = "one JSON object, or the path of a file with one".into();
+                    self.problems.push(Problem { place: variable, key: String::new(), problem, accepted });
+                    return None;
+                }
+            },
+            false => (variable, value.as_bytes().to_vec()),
+        };
+        let set = match bundled(&text, &place) {
+            Ok(set) => set,
+            Err(problems) => {
+                self.problems.extend(problems);
+                return None;
+            }
+        };
+        for (name, read) in set.environments {
+            let kind = match read {
+                Ok(one) => of_bundle(one, &place, &name),
+                Err(problems) => Kind::Broken(problems),
+            };
+            let (place, overrides) = (place.clone(), Overrides::default());
+            self.all.push(Environment { name, rank: Rank::Bundled, place, kind, overrides });
+        }
+        self.sessions.idle_timeout_seconds = set.session.0.unwrap_or(self.sessions.idle_timeout_seconds);
+        self.sessions.max_lifetime_seconds = set.session.1.unwrap_or(self.sessions.max_lifetime_seconds);
+        set.project
+            .map(|(path, mount_point, use_flake, inherit)| (around.absolute(&path), mount_point, use_flake, inherit))
+    }
+
+    /// The flake references of a variable, each named by its end.
+    fn references(&mut self, around: &Surroundings) {
+        let Some((variable, list)) = around.variable("ENVS") else { return };
+        let mut seen: BTreeMap<String, (usize, String)> = BTreeMap::new();
+        for (index, reference) in list.split(',').map(str::trim).enumerate().filter(|(_, text)| !text.is_empty()) {
+            let place = format!("{variable}, entry {}", index + 1);
+            let problem = |problem: String, accepted: &str| Problem {
+                place: place.clone(),
+                key: String::new(),
+                problem,
+                accepted: accepted.into(),
+            };
+            let name = name_of(reference);
+            let bad = reference.starts_with('-') || reference.contains(|c: char| c.is_whitespace() || c.is_control());
+            let Some(name) = name.filter(|_| !bad) else {
+                let told = format!("no name can be made of {}", shown(reference));
+                self.problems
+                    .push(problem(told, "a flake reference that ends in a name, as in github:owner/repo#name"));
+                continue;
+            };
+            let mut kind = Kind::Reference(reference.to_owned());
+            if let Some((first, other)) = seen.get(&name) {
+                let told = format!(
+                    "{name} is defined twice: by {} here, and by {} in entry {}",
+                    shown(reference),
+                    shown(other),
+                    first + 1
+                );
+                kind = Kind::Broken(vec![problem(told, "")]);
+                self.all.retain(|one| !(one.rank == Rank::References && one.name == name));
+            }
+            seen.entry(name.clone()).or_insert((index, reference.to_owned()));
+            let place = place.clone();
+            self.all.push(Environment { name, rank: Rank::References, place, kind, overrides: Overrides::default() });
+        }
+    }
+
+    fn registry(&mut self, directory: &Path, named: bool, index: u8, around: &Surroundings) {
+        let entries = match std::fs::read_dir(directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !named => return,
+            Err(error) => {
+                self.warnings.push(format!("the registry {} cannot be read: {error}", directory.display()));
+                return;
+            }
+        };
+        if !named && !std::fs::metadata(directory).is_ok_and(|metadata| is_ours(&metadata)) {
+            let told = "the registry {} is left out: it can be changed by others than you and root";
+            self.warnings.push(told.replace("{}", &directory.display().to_string()));
+            return;
+        }
+        let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+        names.sort();
+        if names.len() > MOST_ENTRIES {
+            let told = format!("of the registry {}, {MOST_ENTRIES} entries are looked at", directory.display());
+            self.warnings.push(told);
+            names.truncate(MOST_ENTRIES);
+        }
+        for name in names {
+            let path = directory.join(&name);
+            let hidden = name.as_encoded_bytes().starts_with(b".");
+            if hidden || std::fs::metadata(&path).is_ok_and(|metadata| !metadata.is_dir()) {
+                continue;
+            }
+            let Some(name) = name.to_str().filter(|name| is_name(name)).map(str::to_owned) else {
+                self.warnings.push(format!(
+                    "{} is left out: {}",
+                    shown(&path.display().to_string()),
+                    super::NAME_ACCEPTED
+                ));
+                continue;
+            };
+            let kind = match artifact(&path, Some(&name), &around.homes) {
+                Ok(found) => Kind::Artifact(Box::new(found)),
+                Err(problems) => Kind::Broken(problems),
+            };
+            let (rank, place) = (Rank::Registry(index), path.display().to_string());
+            self.all.push(Environment { name, rank, place, kind, overrides: Overrides::default() });
+        }
+    }
+
+    fn surroundings_of_runs(
+        &mut self,
+        around: &Surroundings,
+        configured: Option<(PathBuf, Option<String>, bool, Vec<String>)>,
+    ) {
+        let directory = around.variable("PROJECT_DIR").map(|(_, path)| around.absolute(path));
+        let mount = around.variable("PROJECT_MOUNT").map(|(_, path)| path.to_owned());
+        if directory.is_some() || configured.is_some() {
+            let (path, mount_point, use_flake, inherit_env) = configured.unwrap_or_default();
+            let path = directory.unwrap_or(path);
+            let mount_point = mount.or(mount_point).unwrap_or_else(|| PROJECT_MOUNT.to_owned());
+            let real = std::fs::canonicalize(&path);
+            match real.map(|real| real.into_os_string().into_string()) {
+                Ok(Ok(path)) => self.project = Some(Project { path, mount_point, use_flake, inherit_env }),
+                Ok(Err(_)) => self.warnings.push("the project's path is not valid UTF-8, and is not shown".into()),
+                Err(error) => {
+                    let (place, key) = (path.display().to_string(), "project.path".to_owned());
+                    let (problem, accepted) = (format!("cannot be looked at: {error}"), "a directory".to_owned());
+                    self.problems.push(Problem { place, key, problem, accepted });
+                }
+            }
+            if use_flake {
+                self.warnings.push("project.use_flake is not supported yet: its programs are not there".into());
+            }
+        }
+        for (end, into) in [
+            ("SESSION_IDLE_TIMEOUT", &mut self.sessions.idle_timeout_seconds),
+            ("SESSION_MAX_LIFETIME", &mut self.sessions.max_lifetime_seconds),
+        ] {
+            let Some((place, value)) = around.variable(end) else { continue };
+            match value.trim().parse() {
+                Ok(seconds) if (1..=most_seconds()).contains(&seconds) => *into = seconds,
+                _ => {
+                    let problem = format!("{} is no number of seconds", shown(value));
+                    let accepted = format!("1 to {}", most_seconds());
+                    self.problems.push(Problem { place, key: String::new(), problem, accepted });
+                }
+            }
+        }
+    }
+}
+
+fn read_capped(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::other("it is no regular file"));
+    }
+    std::fs::File::open(path)?.take(LONGEST_FILE + 1).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// Whether only this user and root can have written it.
+fn is_ours(metadata: &std::fs::Metadata) -> bool {
+    let owner = metadata.uid();
+    (owner == 0 || owner == rustix::process::geteuid().as_raw()) && metadata.mode() & 0o002 == 0
+}
+
+/// The name of a reference: the end of its fragment, or of its path where that says nothing.
+fn name_of(reference: &str) -> Option<String> {
+    let (path, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+    let end = fragment.rsplit('.').next().filter(|end| !end.is_empty() && *end != "default");
+    let path = path.split('?').next().unwrap_or(path);
+    let name = end.unwrap_or_else(|| path.trim_end_matches('/').rsplit(['/', ':']).next().unwrap_or_default());
+    is_name(name).then(|| name.to_owned())
+}
+
+fn defined(definition: Definition, around: &Surroundings) -> Environment {
+    let Definition { name, place, what } = definition;
+    let (kind, overrides) = match what {
+        Err(problems) => (Kind::Broken(problems), Overrides::default()),
+        Ok((source, overrides)) => (of_source(source, &name, &place, around), overrides),
+    };
+    Environment { name, rank: Rank::Configuration, place, kind, overrides }
+}
+
+fn of_source(source: Source, name: &str, place: &str, around: &Surroundings) -> Kind {
+    match source {
+        Source::Preset(name) => Kind::Preset(name),
+        Source::Directory(directory) => match artifact(&directory, Some(name), &around.homes) {
+            Ok(found) => Kind::Artifact(Box::new(found)),
+            Err(mut problems) => {
+                problems.iter_mut().for_each(|problem| problem.place = format!("{place}: {}", problem.place));
+                Kind::Broken(problems)
+            }
+        },
+        Source::Reference(reference) => Kind::Reference(reference),
+        Source::Flake(reference, interpreter) => Kind::Flake { reference, interpreter },
+        Source::Profile(file, interpreter) => match std::fs::metadata(&file) {
+            Ok(metadata) if metadata.is_file() => Kind::Profile { file, interpreter },
+            other => {
+                let problem = match other {
+                    Ok(_) => format!("{} is no regular file", shown(&file.display().to_string())),
+                    Err(error) => format!("{} cannot be looked at: {error}", shown(&file.display().to_string())),
+                };
+                let (place, key) = (place.to_owned(), format!("environments.{name}.profile"));
+                Kind::Broken(vec![Problem { place, key, problem, accepted: "a Nickel file".into() }])
+            }
+        },
+        Source::Image(image) => Kind::Image(image),
+    }
+}
+
+fn of_bundle(one: Bundled, place: &str, name: &str) -> Kind {
+    let program = PathBuf::from(&one.program);
+    let store = program.starts_with(NIX_STORE);
+    let unavailable = one.metadata.microvm.then(|| NO_MICROVM.to_owned());
+    let executable = std::fs::metadata(&program).is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0);
+    if !executable && unavailable.is_none() {
+        let (place, key) = (place.to_owned(), format!("environments.{name}.exec"));
+        let problem = format!("{} is no executable file", shown(&one.program));
+        return Kind::Broken(vec![Problem { place, key, problem, accepted: "the path of a program".into() }]);
+    }
+    let metadata = one.metadata;
+    Kind::Artifact(Box::new(Artifact { directory: None, program, sessions: false, store, metadata, unavailable }))
+}

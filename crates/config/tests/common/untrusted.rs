@@ -1,0 +1,51 @@
+//! What has to hold of any bytes that come as a configuration or as metadata: for the property tests and the fuzz targets.
+
+use std::path::Path;
+
+use cofferdam_config::environments::{Problem, bundled, is_name, metadata, parse};
+
+fn told(problems: &[Problem]) {
+    for problem in problems {
+        let text = problem.to_string();
+        assert!(text.chars().all(|c| !c.is_control() || c == '\n'), "{text:?}");
+        assert!(!problem.problem.is_empty());
+    }
+}
+
+/// Reading a configuration never panics; what is accepted has a name and a source, and what is not says why.
+pub fn configuration(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let parsed = parse(text, Path::new("/c/config.toml"), Some("/home/u"));
+    told(&parsed.problems);
+    for definition in &parsed.definitions {
+        match &definition.what {
+            Ok(_) => assert!(is_name(&definition.name), "{:?}", definition.name),
+            Err(problems) => {
+                assert!(!problems.is_empty());
+                told(problems);
+            }
+        }
+    }
+}
+
+/// Reading metadata never panics; what is accepted is within its bounds.
+pub fn of_artifact(bytes: &[u8]) {
+    match metadata(bytes, "metadata.json") {
+        Ok(read) => assert!(is_name(&read.name) && read.timeout_seconds > 0 && read.memory_mb > 0),
+        Err(problems) => {
+            assert!(!problems.is_empty());
+            told(&problems);
+        }
+    }
+    match bundled(bytes, "COFFERDAM_METADATA") {
+        Ok(set) => {
+            for (_, one) in &set.environments {
+                if let Err(problems) = one {
+                    assert!(!problems.is_empty());
+                    told(problems);
+                }
+            }
+        }
+        Err(problems) => assert!(!problems.is_empty()),
+    }
+}

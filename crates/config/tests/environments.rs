@@ -1,0 +1,415 @@
+//! Environments from end to end, without running any: what a configuration says, who wins, and what each comes to.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use cofferdam_config::environments::{
+    Environment, Environments, Found, Kind, Passing, Rank, Recipe, Surroundings, WORKSPACE, parse, recipe,
+};
+use cofferdam_policy::{Field, NetworkMode, Policy, Stdin};
+use serde_json::{Value, json};
+
+/// A home and a system directory of the test's own.
+struct Made {
+    directory: tempfile::TempDir,
+    around: Surroundings,
+}
+
+impl Made {
+    fn new() -> Made {
+        let directory = tempfile::tempdir().unwrap();
+        let real = std::fs::canonicalize(directory.path()).unwrap();
+        let home = real.join("home").to_str().unwrap().to_owned();
+        let around = Surroundings {
+            variables: BTreeMap::new(),
+            cwd: real.to_str().unwrap().to_owned(),
+            homes: vec![home],
+            system: real.join("etc"),
+        };
+        Made { directory, around }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        std::fs::canonicalize(self.directory.path()).unwrap().join(path)
+    }
+
+    fn write(&self, path: &str, text: &str) -> PathBuf {
+        let path = self.path(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// An artifact of that name in this directory.
+    fn artifact(&self, directory: &str, name: &str) -> PathBuf {
+        let run = self.write(&format!("{directory}/bin/run"), "#!/bin/sh\nexec sh -s\n");
+        std::fs::set_permissions(run, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let text = format!(r#"{{"name": "{name}", "backend": "jail", "timeout_seconds": 11, "memory_mb": 123}}"#);
+        self.write(&format!("{directory}/metadata.json"), &text);
+        self.path(directory)
+    }
+
+    fn set(&mut self, name: &str, value: impl Into<String>) {
+        self.around.variables.insert(name.into(), value.into());
+    }
+
+    fn load(&self) -> Environments {
+        Environments::load(&self.around, None)
+    }
+}
+
+#[track_caller]
+fn find<'e>(all: &'e Environments, name: &str) -> &'e Environment {
+    match all.find(name) {
+        Found::Environment(found) => found,
+        Found::Unknown => panic!("no {name}"),
+    }
+}
+
+fn told(text: &str) -> Vec<String> {
+    let parsed = parse(text, Path::new("/c/config.toml"), Some("/home/u"));
+    let broken = parsed.definitions.into_iter().filter_map(|one| one.what.err()).flatten();
+    parsed.problems.into_iter().chain(broken).map(|problem| problem.to_string()).collect()
+}
+
+const USER: &str = "home/.config/cofferdam/environments/x";
+const THEIRS: &str = "home/.config/nix-sandbox-mcp/sandboxes/x";
+const SYSTEM: &str = "etc/cofferdam/environments/x";
+const THEIR_SYSTEM: &str = "etc/nix-sandbox-mcp/sandboxes/x";
+
+#[test]
+fn who_wins_is_the_order_that_the_page_has() {
+    let mut made = Made::new();
+    // From the weakest to the strongest: each new one takes the name over.
+    let bundle = made.artifact("bundle", "x").join("bin/run");
+    made.set("NIX_SANDBOX_METADATA", json!({"environments": {"x": {"exec": bundle}}}).to_string());
+    assert_eq!(find(&made.load(), "x").rank, Rank::Bundled);
+    for (index, directory) in [(3, THEIR_SYSTEM), (2, SYSTEM), (1, THEIRS), (0, USER)] {
+        let at = made.artifact(directory, "x");
+        let all = made.load();
+        assert_eq!((find(&all, "x").rank, &find(&all, "x").place), (Rank::Registry(index), &at.display().to_string()));
+    }
+    made.set("NIX_SANDBOX_ENVS", "github:o/r#other, github:o/r#x");
+    assert_eq!(find(&made.load(), "x").rank, Rank::References);
+    assert_eq!(find(&made.load(), "other").kind, Kind::Reference("github:o/r#other".into()));
+    let file = made.write("home/.config/cofferdam/config.toml", "[environments.x]\npreset = \"node\"\n");
+    let all = made.load();
+    let first = find(&all, "x");
+    assert_eq!((first.rank, &first.kind), (Rank::Configuration, &Kind::Preset("node".into())));
+    assert_eq!(first.place, format!("{}:1", file.display()));
+    assert_eq!(all.configuration.as_deref(), Some(file.as_path()));
+    let ranks: Vec<Rank> = all.all().iter().filter(|one| one.name == "x").map(|one| one.rank).collect();
+    let registries = (0..4).map(Rank::Registry);
+    let expected: Vec<Rank> =
+        [Rank::Configuration, Rank::References].into_iter().chain(registries).chain([Rank::Bundled]).collect();
+    assert_eq!(ranks, expected);
+    assert_eq!(all.hidden_by(&all.all().iter().rfind(|one| one.name == "x").unwrap().clone()), Some(first));
+    let names: Vec<&str> = all.in_force().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["node", "other", "python", "shell", "x"]);
+    // A path on the command line asks nobody.
+    let at = made.path(USER);
+    let named = Environments::at_path(at.to_str().unwrap(), &made.around);
+    assert_eq!((named.rank, named.name.as_str()), (Rank::CommandLine, "x"));
+}
+
+#[test]
+fn presets_can_be_defined_anew_and_a_broken_definition_gives_way_to_nothing() {
+    let made = Made::new();
+    assert!(made.around.is_plain("python") && !made.around.is_plain("x"));
+    made.write("home/.config/cofferdam/environments/python/metadata.json", "{");
+    assert!(!made.around.is_plain("python") && made.around.is_plain("shell"));
+    let all = made.load();
+    assert!(all.problems.is_empty(), "others work: {:?}", all.problems);
+    let python = find(&all, "python");
+    let reason = recipe(python, None).unwrap_err();
+    assert!(
+        reason.contains("metadata.json: not readable as JSON") && reason.contains("bin/run: is not there"),
+        "{reason}"
+    );
+    assert!(recipe(find(&all, "shell"), None).is_ok());
+    made.write("etc/cofferdam/config.toml", "[environments.shell]\npreset = \"bash\"\n");
+    assert!(!made.around.is_plain("shell") && !made.around.is_plain("node"));
+    let all = made.load();
+    assert!(recipe(find(&all, "shell"), None).unwrap_err().contains("config.toml:2: environments.shell.preset"));
+    assert_eq!(find(&all, "node").rank, Rank::Preset);
+}
+
+#[test]
+fn our_variables_win_over_those_of_others() {
+    let mut made = Made::new();
+    let theirs = made.write("theirs.toml", "[environments.theirs]\npreset = \"node\"\n");
+    let ours = made.write("ours.toml", "[environments.ours]\npreset = \"node\"\n[project]\npath = \"p\"\n");
+    made.artifact("d1/a", "a");
+    made.artifact("d2/b", "b");
+    std::fs::create_dir(made.path("p")).unwrap();
+    std::fs::create_dir(made.path("q")).unwrap();
+    made.set("NIX_SANDBOX_CONFIG", theirs.to_str().unwrap());
+    made.set("NIX_SANDBOX_DIR", "d1");
+    made.set("NIX_SANDBOX_ENVS", "x:y#one");
+    made.set("SESSION_IDLE_TIMEOUT", "5");
+    made.set("SESSION_MAX_LIFETIME", "6");
+    made.set("PROJECT_DIR", "q");
+    made.set("COFFERDAM_CONFIG", "");
+    let all = made.load();
+    assert!(matches!(all.find("theirs"), Found::Environment(_)) && matches!(all.find("one"), Found::Environment(_)));
+    assert!(matches!(all.find("a"), Found::Environment(_)));
+    assert_eq!((all.sessions.idle_timeout_seconds, all.sessions.max_lifetime_seconds), (5, 6));
+    let project = all.project.unwrap();
+    assert_eq!((project.path.as_str(), project.mount_point.as_str()), (made.path("q").to_str().unwrap(), "/project"));
+    made.set("COFFERDAM_CONFIG", ours.to_str().unwrap());
+    made.set("COFFERDAM_DIR", "d2");
+    made.set("COFFERDAM_ENVS", "x:y#two");
+    made.set("COFFERDAM_SESSION_IDLE_TIMEOUT", "7");
+    made.set("COFFERDAM_PROJECT_DIR", "p");
+    made.set("PROJECT_MOUNT", "/srv/p");
+    let all = made.load();
+    for (name, there) in [("ours", true), ("theirs", false), ("b", true), ("a", false), ("two", true), ("one", false)] {
+        assert_eq!(matches!(all.find(name), Found::Environment(_)), there, "{name}");
+    }
+    assert_eq!((all.sessions.idle_timeout_seconds, all.sessions.max_lifetime_seconds), (7, 6));
+    let project = all.project.unwrap();
+    assert_eq!((project.path.as_str(), project.mount_point.as_str()), (made.path("p").to_str().unwrap(), "/srv/p"));
+    assert_eq!(Environments::load(&made.around, theirs.to_str()).configuration, Some(theirs));
+}
+
+#[test]
+fn two_of_one_name_in_one_source_name_both_places() {
+    let text = "[environments.a]\npreset = \"node\"\n\n[environments.a]\npreset = \"shell\"\n";
+    let told = told(text);
+    assert!(
+        told.iter()
+            .any(|line| line == "/c/config.toml:4: `[environments.a]` is defined twice: here and at /c/config.toml:1"),
+        "{told:?}"
+    );
+    let mut made = Made::new();
+    made.set("COFFERDAM_ENVS", "github:o/r#x,github:other/r#packages.x86_64-linux.x");
+    let all = made.load();
+    let reason = recipe(find(&all, "x"), None).unwrap_err();
+    let both = "COFFERDAM_ENVS, entry 2: x is defined twice: by `github:other/r#packages.x86_64-linux.x` here, and by \
+                `github:o/r#x` in entry 1";
+    assert_eq!(reason, both);
+    made.set("COFFERDAM_METADATA", r#"{"environments": {"a": {"exec": "/x"}, "a": {"exec": "/y"}}}"#);
+    assert!(made.load().problems[0].problem.contains("the key `a` stands there twice"));
+}
+
+#[test]
+fn every_mistake_of_a_file_is_told_at_once_with_its_line_and_what_is_accepted() {
+    let text = r#"
+[environments.two]
+preset = "python"
+sandbox = "/x"
+
+[environments.none]
+timeout_seconds = 0
+memory_mb = "much"
+network = "open"
+backend = "docker"
+colour = "red"
+
+[environments."a b"]
+preset = "ruby"
+interpreter = "python3 -c"
+
+[environments.quoted]
+flake = "x:y"
+interpreter = "sh -c 'a'"
+
+[environments.flag]
+sandbox = "--impure:x"
+
+[environments]
+flat = 1
+
+[project]
+mount = "/p"
+inherit_env = "PATH"
+
+[session]
+idle_timeout_seconds = -1
+"#;
+    let told = told(text).join("\n");
+    let one = "accepted: exactly one of preset, sandbox, flake, profile, image";
+    for part in [
+        format!("/c/config.toml:4: environments.two: has preset and sandbox; {one}"),
+        format!("/c/config.toml:6: environments.none: says nothing to run code with; {one}"),
+        "/c/config.toml:7: environments.none.timeout_seconds: `0` is out of range; accepted: 1 to ".into(),
+        "/c/config.toml:8: environments.none.memory_mb: is a string; accepted: a whole number, 1 to ".into(),
+        "/c/config.toml:9: environments.none.network: `open` is not known; accepted: none, loopback, host".into(),
+        "/c/config.toml:10: environments.none.backend: `docker` is not known; accepted: auto, jail".into(),
+        "/c/config.toml:11: environments.none.colour: is not known; accepted: preset".into(),
+        "/c/config.toml:13: environments.a b: `a b` is no name; accepted: 1 to 64 letters".into(),
+        "/c/config.toml:14: environments.a b.preset: `ruby` is not known; accepted: python, shell, node".into(),
+        "/c/config.toml:15: environments.a b.interpreter: is of no use with `preset`".into(),
+        "/c/config.toml:19: environments.quoted.interpreter: has quotes".into(),
+        "/c/config.toml:22: environments.flag.sandbox: `--impure:x` is no reference".into(),
+        "/c/config.toml:25: environments.flat: is an integer; accepted: a table".into(),
+        "/c/config.toml:28: project.mount: is not known".into(),
+        "/c/config.toml:29: project.inherit_env: is no list of names".into(),
+        "/c/config.toml:32: session.idle_timeout_seconds: `-1` is out of range".into(),
+    ] {
+        assert!(told.contains(&part), "{part}\nin:\n{told}");
+    }
+    let made = Made::new();
+    made.write(
+        "home/.config/cofferdam/config.toml",
+        "[environments.a\npreset = 1\n[environments.b]\npreset = \"node\"\n",
+    );
+    let all = made.load();
+    assert!(!all.problems.is_empty() && all.problems[0].place.ends_with("config.toml:1"), "{:?}", all.problems);
+}
+
+#[test]
+fn files_that_others_can_change_are_not_believed() {
+    let made = Made::new();
+    let file = made.write("home/.config/cofferdam/config.toml", "[environments.a]\npreset = \"node\"\n");
+    let at = made.artifact(SYSTEM, "x");
+    for (path, mode) in [(file.as_path(), 0o666), (at.parent().unwrap(), 0o777)] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let all = made.load();
+    assert!(all.problems[0].problem.contains("can be changed by others"));
+    assert!(all.warnings.iter().any(|warning| warning.contains("is left out: it can be changed by others")));
+    assert_eq!((all.find("a"), all.find("x")), (Found::Unknown, Found::Unknown));
+    for (path, mode) in [(file.as_path(), 0o644), (at.parent().unwrap(), 0o755)] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let all = made.load();
+    assert!(all.problems.is_empty() && all.warnings.is_empty());
+    assert!(matches!(all.find("a"), Found::Environment(_)) && matches!(all.find("x"), Found::Environment(_)));
+}
+
+/// What dressing changes of the built-in policy, as the JSON of its changed groups.
+fn dressed(recipe: &Recipe) -> (Policy, Value) {
+    let mut policy = Policy::base();
+    recipe.dress(&mut policy, None, |_| None);
+    let (now, base) = (serde_json::to_value(&policy).unwrap(), serde_json::to_value(Policy::base()).unwrap());
+    let mut changed = serde_json::Map::new();
+    for (key, value) in now.as_object().unwrap() {
+        let Value::Object(members) = value else {
+            if base[key] != *value {
+                changed.insert(key.clone(), value.clone());
+            }
+            continue;
+        };
+        for (name, value) in members.iter().filter(|(name, value)| base[key][name] != **value) {
+            changed.insert(format!("{key}.{name}"), value.clone());
+        }
+    }
+    (policy, Value::Object(changed))
+}
+
+#[test]
+fn an_artifact_comes_to_its_directory_a_workspace_and_its_own_limits() {
+    let made = Made::new();
+    let at = made.artifact("a", "a");
+    let at = at.to_str().unwrap();
+    made.write("home/.config/cofferdam/config.toml", &format!("[environments.a]\nsandbox = \"{at}\"\n"));
+    let all = made.load();
+    let recipe = recipe(find(&all, "a"), None).unwrap();
+    let (mut policy, changed) = dressed(&recipe);
+    let expected = json!({
+        "command.cwd": "/workspace",
+        "command.variables": {
+            "HOME": "/workspace", "LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin", "TERM": "dumb",
+            "TMPDIR": "/workspace", "USER": "sandbox",
+        },
+        "filesystem.mounts": [
+            {"type": "bind", "source": at, "target": at, "access": "read_only", "exec": true, "optional": false},
+            {"type": "tmpfs", "target": "/workspace", "size_mb": 256, "exec": false},
+        ],
+        "limits.memory_mb": 123,
+        "limits.wall_ms": 11_000,
+    });
+    assert_eq!(changed, expected);
+    assert!(!policy.is_required(Field::Memory), "nobody named it");
+    recipe.pass(&mut policy, Some("echo".into()), &[]).unwrap();
+    assert_eq!(policy.command.argv, [format!("{at}/bin/run")]);
+    assert_eq!(policy.command.stdin, Stdin::Text("echo".into()));
+    assert_eq!(policy.validate(), Ok(()));
+    assert!(recipe.pass(&mut Policy::base(), Some("x".into()), &["argument".into()]).is_err());
+}
+
+#[test]
+fn what_a_definition_names_must_hold() {
+    let made = Made::new();
+    let text = "[environments.a]\npreset = \"python\"\ntimeout_seconds = 300\nmemory_mb = 64\nnetwork = \"loopback\"\n\
+                description = \"d\"\nbackend = \"jail\"\n[environments.vm]\npreset = \"python\"\nbackend = \"microvm\"\n\
+                [environments.i]\nimage = \"debian:12\"\n";
+    made.write("home/.config/cofferdam/config.toml", text);
+    let all = made.load();
+    let of = recipe(find(&all, "a"), None).unwrap();
+    let (policy, changed) = dressed(&of);
+    assert_eq!(of.passing, Passing::Preset("python".into()));
+    assert_eq!(changed["limits.wall_ms"], 300_000);
+    assert_eq!((policy.limits.memory_mb, policy.limits.cpu_seconds), (64, 600));
+    assert_eq!(
+        (policy.network.mode, &changed["backend"], &changed["description"]),
+        (NetworkMode::Loopback, &json!("jail"), &json!("d"))
+    );
+    assert!(policy.is_required(Field::Memory) && policy.is_required(Field::WallTime));
+    assert!(!policy.is_required(Field::CpuTime));
+    assert!(recipe(find(&all, "vm"), None).unwrap_err().contains("virtual machines are not there yet"));
+    assert!(recipe(find(&all, "i"), None).unwrap_err().contains("container image debian:12"));
+}
+
+#[test]
+fn a_flake_comes_to_its_programs_and_its_interpreter() {
+    let made = Made::new();
+    let text = "[environments.p]\nflake = \"github:o/r#p\"\ninterpreter = \"python3 -I -c\"\n\
+                [environments.b]\nflake = \"../b#x\"\n";
+    made.write("home/.config/cofferdam/config.toml", text);
+    let all = made.load();
+    assert!(recipe(find(&all, "p"), None).unwrap_err().contains("was not built"));
+    let of = recipe(find(&all, "p"), Some(Path::new("/nix/store/h-p"))).unwrap();
+    let (mut policy, _) = dressed(&of);
+    assert_eq!(of.shows, ["/nix/store"]);
+    assert_eq!(policy.command.variables["PATH"], "/nix/store/h-p/bin:/usr/local/bin:/usr/bin:/bin");
+    of.pass(&mut policy, Some("print(1)".into()), &["a".into()]).unwrap();
+    assert_eq!(policy.command.argv, ["python3", "-I", "-c", "print(1)", "a"]);
+    assert_eq!(policy.command.cwd.as_deref(), Some(WORKSPACE));
+    let long = "#".repeat(200_000);
+    assert!(of.pass(&mut Policy::base(), Some(long.clone()), &[]).unwrap_err().contains("hint: "));
+    let of = recipe(find(&all, "b"), Some(Path::new("/srv/b"))).unwrap();
+    assert_eq!(of.shows, ["/srv/b"]);
+    let (mut policy, _) = dressed(&of);
+    of.pass(&mut policy, Some(long.clone()), &[]).unwrap();
+    assert_eq!(
+        (policy.command.argv.as_slice(), policy.command.stdin),
+        (&["bash".to_owned(), "-s".into()][..], Stdin::Text(long))
+    );
+    let beside = made.path("home/.config/cofferdam").join("../b#x");
+    let Kind::Flake { reference, .. } = &find(&all, "b").kind else { panic!() };
+    assert_eq!(Path::new(reference), beside);
+}
+
+#[test]
+fn the_example_at_the_root_shows_every_form() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config.example.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let parsed = parse(&text, &path, Some("/home/u"));
+    assert_eq!(parsed.problems, []);
+    let mistakes: Vec<_> = parsed.definitions.iter().filter_map(|one| one.what.as_ref().err()).collect();
+    assert!(mistakes.is_empty(), "{mistakes:?}");
+    for key in [
+        "preset",
+        "sandbox = \"/",
+        "sandbox = \"github:",
+        "flake",
+        "interpreter",
+        "profile",
+        "image",
+        "timeout_seconds",
+        "memory_mb",
+        "network",
+        "description",
+        "backend",
+        "inherit_env",
+        "mount_point",
+        "idle_timeout_seconds",
+        "max_lifetime_seconds",
+    ] {
+        assert!(text.contains(key), "{key} is not shown");
+    }
+    assert!(parsed.project.is_some() && parsed.session.0.is_some());
+}
