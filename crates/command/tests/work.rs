@@ -184,3 +184,39 @@ async fn nothing_is_changed_for_who_is_somebody_else_than_its_caller() {
     let (well, told) = script(command(), &data, "unshare -U true && unshare -U chmod 755 victim").await;
     assert!(!well && told.contains("not permitted"), "{told}");
 }
+
+#[tokio::test]
+async fn calls_that_only_a_library_makes_are_held_as_well() {
+    if which("python3").is_none() || !cfg!(target_arch = "x86_64") {
+        return skip("needs Python on x86_64");
+    }
+    // tgkill and tkill by their numbers, and truncate(2) by a path.
+    let text = |pid: u32, path: &Path| {
+        format!(
+            "python3 -c '\nimport ctypes, os\nc = ctypes.CDLL(None, use_errno=True)\n\
+             for args in ((234, {pid}, {pid}, 15), (200, {pid}, 15)):\n    \
+             print(\"signal\", c.syscall(*args), ctypes.get_errno())\n\
+             try:\n    os.truncate(\"{}\", 0); print(\"truncated\")\n\
+             except OSError as error:\n    print(\"kept\", error.errno)\n'",
+            path.display()
+        )
+    };
+    for abi in versions() {
+        let scratch = Scratch::new();
+        let (outside, data) = (scratch.directory("outside"), scratch.directory("data"));
+        for dir in [&outside, &data] {
+            std::fs::write(dir.join("victim"), "as it was").unwrap();
+        }
+        let mut other = Command::new("sleep").arg("60").kill_on_drop(true).spawn().unwrap();
+        let pid = other.id().unwrap();
+        let walled = || Confined::new("sh").data_dir(&data).landlock_at_most(abi).command().unwrap().0;
+        let (_, told) = script(walled(), &data, &text(pid, &outside.join("victim"))).await;
+        assert_eq!(told, "signal -1 1\nsignal -1 1\nkept 13\n", "{abi}");
+        assert!(other.try_wait().unwrap().is_none(), "{abi}: it lives");
+        let (_, told) = script(walled(), &data, &text(pid, &data.join("victim"))).await;
+        assert_eq!(told.contains("truncated"), abi >= 3, "{abi}: {told}");
+        let (_, told) = script(Command::new("sh"), &data, &text(pid, &outside.join("victim"))).await;
+        assert!(told.starts_with("signal 0 0\n") && told.ends_with("truncated\n"), "{abi}: {told}");
+        assert!(!other.wait().await.unwrap().success());
+    }
+}

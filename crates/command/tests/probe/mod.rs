@@ -218,14 +218,15 @@ fn make(words: &[&str]) -> Made {
         ["ioctl", path] => rustix::io::ioctl_fionread(open(path, OFlags::RDONLY)?).map(drop),
         ["terminal", path] => rustix::termios::tcgetattr(open(path, OFlags::RDWR)?).map(drop),
         ["kill", pid] => rustix::process::kill_process(number(pid)?, Signal::TERM),
-        ["tkill", pid] => {
-            // Any call on one thread: a thread of a process is also found by its number.
-            rustix::process::kill_process(number(pid)?, Signal::QUIT)
-        }
+        ["quit", pid] => rustix::process::kill_process(number(pid)?, Signal::QUIT),
         ["kill-own"] => kill_own(false),
         ["kill-own-group"] => kill_own(true),
+        // By tgkill(2), as C libraries do.
+        ["abort"] => std::process::abort(),
         ["abort-own"] => {
-            let status = io_status(std::process::Command::new("sh").args(["-c", "kill -ABRT $$"]).status())?;
+            let mut command = std::process::Command::new(own());
+            command.args(["--exact", "probe::attempts"]).env(VARIABLE, "abort");
+            let status = io_status(command.stdout(std::process::Stdio::null()).status())?;
             if status.signal() == Some(6) { Ok(()) } else { Err(Errno::IO) }
         }
         ["connect-path", path] => connect(&SocketAddrUnix::new(path)?),
