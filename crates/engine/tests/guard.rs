@@ -216,6 +216,27 @@ def link():
     os.symlink(program, 'link'); return run(['./link', argument])
 def hard():
     os.link(program, 'hard'); return run(['./hard', argument])
+def by_path_fd():
+    fd = os.open(program, os.O_PATH)
+    libc = ctypes.CDLL(None, use_errno=True)
+    words = (ctypes.c_char_p * 3)(program.encode(), argument.encode(), None)
+    empty = (ctypes.c_char_p * 1)(None)
+    def call():
+        libc.syscall(322 if os.uname().machine == 'x86_64' else 281, fd, b'', words, empty, 0x1000)
+        raise OSError(ctypes.get_errno(), 'execveat')
+    return child(call)
+def mapped():
+    import mmap
+    data = open(program, 'rb').read()
+    area = mmap.mmap(-1, len(data), mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)
+    area.write(data)
+    at = ctypes.addressof(ctypes.c_char.from_buffer(area))
+    name = [n for n in os.listdir('/proc/self/map_files') if int(n.split('-')[0], 16) == at][0]
+    return child(lambda: os.execv('/proc/self/map_files/' + name, [program, argument]))
+def deleted():
+    shutil.copy(program, 'gone'); os.chmod('gone', 0o755)
+    fd = os.open('gone', os.O_RDONLY); os.unlink('gone')
+    return child(lambda: os.execve(fd, [program, argument], {}))
 tried('subprocess', lambda: run([program, argument]))
 def shell():
     return child(lambda: os.execv('/bin/sh', ['sh', '-c', program + ' ' + argument]))
@@ -231,6 +252,9 @@ tried('tmpfile', unnamed)
 tried('script', script)
 tried('symlink', link)
 tried('hardlink', hard)
+tried('path_fd', by_path_fd)
+tried('map_files', mapped)
+tried('deleted', deleted)
 "#;
 
 fn executes(place: &Place, guard: &Guard, program: &str, argument: &str) -> String {
@@ -249,7 +273,7 @@ fn the_tree_of_a_command_executes_its_helpers_and_nothing_else() {
     let place = Place::new();
     let guard = place.guard(allowing(&["/usr/bin/python3"]));
     let tried = executes(&place, &guard, "/usr/bin/curl", "--version");
-    assert_eq!(tried.lines().count(), 13, "{tried}");
+    assert_eq!(tried.lines().count(), 16, "{tried}");
     for line in tried.lines() {
         // A hard link from elsewhere cannot even be made: that is another file system to the sandbox.
         assert!(line.ends_with("refused PermissionError") || line == "hardlink refused OSError", "{tried}");
@@ -258,10 +282,10 @@ fn the_tree_of_a_command_executes_its_helpers_and_nothing_else() {
     let mut config = allowing(&["/usr/bin/python3"]);
     config.helpers.insert("python3".into(), vec!["curl".into()]);
     let tried = executes(&place, &place.guard(config), "/usr/bin/curl", "--version");
-    for way in ["subprocess", "exec", "fd", "proc", "symlink"] {
+    for way in ["subprocess", "exec", "fd", "proc", "symlink", "path_fd"] {
         assert!(tried.lines().any(|line| line == format!("{way} ran 0")), "{way}: {tried}");
     }
-    for way in ["shell", "workspace", "tmp", "shm", "memfd", "tmpfile"] {
+    for way in ["shell", "workspace", "tmp", "shm", "memfd", "tmpfile", "map_files", "deleted"] {
         assert!(tried.lines().any(|line| line.starts_with(&format!("{way} refused"))), "{way}: {tried}");
     }
     // And the workspace's own programs where that was asked for.
