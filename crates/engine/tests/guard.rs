@@ -820,6 +820,50 @@ fn what_is_allowed_and_blocked_is_blocked() {
 }
 
 #[test]
+fn a_name_that_changes_between_decision_and_execution_executes_nothing_else() {
+    let place = Place::new();
+    for (from, to) in [("/usr/bin/echo", "allowed"), ("/usr/bin/touch", "other")] {
+        std::fs::copy(from, place.at(&format!("outside/{to}"))).unwrap();
+    }
+    let name = place.at("outside/name");
+    let lead = |to: &str| {
+        symlink(place.at(&format!("outside/{to}")), place.at("outside/next")).unwrap();
+        std::fs::rename(place.at("outside/next"), &name).unwrap();
+    };
+    lead("allowed");
+    let guard = place.guard(allowing(&[&place.at("outside/allowed")]));
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let (mut ran, mut refused) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(std::sync::atomic::Ordering::SeqCst) {
+                for to in ["other", "allowed"] {
+                    lead(to);
+                    std::thread::sleep(Duration::from_micros(700));
+                }
+            }
+        });
+        let begun = Instant::now();
+        while (ran < 10 || refused < 10) && begun.elapsed() < Duration::from_secs(20) {
+            match guard.execute_blocking(&name, &["marker"]) {
+                Ok(result) => {
+                    assert_eq!((result.exit_code, result.stdout.as_str()), (0, "marker\n"), "{result:?}");
+                    ran += 1;
+                }
+                Err(_) => refused += 1,
+            }
+        }
+        over.store(true, std::sync::atomic::Ordering::SeqCst);
+    });
+    assert!(ran >= 10 && refused >= 10, "{ran} ran, {refused} were refused");
+    assert!(!place.work().join("marker").exists(), "the other program ran");
+    // The other program by itself would have.
+    let other = place.at("outside/other");
+    ok(&place.guard(allowing(&[&other])), &other, &["marker"]);
+    assert!(place.work().join("marker").exists());
+}
+
+#[test]
 fn one_guard_serves_many_threads() {
     let place = Place::new();
     let guard = place.guard(allowing(&["echo"]));
