@@ -31,10 +31,11 @@ pub fn spawn<T: Send + 'static>(
         // It may run before its maker goes on, in its maker's place.
         let moved = sched_setaffinity(None, &others);
         drop(made.lock().unwrap_or_else(PoisonError::into_inner)); // its maker moves it no more
-        if moved.is_ok() && sched_setaffinity(None, &all).is_err() {
-            return None;
+        // Whoever of the two moved it. Where nobody could, nothing is to be given back.
+        match sched_setaffinity(None, &all) {
+            Err(_) if moved.is_ok() || sched_getaffinity(None).ok() != Some(all) => None,
+            _ => Some(work()),
         }
-        Some(work())
     })?;
     // And it may wait behind its maker, where it can do nothing for itself. An error leaves it there.
     move_to(&thread, &others);

@@ -159,6 +159,31 @@ fn a_writable_mount_is_written_and_what_exists_of_protected_and_denied_is_held()
 }
 
 #[test]
+fn what_the_programs_user_cannot_come_to_needs_no_mask_and_what_it_can_has_one() {
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    let (closed, open) = (dir.path().join("closed"), dir.path().join("open"));
+    for (at, mode) in [(&closed, 0o700), (&open, 0o755)] {
+        std::fs::create_dir(at).unwrap();
+        std::fs::write(at.join("secret"), "SECRET").unwrap();
+        std::fs::write(at.join("plain"), "plain\n").unwrap();
+        std::fs::set_permissions(at, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    }
+    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let name = |at: &std::path::Path| at.to_str().unwrap().to_owned();
+    let mut policy = policy("cd /var/tmp/tree; cat closed/secret open/secret open/plain 2>/dev/null");
+    policy.filesystem.root = Root::Host;
+    policy.filesystem.mounts = vec![Mount::Bind {
+        source: name(dir.path()),
+        target: "/var/tmp/tree".into(),
+        access: Access::ReadOnly,
+        exec: false,
+        optional: false,
+    }];
+    policy.filesystem.deny = vec![name(&closed.join("secret")), name(&open.join("secret"))];
+    each(&policy, |o, tool| assert_eq!(o.stdout, "plain\n", "{tool:?}: {o:?}"));
+}
+
+#[test]
 fn the_clock_ends_the_whole_tree() {
     let mut policy = policy("(trap '' TERM; sleep 61.25) & (setsid sleep 61.25) & sleep 61.25");
     policy.limits.wall_ms = 500;

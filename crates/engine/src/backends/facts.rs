@@ -41,6 +41,10 @@ pub trait Facts {
     fn may_pass_on(&self, directory: &str) -> bool;
     /// Other paths of the host that mounts give the same file.
     fn twins(&self, path: &str) -> Vec<String>;
+    /// Whether the user whom the program runs as may not enter this directory, by its mode.
+    fn is_closed(&self, _directory: &str) -> bool {
+        false
+    }
 }
 
 /// Where a path leads once every link in it is followed.
@@ -104,11 +108,22 @@ pub fn resolve(facts: &dyn Facts, path: &str) -> (Resolved, Links) {
 
 /// The host that this process runs on.
 #[derive(Debug)]
-pub struct Here(Twins);
+pub struct Here {
+    twins: Twins,
+    /// The program runs as somebody who is neither owner nor of the group of anything.
+    as_other: bool,
+}
 
 impl Default for Here {
     fn default() -> Here {
-        Here(Twins::here())
+        Here { twins: Twins::here(), as_other: false }
+    }
+}
+
+impl Here {
+    /// For a run by this process, whose program may be another user's.
+    pub fn for_run(as_other: bool) -> Here {
+        Here { as_other, ..Here::default() }
     }
 }
 
@@ -137,7 +152,7 @@ impl Facts for Here {
     }
 
     fn has_mounts_below(&self, path: &str) -> bool {
-        self.0.mounted_below(path)
+        self.twins.mounted_below(path)
     }
 
     fn may_pass_on(&self, directory: &str) -> bool {
@@ -160,7 +175,11 @@ impl Facts for Here {
     }
 
     fn twins(&self, path: &str) -> Vec<String> {
-        if self.0.is_empty() { Vec::new() } else { self.0.of(path).into_iter().collect() }
+        if self.twins.is_empty() { Vec::new() } else { self.twins.of(path).into_iter().collect() }
+    }
+
+    fn is_closed(&self, directory: &str) -> bool {
+        self.as_other && std::fs::metadata(directory).is_ok_and(|meta| meta.mode() & 0o1 == 0)
     }
 }
 

@@ -97,7 +97,7 @@ pub struct Layout {
     /// Sources of optional mounts that are not there.
     pub left_out: Vec<String>,
     /// Where links of the root lead, for finding the program.
-    links: Vec<(String, String)>,
+    pub(super) links: Vec<(String, String)>,
 }
 
 /// Of the scratch space, in eighths: /tmp, /dev/shm, /var/tmp, /run.
@@ -129,75 +129,6 @@ pub fn layout(policy: &Policy, facts: &dyn Facts) -> Result<Layout, Failure> {
     }
     b.hold();
     Ok(b.out)
-}
-
-impl Layout {
-    /// The program's path inside, where that can be told: `Ok(None)` when it cannot.
-    ///
-    /// # Errors
-    /// It is nowhere on the sandbox's PATH (127), or is no program (126).
-    pub fn program(&self, policy: &Policy, facts: &dyn Facts) -> Result<Option<String>, Failure> {
-        let name = policy.command.argv.first().map_or("", String::as_str);
-        let mut doubtful = false;
-        for candidate in crate::program::candidates_of(policy) {
-            if !candidate.starts_with('/') {
-                return Ok(None); // relative to the working directory
-            }
-            match self.look(&candidate, facts) {
-                Some(Kind::File { executable: true, .. }) => return Ok(Some(candidate)),
-                Some(Kind::File { .. } | Kind::Directory | Kind::Special) if name.contains('/') => {
-                    return Err(Failure {
-                        code: 126,
-                        step: "exec".into(),
-                        message: format!(
-                            "{}: not executable inside the sandbox",
-                            crate::evidence::escape(name.as_bytes())
-                        ),
-                        hint: Some("chmod +x it, or name its interpreter".into()),
-                    });
-                }
-                Some(_) => {}
-                None => doubtful = true,
-            }
-        }
-        if doubtful {
-            return Ok(None);
-        }
-        Err(Failure {
-            code: 127,
-            step: "exec".into(),
-            message: format!("{}: not found inside the sandbox", crate::evidence::escape(name.as_bytes())),
-            hint: Some("name its path, set PATH with -e PATH=..., or mount the directory that holds it with -v".into()),
-        })
-    }
-
-    /// What a path inside is; `None` when it cannot be told.
-    fn look(&self, path: &str, facts: &dyn Facts) -> Option<Kind> {
-        let mut inside = path.to_owned();
-        for _ in 0..8 {
-            // Links of the sandbox's own root first, then the host's.
-            if let Some((target, says)) = self.links.iter().find(|(target, _)| below(&inside, target).is_some()) {
-                let rest = below(&inside, target)?.to_owned();
-                let base = if says.starts_with('/') { says.clone() } else { join("/", says) };
-                inside = join(&base, &rest);
-                continue;
-            }
-            let Some(host) = self.view.host_path(&inside) else {
-                let own = self.view.covering(&inside)?;
-                // In a root of the sandbox's own nothing is but what was put there.
-                return (own.target == "/").then_some(Kind::Missing);
-            };
-            return match resolve(facts, &host).0 {
-                Resolved::There(canonical, kind) => {
-                    // Where the host's links lead must show as well.
-                    if self.view.appearances(&canonical).is_empty() { Some(Kind::Missing) } else { Some(kind) }
-                }
-                Resolved::Missing(..) => Some(Kind::Missing),
-                Resolved::Unknown => None,
-            };
-        }
-        None
-    }
 }
 
 struct Builder<'a> {
@@ -408,10 +339,25 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Where the host's own tree shows, a mount needs a place that exists.
+    /// Where the host's own tree shows, a mount needs a place that exists. It needs that name itself: through a link the
+    /// mount would lie elsewhere, and what is denied or protected there would be looked for here.
     fn has_place(&self, field: &str, target: &str, directory: bool) -> Result<(), Failure> {
+        let behind = |leads: &str| {
+            let message = format!("mount target {target} is a symbolic link inside, or lies behind one");
+            Err(refuse(field, message, &format!("mount it where that leads: {leads}")))
+        };
+        let own = self.out.links.iter().find(|(link, _)| below(target, link).is_some());
+        if let Some((link, says)) =
+            own.filter(|(link, _)| self.out.view.covering(link).is_some_and(|p| p.target == "/"))
+        {
+            let rest = below(target, link).unwrap_or_default();
+            return behind(&join(&if says.starts_with('/') { says.clone() } else { join("/", says) }, rest));
+        }
         let Some(host) = self.out.view.host_path(target) else { return Ok(()) };
-        let found = resolve(self.facts, &host).0;
+        let (found, links) = resolve(self.facts, &host);
+        if let (Resolved::There(canonical, _), false) = (&found, links.is_empty()) {
+            return behind(self.out.view.appearances(canonical).first().unwrap_or(canonical));
+        }
         let suits = match &found {
             Resolved::There(_, kind) => (*kind == Kind::Directory) == directory,
             _ => false,
@@ -533,7 +479,15 @@ impl Builder<'_> {
         }
     }
 
-    fn finish(&mut self, held: Held) {
+    fn finish(&mut self, mut held: Held) {
+        // What the program's user cannot come to needs no hiding, and nothing can be mounted there as that user.
+        let comes_to = |inside: &String| {
+            let mut above = cofferdam_policy::paths::ancestors(inside).skip(1);
+            above.all(|at| self.out.view.host_path(at).is_none_or(|host| !self.facts.is_closed(&host)))
+        };
+        held.masks.retain(|(mask, _)| comes_to(mask));
+        held.seals.retain(|(seal, _)| comes_to(seal));
+        held.pins.retain(comes_to);
         let covered = |path: &str| held.masks.iter().any(|(mask, _)| mask != path && below(path, mask).is_some());
         let binds = held.pins.iter().map(|pin| (pin, true, true));
         let binds = binds.chain(held.seals.iter().map(|(seal, directory)| (seal, false, *directory)));
@@ -598,6 +552,26 @@ mod tests {
         assert_eq!(pinned, ["/work", "/work/.git"]);
         assert!(layout.unheld_protected.contains(&"/work/.zshrc".to_owned()), "it could be made");
         assert!(!layout.unheld_protected.contains(&"/work/.bashrc".to_owned()));
+    }
+
+    #[test]
+    fn a_mount_is_made_on_no_link_and_behind_none() {
+        let mut host = Table::usual(&["/home/u/w/", "/usr/bin/", "/usr/bin/perl", "/home/u/place/"]);
+        host.add("/home/u/link", Kind::Link("place".into()));
+        for (root, target, leads) in [
+            (Root::Host, "/home/u/link", Some("/home/u/place")),
+            (Root::Host, "/home/u/place", None),
+            (Root::Minimal, "/bin", Some("/usr/bin")),
+            (Root::Minimal, "/usr/bin", None),
+            (Root::Minimal, "/work", None),
+        ] {
+            let mut policy = policy(Access::ReadOnly);
+            policy.filesystem.root = root;
+            let Mount::Bind { target: at, .. } = &mut policy.filesystem.mounts[0] else { unreachable!() };
+            *at = target.into();
+            let hint = layout(&policy, &host).err().and_then(|refusal| refusal.hint);
+            assert_eq!(hint, leads.map(|leads| format!("mount it where that leads: {leads}")), "{target}");
+        }
     }
 
     #[test]

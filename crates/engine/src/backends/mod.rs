@@ -16,6 +16,7 @@ pub mod facts;
 mod filter;
 pub mod layout;
 pub mod nsjail;
+mod program;
 mod prototext;
 pub mod run;
 pub mod seatbelt;

@@ -143,7 +143,7 @@ impl Ready {
 
     fn start(&self) -> Result<(Start, Enforcement), Failure> {
         let purpose = Purpose::Run { other_user: self.identity.switches(), own_pids: self.own_pids };
-        let facts = Here::default();
+        let facts = Here::for_run(self.identity.switches());
         let version = self.tool.version;
         let program = text(self.tool.path.as_os_str().as_encoded_bytes())?;
         if self.tool.tool == Tool::Seatbelt {
