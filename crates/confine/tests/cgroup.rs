@@ -39,7 +39,8 @@ fn an_unprivileged_user_is_told_why_there_is_nothing() {
     // Somewhere that user can reach.
     let dir = tempfile::tempdir_in("/tmp").unwrap();
     let program = dir.path().join("cgroup_check");
-    std::fs::copy(check(), &program).unwrap();
+    // Not by this process: what another of its threads starts meanwhile would hold the file open for writing.
+    assert!(Command::new("cp").arg(check()).arg(&program).status().unwrap().success());
     let open = |path: &std::path::Path| {
         use std::os::unix::fs::PermissionsExt;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();

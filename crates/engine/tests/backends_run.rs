@@ -180,6 +180,7 @@ fn what_the_programs_user_cannot_come_to_needs_no_mask_and_what_it_can_has_one()
         optional: false,
     }];
     policy.filesystem.deny = vec![name(&closed.join("secret")), name(&open.join("secret"))];
+    policy.enforcement.best_effort.extend([Field::Root, Field::Deny]);
     each(&policy, |o, tool| assert_eq!(o.stdout, "plain\n", "{tool:?}: {o:?}"));
 }
 
