@@ -77,6 +77,13 @@ impl Search {
         self.locate(command).map(|(_, _, canonical, identity)| (canonical, identity))
     }
 
+    /// Whether a path leads to what commands may write.
+    pub fn is_theirs(&self, path: &str) -> bool {
+        let real = std::fs::canonicalize(path).ok().filter(|_| path.starts_with('/'));
+        let real = real.as_deref().and_then(Path::to_str);
+        real.is_some_and(|real| self.writable.iter().any(|dir| cofferdam_policy::paths::is_within(real, dir)))
+    }
+
     fn locate(&self, command: &str) -> Result<(String, OwnedFd, String, Identity), String> {
         if command.is_empty() || command.contains('\0') {
             return Err("this is no name of a program".into());

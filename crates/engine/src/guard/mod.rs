@@ -19,6 +19,7 @@ mod error;
 mod find;
 mod helpers;
 mod made;
+mod making;
 mod output;
 mod policy;
 mod record;
@@ -32,7 +33,8 @@ use std::pin::Pin;
 pub use config::{GuardConfig, Mode, Rule};
 pub use error::{GuardError, Refusal, SandboxError};
 pub use helpers::BUILT_IN;
-pub use made::{Guard, GuardBuilder};
+pub use made::Guard;
+pub use making::GuardBuilder;
 pub use record::{Event, Recorder};
 
 /// What a command came to.

@@ -1,0 +1,235 @@
+//! From a configuration to a guard: rules checked and bound to files, directories made sure of, and the host asked whether it
+//! can hold it all. What cannot be held is an error here, never a weaker guard.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use cofferdam_confine::host;
+use cofferdam_policy::paths::is_within;
+
+use super::blocked::Blocked;
+use super::cache::Cache;
+use super::config::{GuardConfig, Mode};
+use super::error::GuardError;
+use super::find::Search;
+use super::helpers::{self, Tree};
+use super::made::{Bound, Guard, Inner};
+use super::policy::{self, Frame};
+use super::record::Recorder;
+use super::rules::Checked;
+use crate::engine::Engine;
+
+/// A guard in the making.
+pub struct GuardBuilder {
+    pub(super) config: GuardConfig,
+    pub(super) workspace: PathBuf,
+    pub(super) variables: Option<Vec<(String, String)>>,
+    pub(super) recorder: Option<Arc<dyn Recorder>>,
+}
+
+impl GuardBuilder {
+    /// The variables that commands get the harmless ones of, and whose PATH and HOME count, instead of this process's.
+    #[must_use]
+    pub fn variables(mut self, variables: impl IntoIterator<Item = (String, String)>) -> GuardBuilder {
+        self.variables = Some(variables.into_iter().collect());
+        self
+    }
+
+    /// Whoever keeps a record of what is decided.
+    #[must_use]
+    pub fn recorder(mut self, recorder: Arc<dyn Recorder>) -> GuardBuilder {
+        self.recorder = Some(recorder);
+        self
+    }
+
+    /// Makes the guard: every rule is checked and bound to its file, and the host is asked whether it can hold it all.
+    ///
+    /// # Errors
+    /// Something in the configuration is wrong, or cannot be held here. Commands that are not installed are no error:
+    /// they are listed by [`Guard::not_installed`], and refused.
+    pub fn build(self) -> Result<Guard, GuardError> {
+        let GuardBuilder { config, workspace, variables, recorder } = self;
+        let me = host::identity();
+        if me.uid == 0 && !config.run_as_root {
+            return Err(GuardError::Root);
+        }
+        match (config.mode, config.enforce_reads) {
+            (Mode::Rwx, _) => return Err(GuardError::Unwalled),
+            (Mode::Rx, true) => return Err(GuardError::Reads),
+            _ => {}
+        }
+        let given: Vec<(String, String)> = variables.unwrap_or_else(|| {
+            std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect()
+        });
+        let variable = |name: &str| given.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
+        let home = variable("HOME").and_then(cofferdam_policy::paths::normalize).filter(|home| home != "/");
+
+        let workspace = directory(&workspace, "the workspace")?;
+        let mut writable = Vec::new();
+        for given in &config.writable {
+            let dir = directory(Path::new(given), "writable")?;
+            if is_within(&workspace, &dir) && workspace != dir {
+                // Its own path would be theirs to change: the next command would work elsewhere.
+                let reason =
+                    format!("the workspace {workspace} lies in it\nhint: make it the workspace, or name others");
+                return Err(GuardError::Directory { what: "writable", path: given.clone(), reason });
+            }
+            writable.push(dir);
+        }
+        // One inside another is written with it, and must not be a mount of its own whose path they can change.
+        let all: Vec<String> = writable.iter().chain([&workspace]).cloned().collect();
+        writable.retain(|dir| *dir != workspace && !all.iter().any(|other| other != dir && is_within(dir, other)));
+        writable.sort();
+        writable.dedup();
+        let blocked = Blocked::new(&config.blocked_paths, home.as_deref(), &workspace)?;
+        let mut frame =
+            Frame { workspace, writable, home: home.clone(), variables: Default::default(), other_user: me.switches() };
+        let mut search = search(variable("PATH").unwrap_or(DEFAULT_PATH), &frame);
+        let rustup_home = variable("RUSTUP_HOME").map(PathBuf::from);
+        let rustup_home = rustup_home.or_else(|| home.as_deref().map(|home| Path::new(home).join(".rustup")));
+        let rustup_home = rustup_home.and_then(|dir| std::fs::canonicalize(dir).ok()).filter(|dir| dir.is_dir());
+        search.rustup_home = rustup_home.and_then(|dir| dir.to_str().map(str::to_owned));
+        let theirs = home.as_deref().filter(|_| !frame.other_user);
+        frame.variables = policy::variables(&config, given.clone(), &search.directories.join(":"), theirs);
+
+        let (mut bound, mut inert) = (Vec::new(), Vec::new());
+        for rule in &config.allowed_commands {
+            match Bound::new(Checked::new(rule)?, &config, &search)? {
+                Some(rule) => bound.push(rule),
+                None => inert.push(rule.command.clone()),
+            }
+        }
+        check_names(&config)?;
+        if let Some(dir) =
+            search.rustup_home.as_ref().filter(|dir| bound.iter().any(|rule| rule.tree.readable.contains(*dir)))
+        {
+            frame.variables.entry("RUSTUP_HOME".into()).or_insert_with(|| dir.clone()); // its home is another one inside
+        }
+        let mut by_path: HashMap<String, Vec<usize>> = HashMap::new();
+        for (i, rule) in bound.iter().enumerate() {
+            by_path.entry(rule.canonical.clone()).or_default().push(i);
+        }
+        let inner = Inner {
+            config,
+            engine: Engine::probe(),
+            frame,
+            search,
+            rules: bound,
+            by_path,
+            inert,
+            blocked,
+            identities: Mutex::new(None),
+            recorder,
+            commands: Cache::default(),
+            paths: Cache::default(),
+        };
+        inner.try_out()?;
+        for command in &inner.inert {
+            tracing::warn!(command, "an allowed command is not installed, or cannot be executed");
+        }
+        Ok(Guard::of(inner))
+    }
+}
+
+/// Where programs are looked for when nobody says.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+impl Bound {
+    /// A rule, bound; `None` when there is no such program here.
+    pub(super) fn new(checked: Checked, config: &GuardConfig, search: &Search) -> Result<Option<Bound>, GuardError> {
+        let command = checked.rule.command.clone();
+        let refuse = |reason: String| GuardError::Rule { command: command.clone(), reason };
+        let plain = !command.is_empty() && !command.contains('\0') && !command.ends_with('/');
+        if !plain || command.contains('/') && !command.starts_with('/') {
+            return Err(refuse("neither a name nor an absolute path".into()));
+        }
+        let found = match search.find(&command) {
+            Ok(found) => found,
+            Err(reason) if search.is_theirs(&command) => return Err(refuse(reason)),
+            Err(_) if Path::new(&command).is_dir() => return Err(refuse("it is a directory".into())),
+            Err(_) => return Ok(None),
+        };
+        let name = command.rsplit('/').next().unwrap_or(&command).to_owned();
+        let many = helpers::is_many_in_one(&found.canonical) && command != found.canonical;
+        let rustup = helpers::is_rustup(&found.canonical, found.identity, search);
+        let tree = helpers::tree(&name, &found.canonical, rustup, &config.helpers, search)?;
+        let named: Vec<&str> = config.helpers.get(&name).into_iter().flatten().map(String::as_str).collect();
+        if let Some(reason) = helpers::many_in_chain(&found, &named) {
+            return Err(refuse(reason));
+        }
+        let workspace_programs = config.workspace_programs.contains(&name);
+        let alone = many && tree == Tree::default() && found.chain.len() <= 1;
+        if many && (!alone || workspace_programs) {
+            return Err(refuse(format!(
+                "it is {0}, many programs in one: with helpers it could start all of them\n\
+                 hint: leave its helpers out, or allow {0} itself",
+                found.canonical
+            )));
+        }
+        let by_name = many || rustup && name != "rustup";
+        Ok(Some(Bound { checked, name, canonical: found.canonical, by_name, alone, tree, workspace_programs }))
+    }
+}
+
+/// Names under `helpers` and `workspace_programs` that no rule has would do nothing.
+fn check_names(config: &GuardConfig) -> Result<(), GuardError> {
+    let names: BTreeSet<&str> =
+        config.allowed_commands.iter().filter_map(|rule| rule.command.rsplit('/').next()).collect();
+    for entry in &config.workspace_programs {
+        if !names.contains(entry.as_str()) {
+            let reason = "no entry of allowed_commands has this name".into();
+            return Err(GuardError::Helper { table: "workspace_programs", entry: entry.clone(), reason });
+        }
+    }
+    let helpers: BTreeSet<&str> =
+        config.helpers.values().flatten().filter_map(|entry| entry.rsplit('/').next()).collect();
+    for entry in config.helpers.keys() {
+        if !names.contains(entry.as_str()) && !helpers.contains(entry.as_str()) {
+            let reason = "no entry of allowed_commands, and no helper, has this name".into();
+            return Err(GuardError::Helper { table: "helpers", entry: entry.clone(), reason });
+        }
+    }
+    Ok(())
+}
+
+/// A directory that commands are to write, canonical.
+fn directory(path: &Path, what: &'static str) -> Result<String, GuardError> {
+    let refuse =
+        |reason: &str| GuardError::Directory { what, path: path.display().to_string(), reason: reason.to_owned() };
+    if !path.is_absolute() {
+        return Err(refuse("it is relative\nhint: write it from `/` on"));
+    }
+    let real = std::fs::canonicalize(path).map_err(|e| refuse(&format!("{e}\nhint: create it first")))?;
+    if !real.is_dir() {
+        return Err(refuse("it is no directory"));
+    }
+    let Some(real) = real.to_str() else { return Err(refuse("it leads to a path that is not UTF-8")) };
+    if real == "/" {
+        return Err(refuse("it leads to `/`: everything would be writable"));
+    }
+    if let Some(own) = NEVER_WRITABLE.iter().find(|own| is_within(real, own) || is_within(own, real)) {
+        return Err(refuse(&format!("{own} is the system's")));
+    }
+    Ok(real.to_owned())
+}
+
+/// Nothing that commands write lies in one of these, or around one.
+const NEVER_WRITABLE: &[&str] =
+    &["/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sbin", "/sys", "/usr"];
+
+/// The absolute directories of a PATH that commands cannot write.
+fn search(path: &str, frame: &Frame) -> Search {
+    let mut search = Search { writable: frame.writable().cloned().collect(), ..Search::default() };
+    for dir in path.split(':').filter(|dir| dir.starts_with('/')) {
+        let real = std::fs::canonicalize(dir).ok();
+        let writable = real
+            .as_deref()
+            .and_then(Path::to_str)
+            .is_none_or(|real| search.writable.iter().any(|writable| is_within(real, writable)));
+        if !writable && !search.directories.iter().any(|known| known == dir) {
+            search.directories.push(dir.to_owned());
+        }
+    }
+    search
+}

@@ -1,0 +1,303 @@
+//! What is executed: the file that a command leads to, its interpreters, its helpers, and nothing else.
+
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::time::{Duration, Instant};
+
+use cofferdam_engine::guard::{Guard, GuardError, Refusal, Sandbox as _};
+
+use crate::place::{Place, allowing, builder, has, ok, run};
+
+#[test]
+fn what_is_allowed_works_and_what_is_not_is_refused() {
+    let place = Place::new();
+    let guard = place.guard(allowing(&["cat"]));
+    place.write("work/note", "hello\n");
+    let result = ok(&guard, "cat", &["note"]);
+    assert_eq!((result.stdout.as_str(), result.stderr.as_str(), result.truncated), ("hello\n", "", false));
+    let refused = run(&guard, "ls", &[]).unwrap_err();
+    assert!(matches!(&refused, Refusal::NotAllowed { command, .. } if command == "ls"), "{refused}");
+    assert!(guard.is_allowed("cat") && guard.is_allowed("/bin/cat") && !guard.is_allowed("ls"));
+    let missing = run(&guard, "no-such-program", &[]).unwrap_err();
+    assert!(matches!(missing, Refusal::NotFound { .. }), "{missing}");
+    let failed = run(&guard, "cat", &["no-such-file"]).unwrap();
+    assert_eq!(failed.exit_code, 1);
+    assert!(failed.stderr.contains("No such file"), "{failed:?}");
+}
+
+#[test]
+fn nothing_of_a_line_is_ever_a_shell() {
+    let place = Place::new();
+    let guard = place.guard(allowing(&["echo", "cat"]));
+    let result = ok(&guard, "echo", &["$(id)", ";", "cat", "/etc/passwd", "|", "*", "`id`"]);
+    assert_eq!(result.stdout, "$(id) ; cat /etc/passwd | * `id`\n");
+    for command in ["echo; id", "echo x", " echo", "echo\n", "sh -c id", "$(echo)", "../bin/echo", "./echo"] {
+        assert!(run(&guard, command, &[]).is_err(), "{command:?}");
+        assert!(!guard.is_allowed(command), "{command:?}");
+    }
+}
+
+#[test]
+fn a_command_is_the_file_that_it_leads_to_and_not_its_text() {
+    let place = Place::new();
+    let bin = place.at("outside/bin");
+    std::fs::create_dir(&bin).unwrap();
+    // A link of another name to an allowed program is that program; an allowed name for another program is not.
+    symlink("/usr/bin/cat", format!("{bin}/show")).unwrap();
+    symlink("/usr/bin/id", format!("{bin}/cat")).unwrap();
+    let guard = place.guard(allowing(&["cat"]));
+    place.write("work/note", "hello\n");
+    assert_eq!(ok(&guard, &format!("{bin}/show"), &["note"]).stdout, "hello\n");
+    let refused = run(&guard, &format!("{bin}/cat"), &[]).unwrap_err();
+    assert!(refused.to_string().contains("/id, which it leads to"), "{refused}");
+    // Nor does what a command has put on the PATH become the command.
+    let planted = place.at("work/cat");
+    std::fs::copy("/usr/bin/id", &planted).unwrap();
+    let path = format!("{}:/usr/bin:/bin", place.at("work"));
+    let guard = Guard::builder(allowing(&["cat"]), place.work()).variables([("PATH".into(), path)]).build().unwrap();
+    assert_eq!(ok(&guard, "cat", &["note"]).stdout, "hello\n");
+    assert!(run(&guard, &planted, &[]).unwrap_err().to_string().contains("may write"));
+    let rule = Guard::builder(allowing(&[&planted]), place.work()).build().unwrap_err();
+    assert!(matches!(&rule, GuardError::Rule { reason, .. } if reason.contains("could replace it")), "{rule}");
+}
+
+/// Tries to execute a program in every way that Python has, and says which worked.
+const EXECUTES: &str = r#"
+import os, subprocess, sys, ctypes, shutil
+program, argument = sys.argv[1], sys.argv[2]
+def tried(name, call):
+    try:
+        print(name, call())
+    except BaseException as e:
+        print(name, 'refused', type(e).__name__)
+def child(call):
+    pid = os.fork()
+    if pid == 0:
+        try: call()
+        except PermissionError: os._exit(99)
+        except BaseException: os._exit(98)
+        os._exit(97)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return {99: 'refused PermissionError', 98: 'failed', 97: 'failed'}.get(code, 'ran %d' % code)
+def run(argv):
+    done = subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return 'ran %d' % done.returncode
+def by_fd():
+    fd = os.open(program, os.O_RDONLY)
+    return child(lambda: os.execve(fd, [program, argument], {}))
+def copy(where):
+    shutil.copy(program, where); os.chmod(where, 0o755)
+    return run([where, argument])
+def memory():
+    fd = os.memfd_create('x', 0)
+    os.write(fd, open(program, 'rb').read())
+    return child(lambda: os.execve(fd, [program, argument], {}))
+def unnamed():
+    fd = os.open('/tmp', os.O_TMPFILE | os.O_RDWR, 0o755)
+    os.write(fd, open(program, 'rb').read())
+    readable = os.open('/proc/self/fd/%d' % fd, os.O_RDONLY); os.close(fd)
+    return child(lambda: os.execve(readable, [program, argument], {}))
+def script():
+    open('script', 'w').write('#!%s\n' % program); os.chmod('script', 0o755)
+    return run(['./script', argument])
+def link():
+    os.symlink(program, 'link'); return run(['./link', argument])
+def hard():
+    os.link(program, 'hard'); return run(['./hard', argument])
+def by_path_fd():
+    fd = os.open(program, os.O_PATH)
+    libc = ctypes.CDLL(None, use_errno=True)
+    words = (ctypes.c_char_p * 3)(program.encode(), argument.encode(), None)
+    empty = (ctypes.c_char_p * 1)(None)
+    def call():
+        libc.syscall(322 if os.uname().machine == 'x86_64' else 281, fd, b'', words, empty, 0x1000)
+        raise OSError(ctypes.get_errno(), 'execveat')
+    return child(call)
+def mapped():
+    import mmap
+    data = open(program, 'rb').read()
+    area = mmap.mmap(-1, len(data), mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)
+    area.write(data)
+    at = ctypes.addressof(ctypes.c_char.from_buffer(area))
+    name = [n for n in os.listdir('/proc/self/map_files') if int(n.split('-')[0], 16) == at][0]
+    return child(lambda: os.execv('/proc/self/map_files/' + name, [program, argument]))
+def deleted():
+    shutil.copy(program, 'gone'); os.chmod('gone', 0o755)
+    fd = os.open('gone', os.O_RDONLY); os.unlink('gone')
+    return child(lambda: os.execve(fd, [program, argument], {}))
+tried('subprocess', lambda: run([program, argument]))
+def shell():
+    return child(lambda: os.execv('/bin/sh', ['sh', '-c', program + ' ' + argument]))
+tried('shell', shell)
+tried('exec', lambda: child(lambda: os.execv(program, [program, argument])))
+tried('fd', by_fd)
+tried('proc', lambda: run(['/proc/self/root' + program, argument]))
+tried('workspace', lambda: copy('./copied'))
+tried('tmp', lambda: copy('/tmp/copied'))
+tried('shm', lambda: copy('/dev/shm/copied'))
+tried('memfd', memory)
+tried('tmpfile', unnamed)
+tried('script', script)
+tried('symlink', link)
+tried('hardlink', hard)
+tried('path_fd', by_path_fd)
+tried('map_files', mapped)
+tried('deleted', deleted)
+"#;
+
+fn executes(place: &Place, guard: &Guard, program: &str, argument: &str) -> String {
+    for name in ["copied", "script", "link", "hard"] {
+        std::fs::remove_file(place.work().join(name)).ok();
+    }
+    place.write("work/executes.py", EXECUTES);
+    ok(guard, "/usr/bin/python3", &["executes.py", program, argument]).stdout
+}
+
+#[test]
+fn the_tree_of_a_command_executes_its_helpers_and_nothing_else() {
+    if !has("/usr/bin/python3") || !has("/usr/bin/curl") {
+        return;
+    }
+    let place = Place::new();
+    let guard = place.guard(allowing(&["/usr/bin/python3"]));
+    let tried = executes(&place, &guard, "/usr/bin/curl", "--version");
+    assert_eq!(tried.lines().count(), 16, "{tried}");
+    for line in tried.lines() {
+        // A hard link from elsewhere cannot even be made: that is another file system to the sandbox.
+        assert!(line.ends_with("refused PermissionError") || line == "hardlink refused OSError", "{tried}");
+    }
+    // The same program under the same walls, as a helper.
+    let mut config = allowing(&["/usr/bin/python3"]);
+    config.helpers.insert("python3".into(), vec!["curl".into()]);
+    let tried = executes(&place, &place.guard(config), "/usr/bin/curl", "--version");
+    for way in ["subprocess", "exec", "fd", "proc", "symlink", "path_fd"] {
+        assert!(tried.lines().any(|line| line == format!("{way} ran 0")), "{way}: {tried}");
+    }
+    for way in ["shell", "workspace", "tmp", "shm", "memfd", "tmpfile", "map_files", "deleted"] {
+        assert!(tried.lines().any(|line| line.starts_with(&format!("{way} refused"))), "{way}: {tried}");
+    }
+    // And the workspace's own programs where that was asked for.
+    let mut config = allowing(&["/usr/bin/python3"]);
+    config.workspace_programs.push("python3".into());
+    let tried = executes(&place, &place.guard(config), "/usr/bin/curl", "--version");
+    for (way, expected) in [("workspace", "ran 0"), ("tmp", "refused"), ("memfd", "refused"), ("exec", "refused")] {
+        assert!(tried.lines().any(|line| line.starts_with(&format!("{way} {expected}"))), "{way}: {tried}");
+    }
+}
+
+#[test]
+fn many_programs_in_one_are_told_apart_by_name_and_start_nothing() {
+    if !has("/usr/bin/busybox") {
+        return;
+    }
+    let place = Place::new();
+    let bin = place.at("outside/bin");
+    std::fs::create_dir(&bin).unwrap();
+    for name in ["cat", "sh", "find"] {
+        symlink("/usr/bin/busybox", format!("{bin}/{name}")).unwrap();
+    }
+    place.write("work/note", "hello\n");
+    let of = |config| Guard::builder(config, place.work()).variables([("PATH".into(), bin.clone())]).build();
+    let guard = of(allowing(&["cat", "find"])).unwrap();
+    assert_eq!(ok(&guard, "cat", &["note"]).stdout, "hello\n");
+    assert!(!guard.is_allowed("sh") && run(&guard, "sh", &["-c", "echo x"]).is_err());
+    let found = run(&guard, "find", &["note", "-exec", &format!("{bin}/sh"), "-c", "echo started", ";"]).unwrap();
+    assert!(!found.stdout.contains("started"), "{found:?}");
+    let mut config = allowing(&["find"]);
+    config.helpers.insert("find".into(), vec!["/usr/bin/id".into()]);
+    assert!(matches!(of(config), Err(GuardError::Rule { .. })));
+}
+
+#[test]
+fn an_interpreter_that_is_many_programs_has_to_be_named() {
+    if !has("/usr/bin/busybox") {
+        return;
+    }
+    let place = Place::new();
+    symlink("/usr/bin/busybox", place.at("outside/sh")).unwrap();
+    let script = place.write("outside/script", &format!("#!{}\necho ran\n", place.at("outside/sh")));
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let error = builder(allowing(&[&script]), &place.work()).build().unwrap_err();
+    assert!(matches!(&error, GuardError::Rule { reason, .. } if reason.contains("many programs in one")), "{error}");
+    let mut config = allowing(&["find", &script]);
+    config.helpers.insert("find".into(), vec![script.clone()]);
+    assert!(builder(config, &place.work()).build().is_err());
+    let mut config = allowing(&[&script]);
+    config.helpers.insert("script".into(), vec!["/usr/bin/busybox".into()]);
+    let guard = place.guard(config);
+    if place.is_visible() {
+        assert_eq!(ok(&guard, &script, &[]).stdout, "ran\n");
+    }
+}
+
+#[test]
+fn scripts_run_with_their_interpreter() {
+    let place = Place::new();
+    let script = place.write("outside/script", "#!/bin/sh\necho of a script: \"$1\"\ncat /dev/null && echo started\n");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let guard = place.guard(allowing(&[&script]));
+    let result = run(&guard, &script, &["x"]).unwrap();
+    assert_eq!(result.stdout, "of a script: x\n", "{result:?}");
+    assert!(!guard.is_allowed("sh"), "an interpreter is not allowed by itself");
+}
+
+#[test]
+fn a_name_that_changes_between_decision_and_execution_executes_nothing_else() {
+    let place = Place::new();
+    for (from, to) in [("/usr/bin/echo", "allowed"), ("/usr/bin/touch", "other")] {
+        std::fs::copy(from, place.at(&format!("outside/{to}"))).unwrap();
+    }
+    let name = place.at("outside/name");
+    let lead = |to: &str| {
+        symlink(place.at(&format!("outside/{to}")), place.at("outside/next")).unwrap();
+        std::fs::rename(place.at("outside/next"), &name).unwrap();
+    };
+    lead("allowed");
+    let guard = place.guard(allowing(&[&place.at("outside/allowed")]));
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let (mut ran, mut refused) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(std::sync::atomic::Ordering::SeqCst) {
+                for to in ["other", "allowed"] {
+                    lead(to);
+                    std::thread::sleep(Duration::from_micros(700));
+                }
+            }
+        });
+        let begun = Instant::now();
+        while (ran < 10 || refused < 10) && begun.elapsed() < Duration::from_secs(20) {
+            match guard.execute_blocking(&name, &["marker"]) {
+                Ok(result) => {
+                    assert_eq!((result.exit_code, result.stdout.as_str()), (0, "marker\n"), "{result:?}");
+                    ran += 1;
+                }
+                Err(_) => refused += 1,
+            }
+        }
+        over.store(true, std::sync::atomic::Ordering::SeqCst);
+    });
+    assert!(ran >= 10 && refused >= 10, "{ran} ran, {refused} were refused");
+    assert!(!place.work().join("marker").exists(), "the other program ran");
+    // The other program by itself would have.
+    let other = place.at("outside/other");
+    ok(&place.guard(allowing(&[&other])), &other, &["marker"]);
+    assert!(place.work().join("marker").exists());
+}
+
+#[test]
+fn one_guard_serves_many_threads() {
+    let place = Place::new();
+    let guard = place.guard(allowing(&["echo"]));
+    std::thread::scope(|scope| {
+        for caller in 0..4 {
+            let guard = guard.clone();
+            scope.spawn(move || {
+                for turn in 0..5 {
+                    let text = format!("{caller} {turn}");
+                    assert_eq!(ok(&guard, "echo", &[&text]).stdout, format!("{text}\n"));
+                    assert!(run(&guard, "id", &[]).is_err());
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,7 @@
+//! The guard through real subprocesses: what it allows does its work, and the same thing beyond a rule does not.
+
+mod executing;
+mod files;
+mod place;
+mod table;
+mod telling;
