@@ -206,4 +206,36 @@ mod tests {
         let failure = Installed::find(Tool::Bubblewrap, &Tools::default()).unwrap_err();
         assert!(failure.hint.unwrap().contains("apt-get install bubblewrap"));
     }
+
+    /// A program that says this. Written by another process: what a thread of this one starts meanwhile would hold it open.
+    fn says(dir: &Path, name: &str, text: &str) -> PathBuf {
+        let at = dir.join(name);
+        let write = "printf '#!/bin/sh\necho \"%s\"\n' \"$2\" > \"$1\" && chmod 755 \"$1\"";
+        assert!(Command::new("sh").args(["-c", write, "sh"]).arg(&at).arg(text).status().unwrap().success());
+        at
+    }
+
+    #[test]
+    fn what_is_too_old_or_something_else_is_told_with_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let find = |tool, path: PathBuf| {
+            let tools = match tool {
+                Tool::Bubblewrap => Tools { bubblewrap: Some(path), ..Tools::default() },
+                _ => Tools { nsjail: Some(path), ..Tools::default() },
+            };
+            Installed::find(tool, &tools).map_err(|f| format!("{} hint: {}", f.message, f.hint.unwrap_or_default()))
+        };
+        let old = find(Tool::Bubblewrap, says(dir.path(), "old-bwrap", "bubblewrap 0.6.2")).unwrap_err();
+        assert!(old.contains("is bubblewrap 0.6, and 0.7 is needed") && old.contains("hint: upgrade"), "{old}");
+        let other = find(Tool::Bubblewrap, says(dir.path(), "other", "wrap 9")).unwrap_err();
+        assert!(other.contains("does not say that it is bubblewrap"), "{other}");
+        let old =
+            find(Tool::Nsjail, says(dir.path(), "old-nsjail", "--config FILE --seccomp_policy FILE")).unwrap_err();
+        assert!(old.contains("is no nsjail that takes") && old.contains("build nsjail 3.0 or later"), "{old}");
+        let gone = find(Tool::Nsjail, dir.path().join("gone")).unwrap_err();
+        assert!(gone.contains("cannot run") && gone.contains("gone --help"), "{gone}");
+        // The twins: new enough.
+        assert!(find(Tool::Bubblewrap, says(dir.path(), "bwrap", "bubblewrap 0.7.0")).is_ok());
+        assert!(find(Tool::Nsjail, says(dir.path(), "nsjail", "--config FILE --seccomp_string TEXT")).is_ok());
+    }
 }
