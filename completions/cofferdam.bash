@@ -22,6 +22,9 @@ _cofferdam() {
             cofferdam,doctor)
                 cmd="cofferdam__subcmd__doctor"
                 ;;
+            cofferdam,environment)
+                cmd="cofferdam__subcmd__environment"
+                ;;
             cofferdam,eval)
                 cmd="cofferdam__subcmd__eval"
                 ;;
@@ -39,6 +42,9 @@ _cofferdam() {
                 ;;
             cofferdam__subcmd__help,doctor)
                 cmd="cofferdam__subcmd__help__subcmd__doctor"
+                ;;
+            cofferdam__subcmd__help,environment)
+                cmd="cofferdam__subcmd__help__subcmd__environment"
                 ;;
             cofferdam__subcmd__help,eval)
                 cmd="cofferdam__subcmd__help__subcmd__eval"
@@ -59,7 +65,7 @@ _cofferdam() {
 
     case "${cmd}" in
         cofferdam)
-            opts="-h -V --help --version run eval check export doctor help"
+            opts="-h -V --help --version run eval check export environment doctor help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -112,8 +118,38 @@ _cofferdam() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        cofferdam__subcmd__environment)
+            opts="-h --set --allow-import --trust-profile --profiles --config --json --all --help list show check build"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --set)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow-import)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --profiles)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         cofferdam__subcmd__eval)
-            opts="-t -e -w -i -v -q -h --policy --profile --tty --env --workdir --interactive --stdin --id --description --volume --tmpfs --read-only --root --deny --protect --network --allow --methods --no-spawn --spawn --seccomp --syscall-rule --unix-sockets --no-unix-sockets --hostname --memory --cpus --timeout --cpu-time --pids --open-files --file-size --tmpfs-size --output-limit --layer-size --layer-files --backend --best-effort --on-violation --audit --trace --no-trace --set --allow-import --trust-profile --profiles --keep-changes --dry-run --json --quiet --help --file python shell node"
+            opts="-t -e -w -i -v -q -h --policy --profile --tty --env --workdir --interactive --stdin --id --description --volume --tmpfs --read-only --root --deny --protect --network --allow --methods --no-spawn --spawn --seccomp --syscall-rule --unix-sockets --no-unix-sockets --hostname --memory --cpus --timeout --cpu-time --pids --open-files --file-size --tmpfs-size --output-limit --layer-size --layer-files --backend --best-effort --on-violation --audit --trace --no-trace --set --allow-import --trust-profile --profiles --keep-changes --dry-run --json --quiet --help --file --config"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -283,6 +319,10 @@ _cofferdam() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -337,7 +377,7 @@ _cofferdam() {
             return 0
             ;;
         cofferdam__subcmd__help)
-            opts="run eval check export doctor help"
+            opts="run eval check export environment doctor help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -365,6 +405,20 @@ _cofferdam() {
             return 0
             ;;
         cofferdam__subcmd__help__subcmd__doctor)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cofferdam__subcmd__help__subcmd__environment)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

@@ -27,9 +27,10 @@ end
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -s h -l help -d 'Print help'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -s V -l version -d 'Print version'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "run" -d 'Run a program in a sandbox'
-complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "eval" -d 'Run code in an environment (python, shell or node); CODE - is standard input'
+complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "eval" -d 'Run code in an environment (python, shell, node, ...); CODE - is standard input'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "check" -d 'Check policies and profiles: print each completed, or every error in it'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "export" -d 'Evaluate Nickel profiles, and print or store what they become'
+complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "environment" -d 'List, show, check or build the environments that eval knows'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "doctor" -d 'Show what this host can enforce, and how to get the rest'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l policy -d 'Start from this policy instead of the defaults' -r
@@ -153,6 +154,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l allow-impor
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l profiles -d 'The profile store' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l keep-changes -d 'Keep what copy-on-write volumes changed in DIR' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l file -d 'Run this file, at its own path' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l config -d 'The configuration that defines environments' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s t -l tty -d 'Give it a terminal of its own; implies -i'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s i -l interactive -d 'Pass standard input on; it is closed otherwise'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l read-only -d 'Make every volume read-only, the policy file\'s too'
@@ -189,11 +191,20 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand export" -l profiles 
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand export" -l store -d 'Keep policy, nsjail and Seatbelt files in the profile store'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand export" -l trust-profile -d 'Evaluate the profile without a sandbox around it'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand export" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand environment" -l set -d 'Set a field of the profile' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand environment" -l allow-import -d 'Let the profile import from DIR, too' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand environment" -l profiles -d 'The profile store' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand environment" -l config -d 'The configuration that defines environments' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand environment" -l trust-profile -d 'Evaluate the profile without a sandbox around it'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand environment" -l json -d 'Print one JSON value'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand environment" -l all -d 'List hidden definitions, too'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand environment" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand doctor" -l json -d 'Print one JSON object'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand doctor" -s h -l help -d 'Print help'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export doctor help" -f -a "run" -d 'Run a program in a sandbox'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export doctor help" -f -a "eval" -d 'Run code in an environment (python, shell or node); CODE - is standard input'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export doctor help" -f -a "check" -d 'Check policies and profiles: print each completed, or every error in it'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export doctor help" -f -a "export" -d 'Evaluate Nickel profiles, and print or store what they become'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export doctor help" -f -a "doctor" -d 'Show what this host can enforce, and how to get the rest'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export doctor help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment doctor help" -f -a "run" -d 'Run a program in a sandbox'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment doctor help" -f -a "eval" -d 'Run code in an environment (python, shell, node, ...); CODE - is standard input'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment doctor help" -f -a "check" -d 'Check policies and profiles: print each completed, or every error in it'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment doctor help" -f -a "export" -d 'Evaluate Nickel profiles, and print or store what they become'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment doctor help" -f -a "environment" -d 'List, show, check or build the environments that eval knows'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment doctor help" -f -a "doctor" -d 'Show what this host can enforce, and how to get the rest'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment doctor help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

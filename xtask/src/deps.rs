@@ -25,7 +25,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("cofferdam-config", &["cofferdam-policy", "cofferdam-command", "cofferdam-engine"]),
     ("cofferdam-compile", &["cofferdam-policy", "cofferdam-profiles"]),
     ("cofferdam-python", &["cofferdam-policy", "cofferdam-engine", "cofferdam-profiles"]),
-    ("cofferdam", &["cofferdam-policy", "cofferdam-engine", "cofferdam-profiles"]),
+    ("cofferdam", &["cofferdam-policy", "cofferdam-config", "cofferdam-engine", "cofferdam-profiles"]),
     ("cofferdam-server", &["cofferdam-policy", "cofferdam-engine"]),
     ("cofferdam-escape", &["cofferdam-policy", "cofferdam-confine", "cofferdam-engine", "cofferdam"]),
     ("cofferdam-programs", &[]),

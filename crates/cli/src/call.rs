@@ -16,8 +16,10 @@ use cofferdam_policy::{
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
+use cofferdam_config::environments::Passing;
 
 use crate::caller::Caller;
+use crate::chosen::Chosen;
 use crate::discover::Tree;
 use crate::environment::{self, Code};
 use crate::options::{Draft, POLICY_OPTIONS, PolicyOption, Takes, option_of_path};
@@ -50,16 +52,17 @@ pub struct Base {
 
 /// Makes the call out of the arguments of `run` (`eval` is false) or `eval`, without a profile.
 pub fn make(matches: &ArgMatches, eval: bool, caller: &Caller, tree: &dyn Tree) -> Result<Call, Refusal> {
-    make_from(matches, eval, caller, tree, None)
+    make_from(matches, eval, caller, tree, None, None)
 }
 
-/// The same, starting from what a profile compiled to.
+/// The same, starting from what a profile compiled to, and in an environment that is defined.
 pub fn make_from(
     matches: &ArgMatches,
     eval: bool,
     caller: &Caller,
     tree: &dyn Tree,
     profile: Option<Base>,
+    chosen: Option<&Chosen>,
 ) -> Result<Call, Refusal> {
     let flag = |name: &str| matches.get_flag(name);
     let text = |name: &str| matches.get_one::<String>(name).map(String::as_str);
@@ -92,6 +95,15 @@ pub fn make_from(
         base.filesystem.mounts.clear();
     }
     let network_named = is_given("network");
+    if let Some(chosen) = chosen {
+        if chosen.project.is_some() {
+            base.filesystem.deny.extend(credentials(caller));
+            base.filesystem.deny.sort_unstable();
+            base.filesystem.deny.dedup();
+        }
+        let variable = |name: &str| caller.variable(name).map(str::to_owned);
+        chosen.recipe.dress(&mut base, chosen.project.as_ref(), variable);
+    }
     let base_mounts = base.filesystem.mounts.len();
     let mut draft = Draft { policy: base, caller, base_mounts, network_named };
     let named = apply_options(&mut draft, matches)?;
@@ -110,9 +122,20 @@ pub fn make_from(
     }
     if eval {
         let code = code_of(matches, code, caller, policy.command.stdin == Stdin::Caller)?;
-        let name = text("environment").unwrap_or_default();
         let arguments: Vec<String> = matches.get_many("args").into_iter().flatten().cloned().collect();
-        environment::enter(&mut policy, caller, tree, name, code, &arguments)?;
+        match chosen.map(|chosen| (&chosen.recipe, &chosen.recipe.passing)) {
+            Some((_, Passing::Preset(name))) => {
+                environment::enter(&mut policy, caller, tree, name, code, &arguments)?;
+            }
+            Some((recipe, _)) => {
+                let passed = recipe.pass(&mut policy, text_of(code)?, &arguments);
+                passed.map_err(|told| Refusal::new("arguments", told).split_hint())?;
+            }
+            None => {
+                let name = text("environment").unwrap_or_default();
+                environment::enter(&mut policy, caller, tree, name, code, &arguments)?;
+            }
+        }
     } else if let Some(words) = matches.get_many::<String>("program") {
         policy.command.argv = words.cloned().collect();
     } else if policy.command.argv.is_empty() {
@@ -246,6 +269,21 @@ fn code_of(matches: &ArgMatches, code: Option<&str>, caller: &Caller, stdin_open
         None => Err(Refusal::new("arguments", "no code to run")
             .hint("give it as an argument, as - for standard input, as --file FILE, or start a session with -it")),
     }
+}
+
+/// Code as text: what a program of somebody's own takes. Nothing for a session.
+fn text_of(code: Code) -> Result<Option<String>, Refusal> {
+    let path = match code {
+        Code::Text(text) => return Ok(Some(text)),
+        Code::Interactive => return Ok(None),
+        Code::File(path) => path,
+    };
+    let unreadable = |why: String| Refusal::new("arguments", format!("cannot read the code file {path}: {why}"));
+    let metadata = std::fs::metadata(&path).map_err(|error| unreadable(error.to_string()))?;
+    if !metadata.is_file() || metadata.len() > MAX_CODE_BYTES {
+        return Err(unreadable("it is no regular file, or longer than 64 MiB".into()));
+    }
+    std::fs::read_to_string(&path).map(Some).map_err(|error| unreadable(error.to_string()))
 }
 
 /// Reads a policy without believing the file's size: at most one byte more than is accepted comes into memory.

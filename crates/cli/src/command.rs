@@ -21,7 +21,7 @@ limit; 137 for another limit; 125 when Cofferdam refused or failed itself;
 126 and 127 when the program cannot be executed or found.";
 
 /// Every subcommand by name.
-pub const SUBCOMMANDS: &[&str] = &["run", "eval", "check", "export", "doctor"];
+pub const SUBCOMMANDS: &[&str] = &["run", "eval", "check", "export", "environment", "doctor"];
 
 /// What of the command line is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ fn subcommand(name: &'static str, full: bool) -> Command {
             .about("Run a program in a sandbox")
             .override_usage("cofferdam run [OPTIONS] [--] PROGRAM [ARGS]..."),
         "eval" => sandbox(command, full, Sandbox::Eval)
-            .about("Run code in an environment (python, shell or node); CODE - is standard input")
+            .about("Run code in an environment (python, shell, node, ...); CODE - is standard input")
             .override_usage("cofferdam eval [OPTIONS] ENVIRONMENT [CODE | -] [-- ARGS...]"),
         "check" => command
             .about("Check policies and profiles: print each completed, or every error in it")
@@ -74,6 +74,7 @@ fn subcommand(name: &'static str, full: bool) -> Command {
                     .help("Policy as JSON, - for stdin; or a profile, with the ending .ncl"),
             ),
         "export" => crate::export::command(command),
+        "environment" => crate::listing::command(command),
         _ => command
             .about("Show what this host can enforce, and how to get the rest")
             .after_help(
@@ -145,15 +146,11 @@ fn sandbox(mut command: Command, full: bool, which: Sandbox) -> Command {
                     .help_heading(PROGRAM)
                     .help("Run this file, at its own path"),
             )
-            .arg(
-                Arg::new("environment")
-                    .value_name("ENVIRONMENT")
-                    .required(true)
-                    .value_parser(crate::environment::NAMES.to_vec())
-                    .hide_possible_values(true)
-                    .hide_short_help(true)
-                    .long_help("python, shell or node"),
-            )
+            .arg(Arg::new("environment").value_name("ENVIRONMENT").required(true).hide_short_help(true).long_help(
+                "python, shell or node; the name of a defined environment (cofferdam environment list); or an \
+                         artifact's directory, as a path with a slash in it",
+            ))
+            .arg(crate::listing::config_option().help_heading(PROGRAM).hide_short_help(true))
             .arg(Arg::new("code").value_name("CODE").hide_short_help(true).long_help(
                 "Code to run; - reads it from standard input; an interactive session when left out with -it",
             ))

@@ -90,7 +90,8 @@ pub fn enter(
     let environment = match name {
         "python" => PYTHON,
         "shell" => SHELL,
-        _ => NODE,
+        "node" => NODE,
+        _ => return Err(Refusal::new("arguments", format!("no environment is called '{name}'"))),
     };
     let interpreter = discover(tree, caller, &environment.wanted).ok_or_else(|| {
         let names = environment.wanted.names.join(" or ");

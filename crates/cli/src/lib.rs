@@ -3,7 +3,7 @@
 //! ```text
 //! command (clap) ─▶ call (arguments → policy) ─▶ execute (run, streams, signals) ─▶ exit code
 //!     ▲                 ▲        ▲
-//!  options, the table ──┘     environment ◀─ discover
+//!  options, the table ──┘     environment ◀─ discover, chosen (what is defined besides)
 //! ```
 //!
 //! Start-up decides the cold figure: one thread, nothing probed that the call does not need. No unsafe code.
@@ -12,6 +12,7 @@
 pub mod call;
 pub mod caller;
 mod check;
+pub mod chosen;
 pub mod command;
 pub mod discover;
 mod doctor;
@@ -19,6 +20,7 @@ pub mod environment;
 mod execute;
 mod export;
 mod keeping;
+mod listing;
 mod mistakes;
 mod notes;
 pub mod options;
@@ -37,6 +39,7 @@ use cofferdam_engine::{Engine, Likely};
 use cofferdam_policy::Root;
 
 use crate::caller::Caller;
+use crate::chosen::Building;
 use crate::command::{Extent, SUBCOMMANDS, build};
 use crate::report::{REFUSED, print_error};
 
@@ -81,6 +84,7 @@ pub fn entry(arguments: Vec<OsString>) -> i32 {
             let files: Vec<String> = matches.get_many("file").into_iter().flatten().cloned().collect();
             check::check(&files, matches)
         }
+        "environment" => Caller::observe().and_then(|caller| listing::run(matches, &caller)),
         "export" => Caller::observe()
             .and_then(|caller| export::export(matches, &caller, &Engine::for_own_process(&Likely::Unknown))),
         _ => Caller::observe().and_then(|caller| doctor::doctor(&caller, matches.get_flag("json"))),
@@ -98,7 +102,9 @@ fn likely(texts: &[String]) -> Likely {
         let top = target.split('/').nth(1).filter(|_| target.starts_with('/'));
         top.is_some_and(|top| std::fs::symlink_metadata(format!("/{top}")).is_err())
     };
-    if any(&["--policy", "--profile", "--network", "--backend", "--dry-run", "--help", "-h"]) {
+    // What else is defined has mounts of its own.
+    let other = texts.get(1).is_some_and(|name| name == "eval") && !ours().any(|text| chosen::is_preset(text));
+    if other || any(&["--policy", "--profile", "--network", "--backend", "--dry-run", "--help", "-h"]) {
         Likely::Unknown
     } else if any(&["--root", "--hostname", "--tmpfs"]) || ours().any(new_top) {
         Likely::Jail
@@ -111,12 +117,23 @@ fn sandbox(engine: &Engine, matches: &clap::ArgMatches, eval: bool) -> i32 {
     let flag = |name| matches.get_flag(name);
     let presentation = Presentation { json: flag("json"), quiet: flag("quiet"), dry_run: flag("dry-run") };
     let result = Caller::observe().and_then(|caller| {
-        let base = profile::base(matches, &caller, engine, presentation.quiet)?;
-        let call = call::make_from(matches, eval, &caller, &discover::HostTree, base)?;
+        let building = if presentation.dry_run { Building::Never } else { Building::WhenNeeded };
+        let chosen = match eval {
+            true => chosen::choose(matches, &caller, engine, building, presentation.quiet)?,
+            false => None,
+        };
+        let base = match &chosen {
+            Some(chosen) => chosen.base.clone(),
+            None => profile::base(matches, &caller, engine, presentation.quiet)?,
+        };
+        let call = call::make_from(matches, eval, &caller, &discover::HostTree, base, chosen.as_ref())?;
         execute::execute(engine, call, &caller, presentation)
     });
     result.unwrap_or_else(|refusal| {
         if presentation.json && refusal.step != "output" {
+            if refusal.step == "environment" {
+                report(&refusal); // as what the parser refuses: for the person who wrote the name
+            }
             told(refusal.code, true, &refusal)
         } else {
             report(&refusal)

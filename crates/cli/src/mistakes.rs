@@ -74,11 +74,6 @@ pub fn refusal(error: &clap::Error, words: &[String]) -> Refusal {
         ErrorKind::InvalidSubcommand => {
             of(error, ContextKind::InvalidSubcommand).and_then(|name| program(&name, words))
         }
-        ErrorKind::InvalidValue => of(error, ContextKind::InvalidValue).and_then(|value| {
-            let (_, name) = ENVIRONMENTS.iter().find(|(other, _)| *other == value)?;
-            let environment = of(error, ContextKind::InvalidArg)? == "<ENVIRONMENT>";
-            environment.then(|| format!("cofferdam eval {name}"))
-        }),
         _ => None,
     };
     // Passing it on as a value is never what was meant where another option is close.
@@ -95,6 +90,11 @@ pub fn usage_of(error: &clap::Error) -> String {
     let told = |p: &&str| p.starts_with("Usage:") || p.starts_with("For more information");
     let lines: Vec<&str> = text.split("\n\n").filter(told).map(str::trim_end).collect();
     lines.join("\n")
+}
+
+/// The hint for a name that no environment has.
+pub fn environment(name: &str) -> Option<String> {
+    ENVIRONMENTS.iter().find(|(other, _)| *other == name).map(|(_, ours)| format!("cofferdam eval {ours}"))
 }
 
 fn of(error: &clap::Error, kind: ContextKind) -> Option<String> {

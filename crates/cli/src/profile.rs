@@ -184,15 +184,7 @@ pub fn base(matches: &ArgMatches, caller: &Caller, engine: &Engine, quiet: bool)
         };
     };
     let (json, origin) = match Named::read(text)? {
-        Named::File(file) => {
-            let wanted = Wanted { format: Format::Policy, encoding: Encoding::Json };
-            let compiled = options.compiler(engine, caller).compile(&options.ask(&file, vec![wanted]));
-            let mut compiled = compiled.map_err(|error| of_compiler(error, text))?;
-            if !quiet {
-                warn([(text.as_str(), &compiled.warnings[..])]);
-            }
-            (compiled.outputs.remove(0).map_err(|why| Refusal::new("profile", why))?.into_bytes(), text.clone())
-        }
+        Named::File(file) => return compiled(&options, caller, engine, quiet, &file, text).map(Some),
         Named::Stored(id) => {
             options.for_stored(&id)?;
             let store = options.store(caller)?;
@@ -202,6 +194,36 @@ pub fn base(matches: &ArgMatches, caller: &Caller, engine: &Engine, quiet: bool)
     };
     let policy = Policy::decode(&json).map_err(|errors| refused(&errors, &[], Some(&origin)))?;
     Ok(Some(Base { policy, origin }))
+}
+
+/// The policy that the profile of an environment compiles to, with the options about profiles.
+pub fn of_file(
+    matches: &ArgMatches,
+    caller: &Caller,
+    engine: &Engine,
+    quiet: bool,
+    file: &Path,
+) -> Result<Base, Refusal> {
+    compiled(&Options::of(matches)?, caller, engine, quiet, file, &file.display().to_string())
+}
+
+fn compiled(
+    options: &Options,
+    caller: &Caller,
+    engine: &Engine,
+    quiet: bool,
+    file: &Path,
+    text: &str,
+) -> Result<Base, Refusal> {
+    let wanted = Wanted { format: Format::Policy, encoding: Encoding::Json };
+    let compiled = options.compiler(engine, caller).compile(&options.ask(file, vec![wanted]));
+    let mut compiled = compiled.map_err(|error| of_compiler(error, text))?;
+    if !quiet {
+        warn([(text, &compiled.warnings[..])]);
+    }
+    let json = compiled.outputs.remove(0).map_err(|why| Refusal::new("profile", why))?.into_bytes();
+    let policy = Policy::decode(&json).map_err(|errors| refused(&errors, &[], Some(text)))?;
+    Ok(Base { policy, origin: text.to_owned() })
 }
 
 fn is_given(matches: &ArgMatches, name: &str) -> bool {

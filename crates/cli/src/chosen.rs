@@ -1,0 +1,194 @@
+//! What the ENVIRONMENT of an `eval` means: a preset, a definition of that name, or an artifact by its path.
+//!
+//! ```text
+//! PATH/ ─▶ artifact      NAME ─ plain preset ─▶ nothing to read      NAME ─ definitions ─▶ build, compile ─▶ Chosen
+//! ```
+//!
+//! A preset that nothing redefines costs some looks at where definitions would be. Decides nothing about what is safe:
+//! what is chosen ends in a policy, which is validated as any other.
+
+use std::path::PathBuf;
+
+use clap::ArgMatches;
+use cofferdam_config::environments::nix::{Builder, NixError, cache_directory};
+use cofferdam_config::environments::{
+    Environment, Environments, Found, Kind, PRESETS, Project, Rank, Recipe, Surroundings, artifact, recipe,
+};
+use cofferdam_engine::Engine;
+
+use crate::call::Base;
+use crate::caller::Caller;
+use crate::mistakes;
+use crate::profile;
+use crate::report::{Refusal, print_note};
+
+/// A defined environment, ready to be entered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chosen {
+    /// Its name, or the path that was given.
+    pub name: String,
+    /// What it sets.
+    pub recipe: Recipe,
+    /// The directory that it shows.
+    pub project: Option<Project>,
+    /// The policy of its profile.
+    pub base: Option<Base>,
+}
+
+/// How a call treats references that were not built yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Building {
+    /// They are built.
+    WhenNeeded,
+    /// They are built, again if they were.
+    Anew,
+    /// They are told.
+    Never,
+}
+
+/// What definitions depend on, of this caller.
+pub fn surroundings(caller: &Caller) -> Surroundings {
+    let (variables, homes) = (caller.variables.clone(), caller.homes.clone());
+    Surroundings { variables, cwd: caller.cwd.clone(), homes, system: PathBuf::from("/etc") }
+}
+
+/// What an `eval` names; `None` for a preset that works without a definition.
+pub fn choose(
+    matches: &ArgMatches,
+    caller: &Caller,
+    engine: &Engine,
+    building: Building,
+    quiet: bool,
+) -> Result<Option<Chosen>, Refusal> {
+    let name = matches.get_one::<String>("environment").map_or("", String::as_str);
+    let configuration = matches.get_one::<String>("config").map(String::as_str);
+    let around = surroundings(caller);
+    if configuration.is_none() && around.is_plain(name) {
+        return Ok(None);
+    }
+    let (environment, project) = find(name, configuration, &around)?;
+    if environment.rank == Rank::Preset {
+        return Ok(None);
+    }
+    if let Some(option) = ["policy", "profile"].into_iter().find(|option| matches.contains_id(option)) {
+        let told = format!("--{option} and the environment `{name}` would both be what the call starts from");
+        return Err(Refusal::new("arguments", told)
+            .hint("leave one out: options change what an environment allows, and run takes any interpreter"));
+    }
+    let (environment, built) = ready(environment, caller, building, quiet)?;
+    let recipe = recipe(&environment, built.as_deref()).map_err(|reason| unusable(name, &environment, &reason))?;
+    let base = match &environment.kind {
+        Kind::Profile { file, .. } => Some(profile::of_file(matches, caller, engine, quiet, file)?),
+        _ => None,
+    };
+    Ok(Some(Chosen { name: name.to_owned(), recipe, project, base }))
+}
+
+/// The environment of a name, or at a path; and the project that it shows.
+pub fn find(
+    name: &str,
+    configuration: Option<&str>,
+    around: &Surroundings,
+) -> Result<(Environment, Option<Project>), Refusal> {
+    let all = Environments::load(around, configuration);
+    if name.contains('/') {
+        // A mistake elsewhere is no reason to refuse what was named in full, unless it is about what would be shown.
+        let project = all.project.filter(|_| all.problems.is_empty());
+        return Ok((Environments::at_path(name, around), project));
+    }
+    if !all.problems.is_empty() {
+        let lines: Vec<String> = all.problems.iter().map(|problem| format!("\n  {problem}")).collect();
+        let told = format!("what defines environments has mistakes, and `{name}` may not mean what it should:");
+        return Err(Refusal::new("environment", told + &lines.concat())
+            .hint("correct it, and look at it with: cofferdam environment check"));
+    }
+    match all.find(name) {
+        Found::Environment(found) => Ok((found.clone(), all.project)),
+        Found::Unknown => Err(unknown(name, &all)),
+    }
+}
+
+fn unknown(name: &str, all: &Environments) -> Refusal {
+    let names: Vec<&str> = all.in_force().map(|one| one.name.as_str()).collect();
+    let refusal = Refusal::new("environment", format!("no environment is called '{name}'"));
+    match mistakes::environment(name) {
+        Some(hint) => refusal.hint(hint),
+        None => refusal.hint(format!(
+            "there are {}; an artifact is named by a path with a slash in it; cofferdam environment list says more",
+            names.join(", ")
+        )),
+    }
+}
+
+/// The environment with what its reference was built into: a checked artifact, or the directory of a package.
+pub fn ready(
+    mut environment: Environment,
+    caller: &Caller,
+    building: Building,
+    quiet: bool,
+) -> Result<(Environment, Option<PathBuf>), Refusal> {
+    let (Kind::Reference(reference) | Kind::Flake { reference, .. }) = &environment.kind else {
+        return Ok((environment, None));
+    };
+    // What is unavailable for another reason is not built.
+    if environment.unavailable().is_some() {
+        return Ok((environment, None));
+    }
+    let builder = builder(caller);
+    let known = if building == Building::Anew { None } else { builder.built(reference) };
+    let built = match (known, building) {
+        (Some(built), _) => built,
+        (None, Building::Never) => {
+            let told = format!("the environment `{}` is {reference}, which was not built yet", environment.name);
+            return Err(
+                Refusal::new("environment", told).hint(format!("cofferdam environment build {}", environment.name))
+            );
+        }
+        (None, _) => {
+            if !quiet {
+                let told = format!("building the environment `{}` from {reference}, once", environment.name);
+                print_note(&told, None);
+            }
+            builder.build(reference).map_err(|error| of_nix(&error))?
+        }
+    };
+    if matches!(environment.kind, Kind::Reference(_)) {
+        environment.kind = match artifact(&built, Some(&environment.name), &caller.homes) {
+            Ok(found) => Kind::Artifact(Box::new(found)),
+            Err(problems) => Kind::Broken(problems),
+        };
+        return Ok((environment, None));
+    }
+    Ok((environment, Some(built)))
+}
+
+/// What builds references for this caller.
+pub fn builder(caller: &Caller) -> Builder {
+    let home = caller.homes.first().map(String::as_str);
+    Builder::new(caller.variable("PATH"), cache_directory(caller.variable("XDG_CACHE_HOME"), home))
+}
+
+fn of_nix(error: &NixError) -> Refusal {
+    let mut told = error.to_string();
+    if let Some(source) = std::error::Error::source(error) {
+        // Before a hint, which ends the message.
+        let at = told.find("\nhint: ").unwrap_or(told.len());
+        told.insert_str(at, &format!(": {source}"));
+    }
+    Refusal::new("environment", told).split_hint()
+}
+
+/// Why it cannot be used.
+pub fn unusable(name: &str, environment: &Environment, reason: &str) -> Refusal {
+    let lines = reason.replace('\n', "\n  ");
+    let place = &environment.place;
+    let broken = matches!(environment.kind, Kind::Broken(_));
+    let what = if broken { "is not whole" } else { "is not available" };
+    let refusal = Refusal::new("environment", format!("the environment `{name}` ({place}) {what}: {lines}"));
+    if broken { refusal.hint("correct it, and look at it with: cofferdam environment check") } else { refusal }
+}
+
+/// Whether a word of the command line can only be a preset's name.
+pub fn is_preset(word: &str) -> bool {
+    PRESETS.contains(&word)
+}

@@ -1,0 +1,317 @@
+//! `cofferdam environment`: lists what is defined, shows what one comes to, checks definitions, builds references.
+//!
+//! Exit code: 0; 1 when a definition is wrong; 125 when nothing can be told. Starts no sandbox but the evaluator's.
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use cofferdam_config::environments::{
+    Environment, Environments, Kind, Passing, Problem, Surroundings, artifact, recipe,
+};
+use cofferdam_engine::{Engine, Likely};
+use cofferdam_policy::Policy;
+use serde::Serialize;
+
+use crate::caller::Caller;
+use crate::chosen::{self, Building, surroundings, unusable};
+use crate::execute::{print, print_json};
+use crate::profile;
+use crate::report::{Refusal, print_note, printable, write_stderr};
+
+/// What can be done with environments.
+const ACTIONS: &[&str] = &["list", "show", "check", "build"];
+
+/// The option that names the configuration file.
+pub fn config_option() -> Arg {
+    Arg::new("config").long("config").value_name("FILE").help("The configuration that defines environments").long_help(
+        "The configuration that defines environments. Default: $COFFERDAM_CONFIG, $NIX_SANDBOX_CONFIG, \
+             ~/.config/cofferdam/config.toml, or /etc/cofferdam/config.toml",
+    )
+}
+
+/// The command line of `environment`.
+pub fn command(command: Command) -> Command {
+    crate::profile::options(command, None)
+        .about("List, show, check or build the environments that eval knows")
+        .override_usage("cofferdam environment [OPTIONS] <list | show NAME | check [FILE | DIR]... | build NAME>")
+        .after_help(
+            "list: every environment, where it is defined, and whether it can be used. show: what one of them comes \
+             to, with the policy that code and options are added to. check: every mistake of the definitions that \
+             hold here, or of a configuration FILE or an artifact's DIR. build: builds the flake reference of one, \
+             again if it was built before.\n\nExit code: 0 when all is right, 1 when a definition is wrong, 125 \
+             when nothing can be told.",
+        )
+        .arg(config_option())
+        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print one JSON value"))
+        .arg(Arg::new("all").long("all").action(ArgAction::SetTrue).help("List hidden definitions, too"))
+        .arg(
+            Arg::new("action")
+                .value_name("ACTION")
+                .required(true)
+                .value_parser(ACTIONS.to_vec())
+                .help("list, show, check or build"),
+        )
+        .arg(Arg::new("what").value_name("NAME").num_args(0..).help("The environment; files or directories to check"))
+}
+
+/// Does what is asked for, and returns the exit code.
+pub fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
+    let action = matches.get_one::<String>("action").map_or("", String::as_str);
+    let what: Vec<&str> = matches.get_many::<String>("what").into_iter().flatten().map(String::as_str).collect();
+    let configuration = matches.get_one::<String>("config").map(String::as_str);
+    let around = surroundings(caller);
+    let json = matches.get_flag("json");
+    match (action, &what[..]) {
+        ("list", []) => list(&Environments::load(&around, configuration), caller, json, matches.get_flag("all")),
+        ("check", []) => check_all(&Environments::load(&around, configuration), json),
+        ("check", places) => check(places, &around, json),
+        ("show", [name]) => show(name, configuration, matches, caller, json),
+        ("build", [name]) => build(name, configuration, caller, json),
+        ("list", _) => Err(Refusal::new("arguments", "list takes no name").hint("cofferdam environment show NAME")),
+        _ => Err(Refusal::new("arguments", format!("{action} takes the name of one environment"))
+            .hint("cofferdam environment list")),
+    }
+}
+
+/// One definition, as `--json` prints it.
+#[derive(Serialize)]
+struct Row<'e> {
+    name: &'e str,
+    kind: &'e str,
+    source: &'e str,
+    place: &'e str,
+    available: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// Whether it is a definition with mistakes.
+    broken: bool,
+    /// Of a flake reference: whether it was built.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    built: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<&'e str>,
+    /// The stronger definition of this name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hidden_by: Option<&'e str>,
+}
+
+impl<'e> Row<'e> {
+    fn of(one: &'e Environment, all: Option<&'e Environments>, caller: Option<&Caller>) -> Row<'e> {
+        let reason = one.unavailable();
+        let built = match &one.kind {
+            Kind::Reference(reference) | Kind::Flake { reference, .. } => {
+                caller.map(|caller| chosen::builder(caller).built(reference).is_some())
+            }
+            _ => None,
+        };
+        Row {
+            name: &one.name,
+            kind: one.kind.word(),
+            source: one.rank.word(),
+            place: &one.place,
+            available: reason.is_none(),
+            broken: matches!(one.kind, Kind::Broken(_)),
+            reason,
+            built,
+            description: one.description(),
+            hidden_by: all.and_then(|all| all.hidden_by(one)).map(|stronger| stronger.place.as_str()),
+        }
+    }
+
+    fn state(&self) -> &'static str {
+        match (self.broken, self.available, self.built) {
+            (true, ..) => "broken",
+            (_, false, _) => "unavailable",
+            (_, _, Some(false)) => "not built yet",
+            _ => "ready",
+        }
+    }
+}
+
+fn list(all: &Environments, caller: &Caller, json: bool, hidden: bool) -> Result<i32, Refusal> {
+    let rows = all.all().iter().map(|one| Row::of(one, Some(all), Some(caller)));
+    let rows: Vec<Row<'_>> = rows.filter(|row| hidden || row.hidden_by.is_none()).collect();
+    if json {
+        print_json(&rows)?;
+    } else {
+        print(&printable(&table(&rows)))?;
+    }
+    tell(all);
+    Ok(if all.problems.is_empty() { 0 } else { 1 })
+}
+
+fn table(rows: &[Row<'_>]) -> String {
+    let width = |of: fn(&Row<'_>) -> usize, least: &str| rows.iter().map(of).max().unwrap_or(0).max(least.len());
+    let (name, source) = (width(|row| row.name.len(), "NAME"), width(|row| row.source.len(), "SOURCE"));
+    let line = |a: &str, b: &str, c: &str, d: &str, e: &str| {
+        format!("{a:<name$}  {b:<7}  {c:<source$}  {d:<13}  {e}").trim_end().to_owned() + "\n"
+    };
+    let mut text = line("NAME", "KIND", "SOURCE", "STATE", "DESCRIPTION");
+    for row in rows {
+        let state = if row.hidden_by.is_some() { "hidden" } else { row.state() };
+        text.push_str(&line(row.name, row.kind, row.source, state, row.description.unwrap_or_default()));
+        for reason in row.reason.iter().flat_map(|reason| reason.lines()) {
+            text.push_str(&format!("{:name$}  {reason}\n", ""));
+        }
+    }
+    text
+}
+
+/// What stands beside the definitions, on standard error.
+fn tell(all: &Environments) {
+    for warning in &all.warnings {
+        print_note(&format!("warning: {warning}"), None);
+    }
+    lines(&all.problems);
+}
+
+fn lines(problems: &[Problem]) {
+    let text: String = problems.iter().map(|problem| format!("{problem}\n")).collect();
+    write_stderr(&printable(&text));
+}
+
+/// What `check --json` prints.
+#[derive(Serialize)]
+struct Checked {
+    place: String,
+    key: String,
+    problem: String,
+    accepted: String,
+}
+
+fn report(problems: &[Problem], json: bool) -> Result<i32, Refusal> {
+    if json {
+        let checked = |one: &Problem| {
+            let one = one.clone();
+            Checked { place: one.place, key: one.key, problem: one.problem, accepted: one.accepted }
+        };
+        print_json(&problems.iter().map(checked).collect::<Vec<_>>())?;
+    } else {
+        lines(problems);
+    }
+    Ok(if problems.is_empty() { 0 } else { 1 })
+}
+
+fn mistakes(all: &Environments) -> Vec<Problem> {
+    let broken = all.all().iter().filter_map(|one| match &one.kind {
+        Kind::Broken(problems) => Some(problems.as_slice()),
+        _ => None,
+    });
+    all.problems.iter().chain(broken.flatten()).cloned().collect()
+}
+
+fn check_all(all: &Environments, json: bool) -> Result<i32, Refusal> {
+    let problems = mistakes(all);
+    for warning in &all.warnings {
+        print_note(&format!("warning: {warning}"), None);
+    }
+    let code = report(&problems, json)?;
+    if code == 0 && !json {
+        print(&format!("{} environments are right\n", all.in_force().count()))?;
+    }
+    Ok(code)
+}
+
+/// Checks files and directories by themselves, without what else is defined here.
+fn check(places: &[&str], around: &Surroundings, json: bool) -> Result<i32, Refusal> {
+    let mut problems = Vec::new();
+    for place in places {
+        let path = std::path::Path::new(&around.cwd).join(place);
+        if path.is_dir() {
+            problems.extend(artifact(&path, None, &around.homes).err().unwrap_or_default());
+            continue;
+        }
+        // Nothing of the caller's surroundings: the file alone.
+        let variables = [("COFFERDAM_DIR".to_owned(), "/proc/self/fdinfo/none".to_owned())].into();
+        let alone = Surroundings { variables, system: "/proc/self/fdinfo/none".into(), ..around.clone() };
+        problems.extend(mistakes(&Environments::load(&alone, Some(place))));
+    }
+    report(&problems, json)
+}
+
+/// What `show` prints.
+#[derive(Serialize)]
+struct Shown<'e> {
+    #[serde(flatten)]
+    row: Row<'e>,
+    /// How code goes in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    passing: Option<String>,
+    /// What code and options are added to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<Policy>,
+}
+
+fn show(
+    name: &str,
+    configuration: Option<&str>,
+    matches: &ArgMatches,
+    caller: &Caller,
+    json: bool,
+) -> Result<i32, Refusal> {
+    let (environment, project) = chosen::find(name, configuration, &surroundings(caller))?;
+    let (environment, built) = match chosen::ready(environment.clone(), caller, Building::Never, false) {
+        Ok(ready) => ready,
+        Err(unbuilt) if matches!(environment.kind, Kind::Reference(_) | Kind::Flake { .. }) => {
+            print_note(&unbuilt.message, unbuilt.hint.as_deref());
+            (environment, None)
+        }
+        Err(refusal) => return Err(refusal),
+    };
+    let mut shown = Shown { row: Row::of(&environment, None, Some(caller)), passing: None, policy: None };
+    if let Ok(recipe) = recipe(&environment, built.as_deref()) {
+        let mut policy = match &environment.kind {
+            Kind::Profile { file, .. } => {
+                let engine = Engine::for_own_process(&Likely::Unknown);
+                profile::of_file(matches, caller, &engine, false, file)?.policy
+            }
+            _ => Policy::base(),
+        };
+        recipe.dress(&mut policy, project.as_ref(), |name| caller.variable(name).map(str::to_owned));
+        shown.passing = Some(match &recipe.passing {
+            Passing::Preset(name) => format!("as the preset {name} takes it"),
+            Passing::Words { argv, .. } => format!("to the interpreter: {}", argv.join(" ")),
+            Passing::Program(program) => format!("on the standard input of {program}"),
+            Passing::Own => "to the command of its profile".to_owned(),
+        });
+        shown.policy = Some(policy);
+    }
+    let broken = shown.row.broken;
+    if json {
+        print_json(&shown)?;
+    } else {
+        let mut text = String::new();
+        let mut line = |key: &str, value: &str| text.push_str(&format!("{key:<12}{value}\n"));
+        line("name", shown.row.name);
+        line("kind", shown.row.kind);
+        line("source", &format!("{}: {}", shown.row.source, shown.row.place));
+        line("state", shown.row.state());
+        for reason in shown.row.reason.iter().flat_map(|reason| reason.lines()) {
+            line("reason", reason);
+        }
+        shown.row.description.into_iter().for_each(|description| line("description", description));
+        shown.passing.iter().for_each(|passing| line("code goes", passing));
+        if let Some(policy) = &shown.policy {
+            text.push_str(&policy.to_json_pretty());
+        }
+        print(&printable(&text))?;
+    }
+    Ok(if broken { 1 } else { 0 })
+}
+
+fn build(name: &str, configuration: Option<&str>, caller: &Caller, json: bool) -> Result<i32, Refusal> {
+    let (environment, _) = chosen::find(name, configuration, &surroundings(caller))?;
+    if !matches!(environment.kind, Kind::Reference(_) | Kind::Flake { .. }) {
+        if let Some(reason) = environment.unavailable() {
+            return Err(unusable(name, &environment, &reason));
+        }
+        return Err(Refusal::new(
+            "arguments",
+            format!("the environment `{name}` is no flake reference: there is nothing to build"),
+        ));
+    }
+    let (environment, built) = chosen::ready(environment, caller, Building::Anew, false)?;
+    recipe(&environment, built.as_deref()).map_err(|reason| unusable(name, &environment, &reason))?;
+    if json {
+        print_json(&Row::of(&environment, None, Some(caller)))?;
+    }
+    Ok(0)
+}

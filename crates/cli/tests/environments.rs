@@ -1,0 +1,358 @@
+//! Defined environments by the command: run, listed, checked, built; what hides what, and what goes wrong.
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+/// A home of the test's own, with nothing of this machine's configuration.
+struct Scene {
+    directory: tempfile::TempDir,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let scene = Scene { directory: common::open_directory() };
+        std::fs::create_dir(scene.path("home")).unwrap();
+        scene
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        std::fs::canonicalize(self.directory.path()).unwrap().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn program(&self, name: &str, text: &str) -> String {
+        let path = self.write(name, text);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    fn config(&self, text: &str) -> String {
+        self.write("home/.config/cofferdam/config.toml", text)
+    }
+
+    /// An artifact whose `bin/run` is this shell script.
+    fn artifact(&self, directory: &str, metadata: &Value, script: &str) {
+        self.program(&format!("{directory}/bin/run"), &format!("#!/bin/sh\n{script}\n"));
+        self.write(&format!("{directory}/metadata.json"), &metadata.to_string());
+    }
+
+    fn command(&self) -> Command {
+        let mut command = common::cofferdam();
+        command.env("HOME", self.path("home")).current_dir(self.directory.path());
+        for (name, _) in std::env::vars() {
+            let ours = ["COFFERDAM_", "NIX_SANDBOX_", "PROJECT_", "SESSION_", "XDG_"];
+            if name != "COFFERDAM_LIBEXEC" && ours.iter().any(|start| name.starts_with(start)) {
+                command.env_remove(name);
+            }
+        }
+        command
+    }
+
+    fn output(&self, arguments: &[&str]) -> Output {
+        self.command().args(arguments).output().unwrap()
+    }
+
+    #[track_caller]
+    fn expect(&self, arguments: &[&str], code: i32, stdout: &str) -> String {
+        expect(self.output(arguments), code, stdout)
+    }
+
+    #[track_caller]
+    fn json(&self, arguments: &[&str]) -> Value {
+        common::parse(&self.output(arguments))
+    }
+}
+
+#[track_caller]
+fn expect(output: Output, code: i32, stdout: &str) -> String {
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), stdout, "{told}");
+    assert_eq!(output.status.code(), Some(code), "{told}");
+    told
+}
+
+const REGISTRY: &str = "home/.config/cofferdam/environments";
+
+/// Gives code on to a shell, as an argument or on its standard input.
+const ARG: &str = "code=$(cat); exec sh -c \"$code\"";
+const PIPE: &str = "exec sh -s";
+
+#[test]
+fn both_shapes_and_both_ways_to_give_code_on_run() {
+    let scene = Scene::new();
+    let documented = json!({"name": "a", "backend": "jail", "interpreter": "sh -c", "stdin_mode": "arg"});
+    scene.artifact("a", &documented, ARG);
+    scene.artifact("b", &json!({"name": "b", "interpreter_type": "bash", "timeout_seconds": 5}), PIPE);
+    for name in ["./a", "./b"] {
+        assert_eq!(scene.expect(&["eval", name, "echo $((6*7)); exit 3"], 3, "42\n"), "");
+    }
+    let mut child = scene.command();
+    let mut child = child.args(["eval", "./b", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    use std::io::Write as _;
+    child.stdin.take().unwrap().write_all(b"echo from stdin").unwrap();
+    assert_eq!(child.wait_with_output().unwrap().stdout, b"from stdin\n");
+    let file = scene.write("code.sh", "echo from a file");
+    scene.expect(&["eval", "./a", "--file", &file], 0, "from a file\n");
+    let told = scene.expect(&["eval", "./a", "echo", "--", "argument"], 125, "");
+    assert!(told.contains("takes no arguments"), "{told}");
+}
+
+#[test]
+fn an_artifact_is_walled_in_as_its_code_is() {
+    let scene = Scene::new();
+    scene.artifact("a", &json!({"name": "a", "backend": "jail"}), PIPE);
+    let (own, beside) = (scene.text("a/metadata.json"), scene.write("beside", "secret\n"));
+    // Its own directory can be read and not written, what is beside it cannot be seen; the workspace takes writes.
+    scene.expect(
+        &["eval", "./a", &format!("wc -l < {own} >&2 && cat {own} > /workspace/copy && echo read")],
+        0,
+        "read\n",
+    );
+    let told = scene.expect(&["eval", "./a", &format!("echo x >> {own}")], 2, "");
+    assert!(told.contains("Read-only file system") || told.contains("Permission denied"), "{told}");
+    assert_eq!(std::fs::read_to_string(&own).unwrap(), json!({"name": "a", "backend": "jail"}).to_string());
+    let told = scene.expect(&["eval", "./a", &format!("cat {beside}")], 1, "");
+    assert!(told.contains("No such file"), "{told}");
+    scene.expect(&["eval", "-v", &format!("{beside}:{beside}"), "./a", &format!("cat {beside}")], 0, "secret\n");
+    let inside = "pwd; echo $HOME $TMPDIR $TERM; echo x > file && cat file; grep -c : /proc/net/dev";
+    scene.expect(&["eval", "./a", inside], 0, "/workspace\n/workspace /workspace dumb\nx\n1\n");
+}
+
+#[test]
+fn limits_of_the_artifact_the_definition_and_the_call_in_their_order() {
+    let scene = Scene::new();
+    scene.artifact("a", &json!({"name": "a", "timeout_seconds": 11, "memory_mb": 111}), PIPE);
+    scene.config("[environments.a]\nsandbox = \"../../../a\"\ntimeout_seconds = 22\nnetwork = \"loopback\"\n");
+    let limits = |arguments: &[&str]| {
+        let policy = scene.json(arguments)["policy"].clone();
+        let limits = &policy["limits"];
+        (limits["wall_ms"].clone(), limits["memory_mb"].clone(), policy["network"]["mode"].clone())
+    };
+    let is = |wall: u64, memory: u64, network: &str| (json!(wall), json!(memory), json!(network));
+    assert_eq!(limits(&["eval", "--dry-run", "./a", "x"]), is(11_000, 111, "none"));
+    assert_eq!(limits(&["eval", "--dry-run", "a", "x"]), is(22_000, 111, "loopback"));
+    let called = [
+        "eval",
+        "--dry-run",
+        "--timeout",
+        "33s",
+        "--memory",
+        "333m",
+        "--best-effort=limits.memory_mb",
+        "--network",
+        "none",
+        "a",
+        "x",
+    ];
+    assert_eq!(limits(&called), is(33_000, 333, "none"));
+    scene.config("[environments.a]\nsandbox = \"../../../a\"\ntimeout_seconds = 1\n");
+    scene.expect(&["eval", "a", "sleep 20"], 124, "");
+}
+
+#[test]
+fn a_directory_that_is_dropped_is_used_by_the_next_call_and_a_bad_one_disturbs_no_other() {
+    let scene = Scene::new();
+    let told = scene.expect(&["eval", "late", "echo hi"], 125, "");
+    assert!(told.contains("no environment is called 'late'") && told.contains("node, python, shell"), "{told}");
+    scene.artifact(&format!("{REGISTRY}/late"), &json!({"name": "late"}), PIPE);
+    scene.expect(&["eval", "late", "echo hi"], 0, "hi\n");
+    scene.write(&format!("{REGISTRY}/bad/metadata.json"), "{\"name\": \"other\", \"timeout_seconds\": \"long\"}");
+    scene.artifact(&format!("{REGISTRY}/python"), &json!({"name": "python"}), "echo own; cat");
+    scene.expect(&["eval", "late", "echo hi"], 0, "hi\n");
+    scene.expect(&["eval", "python", "code"], 0, "own\ncode");
+    let told = scene.expect(&["eval", "bad", "x"], 125, "");
+    for part in ["timeout_seconds: is a string", "bin/run: is not there", "is not whole"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let rows = scene.json(&["environment", "list", "--json"]);
+    let of = |name: &str| rows.as_array().unwrap().iter().find(|row| row["name"] == name).unwrap().clone();
+    assert_eq!((of("late")["available"].clone(), of("bad")["broken"].clone()), (json!(true), json!(true)));
+    assert_eq!(of("python")["source"], "registry");
+    let all = scene.json(&["environment", "list", "--all", "--json"]);
+    let hidden: Vec<&Value> = all.as_array().unwrap().iter().filter(|row| row["hidden_by"].is_string()).collect();
+    assert_eq!((hidden.len(), &hidden[0]["name"], &hidden[0]["source"]), (1, &json!("python"), &json!("built in")));
+    let output = scene.output(&["environment", "check"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(told.contains("bad/metadata.json: timeout_seconds") && !told.contains("late"), "{told}");
+    std::fs::remove_dir_all(scene.path(&format!("{REGISTRY}/bad"))).unwrap();
+    scene.expect(&["environment", "check"], 0, "4 environments are right\n");
+    scene.expect(&["environment", "check", &scene.text(&format!("{REGISTRY}/late"))], 0, "");
+}
+
+#[test]
+fn a_configuration_with_mistakes_stops_what_it_could_mean_and_nothing_else() {
+    let scene = Scene::new();
+    let file = scene.config("[environments.python]\npreset = \"pithon\"\n[environments.x]\npreset = \"shell\"\n");
+    let told = scene.expect(&["eval", "python", "1"], 125, "");
+    assert!(
+        told.contains(&format!("{file}:2: environments.python.preset: `pithon` is not known; accepted: python")),
+        "{told}"
+    );
+    scene.expect(&["eval", "x", "echo hi"], 0, "hi\n");
+    scene.expect(&["eval", "shell", "echo hi"], 0, "hi\n");
+    scene.config("[environments.python\npreset = \"python\"\n");
+    let told = scene.expect(&["eval", "shell", "echo hi"], 125, "");
+    assert!(told.contains("config.toml:1") && told.contains("cofferdam environment check"), "{told}");
+    scene.artifact("a", &json!({"name": "a"}), PIPE);
+    scene.expect(&["eval", "./a", "echo hi"], 0, "hi\n");
+    let good = scene.write("good.toml", "[environments.x]\npreset = \"shell\"\n");
+    scene.expect(&["eval", "--config", &good, "x", "echo hi"], 0, "hi\n");
+    scene.expect(&["environment", "check", &good], 0, "");
+    let told = scene.expect(&["environment", "check", &scene.text("none.toml")], 1, "");
+    assert!(told.contains("none.toml: cannot be looked at"), "{told}");
+    scene.expect(&["run", "--", "true"], 0, "");
+}
+
+#[test]
+fn what_cannot_run_yet_says_why_and_nothing_else_takes_its_place() {
+    let scene = Scene::new();
+    scene.artifact("vm", &json!({"name": "vm", "backend": "microvm", "microvm": {"vcpus": 2}}), PIPE);
+    scene.artifact("nested", &json!({"name": "nested"}), "exec bwrap --ro-bind / / sh -s");
+    let registry = scene.path(REGISTRY);
+    std::fs::create_dir_all(&registry).unwrap();
+    std::os::unix::fs::symlink(scene.path("vm"), registry.join("vm")).unwrap();
+    std::os::unix::fs::symlink(scene.path("nested"), registry.join("nested")).unwrap();
+    scene.config("[environments.python]\nimage = \"python:3\"\n");
+    for (name, reason) in [
+        ("vm", "virtual machines are not there yet"),
+        ("nested", "its bin/run calls bwrap"),
+        ("python", "the container backends are not there yet"),
+    ] {
+        let told = scene.expect(&["eval", name, "echo no"], 125, "");
+        assert!(told.contains(reason) && told.contains("is not available"), "{told}");
+        let output = scene.output(&["environment", "list"]);
+        assert!(String::from_utf8_lossy(&output.stdout).contains(reason));
+    }
+    assert_eq!(scene.output(&["environment", "check"]).status.code(), Some(0), "nothing of it is wrong");
+}
+
+/// A `nix` that writes down what it is given, speaks of progress, and links its result to `built`.
+fn nix(scene: &Scene, built: &Path) {
+    let text = format!(
+        "#!/bin/sh\necho \"building ...\" >&2\necho noise\nprintf '%s\\n' \"$*\" >> {}\nln -sfn {} \"$5\"\n",
+        scene.text("said"),
+        built.display()
+    );
+    scene.program("bin/nix", &text);
+}
+
+fn with_nix(scene: &Scene, arguments: &[&str]) -> Output {
+    let path = format!("{}:/usr/bin:/bin", scene.text("bin"));
+    scene.command().env("PATH", path).args(arguments).output().unwrap()
+}
+
+#[test]
+fn a_reference_is_built_once_with_its_progress_on_standard_error() {
+    let scene = Scene::new();
+    scene.artifact("built", &json!({"name": "portal"}), PIPE);
+    scene.config("[environments.portal]\nsandbox = \"github:o/r#portal\"\n");
+    let absent = scene.command().env("PATH", "/nowhere").args(["eval", "portal", "x"]).output().unwrap();
+    let told = expect(absent, 125, "");
+    assert!(told.contains("no `nix` is on PATH") && told.contains("hint: apt-get install nix-bin"), "{told}");
+    nix(&scene, &scene.path("built"));
+    let told = expect(with_nix(&scene, &["eval", "--dry-run", "portal", "x"]), 125, "");
+    assert!(told.contains("not built yet") && told.contains("cofferdam environment build portal"), "{told}");
+    assert!(!scene.path("said").exists(), "nothing was started");
+    let told = expect(with_nix(&scene, &["eval", "portal", "echo hi"]), 0, "hi\n");
+    assert!(
+        told.contains("building the environment `portal` from github:o/r#portal") && told.contains("building ..."),
+        "{told}"
+    );
+    let said = || std::fs::read_to_string(scene.path("said")).unwrap();
+    let link = said().split_whitespace().find(|word| word.starts_with('/')).unwrap().to_owned();
+    assert!(link.starts_with(&scene.text("home/.cache/cofferdam/flakes/")), "{link}");
+    let line = format!("--extra-experimental-features nix-command flakes build --out-link {link} github:o/r#portal\n");
+    assert_eq!(said(), line);
+    assert_eq!(expect(with_nix(&scene, &["eval", "portal", "echo again"]), 0, "again\n"), "");
+    assert_eq!(said(), line, "built once");
+    expect(with_nix(&scene, &["environment", "build", "portal"]), 0, "");
+    assert_eq!(said(), line.repeat(2));
+    // What it comes to is looked at as any artifact.
+    scene.write("built/metadata.json", "{\"name\": \"other\"}");
+    let told = expect(with_nix(&scene, &["eval", "portal", "x"]), 125, "");
+    assert!(told.contains("`other` is not `portal`"), "{told}");
+    scene.program("bin/nix", "#!/bin/sh\necho \"error: no such flake\" >&2\nexit 1\n");
+    let told = expect(with_nix(&scene, &["environment", "build", "portal"]), 125, "");
+    assert!(
+        told.contains("error: no such flake") && told.contains("`nix build` of github:o/r#portal failed"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_flake_brings_its_own_interpreter() {
+    let scene = Scene::new();
+    scene.program("package/bin/perl6", "#!/bin/sh\n[ \"$1\" = -e ] && echo \"own: $2 $3\"\n");
+    scene.config("[environments.p]\nflake = \"nixpkgs#p\"\ninterpreter = \"perl6 -e\"\n");
+    nix(&scene, &scene.path("package"));
+    let output = with_nix(&scene, &["eval", "-q", "p", "code", "--", "argument"]);
+    expect(output, 0, "own: code argument\n");
+}
+
+#[test]
+fn a_profile_is_the_policy_of_its_environment() {
+    let evaluator = Path::new(env!("CARGO_BIN_EXE_cofferdam")).with_file_name("cofferdam-compile");
+    if !evaluator.exists() {
+        let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|must| must == "1");
+        assert!(!must, "cofferdam-compile is not built; cargo build -p cofferdam-compile");
+        eprintln!("skipped: cofferdam-compile is not built; cargo build -p cofferdam-compile");
+        return;
+    }
+    let scene = Scene::new();
+    scene.write(
+        "home/.config/cofferdam/p/reader.ncl",
+        "let s = import \"sandbox\" in\n\
+         s.make_default_config \"reader\" & { network_policy = \"deny\", cmd = [\"/bin/sh\", \"-c\"] }\n",
+    );
+    scene.config(
+        "[environments.reader]\nprofile = \"p/reader.ncl\"\ntimeout_seconds = 7\n\
+         [environments.none]\nprofile = \"p/none.ncl\"\n",
+    );
+    scene.expect(&["eval", "-q", "reader", "echo $((6*7))"], 0, "42\n");
+    let shown = scene.json(&["environment", "show", "--json", "reader"]);
+    assert_eq!(shown["policy"]["limits"]["wall_ms"], 7000);
+    assert_eq!(shown["passing"], "to the command of its profile");
+    let told = scene.expect(&["eval", "none", "x"], 125, "");
+    assert!(told.contains("environments.none.profile") && told.contains("none.ncl"), "{told}");
+    let told = scene.expect(&["eval", "--profile", "x.ncl", "reader", "x"], 125, "");
+    assert!(told.contains("both be what the call starts from"), "{told}");
+}
+
+#[test]
+fn the_project_is_shown_read_only_to_defined_environments() {
+    let scene = Scene::new();
+    let file = scene.write("project/readme", "words\n");
+    scene.config(
+        "[environments.sh]\npreset = \"shell\"\n[project]\ninherit_env = [\"MINE\"]\npath = \"../../../project\"\n",
+    );
+    let read = "cat /project/readme && echo $MINE && ! echo x > /project/readme";
+    let output = scene.command().env("MINE", "value").args(["eval", "sh", read]).output().unwrap();
+    let told = expect(output, 0, "words\nvalue\n");
+    assert!(told.contains("Read-only file system"), "{told}");
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "words\n");
+    let elsewhere = scene.command().env("PROJECT_MOUNT", "/srv/p").args(["eval", "sh", "cat /srv/p/readme"]).output();
+    expect(elsewhere.unwrap(), 0, "words\n");
+    let other = scene.text("home");
+    let output = scene.command().env("COFFERDAM_PROJECT_DIR", other).args(["eval", "sh", "ls -A /project"]).output();
+    expect(output.unwrap(), 0, ".config\n");
+    // A preset that nothing defines is as it always was.
+    let output =
+        scene.command().env("PROJECT_DIR", scene.path("project")).args(["eval", "shell", "ls /project"]).output();
+    assert_ne!(output.unwrap().status.code(), Some(0));
+}
