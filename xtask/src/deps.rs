@@ -26,7 +26,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("cofferdam-compile", &["cofferdam-policy", "cofferdam-profiles"]),
     ("cofferdam-python", &["cofferdam-policy", "cofferdam-engine", "cofferdam-profiles"]),
     ("cofferdam", &["cofferdam-policy", "cofferdam-config", "cofferdam-engine", "cofferdam-profiles"]),
-    ("cofferdam-server", &["cofferdam-policy", "cofferdam-engine"]),
+    ("cofferdam-server", &["cofferdam-policy", "cofferdam-config", "cofferdam-engine", "cofferdam-profiles"]),
     ("cofferdam-escape", &["cofferdam-policy", "cofferdam-confine", "cofferdam-engine", "cofferdam"]),
     ("cofferdam-programs", &[]),
     ("cofferdam-bench", &["cofferdam-policy", "cofferdam-command", "cofferdam-engine"]),

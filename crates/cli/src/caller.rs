@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
+use cofferdam_config::environments::Around;
+
 use crate::report::Refusal;
 
 /// The caller's side of a call.
@@ -42,6 +44,11 @@ impl Caller {
             }
         }
         Ok(Caller { cwd: utf8(cwd.into_os_string(), "the working directory")?, homes, variables })
+    }
+
+    /// What finding interpreters depends on.
+    pub fn around(&self) -> Around<'_> {
+        Around { variables: &self.variables, cwd: &self.cwd, homes: &self.homes }
     }
 
     /// One of the caller's variables.

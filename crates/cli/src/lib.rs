@@ -14,7 +14,6 @@ pub mod caller;
 mod check;
 pub mod chosen;
 pub mod command;
-pub mod discover;
 mod doctor;
 pub mod environment;
 mod execute;
@@ -46,6 +45,7 @@ use crate::report::{REFUSED, print_error};
 pub use crate::command::cli_command;
 pub use crate::execute::{Presentation, exit_code};
 pub use crate::report::Refusal;
+pub use cofferdam_config::environments::discover;
 
 /// Does what the arguments say, the program's own name first, and returns the exit code.
 pub fn entry(arguments: Vec<OsString>) -> i32 {

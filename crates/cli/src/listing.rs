@@ -219,10 +219,7 @@ fn check(places: &[&str], around: &Surroundings, json: bool) -> Result<i32, Refu
             problems.extend(artifact(&path, None, &around.homes).err().unwrap_or_default());
             continue;
         }
-        // Nothing of the caller's surroundings: the file alone.
-        let variables = [("COFFERDAM_DIR".to_owned(), "/proc/self/fdinfo/none".to_owned())].into();
-        let alone = Surroundings { variables, system: "/proc/self/fdinfo/none".into(), ..around.clone() };
-        problems.extend(mistakes(&Environments::load(&alone, Some(place))));
+        problems.extend(mistakes(&Environments::of_file(place, around)));
     }
     report(&problems, json)
 }

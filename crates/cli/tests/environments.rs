@@ -134,6 +134,21 @@ fn an_artifact_is_walled_in_as_its_code_is() {
 }
 
 #[test]
+fn the_memory_that_an_artifact_gives_itself_is_held() {
+    let scene = Scene::new();
+    let run = format!("exec {} -c \"$(cat)\"", common::PYTHON);
+    scene.artifact("a", &json!({"name": "a", "memory_mb": 64}), &run);
+    let fill = |mib: u32| format!("import time; x = bytearray({mib} << 20); time.sleep(0.5); print(len(x) >> 20)");
+    scene.expect(&["eval", "./a", &fill(16)], 0, "16\n");
+    let outcome = scene.json(&["eval", "--json", "./a", &fill(300)]);
+    assert_eq!(
+        (&outcome["outcome"], &outcome["limit"]),
+        (&json!("limit_exceeded"), &json!("limits.memory_mb")),
+        "{outcome}"
+    );
+}
+
+#[test]
 fn limits_of_the_artifact_the_definition_and_the_call_in_their_order() {
     let scene = Scene::new();
     scene.artifact("a", &json!({"name": "a", "timeout_seconds": 11, "memory_mb": 111}), PIPE);

@@ -14,9 +14,11 @@
 //! way to a weaker one below it. Runs nothing but `nix build`, and that only when asked to.
 
 mod artifact;
+pub mod discover;
 mod file;
 mod metadata;
 pub mod nix;
+mod preset;
 mod recipe;
 mod sources;
 
@@ -28,8 +30,9 @@ use cofferdam_policy::{Backend, NetworkMode};
 pub use artifact::{Artifact, NIX_STORE, artifact};
 pub use file::{Parsed, parse};
 pub use metadata::{Metadata, StdinMode, bundled, metadata};
-pub use recipe::{Passing, Recipe, WORKSPACE, recipe};
-pub use sources::{Environments, Found, Surroundings};
+pub use preset::{Code, PresetError, preset};
+pub use recipe::{LONGEST_ARGUMENT, Passing, Recipe, WORKSPACE, recipe};
+pub use sources::{Around, Environments, Found, Surroundings};
 
 /// The presets, which work without a definition.
 pub const PRESETS: &[&str] = &["python", "shell", "node"];

@@ -33,6 +33,24 @@ pub struct Surroundings {
     pub system: PathBuf,
 }
 
+/// What finding an interpreter depends on, borrowed.
+#[derive(Debug, Clone, Copy)]
+pub struct Around<'a> {
+    /// Variables.
+    pub variables: &'a BTreeMap<String, String>,
+    /// Working directory, absolute.
+    pub cwd: &'a str,
+    /// Homes.
+    pub homes: &'a [String],
+}
+
+impl<'a> Around<'a> {
+    /// One of the variables.
+    pub fn variable(self, name: &str) -> Option<&'a str> {
+        self.variables.get(name).map(String::as_str)
+    }
+}
+
 /// Every definition there is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Environments {
@@ -60,7 +78,7 @@ pub enum Found<'e> {
 
 impl Surroundings {
     /// A variable by the end of its name: ours, then the one of other programs that has it. Empty is as if not there.
-    fn variable(&self, end: &str) -> Option<(String, &str)> {
+    fn setting(&self, end: &str) -> Option<(String, &str)> {
         let theirs = match end {
             "PROJECT_DIR" | "PROJECT_MOUNT" | "SESSION_IDLE_TIMEOUT" | "SESSION_MAX_LIFETIME" => end.to_owned(),
             _ => format!("NIX_SANDBOX_{end}"),
@@ -69,6 +87,11 @@ impl Surroundings {
             let value = self.variables.get(&name)?;
             (!value.is_empty()).then_some((name, value.as_str()))
         })
+    }
+
+    /// What finding an interpreter depends on.
+    pub fn around(&self) -> Around<'_> {
+        Around { variables: &self.variables, cwd: &self.cwd, homes: &self.homes }
     }
 
     /// The first home.
@@ -87,7 +110,7 @@ impl Surroundings {
 
     /// The configuration file: the named one, or the first default that is there. `true` when it was named.
     fn configuration(&self, named: Option<&str>) -> Option<(PathBuf, bool)> {
-        if let Some(path) = named.or(self.variable("CONFIG").map(|(_, path)| path)) {
+        if let Some(path) = named.or(self.setting("CONFIG").map(|(_, path)| path)) {
             return Some((self.absolute(path), true));
         }
         let defaults = [self.user_configuration(), Some(self.system.clone())];
@@ -98,7 +121,7 @@ impl Surroundings {
     /// The registry directories, the strongest first; `true` for one that was named.
     pub fn registries(&self) -> Vec<(PathBuf, bool)> {
         let mut found = Vec::new();
-        if let Some((_, directory)) = self.variable("DIR") {
+        if let Some((_, directory)) = self.setting("DIR") {
             found.push((self.absolute(directory), true));
         } else if let Some(user) = self.user_configuration() {
             found.push((user.join("cofferdam/environments"), false));
@@ -112,7 +135,7 @@ impl Surroundings {
     /// Whether nothing can define this name but the presets, so that nothing has to be read to know what it means.
     pub fn is_plain(&self, name: &str) -> bool {
         PRESETS.contains(&name)
-            && ["METADATA", "CONFIG", "DIR", "ENVS"].iter().all(|end| self.variable(end).is_none())
+            && ["METADATA", "CONFIG", "DIR", "ENVS"].iter().all(|end| self.setting(end).is_none())
             && self.configuration(None).is_none()
             && !self.registries().iter().any(|(directory, _)| std::fs::symlink_metadata(directory.join(name)).is_ok())
     }
@@ -149,6 +172,18 @@ impl Environments {
         }
         out.all.sort_by(|a, b| (&a.name, a.rank).cmp(&(&b.name, b.rank)));
         out.surroundings_of_runs(around, project);
+        out
+    }
+
+    /// What one configuration file defines, whatever is defined besides.
+    pub fn of_file(file: &str, around: &Surroundings) -> Environments {
+        let mut out = Environments::default();
+        let file = around.absolute(file);
+        if let Some(parsed) = out.read(&file, true, around) {
+            out.problems.extend(parsed.problems);
+            out.all.extend(parsed.definitions.into_iter().map(|definition| defined(definition, around)));
+        }
+        out.configuration = Some(file);
         out
     }
 
@@ -215,7 +250,7 @@ impl Environments {
 
     /// The environments that a wrapper bundles, and its project.
     fn bundled(&mut self, around: &Surroundings) -> Option<(PathBuf, Option<String>, bool, Vec<String>)> {
-        let (variable, value) = around.variable("METADATA")?;
+        let (variable, value) = around.setting("METADATA")?;
         // The text itself, as wrappers have it; or the path of a file with it.
         let (place, text) = match value.starts_with('/') {
             true => match read_capped(Path::new(value)) {
@@ -252,7 +287,7 @@ impl Environments {
 
     /// The flake references of a variable, each named by its end.
     fn references(&mut self, around: &Surroundings) {
-        let Some((variable, list)) = around.variable("ENVS") else { return };
+        let Some((variable, list)) = around.setting("ENVS") else { return };
         let mut seen: BTreeMap<String, (usize, String)> = BTreeMap::new();
         for (index, reference) in list.split(',').map(str::trim).enumerate().filter(|(_, text)| !text.is_empty()) {
             let place = format!("{variable}, entry {}", index + 1);
@@ -336,8 +371,8 @@ impl Environments {
         around: &Surroundings,
         configured: Option<(PathBuf, Option<String>, bool, Vec<String>)>,
     ) {
-        let directory = around.variable("PROJECT_DIR").map(|(_, path)| around.absolute(path));
-        let mount = around.variable("PROJECT_MOUNT").map(|(_, path)| path.to_owned());
+        let directory = around.setting("PROJECT_DIR").map(|(_, path)| around.absolute(path));
+        let mount = around.setting("PROJECT_MOUNT").map(|(_, path)| path.to_owned());
         if directory.is_some() || configured.is_some() {
             let (path, mount_point, use_flake, inherit_env) = configured.unwrap_or_default();
             let path = directory.unwrap_or(path);
@@ -360,7 +395,7 @@ impl Environments {
             ("SESSION_IDLE_TIMEOUT", &mut self.sessions.idle_timeout_seconds),
             ("SESSION_MAX_LIFETIME", &mut self.sessions.max_lifetime_seconds),
         ] {
-            let Some((place, value)) = around.variable(end) else { continue };
+            let Some((place, value)) = around.setting(end) else { continue };
             match value.trim().parse() {
                 Ok(seconds) if (1..=most_seconds()).contains(&seconds) => *into = seconds,
                 _ => {

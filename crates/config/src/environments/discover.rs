@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::caller::Caller;
+use super::Around;
 
 /// The part of a file system that discovery asks about.
 pub trait Tree {
@@ -86,7 +86,7 @@ const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "
 const STORES: &[&str] = &["/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew"];
 
 /// Looks along the caller's PATH for the first name that leads to a real interpreter.
-pub fn discover(tree: &dyn Tree, caller: &Caller, wanted: &Wanted) -> Option<Interpreter> {
+pub fn discover(tree: &dyn Tree, caller: Around<'_>, wanted: &Wanted) -> Option<Interpreter> {
     let path = caller.variable("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin");
     for name in wanted.names {
         // A relative entry would find programs in a directory that nobody vetted.
@@ -112,7 +112,7 @@ fn is_elf(head: &[u8]) -> bool {
 /// The program that a version manager's shim would start here.
 fn behind_shim(
     tree: &dyn Tree,
-    caller: &Caller,
+    caller: Around<'_>,
     wanted: &Wanted,
     name: &str,
     shim: &Path,
@@ -131,7 +131,7 @@ fn behind_shim(
         let versions = caller
             .variable(&format!("ASDF_{}_VERSION", wanted.asdf.to_uppercase()))
             .map(String::from)
-            .or_else(|| up_the_tree(tree, &caller.cwd, ".tool-versions").find_map(&from_file))
+            .or_else(|| up_the_tree(tree, caller.cwd, ".tool-versions").find_map(&from_file))
             .or_else(|| {
                 caller.homes.iter().find_map(|h| from_file(tree.text(&Path::new(h).join(".tool-versions"))?))
             })?;
@@ -150,7 +150,7 @@ fn behind_shim(
     let versions = caller
         .variable(&format!("{}_VERSION", wanted.env_prefix))
         .map(|v| v.replace(':', "\n"))
-        .or_else(|| up_the_tree(tree, &caller.cwd, dot_file).next())
+        .or_else(|| up_the_tree(tree, caller.cwd, dot_file).next())
         .or_else(|| tree.text(&root.join("version")))?;
     // `system` and a version that is not there fall through to the next place on PATH, as the shim does for `system`.
     versions.lines().map(str::trim).filter(|v| is_plain_name(v)).find_map(|version| {
@@ -178,7 +178,7 @@ fn newest(installed: &[String], prefix: &str) -> Option<String> {
 }
 
 /// Follows the program's symlinks and collects what each hop needs.
-fn interpreter(tree: &dyn Tree, caller: &Caller, wanted: &Wanted, program: &Path) -> Option<Interpreter> {
+fn interpreter(tree: &dyn Tree, caller: Around<'_>, wanted: &Wanted, program: &Path) -> Option<Interpreter> {
     let mut needs: Vec<String> = Vec::new();
     let mut need = |path: &Path| {
         if let Some(path) = path.to_str()
@@ -258,7 +258,7 @@ fn is_system(path: &Path) -> bool {
 
 /// Whether a directory is the interpreter's installation and nothing else: a home, or anything above or around it,
 /// is never shown for the sake of a `bin` in it.
-fn is_own_prefix(tree: &dyn Tree, caller: &Caller, wanted: &Wanted, prefix: &Path) -> bool {
+fn is_own_prefix(tree: &dyn Tree, caller: Around<'_>, wanted: &Wanted, prefix: &Path) -> bool {
     let holds_a_home = caller.homes.iter().any(|home| {
         let home = Path::new(home);
         home.starts_with(prefix) || prefix == home.join(".local") || prefix == home.join(".config")

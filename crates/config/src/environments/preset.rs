@@ -1,0 +1,173 @@
+//! The presets: which interpreter of the host runs the code, and how the code reaches it.
+
+use cofferdam_policy::paths::is_within;
+use cofferdam_policy::{Access, Mount, Policy, Stdin};
+
+use super::discover::{Tree, Wanted, discover};
+use super::recipe::LONGEST_ARGUMENT;
+use super::{Around, PRESETS};
+
+/// Why a preset cannot run the code.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PresetError {
+    /// There is no such preset.
+    #[error("no environment is called '{name}'\nhint: there are {}", PRESETS.join(", "))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+    },
+    /// The host has no such interpreter.
+    #[error("no {} was found on PATH for the environment `{name}`\nhint: apt-get install {package}", names.join(" or "))]
+    NoInterpreter {
+        /// The preset.
+        name: String,
+        /// What was looked for.
+        names: &'static [&'static str],
+        /// The package that has it.
+        package: &'static str,
+    },
+    /// Standard input is needed for the code, and asked for otherwise.
+    #[error(
+        "{bytes} bytes of code go in over standard input, which is asked for otherwise\nhint: put the code into a file and use --file FILE"
+    )]
+    InputTaken {
+        /// How long the code is.
+        bytes: usize,
+    },
+}
+
+struct Environment {
+    wanted: Wanted,
+    /// Makes the interpreter run the next argument.
+    code: &'static str,
+    /// Makes it read code from standard input.
+    stdin: &'static [&'static str],
+    /// Stands between code and arguments, where the first argument would be the program's name otherwise.
+    name: Option<&'static str>,
+    package: &'static str,
+}
+
+const PYTHON: Environment = Environment {
+    wanted: Wanted {
+        names: &["python3", "python"],
+        stems: &["python"],
+        asdf: "python",
+        env_prefix: "PYENV",
+        proof: &["os.py"],
+    },
+    code: "-c",
+    stdin: &["-"],
+    name: None,
+    package: "python3",
+};
+
+const SHELL: Environment = Environment {
+    wanted: Wanted {
+        names: &["bash", "sh"],
+        stems: &["bash", "sh", "dash", "busybox"],
+        asdf: "",
+        env_prefix: "",
+        proof: &[],
+    },
+    code: "-c",
+    stdin: &["-s", "--"],
+    name: Some("shell"),
+    package: "bash",
+};
+
+const NODE: Environment = Environment {
+    wanted: Wanted {
+        names: &["node", "nodejs"],
+        stems: &["node"],
+        asdf: "nodejs",
+        env_prefix: "NODENV",
+        proof: &["include/node/node.h", "lib/node_modules/npm/package.json"],
+    },
+    code: "-e",
+    stdin: &["-"],
+    name: None,
+    package: "nodejs",
+};
+
+/// Where the code comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Code {
+    /// This text.
+    Text(String),
+    /// This file of the host, absolute.
+    File(String),
+    /// Nowhere: the interpreter is started as it is, for a terminal or code on standard input.
+    Interactive,
+}
+
+/// Fills the command that runs the code into the policy, with the mounts that the interpreter needs.
+///
+/// # Errors
+/// There is no interpreter, or no way for the code to go in.
+pub fn preset(
+    policy: &mut Policy,
+    caller: Around<'_>,
+    tree: &dyn Tree,
+    name: &str,
+    code: Code,
+    arguments: &[String],
+) -> Result<(), PresetError> {
+    let environment = match name {
+        "python" => PYTHON,
+        "shell" => SHELL,
+        "node" => NODE,
+        _ => return Err(PresetError::Unknown { name: name.to_owned() }),
+    };
+    let interpreter = discover(tree, caller, &environment.wanted).ok_or_else(|| PresetError::NoInterpreter {
+        name: name.to_owned(),
+        names: environment.wanted.names,
+        package: environment.package,
+    })?;
+    for path in &interpreter.needs {
+        bind(policy, path);
+    }
+    // Its own directory first, so that the tools beside it (pip, npm) are the ones found.
+    if let Some((bin, _)) = interpreter.program.rsplit_once('/').filter(|_| !interpreter.needs.is_empty())
+        && let Some(path) = policy.command.variables.get_mut("PATH")
+    {
+        *path = format!("{bin}:{path}");
+    }
+    let mut argv = vec![interpreter.program];
+    match code {
+        Code::Text(text) if text.len() <= LONGEST_ARGUMENT => {
+            argv.push(environment.code.into());
+            argv.push(text);
+            argv.extend(environment.name.map(String::from));
+        }
+        Code::Text(text) => {
+            if policy.command.stdin != Stdin::Closed {
+                return Err(PresetError::InputTaken { bytes: text.len() });
+            }
+            argv.extend(environment.stdin.iter().map(|s| (*s).to_owned()));
+            policy.command.stdin = Stdin::Text(text);
+        }
+        Code::File(path) => {
+            bind(policy, &path);
+            argv.push(path);
+        }
+        Code::Interactive => {}
+    }
+    argv.extend_from_slice(arguments);
+    policy.command.argv = argv;
+    Ok(())
+}
+
+/// Shows a path of the host at its own place, read-only, unless it is shown there already; outside of what it would
+/// hide, inside of what would hide it.
+fn bind(policy: &mut Policy, path: &str) {
+    let mounts = &mut policy.filesystem.mounts;
+    let shows =
+        |m: &Mount| matches!(m, Mount::Bind { source, target, .. } if source == target && is_within(path, target));
+    if mounts.iter().any(|m| m.target() == path || shows(m)) {
+        return;
+    }
+    let (source, target) = (path.to_owned(), path.to_owned());
+    let at = mounts.iter().position(|m| is_within(m.target(), path)).unwrap_or(mounts.len());
+    mounts.insert(at, Mount::Bind { source, target, access: Access::ReadOnly, exec: true, optional: false });
+}
