@@ -16,7 +16,7 @@ use cofferdam_policy::{
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-use cofferdam_config::environments::Passing;
+use cofferdam_config::environments::{Passing, Project, Recipe};
 
 use crate::caller::Caller;
 use crate::chosen::Chosen;
@@ -96,13 +96,7 @@ pub fn make_from(
     }
     let network_named = is_given("network");
     if let Some(chosen) = chosen {
-        if chosen.project.is_some() {
-            base.filesystem.deny.extend(credentials(caller));
-            base.filesystem.deny.sort_unstable();
-            base.filesystem.deny.dedup();
-        }
-        let variable = |name: &str| caller.variable(name).map(str::to_owned);
-        chosen.recipe.dress(&mut base, chosen.project.as_ref(), variable);
+        dress(&mut base, &chosen.recipe, chosen.project.as_ref(), caller);
     }
     let base_mounts = base.filesystem.mounts.len();
     let mut draft = Draft { policy: base, caller, base_mounts, network_named };
@@ -149,6 +143,17 @@ pub fn make_from(
         keep_changes: text("keep-changes").map(|dir| caller.absolute(dir)),
         perhaps_file: perhaps_file.map(str::to_owned),
     })
+}
+
+/// Sets what a defined environment sets. Where it shows more of the host than the system's files, it goes without
+/// credentials, as a call with volumes does.
+pub fn dress(policy: &mut Policy, recipe: &Recipe, project: Option<&Project>, caller: &Caller) {
+    if project.is_some() || !recipe.shows.is_empty() {
+        policy.filesystem.deny.extend(credentials(caller));
+        policy.filesystem.deny.sort_unstable();
+        policy.filesystem.deny.dedup();
+    }
+    recipe.dress(policy, project, |name| caller.variable(name).map(str::to_owned));
 }
 
 /// Open files that making a sandbox takes before the program starts under its own limit: descriptors of its stages, the

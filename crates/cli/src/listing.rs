@@ -4,14 +4,16 @@
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use cofferdam_config::environments::{
-    Environment, Environments, Kind, Passing, Problem, Surroundings, artifact, recipe,
+    Code, Environment, Environments, Kind, Passing, Problem, Surroundings, artifact, preset, recipe,
 };
 use cofferdam_engine::{Engine, Likely};
 use cofferdam_policy::Policy;
 use serde::Serialize;
 
+use crate::call::dress;
 use crate::caller::Caller;
 use crate::chosen::{self, Building, surroundings, unusable};
+use crate::discover::HostTree;
 use crate::execute::{print, print_json};
 use crate::profile;
 use crate::report::{Refusal, print_note, printable, write_stderr};
@@ -95,7 +97,10 @@ struct Row<'e> {
 
 impl<'e> Row<'e> {
     fn of(one: &'e Environment, all: Option<&'e Environments>, caller: Option<&Caller>) -> Row<'e> {
-        let reason = one.unavailable();
+        let reason = one.unavailable().or_else(|| match (&one.kind, caller) {
+            (Kind::Preset(name), Some(caller)) => missing(name, caller),
+            _ => None,
+        });
         let built = match &one.kind {
             Kind::Reference(reference) | Kind::Flake { reference, .. } => {
                 caller.map(|caller| chosen::builder(caller).built(reference).is_some())
@@ -124,6 +129,12 @@ impl<'e> Row<'e> {
             _ => "ready",
         }
     }
+}
+
+/// Why a preset cannot run on this host.
+fn missing(name: &str, caller: &Caller) -> Option<String> {
+    let entered = preset(&mut Policy::base(), caller.around(), &HostTree, name, Code::Interactive, &[]);
+    entered.err().map(|error| error.to_string())
 }
 
 fn list(all: &Environments, caller: &Caller, json: bool, hidden: bool) -> Result<i32, Refusal> {
@@ -262,7 +273,7 @@ fn show(
             }
             _ => Policy::base(),
         };
-        recipe.dress(&mut policy, project.as_ref(), |name| caller.variable(name).map(str::to_owned));
+        dress(&mut policy, &recipe, project.as_ref(), caller);
         shown.passing = Some(match &recipe.passing {
             Passing::Preset(name) => format!("as the preset {name} takes it"),
             Passing::Words { argv, .. } => format!("to the interpreter: {}", argv.join(" ")),

@@ -134,6 +134,31 @@ fn an_artifact_is_walled_in_as_its_code_is() {
 }
 
 #[test]
+fn credentials_of_a_home_stay_hidden_also_where_an_artifact_lies_above_them() {
+    let scene = Scene::new();
+    let run = format!("exec {} -c \"$(cat)\"", common::PYTHON);
+    scene.artifact("home/.config", &json!({"name": "c"}), &run);
+    let (secret, plain) = (scene.write("home/.config/gh/hosts.yml", "token"), scene.write("home/.config/x/y", "words"));
+    let read = |path: &str| format!("print(open({path:?}).read())");
+    scene.expect(&["eval", "./home/.config", &read(&plain)], 0, "words\n");
+    let told = scene.expect(&["eval", "./home/.config", &read(&secret)], 1, "");
+    assert!(told.contains("PermissionError") || told.contains("FileNotFoundError"), "{told}");
+}
+
+#[test]
+fn a_preset_without_its_interpreter_is_listed_with_what_to_install() {
+    let scene = Scene::new();
+    let output = scene.command().env("PATH", "/nowhere").args(["environment", "list", "--json"]).output().unwrap();
+    let rows = common::parse(&output);
+    let node = rows.as_array().unwrap().iter().find(|row| row["name"] == "node").unwrap();
+    assert_eq!(node["available"], false);
+    assert!(node["reason"].as_str().unwrap().contains("apt-get install nodejs"), "{node}");
+    let rows = scene.json(&["environment", "list", "--json"]);
+    let shell = rows.as_array().unwrap().iter().find(|row| row["name"] == "shell").unwrap();
+    assert_eq!(shell["available"], true);
+}
+
+#[test]
 fn the_memory_that_an_artifact_gives_itself_is_held() {
     let scene = Scene::new();
     let run = format!("exec {} -c \"$(cat)\"", common::PYTHON);

@@ -75,6 +75,8 @@ pub fn metadata(text: &[u8], place: &str) -> Result<Metadata, Vec<Problem>> {
 pub struct Bundled {
     /// The program that runs its code: a path.
     pub program: String,
+    /// Whether a second one keeps an interpreter's state between calls.
+    pub sessions: bool,
     /// Its metadata.
     pub metadata: Metadata,
 }
@@ -278,7 +280,8 @@ impl Reader<'_> {
                     one.problem("exec", "is no absolute path", "the path of the program that reads the code");
                 }
                 let program = one.text(object, "exec").unwrap_or_default().to_owned();
-                one.metadata(object, Some(name)).map(|metadata| Bundled { program, metadata })
+                let sessions = one.text(object, "session_exec").is_some();
+                one.metadata(object, Some(name)).map(|metadata| Bundled { program, sessions, metadata })
             }
             other => {
                 one.problem("", other.word(), "an object");
@@ -464,7 +467,7 @@ mod tests {
     #[test]
     fn what_a_wrapper_bundles() {
         let text = br#"{"environments": {
-            "python": {"backend": "jail", "exec": "/nix/store/a/bin/run", "timeout_seconds": 9, "memory_mb": 10, "interpreter_type": "python"},
+            "python": {"backend": "jail", "exec": "/nix/store/a/bin/run", "session_exec": "/nix/store/a/s", "timeout_seconds": 9, "memory_mb": 10, "interpreter_type": "python"},
             "bad": {"backend": "jail", "exec": "run"},
             "vm": {"backend": "microvm", "exec": "/nix/store/b/bin/run"}},
             "project": {"path": "/srv/p", "inherit_env": {"vars": ["LANG", "TZ"]}},
@@ -474,6 +477,7 @@ mod tests {
         assert_eq!(names, ["python", "bad", "vm"]);
         let python = set.environments[0].1.as_ref().unwrap();
         assert_eq!((python.program.as_str(), python.metadata.timeout_seconds), ("/nix/store/a/bin/run", 9));
+        assert!(python.sessions && !set.environments[2].1.as_ref().unwrap().sessions);
         let bad = set.environments[1].1.as_ref().unwrap_err();
         assert_eq!(bad[0].key, "environments.bad.exec");
         assert!(set.environments[2].1.as_ref().unwrap().metadata.microvm);

@@ -235,7 +235,7 @@ impl Environments {
             Ok(metadata) if !named && !is_ours(&metadata) => {
                 return problem(
                     "can be changed by others".into(),
-                    "a file that belongs to you or root and that not everybody may write",
+                    "a file that belongs to you or root and that not everybody may write, or one that --config names",
                 );
             }
             Ok(_) => {}
@@ -478,6 +478,6 @@ fn of_bundle(one: Bundled, place: &str, name: &str) -> Kind {
         let problem = format!("{} is no executable file", shown(&one.program));
         return Kind::Broken(vec![Problem { place, key, problem, accepted: "the path of a program".into() }]);
     }
-    let metadata = one.metadata;
-    Kind::Artifact(Box::new(Artifact { directory: None, program, sessions: false, store, metadata, unavailable }))
+    let (metadata, sessions) = (one.metadata, one.sessions);
+    Kind::Artifact(Box::new(Artifact { directory: None, program, sessions, store, metadata, unavailable }))
 }
