@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import doctest
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 from conftest import ROOT
 
@@ -15,6 +15,6 @@ def test_what_the_readme_shows_of_python_is_true() -> None:
     names: Dict[str, Any] = {}
     shown = doctest.DocTestParser().get_doctest(text, names, "README.md", "README.md", 0)
     assert len(shown.examples) >= 6
-    told = []
+    told: List[str] = []
     results = doctest.DocTestRunner().run(shown, out=told.append)
     assert results.failed == 0, "".join(told)
