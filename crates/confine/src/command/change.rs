@@ -161,10 +161,33 @@ fn is_within(object: &OwnedFd, trees: &Trees) -> bool {
     if path.starts_with(b"/memfd:") && std::fs::metadata(own(object)).is_ok_and(|data| data.nlink() == 0) {
         return true;
     }
+    // A mount that hangs nowhere (open_tree(2), in a user namespace of one's own) has paths from its own root on, and one of
+    // another namespace those of that: they say nothing about where it is.
+    if !is_mounted_here(object, trees) {
+        return false;
+    }
     // What a hole lies in is not the command's to change either.
     let held = |hole: &[u8]| below(&path, hole) || below(hole, &path);
     !trees.holes.iter().any(|hole| held(hole.as_os_str().as_bytes()))
         && trees.roots.iter().any(|tree| path_of(tree).is_ok_and(|tree| below(&path, &tree)))
+}
+
+/// Whether the mount that an object was opened on is one of the keeper's own namespace: one of the trees' own, or listed.
+fn is_mounted_here(object: &OwnedFd, trees: &Trees) -> bool {
+    let Some(id) = mount_of(object) else { return false };
+    if trees.roots.iter().any(|tree| mount_of(tree).as_ref() == Some(&id)) {
+        return true;
+    }
+    // A mount point's name need not be text.
+    let Ok(mounts) = std::fs::read("/proc/thread-self/mountinfo") else { return false };
+    mounts.split(|&byte| byte == b'\n').any(|line| line.split(|&byte| byte == b' ').next() == Some(id.as_bytes()))
+}
+
+/// The number of the mount that a descriptor was opened on.
+fn mount_of(fd: &OwnedFd) -> Option<String> {
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()?;
+    let id = info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim();
+    (!id.is_empty()).then(|| id.to_owned())
 }
 
 fn below(path: &[u8], tree: &[u8]) -> bool {
@@ -247,6 +270,57 @@ mod tests {
         std::fs::rename(&outside, &inside).unwrap();
         assert!(!is_within(&open(&inside.join("file")), &trees));
         assert!(is_within(&open(&dir.path().join("moved/file")), &trees));
+    }
+
+    #[test]
+    fn what_hangs_nowhere_is_not_within_whatever_its_path_says() {
+        use std::os::unix::process::CommandExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        // Below the directory's clone it has the path that the file inside has.
+        let base = std::fs::canonicalize(dir.path()).unwrap();
+        let below = base.strip_prefix("/").unwrap();
+        let twin = base.join(below);
+        std::fs::create_dir_all(&twin).unwrap();
+        for file in [base.join("file"), twin.join("file")] {
+            std::fs::write(file, "").unwrap();
+        }
+        let open = |path: &std::path::Path| OwnedFd::from(std::fs::File::open(path).unwrap());
+        let trees = Trees { roots: vec![open(&base)], holes: Vec::new() };
+        let path = CString::new(base.as_os_str().as_bytes()).unwrap();
+        const FD: i32 = 77;
+        let mut command = std::process::Command::new("sleep");
+        // SAFETY: system calls on what was prepared, and nothing else.
+        unsafe {
+            command.arg("60").pre_exec(move || {
+                if libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) != 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                // OPEN_TREE_CLONE
+                let tree = libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), 1);
+                if tree < 0 || libc::dup2(tree as i32, FD) < 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                Ok(())
+            });
+        }
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none(), "no user namespaces: {error}");
+                return;
+            }
+        };
+        let hanging = open(&std::path::PathBuf::from(format!("/proc/{}/fd/{FD}", child.id())).join(below).join("file"));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(
+            path_of(&hanging).unwrap(),
+            base.join("file").as_os_str().as_bytes(),
+            "it says that it is the other"
+        );
+        assert!(!is_within(&hanging, &trees));
+        assert!(is_within(&open(&base.join("file")), &trees));
+        assert!(is_within(&open(&twin.join("file")), &trees), "by its own name it is");
     }
 
     #[test]
