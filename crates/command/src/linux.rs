@@ -326,6 +326,10 @@ fn rules(means: Means, arch: Arch) -> Vec<seccomp::Rule> {
     let is = |index, value| Condition { index, mask: u64::MAX, op: ArgOp::Eq, value };
     let refused = |errno: i32| RuleAction::Errno(errno as u16);
     let mut rules = Vec::new();
+    // A limit of processor time is a signal, and one of descriptors the end of the caller's work; the kernel asks for no more
+    // than the same ids. Landlock does not hold it. One's own limits are those of process 0.
+    let given = |index| Condition { op: ArgOp::Ne, ..is(index, 0) };
+    rules.push(rule(&["prlimit64"], refused(EPERM), vec![given(0), given(2)]));
     if means.keeper {
         let calls: Vec<&str> = seccomp::metadata_calls(arch).collect();
         rules.push(rule(&calls, RuleAction::Perform, Vec::new()));

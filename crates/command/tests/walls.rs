@@ -254,6 +254,28 @@ async fn signals_reach_the_commands_own_processes_alone() {
 }
 
 #[tokio::test]
+async fn limits_of_other_processes_are_out_of_reach() {
+    let limits = |pid: u32| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+        text.lines().find(|line| line.starts_with("Max open files")).unwrap().to_owned()
+    };
+    for abi in versions() {
+        let scratch = Scratch::new();
+        let data = scratch.directory("data");
+        let victim = Command::new("sleep").arg("60").kill_on_drop(true).spawn().unwrap();
+        let pid = victim.id().unwrap();
+        let before = limits(pid);
+        assert_eq!(run(walled(abi, &data), &format!("limit {pid}")).await, "EPERM", "{abi}");
+        assert_eq!(limits(pid), before, "{abi}");
+        let caller = format!("limit {}", std::process::id());
+        assert_eq!(run(walled(abi, &data), &caller).await, "EPERM", "{abi}: its caller");
+        assert_eq!(run(walled(abi, &data), "limit-own").await, "done", "{abi}: its own");
+        assert_eq!(run(plain(), &format!("limit {pid}")).await, "done");
+        assert_ne!(limits(pid), before);
+    }
+}
+
+#[tokio::test]
 async fn sockets_of_other_processes_are_out_of_reach() {
     let scratch = Scratch::new();
     let data = scratch.directory("data");

@@ -219,6 +219,8 @@ fn make(words: &[&str]) -> Made {
         ["terminal", path] => rustix::termios::tcgetattr(open(path, OFlags::RDWR)?).map(drop),
         ["kill", pid] => rustix::process::kill_process(number(pid)?, Signal::TERM),
         ["quit", pid] => rustix::process::kill_process(number(pid)?, Signal::QUIT),
+        ["limit", pid] => limit(Some(number(pid)?)),
+        ["limit-own"] => limit(None),
         ["kill-own"] => kill_own(false),
         ["kill-own-group"] => kill_own(true),
         // By tgkill(2), as C libraries do.
@@ -285,6 +287,13 @@ fn number(pid: &str) -> Result<Pid, Errno> {
 
 fn io_status(status: std::io::Result<std::process::ExitStatus>) -> Result<std::process::ExitStatus, Errno> {
     status.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+/// Takes a descriptor from what a process may have open.
+fn limit(pid: Option<Pid>) -> Made {
+    use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
+    let most = getrlimit(Resource::Nofile).current.map(|most| most - 1);
+    prlimit(pid, Resource::Nofile, Rlimit { current: most, maximum: most }).map(drop)
 }
 
 /// Starts a process and ends it by a signal.
