@@ -289,16 +289,24 @@ impl Confined {
         let mut common: Vec<PathBuf> = ["/tmp", "/private/tmp", "/private/var/folders"].map(PathBuf::from).into();
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         common.extend(home.map(|home| home.join(".claude")));
+        // Each path as it was named, and where it led.
+        let mut named: Vec<(&'static str, PathBuf, PathBuf)> = Vec::new();
         for path in common {
             match std::fs::symlink_metadata(&path) {
-                Ok(_) => write.roots.push(places::writable("always writable", &path, &[])?),
+                Ok(_) => {
+                    let found = places::writable("always writable", &path, &write.roots)?;
+                    write.roots.push(found.clone());
+                    named.push(("always writable", path, found));
+                }
                 Err(_) if path.starts_with("/private") => {}
                 Err(_) => notes.push(format!("{} does not exist, and so is not granted", path.display())),
             }
         }
         let common = write.roots.clone();
+        let data_named = data;
         let data = places::data_dir(data, &common)?;
         write.roots.push(data.clone());
+        named.push(("data directory", data_named.to_owned(), data.clone()));
         for path in &self.write {
             let device = path.starts_with("/dev") && path.components().count() > 2 && !path.is_dir();
             let found = if device {
@@ -306,7 +314,12 @@ impl Confined {
             } else {
                 places::writable("write", path, &write.roots.clone())?
             };
-            write.roots.push(found);
+            write.roots.push(found.clone());
+            named.push(("write", path.clone(), found));
+        }
+        // Once all of them are known: what is named first may lead through what is named last.
+        for (rule, path, found) in &named {
+            places::astray(rule, path, found, &write.roots)?;
         }
         let denied =
             self.deny_read.iter().map(|path| places::there("deny_read", path)).collect::<Result<Vec<_>, Reason>>()?;
@@ -324,7 +337,9 @@ impl Confined {
         if self.enforce_reads && self.mode == SandboxMode::Sandbox {
             let mut roots = write.roots.clone();
             for path in &self.read {
-                roots.push(places::there("read", path)?);
+                let found = places::there("read", path)?;
+                places::astray("read", path, &found, &write.roots)?;
+                roots.push(found);
             }
             roots.extend(SYSTEM_READS.iter().filter_map(|path| std::fs::canonicalize(path).ok()));
             roots.extend(self.programs_place());

@@ -41,12 +41,67 @@ pub(crate) fn writable(rule: &'static str, path: &Path, others: &[PathBuf]) -> R
             return Err(fault(rule, path, format!("it holds {}, where nothing is written", dir.display()), HINT));
         }
     }
-    let strays = |tree: &&PathBuf| blocked::below(path, tree) && !blocked::below(&found, tree);
-    if let Some(tree) = others.iter().find(strays) {
+    astray(rule, path, &found, others)?;
+    Ok(found)
+}
+
+/// Refuses a path that a link in one of these trees leads out of it: whatever may write there may have put it there. Every
+/// link on the way counts, wherever the way begins. `found` is where the path led when it was looked up.
+pub(crate) fn astray(rule: &'static str, path: &Path, found: &Path, trees: &[PathBuf]) -> Result<(), Reason> {
+    if trees.iter().all(|tree| blocked::below(found, tree)) {
+        return Ok(());
+    }
+    let (end, links) =
+        follow(path).map_err(|error| fault(rule, path, error.to_string(), "name a path that can be looked up"))?;
+    // Elsewhere than here the same name can be written in many ways.
+    if cfg!(target_os = "linux") && end != found {
+        let text = format!("it leads to {} by now, and led to {}", end.display(), found.display());
+        return Err(fault(rule, path, text, "name the directory itself"));
+    }
+    let left = |tree: &&PathBuf| {
+        let passed = |at: &Path| blocked::below(at, tree);
+        !passed(found) && (passed(path) || links.iter().any(|at| passed(at)))
+    };
+    if let Some(tree) = trees.iter().find(left) {
         let text = format!("a link in {}, which can be written, leads it to {}", tree.display(), found.display());
         return Err(fault(rule, path, text, "name the directory itself"));
     }
-    Ok(found)
+    Ok(())
+}
+
+/// Where a path leads, and the directories of the links on the way.
+fn follow(path: &Path) -> io::Result<(PathBuf, Vec<PathBuf>)> {
+    use std::path::Component;
+    // As many as Linux follows.
+    const MOST: usize = 40;
+    let mut links = Vec::new();
+    let mut at = PathBuf::from("/");
+    let parts = |path: &Path| -> Vec<std::ffi::OsString> {
+        path.components().rev().map(|part| part.as_os_str().to_owned()).collect()
+    };
+    let mut rest = parts(path);
+    while let Some(part) = rest.pop() {
+        match Path::new(&part).components().next() {
+            Some(Component::Normal(name)) => {
+                let next = at.join(name);
+                if !std::fs::symlink_metadata(&next)?.is_symlink() {
+                    at = next;
+                    continue;
+                }
+                links.push(at.clone());
+                if links.len() > MOST {
+                    return Err(io::Error::other("too many links lead on from it"));
+                }
+                rest.extend(parts(&std::fs::read_link(&next)?));
+            }
+            Some(Component::ParentDir) => {
+                at.pop();
+            }
+            Some(Component::RootDir) => at = PathBuf::from("/"),
+            _ => {}
+        }
+    }
+    Ok((at, links))
 }
 
 /// The data directory: a directory that may be granted for writing.
@@ -157,6 +212,20 @@ mod tests {
         assert_eq!(
             data_dir(&tree_path.join("inside"), std::slice::from_ref(&tree_path)).unwrap(),
             tree_path.join("own")
+        );
+        // Neither does the way there, however it is written.
+        let by = home_path.join("by");
+        std::os::unix::fs::symlink(&tree_path, &by).unwrap();
+        let up = tree_path.join("own/../../").join(tree_path.file_name().unwrap()).join("data");
+        let written = PathBuf::from(format!("/proc/..{}", up.display()));
+        for way in [by.join("data"), written] {
+            let error = text(data_dir(&way, std::slice::from_ref(&tree_path)).unwrap_err());
+            assert!(error.contains("which can be written, leads it to"), "{}: {error}", way.display());
+        }
+        assert_eq!(
+            data_dir(&by.join("inside"), std::slice::from_ref(&tree_path)).unwrap(),
+            tree_path.join("own"),
+            "a link to the tree itself is the owner's"
         );
     }
 

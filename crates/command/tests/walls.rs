@@ -503,6 +503,40 @@ async fn the_models_own_directory_is_written_where_it_exists() {
 }
 
 #[tokio::test]
+async fn the_models_own_directory_is_no_link_that_a_command_made() {
+    // In a process of its own, whose home is another: one that commands write.
+    if std::env::var_os("COFFERDAM_LINK_CASE").is_none() {
+        let tmp = tempfile::tempdir_in("/tmp").unwrap();
+        for in_data in [true, false] {
+            let scratch = Scratch::new();
+            let (data, _) = (scratch.directory("data"), scratch.directory("outside"));
+            let home = if in_data { data } else { std::fs::canonicalize(tmp.path()).unwrap() };
+            let mut command = Command::new(probe::own());
+            command.args(["--exact", "the_models_own_directory_is_no_link_that_a_command_made", "--nocapture"]);
+            let output = command.env("HOME", &home).env("COFFERDAM_LINK_CASE", scratch.path()).output().await.unwrap();
+            let text =
+                format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            assert!(output.status.success() && text.contains("1 passed"), "{text}");
+        }
+        return;
+    }
+    let scratch = PathBuf::from(std::env::var_os("COFFERDAM_LINK_CASE").unwrap());
+    let home = PathBuf::from(std::env::var_os("HOME").unwrap());
+    let (data, outside) = (scratch.join("data"), scratch.join("outside"));
+    let make = || Confined::new(probe::own()).data_dir(&data).command();
+    std::os::unix::fs::symlink(&outside, home.join(".claude")).unwrap();
+    let error = make().unwrap_err().to_string();
+    assert!(error.contains("which can be written, leads it to"), "{error}");
+    std::fs::remove_file(home.join(".claude")).unwrap();
+    // One that stays in its tree leads nowhere new.
+    std::fs::create_dir(home.join("state")).unwrap();
+    std::os::unix::fs::symlink("state", home.join(".claude")).unwrap();
+    let write = |dir: &Path| format!("write {}/new", dir.display());
+    assert_eq!(run(make().unwrap().0, &write(&home.join(".claude"))).await, "done");
+    assert_eq!(run(make().unwrap().0, &write(&outside)).await, "EACCES");
+}
+
+#[tokio::test]
 async fn a_command_can_be_spawned_again_and_its_children_are_held_as_well() {
     let scratch = Scratch::new();
     let (outside, data) = (scratch.directory("outside"), scratch.directory("data"));
