@@ -282,6 +282,52 @@ fn what_cannot_run_yet_says_why_and_nothing_else_takes_its_place() {
     assert_eq!(scene.output(&["environment", "check"]).status.code(), Some(0), "nothing of it is wrong");
 }
 
+#[test]
+fn a_call_of_bubblewrap_that_is_not_seen_is_refused_by_the_jail() {
+    if !Path::new("/usr/bin/bwrap").exists() {
+        let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|must| must == "1");
+        assert!(!must, "bwrap is missing; apt-get install bubblewrap");
+        eprintln!("skipped: bwrap is missing; apt-get install bubblewrap");
+        return;
+    }
+    let scene = Scene::new();
+    scene.artifact("a", &json!({"name": "a"}), "exec \"${0%/*}/inner\"");
+    scene.program("a/bin/inner", "#!/bin/sh\nexec bwrap --ro-bind / / --proc /proc sh -s\n");
+    let output = scene.output(&["eval", "./a", "echo inside"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && output.stdout.is_empty() && told.contains("bwrap: "), "{told}");
+    scene.program("a/bin/inner", "#!/bin/sh\ncommand -v bwrap >&2 && exec sh -s\n");
+    let told = scene.expect(&["eval", "./a", "echo inside"], 0, "inside\n");
+    assert!(told.contains("bwrap"), "the program was there: {told}");
+}
+
+#[test]
+fn what_a_wrapper_bundles_runs_and_is_weaker_than_everything_but_presets() {
+    let scene = Scene::new();
+    let run = scene.program("wrapped/run", "#!/bin/sh\nexec sh -s\n");
+    let beside = scene.write("wrapped/beside", "secret\n");
+    let exec =
+        json!({"backend": "jail", "exec": run, "timeout_seconds": 9, "memory_mb": 99, "interpreter_type": "bash"});
+    let metadata = json!({"environments": {"python": exec, "own": exec}}).to_string();
+    let eval = |arguments: &[&str]| {
+        scene.command().env("NIX_SANDBOX_METADATA", &metadata).arg("eval").args(arguments).output().unwrap()
+    };
+    expect(eval(&["own", "echo bundled"]), 0, "bundled\n");
+    expect(eval(&["python", "echo bundled"]), 0, "bundled\n");
+    let told = expect(eval(&["own", &format!("cat {run} >/dev/null && echo shown; cat {beside}")]), 1, "shown\n");
+    assert!(told.contains("No such file"), "{told}");
+    let policy = common::parse(&eval(&["--dry-run", "own", "x"]))["policy"].clone();
+    assert_eq!((&policy["limits"]["wall_ms"], &policy["limits"]["memory_mb"]), (&json!(9000), &json!(99)));
+    scene.config("[environments.own]\npreset = \"shell\"\ndescription = \"configured\"\n");
+    let output =
+        scene.command().env("NIX_SANDBOX_METADATA", &metadata).args(["environment", "list", "--json"]).output();
+    let rows = common::parse(&output.unwrap());
+    let own = rows.as_array().unwrap().iter().find(|row| row["name"] == "own").unwrap();
+    assert_eq!((&own["source"], &own["description"]), (&json!("configuration"), &json!("configured")));
+    let broken = scene.command().env("NIX_SANDBOX_METADATA", "{").args(["eval", "shell", "echo hi"]).output().unwrap();
+    assert!(expect(broken, 125, "").contains("NIX_SANDBOX_METADATA: not readable as JSON"));
+}
+
 /// A `nix` that writes down what it is given, speaks of progress, and links its result to `built`.
 fn nix(scene: &Scene, built: &Path) {
     let text = format!(
