@@ -59,6 +59,10 @@ impl<'a> Row<'a> {
 
 /// Checks the files and returns the exit code.
 pub fn check(files: &[String], matches: &ArgMatches) -> Result<i32, Refusal> {
+    if let Some(file) = files.iter().find(|file| file.ends_with(".toml")) {
+        let told = format!("{file} is a configuration by its name, and neither a policy nor a profile");
+        return Err(Refusal::new("arguments", told).hint(format!("cofferdam environment check {file}")));
+    }
     let as_json = matches.get_flag("json");
     let mut profiles = profiles(files, matches)?.into_iter().peekable();
     let checked: Vec<(&String, Checked)> = files

@@ -235,6 +235,7 @@ fn options_of_other_tools_lead_to_ours() {
         (&["sh", "-c", "a b"], "cofferdam run -- sh -c 'a b'"),
         (&["run", "--root", "minmal", "x"], "--root host, --root minimal"),
         (&["run", "--policy", "x.ncl", "x"], "--profile x.ncl"),
+        (&["check", "x.toml"], "cofferdam environment check x.toml"),
         (&["run", "--profile", "x.json", "x"], "--policy x.json"),
     ] {
         hinted(125, arguments, hint);
