@@ -284,6 +284,10 @@ fn pieces(area: &Area) -> Result<Vec<PathBuf>, Reason> {
 /// Commands of `fcntl` and `ioctl` that have the kernel send signals later: to whom, and which.
 const OWNERS: [(&str, u64); 5] = [("fcntl", 8), ("fcntl", 10), ("fcntl", 15), ("ioctl", 0x8901), ("ioctl", 0x8902)];
 
+/// What makes mounts, and descriptors of them.
+const MOUNTS: [&str; 8] =
+    ["fsopen", "fsconfig", "fsmount", "fspick", "open_tree", "open_tree_attr", "move_mount", "mount_setattr"];
+
 /// The filter of these means; the same ones are compiled once.
 fn filter(means: Means) -> Result<Arc<[Insn]>, Reason> {
     static COMPILED: Mutex<Option<HashMap<Means, Arc<[Insn]>>>> = Mutex::new(None);
@@ -326,6 +330,9 @@ fn rules(means: Means, arch: Arch) -> Vec<seccomp::Rule> {
     let is = |index, value| Condition { index, mask: u64::MAX, op: ArgOp::Eq, value };
     let refused = |errno: i32| RuleAction::Errno(errno as u16);
     let mut rules = Vec::new();
+    // Landlock refuses to mount, but not to make a mount that hangs nowhere, which anybody may in a user namespace of their
+    // own. An overlay empties its work directory by that alone, wherever it lies.
+    rules.push(rule(&MOUNTS, refused(EPERM), Vec::new()));
     // A limit of processor time is a signal, and one of descriptors the end of the caller's work; the kernel asks for no more
     // than the same ids. Landlock does not hold it. One's own limits are those of process 0.
     let given = |index| Condition { op: ArgOp::Ne, ..is(index, 0) };

@@ -254,6 +254,45 @@ async fn signals_reach_the_commands_own_processes_alone() {
 }
 
 #[tokio::test]
+async fn no_file_system_is_made_that_works_outside() {
+    // In a user namespace of its own, where anybody may; root needs none.
+    let inside = |mut command: Command, maps: bool| {
+        command.args(["--user", "--keep-caps", "--mount", "--propagation=unchanged"]);
+        if maps {
+            command.arg("--map-current-user");
+        }
+        command.arg(probe::own());
+        command
+    };
+    let prepare = |scratch: &Scratch| {
+        let at = |name: &str| scratch.directory(name).display().to_string();
+        let (lower, upper, work) = (at("data/lower"), at("outside/upper"), at("outside/place"));
+        let file = scratch.directory("outside/place/work").join("file");
+        std::fs::write(&file, "").unwrap();
+        (format!("overlay {lower} {upper} {work}"), file)
+    };
+    let scratch = Scratch::new();
+    let (words, file) = prepare(&scratch);
+    match run(inside(Command::new("unshare"), true), &words).await.as_str() {
+        "ENODEV" => return probe::skip("this kernel has no overlay file system"),
+        answer => assert_eq!(answer, "done"),
+    }
+    assert!(!file.exists(), "a new overlay empties its work directory");
+    for abi in versions() {
+        let scratch = Scratch::new();
+        let (words, file) = prepare(&scratch);
+        let data = scratch.directory("data");
+        let command = if rustix::process::geteuid().is_root() {
+            walled(abi, &data)
+        } else {
+            inside(Confined::new("unshare").data_dir(&data).landlock_at_most(abi).command().unwrap().0, false)
+        };
+        assert_eq!(run(command, &words).await, "EPERM", "{abi}");
+        assert!(file.exists(), "{abi}");
+    }
+}
+
+#[tokio::test]
 async fn limits_of_other_processes_are_out_of_reach() {
     let limits = |pid: u32| {
         let text = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();

@@ -123,6 +123,7 @@ fn attempts() {
         (Errno::NOSYS, "ENOSYS"),
         (Errno::AFNOSUPPORT, "EAFNOSUPPORT"),
         (Errno::NOENT, "ENOENT"),
+        (Errno::NODEV, "ENODEV"),
         (name(95), "EOPNOTSUPP"),
     ];
     let text = match make_again(&text, &names) {
@@ -219,6 +220,7 @@ fn make(words: &[&str]) -> Made {
         ["terminal", path] => rustix::termios::tcgetattr(open(path, OFlags::RDWR)?).map(drop),
         ["kill", pid] => rustix::process::kill_process(number(pid)?, Signal::TERM),
         ["quit", pid] => rustix::process::kill_process(number(pid)?, Signal::QUIT),
+        ["overlay", lower, upper, work] => overlay(lower, upper, work),
         ["limit", pid] => limit(Some(number(pid)?)),
         ["limit-own"] => limit(None),
         ["kill-own"] => kill_own(false),
@@ -287,6 +289,16 @@ fn number(pid: &str) -> Result<Pid, Errno> {
 
 fn io_status(status: std::io::Result<std::process::ExitStatus>) -> Result<std::process::ExitStatus, Errno> {
     status.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+/// Makes an overlay that is mounted nowhere.
+fn overlay(lower: &str, upper: &str, work: &str) -> Made {
+    use rustix::mount::{FsOpenFlags, fsconfig_create, fsconfig_set_string, fsopen};
+    let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (key, value) in [("lowerdir", lower), ("upperdir", upper), ("workdir", work)] {
+        fsconfig_set_string(context.as_fd(), key, value)?;
+    }
+    fsconfig_create(context.as_fd())
 }
 
 /// Takes a descriptor from what a process may have open.
