@@ -105,8 +105,26 @@ const SECCOMP_NEW_LISTENER: u64 = 8;
 const TIOCSTI: u64 = 0x5412;
 const TIOCLINUX: u64 = 0x541c;
 const TIOCSETD: u64 = 0x5423;
-/// FS_IOC_SETFLAGS and its 32-bit form, FS_IOC_FSSETXATTR, FS_IOC_SETVERSION, FS_IOC_SET_ENCRYPTION_POLICY.
-pub const METADATA_IOCTLS: [u64; 5] = [0x4008_6602, 0x4004_6602, 0x401c_5820, 0x4008_7601, 0x800c_6613];
+/// What changes a file or a directory by a descriptor that was opened to read: FS_IOC_SETFLAGS and its 32-bit form,
+/// FS_IOC_FSSETXATTR, FS_IOC_SETVERSION, FS_IOC_SET_ENCRYPTION_POLICY, FS_IOC_ENABLE_VERITY, FAT_IOCTL_SET_ATTRIBUTES; and
+/// btrfs's, which make and remove whole trees: BTRFS_IOC_SNAP_CREATE, SUBVOL_CREATE, SNAP_DESTROY, SNAP_CREATE_V2,
+/// SUBVOL_CREATE_V2, SUBVOL_SETFLAGS, SNAP_DESTROY_V2.
+pub const METADATA_IOCTLS: [u64; 14] = [
+    0x4008_6602,
+    0x4004_6602,
+    0x401c_5820,
+    0x4008_7601,
+    0x800c_6613,
+    0x4080_6685,
+    0x4004_7211,
+    0x5000_9401,
+    0x5000_940e,
+    0x5000_940f,
+    0x5000_9417,
+    0x5000_9418,
+    0x4008_941a,
+    0x5000_943f,
+];
 /// PER_LINUX, PER_LINUX32, ADDR_NO_RANDOMIZE, and the query.
 const PERSONALITIES: [u64; 4] = [0, 8, 0x4_0000, 0xffff_ffff];
 const IPPROTO_MPTCP: u64 = 262;

@@ -451,6 +451,11 @@ fn calls_that_hide_their_arguments_are_absent_and_dangerous_ones_refused() {
             }
         }
         assert_eq!(result(&walled, "ioctl", &[3, 0x4008_6602]), EPERM);
+        // FS_IOC_ENABLE_VERITY; btrfs's SUBVOL_CREATE and SNAP_DESTROY. The kernel looks at the lower half alone.
+        for command in [0x4080_6685, 0x5000_940e, 0x5000_940f, 0x7_5000_940f] {
+            assert_eq!(result(&walled, "ioctl", &[3, command]), EPERM, "{command:#x}");
+        }
+        assert_eq!(result(&walled, "ioctl", &[3, 0x5401]), RET_ALLOW, "a terminal's settings");
     }
 }
 
