@@ -109,6 +109,7 @@ class Prepared:
         command: Optional[Sequence[str]] = None,
         timeout_ms: Optional[int] = None,
         stdin: bool = False,
+        python3: bool = False,
         keep_ready: int = 0,
     ) -> Prepared: ...
     @staticmethod

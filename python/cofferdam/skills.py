@@ -26,9 +26,6 @@ _PROFILE = """let config = import "config.json" in
 """
 """The profile of every skill; `base` is one of two constants."""
 
-_SEARCH = "/usr/local/bin:/usr/bin:/bin"
-"""Where a program is looked for when the policy names no PATH."""
-
 _WORKING_DIR = "/tmp/skill"
 """The library's working directory of a skill that names none."""
 
@@ -207,7 +204,7 @@ class NclDrivenSandbox:
     def _prepared(self, skill_id: str, command: Sequence[str], timeout: float) -> _native.Prepared:
         if isinstance(command, (str, bytes)):
             raise TypeError("command: a list of texts, the program first")
-        argv = _program([str(word) for word in command])
+        argv = [str(word) for word in command]
         ms = timeout_ms(timeout)
         if self.nsjail_path is None:
             try:
@@ -219,7 +216,7 @@ class NclDrivenSandbox:
                 return _cache.prepared(
                     key,
                     lambda ready: _native.Prepared.from_policy(
-                        policy, command=argv or None, timeout_ms=ms, stdin=True, keep_ready=ready
+                        policy, command=argv or None, timeout_ms=ms, stdin=True, python3=True, keep_ready=ready
                     ),
                 )
         path = self._store.path(skill_id, "nsjail.json")
@@ -279,19 +276,6 @@ def _import_path(path: Path) -> str:
     if any(character in text for character in '"\\%\n\r'):
         raise ValueError(f"ncl_dir: {text!r} cannot be imported: it has a quote, backslash, percent sign or line feed")
     return text
-
-
-def _program(command: List[str]) -> List[str]:
-    """`python` means `python3` where the system has only that."""
-    if command and command[0] == "python":
-        there = [name for name in ("python", "python3") if any(map(os.path.exists, _places(name)))]
-        if there == ["python3"]:
-            return ["python3", *command[1:]]
-    return command
-
-
-def _places(name: str) -> List[str]:
-    return [f"{directory}/{name}" for directory in _SEARCH.split(":")]
 
 
 def _result(result: ExecutionResult) -> SandboxResult:

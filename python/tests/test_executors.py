@@ -182,3 +182,31 @@ def test_the_shim_is_switched_on_for_an_environment_and_off_again(tmp_path: Path
     with pytest.raises(subprocess.CalledProcessError):
         python(code)
     assert subprocess.run([*switch, "perhaps"], capture_output=True, check=False).returncode == 2
+
+
+def test_python_in_a_configuration_is_python3_where_the_sandbox_has_only_that(tmp_path: Path) -> None:
+    argv = ["python", "-c", "print(6 * 7)"]
+    path = tmp_path / "policy.json"
+    path.write_text(json.dumps(policy(command={"argv": argv})))
+    for executor in (JailExecutor(), NsJailExecutor()):
+        assert executor.execute_sync(path).stdout == "42\n"
+    path = tmp_path / "nsjail.json"
+    path.write_text(json.dumps(legacy(cmd=argv)))
+    assert JailExecutor().execute_sync(path).stdout == "42\n"
+    # Where the sandbox has one of its own, that is meant; where it has neither, what was asked for is told.
+    own = tmp_path / "own"
+    own.mkdir()
+    for directory in (tmp_path, own):
+        directory.chmod(0o755)
+    (own / "python").write_text("#!/bin/sh\necho its own\n")
+    (own / "python").chmod(0o755)
+    mounts = [{"type": "bind", "source": str(own), "target": "/srv/own", "access": "read_only", "exec": True}]
+
+    def searched(places: str) -> str:
+        fields = policy(command={"argv": argv, "variables": {"PATH": places}}, filesystem={"mounts": mounts})
+        path.with_name("policy.json").write_text(json.dumps(fields))
+        return JailExecutor().execute_sync(path.with_name("policy.json")).stdout
+
+    assert searched("/usr/bin:/srv/own") == "its own\n"
+    with pytest.raises(cofferdam.CofferdamError, match="python: not found"):
+        searched("/srv")

@@ -238,3 +238,9 @@ def test_a_profile_is_exported_again_and_the_new_one_holds(sandbox: NclDrivenSan
     assert [sandbox.execute_sync("skill", []).stdout for _ in range(3)] == ["one\n"] * 3
     sandbox.export_profile("skill", {**CONFIG, "cmd": ["echo", "two"]})
     assert sandbox.execute_sync("skill", []).stdout == "two\n"
+
+
+def test_python_is_python3_in_the_profiles_own_command_and_in_its_place(sandbox: NclDrivenSandbox) -> None:
+    sandbox.export_profile("py", {**CONFIG, "cmd": ["python", "-c", "print(1)"]})
+    assert sandbox.execute_sync("py", []).stdout == "1\n"
+    assert sandbox.execute_sync("py", ["python", "-c", "print(2)"]).stdout == "2\n"

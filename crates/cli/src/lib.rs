@@ -126,7 +126,11 @@ fn sandbox(engine: &Engine, matches: &clap::ArgMatches, eval: bool) -> i32 {
             Some(chosen) => chosen.base.clone(),
             None => profile::base(matches, &caller, engine, presentation.quiet)?,
         };
-        let call = call::make_from(matches, eval, &caller, &discover::HostTree, base, chosen.as_ref())?;
+        let has_profile = base.is_some();
+        let mut call = call::make_from(matches, eval, &caller, &discover::HostTree, base, chosen.as_ref())?;
+        if has_profile && !eval {
+            cofferdam_engine::compat::python3(&mut call.policy);
+        }
         execute::execute(engine, call, &caller, presentation)
     });
     result.unwrap_or_else(|refusal| {

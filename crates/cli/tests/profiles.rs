@@ -149,6 +149,16 @@ fn a_run_starts_from_a_profile() {
 }
 
 #[test]
+fn python_is_python3_where_the_sandbox_has_only_that() {
+    let scene = scene!();
+    scene.write("py.ncl", &READER.replace("\"/bin/echo\", \"own\"", "\"python\", \"-c\", \"print(6 * 7)\""));
+    assert_eq!(scene.printed(&["run", "--profile", "py.ncl"]), "42\n");
+    // What the caller names without a profile is what is looked for.
+    let told = scene.json(&["run", "--dry-run", "--", "python", "-c", "print(6 * 7)"]);
+    assert_eq!(told["policy"]["command"]["argv"][0], "python");
+}
+
+#[test]
 fn a_stored_profile_runs_without_its_source() {
     let scene = scene!();
     let stored = scene.printed(&["export", "--store", "reader.ncl"]);

@@ -61,6 +61,8 @@ pub struct Changes {
     pub timeout_ms: Option<u64>,
     /// Standard input is the caller's.
     pub stdin: bool,
+    /// `python` means `python3` where the sandbox has only that.
+    pub python3: bool,
 }
 
 impl Changes {
@@ -80,7 +82,11 @@ impl Changes {
         if self.stdin || !matches!(policy.command.stdin, Stdin::Text(_)) {
             policy.command.stdin = Stdin::Caller;
         }
-        policy.validate().map_err(|errors| PolicyError::new_err(errors.to_string()))
+        policy.validate().map_err(|errors| PolicyError::new_err(errors.to_string()))?;
+        if self.python3 {
+            compat::python3(policy);
+        }
+        Ok(())
     }
 }
 
@@ -117,17 +123,18 @@ fn input(stdin: Option<&[u8]>) -> Input {
 impl Prepared {
     /// Makes a policy ready: JSON, and what the caller sets beside it.
     #[staticmethod]
-    #[pyo3(signature = (policy, *, command=None, timeout_ms=None, stdin=false, keep_ready=0))]
+    #[pyo3(signature = (policy, *, command=None, timeout_ms=None, stdin=false, python3=false, keep_ready=0))]
     fn from_policy(
         py: Python<'_>,
         policy: &[u8],
         command: Option<Vec<String>>,
         timeout_ms: Option<u64>,
         stdin: bool,
+        python3: bool,
         keep_ready: usize,
     ) -> PyResult<Prepared> {
         let mut policy = Policy::decode(policy).map_err(|errors| PolicyError::new_err(errors.to_string()))?;
-        Changes { command, timeout_ms, stdin }.apply(&mut policy)?;
+        Changes { command, timeout_ms, stdin, python3 }.apply(&mut policy)?;
         Prepared::make(py, policy, None, Vec::new(), keep_ready)
     }
 
@@ -155,7 +162,7 @@ impl Prepared {
         if form == Form::Legacy && policy.limits.wall_ms == Policy::base().limits.wall_ms {
             policy.limits.wall_ms = default_timeout.saturating_mul(1000);
         }
-        Changes { command, timeout_ms, stdin: false }.apply(&mut policy)?;
+        Changes { command, timeout_ms, stdin: false, python3: true }.apply(&mut policy)?;
         Prepared::make(py, policy, nsjail_path, notes, keep_ready)
     }
 

@@ -91,6 +91,7 @@ impl Shared {
             policy.command.stdin = Stdin::Caller;
         }
         policy.validate().map_err(|e| format!("{}: {e}", call.config_path.display()))?;
+        super::python3(&mut policy);
         let prepared = self.prepare(&mut policy).map_err(|failure| in_words(&failure))?;
         Ok(prepared.run(Io {
             input: Input::Bytes(call.input),

@@ -8,6 +8,7 @@
 pub mod config;
 mod executor;
 pub mod legacy;
+mod python;
 pub(crate) mod task;
 
 use std::future::Future;
@@ -22,6 +23,7 @@ pub use crate::monitor::ResourceUsage;
 pub use config::{Form, Loaded, load};
 pub use executor::{Call, JailExecutor, NsJailExecutor, SeatbeltExecutor};
 pub use legacy::{MountJson, NsJailJsonConfig};
+pub use python::python3;
 pub use task::{Handle, Task};
 
 /// What an execution came to.
