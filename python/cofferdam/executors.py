@@ -6,6 +6,7 @@ looked at again in every call and made ready only when it has changed.
 
 from __future__ import annotations
 
+import operator
 import os
 from pathlib import Path
 from typing import Hashable, Optional, Union
@@ -24,6 +25,11 @@ class _Executor:
     _name = ""
 
     def __init__(self, nsjail_path: Optional[ConfigPath], default_timeout: int) -> None:
+        try:
+            default_timeout = operator.index(default_timeout)
+        except TypeError:
+            told = f"default_timeout: {default_timeout!r} is not a whole number of seconds, such as 60"
+            raise TypeError(told) from None
         if default_timeout <= 0:
             raise ValueError(f"default_timeout: {default_timeout!r} is not a number of seconds above 0")
         self._nsjail_path = None if nsjail_path is None else Path(nsjail_path)

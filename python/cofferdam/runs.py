@@ -40,7 +40,11 @@ def timeout_ms(timeout: Optional[float]) -> Optional[int]:
     """Seconds as whole milliseconds, at least one."""
     if timeout is None:
         return None
-    if not timeout > 0 or timeout == float("inf"):
+    try:
+        some = timeout > 0
+    except TypeError:
+        raise TypeError(f"timeout: {timeout!r} is not a number of seconds, such as 30 or 0.5") from None
+    if not some or timeout == float("inf"):
         raise ValueError(f"timeout: {timeout!r} is not a number of seconds above 0")
     return max(1, round(timeout * 1000))
 

@@ -87,7 +87,7 @@ class NclDrivenSandbox:
         self,
         skill_id: str,
         skill_config: Mapping[str, Any],
-        platform: Platform = Platform.LINUX,
+        platform: Union[Platform, str] = Platform.LINUX,
     ) -> Path:
         """Evaluates a skill's profile and keeps what it becomes in the profile store.
 
@@ -99,10 +99,12 @@ class NclDrivenSandbox:
 
         Raises:
             ValueError: The id is no plain name, or a value is no data.
+            TypeError: The configuration is no mapping.
             RuntimeError: The evaluation failed; the text is Nickel's.
         """
         self._store.path(skill_id, "policy.json")  # the id, before anything is written anywhere
         config = _plain(skill_config)
+        platform = _platform(platform)
         _agree(config, "skill_id", skill_id)
         _agree(config, "platform", platform.value)
         self._show_files(skill_id, config)
@@ -251,8 +253,19 @@ def _directory(named: Optional[Union[str, Path]], variable: str, default: str) -
     return Path(os.environ.get(variable) or Path.home() / default)
 
 
+def _platform(given: Union[Platform, str]) -> Platform:
+    try:
+        return Platform(given)
+    except ValueError:
+        names = ", ".join(repr(platform.value) for platform in Platform)
+        raise ValueError(f"platform: {given!r} is none: {names}, or a Platform") from None
+
+
 def _plain(config: Mapping[str, Any]) -> Dict[str, Any]:
     """A copy as JSON has it."""
+    if not isinstance(config, Mapping):
+        kind = type(config).__name__
+        raise TypeError(f'skill_config: a mapping such as {{"cmd": ["python3", "main.py"]}} is, and no {kind}')
 
     def other(value: Any) -> Any:
         if isinstance(value, Enum):

@@ -244,3 +244,21 @@ def test_python_is_python3_in_the_profiles_own_command_and_in_its_place(sandbox:
     sandbox.export_profile("py", {**CONFIG, "cmd": ["python", "-c", "print(1)"]})
     assert sandbox.execute_sync("py", []).stdout == "1\n"
     assert sandbox.execute_sync("py", ["python", "-c", "print(2)"]).stdout == "2\n"
+
+
+def test_what_has_another_type_is_told_with_what_is_accepted(sandbox: NclDrivenSandbox) -> None:
+    assert sandbox.export_profile("skill", CONFIG, "macos").name == "seatbelt.sb"
+    assert sandbox.export_profile("skill", {**CONFIG, "platform": "linux"}, "linux").name == "nsjail.json"
+    with pytest.raises(ValueError, match="'solaris'.*'linux', 'macos', 'windows'"):
+        sandbox.export_profile("skill", CONFIG, "solaris")
+    wrong: Any = ["cmd", "cat"]
+    with pytest.raises(TypeError, match="skill_config: a mapping such as .* no list"):
+        sandbox.export_profile("skill", wrong)
+    wrong = "30"
+    with pytest.raises(TypeError, match="timeout: '30' is not a number of seconds"):
+        sandbox.execute_sync("skill", [], timeout=wrong)
+    with pytest.raises(TypeError, match="timeout: '30' is not a number of seconds"):
+        cofferdam.run({"version": 1}, ["true"], timeout=wrong)
+    with pytest.raises(TypeError, match="default_timeout: '30' is not a whole number"):
+        cofferdam.JailExecutor(default_timeout=wrong)
+    assert sandbox.execute_sync("skill", [], "x", timeout=30).stdout == "x"
