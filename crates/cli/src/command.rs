@@ -2,6 +2,7 @@
 //!
 //! Start-up counts, so a call builds only the subcommand that it names; help, man pages and completions build all.
 
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, ArgAction, Command};
 
 use crate::options::{HOLD, POLICY_OPTIONS, PROGRAM, PolicyOption, Takes};
@@ -84,6 +85,27 @@ fn subcommand(name: &'static str, full: bool) -> Command {
     }
 }
 
+/// Any name: which there are is not the parser's to know. Completions suggest the presets.
+#[derive(Clone)]
+struct EnvironmentName;
+
+impl TypedValueParser for EnvironmentName {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(crate::environment::NAMES.iter().map(PossibleValue::new)))
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sandbox {
     Run,
@@ -146,10 +168,18 @@ fn sandbox(mut command: Command, full: bool, which: Sandbox) -> Command {
                     .help_heading(PROGRAM)
                     .help("Run this file, at its own path"),
             )
-            .arg(Arg::new("environment").value_name("ENVIRONMENT").required(true).hide_short_help(true).long_help(
-                "python, shell or node; the name of a defined environment (cofferdam environment list); or an \
+            .arg(
+                Arg::new("environment")
+                    .value_name("ENVIRONMENT")
+                    .required(true)
+                    .value_parser(EnvironmentName)
+                    .hide_possible_values(true)
+                    .hide_short_help(true)
+                    .long_help(
+                        "python, shell or node; the name of a defined environment (cofferdam environment list); or an \
                          artifact's directory, as a path with a slash in it",
-            ))
+                    ),
+            )
             .arg(crate::listing::config_option().help_heading(PROGRAM).hide_short_help(true))
             .arg(Arg::new("code").value_name("CODE").hide_short_help(true).long_help(
                 "Code to run; - reads it from standard input; an interactive session when left out with -it",
