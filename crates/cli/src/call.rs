@@ -7,7 +7,9 @@
 //! Reads what the arguments name (policy file, code on standard input) and nothing else. Starts nothing.
 
 use std::io::Read as _;
+use std::path::Path;
 
+use cofferdam_engine::compat::{self, Form};
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{
     Access, Backend, MAX_POLICY_BYTES, Mount, NetworkMode, Policy, PolicyError, PolicyErrors, Root, Stdin,
@@ -17,11 +19,13 @@ use cofferdam_policy::{
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use cofferdam_config::environments::{Passing, Project, Recipe};
+use cofferdam_profiles::Id;
 
 use crate::caller::Caller;
 use crate::chosen::Chosen;
 use crate::discover::Tree;
 use crate::environment::{self, Code};
+use crate::mistakes::quoted;
 use crate::options::{Draft, POLICY_OPTIONS, PolicyOption, Takes, option_of_path};
 use crate::report::Refusal;
 
@@ -317,22 +321,46 @@ fn policy_file(path: &str) -> Result<Policy, Refusal> {
         .map_err(|e| Refusal::new("policy", format!("cannot read the policy {path}: {e}")))?
         .map_err(|errors| refused(&errors, &[], Some(path)))?;
     Policy::decode(&text).map_err(|errors| {
-        let errors = of_dry_run(&text).unwrap_or(errors);
+        let errors = of_another_kind(&text, path).unwrap_or(errors);
         refused(&errors, &[], Some(path))
     })
 }
 
-/// The one error of a text that is what `--dry-run` prints, which has the policy in it.
-pub(crate) fn of_dry_run(text: &[u8]) -> Option<PolicyErrors> {
-    let object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(text).ok()?;
-    (object.contains_key("policy") && object.contains_key("plan")).then(|| {
-        PolicyErrors(vec![PolicyError {
+/// The one error of a text that is meant as something else than a policy: what `--dry-run` prints, which has the policy in
+/// it, or a configuration of nsjail's.
+pub(crate) fn of_another_kind(text: &[u8], path: &str) -> Option<PolicyErrors> {
+    let one = |problem: &str, accepted: String| {
+        Some(PolicyErrors(vec![PolicyError {
             path: "$".into(),
             value: String::new(),
-            problem: "the output of --dry-run, which is more than a policy".into(),
-            accepted: "its `.policy`, as by jq .policy".into(),
-        }])
-    })
+            problem: problem.into(),
+            accepted,
+        }]))
+    };
+    match compat::config::foreign(text) {
+        Some(Form::Legacy) => return one("an older nsjail.json, which is no policy", stored_run(path)),
+        Some(Form::Nsjail) => return one("a configuration of nsjail's own, which is no policy", stored_run(path)),
+        _ => {}
+    }
+    let object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(text).ok()?;
+    if !(object.contains_key("policy") && object.contains_key("plan")) {
+        return None;
+    }
+    one("the output of --dry-run, which is more than a policy", "its `.policy`, as by jq .policy".into())
+}
+
+/// How a configuration of nsjail's is run: as that of a stored profile, by the store that it lies in already or another.
+fn stored_run(path: &str) -> String {
+    let path = Path::new(path);
+    let name = |path: Option<&Path>| Some(path?.file_name()?.to_str()?.to_owned());
+    let store = path.parent().and_then(Path::parent).filter(|store| *store != Path::new(""));
+    let (id, store) = (name(path.parent()).filter(|id| Id::new(id).is_ok()), store.and_then(Path::to_str));
+    match (path.ends_with("nsjail.json"), id, store) {
+        (true, Some(id), Some(store)) => {
+            format!("it as that of a profile: cofferdam run --profiles {} --profile {id}", quoted(store))
+        }
+        _ => "it as DIR/ID/nsjail.json: cofferdam run --profiles DIR --profile ID".to_owned(),
+    }
 }
 
 /// Every error of a policy on a line of its own, with the option that would change it.

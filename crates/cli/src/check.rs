@@ -11,7 +11,7 @@ use cofferdam_profiles::CompileError;
 use cofferdam_profiles::protocol::{Encoding, Format, Wanted};
 use serde::Serialize;
 
-use crate::call::{of_dry_run, read_policy_text};
+use crate::call::{of_another_kind, read_policy_text};
 use crate::caller::Caller;
 use crate::execute::{print, print_json};
 use crate::profile::{self, Options};
@@ -68,7 +68,7 @@ pub fn check(files: &[String], matches: &ArgMatches) -> Result<i32, Refusal> {
     let checked: Vec<(&String, Checked)> = files
         .iter()
         .map(|file| match profiles.next_if(|_| is_profile(file)) {
-            Some(Ok(policy)) => (file, check_text(policy.as_bytes())),
+            Some(Ok(policy)) => (file, check_text(policy.as_bytes(), file)),
             Some(Err(error)) => (file, Checked::NoPolicy(error)),
             None => (file, check_one(file)),
         })
@@ -134,10 +134,10 @@ fn check_one(file: &str) -> Checked {
         Ok(Err(errors)) => return Checked::Invalid(errors),
         Err(error) => return Checked::Unreadable(error),
     };
-    check_text(&text)
+    check_text(&text, file)
 }
 
-fn check_text(text: &[u8]) -> Checked {
+fn check_text(text: &[u8], file: &str) -> Checked {
     match Policy::from_json(text) {
         Ok(policy) => Checked::Valid(Box::new(policy), false),
         Err(errors) => match Policy::decode(text) {
@@ -145,7 +145,7 @@ fn check_text(text: &[u8]) -> Checked {
                 Checked::Valid(Box::new(policy), true)
             }
             // Whether it is meant as a base cannot be told yet, and a base needs no program.
-            _ => Checked::Invalid(of_dry_run(text).unwrap_or_else(|| without_missing_program(errors))),
+            _ => Checked::Invalid(of_another_kind(text, file).unwrap_or_else(|| without_missing_program(errors))),
         },
     }
 }

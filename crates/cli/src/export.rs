@@ -8,8 +8,9 @@ use std::path::Path;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use cofferdam_engine::Engine;
+use cofferdam_engine::compat::{self, Form};
 use cofferdam_profiles::protocol::{Encoding, Format, Wanted};
-use cofferdam_profiles::{Compiled, Id, Stored};
+use cofferdam_profiles::{Compiled, Id, Store, Stored};
 
 use crate::caller::Caller;
 use crate::execute::print;
@@ -138,7 +139,7 @@ fn outputs(
                     Refusal::new("arguments", format!("`{id}` is stored as policy, nsjail and seatbelt, data as JSON"))
                         .hint("other formats are made out of the profile: cofferdam export FILE.ncl")
                 })?;
-                let bytes = options.store(caller)?.read(&id, *stored).map_err(|error| of_store(&error))?;
+                let bytes = of_stored(&options.store(caller)?, &id, *stored)?;
                 outputs[at] = String::from_utf8(bytes).map_err(|_| {
                     Refusal::new("profile", format!("the stored {} of `{id}` is no text", stored.file_name()))
                 })?;
@@ -151,6 +152,26 @@ fn outputs(
         outputs[*at] = compiled.outputs.into_iter().collect::<Result<String, String>>().map_err(not_for_target)?;
     }
     Ok(outputs)
+}
+
+/// A file of a stored profile; the policy of one that has only an older `nsjail.json` is what that stands for.
+fn of_stored(store: &Store, id: &Id, stored: Stored) -> Result<Vec<u8>, Refusal> {
+    let read = store.read(id, stored);
+    match (stored, read) {
+        (Stored::Policy, Err(error)) => {
+            let older = profile::older(store, id, error)?;
+            warn([(id.as_str(), &older.notes[..])]);
+            Ok(older.policy.to_json_pretty().into_bytes())
+        }
+        // Its values mean something else to nsjail: `clone_newnet: false` is the host's network there.
+        (Stored::Nsjail, Ok(bytes)) if compat::config::foreign(&bytes) == Some(Form::Legacy) => {
+            let message = format!("`{id}` is stored as an older nsjail.json, which nsjail itself does not read");
+            Err(Refusal::new("profile", message).hint(format!(
+                "cofferdam export {id} prints the policy that it stands for, cofferdam run --profile {id} runs it"
+            )))
+        }
+        (_, read) => read.map_err(|error| of_store(&error)),
+    }
 }
 
 /// Compiles all, or tells everything that is wrong.

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use cofferdam_engine::Engine;
+use cofferdam_engine::compat::{self, Loaded};
 use cofferdam_policy::Policy;
 use cofferdam_profiles::cache::Cache;
 use cofferdam_profiles::helper::{self, DIRECTORY_VARIABLE};
@@ -188,12 +189,37 @@ pub fn base(matches: &ArgMatches, caller: &Caller, engine: &Engine, quiet: bool)
         Named::Stored(id) => {
             options.for_stored(&id)?;
             let store = options.store(caller)?;
-            let json = store.read(&id, Stored::Policy).map_err(|error| of_store(&error))?;
-            (json, store.path(&id, Stored::Policy).display().to_string())
+            match store.read(&id, Stored::Policy) {
+                Ok(json) => (json, store.path(&id, Stored::Policy).display().to_string()),
+                Err(error) => {
+                    let older = older(&store, &id, error)?;
+                    if !quiet {
+                        warn([(text.as_str(), &older.notes[..])]);
+                    }
+                    let origin = store.path(&id, Stored::Nsjail).display().to_string();
+                    return Ok(Some(Base { policy: older.policy, origin }));
+                }
+            }
         }
     };
     let policy = Policy::decode(&json).map_err(|errors| refused(&errors, &[], Some(&origin)))?;
     Ok(Some(Base { policy, origin }))
+}
+
+/// What a profile stands for that was stored without its policy: its `nsjail.json`, of any age, as the library loads it.
+///
+/// # Errors
+/// The first one, where there is no `nsjail.json` either; else what is wrong with it.
+pub fn older(store: &Store, id: &Id, missing: StoreError) -> Result<Loaded, Refusal> {
+    if !matches!(missing, StoreError::Missing { .. }) {
+        return Err(of_store(&missing));
+    }
+    let bytes = match store.read(id, Stored::Nsjail) {
+        Err(StoreError::Missing { .. }) => return Err(of_store(&missing)),
+        read => read.map_err(|error| of_store(&error))?,
+    };
+    compat::config::decode(&bytes, &store.path(id, Stored::Nsjail))
+        .map_err(|why| Refusal::new("profile", why.replacen("; hint: ", "\nhint: ", 1)).split_hint())
 }
 
 /// The policy that the profile of an environment compiles to, with the options about profiles.

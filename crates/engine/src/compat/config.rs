@@ -53,6 +53,19 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
+/// Which form a text has that is no policy; `None` for everything else. Reads no values.
+pub fn foreign(bytes: &[u8]) -> Option<Form> {
+    let value: Value = serde_json::from_slice(bytes).ok()?;
+    let has = |key: &str| value.get(key).is_some();
+    if has("version") {
+        return None;
+    }
+    if has("exec_bin") || has("envar") || has("exec_file") {
+        return Some(Form::Nsjail);
+    }
+    serde_json::from_value::<NsJailJsonConfig>(value).is_ok().then_some(Form::Legacy)
+}
+
 /// Reads the configuration at a path.
 ///
 /// # Errors

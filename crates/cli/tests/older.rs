@@ -1,0 +1,92 @@
+//! Configurations of older profiles and of nsjail in the store and as files: each is used as what it stands for, or is
+//! refused with how to use it; never taken for a policy.
+
+mod common;
+
+use std::fs;
+use std::process::Output;
+
+use serde_json::{Value, json};
+
+/// A store with what older exports left: `old` has nothing but an `nsjail.json`.
+fn store(further: &Value) -> tempfile::TempDir {
+    let store = common::open_directory();
+    let mut config = json!({
+        "name": "old", "mode": "EXEC", "hostname": "omni-old", "cmd": ["/bin/echo", "own"], "env": ["PATH=/usr/bin:/bin"],
+        "mount": [], "log_level": "info", "clone_newnet": false,
+    });
+    config.as_object_mut().unwrap().extend(further.as_object().unwrap().clone());
+    fs::create_dir(store.path().join("old")).unwrap();
+    fs::write(store.path().join("old/nsjail.json"), config.to_string()).unwrap();
+    store
+}
+
+fn output(store: &tempfile::TempDir, arguments: &[&str]) -> Output {
+    common::cofferdam().env("COFFERDAM_PROFILES", store.path()).args(arguments).output().unwrap()
+}
+
+#[track_caller]
+fn refused(store: &tempfile::TempDir, code: i32, arguments: &[&str]) -> String {
+    let output = output(store, arguments);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), &*output.stdout), (Some(code), &b""[..]), "{arguments:?}: {told}");
+    told
+}
+
+#[test]
+fn a_profile_with_an_older_configuration_alone_runs_and_says_what_was_changed() {
+    let store = store(&json!({}));
+    let ran = output(&store, &["run", "--profile", "old"]);
+    let told = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!((ran.status.code(), &*ran.stdout), (Some(0), &b"own\n"[..]), "{told}");
+    assert!(told.contains("warning: clone_newnet: false was how older profiles wrote"), "{told}");
+    let planned = output(&store, &["run", "--quiet", "--profile", "old", "--dry-run"]);
+    assert_eq!(planned.stderr, b"");
+    let plan: Value = serde_json::from_slice(&planned.stdout).unwrap();
+    assert_eq!(plan["policy"]["network"]["mode"], "none", "{plan}");
+    // What the store has as a policy counts.
+    fs::write(store.path().join("old/policy.json"), r#"{"version": 1, "command": {"argv": ["/bin/echo", "new"]}}"#)
+        .unwrap();
+    assert_eq!(output(&store, &["run", "--profile", "old"]).stdout, b"new\n");
+}
+
+#[test]
+fn what_is_wrong_with_an_older_configuration_is_told() {
+    let store = store(&json!({"cmd": []}));
+    let told = refused(&store, 125, &["run", "--profile", "old"]);
+    assert!(told.contains("old/nsjail.json: cmd: the configuration names no command\nhint: "), "{told}");
+    let told = refused(&store, 125, &["run", "--profile", "nobody"]);
+    assert!(told.contains("no profile `nobody`") && told.contains("policy.json is not there"), "{told}");
+}
+
+#[test]
+fn an_older_configuration_is_exported_as_what_it_stands_for_alone() {
+    let store = store(&json!({}));
+    let exported = output(&store, &["export", "old"]);
+    let policy: Value = serde_json::from_slice(&exported.stdout).unwrap();
+    assert_eq!((&policy["version"], &policy["network"]["mode"]), (&1.into(), &"none".into()));
+    assert!(String::from_utf8_lossy(&exported.stderr).contains("warning: clone_newnet"));
+    let told = refused(&store, 125, &["export", "--format", "nsjail", "old"]);
+    assert!(told.contains("an older nsjail.json") && told.contains("hint: cofferdam export old prints"), "{told}");
+}
+
+#[test]
+fn an_older_configuration_as_a_file_is_one_line_that_says_how_it_runs() {
+    let store = store(&json!({}));
+    let file = store.path().join("old/nsjail.json").display().to_string();
+    let way = format!("cofferdam run --profiles {} --profile old", store.path().display());
+    let told = refused(&store, 1, &["check", &file]);
+    assert!(told.lines().count() == 1 && told.contains("an older nsjail.json") && told.contains(&way), "{told}");
+    let told = refused(&store, 125, &["run", "--policy", &file]);
+    assert!(told.lines().count() <= 3 && told.contains("an older nsjail.json") && told.contains(&way), "{told}");
+    let ran = common::cofferdam().args(way.split(' ').skip(1)).output().unwrap();
+    assert_eq!((ran.status.code(), &*ran.stdout), (Some(0), &b"own\n"[..]), "what it says works");
+    // Somewhere else it has to be put into a store first.
+    let elsewhere = store.path().join("legacy.json").display().to_string();
+    fs::copy(&file, &elsewhere).unwrap();
+    let told = refused(&store, 1, &["check", &elsewhere]);
+    assert!(told.contains("DIR/ID/nsjail.json: cofferdam run --profiles DIR --profile ID"), "{told}");
+    // A policy with errors keeps every one of them.
+    fs::write(&elsewhere, r#"{"version": 1, "cmd": [], "mode": "EXEC"}"#).unwrap();
+    assert_eq!(refused(&store, 1, &["check", &elsewhere]).lines().count(), 2);
+}
