@@ -45,6 +45,7 @@ pub mod nr {
     pub const CLONE: usize = 56;
     pub const EXECVE: usize = 59;
     pub const WAIT4: usize = 61;
+    pub const GETRUSAGE: usize = 98;
     pub const KILL: usize = 62;
     pub const FCNTL: usize = 72;
     pub const PIPE2: usize = 293;
@@ -151,6 +152,7 @@ pub mod nr {
     pub const EXECVE: usize = 221;
     pub const MMAP: usize = 222;
     pub const WAIT4: usize = 260;
+    pub const GETRUSAGE: usize = 165;
     pub const PRLIMIT64: usize = 261;
     pub const PROCESS_VM_READV: usize = 270;
     pub const RENAMEAT2: usize = 276;
@@ -226,6 +228,7 @@ wrap! {
     execve(nr::EXECVE, path: Str, argv: *const Str, envp: *const Str);
     execveat(nr::EXECVEAT, fd: i32, path: Str, argv: *const Str, envp: *const Str, flags: i32);
     wait4(nr::WAIT4, pid: i32, status: *mut i32, options: i32, usage: usize);
+    getrusage(nr::GETRUSAGE, who: i32, usage: *mut u64);
     kill(nr::KILL, pid: i32, sig: i32);
     fcntl(nr::FCNTL, fd: i32, cmd: i32, arg: usize);
     chdir(nr::CHDIR, path: Str);

@@ -126,7 +126,7 @@ pub fn run(plan: &Plan, child: Child, mut guards: Guards) -> Step {
         }
         if left == 0 {
             let (events, lost) = answer.seen();
-            send(&Status { kind: status::TIMED_OUT, at_ns: sys::now_ns(), events, lost, ..Status::default() });
+            send(&Status { kind: status::TIMED_OUT, index: most_kib(), at_ns: sys::now_ns(), events, lost, ..Status::default() });
             end_tree(plan);
             sys::exit(0);
         }
@@ -137,7 +137,7 @@ pub fn run(plan: &Plan, child: Child, mut guards: Guards) -> Step {
         if fds[2].revents & 1 != 0 {
             if answer.next(plan, &mut guards) {
                 let (events, lost) = answer.seen();
-                send(&Status { kind: status::VIOLATION, at_ns: sys::now_ns(), events, lost, ..Status::default() });
+                send(&Status { kind: status::VIOLATION, index: most_kib(), at_ns: sys::now_ns(), events, lost, ..Status::default() });
                 end_tree(plan);
                 sys::exit(0);
             }
@@ -159,8 +159,18 @@ pub fn run(plan: &Plan, child: Child, mut guards: Guards) -> Step {
     let (events, lost) = answer.seen();
     end_tree(plan);
     let value = ended.unwrap_or(0);
-    send(&Status { kind: status::ENDED, value, at_ns: sys::now_ns(), events, lost, ..Status::default() });
+    let index = most_kib();
+    send(&Status { kind: status::ENDED, index, value, at_ns: sys::now_ns(), events, lost, ..Status::default() });
     Ok(())
+}
+
+/// The most memory that any one process had that has been reaped, KiB; 0 where none has.
+fn most_kib() -> u32 {
+    let mut usage = [0u64; 18]; // struct rusage: two times of two words each, then ru_maxrss
+    match sys::getrusage(-1, usage.as_mut_ptr()) {
+        Ok(_) => usage[4].min(u64::from(u32::MAX)) as u32,
+        Err(_) => 0,
+    }
 }
 
 /// Reaps everything that has ended; the wait status of `main` when it is among them.

@@ -286,7 +286,7 @@ pub struct Status {
     pub kind: u16,
     /// Step of a failure.
     pub step: u16,
-    /// Which item of the step.
+    /// Which item of the step; at the end, the most memory of any one process that was reaped, KiB.
     pub index: u32,
     /// errno of a failure, wait status of an exit, host-namespace-free pid of a start.
     pub value: i32,

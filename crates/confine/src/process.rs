@@ -3,13 +3,12 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// What a process and its reaped descendants used.
+/// What a process and its reaped descendants used. Not its memory: of that wait(2) counts what its starter had, whose memory
+/// it shared until it was exec'd (CLONE_VM).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// User and system time, microseconds.
     pub cpu_us: u64,
-    /// The largest resident set of any one process, bytes.
-    pub max_rss_bytes: u64,
 }
 
 /// Waits for the process of this pidfd and returns what its tree used; waitid(2) with the kernel's rusage argument.
@@ -43,7 +42,7 @@ pub fn wait_status(pidfd: BorrowedFd<'_>) -> io::Result<(i32, Usage)> {
             // SAFETY: the buffer was zeroed and the kernel filled it; every field is an integer.
             let u = unsafe { usage.assume_init() };
             let us = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
-            let usage = Usage { cpu_us: us(u.ru_utime) + us(u.ru_stime), max_rss_bytes: u.ru_maxrss as u64 * 1024 };
+            let usage = Usage { cpu_us: us(u.ru_utime) + us(u.ru_stime) };
             // SAFETY: as for the usage; the kernel filled the fields of SIGCHLD, of which the status is one.
             let (code, value) = unsafe {
                 let info = info.assume_init();

@@ -35,6 +35,8 @@ pub enum Status {
         at_ns: u64,
         /// Events seen and lost.
         events: (u64, u32),
+        /// The most memory of any one process that was reaped, bytes; 0 where none was.
+        memory: u64,
     },
     /// A violation ended it.
     Violation {
@@ -42,6 +44,8 @@ pub enum Status {
         at_ns: u64,
         /// Events seen and lost.
         events: (u64, u32),
+        /// The most memory of any one process that was reaped, bytes; 0 where none was.
+        memory: u64,
     },
     /// The wall limit ended it.
     TimedOut {
@@ -49,6 +53,8 @@ pub enum Status {
         at_ns: u64,
         /// Events seen and lost.
         events: (u64, u32),
+        /// The most memory of any one process that was reaped, bytes; 0 where none was.
+        memory: u64,
     },
     /// The pty master.
     Terminal(OwnedFd),
@@ -94,12 +100,13 @@ pub fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Status>> {
     let u64_at = |i: usize| u64::from_ne_bytes(bytes[i..i + 8].try_into().unwrap_or_default());
     let (kind, step, index, value) = (u16_at(0), u16_at(2), u32_at(4) as usize, u32_at(8) as i32);
     let (lost, at_ns, events) = (u32_at(12), u64_at(16), u64_at(24));
+    let memory = index as u64 * 1024;
     Ok(Some(match kind {
         wire::status::FAILED => Status::Failed { step, index, errno: value },
         wire::status::STARTED => Status::Started { at_ns },
-        wire::status::ENDED => Status::Ended { wait_status: value, at_ns, events: (events, lost) },
-        wire::status::VIOLATION => Status::Violation { at_ns, events: (events, lost) },
-        wire::status::TIMED_OUT => Status::TimedOut { at_ns, events: (events, lost) },
+        wire::status::ENDED => Status::Ended { wait_status: value, at_ns, events: (events, lost), memory },
+        wire::status::VIOLATION => Status::Violation { at_ns, events: (events, lost), memory },
+        wire::status::TIMED_OUT => Status::TimedOut { at_ns, events: (events, lost), memory },
         wire::status::TERMINAL => Status::Terminal(fd.ok_or_else(bad)?),
         wire::status::LAYER => Status::Layer { op: index, fd: fd.ok_or_else(bad)? },
         wire::status::WEAKENED => Status::Weakened { step, errno: value },

@@ -96,6 +96,9 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
             ] {
                 rules.push(rule(path, access::READ, true));
             }
+            for path in crate::names::FILES.iter().filter(|_| crate::names::are_the_hosts(policy)) {
+                rules.push(rule(path, access::READ, true));
+            }
         }
         Root::Directory(_) => {
             return Err(refuse(

@@ -25,6 +25,7 @@ mod landlock;
 mod layers;
 mod lookup;
 pub mod monitor;
+mod names;
 mod optional;
 pub mod outcome;
 mod program;

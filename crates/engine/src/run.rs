@@ -380,7 +380,7 @@ impl Core {
     /// The tree is dead: what did it use? Then its cgroup goes.
     fn figures(&self, report: Report, enforcement: Enforcement, cgroup: Option<Cgroup>) -> Finished {
         let mut f = Finished {
-            memory: (report.sampled_memory > 0).then_some(report.sampled_memory.max(report.usage.max_rss_bytes)),
+            memory: Some(report.sampled_memory.max(report.largest)).filter(|&bytes| bytes > 0),
             cpu: Some(report.usage.cpu_us.max(report.sampled_cpu_us) as f64 / 1e6),
             processes: (report.sampled_processes > 0).then_some(report.sampled_processes),
             report,
@@ -390,9 +390,6 @@ impl Core {
             pids_hits: 0,
         };
         f.problems.append(&mut f.report.problems);
-        if f.memory.is_none() && f.report.started_ns != 0 {
-            f.memory = Some(f.report.usage.max_rss_bytes);
-        }
         let Some(c) = cgroup else { return f };
         if let Ok(u) = c.usage() {
             f.memory = u.memory_peak_bytes.or(f.memory);

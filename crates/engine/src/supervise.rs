@@ -88,6 +88,8 @@ pub struct Report {
     pub lost: u32,
     /// What the process tree used.
     pub usage: process::Usage,
+    /// Most memory of any one process that ended, bytes; 0 when it is not known.
+    pub largest: u64,
     /// Highest memory sample, bytes; 0 when none was taken.
     pub sampled_memory: u64,
     /// Highest sample of the tree's CPU time, microseconds; counts what was killed and so never waited for.
@@ -144,6 +146,7 @@ pub fn supervise(mut run: Run<'_>, io: &mut Io) -> Report {
         log,
         lost: 0,
         usage: process::Usage::default(),
+        largest: 0,
         sampled_memory: 0,
         sampled_cpu_us: 0,
         sampled_processes: 0,
@@ -296,11 +299,18 @@ impl Loop<'_, '_> {
                 let text = format!("init failed while the program ran (step {step}, part {index}, errno {errno})");
                 self.report.problems.push(text);
             }
-            Status::Ended { wait_status, at_ns, events } => {
+            Status::Ended { wait_status, at_ns, events, memory } => {
+                self.report.largest = memory;
                 end(&mut self.report, End::Wait(wait_status), at_ns, events)
             }
-            Status::Violation { at_ns, events } => end(&mut self.report, End::Violation, at_ns, events),
-            Status::TimedOut { at_ns, events } => end(&mut self.report, End::TimedOut, at_ns, events),
+            Status::Violation { at_ns, events, memory } => {
+                self.report.largest = memory;
+                end(&mut self.report, End::Violation, at_ns, events)
+            }
+            Status::TimedOut { at_ns, events, memory } => {
+                self.report.largest = memory;
+                end(&mut self.report, End::TimedOut, at_ns, events)
+            }
             Status::Layer { op, fd } => self.report.layers.push((op, fd)),
             Status::Weakened { step, errno } => self.report.weakened.push((step, errno)),
             Status::Terminal(master) => self.attach_terminal(master),

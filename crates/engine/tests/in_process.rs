@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use cofferdam_engine::{Cancel, Ending, Engine, Input, Io, Outcome, Output, Prepared, Stream};
-use cofferdam_policy::{Policy, Stdin};
+use cofferdam_policy::{Backend, Field, NetworkMode, Policy, Root, Stdin};
 
 /// These tests count this process's descriptors and children, so they take turns.
 static TURN: Mutex<()> = Mutex::new(());
@@ -376,4 +376,38 @@ fn a_sandbox_staged_before_a_covered_directory_was_made_anew_does_not_show_it() 
     put(dir.path(), "covered/secret", "SECRET");
     let o = prepared.run(Io::default());
     assert!(o.error.is_none() && !o.stdout.contains("SECRET") && o.stdout.contains("covered"), "{o:?}");
+}
+
+#[test]
+fn the_memory_of_a_run_is_its_own_and_not_its_callers() {
+    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    let held = vec![1u8; 300 << 20];
+    for backend in [Backend::Jail, Backend::Landlock] {
+        let mut policy = policy(&["/bin/true"]);
+        policy.backend = backend;
+        policy.enforcement.best_effort = Field::ALL.iter().copied().collect();
+        let least = prepared(&policy).run(Io::default());
+        let bytes = least.memory_used_bytes.unwrap_or_else(|| panic!("{least:?}"));
+        assert!(least.success && bytes < 50 << 20, "{backend:?}: {least:?}");
+        policy.command.argv =
+            vec!["/bin/sh".into(), "-c".into(), "head -c 80000000 /dev/zero | tail -c 70000000".into()];
+        policy.limits.output_bytes = 1;
+        let most = prepared(&policy).run(Io::default());
+        assert!(most.memory_used_bytes.is_some_and(|bytes| bytes > 60 << 20), "{backend:?}: {most:?}");
+    }
+    assert_eq!(held.iter().map(|&b| u64::from(b)).sum::<u64>(), 300 << 20);
+}
+
+#[test]
+fn with_the_hosts_network_names_are_looked_up_as_the_host_does() {
+    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    let Ok(resolver) = std::fs::read_to_string("/etc/resolv.conf") else { return };
+    for mode in [NetworkMode::Host, NetworkMode::None] {
+        let mut policy = policy(&["/bin/cat", "/etc/resolv.conf"]);
+        policy.filesystem.root = Root::Minimal;
+        policy.network.mode = mode;
+        let o = prepared(&policy).run(Io::default());
+        let expected = if mode == NetworkMode::Host { resolver.as_str() } else { "" };
+        assert_eq!((o.success, o.stdout.as_str()), (true, expected), "{o:?}");
+    }
 }

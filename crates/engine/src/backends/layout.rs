@@ -226,7 +226,12 @@ impl Builder<'_> {
             ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n".to_owned()),
             ("resolv.conf", "# none\n".to_owned()),
         ] {
-            self.text(&format!("/etc/{name}"), text);
+            let path = format!("/etc/{name}");
+            let hosts = crate::names::are_the_hosts(self.policy) && crate::names::FILES.contains(&path.as_str());
+            match resolve(self.facts, &path).0 {
+                Resolved::There(canonical, Kind::File { .. }) if hosts => self.host(&canonical, &path, false),
+                _ => self.text(&path, text),
+            }
         }
         for name in ETC {
             self.top(&format!("/etc/{name}"));

@@ -414,9 +414,7 @@ impl Ready {
     fn outcome(&self, mut seen: Seen, setup: Duration, enforcement: Enforcement, cgroup: Option<Cgroup>) -> Outcome {
         let mut o = Outcome { enforcement, setup_time_ms: setup.as_secs_f64() * 1e3, ..self.blank() };
         let sampled = seen.sampled;
-        // What wait(2) tells counts the starter's own memory, which the tool shared until it was exec'd: no more than a bound.
-        let sample = (sampled.memory_bytes > 0).then_some(sampled.memory_bytes);
-        o.memory_used_bytes = sample.or(Some(seen.usage.max_rss_bytes));
+        o.memory_used_bytes = (sampled.memory_bytes > 0).then_some(sampled.memory_bytes);
         o.pid_count = (sampled.processes > 0).then_some(sampled.processes);
         let mut cpu_us = seen.usage.cpu_us.max(sampled.cpu_us);
         let mut pids_hits = 0;

@@ -365,9 +365,9 @@ impl Build {
                 ),
             ),
             ("group", "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n".to_owned()),
-            ("hosts", "127.0.0.1 localhost\n::1 localhost\n".to_owned()),
+            ("hosts", crate::names::hosts(policy)),
             ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n".to_owned()),
-            ("resolv.conf", String::new()),
+            ("resolv.conf", crate::names::resolver(policy)),
         ] {
             self.file(&format!("{ROOTFS}/etc/{name}"), text, 0o444);
         }

@@ -1,0 +1,51 @@
+//! What a root of the sandbox's own says of host names: nothing but its own, and what the host's files say where the
+//! host's network was asked for, since names belong to it.
+
+use std::fs;
+
+use cofferdam_policy::{NetworkMode, Policy};
+
+/// The files that say how names are looked up.
+pub const FILES: [&str; 2] = ["/etc/hosts", "/etc/resolv.conf"];
+
+/// No resolver reads more than that of them (resolv.conf(5) knows three servers).
+const MOST: u64 = 64 << 10;
+
+/// Whether the sandbox looks names up as the host does.
+pub fn are_the_hosts(policy: &Policy) -> bool {
+    policy.network.mode == NetworkMode::Host
+}
+
+/// The text of the sandbox's `/etc/hosts`.
+pub fn hosts(policy: &Policy) -> String {
+    the_hosts(policy, FILES[0]).unwrap_or_else(|| "127.0.0.1 localhost\n::1 localhost\n".to_owned())
+}
+
+/// The text of the sandbox's `/etc/resolv.conf`.
+pub fn resolver(policy: &Policy) -> String {
+    the_hosts(policy, FILES[1]).unwrap_or_default()
+}
+
+fn the_hosts(policy: &Policy, path: &str) -> Option<String> {
+    if !are_the_hosts(policy) || fs::metadata(path).is_ok_and(|meta| !meta.is_file() || meta.len() > MOST) {
+        return None;
+    }
+    fs::read_to_string(path).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hosts_names_are_known_with_its_network_alone() {
+        let mut policy = Policy::base();
+        assert_eq!((hosts(&policy).lines().count(), resolver(&policy).as_str()), (2, ""));
+        policy.network.mode = NetworkMode::Host;
+        for (said, path) in [(hosts(&policy), FILES[0]), (resolver(&policy), FILES[1])] {
+            if let Ok(text) = fs::read_to_string(path) {
+                assert_eq!(said, text, "{path}");
+            }
+        }
+    }
+}
