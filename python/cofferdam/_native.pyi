@@ -106,6 +106,7 @@ class Prepared:
     def from_policy(
         policy: bytes,
         *,
+        stored: Optional[Path] = None,
         command: Optional[Sequence[str]] = None,
         timeout_ms: Optional[int] = None,
         stdin: bool = False,

@@ -218,7 +218,13 @@ class NclDrivenSandbox:
                 return _cache.prepared(
                     key,
                     lambda ready: _native.Prepared.from_policy(
-                        policy, command=argv or None, timeout_ms=ms, stdin=True, python3=True, keep_ready=ready
+                        policy,
+                        stored=self._store.path(skill_id, "policy.json"),
+                        command=argv or None,
+                        timeout_ms=ms,
+                        stdin=True,
+                        python3=True,
+                        keep_ready=ready,
                     ),
                 )
         path = self._store.path(skill_id, "nsjail.json")

@@ -262,3 +262,18 @@ def test_what_has_another_type_is_told_with_what_is_accepted(sandbox: NclDrivenS
     with pytest.raises(TypeError, match="default_timeout: '30' is not a whole number"):
         cofferdam.JailExecutor(default_timeout=wrong)
     assert sandbox.execute_sync("skill", [], "x", timeout=30).stdout == "x"
+
+
+def test_a_damaged_profile_names_its_file_and_what_mends_it(sandbox: NclDrivenSandbox) -> None:
+    file = sandbox.export_profile("skill", CONFIG).with_name("policy.json")
+    whole = file.read_text()
+    file.write_text(whole[: len(whole) // 2])
+    with pytest.raises(cofferdam.PolicyError) as told:
+        sandbox.execute_sync("skill", [])
+    assert str(told.value).startswith(f"{file}: ") and "hint: export the profile again" in str(told.value)
+    # What is wrong about the call is no fault of the file.
+    file.write_text(whole)
+    with pytest.raises(cofferdam.PolicyError) as told:
+        sandbox.execute_sync("skill", ["a\0b"])
+    assert str(file) not in str(told.value)
+    assert sandbox.execute_sync("skill", [], "x").stdout == "x"

@@ -121,19 +121,26 @@ fn input(stdin: Option<&[u8]>) -> Input {
 
 #[pymethods]
 impl Prepared {
-    /// Makes a policy ready: JSON, and what the caller sets beside it.
+    /// Makes a policy ready: JSON, and what the caller sets beside it. `stored` is where an exported profile has it.
     #[staticmethod]
-    #[pyo3(signature = (policy, *, command=None, timeout_ms=None, stdin=false, python3=false, keep_ready=0))]
+    #[pyo3(signature = (policy, *, stored=None, command=None, timeout_ms=None, stdin=false, python3=false, keep_ready=0))]
+    #[expect(clippy::too_many_arguments, reason = "called by name")]
     fn from_policy(
         py: Python<'_>,
         policy: &[u8],
+        stored: Option<PathBuf>,
         command: Option<Vec<String>>,
         timeout_ms: Option<u64>,
         stdin: bool,
         python3: bool,
         keep_ready: usize,
     ) -> PyResult<Prepared> {
-        let mut policy = Policy::decode(policy).map_err(|errors| PolicyError::new_err(errors.to_string()))?;
+        let mut policy = Policy::decode(policy).map_err(|errors| {
+            PolicyError::new_err(match &stored {
+                Some(file) => format!("{}: {errors}\nhint: export the profile again", file.display()),
+                None => errors.to_string(),
+            })
+        })?;
         Changes { command, timeout_ms, stdin, python3 }.apply(&mut policy)?;
         Prepared::make(py, policy, None, Vec::new(), keep_ready)
     }
