@@ -56,6 +56,8 @@ class SandboxResult:
     """Highest memory use of the whole tree, bytes."""
     error: Optional[str]
     """Why it failed, when more than its exit code tells; `Timeout` when its time was over."""
+    truncated: bool = False
+    """A stream was longer than the profile's `max_output_bytes`, and is cut."""
 
 
 class NclDrivenSandbox:
@@ -306,4 +308,5 @@ def _result(result: ExecutionResult) -> SandboxResult:
         execution_time_ms=result.execution_time_ms,
         memory_used_bytes=result.memory_used_bytes,
         error=result.error,
+        truncated=result.truncated,
     )

@@ -40,7 +40,10 @@ def test_the_signatures_are_those_that_existing_code_calls() -> None:
     assert inspect.iscoroutinefunction(NclDrivenSandbox.execute)
     assert [field for field in SandboxResult.__dataclass_fields__] == [
         "success", "exit_code", "stdout", "stderr", "execution_time_ms", "memory_used_bytes", "error",
+        "truncated",
     ]  # fmt: skip
+    # What existing code makes of the fields it knows is whole without the last.
+    assert SandboxResult(True, 0, "", "", 1, None, None).truncated is False
     assert [platform.value for platform in Platform] == ["linux", "macos", "windows"]
 
 
@@ -277,3 +280,12 @@ def test_a_damaged_profile_names_its_file_and_what_mends_it(sandbox: NclDrivenSa
         sandbox.execute_sync("skill", ["a\0b"])
     assert str(file) not in str(told.value)
     assert sandbox.execute_sync("skill", [], "x").stdout == "x"
+
+
+def test_cut_output_is_told(sandbox: NclDrivenSandbox) -> None:
+    sandbox.export_profile("skill", {**CONFIG, "max_output_bytes": 10})
+    whole, cut = (sandbox.execute_sync("skill", [], "x" * length) for length in (10, 11))
+    assert (whole.stdout, whole.truncated) == ("x" * 10, False)
+    assert (cut.stdout, cut.truncated, cut.success) == ("x" * 10, True, True)
+    assert sandbox.execute_sync("skill", ["sh", "-c", "cat >&2"], "x" * 11).truncated
+    assert cofferdam.JailExecutor().execute_sync(sandbox.profile_dir / "skill" / "policy.json", "x" * 11).truncated

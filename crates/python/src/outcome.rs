@@ -162,7 +162,9 @@ impl Outcome {
 
     /// The same in the fields of the compatible interface.
     fn to_execution_result(&self) -> PyResult<ExecutionResult> {
-        compat::ExecutionResult::of(self.0.clone()).map(Into::into).map_err(CofferdamError::new_err)
+        let truncated = self.0.truncated.stdout || self.0.truncated.stderr;
+        let result = compat::ExecutionResult::of(self.0.clone()).map_err(CofferdamError::new_err)?;
+        Ok(ExecutionResult::new(result, truncated))
     }
 
     fn __repr__(&self) -> String {
@@ -195,10 +197,12 @@ pub struct ExecutionResult {
     memory_used_bytes: Option<u64>,
     /// Why it failed, when more than its exit code tells; `Timeout` for the time limit.
     error: Option<String>,
+    /// A stream was longer than the policy's limit of output, and is cut.
+    truncated: bool,
 }
 
-impl From<compat::ExecutionResult> for ExecutionResult {
-    fn from(r: compat::ExecutionResult) -> ExecutionResult {
+impl ExecutionResult {
+    fn new(r: compat::ExecutionResult, truncated: bool) -> ExecutionResult {
         ExecutionResult {
             success: r.success,
             exit_code: r.exit_code,
@@ -207,6 +211,7 @@ impl From<compat::ExecutionResult> for ExecutionResult {
             execution_time_ms: r.execution_time_ms,
             memory_used_bytes: r.memory_used_bytes,
             error: r.error,
+            truncated,
         }
     }
 }
