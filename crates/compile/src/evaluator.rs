@@ -15,14 +15,15 @@ use cofferdam_profiles::protocol::{Dir, Encoding, Evaluated, Format, Job, Overri
 use nickel_lang_core::ast::InputFormat;
 use nickel_lang_core::cache::{AstEntryState, CacheHub, SourcePath};
 use nickel_lang_core::error::report::{ColorOpt, report_as_str};
-use nickel_lang_core::error::{Error, NullReporter};
+use nickel_lang_core::error::{Error, IntoDiagnostics as _, NullReporter};
 use nickel_lang_core::eval::cache::CacheImpl;
 use nickel_lang_core::eval::value::NickelValue;
 use nickel_lang_core::eval::{VirtualMachine, VmContext};
 use nickel_lang_core::serialize::{ExportFormat, to_string, validate};
 use serde_json::Value;
 
-use crate::library::{ROOT, closure};
+use crate::library::{LIBRARY, ROOT, closure};
+use crate::places;
 use crate::scan;
 use crate::sources::{Hint as _, Sources, problem, too_deeply};
 
@@ -31,6 +32,8 @@ pub struct Evaluator {
     context: VmContext<CacheHub, CacheImpl>,
     sources: Sources,
     dirs: Vec<Dir>,
+    /// The files of the job at hand.
+    own: Vec<PathBuf>,
     jobs: usize,
 }
 
@@ -40,7 +43,7 @@ impl Evaluator {
         let mut cache = CacheHub::new();
         let sources = Sources::new(&mut cache.sources);
         // What a profile traces goes nowhere: standard output is the protocol's, and nobody asked for it.
-        Evaluator { context: VmContext::new(cache, sink(), NullReporter {}), sources, dirs, jobs: 0 }
+        Evaluator { context: VmContext::new(cache, sink(), NullReporter {}), sources, dirs, own: Vec::new(), jobs: 0 }
     }
 
     /// Does one job. `closed` is called when every file has been read and says whether no other can be opened now.
@@ -54,6 +57,7 @@ impl Evaluator {
         closed().map_err(|error| {
             problem(ProblemKind::Unreadable, format!("cannot keep the evaluation from opening files: {error}"))
         })?;
+        self.own = loaded.files.iter().map(|file| file.path.clone()).collect();
         let wrapped: Vec<Wanted> = job.outputs.iter().copied().filter(|wanted| wanted.format != Format::Raw).collect();
         let main = (!wrapped.is_empty()).then_some("main.ncl");
         for file in loaded.library.iter().map(String::as_str).chain(main) {
@@ -205,10 +209,33 @@ impl Evaluator {
 
     /// Nickel's error in its own words, with the source lines.
     fn told(&mut self, error: Error, file: &Path) -> Problem {
-        let mut files = self.context.import_resolver.sources.files.clone();
-        let text = report_as_str(&mut files, error, ColorOpt::Never);
-        problem(ProblemKind::Nickel, format!("{} is refused:\n{}", file.display(), clipped(text.trim_end())))
+        let hub = &self.context.import_resolver;
+        let mut files = hub.sources.files.clone();
+        let own = self.own.iter().filter_map(|path| {
+            let id = hub.sources.id_of(&SourcePath::Path(path.clone(), InputFormat::Nickel))?;
+            hub.asts.get(id).map(places::fields)
+        });
+        let fields: Vec<_> = own.flatten().collect();
+        let errors = error.into_diagnostics(&mut files).into_iter();
+        let errors: Vec<_> = errors.map(|error| places::shown(error, &fields, &files)).collect();
+        let text: String =
+            errors.into_iter().map(|error| report_as_str(&mut files.clone(), error, ColorOpt::Never)).collect();
+        let told =
+            problem(ProblemKind::Nickel, format!("{} is refused:\n{}", file.display(), clipped(text.trim_end())));
+        match library_import(&text) {
+            Some(import) => told.hint(&format!("the library is inside the program: import \"{import}\"")),
+            None => told,
+        }
     }
+}
+
+/// The library's own name of a file that was imported by a path to a copy of the library.
+fn library_import(told: &str) -> Option<String> {
+    let (_, rest) = told.split_once("import of ")?;
+    let (path, _) = rest.split_once(" failed: could not find import")?;
+    let names = path.match_indices("sandbox/").map(|(at, _)| &path[at + "sandbox/".len()..]);
+    let file = names.into_iter().find(|name| LIBRARY.iter().any(|(file, ..)| file == name))?;
+    Some(if file == "main.ncl" { "sandbox".to_owned() } else { format!("sandbox/{file}") })
 }
 
 /// A message without the endless lines that a generated source may have.

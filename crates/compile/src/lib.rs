@@ -11,6 +11,7 @@
 
 mod evaluator;
 mod library;
+mod places;
 mod scan;
 mod serve;
 mod sources;

@@ -123,6 +123,41 @@ fn syntax_and_contract_errors_show_the_source() {
 }
 
 #[test]
+fn an_error_about_a_field_shows_the_line_that_sets_it() {
+    let begin = "let sandbox = import \"sandbox\" in\nsandbox.make_default_config \"s\" & {\n  cmd = [\"x\"],\n";
+    for (fields, places) in [
+        ("  resources.max_memory = 64,", &["4:13"][..]),
+        ("  resources = {\n    max_memory = 64,\n  },", &["5:5"]),
+        ("  max_memry_mb = 64,", &["4:3"]),
+        ("  capabilities.network = \"none\",\n  network_policy = \"allow\",", &["5:3", "4 │"]),
+        ("  max_memory_mb = 64,\n  resources.max_memory_mb = 65,", &["4:3", "5 │"]),
+        ("  platform = \"windows\",", &["4:3"]),
+        ("  resources = { max_memory_mb = \"x\" },", &["4:33"]),
+    ] {
+        let told = problem(&format!("{begin}{fields}\n}}")).message;
+        assert!(told.contains(&format!("profile.ncl:{}", places[0])), "{fields}: {told}");
+        assert!(places[1..].iter().all(|line| told.contains(line)), "{fields}: {told}");
+        assert!(!told.contains("closure@") && !told.contains("profile.ncl:2:1\n"), "{fields}: {told}");
+    }
+    // What an imported file of the profile's own sets is shown there.
+    let (keep, file) = profile("(import \"sandbox\").make_default_config \"s\" & (import \"part.ncl\")");
+    fs::write(keep.path().join("part.ncl"), "{\n  max_memry_mb = 1,\n}").unwrap();
+    let told = result(job(&file, &[Format::Policy])).unwrap_err().message;
+    assert!(told.contains("part.ncl:2:3"), "{told}");
+}
+
+#[test]
+fn an_import_of_the_library_by_another_path_is_told_its_name() {
+    for (path, name) in [("skill/default.ncl", "sandbox/skill/default.ncl"), ("main.ncl", "sandbox")] {
+        let wrong = problem(&format!("import \"assets/knowledge/ncl/sandbox/{path}\""));
+        assert!(wrong.message.contains("profile.ncl:1:1"), "{}", wrong.message);
+        let hint = wrong.hint.unwrap_or_default();
+        assert!(hint.contains(&format!("import \"{name}\"")), "{hint}");
+    }
+    assert_eq!(problem("import \"no/such/file.ncl\"").hint, None);
+}
+
+#[test]
 fn an_import_loop_is_an_error_and_no_end_of_the_evaluator() {
     let (keep, file) = profile("import \"other.ncl\"");
     fs::write(keep.path().join("other.ncl"), "import \"profile.ncl\"").unwrap();
