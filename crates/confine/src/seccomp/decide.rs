@@ -242,6 +242,14 @@ fn whole_call(call: &Call, request: &Request<'_>) -> Option<Effect> {
         "fork" | "vfork" | "execve" if no_spawn => return Some(refuse(EPERM, Reason::Spawn)),
         // The kernel answers it by starting a program of the host's, as the host's root (request-key(8)).
         "request_key" => return Some(refuse(EPERM, Reason::Level)),
+        // A file system that hangs nowhere, an overlay for one, works on directories all the same when it is made, and
+        // Landlock has no say in it. With mounts of its own a sandbox's user has no right to make any.
+        "fsopen" | "fsconfig" | "fsmount" | "fspick" | "open_tree" | "open_tree_attr" | "move_mount"
+        | "mount_setattr"
+            if request.metadata_refused =>
+        {
+            return Some(refuse(EPERM, Reason::Metadata));
+        }
         "memfd_create" if request.limited_exec => return Some(refuse(EPERM, Reason::Exec)),
         // Which family it asks for says who asks; a pair is a pipe in both directions, without which no JVM starts.
         "socket" | "socketpair" => return None,

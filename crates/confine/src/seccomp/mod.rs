@@ -225,7 +225,8 @@ pub struct Request<'a> {
     /// Whether there is an IPC namespace of the sandbox's own; without one System V and POSIX message IPC is
     /// refused.
     pub private_ipc: bool,
-    /// Refuses chmod, chown, utime, xattr and their kin, as `Strict` does: Landlock does not cover them.
+    /// Refuses chmod, chown, utime, xattr and their kin, as `Strict` does, and to make file systems: Landlock does not
+    /// cover them.
     pub metadata_refused: bool,
     /// Whether the core limit may be set: nothing keeps a core handler from running.
     pub core_limit: bool,

@@ -450,6 +450,11 @@ fn calls_that_hide_their_arguments_are_absent_and_dangerous_ones_refused() {
                 assert_eq!(result(&plain, name, &[]), RET_ALLOW, "{name}");
             }
         }
+        // At `Disabled` the kernel's own rules would decide on them, and a user namespace gives every right.
+        for name in ["fsopen", "fsconfig", "fsmount", "fspick", "open_tree", "move_mount", "mount_setattr"] {
+            assert_eq!(result(&walled, name, &[]), EPERM, "{name}");
+            assert_eq!(result(&plain, name, &[]), from_basic(EPERM), "{name}");
+        }
         assert_eq!(result(&walled, "ioctl", &[3, 0x4008_6602]), EPERM);
         // FS_IOC_ENABLE_VERITY; btrfs's SUBVOL_CREATE and SNAP_DESTROY. The kernel looks at the lower half alone.
         for command in [0x4080_6685, 0x5000_940e, 0x5000_940f, 0x7_5000_940f] {
