@@ -210,3 +210,19 @@ def test_python_in_a_configuration_is_python3_where_the_sandbox_has_only_that(tm
     assert searched("/usr/bin:/srv/own") == "its own\n"
     with pytest.raises(cofferdam.CofferdamError, match="python: not found"):
         searched("/srv")
+
+
+def test_hints_speak_of_fields_and_not_of_the_commands_options(tmp_path: Path) -> None:
+    path = tmp_path / "policy.json"
+    path.write_text(json.dumps(policy(command={"argv": ["no-such-program"]})))
+    with pytest.raises(cofferdam.CofferdamError, match=r"hint: name its path, set PATH in command\.variables") as told:
+        JailExecutor().execute_sync(path)
+    assert "filesystem.mounts" in str(told.value)
+    assert " -e " not in str(told.value) and " -v" not in str(told.value)
+    profile = tmp_path / "away.ncl"
+    profile.write_text('import "/etc/other.ncl"')
+    for file in (tmp_path, profile):
+        file.chmod(0o755)
+    with pytest.raises(cofferdam.ProfileError, match="compile_profile with `imports` that name /etc") as refused:
+        cofferdam.compile_profile(profile)
+    assert "--allow-import" not in str(refused.value)

@@ -7,6 +7,8 @@ use cofferdam_profiles::{CompileError, StoreError};
 use pyo3::exceptions::{PyFileNotFoundError, PyOSError, PyPermissionError, PyRuntimeError, PyValueError};
 use pyo3::{PyErr, create_exception};
 
+use crate::hints::{in_python, message_in_python};
+
 create_exception!(
     cofferdam,
     CofferdamError,
@@ -19,32 +21,20 @@ create_exception!(cofferdam, ProfileError, PyRuntimeError, "A profile cannot be 
 /// A text and what a user can do about it.
 fn hinted(message: impl std::fmt::Display, hint: Option<&str>) -> String {
     match hint {
-        Some(hint) => format!("{message}\nhint: {hint}"),
+        Some(hint) => format!("{message}\nhint: {}", in_python(hint)),
         None => message.to_string(),
     }
 }
 
 /// Why nothing runs.
 pub fn of_failure(failure: &Failure) -> PyErr {
-    CofferdamError::new_err(hinted(&failure.message, failure.hint.as_deref().map(in_python).as_deref()))
-}
-
-/// The hint of a command line, where Python has no such option.
-fn in_python(hint: &str) -> String {
-    match hint.strip_prefix("--best-effort=").and_then(|rest| rest.split_once(' ')) {
-        Some((fields, rest)) => {
-            let fields = fields.replace(',', "\", \"");
-            format!(
-                "enforcement.best_effort = [\"{fields}\"] in the policy, best_effort in a skill's configuration, {rest}"
-            )
-        }
-        None => hint.to_owned(),
-    }
+    CofferdamError::new_err(hinted(&failure.message, failure.hint.as_deref()))
 }
 
 /// Why a profile is none.
 pub fn of_compiler(error: &CompileError) -> PyErr {
-    ProfileError::new_err(hinted(&error.message, error.hint.as_deref()))
+    // Of several sources that are refused, each has its hint in the message.
+    ProfileError::new_err(hinted(message_in_python(&error.message), error.hint.as_deref()))
 }
 
 /// What the profile store refuses, as the exceptions that Python's own files have.

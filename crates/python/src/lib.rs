@@ -11,6 +11,7 @@
 
 mod errors;
 mod here;
+mod hints;
 mod outcome;
 mod prepared;
 mod profiles;

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::errors::CofferdamError;
+use crate::hints::message_in_python;
 
 /// The whole answer of one run, with the fields of the command's `--json`.
 #[pyclass(frozen, module = "cofferdam")]
@@ -163,7 +164,8 @@ impl Outcome {
     /// The same in the fields of the compatible interface.
     fn to_execution_result(&self) -> PyResult<ExecutionResult> {
         let truncated = self.0.truncated.stdout || self.0.truncated.stderr;
-        let result = compat::ExecutionResult::of(self.0.clone()).map_err(CofferdamError::new_err)?;
+        let result = compat::ExecutionResult::of(self.0.clone())
+            .map_err(|told| CofferdamError::new_err(message_in_python(&told)))?;
         Ok(ExecutionResult::new(result, truncated))
     }
 

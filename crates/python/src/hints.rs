@@ -1,0 +1,54 @@
+//! Hints for who calls from Python: where they name an option of the command, the field or argument that it stands for.
+//!
+//! Text only; says nothing that the hint does not say. What is no option of ours, such as a container's, stays as it is.
+
+/// What hints say to who types, and what it is for who writes Python. Longer ones first.
+pub const WORDS: &[(&str, &str)] = &[
+    ("set PATH with -e PATH=...", "set PATH in command.variables"),
+    ("mount the directory that holds it with -v", "mount the directory that holds it by filesystem.mounts"),
+    ("mount it with -v", "mount it by filesystem.mounts"),
+    ("name one that exists inside with -w", "name one that exists inside as command.cwd"),
+    ("add `,exec` as in -v .:.:rw,exec", "set `exec` of its mount to true"),
+    ("use -v PATH:PATH", "mount the path at its own place"),
+    (" (-v PATH:PATH)", ""),
+    ("mount it :ro or :rw", "mount it read_only or read_write"),
+    ("raise --open-files", "raise limits.open_files"),
+    ("raise --memory", "raise limits.memory_mb"),
+    ("leave --trace out", "leave audit.trace out"),
+    ("(enforcement.best_effort) takes", "takes"),
+    ("use --backend landlock", "name the backend landlock"),
+    ("use --backend jail", "name the backend jail"),
+    ("or --backend jail", "or name the backend jail"),
+    ("--backend jail holds more", "the backend jail holds more"),
+    ("--trust-profile evaluates it", "compile_profile with trusted=True evaluates it"),
+    ("--allow-import ", "compile_profile with `imports` that name "),
+    ("--profiles DIR", "profile_dir"),
+];
+
+/// The same hint without options of the command.
+pub fn in_python(hint: &str) -> String {
+    let mut said = match hint.strip_prefix("--best-effort=").and_then(|rest| rest.split_once(' ')) {
+        Some((fields, rest)) => {
+            let fields = fields.replace(',', "\", \"");
+            format!(
+                "enforcement.best_effort = [\"{fields}\"] in the policy, or best_effort in a skill's configuration, {rest}"
+            )
+        }
+        None => hint.to_owned(),
+    };
+    for (typed, written) in WORDS {
+        if said.contains(typed) {
+            said = said.replace(typed, written);
+        }
+    }
+    said
+}
+
+/// A whole message, in which a hint has a line of its own.
+pub fn message_in_python(text: &str) -> String {
+    let lines = text.split('\n').map(|line| match line.split_once("hint: ") {
+        Some((before, hint)) if before.trim().is_empty() => format!("{before}hint: {}", in_python(hint)),
+        _ => line.to_owned(),
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
