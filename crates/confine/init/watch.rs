@@ -126,7 +126,14 @@ pub fn run(plan: &Plan, child: Child, mut guards: Guards) -> Step {
         }
         if left == 0 {
             let (events, lost) = answer.seen();
-            send(&Status { kind: status::TIMED_OUT, index: most_kib(), at_ns: sys::now_ns(), events, lost, ..Status::default() });
+            send(&Status {
+                kind: status::TIMED_OUT,
+                index: most_kib(),
+                at_ns: sys::now_ns(),
+                events,
+                lost,
+                ..Status::default()
+            });
             end_tree(plan);
             sys::exit(0);
         }
@@ -137,7 +144,14 @@ pub fn run(plan: &Plan, child: Child, mut guards: Guards) -> Step {
         if fds[2].revents & 1 != 0 {
             if answer.next(plan, &mut guards) {
                 let (events, lost) = answer.seen();
-                send(&Status { kind: status::VIOLATION, index: most_kib(), at_ns: sys::now_ns(), events, lost, ..Status::default() });
+                send(&Status {
+                    kind: status::VIOLATION,
+                    index: most_kib(),
+                    at_ns: sys::now_ns(),
+                    events,
+                    lost,
+                    ..Status::default()
+                });
                 end_tree(plan);
                 sys::exit(0);
             }
