@@ -134,8 +134,18 @@ def test_the_other_import_name_has_the_same_things() -> None:
     assert {"NsJailExecutor", "ExecutionResult", "ResourceUsage", "detect_platform"} <= set(other.__all__)
 
 
+OFF = """\
+import sys
+# Whoever runs the tests may have the shim switched on.
+sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__module__ != "cofferdam_omni"]
+for name in [name for name in sys.modules if name.partition(".")[0] in ("cofferdam", "cofferdam_omni", "omni")]:
+    del sys.modules[name]
+"""
+
+
 def python(code: str, **variables: str) -> str:
-    program = [sys.executable, "-c", textwrap.dedent(code)]
+    """What a process prints that begins as one of an environment without the shim."""
+    program = [sys.executable, "-c", OFF + textwrap.dedent(code)]
     return subprocess.run(program, check=True, capture_output=True, text=True, env={**os.environ, **variables}).stdout
 
 
@@ -182,6 +192,9 @@ def test_the_shim_is_switched_on_for_an_environment_and_off_again(tmp_path: Path
     with pytest.raises(subprocess.CalledProcessError):
         python(code)
     assert subprocess.run([*switch, "perhaps"], capture_output=True, check=False).returncode == 2
+    for arguments in (["--help"], ["-h"], ["enable", "--help"]):
+        told = subprocess.run([*switch, *arguments], capture_output=True, text=True, check=False)
+        assert (told.returncode, told.stderr) == (0, "") and "enable|disable" in told.stdout
 
 
 def test_python_in_a_configuration_is_python3_where_the_sandbox_has_only_that(tmp_path: Path) -> None:
