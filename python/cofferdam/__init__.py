@@ -20,7 +20,7 @@ from ._native import (
 )
 from .executors import JailExecutor, NsJailExecutor, SeatbeltExecutor
 from .profiles import compile_profile
-from .runs import AsyncRun, Policy, Prepared, Run, prepare, run, run_async, start
+from .runs import AsyncRun, Policy, Prepared, Run, prepare, run, run_async, start, start_async
 from .skills import NclDrivenSandbox, Platform, SandboxResult
 
 __version__ = "0.1.0"
@@ -50,4 +50,5 @@ __all__ = [
     "run",
     "run_async",
     "start",
+    "start_async",
 ]

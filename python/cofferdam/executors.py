@@ -14,7 +14,7 @@ from typing import Hashable, Optional, Union
 from . import _cache, _native
 from ._native import ExecutionResult
 from ._stdin import AsyncStdin, Stdin
-from .runs import AsyncRun, run_prepared
+from .runs import AsyncRun, Run, run_prepared, start_run
 
 ConfigPath = Union[str, "os.PathLike[str]"]
 
@@ -70,6 +70,13 @@ class _Executor:
         prepared = self._prepared(config_path)
         async with AsyncRun(lambda given, pipe, notify: prepared.start(given, pipe=pipe, notify=notify), input) as running:
             return (await running).to_execution_result()
+
+    def start(self, config_path: ConfigPath, input: Stdin = "", *, stream: bool = False) -> Run:
+        """Starts the same in the background: a `Run`, which tells what it uses, is cancelled, and gives its `Outcome`.
+
+        With `stream`, its output is to be read while it runs.
+        """
+        return start_run(self._prepared(config_path), input, stream=stream)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(default_timeout={self._default_timeout})"

@@ -378,3 +378,15 @@ def start(
 ) -> Run:
     """Starts a policy in the background."""
     return prepare(policy, argv, timeout=timeout).start(stdin, stream=stream)
+
+
+def start_async(
+    policy: Policy,
+    argv: Optional[Sequence[str]] = None,
+    *,
+    stdin: AsyncStdin = None,
+    timeout: Optional[float] = None,
+    stream: bool = True,
+) -> AsyncRun:
+    """Starts a policy in the background of the running event loop."""
+    return prepare(policy, argv, timeout=timeout).start_async(stdin, stream=stream)

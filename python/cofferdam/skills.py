@@ -19,7 +19,7 @@ from . import _cache, _native
 from ._native import ExecutionResult, ProfileError
 from .profiles import compile_outputs
 from ._stdin import AsyncStdin, Stdin
-from .runs import AsyncRun, run_prepared, timeout_ms
+from .runs import AsyncRun, Run, run_prepared, start_run, timeout_ms
 
 _PROFILE = """let config = import "config.json" in
 (import "{base}").make_default_config config.skill_id & config
@@ -204,6 +204,22 @@ class NclDrivenSandbox:
         """The same, on this thread."""
         outcome = run_prepared(self._prepared(skill_id, command, timeout), "" if input_data is None else input_data)
         return _result(outcome.to_execution_result())
+
+    def start(
+        self,
+        skill_id: str,
+        command: Sequence[str],
+        input_data: Stdin = None,
+        timeout: float = 60,
+        *,
+        stream: bool = False,
+    ) -> Run:
+        """Starts the same in the background: a `Run`, which tells what it uses, is cancelled, and gives its `Outcome`.
+
+        With `stream`, its output is to be read while it runs.
+        """
+        prepared = self._prepared(skill_id, command, timeout)
+        return start_run(prepared, "" if input_data is None else input_data, stream=stream)
 
     def _prepared(self, skill_id: str, command: Sequence[str], timeout: float) -> _native.Prepared:
         if isinstance(command, (str, bytes)):

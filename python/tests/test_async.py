@@ -115,3 +115,12 @@ def test_one_of_many_is_cancelled_and_the_others_are_not() -> None:
         assert told == ["0", "1", asyncio.CancelledError, "3"]
 
     run(main())
+
+
+def test_a_policy_is_started_in_the_loop() -> None:
+    async def main() -> None:
+        async with cofferdam.start_async(policy(), ["cat"], stdin="in", timeout=30) as running:
+            assert [piece async for piece in running] == [("stdout", b"in")]
+            assert (await running).exit_code == 0
+
+    asyncio.run(main())

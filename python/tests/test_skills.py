@@ -289,3 +289,17 @@ def test_cut_output_is_told(sandbox: NclDrivenSandbox) -> None:
     assert (cut.stdout, cut.truncated, cut.success) == ("x" * 10, True, True)
     assert sandbox.execute_sync("skill", ["sh", "-c", "cat >&2"], "x" * 11).truncated
     assert cofferdam.JailExecutor().execute_sync(sandbox.profile_dir / "skill" / "policy.json", "x" * 11).truncated
+
+
+def test_a_started_skill_tells_what_it_uses(sandbox: NclDrivenSandbox) -> None:
+    path = sandbox.export_profile("skill", CONFIG).with_name("policy.json")
+    waits = ["sh", "-c", "cat; sleep 85.5"]
+    with sandbox.start("skill", waits, "in\n", stream=True) as running:
+        wait_for(lambda: sleeping("85.5") == 1)
+        assert running.read(5) == ("stdout", b"in\n")
+        usage = next(iter(running.usages()))
+        assert usage.pid_count >= 2 and usage.memory_bytes > 0
+    assert running.done and sleeping("85.5") == 0
+    for started in (sandbox.start("skill", [], "in"), cofferdam.JailExecutor().start(path, "in")):
+        outcome = started.wait()
+        assert outcome is not None and (outcome.stdout, outcome.exit_code) == ("in", 0)
