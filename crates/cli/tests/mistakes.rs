@@ -57,6 +57,23 @@ fn eval_hides_credentials_in_what_a_volume_shows() {
 }
 
 #[test]
+fn a_tool_that_is_named_and_not_there_names_the_variable() {
+    let named = |variable: &str, backend: &str| {
+        let mut command = cofferdam();
+        command.env(variable, "/nonexist").args(["run", "--backend", backend, "--", "/bin/true"]).output().unwrap()
+    };
+    for (variable, backend) in [("COFFERDAM_NSJAIL", "nsjail"), ("COFFERDAM_BWRAP", "bubblewrap")] {
+        let output = named(variable, backend);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{told}");
+        assert!(
+            told.contains(&format!("(named by {variable})")) && told.contains(&format!("hint: correct {variable}")),
+            "{told}"
+        );
+    }
+}
+
+#[test]
 fn what_is_no_path_is_not_denied_in_silence() {
     let directory = open_directory();
     std::fs::write(directory.path().join("a"), "").unwrap();

@@ -31,6 +31,15 @@ impl Tool {
             Tool::Seatbelt => "seatbelt",
         }
     }
+
+    /// The environment variable by which its program is named.
+    const fn variable(self) -> &'static str {
+        match self {
+            Tool::Bubblewrap => VARIABLES[0].0,
+            Tool::Nsjail => VARIABLES[1].0,
+            Tool::Seatbelt => VARIABLES[2].0,
+        }
+    }
 }
 
 /// Where the programs are.
@@ -138,7 +147,16 @@ impl Installed {
         }
         let asked = if tool == Tool::Bubblewrap { "--version" } else { "--help" };
         let said = ask(&found.path, asked).map_err(|e| {
-            fail(format!("cannot run {} {asked}: {e}", found.path.display()), "name another one, or reinstall it")
+            let variable = tool.variable();
+            // Whoever named it there looks for the mistake there.
+            let named =
+                std::env::var_os(variable).is_some_and(|v| std::path::absolute(v).is_ok_and(|v| v == found.path));
+            let (by, hint) = if named {
+                (format!(" (named by {variable})"), format!("correct {variable}, or unset it to use the one on PATH"))
+            } else {
+                (String::new(), format!("reinstall it, or name another one with {variable}"))
+            };
+            fail(format!("cannot run {} {asked}{by}: {e}", found.path.display()), &hint)
         })?;
         match tool {
             Tool::Bubblewrap => {
