@@ -1,4 +1,5 @@
-//! `cofferdam check`: reads policy files and profiles, and prints each completed, or every error in it.
+//! `cofferdam check`: reads policy files and profiles, and prints each completed, or what is wrong with it: every error of a
+//! policy, the first of a profile, because Nickel's evaluation ends there.
 //!
 //! Exit code: 0 when all are valid, 1 when one is not, 125 when one cannot be read.
 
@@ -7,8 +8,8 @@ use std::path::Path;
 use clap::ArgMatches;
 use cofferdam_engine::{Engine, Likely};
 use cofferdam_policy::{Policy, PolicyErrors};
-use cofferdam_profiles::CompileError;
 use cofferdam_profiles::protocol::{Encoding, Format, Wanted};
+use cofferdam_profiles::{CompileError, Id};
 use serde::Serialize;
 
 use crate::call::{of_another_kind, read_policy_text};
@@ -98,7 +99,15 @@ pub fn check(files: &[String], matches: &ArgMatches) -> Result<i32, Refusal> {
                 let lines: Vec<String> = errors.0.iter().map(|e| printable(&format!("{file}: {e}"))).collect();
                 crate::report::write_stderr(&format!("{}\n", lines.join("\n")));
             }
-            Checked::Unreadable(error) => print_error(&format!("cannot read {file}: {error}"), None),
+            Checked::Unreadable(error) => {
+                let id = error.kind() == std::io::ErrorKind::NotFound && Id::new(file).is_ok();
+                let hint = id.then(|| {
+                    format!(
+                        "a stored profile is looked at with: cofferdam export {file}, or run --profile {file} --dry-run"
+                    )
+                });
+                print_error(&format!("cannot read {file}: {error}"), hint.as_deref());
+            }
             Checked::NoPolicy(error) => print_error(&error.message, error.hint.as_deref()),
         }
     }

@@ -64,7 +64,7 @@ fn subcommand(name: &'static str, full: bool) -> Command {
             .about("Run code in an environment (python, shell, node, ...); CODE - is standard input")
             .override_usage("cofferdam eval [OPTIONS] ENVIRONMENT [CODE | -] [-- ARGS...]"),
         "check" => command
-            .about("Check policies and profiles: print each completed, or every error in it")
+            .about("Check policies and profiles: print each completed, or what is wrong with it")
             .after_help("Exit code: 0 when all are valid, 1 when one is not, 125 when one cannot be read.")
             .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print one JSON array"))
             .arg(

@@ -57,7 +57,11 @@ pub fn command(command: Command) -> Command {
                 .value_parser(encodings)
                 .hide_possible_values(true)
                 .conflicts_with("store")
-                .help("json (default), yaml or toml, for what is data"),
+                .help("json (default), yaml or toml, for what is data")
+                .long_help(
+                    "json (default), yaml or toml, for what is data. Of several profiles, one value after the other \
+                            in their order: JSON as `jq` reads it, YAML as documents; TOML holds one alone",
+                ),
         )
         .arg(
             Arg::new("output")
@@ -95,7 +99,12 @@ pub fn export(matches: &ArgMatches, caller: &Caller, engine: &Engine) -> Result<
                 "arguments",
                 format!("--{option} is for one profile, and {} are given", names.len()),
             )
-            .hint("call it for each, or use --store, which keeps each under its own id"));
+            .hint(match option {
+                _ if !matches.get_flag("store") => {
+                    "call it for each, or use --store, which keeps each under its own id"
+                }
+                _ => "leave it out: each is stored under its own id; or call it for each",
+            }));
         }
     }
     if matches.get_flag("store") {
@@ -112,9 +121,16 @@ pub fn export(matches: &ArgMatches, caller: &Caller, engine: &Engine) -> Result<
         let message = format!("--encoding is for data, and {} is text in a language of its own", wanted.format.name());
         return Err(Refusal::new("arguments", message).hint("leave it out"));
     }
+    if several && wanted.encoding == Encoding::Toml {
+        let message = format!("TOML holds one document, and {} profiles are given", names.len());
+        return Err(Refusal::new("arguments", message)
+            .hint("call it for each, or take --encoding yaml, which has documents, or json"));
+    }
     let outputs = outputs(&names, wanted, &options, caller, engine)?;
+    // YAML's own mark: without it, the second one's keys would be the first one's.
+    let separator = if several && wanted.encoding == Encoding::Yaml { "---\n" } else { "" };
     match text("output") {
-        None => print(&outputs.concat())?,
+        None => print(&outputs.iter().map(|output| format!("{separator}{output}")).collect::<String>())?,
         Some(file) => write(Path::new(file), outputs.concat().as_bytes())?,
     }
     Ok(0)

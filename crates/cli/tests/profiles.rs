@@ -259,6 +259,26 @@ fn many_profiles_are_answered_in_their_order_and_warned_of_once() {
 }
 
 #[test]
+fn several_profiles_stay_apart_in_every_encoding() {
+    let scene = scene!();
+    scene.write("other.ncl", &READER.replace("\"reader\"", "\"other\""));
+    let both = ["reader.ncl", "other.ncl"];
+    let yaml = scene.printed(&[&["export", "--encoding", "yaml"][..], &both].concat());
+    let documents: Vec<&str> = yaml.split("---\n").skip(1).collect();
+    let single = both.map(|file| scene.printed(&["export", "--encoding", "yaml", file]));
+    assert_eq!(documents, single);
+    let told = scene.refused(&[&["export", "--encoding", "toml"][..], &both].concat());
+    assert!(told.contains("TOML holds one document") && told.contains("hint: call it for each"), "{told}");
+    let told = scene.refused(&["export", "reader.ncl", "other.ncl", "--store", "--id", "one"]);
+    assert!(told.contains("hint: leave it out: each is stored under its own id"), "{told}");
+    assert!(scene.printed(&["export", "reader.ncl", "other.ncl", "--store"]).contains("/other\n"));
+    // An id is no file; what looks at it is named.
+    let told = scene.refused(&["check", "other"]);
+    assert!(told.contains("hint: a stored profile is looked at with: cofferdam export other"), "{told}");
+    assert!(!scene.refused(&["check", "./other"]).contains("hint: a stored profile"));
+}
+
+#[test]
 fn an_output_file_is_whole_or_as_it_was() {
     let scene = scene!();
     scene.write("out.json", "before");
@@ -366,6 +386,8 @@ fn evaluations_that_do_not_end_are_ended() {
             let ends = ["takes longer than", "of memory", "nests too deeply"];
             assert!(ends.iter().any(|end| told.contains(end)), "{name}: {told}");
             assert!(told.contains(name) && told.contains("hint: "), "{name}: {told}");
+            let hint = told.split("hint: ").nth(1).unwrap_or_default();
+            assert!(hint.contains(name) && hint.contains("a function that calls itself without end"), "{name}: {told}");
         }
     }
     // The others of the same call get their answer from another evaluator; the refusal names the one.

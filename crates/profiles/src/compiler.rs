@@ -271,8 +271,14 @@ fn compiled(evaluated: Evaluated, cached: bool) -> Compiled {
 /// The ask in the evaluator's terms: every path absolute and without links.
 fn job(ask: &Ask) -> Result<Job, CompileError> {
     let unreadable = |path: &Path, error: std::io::Error| {
-        CompileError::new(format!("cannot read the profile {}: {error}", path.display()))
-            .hint("a profile with a slash or the ending .ncl is a file; a stored one is named by its id alone")
+        // Only the library's own callers come here with a name that is no file's.
+        let id = path.parent() == Some(Path::new("")) && path.extension().is_none();
+        CompileError::new(format!("cannot read the profile {}: {error}", path.display())).hint(match id {
+            true => format!("name its Nickel file, such as {}.ncl; what is stored is compiled already", path.display()),
+            false => {
+                "a profile with a slash or the ending .ncl is a file; a stored one is named by its id alone".into()
+            }
+        })
     };
     let name = ask.file.file_name().ok_or_else(|| {
         CompileError::new(format!("{} is no file", ask.file.display())).hint("name a Nickel file, such as profile.ncl")

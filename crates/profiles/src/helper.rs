@@ -102,15 +102,19 @@ impl End {
         let nested = self.stderr.contains("overflowed its stack") || self.how == How::Signalled(SIGSEGV);
         if self.how == How::Time || self.how == How::Signalled(SIGXCPU) {
             let message = format!("evaluating {file} takes longer than {} s", self.time.as_secs());
-            return CompileError::new(message).hint("look for a definition that needs itself, such as `let rec`");
+            return CompileError::new(message)
+                .hint(format!("look in {file} for a function that calls itself without end, such as `let rec`"));
         }
         if memory {
             let message = format!("evaluating {file} takes more than {MEMORY_MB} MiB of memory");
-            return CompileError::new(message).hint("look for a list or text that grows without end");
+            return CompileError::new(message).hint(format!(
+                "look in {file} for a function that calls itself without end (`let rec`), and a list or text that grows"
+            ));
         }
         if nested {
             let message = format!("evaluating {file} nests too deeply for the evaluator's stack");
-            return CompileError::new(message).hint("look for a function that calls itself without end");
+            return CompileError::new(message)
+                .hint(format!("look in {file} for a function that calls itself without end"));
         }
         let how = match self.how {
             How::Exited(code) => format!("exit code {code}"),

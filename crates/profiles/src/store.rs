@@ -125,6 +125,9 @@ impl StoreError {
             StoreError::Untrusted { path, .. } => {
                 Some(format!("chown and chmod o-w {} if it is yours", path.display()))
             }
+            StoreError::Io { operation: "read", source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+                Some("name a profile store that you may read: --profiles DIR, or COFFERDAM_PROFILES".into())
+            }
             StoreError::Io { source, .. } => match source.kind() {
                 ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
                     Some("name a directory that can be written: --profiles DIR, or COFFERDAM_PROFILES".into())
