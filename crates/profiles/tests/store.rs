@@ -169,3 +169,14 @@ fn concurrent_exports_and_readers_see_whole_files() {
     assert_eq!(store.read(&id("s"), Stored::Policy).unwrap(), store.read(&id("s"), Stored::Nsjail).unwrap());
     assert_eq!(names(&store.directory().join("s")), ["nsjail.json", "policy.json"]);
 }
+
+#[test]
+fn a_store_that_may_not_be_read_is_told_as_one_to_read() {
+    let error = |operation| StoreError::Io {
+        operation,
+        path: "/s".into(),
+        source: std::io::ErrorKind::PermissionDenied.into(),
+    };
+    assert!(error("read").hint().unwrap().contains("that you may read: --profiles DIR"));
+    assert!(error("write").hint().unwrap().contains("that can be written: --profiles DIR"));
+}
