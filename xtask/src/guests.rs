@@ -96,11 +96,13 @@ fn walls(workspace: &Workspace, kernel: &Kernel, built: &BTreeMap<String, PathBu
     let mut spec = GuestSpec::new(&kernel.image, &["sh", "/walls.sh"])
         .program(Path::new("/usr/bin/setpriv"), "/usr/bin/setpriv")?
         .program(Path::new("/bin/true"), "/bin/true")?
+        .program(Path::new("/usr/bin/unshare"), "/usr/bin/unshare")?
         .file(workspace.root.join("tests/guest/walls.sh"), "/walls.sh");
     for name in ["walls", "refusals", "protected"] {
         let test = built.get(name).ok_or_else(|| format!("crates/command has no test `{name}`"))?;
         spec = spec.program(test, format!("/tests/{name}"))?;
     }
+    spec.modules = vec![kernel.module("fs/overlayfs/overlay.ko")];
     spec.timeout = Duration::from_secs(300);
     Ok(spec)
 }

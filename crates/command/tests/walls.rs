@@ -273,7 +273,7 @@ async fn no_file_system_is_made_that_works_outside() {
     };
     let scratch = Scratch::new();
     let (words, file) = prepare(&scratch);
-    match run(inside(Command::new("unshare"), true), &words).await.as_str() {
+    match run(inside(Command::new("/usr/bin/unshare"), true), &words).await.as_str() {
         "ENODEV" => return probe::skip("this kernel has no overlay file system"),
         answer => assert_eq!(answer, "done"),
     }
@@ -285,7 +285,7 @@ async fn no_file_system_is_made_that_works_outside() {
         let command = if rustix::process::geteuid().is_root() {
             walled(abi, &data)
         } else {
-            inside(Confined::new("unshare").data_dir(&data).landlock_at_most(abi).command().unwrap().0, false)
+            inside(Confined::new("/usr/bin/unshare").data_dir(&data).landlock_at_most(abi).command().unwrap().0, false)
         };
         assert_eq!(run(command, &words).await, "EPERM", "{abi}");
         assert!(file.exists(), "{abi}");
