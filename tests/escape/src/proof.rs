@@ -73,7 +73,7 @@ fn nonblocking(file: &File) -> bool {
 /// Whether a process with the token in its command line is alive. Ends what it finds: the token is this case's own.
 fn left(token: &str) -> bool {
     // A process that forks on and on can slip through a look.
-    (0..25).any(|_| {
+    (0..100).any(|_| {
         let found = look(token);
         std::thread::sleep(std::time::Duration::from_millis(3));
         found
