@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 use cofferdam_config::environments::Around;
 
@@ -66,27 +66,13 @@ impl Caller {
         {
             return real.to_owned();
         }
-        lexical(&joined).to_string_lossy().into_owned()
+        cofferdam_policy::paths::lexical(&joined).to_string_lossy().into_owned()
     }
 
     /// An absolute path inside the sandbox: there is no tree to ask yet, so `..` goes by name.
     pub fn absolute_inside(&self, path: &str) -> String {
-        lexical(&Path::new(&self.cwd).join(path)).to_string_lossy().into_owned()
+        cofferdam_policy::paths::lexical(&Path::new(&self.cwd).join(path)).to_string_lossy().into_owned()
     }
-}
-
-fn lexical(path: &Path) -> PathBuf {
-    let mut clean = PathBuf::from("/");
-    for component in path.components() {
-        match component {
-            Component::Normal(name) => clean.push(name),
-            Component::ParentDir => {
-                clean.pop();
-            }
-            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
-        }
-    }
-    clean
 }
 
 /// Text that a policy can hold: policies are JSON, so every path and argument in them is UTF-8.

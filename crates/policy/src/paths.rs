@@ -9,6 +9,23 @@ pub const MAX_PATH: usize = 4095;
 /// Longest component of a path (`NAME_MAX`), bytes.
 pub const MAX_COMPONENT: usize = 255;
 
+/// An absolute path without `.` and `..`, which go by name: for paths of a tree that cannot be asked, or in which what is
+/// before a `..` is known to be no link. It never climbs above `/`.
+pub fn lexical(path: &std::path::Path) -> std::path::PathBuf {
+    use std::path::Component;
+    let mut clean = std::path::PathBuf::from("/");
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => clean.push(name),
+            Component::ParentDir => {
+                clean.pop();
+            }
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+        }
+    }
+    clean
+}
+
 /// The path without empty, `.` and `..` components: `/a//b/../c/` is `/a/c`. Relative paths stay relative.
 ///
 /// `None` when it is empty, climbs above its start, contains a NUL, is too long, or, being relative, names its

@@ -150,3 +150,12 @@ fn hostile_texts_end_in_few_errors_and_little_time() {
     }
     println!("took {:?}", start.elapsed());
 }
+
+#[test]
+fn dots_go_by_name_and_never_above_the_root() {
+    use std::path::Path;
+    for (path, clean) in [("/a/./b/../c", "/a/c"), ("/../../etc", "/etc"), ("a//b", "/a/b"), ("/", "/"), ("/a/..", "/")]
+    {
+        assert_eq!(cofferdam_policy::paths::lexical(Path::new(path)), Path::new(clean), "{path}");
+    }
+}

@@ -213,7 +213,7 @@ fn walk(real: &Path, name: &Path) -> Result<(PathBuf, bool), Refused> {
             if let Ok(target) = std::fs::read_link(&here) {
                 let mut next = walked.join(target);
                 next.extend(components);
-                break Some(lexical(&next));
+                break Some(cofferdam_policy::paths::lexical(&next)); // what is before a `..` was found to be no link
             }
             walked = here;
         };
@@ -231,21 +231,6 @@ fn walk(real: &Path, name: &Path) -> Result<(PathBuf, bool), Refused> {
         }
     }
     Err(Refused::Errno(Errno::LOOP))
-}
-
-/// Without `.` and `..`: what is before a `..` was found to be no link.
-fn lexical(path: &Path) -> PathBuf {
-    let mut clean = PathBuf::from("/");
-    for component in path.components() {
-        match component {
-            Component::Normal(name) => clean.push(name),
-            Component::ParentDir => {
-                clean.pop();
-            }
-            _ => {}
-        }
-    }
-    clean
 }
 
 /// Whether a script calls bubblewrap. A comment is no call; a program's bytes say nothing.
