@@ -189,7 +189,9 @@ fn name(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(NAME_ONLY).open(path)?;
     let now = std::fs::read_link(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file)))?;
     if now != path {
-        return Err(io::Error::other(format!("it leads to {} by now", now.display())));
+        // Nothing is here by this name any more, whether it was removed or moved.
+        let text = format!("it leads to {} by now", now.display());
+        return Err(io::Error::new(io::ErrorKind::NotFound, text));
     }
     Ok(file)
 }
@@ -220,7 +222,7 @@ fn ruleset(spec: &Spec, means: Means, granted: &mut Granted) -> Result<Ruleset, 
         let file = name(path).map_err(failed(format!("cannot open {}", path.display())))?;
         allow(path, &file, wanted).map(|()| file)
     };
-    // What lies beside a hole may be gone before it is granted, and is none of ours to ask for.
+    // What lies beside a hole may be removed or moved before it is granted, and is none of ours to ask for: not granted.
     let piece = |path: &Path, wanted: u64| match name(path) {
         Ok(file) => allow(path, &file, wanted),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

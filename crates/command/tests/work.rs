@@ -220,3 +220,36 @@ async fn calls_that_only_a_library_makes_are_held_as_well() {
         assert!(!other.wait().await.unwrap().success());
     }
 }
+
+#[tokio::test]
+async fn what_comes_and_goes_beside_a_denied_path_stops_nothing() {
+    let scratch = Scratch::new();
+    let (data, secret) = (scratch.directory("data"), scratch.directory("secret"));
+    std::fs::write(secret.join("file"), "text").unwrap();
+    std::fs::write(scratch.directory("beside").join("file"), "text").unwrap();
+    let busy = scratch.directory("busy");
+    let root = busy.parent().unwrap().to_owned();
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                for number in 0..20 {
+                    std::fs::create_dir(root.join(format!("made-{number}"))).unwrap();
+                    std::fs::write(root.join(format!("written-{number}")), "").unwrap();
+                }
+                for number in 0..20 {
+                    std::fs::remove_dir(root.join(format!("made-{number}"))).unwrap();
+                    std::fs::rename(root.join(format!("written-{number}")), busy.join("moved")).unwrap();
+                }
+            }
+        });
+        let made: Vec<_> =
+            (0..300).map(|_| Confined::new("sh").data_dir(&data).deny_read(&secret).command().map(drop)).collect();
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        for result in made {
+            result.unwrap();
+        }
+    });
+    let (command, _) = Confined::new("sh").data_dir(&data).deny_read(&secret).command().unwrap();
+    assert!(script(command, &data, "cat ../beside/file && ! cat ../secret/file").await.0);
+}
