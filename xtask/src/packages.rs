@@ -40,6 +40,7 @@ pub const TEST: &[Need] = &[
     Need { what: "tar", package: "tar", why: "a program inside the jail" },
     Need { what: "script", package: "bsdutils", why: "a terminal for programs inside the jail" },
     Need { what: "javac", package: "default-jdk-headless", why: "a program inside the jail" },
+    Need { what: "nix", package: "nix-bin", why: "builds environments, in a store of the tests' own" },
     Need { what: "strace", package: "strace", why: "attacks by tracing" },
 ];
 

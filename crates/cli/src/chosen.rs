@@ -153,7 +153,8 @@ pub fn ready(
         }
     };
     if matches!(environment.kind, Kind::Reference(_)) {
-        environment.kind = match artifact(&built, Some(&environment.name), &caller.homes) {
+        environment.kind = match artifact(&built, Some(&environment.name), &caller.homes, &surroundings(caller).store())
+        {
             Ok(found) => Kind::Artifact(Box::new(found)),
             Err(problems) => Kind::Broken(problems),
         };

@@ -227,7 +227,7 @@ fn check(places: &[&str], around: &Surroundings, json: bool) -> Result<i32, Refu
     for place in places {
         let path = std::path::Path::new(&around.cwd).join(place);
         if path.is_dir() {
-            problems.extend(artifact(&path, None, &around.homes).err().unwrap_or_default());
+            problems.extend(artifact(&path, None, &around.homes, &around.store()).err().unwrap_or_default());
             continue;
         }
         problems.extend(mistakes(&Environments::of_file(place, around)));

@@ -311,8 +311,8 @@ fn an_artifact_comes_to_its_directory_a_workspace_and_its_own_limits() {
     let expected = json!({
         "command.cwd": "/workspace",
         "command.variables": {
-            "HOME": "/workspace", "LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin", "TERM": "dumb",
-            "TMPDIR": "/workspace", "USER": "sandbox",
+            "COFFERDAM_ENVIRONMENT": "a", "HOME": "/workspace", "LANG": "C.UTF-8",
+            "PATH": "/usr/local/bin:/usr/bin:/bin", "TERM": "dumb", "TMPDIR": "/workspace", "USER": "sandbox",
         },
         "filesystem.mounts": [
             {"type": "bind", "source": at, "target": at, "access": "read_only", "exec": true, "optional": false},
@@ -412,4 +412,32 @@ fn the_example_at_the_root_shows_every_form() {
         assert!(text.contains(key), "{key} is not shown");
     }
     assert!(parsed.project.is_some() && parsed.session.0.is_some());
+}
+
+#[test]
+fn a_store_elsewhere_is_where_nix_is_told_it_is_and_no_home() {
+    let mut made = Made::new();
+    let store = made.path("nix/store");
+    made.write("nix/store/h-run/bin/run", "#!/bin/sh\nexec sh -s\n");
+    let run = made.path("nix/store/h-run/bin/run");
+    std::fs::set_permissions(&run, std::fs::Permissions::from_mode(0o755)).unwrap();
+    made.write("a/metadata.json", r#"{"name": "a"}"#);
+    std::fs::create_dir_all(made.path("a/bin")).unwrap();
+    std::os::unix::fs::symlink(&run, made.path("a/bin/run")).unwrap();
+    let directory = made.path("a").to_str().unwrap().to_owned();
+    let refused = Environments::at_path(&directory, &made.around).unavailable().unwrap();
+    assert!(refused.contains("out of the artifact"), "{refused}");
+    let (whole, home) = (made.path("").to_str().unwrap().to_owned(), made.around.homes[0].clone());
+    for other in ["", "/", "/nix", "nix/store", "/nix/../nix/store", &home, &whole] {
+        made.around.variables.insert("NIX_STORE_DIR".into(), other.into());
+        assert_eq!(made.around.store(), Path::new("/nix/store"), "{other}");
+    }
+    made.around.variables.insert("NIX_STORE_DIR".into(), store.to_str().unwrap().into());
+    let found = Environments::at_path(&directory, &made.around);
+    assert_eq!(found.unavailable(), None);
+    let found = recipe(&found, None).unwrap();
+    assert_eq!(found.shows, [store.to_str().unwrap(), &directory]);
+    let mut policy = Policy::base();
+    found.dress(&mut policy, None, |_| None);
+    assert_eq!(policy.command.variables["COFFERDAM_ENVIRONMENT"], "a");
 }

@@ -6,6 +6,7 @@
 
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
@@ -14,7 +15,7 @@ use rustix::io::Errno;
 use super::metadata::{Metadata, metadata};
 use super::{LONGEST_FILE, NO_MICROVM, Problem, shown};
 
-/// Where Nix keeps what it built.
+/// Where Nix keeps what it built, unless `NIX_STORE_DIR` says otherwise to it and to us.
 pub const NIX_STORE: &str = "/nix/store";
 
 /// A checked artifact.
@@ -26,20 +27,25 @@ pub struct Artifact {
     pub program: PathBuf,
     /// Whether it can keep the state of an interpreter between calls: it has `bin/session-run`.
     pub sessions: bool,
-    /// Whether the Nix store has to be there.
-    pub store: bool,
+    /// The Nix store, where it has to be there.
+    pub store: Option<PathBuf>,
     /// What it says of itself.
     pub metadata: Metadata,
     /// Why it cannot be used, although it is whole.
     pub unavailable: Option<String>,
 }
 
-/// Looks at the artifact in `directory`; with `name`, it must call itself so.
+/// Looks at the artifact in `directory`; with `name`, it must call itself so. `store` is Nix's.
 ///
 /// # Errors
 /// Everything that is wrong with it.
-pub fn artifact(directory: &Path, name: Option<&str>, homes: &[String]) -> Result<Artifact, Vec<Problem>> {
-    let mut look = Look { place: directory.display().to_string(), problems: Vec::new() };
+pub fn artifact(
+    directory: &Path,
+    name: Option<&str>,
+    homes: &[String],
+    store: &Path,
+) -> Result<Artifact, Vec<Problem>> {
+    let mut look = Look { place: directory.display().to_string(), store, problems: Vec::new() };
     let found = look.artifact(directory, name, homes);
     match found {
         Some(artifact) if look.problems.is_empty() => Ok(artifact),
@@ -54,12 +60,13 @@ const NESTING: &str = "bwrap";
 const NO_NESTING: &str = "its bin/run calls bwrap, and a sandbox inside ours would need user namespaces and mounts, \
     which the jail refuses to every program; let bin/run start the interpreter itself, the jail is around it";
 
-struct Look {
+struct Look<'s> {
     place: String,
+    store: &'s Path,
     problems: Vec<Problem>,
 }
 
-impl Look {
+impl Look<'_> {
     fn problem(&mut self, key: &str, problem: impl Into<String>, accepted: &str) {
         let (place, problem) = (self.place.clone(), problem.into());
         self.problems.push(Problem { place, key: key.into(), problem, accepted: accepted.into() });
@@ -117,14 +124,15 @@ impl Look {
             (_, true) => Some(NO_NESTING.to_owned()),
             _ => None,
         };
-        let store = in_store || real.starts_with(NIX_STORE) || mentions_store(&text);
+        let needed = in_store || real.starts_with(self.store) || mentions(&text, self.store);
+        let store = needed.then(|| self.store.to_owned());
         Some(Artifact { program: real.join("bin/run"), directory: Some(real), sessions, store, metadata, unavailable })
     }
 
     /// Reads a file of the artifact, and says whether it lies in the store. For a program the head is enough.
     fn read(&mut self, directory: &OwnedFd, real: &Path, name: &str, program: bool) -> Option<(Vec<u8>, bool)> {
         let accepted = if program { "an executable file" } else { "a file with one JSON object" };
-        let opened = open(directory, real, Path::new(name));
+        let opened = open(directory, real, Path::new(name), self.store);
         let (file, in_store) = match opened {
             Ok(opened) => opened,
             Err(Refused::Leaves(target)) => {
@@ -175,18 +183,18 @@ enum Refused {
 }
 
 /// Opens a file of the artifact for reading. A link may lead into the store, from anywhere on the way.
-fn open(directory: &OwnedFd, real: &Path, name: &Path) -> Result<(std::fs::File, bool), Refused> {
+fn open(directory: &OwnedFd, real: &Path, name: &Path, store: &Path) -> Result<(std::fs::File, bool), Refused> {
     // Not blocking: a FIFO would wait for its other end.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     match rustix::fs::openat2(directory.as_fd(), name, flags, Mode::empty(), beneath) {
-        Ok(file) => return Ok((file.into(), real.starts_with(NIX_STORE))),
+        Ok(file) => return Ok((file.into(), real.starts_with(store))),
         Err(Errno::XDEV | Errno::LOOP) => {}
         // Older than Linux 5.6, or refused by a filter: the walk below answers as well.
         Err(Errno::NOSYS | Errno::PERM) => {}
         Err(errno) => return Err(Refused::Errno(errno)),
     }
-    let (path, in_store) = walk(real, name)?;
+    let (path, in_store) = walk(real, name, store)?;
     // The walk found no link left in it: one that came since is refused.
     let root = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(Refused::Errno)?;
     let relative = path.strip_prefix("/").unwrap_or(&path);
@@ -202,7 +210,7 @@ fn open(directory: &OwnedFd, real: &Path, name: &Path) -> Result<(std::fs::File,
 }
 
 /// Follows the links of a path in the artifact one by one, each of which must stay in it or lead into the store.
-fn walk(real: &Path, name: &Path) -> Result<(PathBuf, bool), Refused> {
+fn walk(real: &Path, name: &Path, store: &Path) -> Result<(PathBuf, bool), Refused> {
     let mut path = real.join(name);
     for _ in 0..40 {
         let mut walked = PathBuf::from("/");
@@ -217,11 +225,11 @@ fn walk(real: &Path, name: &Path) -> Result<(PathBuf, bool), Refused> {
             }
             walked = here;
         };
-        let allowed = |path: &Path| path.starts_with(real) || path.starts_with(NIX_STORE);
+        let allowed = |path: &Path| path.starts_with(real) || path.starts_with(store);
         match next {
             None => {
                 return if allowed(&path) {
-                    Ok((path.clone(), path.starts_with(NIX_STORE)))
+                    Ok((path.clone(), path.starts_with(store)))
                 } else {
                     Err(Refused::Leaves(path))
                 };
@@ -240,8 +248,9 @@ fn nests(program: &[u8]) -> bool {
     text.starts_with("#!") && text.lines().any(|line| !line.trim_start().starts_with('#') && word(line))
 }
 
-fn mentions_store(program: &[u8]) -> bool {
-    program.windows(NIX_STORE.len()).any(|window| window == NIX_STORE.as_bytes())
+fn mentions(program: &[u8], store: &Path) -> bool {
+    let store = store.as_os_str().as_bytes();
+    program.windows(store.len()).any(|window| window == store)
 }
 
 #[cfg(test)]
@@ -264,6 +273,10 @@ mod tests {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
+    fn artifact(directory: &Path, name: Option<&str>, homes: &[String]) -> Result<Artifact, Vec<Problem>> {
+        super::artifact(directory, name, homes, Path::new(NIX_STORE))
+    }
+
     fn told(directory: &Path, name: &str) -> String {
         let problems = artifact(directory, Some(name), &["/home/u".into()]).unwrap_err();
         problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
@@ -275,14 +288,14 @@ mod tests {
         let found = artifact(directory.path(), Some("a"), &[]).unwrap();
         let real = std::fs::canonicalize(directory.path()).unwrap();
         assert_eq!((found.directory.as_deref(), &found.program), (Some(real.as_path()), &real.join("bin/run")));
-        assert!(!found.store && !found.sessions && found.unavailable.is_none());
+        assert!(found.store.is_none() && !found.sessions && found.unavailable.is_none());
         let links = tempfile::tempdir().unwrap();
         symlink(directory.path(), links.path().join("result")).unwrap();
         assert_eq!(artifact(&links.path().join("result"), Some("a"), &[]).unwrap(), found);
         program(&directory.path().join("bin/session-run"), "#!/bin/sh\n");
         program(&directory.path().join("bin/run"), "#!/nix/store/x-bash/bin/bash\n");
         let found = artifact(directory.path(), None, &[]).unwrap();
-        assert!(found.sessions && found.store);
+        assert!(found.sessions && found.store.as_deref() == Some(Path::new(NIX_STORE)));
     }
 
     #[test]
@@ -321,11 +334,12 @@ mod tests {
         let real = std::fs::canonicalize(directory.path()).unwrap();
         std::fs::remove_file(real.join("bin/run")).unwrap();
         symlink("/nix/store/none-wrapped/bin/run", real.join("bin/run")).unwrap();
-        let (path, in_store) = walk(&real, Path::new("bin/run")).unwrap_or_else(|_| panic!("refused"));
+        let (path, in_store) =
+            walk(&real, Path::new("bin/run"), Path::new(NIX_STORE)).unwrap_or_else(|_| panic!("refused"));
         assert_eq!((path.to_str(), in_store), (Some("/nix/store/none-wrapped/bin/run"), true));
         std::fs::remove_file(real.join("bin/run")).unwrap();
         symlink("/nix/store/../../etc/passwd", real.join("bin/run")).unwrap();
-        assert!(matches!(walk(&real, Path::new("bin/run")), Err(Refused::Leaves(_))));
+        assert!(matches!(walk(&real, Path::new("bin/run"), Path::new(NIX_STORE)), Err(Refused::Leaves(_))));
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub use artifact::{Artifact, NIX_STORE, artifact};
 pub use file::{Parsed, parse};
 pub use metadata::{Metadata, StdinMode, bundled, metadata};
 pub use preset::{Code, PresetError, preset};
-pub use recipe::{LONGEST_ARGUMENT, Passing, Recipe, WORKSPACE, recipe};
+pub use recipe::{INSIDE, LONGEST_ARGUMENT, Passing, Recipe, WORKSPACE, recipe};
 pub use sources::{Around, Environments, Found, Surroundings};
 
 /// The presets, which work without a definition.

@@ -20,6 +20,9 @@ use super::{BackendWord, Environment, Kind, Overrides, Project, stdin_mode_of};
 /// The directory in memory that code works in, and its home.
 pub const WORKSPACE: &str = "/workspace";
 
+/// The variable by which an artifact's program knows that a sandbox of ours is around it.
+pub const INSIDE: &str = "COFFERDAM_ENVIRONMENT";
+
 /// Longest code that is passed as an argument, bytes: the kernel takes 128 KiB per argument (execve(2)).
 pub const LONGEST_ARGUMENT: usize = 100 * 1024;
 
@@ -52,6 +55,8 @@ pub struct Recipe {
     pub path: Option<String>,
     /// Whether code works in [`WORKSPACE`].
     pub workspace: bool,
+    /// What an artifact's program finds in [`INSIDE`]: the name of its environment.
+    pub inside: Option<String>,
     /// Limits that nobody named: wall time in seconds, memory in MiB.
     pub suggested: Option<(u64, u64)>,
     /// What the definition names.
@@ -71,6 +76,7 @@ pub fn recipe(environment: &Environment, built: Option<&Path>) -> Result<Recipe,
         shows: Vec::new(),
         path: None,
         workspace: false,
+        inside: None,
         suggested: None,
         overrides: environment.overrides.clone(),
     };
@@ -80,29 +86,30 @@ pub fn recipe(environment: &Environment, built: Option<&Path>) -> Result<Recipe,
         Kind::Profile { interpreter, .. } => Recipe { passing: words(interpreter), ..plain },
         Kind::Artifact(artifact) => {
             let mut shows = Vec::new();
-            if artifact.store {
-                shows.push(NIX_STORE.to_owned());
+            if let Some(store) = &artifact.store {
+                shows.push(text(store)?);
             }
             let own = artifact.directory.as_deref().unwrap_or(&artifact.program);
             let own = text(own)?;
-            if !(artifact.store && is_within(&own, NIX_STORE)) {
+            if !shows.iter().any(|store| is_within(&own, store)) {
                 shows.push(own);
             }
             Recipe {
                 passing: Passing::Program(text(&artifact.program)?),
                 shows,
                 workspace: true,
+                inside: Some(environment.name.clone()),
                 suggested: Some((artifact.metadata.timeout_seconds, artifact.metadata.memory_mb)),
                 ..plain
             }
         }
         Kind::Flake { reference, interpreter } => {
             let built = text(built.ok_or_else(|| format!("{reference} was not built"))?)?;
-            let store = is_within(&built, NIX_STORE);
+            let store = store_of(&built);
             Recipe {
                 passing: words(interpreter),
                 path: Some(format!("{built}/bin")),
-                shows: vec![if store { NIX_STORE.to_owned() } else { built }],
+                shows: vec![store.unwrap_or(built)],
                 workspace: true,
                 ..plain
             }
@@ -110,6 +117,17 @@ pub fn recipe(environment: &Environment, built: Option<&Path>) -> Result<Recipe,
         Kind::Reference(reference) => return Err(format!("{reference} was not built")),
         Kind::Image(_) | Kind::Broken(_) => return Err("it cannot be used".into()),
     })
+}
+
+/// The store that Nix built this into: its usual one, or another, in which what is called HASH-NAME lies.
+fn store_of(built: &str) -> Option<String> {
+    if is_within(built, NIX_STORE) {
+        return Some(NIX_STORE.to_owned());
+    }
+    let (store, name) = built.rsplit_once('/')?;
+    let hash = name.split_once('-')?.0;
+    let is_hash = hash.len() == 32 && hash.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    (is_hash && store.matches('/').count() >= 2).then(|| store.to_owned())
 }
 
 fn words(interpreter: &[String]) -> Passing {
@@ -132,6 +150,9 @@ impl Recipe {
         if let Some(directory) = &self.path {
             let rest = variables.get("PATH").map(|rest| format!(":{rest}")).unwrap_or_default();
             variables.insert("PATH".into(), format!("{directory}{rest}"));
+        }
+        if let Some(name) = &self.inside {
+            variables.insert(INSIDE.into(), name.clone());
         }
         if self.workspace {
             for (name, value) in [("HOME", WORKSPACE), ("TMPDIR", WORKSPACE), ("TERM", "dumb")] {

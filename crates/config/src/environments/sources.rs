@@ -99,6 +99,19 @@ impl Surroundings {
         self.homes.first().map(String::as_str)
     }
 
+    /// Where Nix keeps what it built: where it is told to, or its default. A directory that holds a home, or the whole
+    /// system, is no store: it would be shown inside.
+    pub fn store(&self) -> PathBuf {
+        let named = self.variables.get("NIX_STORE_DIR").map(Path::new);
+        let fits = |store: &&Path| {
+            store.is_absolute()
+                && store.components().count() >= 3
+                && store.components().all(|part| part != std::path::Component::ParentDir)
+                && !self.homes.iter().any(|home| Path::new(home).starts_with(store))
+        };
+        named.filter(fits).unwrap_or(Path::new(NIX_STORE)).to_owned()
+    }
+
     fn absolute(&self, path: &str) -> PathBuf {
         Path::new(&self.cwd).join(path)
     }
@@ -194,7 +207,7 @@ impl Environments {
             _ => around.absolute(path),
         };
         let place = directory.display().to_string();
-        let (name, kind) = match artifact(&directory, None, &around.homes) {
+        let (name, kind) = match artifact(&directory, None, &around.homes, &around.store()) {
             Ok(found) => (found.metadata.name.clone(), Kind::Artifact(Box::new(found))),
             Err(problems) => (path.to_owned(), Kind::Broken(problems)),
         };
@@ -273,7 +286,7 @@ impl Environments {
         };
         for (name, read) in set.environments {
             let kind = match read {
-                Ok(one) => of_bundle(one, &place, &name),
+                Ok(one) => of_bundle(one, &place, &name, around),
                 Err(problems) => Kind::Broken(problems),
             };
             let (place, overrides) = (place.clone(), Overrides::default());
@@ -357,7 +370,7 @@ impl Environments {
                 ));
                 continue;
             };
-            let kind = match artifact(&path, Some(&name), &around.homes) {
+            let kind = match artifact(&path, Some(&name), &around.homes, &around.store()) {
                 Ok(found) => Kind::Artifact(Box::new(found)),
                 Err(problems) => Kind::Broken(problems),
             };
@@ -444,7 +457,7 @@ fn defined(definition: Definition, around: &Surroundings) -> Environment {
 fn of_source(source: Source, name: &str, place: &str, around: &Surroundings) -> Kind {
     match source {
         Source::Preset(name) => Kind::Preset(name),
-        Source::Directory(directory) => match artifact(&directory, Some(name), &around.homes) {
+        Source::Directory(directory) => match artifact(&directory, Some(name), &around.homes, &around.store()) {
             Ok(found) => Kind::Artifact(Box::new(found)),
             Err(mut problems) => {
                 problems.iter_mut().for_each(|problem| problem.place = format!("{place}: {}", problem.place));
@@ -468,9 +481,9 @@ fn of_source(source: Source, name: &str, place: &str, around: &Surroundings) -> 
     }
 }
 
-fn of_bundle(one: Bundled, place: &str, name: &str) -> Kind {
+fn of_bundle(one: Bundled, place: &str, name: &str, around: &Surroundings) -> Kind {
     let program = PathBuf::from(&one.program);
-    let store = program.starts_with(NIX_STORE);
+    let store = Some(around.store()).filter(|store| program.starts_with(store));
     let unavailable = one.metadata.microvm.then(|| NO_MICROVM.to_owned());
     let executable = std::fs::metadata(&program).is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0);
     if !executable && unavailable.is_none() {

@@ -1,0 +1,311 @@
+//! Environments that Nix makes: the flake at the root is evaluated and built by a real Nix, and what it makes runs.
+//!
+//! No network: the package set is a stand-in (`nix/tests/stand-in`), and every builder is /bin/sh. The store, with Nix's
+//! state and configuration, is a directory of the test's own; the machine's /nix is neither needed nor touched.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+/// The flake's source and a Nix of the test's own.
+struct Nix {
+    directory: tempfile::TempDir,
+}
+
+const CONFIGURATION: &str = "experimental-features = nix-command flakes\nsandbox = false\nbuild-users-group =\n\
+                             substituters =\nflake-registry =\nwarn-dirty = false\n";
+
+impl Nix {
+    /// `None` where there is no Nix, which is said.
+    fn new() -> Option<Nix> {
+        if Command::new("nix").arg("--version").output().is_err() {
+            let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|must| must == "1");
+            assert!(!must, "there is no nix; apt-get install nix-bin");
+            eprintln!("skipped: there is no nix; apt-get install nix-bin");
+            return None;
+        }
+        let nix = Nix { directory: common::open_directory() };
+        for name in ["conf", "home", "bin", "flake/nix"] {
+            fs::create_dir_all(nix.path(name)).unwrap();
+        }
+        fs::write(nix.path("conf/nix.conf"), CONFIGURATION).unwrap();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for name in ["flake.nix", "Cargo.toml", "Cargo.lock"] {
+            fs::copy(root.join(name), nix.path("flake").join(name)).unwrap();
+        }
+        copy(&root.join("nix"), &nix.path("flake/nix"));
+        symlink(env!("CARGO_BIN_EXE_cofferdam"), nix.path("bin/cofferdam")).unwrap();
+        Some(nix)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        fs::canonicalize(self.directory.path()).unwrap().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// A program with nothing of this machine's Nix or environments around it.
+    fn around(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        let ours = ["COFFERDAM_", "NIX_", "PROJECT_", "SESSION_", "XDG_"];
+        for (name, _) in std::env::vars() {
+            if name != "COFFERDAM_LIBEXEC" && ours.iter().any(|start| name.starts_with(start)) {
+                command.env_remove(name);
+            }
+        }
+        let path = std::env::var("PATH").unwrap();
+        command
+            .env("HOME", self.path("home"))
+            .env("PATH", format!("{}:{path}", self.text("bin")))
+            .envs([("NIX_STORE_DIR", "store"), ("NIX_STATE_DIR", "state")].map(|(name, at)| (name, self.text(at))))
+            .envs([("NIX_LOG_DIR", "log"), ("NIX_CONF_DIR", "conf")].map(|(name, at)| (name, self.text(at))))
+            .current_dir(self.directory.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Nix with the stand-in as the flake's package set.
+    fn nix(&self, arguments: &[&str]) -> Output {
+        let stand_in = format!("path:{}", self.text("flake/nix/tests/stand-in"));
+        let mut command = self.around("nix");
+        command.args(arguments).args(["--override-input", "nixpkgs", &stand_in, "--no-write-lock-file"]);
+        command.output().unwrap()
+    }
+
+    fn flake(&self, what: &str) -> String {
+        format!("path:{}{what}", self.text("flake"))
+    }
+
+    /// Builds an output of the flake, linked at `result`.
+    fn build(&self, what: &str) -> PathBuf {
+        said(&self.nix(&["build", "--out-link", &self.text("result"), &self.flake(what)]));
+        self.path("result")
+    }
+
+    fn cofferdam(&self, arguments: &[&str]) -> Output {
+        self.around("cofferdam").args(arguments).output().unwrap()
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &target),
+            false => drop(fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}
+
+/// What it printed; it must have succeeded.
+#[track_caller]
+fn said(output: &Output) -> String {
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {told}", output.status);
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// Runs this program with this on its standard input.
+fn fed(command: &mut Command, input: &[u8]) -> Output {
+    use std::io::Write as _;
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    match child.stdin.take().unwrap().write_all(input) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => panic!("{error}"),
+        _ => {} // it ended without reading, which its caller looks at
+    }
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn the_flake_holds_its_own_checks() {
+    let Some(nix) = Nix::new() else { return };
+    said(&nix.nix(&["flake", "check", "--no-build", &nix.flake("")]));
+    let system = said(&nix.nix(&["eval", "--impure", "--raw", "--expr", "builtins.currentSystem"]));
+    nix.build(&format!("#checks.{system}.artifacts"));
+    // What the checks look at is what they say: a field that is not as they have it is told.
+    let lib = nix.path("flake/nix/lib/mkSandbox.nix");
+    let text = fs::read_to_string(&lib).unwrap();
+    assert!(text.contains("memory_mb ? 512"));
+    fs::write(&lib, text.replace("memory_mb ? 512", "memory_mb ? 513")).unwrap();
+    let failed = nix.nix(&["build", "--no-link", "-L", &nix.flake(&format!("#checks.{system}.artifacts"))]);
+    let told = String::from_utf8_lossy(&failed.stderr);
+    assert!(!failed.status.success() && told.contains("\"memory_mb\":513"), "{told}");
+}
+
+#[test]
+fn an_artifact_of_nix_has_the_layout_and_runs_without_a_server() {
+    let Some(nix) = Nix::new() else { return };
+    let result = nix.build("#testSandbox");
+    let metadata: Value = serde_json::from_slice(&fs::read(result.join("metadata.json")).unwrap()).unwrap();
+    let is = json!({
+        "name": "test-sandbox", "backend": "jail", "interpreter": "python3 -c", "stdin_mode": "arg",
+        "timeout_seconds": 30, "memory_mb": 512, "description": "Python, for tests",
+    });
+    assert_eq!(metadata, is);
+    let run = result.join("bin/run");
+    assert!(fs::metadata(&run).unwrap().permissions().mode() & 0o111 != 0);
+    assert_eq!(said(&fed(&mut nix.around(&run), b"print(\"hello\")")), "hello\n");
+    // It is walled in: what its caller can read, it cannot.
+    nix.write("secret", "secret");
+    let read = format!("print(open({:?}).read())", nix.text("secret"));
+    let told = fed(&mut nix.around(&run), read.as_bytes());
+    assert!(String::from_utf8_lossy(&told.stderr).contains("FileNotFoundError"), "{told:?}");
+    // The project is shown where the environment says, when its caller names one.
+    let project = read.replace(&nix.text(""), "/project/");
+    let shown = fed(nix.around(&run).env("PROJECT_DIR", nix.path("")), project.as_bytes());
+    assert_eq!(said(&shown), "secret\n");
+    // What makes the sandbox is missing: it says so, and runs nothing.
+    let alone = fed(nix.around(&run).env("PATH", "/usr/bin:/bin"), b"print(\"hello\")");
+    let told = String::from_utf8_lossy(&alone.stderr);
+    assert_eq!((alone.status.code(), alone.stdout.len()), (Some(125), 0), "{told}");
+    assert!(told.contains("no sandbox around this program") && told.contains("hint: install cofferdam"), "{told}");
+    // Code arrives as it is, with its last lines, and code that no argument can hold is told.
+    let exact = "import sys\nprint(repr('''a\n\n'''), end='')\n\n";
+    assert_eq!(said(&fed(&mut nix.around(&run), exact.as_bytes())), "'a\\n\\n'");
+    let nul = fed(&mut nix.around(&run), b"print(1)\0print(2)");
+    assert_eq!((nul.status.code(), nul.stdout.len()), (Some(65), 0), "{nul:?}");
+}
+
+#[test]
+fn what_mksandbox_does_not_know_it_throws() {
+    let Some(nix) = Nix::new() else { return };
+    let evaluated = |arguments: &str| {
+        let expression = format!(
+            "(builtins.getFlake \"{}\").lib.on (builtins.getFlake \"path:{}\").legacyPackages.x86_64-linux",
+            nix.flake(""),
+            nix.text("flake/nix/tests/stand-in"),
+        );
+        let expression =
+            format!("(({expression}).mkSandbox ({{ name = \"x\"; packages = []; }} // {arguments})).drvPath");
+        let output = nix.around("nix").args(["eval", "--impure", "--raw", "--expr", &expression]).output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let stand_in = nix.text("flake/nix/tests/stand-in");
+    let flake = fs::read_to_string(nix.path("flake/flake.nix")).unwrap();
+    let input = "github:NixOS/nixpkgs/nixos-unstable";
+    assert!(flake.contains(input));
+    nix.write("flake/flake.nix", &flake.replace(input, &format!("path:{stand_in}")));
+    said(&nix.around("nix").args(["flake", "lock"]).current_dir(nix.path("flake")).output().unwrap());
+    let (fine, told) = evaluated("{ backend = \"jail\"; }");
+    assert!(fine, "{told}");
+    for (arguments, expected) in [
+        ("{ backend = \"jails\"; }", "Unknown backend: jails"),
+        ("{ backend = \"microvm\"; }", "microvm is not there yet"),
+        ("{ stdinMode = \"args\"; }", "Unknown stdinMode: args"),
+        ("{ interpreter = \"sh -c 'x'\"; }", "Not an interpreter"),
+        ("{ name = \"-x\"; }", "Not a name: -x"),
+        ("{ timeout_seconds = 1.5; }", "must be whole numbers"),
+        ("{ backendOptions = { stdinMode = \"arg\"; }; }", "stand for themselves: stdinMode"),
+        ("{ backendOptions = { unknown = 1; }; }", "unknown"),
+        ("{ unknown = 1; }", "unknown"),
+    ] {
+        let (fine, told) = evaluated(arguments);
+        assert!(!fine && told.contains(expected), "{arguments}: {told}");
+    }
+}
+
+/// The walk-through of an operator: a flake of one's own, built, named in the configuration or put in a registry, listed,
+/// shown and used. Paths stand where a network would.
+#[test]
+fn an_operators_own_environment_is_built_registered_and_used() {
+    let Some(nix) = Nix::new() else { return };
+    let (flake, stand_in) = (nix.text("flake"), nix.text("flake/nix/tests/stand-in"));
+    nix.write(
+        "python-data/flake.nix",
+        &format!(
+            r#"{{
+  inputs = {{
+    nixpkgs.url = "path:{stand_in}";
+    cofferdam.url = "path:{flake}";
+    cofferdam.inputs.nixpkgs.follows = "nixpkgs";
+  }};
+  outputs = {{ nixpkgs, cofferdam, ... }}:
+    let pkgs = nixpkgs.legacyPackages.x86_64-linux;
+    in {{
+      packages.x86_64-linux.default = cofferdam.lib.mkSandbox {{
+        name = "python-data";
+        packages = [ pkgs.python3 ];
+        interpreter = "python3 -c";
+        timeout_seconds = 20;
+        description = "Python, of an operator's own";
+      }};
+    }};
+}}
+"#
+        ),
+    );
+    let operator = nix.path("python-data");
+    said(
+        &nix.around("nix").args(["build", ".#packages.x86_64-linux.default"]).current_dir(&operator).output().unwrap(),
+    );
+    assert!(operator.join("result/bin/run").exists());
+    nix.write(
+        "home/.config/cofferdam/config.toml",
+        &format!(
+            "[environments.python-data]\nsandbox = \"{0}/result\"\ntimeout_seconds = 9\n\n\
+             [environments.built]\nsandbox = \"path:{0}#packages.x86_64-linux.built\"\n",
+            operator.display()
+        ),
+    );
+    let listed: Value = serde_json::from_str(&said(&nix.cofferdam(&["environment", "list", "--json"]))).unwrap();
+    let row = listed.as_array().unwrap().iter().find(|row| row["name"] == "python-data").unwrap();
+    assert_eq!((&row["available"], &row["description"]), (&json!(true), &json!("Python, of an operator's own")));
+    let shown = said(&nix.cofferdam(&["environment", "show", "python-data", "--json"]));
+    let policy: Value = serde_json::from_str(&shown).unwrap();
+    let text = policy.to_string();
+    assert!(text.contains("\"wall_ms\":9000") && text.contains(&nix.text("store")), "{text}");
+    let code = "import sys; print(6 * 7, sys.executable.endswith('python3'))";
+    assert_eq!(said(&nix.cofferdam(&["eval", "python-data", code])), "42 True\n");
+    // In a registry it is found by its name, also as a link to what was built, and nothing is built for it.
+    fs::remove_file(nix.path("home/.config/cofferdam/config.toml")).unwrap();
+    let gone = nix.cofferdam(&["eval", "python-data", code]);
+    assert!(String::from_utf8_lossy(&gone.stderr).contains("no environment is called 'python-data'"), "{gone:?}");
+    fs::create_dir_all(nix.path("home/.config/cofferdam/environments")).unwrap();
+    symlink(operator.join("result"), nix.path("home/.config/cofferdam/environments/python-data")).unwrap();
+    assert_eq!(said(&nix.cofferdam(&["eval", "python-data", code])), "42 True\n");
+}
+
+#[test]
+fn a_reference_is_built_by_nix_when_it_is_first_used() {
+    let Some(nix) = Nix::new() else { return };
+    // The lock file names the stand-in: the command gives Nix no options of ours.
+    let flake = fs::read_to_string(nix.path("flake/flake.nix")).unwrap();
+    let stand_in = format!("path:{}", nix.text("flake/nix/tests/stand-in"));
+    nix.write("flake/flake.nix", &flake.replace("github:NixOS/nixpkgs/nixos-unstable", &stand_in));
+    let configuration = format!(
+        "[environments.test-sandbox]\nsandbox = \"{}\"\n\n[environments.package]\nflake = \"path:{}#packages.package\"\n\
+         interpreter = \"python3 -c\"\n",
+        nix.flake("#testSandbox"),
+        nix.text("package"),
+    );
+    nix.write("home/.config/cofferdam/config.toml", &configuration);
+    nix.write(
+        "package/flake.nix",
+        &format!(
+            "{{ inputs.set.url = \"{stand_in}\"; outputs = {{ set, ... }}: {{ packages.package = \
+             set.legacyPackages.x86_64-linux.python3; }}; }}"
+        ),
+    );
+    let code = "import os; print('built', os.environ['PATH'].split(':')[0])";
+    for (name, noted) in [("test-sandbox", true), ("test-sandbox", false), ("package", true)] {
+        let output = nix.cofferdam(&["eval", name, code]);
+        let printed = said(&output);
+        assert!(printed.starts_with(&format!("built {}", nix.text("store"))), "{printed}");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(told.contains("building the environment"), noted, "{told}");
+    }
+}
