@@ -45,6 +45,13 @@ impl Blocked {
             if !path.starts_with('/') || path.contains('\0') {
                 return Err(refuse("not an absolute path\nhint: write it from `/` or `~/` on"));
             }
+            if let Some(part) = pattern_in(&path) {
+                let reason = format!(
+                    "nothing is called `{part}`, and neither patterns nor variables are expanded: nothing would be blocked\n\
+                     hint: name the paths themselves, or the directory they are in"
+                );
+                return Err(refuse(&reason));
+            }
             let settled = settle(Path::new(&path)).ok_or_else(|| refuse("it cannot be followed to its end"))?;
             let settled =
                 settled.path.to_str().ok_or_else(|| refuse("it leads to a path that is not UTF-8"))?.to_owned();
@@ -165,6 +172,13 @@ impl Blocked {
         }
         Ok(wanted.into_values().flat_map(|(.., names)| names).filter(|name| !self.paths.contains(name)).collect())
     }
+}
+
+/// The part of a path that is no name of anything, and looks like what a shell would make names of.
+fn pattern_in(path: &str) -> Option<&str> {
+    let path = Path::new(path);
+    let like = path.ancestors().filter(|at| at.symlink_metadata().is_err()).filter_map(|at| at.file_name()?.to_str());
+    like.filter(|name| name.contains(['*', '?', '[', '{', '$'])).last()
 }
 
 /// A path with its links followed as far as it exists.
@@ -365,6 +379,24 @@ mod tests {
         assert!(error.contains("4 names") && error.contains("-samefile"), "{error}");
         let named = blocked(&[&at("key"), &at("elsewhere/copy")]).unwrap();
         assert_eq!(named.other_names(&[at("work")]).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_looks_like_a_pattern_and_is_no_name_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().canonicalize().unwrap().join(name).to_str().unwrap().to_owned();
+        std::fs::create_dir(at("[id]")).unwrap();
+        std::fs::write(at("what?"), "x").unwrap();
+        for bad in ["*.env", "**/.env", ".en?", "[.]env", "{a,b}", "$USER/.ssh", "what?*", "[id]/${NAME}"] {
+            let error = blocked(&[&at(bad)]).unwrap_err();
+            assert!(
+                matches!(&error, GuardError::Blocked { reason, .. } if reason.contains("expanded")),
+                "{bad}: {error}"
+            );
+        }
+        for name in ["[id]", "[id]/key", "what?"] {
+            assert!(!allows(&blocked(&[&at(name)]).unwrap(), at(name)), "{name}");
+        }
     }
 
     #[test]

@@ -69,6 +69,14 @@ pub enum GuardError {
         /// What is wrong, and what to do.
         reason: String,
     },
+    /// An entry of `keep_variables` or `strip_variables`.
+    #[error("{table}: {entry:?} is no name of a variable\nhint: name each of them; patterns are not expanded")]
+    Variable {
+        /// Which table.
+        table: &'static str,
+        /// The entry.
+        entry: String,
+    },
     /// An entry of `blocked_paths` that cannot be held.
     #[error("blocked_paths: {path:?}: {reason}")]
     Blocked {

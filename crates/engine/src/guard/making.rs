@@ -59,6 +59,7 @@ impl GuardBuilder {
             (Mode::Rx, true) => return Err(GuardError::Reads),
             _ => {}
         }
+        check_variables(&config)?;
         let given: Vec<(String, String)> = variables.unwrap_or_else(|| {
             std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect()
         });
@@ -148,6 +149,12 @@ impl Bound {
             Ok(found) => found,
             Err(reason) if search.is_theirs(&command) => return Err(refuse(reason)),
             Err(_) if Path::new(&command).is_dir() => return Err(refuse("it is a directory".into())),
+            // Words or a pattern would never be found, and say nothing of it.
+            Err(_) if !command.contains('/') && command.contains(|c: char| c.is_whitespace() || "*?[".contains(c)) => {
+                let reason = "a command is one name, without arguments or wildcards\n\
+                              hint: { command = \"git\", args = \"status( .*)?\" } allows `git status` with any options";
+                return Err(refuse(reason.into()));
+            }
             Err(_) => return Ok(None),
         };
         let name = command.rsplit('/').next().unwrap_or(&command).to_owned();
@@ -188,6 +195,16 @@ fn check_names(config: &GuardConfig) -> Result<(), GuardError> {
         if !names.contains(entry.as_str()) && !helpers.contains(entry.as_str()) {
             let reason = "no entry of allowed_commands, and no helper, has this name".into();
             return Err(GuardError::Helper { table: "helpers", entry: entry.clone(), reason });
+        }
+    }
+    Ok(())
+}
+
+/// What is no name of a variable would be an exception that nothing is the case of.
+fn check_variables(config: &GuardConfig) -> Result<(), GuardError> {
+    for (table, list) in [("keep_variables", &config.keep_variables), ("strip_variables", &config.strip_variables)] {
+        if let Some(entry) = list.iter().find(|entry| !policy::is_name(entry)) {
+            return Err(GuardError::Variable { table, entry: entry.clone() });
         }
     }
     Ok(())

@@ -123,6 +123,12 @@ fn open_to_all(path: &str) -> bool {
     })
 }
 
+/// Whether it can be the name of a variable.
+pub(super) fn is_name(name: &str) -> bool {
+    let byte = |(i, b): (usize, u8)| b == b'_' || b.is_ascii_alphabetic() || i > 0 && b.is_ascii_digit();
+    !name.is_empty() && name.bytes().enumerate().all(byte)
+}
+
 /// The variables of every command: the caller's without what says too much, and what the sandbox has of its own.
 pub(super) fn variables(
     config: &GuardConfig,
@@ -130,12 +136,9 @@ pub(super) fn variables(
     path: &str,
     home: Option<&str>,
 ) -> BTreeMap<String, String> {
-    let is_name = |name: &str| {
-        name.bytes().enumerate().all(|(i, b)| b == b'_' || b.is_ascii_alphabetic() || i > 0 && b.is_ascii_digit())
-    };
     let mut variables: BTreeMap<String, String> = given
         .into_iter()
-        .filter(|(name, value)| !name.is_empty() && is_name(name) && !value.contains('\0'))
+        .filter(|(name, value)| is_name(name) && !value.contains('\0'))
         .filter(|(name, value)| {
             config.keep_variables.contains(name)
                 || !config.strip_variables.contains(name) && !cofferdam_policy::variables::is_stripped(name, value)

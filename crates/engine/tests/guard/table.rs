@@ -1,6 +1,6 @@
 //! What else the table says: time, output, arguments, variables, network, and what no guard is made of.
 
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -169,6 +169,22 @@ fn no_guard_is_made_of_what_cannot_be_held() {
         let asked = GuardConfig { run_as_root: false, ..allowing(&["cat"]) };
         assert!(matches!(made(asked, &work), Err(GuardError::Root)));
     }
+    for (bad, good) in [("MY_*", "MY_NAME"), ("a b", "a_b"), ("", "_"), ("1A", "A1")] {
+        let keep = GuardConfig { keep_variables: vec![bad.into()], ..allowing(&["cat"]) };
+        let strip = GuardConfig { strip_variables: vec![bad.into()], ..allowing(&["cat"]) };
+        for config in [keep, strip] {
+            assert!(matches!(made(config, &work), Err(GuardError::Variable { .. })), "{bad:?}");
+        }
+        let named = GuardConfig { strip_variables: vec![good.into()], ..allowing(&["cat"]) };
+        assert!(made(named, &work).is_ok(), "{good}");
+    }
+    for bad in ["git status", "ca*", "cat?", "ls\n"] {
+        let error = made(allowing(&[bad]), &work).unwrap_err();
+        assert!(matches!(&error, GuardError::Rule { reason, .. } if reason.contains("args =")), "{bad:?}: {error}");
+    }
+    place.write("outside/two words", "#!/bin/sh\n");
+    std::fs::set_permissions(place.at("outside/two words"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(made(allowing(&[&place.at("outside/two words")]), &work).unwrap().not_installed().is_empty());
     let absent = made(allowing(&["cat", "no-such-program"]), &work).unwrap();
     assert_eq!(absent.not_installed(), ["no-such-program"]);
 }
