@@ -42,13 +42,27 @@ pub fn answers(tool: Tool, policy: &Policy, layout: Option<&Layout>, purpose: Pu
     }
 }
 
-/// The required fields that a tool cannot hold in full, as a refusal; what is best effort passes.
+/// Fields of which an exported configuration only tells, though they are held in part and required.
+///
+/// nsjail starts its program by execve after its filter is in place, so that no configuration of it can refuse that call.
+/// Children are refused, and whatever the program becomes has the same walls and limits. A run has the jail to be
+/// referred to, and refuses.
+pub fn told(tool: Tool, purpose: Purpose) -> &'static [Field] {
+    match (tool, purpose) {
+        (Tool::Nsjail, Purpose::Export) => &[Field::Spawn],
+        _ => &[],
+    }
+}
+
+/// The required fields that a tool cannot hold in full, as a refusal; what is best effort, or in `told`, passes.
 ///
 /// # Errors
 /// The first such field, the others by name, and what to do.
-pub fn sufficient(target: &str, policy: &Policy, e: &Enforcement) -> Result<(), Failure> {
-    let short: Vec<(&Field, &Applied)> =
-        e.iter().filter(|(field, a)| a.strength != Strength::Full && policy.is_required(**field)).collect();
+pub fn sufficient(target: &str, policy: &Policy, e: &Enforcement, told: &[Field]) -> Result<(), Failure> {
+    let is_short = |field: &Field, applied: &Applied| {
+        applied.strength != Strength::Full && policy.is_required(*field) && !told.contains(field)
+    };
+    let short: Vec<(&Field, &Applied)> = e.iter().filter(|(field, applied)| is_short(field, applied)).collect();
     let Some((first, applied)) = short.first() else { return Ok(()) };
     let names: Vec<&str> = short.iter().map(|(field, _)| field.name()).collect();
     let others = match names.len() {
@@ -223,7 +237,14 @@ fn nsjail_alone(policy: &Policy, e: &mut Enforcement) {
         if share { full(group) } else { none("it takes a cgroup, which not every caller may make") },
     );
     e.insert(Field::Processes, full("RLIMIT_NPROC in a user namespace of its own"));
-    e.insert(Field::CpuTime, partial("RLIMIT_CPU counts each process by itself"));
+    e.insert(
+        Field::CpuTime,
+        if policy.process.spawn {
+            partial("RLIMIT_CPU counts each process by itself")
+        } else {
+            full("RLIMIT_CPU, and there is one process")
+        },
+    );
     e.insert(
         Field::WallTime,
         if policy.limits.wall_ms.is_multiple_of(1000) {

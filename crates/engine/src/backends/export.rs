@@ -2,7 +2,7 @@
 
 use cofferdam_policy::Policy;
 
-use super::answers::{Purpose, answers, sufficient};
+use super::answers::{Purpose, answers, sufficient, told};
 use super::facts::Facts;
 use super::layout::layout;
 use super::tool::Tool;
@@ -51,7 +51,7 @@ pub fn export(policy: &Policy, format: Format, facts: &dyn Facts) -> Result<Expo
     let tool = format.tool();
     let (text, parameters, mut warnings, enforcement) = if tool == Tool::Seatbelt {
         let enforcement = answers(tool, policy, None, Purpose::Export);
-        sufficient(tool.name(), policy, &enforcement)?;
+        sufficient(tool.name(), policy, &enforcement, told(tool, Purpose::Export))?;
         let profile = seatbelt::plan(policy, facts)?;
         let left_out = seatbelt::left_out(policy, facts);
         let left_out = left_out.iter().map(|source| format!("{source} is left out: nothing is there"));
@@ -60,7 +60,7 @@ pub fn export(policy: &Policy, format: Format, facts: &dyn Facts) -> Result<Expo
     } else {
         let layout = layout(policy, facts)?;
         let enforcement = answers(tool, policy, Some(&layout), Purpose::Export);
-        sufficient(tool.name(), policy, &enforcement)?;
+        sufficient(tool.name(), policy, &enforcement, told(tool, Purpose::Export))?;
         // Whoever runs it elsewhere has the program there.
         let program = layout.program(policy, facts).unwrap_or_else(|_| policy.command.argv.first().cloned());
         let config = nsjail::plan(policy, &layout, program, Purpose::Export)?;

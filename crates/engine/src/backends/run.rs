@@ -119,7 +119,7 @@ impl Ready {
     /// # Errors
     /// The first that does not, and what to do.
     pub fn sufficient(&self) -> Result<(), Failure> {
-        sufficient(&format!("the {} backend", self.backend()), &self.policy, &self.enforcement)
+        sufficient(&format!("the {} backend", self.backend()), &self.policy, &self.enforcement, &[])
     }
 
     /// The backend's name.
@@ -228,7 +228,7 @@ impl Ready {
                 enforcement.insert(*field, applied.clone());
             }
         }
-        sufficient(&format!("the {} backend", self.backend()), &self.policy, &enforcement)?;
+        sufficient(&format!("the {} backend", self.backend()), &self.policy, &enforcement, &[])?;
         let cgroup = self.cgroup(&mut enforcement)?;
         let (watched, setup) = self.spawn(&start, cgroup.as_ref(), io, begun)?;
         io.monitor.begin(watched.running.pid, cgroup.as_ref(), self.ours());
@@ -284,7 +284,7 @@ impl Ready {
                 None
             }
         };
-        sufficient(&format!("the {} backend", self.backend()), &self.policy, e).map(|()| made)
+        sufficient(&format!("the {} backend", self.backend()), &self.policy, e, &[]).map(|()| made)
     }
 
     fn spawn<'c>(
