@@ -48,7 +48,7 @@ pub enum GuardError {
         source: regex_lite::Error,
     },
     /// A rule's own example fails.
-    #[error("allowed_commands: {command:?}: args = {pattern:?} {} the example `{line}`, which stands under {}", if *.matches { "matches" } else { "does not match" }, if *.matches { "not_match" } else { "match" })]
+    #[error("allowed_commands: {command:?}: args = {pattern:?} {} the example `{}`, which stands under {}", if *.matches { "matches" } else { "does not match" }, one_line(.line), if *.matches { "not_match" } else { "match" })]
     Example {
         /// The rule's command.
         command: String,
@@ -98,13 +98,13 @@ pub enum GuardError {
 #[non_exhaustive]
 pub enum Refusal {
     /// `enabled = false`.
-    #[error("{command}: refused by enabled = false: nothing is executed")]
+    #[error("{}: refused by enabled = false: nothing is executed", plain(.command))]
     Disabled {
         /// The command as it was asked for.
         command: String,
     },
     /// No rule allows what the name leads to.
-    #[error("{command}: refused by allowed_commands: {reason}")]
+    #[error("{}: refused by allowed_commands: {reason}", plain(.command))]
     NotAllowed {
         /// The command as it was asked for.
         command: String,
@@ -112,7 +112,7 @@ pub enum Refusal {
         reason: String,
     },
     /// Rules allow the command, and none allows these arguments.
-    #[error("{command}: refused by allowed_commands: no pattern of {rules} allows the arguments `{line}`")]
+    #[error("{}: refused by allowed_commands: no pattern of {rules} allows the arguments `{}`", plain(.command), one_line(.line))]
     Arguments {
         /// The command as it was asked for.
         command: String,
@@ -122,7 +122,7 @@ pub enum Refusal {
         line: String,
     },
     /// There is no such program, or it cannot be executed.
-    #[error("{command}: {reason}")]
+    #[error("{}: {reason}", plain(.command))]
     NotFound {
         /// The command as it was asked for.
         command: String,
@@ -130,7 +130,7 @@ pub enum Refusal {
         reason: String,
     },
     /// A path that is blocked cannot be held at this moment.
-    #[error("{command}: refused by blocked_paths: {reason}")]
+    #[error("{}: refused by blocked_paths: {reason}", plain(.command))]
     Blocked {
         /// The command as it was asked for.
         command: String,
@@ -138,7 +138,7 @@ pub enum Refusal {
         reason: String,
     },
     /// It ran longer than it may.
-    #[error("{command}: ended by max_execution_time_secs = {limit_secs}: it ran longer than {limit_secs} s")]
+    #[error("{}: ended by max_execution_time_secs = {limit_secs}: it ran longer than {limit_secs} s", plain(.command))]
     Timeout {
         /// The command as it was asked for.
         command: String,
@@ -146,7 +146,7 @@ pub enum Refusal {
         limit_secs: u64,
     },
     /// It used more than it may.
-    #[error("{command}: ended by {limit}: it used more than that")]
+    #[error("{}: ended by {limit}: it used more than that", plain(.command))]
     Limit {
         /// The command as it was asked for.
         command: String,
@@ -154,7 +154,7 @@ pub enum Refusal {
         limit: Field,
     },
     /// The recorder could not record the decision, so nothing was run.
-    #[error("{command}: not run, since the decision could not be recorded: {reason}")]
+    #[error("{}: not run, since the decision could not be recorded: {reason}", plain(.command))]
     Record {
         /// The command as it was asked for.
         command: String,
@@ -162,7 +162,7 @@ pub enum Refusal {
         reason: String,
     },
     /// The sandbox could not be made.
-    #[error("{command}: {}{}", .failure.message, hint(.failure))]
+    #[error("{}: {}{}", plain(.command), plain(&.failure.message), hint(.failure))]
     Setup {
         /// The command as it was asked for.
         command: String,
@@ -170,13 +170,25 @@ pub enum Refusal {
         failure: Failure,
     },
     /// The run ended without an answer.
-    #[error("{command}: {reason}")]
+    #[error("{}: {reason}", plain(.command))]
     Lost {
         /// The command as it was asked for.
         command: String,
         /// What is known.
         reason: String,
     },
+}
+
+/// A name as it is shown: on one line, with nothing in it that steers a terminal or turns letters round. Whoever asked
+/// for the command wrote it, and where it is shown is often a log.
+pub(super) fn plain(name: &str) -> String {
+    if name.is_empty() { "\"\"".into() } else { one_line(name) }
+}
+
+/// The same for what may be empty.
+fn one_line(text: &str) -> String {
+    let shown = |c: char| if "\"'\\".contains(c) { c.to_string() } else { c.escape_debug().to_string() };
+    text.chars().map(shown).collect()
 }
 
 fn hint(failure: &Failure) -> String {

@@ -13,6 +13,7 @@ use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 
+use super::error::plain;
 use crate::executables::{Executable, Identity, device};
 
 /// A program that was opened.
@@ -103,7 +104,7 @@ impl Search {
             match self.open(&called) {
                 Ok((file, canonical, identity)) => return Ok((called, file, canonical, identity)),
                 Err(reason) if reason == MISSING => {}
-                Err(reason) => why = why.or(Some(format!("{called}: {reason}"))),
+                Err(reason) => why = why.or(Some(format!("{}: {reason}", plain(&called)))),
             }
         }
         Err(why.unwrap_or_else(|| format!("there is no such program in {}", self.directories.join(":"))))
@@ -146,16 +147,16 @@ impl Search {
             return self.find_at(&loader, depth + 1).map(|found| vec![found.executable()]);
         }
         if depth >= DEEPEST {
-            return Err(format!("{called} is a script of too many scripts"));
+            return Err(format!("{} is a script of too many scripts", plain(called)));
         }
-        let (interpreter, argument) = shebang(&head).ok_or_else(|| format!("{called} has no interpreter"))?;
-        let of = |reason: String| format!("its interpreter {interpreter}: {reason}");
+        let (interpreter, argument) = shebang(&head).ok_or_else(|| format!("{} has no interpreter", plain(called)))?;
+        let of = |reason: String| format!("its interpreter {}: {reason}", plain(&interpreter));
         let mut chain = self.with_chain(&interpreter, depth).map_err(of)?;
         // `env` starts what its argument names, which it looks for itself.
         if Path::new(&interpreter).file_name().is_some_and(|name| name == "env")
             && let Some(name) = started_by_env(&argument)
         {
-            chain.extend(self.with_chain(&name, depth).map_err(|e| format!("its interpreter {name}: {e}"))?);
+            chain.extend(self.with_chain(&name, depth).map_err(|e| format!("its interpreter {}: {e}", plain(&name)))?);
         }
         Ok(chain)
     }

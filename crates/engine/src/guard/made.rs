@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::blocked::{Blocked, Identities};
 use super::cache::Cache;
 use super::config::GuardConfig;
-use super::error::{GuardError, Refusal};
+use super::error::{GuardError, Refusal, plain};
 use super::find::{Found, Search};
 use super::helpers::{self, Tree};
 use super::making::GuardBuilder;
@@ -120,12 +120,15 @@ impl Inner {
         let found = self.search.find(command).map_err(|reason| Refusal::NotFound { command: named(), reason })?;
         let rules = self.rules_for(command, &found.canonical);
         if rules.is_empty() {
-            let reason = format!("no rule allows {}, which it leads to", found.canonical);
+            let reason = format!("no rule allows {}, which it leads to", plain(&found.canonical));
             return Err(Refusal::NotAllowed { command: named(), reason });
         }
         let needs = std::iter::once(&found.canonical).chain(found.chain.iter().map(|link| &link.path));
         if let Some(path) = needs.into_iter().find(|path| self.blocked.holds(path)) {
-            return Err(Refusal::Blocked { command: named(), reason: format!("it takes {path}, which is blocked") });
+            return Err(Refusal::Blocked {
+                command: named(),
+                reason: format!("it takes {}, which is blocked", plain(path)),
+            });
         }
         let line = rules::line(args);
         match rules.iter().find(|&&i| self.rules[i].checked.allows(&line)) {
@@ -214,6 +217,7 @@ impl Inner {
             return Ok((canonical, None));
         }
         let dir = self.frame.directory_of(called).ok_or_else(|| {
+            let (called, canonical) = (plain(called), plain(canonical));
             let reason = format!("{called} cannot be shown to the sandbox, and {canonical} goes by its name");
             Refusal::NotFound { command: command.to_owned(), reason }
         })?;

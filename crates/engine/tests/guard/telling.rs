@@ -1,9 +1,9 @@
 //! Who is told of a decision: the recorder, the trace, and the caller.
 
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::sync::{Arc, Mutex};
 
-use cofferdam_engine::guard::{Event, GuardConfig, Recorder, Refusal, SandboxError};
+use cofferdam_engine::guard::{Event, GuardConfig, Recorder, Refusal, Rule, SandboxError};
 
 use crate::place::{Place, allowing, builder, ok, run};
 
@@ -97,6 +97,35 @@ fn decisions_are_recorded_before_anything_runs() {
     let refused = run(&guard, "touch", &["unmade"]).unwrap_err();
     assert!(matches!(refused, Refusal::Record { .. }), "{refused}");
     assert!(place.work().join("made").exists() && !place.work().join("unmade").exists());
+}
+
+#[test]
+fn what_is_asked_for_forges_no_line_and_steers_no_terminal() {
+    let place = Place::new();
+    let mut config = allowing(&["cat"]);
+    config.allowed_commands.push(Rule { command: "echo".into(), args: Some("fine".into()), ..Rule::default() });
+    let guard = place.guard(config);
+    let planted = place.at("outside/id\nWARN allowed");
+    symlink("/usr/bin/id", place.at("outside/id")).unwrap();
+    std::fs::copy("/usr/bin/id", &planted).unwrap();
+    let script = place.write("outside/script", "#!/no/such\rINFO\n");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    for (command, args) in [
+        ("id\nINFO allowed command=\"id\"", &[][..]),
+        ("\u{1b}[2Jid", &[]),
+        ("id\u{202e}txt", &[]),
+        ("", &[]),
+        (planted.as_str(), &[]),
+        (script.as_str(), &[]),
+        ("echo", &["fine\nINFO allowed \u{1b}[0m"]),
+        ("cat", &["\0"]),
+    ] {
+        let error = SandboxError::from(run(&guard, command, args).unwrap_err()).to_string();
+        assert!(error.starts_with("sandbox error: ") && !error.starts_with("sandbox error: :"), "{error:?}");
+        assert!(!error.contains(|c: char| c.is_control() || c == '\u{202e}'), "{command:?}: {error:?}");
+    }
+    let error = run(&guard, "echo", &["it's", "\"so\""]).unwrap_err().to_string();
+    assert!(error.ends_with(r#"`'it'\''s' '"so"'`"#), "{error}");
 }
 
 #[test]
