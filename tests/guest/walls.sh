@@ -4,7 +4,8 @@ printf 'root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n' > /etc/pas
 export COFFERDAM_MUST_WORK=1 TMPDIR=/tmp
 uname -r
 failed=0
-for test in /tests/walls /tests/refusals /tests/protected; do
+for name in walls metadata others reads spawning refusals protected; do
+    test=/tests/$name
     echo "== $test, as root"
     "$test" --color never || failed=1
     echo "== $test, as nobody"

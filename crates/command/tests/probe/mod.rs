@@ -8,6 +8,7 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use cofferdam_command::{Confined, Strength};
 use rustix::fs::{self, AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
@@ -24,10 +25,63 @@ pub fn own() -> String {
 
 /// Every version of Landlock that can be asked for here.
 pub fn versions() -> Vec<u32> {
-    let own = cofferdam_command::Confined::new("true").data_dir("/var/tmp").command();
+    let own = Confined::new("true").data_dir("/var/tmp").command();
     let newest = own.unwrap().1.landlock_abi;
     assert!(newest >= 1, "no Landlock here");
     (1..=newest).collect()
+}
+
+/// Walls around this program, with that version of Landlock.
+pub fn confined(abi: u32, data: &Path) -> Confined {
+    Confined::new(own()).data_dir(data).landlock_at_most(abi)
+}
+
+pub fn walled(abi: u32, data: &Path) -> Command {
+    let (command, enforcement) = confined(abi, data).command().unwrap();
+    assert_eq!(enforcement.strength(), Strength::Full, "{enforcement}");
+    assert_eq!(enforcement.landlock_abi, abi);
+    command
+}
+
+pub fn plain() -> Command {
+    Command::new(own())
+}
+
+/// Files of a directory that attempts are made on.
+pub fn furnish(dir: &Path) {
+    for name in ["file", "victim", "gone", "moved", "linked"] {
+        std::fs::write(dir.join(name), "as it was").unwrap();
+    }
+    std::fs::create_dir_all(dir.join("directory")).unwrap();
+    std::fs::create_dir_all(dir.join("empty")).unwrap();
+    std::fs::write(dir.join("directory/inner"), "as it was").unwrap();
+}
+
+/// Everything that can be seen of a tree: names, kinds, modes, owners, sizes, times, contents.
+pub fn picture(dir: &Path) -> Vec<String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let mut all = Vec::new();
+    let mut open = vec![dir.to_owned()];
+    while let Some(at) = open.pop() {
+        let data = std::fs::symlink_metadata(&at).unwrap();
+        let content = if data.is_file() { std::fs::read(&at).unwrap() } else { Vec::new() };
+        let mut value = [0u8; 16];
+        let attribute = rustix::fs::lgetxattr(&at, "user.cofferdam", &mut value[..]).ok();
+        all.push(format!(
+            "{} {:o} {} {} {} {:?} {attribute:?} {content:?}",
+            at.display(),
+            data.mode(),
+            data.uid(),
+            data.gid(),
+            data.nlink(),
+            (data.mtime(), data.mtime_nsec(), data.ctime(), data.ctime_nsec())
+        ));
+        if data.is_dir() {
+            open.extend(std::fs::read_dir(&at).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+    all.sort();
+    all
 }
 
 /// Says why something was not tried; an error where everything must work.
