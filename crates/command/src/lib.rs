@@ -24,6 +24,8 @@ mod confined;
 mod enforcement;
 mod error;
 #[cfg(target_os = "linux")]
+mod filter;
+#[cfg(target_os = "linux")]
 mod linux;
 mod mode;
 mod places;

@@ -9,22 +9,20 @@
 //! Each rule is Landlock's where the kernel's version has it. What it has not is held by the filter, where a filter can
 //! tell; by the keeper (`cofferdam_confine::command`), where somebody has to look; or by not granting at all.
 
-use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use cofferdam_confine::command::{NAME_ONLY, SIGNAL_CALLS, Trees, Walls, has_capabilities, listener_available};
+use cofferdam_confine::command::{NAME_ONLY, Trees, Walls, has_capabilities, listener_available};
 use cofferdam_confine::landlock::{self, Ruleset, access};
-use cofferdam_confine::seccomp::{
-    self, Arch, ArgOp, Condition, Denials, Level, METADATA_IOCTLS, Request, RuleAction, classify::Insn,
-};
+use cofferdam_confine::seccomp::Arch;
 
 use crate::enforcement::{Enforcement, Rule, Strength};
 use crate::error::Reason;
+use crate::filter::filter;
 use crate::places::around;
 use crate::spec::{Area, Network, Spec};
 
@@ -47,17 +45,17 @@ pub(crate) fn full_access() -> u64 {
 
 /// What holds what, on this kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Means {
+pub(crate) struct Means {
     /// Landlock's version; 0 without.
-    abi: u32,
+    pub(crate) abi: u32,
     /// Whether there is a filter for this architecture.
-    filter: bool,
+    pub(crate) filter: bool,
     /// Whether calls can be handed over.
-    keeper: bool,
+    pub(crate) keeper: bool,
     /// Capabilities are in effect: what only the system's owner may do is refused as well.
-    privileged: bool,
-    network: Network,
-    unix_sockets: bool,
+    pub(crate) privileged: bool,
+    pub(crate) network: Network,
+    pub(crate) unix_sockets: bool,
 }
 
 impl Means {
@@ -75,12 +73,12 @@ impl Means {
     }
 
     /// Truncation is the filter's.
-    fn filters_truncation(self) -> bool {
+    pub(crate) fn filters_truncation(self) -> bool {
         self.abi < 3
     }
 
     /// Signals are the keeper's.
-    fn keeps_signals(self) -> bool {
+    pub(crate) fn keeps_signals(self) -> bool {
         self.keeper && self.abi < 6
     }
 
@@ -282,96 +280,6 @@ fn pieces(area: &Area) -> Result<Vec<PathBuf>, Reason> {
     }
     Ok(all)
 }
-
-/// Commands of `fcntl` and `ioctl` that have the kernel send signals later: to whom, and which.
-const OWNERS: [(&str, u64); 5] = [("fcntl", 8), ("fcntl", 10), ("fcntl", 15), ("ioctl", 0x8901), ("ioctl", 0x8902)];
-
-/// What makes mounts, and descriptors of them.
-const MOUNTS: [&str; 8] =
-    ["fsopen", "fsconfig", "fsmount", "fspick", "open_tree", "open_tree_attr", "move_mount", "mount_setattr"];
-
-/// The filter of these means; the same ones are compiled once.
-fn filter(means: Means) -> Result<Arc<[Insn]>, Reason> {
-    static COMPILED: Mutex<Option<HashMap<Means, Arc<[Insn]>>>> = Mutex::new(None);
-    let Some(arch) = Arch::native() else { return Ok(Arc::new([])) };
-    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
-    let compiled = compiled.get_or_insert_default();
-    if let Some(known) = compiled.get(&means) {
-        return Ok(known.clone());
-    }
-    let rules = rules(means, arch);
-    let request = Request {
-        // What an unprivileged process may not do the kernel knows; what a privileged one may do goes around every wall.
-        level: if means.privileged { Level::Basic } else { Level::Disabled },
-        denials: Denials::Errno,
-        notify_creates: false,
-        notify_removes: false,
-        trace: false,
-        no_spawn: None,
-        unix_sockets: means.unix_sockets,
-        no_network_sockets: means.network == Network::None,
-        private_ipc: true,
-        metadata_refused: !means.keeper,
-        core_limit: true,
-        limited_exec: false,
-        rules: &rules,
-    };
-    let program = seccomp::compile(&request, arch)
-        .map_err(|error| Reason::Prepare { step: "seccomp filter".into(), source: io::Error::other(error).into() })?;
-    let filter: Arc<[Insn]> = program.filter.into();
-    compiled.insert(means, filter.clone());
-    Ok(filter)
-}
-
-fn rules(means: Means, arch: Arch) -> Vec<seccomp::Rule> {
-    let rule = |calls: &[&str], action, when| seccomp::Rule {
-        syscalls: calls.iter().map(|call| (*call).to_owned()).collect(),
-        action,
-        when,
-    };
-    let is = |index, value| Condition { index, mask: u64::MAX, op: ArgOp::Eq, value };
-    let refused = |errno: i32| RuleAction::Errno(errno as u16);
-    let mut rules = Vec::new();
-    // Landlock refuses to mount, but not to make a mount that hangs nowhere, which anybody may in a user namespace of their
-    // own. An overlay empties its work directory by that alone, wherever it lies.
-    rules.push(rule(&MOUNTS, refused(EPERM), Vec::new()));
-    // A limit of processor time is a signal, and one of descriptors the end of the caller's work; the kernel asks for no more
-    // than the same ids. Landlock does not hold it. One's own limits are those of process 0.
-    let given = |index| Condition { op: ArgOp::Ne, ..is(index, 0) };
-    rules.push(rule(&["prlimit64"], refused(EPERM), vec![given(0), given(2)]));
-    if means.keeper {
-        let calls: Vec<&str> = seccomp::metadata_calls(arch).collect();
-        rules.push(rule(&calls, RuleAction::Perform, Vec::new()));
-        rules.extend(METADATA_IOCTLS.map(|command| rule(&["ioctl"], refused(EPERM), vec![is(1, command)])));
-    }
-    if means.filters_truncation() {
-        rules.push(rule(&["truncate"], refused(EACCES), Vec::new()));
-        // To truncate what is not opened for writing: read-only, and the mode that is neither.
-        for (call, flags) in [("open", 1), ("openat", 2)] {
-            for mode in [0, 3] {
-                let opened = Condition { index: flags, mask: ACCESS_MODE, op: ArgOp::Eq, value: mode };
-                let truncated = Condition { index: flags, mask: TRUNCATE, op: ArgOp::Ne, value: 0 };
-                rules.push(rule(&[call], refused(EACCES), vec![opened, truncated]));
-            }
-        }
-    }
-    if means.keeps_signals() {
-        // Programs that find it missing use kill(2).
-        rules.push(rule(&["pidfd_send_signal"], refused(ENOSYS), Vec::new()));
-        let calls: Vec<&str> = SIGNAL_CALLS.into_iter().filter(|call| *call != "pidfd_send_signal").collect();
-        rules.push(rule(&calls, RuleAction::Perform, Vec::new()));
-        rules.extend(OWNERS.map(|(call, command)| rule(&[call], refused(EPERM), vec![is(1, command)])));
-    }
-    rules
-}
-
-const EPERM: i32 = 1;
-const EACCES: i32 = 13;
-const ENOSYS: i32 = 38;
-/// `O_ACCMODE`
-const ACCESS_MODE: u64 = 3;
-/// `O_TRUNC`
-const TRUNCATE: u64 = 0o1000;
 
 /// What the caller is told. Every rule that is held says by what.
 fn enforcement(spec: &Spec, means: Means) -> Enforcement {

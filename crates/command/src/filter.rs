@@ -1,0 +1,105 @@
+//! The filter of a command: what Landlock has no words for, as rules on system calls. It decides by numbers alone; what needs
+//! somebody to look goes to the keeper (`cofferdam_confine::command`).
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cofferdam_confine::command::SIGNAL_CALLS;
+use cofferdam_confine::seccomp::{
+    self, Arch, ArgOp, Condition, Denials, Level, METADATA_IOCTLS, Request, RuleAction, classify::Insn,
+};
+
+use crate::error::Reason;
+use crate::linux::Means;
+use crate::spec::Network;
+
+/// Commands of `fcntl` and `ioctl` that have the kernel send signals later: to whom, and which.
+const OWNERS: [(&str, u64); 5] = [("fcntl", 8), ("fcntl", 10), ("fcntl", 15), ("ioctl", 0x8901), ("ioctl", 0x8902)];
+
+/// What makes mounts, and descriptors of them.
+const MOUNTS: [&str; 8] =
+    ["fsopen", "fsconfig", "fsmount", "fspick", "open_tree", "open_tree_attr", "move_mount", "mount_setattr"];
+
+/// The filter of these means; the same ones are compiled once.
+pub(crate) fn filter(means: Means) -> Result<Arc<[Insn]>, Reason> {
+    static COMPILED: Mutex<Option<HashMap<Means, Arc<[Insn]>>>> = Mutex::new(None);
+    let Some(arch) = Arch::native() else { return Ok(Arc::new([])) };
+    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    let compiled = compiled.get_or_insert_default();
+    if let Some(known) = compiled.get(&means) {
+        return Ok(known.clone());
+    }
+    let rules = rules(means, arch);
+    let request = Request {
+        // What an unprivileged process may not do the kernel knows; what a privileged one may do goes around every wall.
+        level: if means.privileged { Level::Basic } else { Level::Disabled },
+        denials: Denials::Errno,
+        notify_creates: false,
+        notify_removes: false,
+        trace: false,
+        no_spawn: None,
+        unix_sockets: means.unix_sockets,
+        no_network_sockets: means.network == Network::None,
+        private_ipc: true,
+        metadata_refused: !means.keeper,
+        core_limit: true,
+        limited_exec: false,
+        rules: &rules,
+    };
+    let program = seccomp::compile(&request, arch)
+        .map_err(|error| Reason::Prepare { step: "seccomp filter".into(), source: io::Error::other(error).into() })?;
+    let filter: Arc<[Insn]> = program.filter.into();
+    compiled.insert(means, filter.clone());
+    Ok(filter)
+}
+
+fn rules(means: Means, arch: Arch) -> Vec<seccomp::Rule> {
+    let rule = |calls: &[&str], action, when| seccomp::Rule {
+        syscalls: calls.iter().map(|call| (*call).to_owned()).collect(),
+        action,
+        when,
+    };
+    let is = |index, value| Condition { index, mask: u64::MAX, op: ArgOp::Eq, value };
+    let refused = |errno: i32| RuleAction::Errno(errno as u16);
+    let mut rules = Vec::new();
+    // Landlock refuses to mount, but not to make a mount that hangs nowhere, which anybody may in a user namespace of their
+    // own. An overlay empties its work directory by that alone, wherever it lies.
+    rules.push(rule(&MOUNTS, refused(EPERM), Vec::new()));
+    // A limit of processor time is a signal, and one of descriptors the end of the caller's work; the kernel asks for no more
+    // than the same ids. Landlock does not hold it. One's own limits are those of process 0.
+    let given = |index| Condition { op: ArgOp::Ne, ..is(index, 0) };
+    rules.push(rule(&["prlimit64"], refused(EPERM), vec![given(0), given(2)]));
+    if means.keeper {
+        let calls: Vec<&str> = seccomp::metadata_calls(arch).collect();
+        rules.push(rule(&calls, RuleAction::Perform, Vec::new()));
+        rules.extend(METADATA_IOCTLS.map(|command| rule(&["ioctl"], refused(EPERM), vec![is(1, command)])));
+    }
+    if means.filters_truncation() {
+        rules.push(rule(&["truncate"], refused(EACCES), Vec::new()));
+        // To truncate what is not opened for writing: read-only, and the mode that is neither.
+        for (call, flags) in [("open", 1), ("openat", 2)] {
+            for mode in [0, 3] {
+                let opened = Condition { index: flags, mask: ACCESS_MODE, op: ArgOp::Eq, value: mode };
+                let truncated = Condition { index: flags, mask: TRUNCATE, op: ArgOp::Ne, value: 0 };
+                rules.push(rule(&[call], refused(EACCES), vec![opened, truncated]));
+            }
+        }
+    }
+    if means.keeps_signals() {
+        // Programs that find it missing use kill(2).
+        rules.push(rule(&["pidfd_send_signal"], refused(ENOSYS), Vec::new()));
+        let calls: Vec<&str> = SIGNAL_CALLS.into_iter().filter(|call| *call != "pidfd_send_signal").collect();
+        rules.push(rule(&calls, RuleAction::Perform, Vec::new()));
+        rules.extend(OWNERS.map(|(call, command)| rule(&[call], refused(EPERM), vec![is(1, command)])));
+    }
+    rules
+}
+
+const EPERM: i32 = 1;
+const EACCES: i32 = 13;
+const ENOSYS: i32 = 38;
+/// `O_ACCMODE`
+const ACCESS_MODE: u64 = 3;
+/// `O_TRUNC`
+const TRUNCATE: u64 = 0o1000;
