@@ -36,6 +36,7 @@ pub struct Confined {
     enforce_reads: bool,
     network: Network,
     unix_sockets: bool,
+    shared_ipc: bool,
     fallback: Fallback,
     landlock_at_most: Option<u32>,
     mechanism: Mechanism,
@@ -103,6 +104,7 @@ impl Confined {
             enforce_reads: false,
             network: Network::default(),
             unix_sockets: false,
+            shared_ipc: false,
             fallback: Fallback::default(),
             landlock_at_most: None,
             mechanism: Mechanism::of_this_system(),
@@ -158,6 +160,14 @@ impl Confined {
     /// terminal multiplexer or a key agent that listens on one does for whoever asks what the asking process may not.
     pub fn unix_sockets(mut self, granted: bool) -> Confined {
         self.unix_sockets = granted;
+        self
+    }
+
+    /// Whether System V shared memory, semaphores and queues, and POSIX message queues, can be used. They are not by default:
+    /// they are the user's, whoever made them, and any process of that user can change and remove them. A PostgreSQL server
+    /// does not start without.
+    pub fn shared_ipc(mut self, granted: bool) -> Confined {
+        self.shared_ipc = granted;
         self
     }
 
@@ -354,6 +364,7 @@ impl Confined {
             read,
             network: self.network,
             unix_sockets: self.unix_sockets,
+            shared_ipc: self.shared_ipc,
             landlock_at_most: self.landlock_at_most,
         };
         if self.protects {

@@ -43,6 +43,12 @@ pub enum Rule {
     PathSockets,
     /// Signals to processes outside.
     Signals,
+    /// System V shared memory, semaphores and queues, and POSIX message queues, of the same user.
+    Ipc,
+    /// The user's keyrings in the kernel.
+    Keys,
+    /// Priority, scheduling class and processors of processes outside.
+    Scheduling,
     /// Reading what was not granted, or was denied.
     Reads,
     /// The network.
@@ -60,6 +66,9 @@ impl fmt::Display for Rule {
             Rule::AbstractSockets => "abstract sockets",
             Rule::PathSockets => "path sockets",
             Rule::Signals => "signals",
+            Rule::Ipc => "shared memory and queues",
+            Rule::Keys => "keys",
+            Rule::Scheduling => "scheduling",
             Rule::Reads => "reads",
             Rule::Network => "network",
         })

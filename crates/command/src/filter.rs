@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cofferdam_confine::command::SIGNAL_CALLS;
+use cofferdam_confine::command::{SCHEDULING_CALLS, SIGNAL_CALLS};
 use cofferdam_confine::seccomp::{
     self, Arch, ArgOp, Condition, Denials, Level, METADATA_IOCTLS, Request, RuleAction, classify::Insn,
 };
@@ -20,6 +20,17 @@ const OWNERS: [(&str, u64); 5] = [("fcntl", 8), ("fcntl", 10), ("fcntl", 15), ("
 /// What makes mounts, and descriptors of them.
 const MOUNTS: [&str; 8] =
     ["fsopen", "fsconfig", "fsmount", "fspick", "open_tree", "open_tree_attr", "move_mount", "mount_setattr"];
+
+/// What works on keyrings, which are the user's and not the process's; on files by their handles, past their names; and on
+/// faults of memory, with which whoever reads it (the keeper) would wait for as long as the command likes.
+const ASKED_OF_OTHERS: [&str; 4] = ["add_key", "keyctl", "open_by_handle_at", "userfaultfd"];
+
+/// `F_SETLEASE`
+const F_SETLEASE: u64 = 1024;
+
+/// Keys of encrypted directories, of the whole file system: `FS_IOC_ADD_ENCRYPTION_KEY`, `FS_IOC_REMOVE_ENCRYPTION_KEY` and
+/// its form for all users. Any descriptor on it will do.
+const ENCRYPTION_KEYS: [u64; 3] = [0xc050_6617, 0xc040_6618, 0xc040_6619];
 
 /// The filter of these means; the same ones are compiled once.
 pub(crate) fn filter(means: Means) -> Result<Arc<[Insn]>, Reason> {
@@ -41,7 +52,7 @@ pub(crate) fn filter(means: Means) -> Result<Arc<[Insn]>, Reason> {
         no_spawn: None,
         unix_sockets: means.unix_sockets,
         no_network_sockets: means.network == Network::None,
-        private_ipc: true,
+        private_ipc: means.shared_ipc,
         metadata_refused: !means.keeper,
         core_limit: true,
         limited_exec: false,
@@ -70,6 +81,19 @@ fn rules(means: Means, arch: Arch) -> Vec<seccomp::Rule> {
     // than the same ids. Landlock does not hold it. One's own limits are those of process 0.
     let given = |index| Condition { op: ArgOp::Ne, ..is(index, 0) };
     rules.push(rule(&["prlimit64"], refused(EPERM), vec![given(0), given(2)]));
+    rules.push(rule(&ASKED_OF_OTHERS, refused(EPERM), Vec::new()));
+    // A lease stops whoever opens the file, for as long as the kernel waits, and takes no more than to read it.
+    rules.push(rule(&["fcntl"], refused(EPERM), vec![is(1, F_SETLEASE)]));
+    rules.extend(ENCRYPTION_KEYS.map(|command| rule(&["ioctl"], refused(EPERM), vec![is(1, command)])));
+    // A process group and a user are more than the command, and any number but 0 may be another's: the keeper looks.
+    for (call, process) in [("setpriority", 0), ("ioprio_set", 1)] {
+        rules.push(rule(&[call], refused(EPERM), vec![Condition { op: ArgOp::Ne, ..is(0, process) }]));
+    }
+    for call in SCHEDULING_CALLS {
+        let number = u8::from(["setpriority", "ioprio_set"].contains(&call));
+        let action = if means.keeper { RuleAction::Perform } else { refused(EPERM) };
+        rules.push(rule(&[call], action, vec![given(number)]));
+    }
     if means.keeper {
         let calls: Vec<&str> = seccomp::metadata_calls(arch).collect();
         rules.push(rule(&calls, RuleAction::Perform, Vec::new()));

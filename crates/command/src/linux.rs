@@ -56,6 +56,7 @@ pub(crate) struct Means {
     pub(crate) privileged: bool,
     pub(crate) network: Network,
     pub(crate) unix_sockets: bool,
+    pub(crate) shared_ipc: bool,
 }
 
 impl Means {
@@ -69,6 +70,7 @@ impl Means {
             privileged: has_capabilities(),
             network: spec.network,
             unix_sockets: spec.unix_sockets,
+            shared_ipc: spec.shared_ipc,
         }
     }
 
@@ -352,6 +354,18 @@ fn enforcement(spec: &Spec, means: Means) -> Enforcement {
             }
         },
     );
+    if !means.shared_ipc {
+        add(Rule::Ipc, filter("seccomp refuses System V IPC and POSIX message queues"));
+    }
+    add(Rule::Keys, filter("seccomp refuses add_key(2), keyctl(2) and request_key(2)"));
+    add(
+        Rule::Scheduling,
+        filter(if means.keeper {
+            "seccomp refuses every number but 0, and hands over a thread's own"
+        } else {
+            "seccomp refuses every number but 0"
+        }),
+    );
     if spec.read.is_some() {
         add(Rule::Reads, walls);
     }
@@ -366,7 +380,15 @@ mod tests {
     use super::*;
 
     fn means(abi: u32) -> Means {
-        Means { abi, filter: true, keeper: true, privileged: false, network: Network::Host, unix_sockets: false }
+        Means {
+            abi,
+            filter: true,
+            keeper: true,
+            privileged: false,
+            network: Network::Host,
+            unix_sockets: false,
+            shared_ipc: false,
+        }
     }
 
     #[test]
@@ -396,7 +418,7 @@ mod tests {
         for abi in 1..=9 {
             let told = enforcement(&spec, means(abi));
             assert_eq!(told.strength(), Strength::Full, "{abi}: {told}");
-            assert_eq!(told.rules.len(), 10, "{abi}: every rule is listed");
+            assert_eq!(told.rules.len(), 13, "{abi}: every rule is listed");
         }
         let told = enforcement(&spec, means(0));
         for rule in [Rule::Writes, Rule::Truncation, Rule::Links, Rule::Devices, Rule::Metadata, Rule::Reads] {

@@ -40,6 +40,8 @@ pub(crate) struct Spec {
     pub(crate) network: Network,
     /// Whether sockets with a path can be made and connected to.
     pub(crate) unix_sockets: bool,
+    /// Whether System V IPC and POSIX message queues can be used.
+    pub(crate) shared_ipc: bool,
     /// Landlock is taken to be no younger than this.
     pub(crate) landlock_at_most: Option<u32>,
 }

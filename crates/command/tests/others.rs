@@ -104,3 +104,39 @@ async fn the_network_is_had_unless_it_is_refused() {
         assert_eq!(run(command, "udp 127.0.0.1:9").await, "EAFNOSUPPORT", "{abi}");
     }
 }
+
+#[tokio::test]
+async fn scheduling_of_other_processes_is_out_of_reach() {
+    // The command's name may have spaces in it; what is wanted stands behind it.
+    let seen = |pid: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let (_, rest) = stat.rsplit_once(')').unwrap();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let allowed = status.lines().find(|line| line.starts_with("Cpus_allowed_list:")).unwrap().to_owned();
+        (rest.split_whitespace().nth(16).unwrap().to_owned(), allowed)
+    };
+    for abi in versions() {
+        let scratch = Scratch::new();
+        let data = scratch.directory("data");
+        let victim = Command::new("sleep").arg("60").kill_on_drop(true).spawn().unwrap();
+        let pid = victim.id().unwrap();
+        let before = (seen(pid), seen(std::process::id()));
+        for words in [
+            format!("priority {pid}"),
+            format!("processors {pid}"),
+            format!("priority {}", std::process::id()),
+            "priority-group".to_owned(),
+            "priority-user".to_owned(),
+        ] {
+            assert_eq!(run(walled(abi, &data), &words).await, "EPERM", "{abi}: {words}");
+        }
+        assert_eq!((seen(pid), seen(std::process::id())), before, "{abi}");
+        for own in ["priority-own", "processors-own"] {
+            assert_eq!(run(walled(abi, &data), own).await, "done", "{abi}: {own}");
+        }
+        for words in [format!("priority {pid}"), format!("processors {pid}")] {
+            assert_eq!(run(plain(), &words).await, "done", "{words}: without walls");
+        }
+        assert_eq!(seen(pid).0, "5");
+    }
+}

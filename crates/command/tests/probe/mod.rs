@@ -277,6 +277,14 @@ fn make(words: &[&str]) -> Made {
         ["overlay", lower, upper, work] => overlay(lower, upper, work),
         ["limit", pid] => limit(Some(number(pid)?)),
         ["limit-own"] => limit(None),
+        ["priority", pid] => rustix::process::setpriority_process(Some(number(pid)?), 5),
+        ["priority-group"] => rustix::process::setpriority_pgrp(None, 5),
+        ["priority-user"] => rustix::process::setpriority_user(uid, 5),
+        // By 0, and by the number that a library would know.
+        ["priority-own"] => rustix::process::setpriority_process(None, 5)
+            .and_then(|()| rustix::process::setpriority_process(Some(rustix::thread::gettid()), 6)),
+        ["processors", pid] => processors(Some(number(pid)?)),
+        ["processors-own"] => processors(None).and_then(|()| processors(Some(rustix::thread::gettid()))),
         ["kill-own"] => kill_own(false),
         ["kill-own-group"] => kill_own(true),
         // By tgkill(2), as C libraries do.
@@ -362,6 +370,14 @@ fn limit(pid: Option<Pid>) -> Made {
     prlimit(pid, Resource::Nofile, Rlimit { current: most, maximum: most }).map(drop)
 }
 
+/// Leaves a process the first of its processors.
+fn processors(pid: Option<Pid>) -> Made {
+    let all = rustix::thread::sched_getaffinity(pid)?;
+    let mut one = rustix::thread::CpuSet::new();
+    one.set((0..rustix::thread::CpuSet::MAX_CPU).find(|&cpu| all.is_set(cpu)).ok_or(Errno::INVAL)?);
+    rustix::thread::sched_setaffinity(pid, &one)
+}
+
 /// Starts a process and ends it by a signal.
 fn kill_own(group: bool) -> Made {
     let mut child = std::process::Command::new("sleep").arg("60").process_group(0).spawn().map_err(|_| Errno::IO)?;
@@ -378,6 +394,19 @@ fn kill_own(group: bool) -> Made {
 fn connect(address: &SocketAddrUnix) -> Made {
     let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
     rustix::net::connect(socket.as_fd(), address)
+}
+
+/// What a script of Python's prints, started by this command; a line of its own for each attempt. None without Python.
+pub async fn python(mut command: Command, text: &str, words: &[&str]) -> Option<String> {
+    which("python3")?;
+    let library = "import ctypes, errno, os, sys\nlibrary = ctypes.CDLL(None, use_errno=True)\n\
+        def call(name, *args):\n    answer = library.syscall(*args)\n    \
+        print(name, errno.errorcode[ctypes.get_errno()] if answer == -1 else 'done')\n    return answer\n";
+    command.arg("-c").arg(format!("{library}{text}")).args(words).stdin(std::process::Stdio::null());
+    let output = command.output().await.unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{told}");
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// Where a program of this machine lies; none when it is not there.

@@ -2,7 +2,7 @@
 //! over. It knows no rule but where metadata may be changed; everything it cannot be sure of it refuses.
 //!
 //! ```text
-//! child ─ its listener, by post ─▶ keeper ─ poll ─▶ notification ─▶ change | signal ─▶ performed, or an errno
+//! child ─ its listener, by post ─▶ keeper ─ poll ─▶ notification ─▶ change | signal | schedule ─▶ performed, or an errno
 //! ```
 //!
 //! It never lets a call through: what stands behind a pointer may change after it was looked at. When the caller's process
@@ -15,7 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{change, signal};
+use super::{change, schedule, signal};
 use crate::seccomp::{Arch, syscall_name};
 
 /// Where metadata may be changed.
@@ -222,7 +222,11 @@ fn serve(listener: &OwnedFd, trees: &Trees) {
 fn perform(listener: &OwnedFd, call: &Notification, trees: &Trees) -> Result<(), i32> {
     let arch = Arch::native().ok_or(libc::EPERM)?;
     let name = u32::try_from(call.nr).ok().and_then(|nr| syscall_name(nr, arch)).ok_or(libc::EPERM)?;
-    if signal::is_one(name) { signal::send(listener, call, name) } else { change::perform(listener, call, name, trees) }
+    match name {
+        _ if signal::is_one(name) => signal::send(listener, call, name),
+        _ if schedule::is_one(name) => schedule::set(listener, call, name),
+        _ => change::perform(listener, call, name, trees),
+    }
 }
 
 /// Whether whoever made the call still waits for its answer: what was opened by its number was its own, then.

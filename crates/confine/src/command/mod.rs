@@ -14,6 +14,7 @@
 mod caller;
 mod change;
 mod keeper;
+mod schedule;
 mod signal;
 
 use std::io;
@@ -26,6 +27,7 @@ use crate::landlock::Ruleset;
 use crate::seccomp::classify::Insn;
 
 pub use keeper::Trees;
+pub use schedule::CALLS as SCHEDULING_CALLS;
 pub use signal::CALLS as SIGNAL_CALLS;
 
 /// Flags for `OpenOptions::custom_flags`: a descriptor that only names its path, which ends in no link.

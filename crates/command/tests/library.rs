@@ -1,0 +1,92 @@
+//! Calls that only a C library makes, by their numbers from Python: what reaches other processes of the same user, and what
+//! stops them. Each denial has its twin.
+
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod probe;
+
+use cofferdam_command::{Confined, Rule, Strength};
+use probe::{Scratch, versions};
+use tokio::process::Command;
+
+#[tokio::test]
+async fn scheduling_by_the_calls_that_only_a_library_makes() {
+    // ioprio_set, sched_setscheduler (idle), sched_setparam, sched_setattr (of size 48): each of another, and of itself.
+    let text = "zero = ctypes.byref(ctypes.c_int(0))\n\
+        attributes = (ctypes.c_uint * 12)(48, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0)\n\
+        for pid in (int(sys.argv[1]), library.syscall(186)):\n    \
+            call('io', 251, 1, pid, 3 << 13)\n    call('attributes', 314, pid, attributes, 0)\n    \
+            call('class', 144, pid, 5, zero)\n    call('parameters', 142, pid, zero)\n\
+        call('io of the group', 251, 2, 0, 3 << 13)\n";
+    let victim = Command::new("sleep").arg("60").kill_on_drop(true).spawn().unwrap();
+    let pid = victim.id().unwrap().to_string();
+    let four = |how: &str| ["io", "attributes", "class", "parameters"].map(|name| format!("{name} {how}")).join("\n");
+    for abi in versions() {
+        let scratch = Scratch::new();
+        let data = scratch.directory("data");
+        let (command, _) = Confined::new("python3").data_dir(&data).landlock_at_most(abi).command().unwrap();
+        let Some(told) = probe::python(command, text, &[&pid]).await else { return probe::skip("no python3 here") };
+        let wanted = format!("{}\n{}\nio of the group EPERM", four("EPERM"), four("done"));
+        assert_eq!(told, wanted, "{abi}");
+    }
+    let told = probe::python(Command::new("python3"), text, &[&pid]).await.unwrap();
+    assert_eq!(told, format!("{}\n{}\nio of the group done", four("done"), four("done")));
+}
+
+#[tokio::test]
+async fn memory_queues_and_keys_of_the_same_user_are_out_of_reach() {
+    // shmget, semget, msgget of one's own; then what the argument's number stands for: shmat, semctl and msgctl to remove it.
+    let make = "made = [library.syscall(*args) for args in ((29, 0, 4096, 0o1600), (64, 0, 1, 0o1600), (68, 0, 0o1600))]\n\
+        print(*made)\n";
+    let use_it = "m, s, q = map(int, sys.argv[1:])\n\
+        call('attach', 30, m, 0, 0o10000)\ncall('memory', 31, m, 0, 0)\ncall('semaphores', 66, s, 0, 0, 0)\n\
+        call('queue', 71, q, 0, 0)\ncall('new', 29, 0, 4096, 0o1600)\ncall('posix', 241, b'cofferdam-none')\n\
+        call('key', 248, b'user', b'cofferdam', b'x', 1, -2)\ncall('keyring', 250, 0, -2, 1)\n";
+    let Some(made) = probe::python(Command::new("python3"), make, &[]).await else {
+        return probe::skip("no python3 here");
+    };
+    let made: Vec<&str> = made.split(' ').collect();
+    assert!(made.len() == 3 && !made.contains(&"-1"), "{made:?}");
+    let names = ["attach", "memory", "semaphores", "queue", "new", "posix", "key", "keyring"];
+    for abi in versions() {
+        let scratch = Scratch::new();
+        let data = scratch.directory("data");
+        let confined = || Confined::new("python3").data_dir(&data).landlock_at_most(abi);
+        let (command, enforcement) = confined().command().unwrap();
+        for rule in [Rule::Ipc, Rule::Keys, Rule::Scheduling] {
+            assert_eq!(enforcement.of(rule), Some(Strength::Full), "{rule}");
+        }
+        let told = probe::python(command, use_it, &made).await.unwrap();
+        assert_eq!(told, names.map(|name| format!("{name} EPERM")).join("\n"), "{abi}");
+    }
+    // Granted, they are had; keys are not.
+    let scratch = Scratch::new();
+    let (command, enforcement) =
+        Confined::new("python3").data_dir(scratch.directory("data")).shared_ipc(true).command().unwrap();
+    assert_eq!(enforcement.of(Rule::Ipc), None);
+    let own = "id = call('new', 29, 0, 4096, 0o1600)\ncall('attach', 30, id, 0, 0)\ncall('memory', 31, id, 0, 0)\n\
+        call('key', 248, b'user', b'cofferdam', b'x', 1, -2)\n";
+    assert_eq!(probe::python(command, own, &[]).await.unwrap(), "new done\nattach done\nmemory done\nkey EPERM");
+    // Without walls all of it is there to be taken: nobody else has removed it.
+    let text = use_it
+        .replace("call('new', 29, 0, 4096, 0o1600)", "library.syscall(31, call('new', 29, 0, 4096, 0o1600), 0, 0)");
+    let told = probe::python(Command::new("python3"), &text, &made).await.unwrap();
+    let wanted = names.map(|name| if name == "posix" { "posix ENOENT".into() } else { format!("{name} done") });
+    assert_eq!(told, wanted.join("\n"));
+}
+
+#[tokio::test]
+async fn no_lease_is_taken_on_what_can_only_be_read() {
+    let text = "import fcntl\nfd = os.open(sys.argv[1], os.O_RDONLY)\n\
+        call('lease', 72, fd, 1024, 0)\ncall('flags', 72, fd, 3, 0)\n";
+    let scratch = Scratch::new();
+    let (outside, data) = (scratch.directory("outside"), scratch.directory("data"));
+    let victim = outside.join("victim").display().to_string();
+    std::fs::write(&victim, "").unwrap();
+    for abi in versions() {
+        let (command, _) = Confined::new("python3").data_dir(&data).landlock_at_most(abi).command().unwrap();
+        let Some(told) = probe::python(command, text, &[&victim]).await else { return probe::skip("no python3 here") };
+        assert_eq!(told, "lease EPERM\nflags done", "{abi}");
+    }
+    assert_eq!(probe::python(Command::new("python3"), text, &[&victim]).await.unwrap(), "lease done\nflags done");
+}
