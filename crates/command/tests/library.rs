@@ -17,6 +17,7 @@ async fn scheduling_by_the_calls_that_only_a_library_makes() {
         for pid in (int(sys.argv[1]), library.syscall(186)):\n    \
             call('io', 251, 1, pid, 3 << 13)\n    call('attributes', 314, pid, attributes, 0)\n    \
             call('class', 144, pid, 5, zero)\n    call('parameters', 142, pid, zero)\n\
+        os.setpgid(0, 0)\n\
         call('io of the group', 251, 2, 0, 3 << 13)\n";
     let victim = Command::new("sleep").arg("60").kill_on_drop(true).spawn().unwrap();
     let pid = victim.id().unwrap().to_string();
