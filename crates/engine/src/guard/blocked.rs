@@ -7,7 +7,8 @@
 //! The answer is advice. What holds are the masks and guards that the policy makes of [`Blocked::deny`], on the files
 //! themselves, for everything that a command starts.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -98,10 +99,10 @@ impl Blocked {
         self.paths.covering(canonical).is_some()
     }
 
-    /// What is blocked at this moment, by identity.
+    /// What is blocked at this moment, by identity: what goes by the names, and where links among them lead by now.
     pub fn identities(&self) -> Identities {
-        let metadata = self.given.iter().filter_map(|path| std::fs::symlink_metadata(path).ok());
-        metadata.map(|m| (m.dev(), m.ino())).collect()
+        let both = |path: &String| [std::fs::symlink_metadata(path), std::fs::metadata(path)];
+        self.given.iter().flat_map(both).flatten().map(|m| (m.dev(), m.ino())).collect()
     }
 
     /// Which blocked path covers a path, if any does. What cannot be followed to its end counts as blocked.
@@ -130,21 +131,27 @@ impl Blocked {
     /// # Errors
     /// A blocked file, and that it has names which were not found: they cannot be held.
     pub fn other_names(&self, directories: &[String]) -> Result<Vec<String>, (String, String)> {
-        let mut wanted: HashMap<(u64, u64), (&str, u64, Vec<String>)> = HashMap::new();
+        let mut wanted: HashMap<(u64, u64), Linked> = HashMap::new();
         for path in &self.given {
-            let Ok(meta) = std::fs::symlink_metadata(path) else { continue };
-            if meta.is_file() && meta.nlink() > 1 {
-                let entry = wanted.entry((meta.dev(), meta.ino())).or_insert((path, meta.nlink(), Vec::new()));
-                entry.2.push(path.clone());
+            // A link may lead elsewhere than when the guard was made.
+            let Ok(meta) = std::fs::metadata(path) else { continue };
+            if !meta.is_file() || meta.nlink() < 2 {
+                continue;
             }
+            let Some(real) = std::fs::canonicalize(path).ok().and_then(|real| real.into_os_string().into_string().ok())
+            else {
+                return Err((path.clone(), format!("{path} leads to a path that cannot be named")));
+            };
+            let linked = wanted.entry((meta.dev(), meta.ino())).or_insert_with(|| Linked::new(path, meta.nlink()));
+            linked.add(Path::new(&real));
         }
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
         let mut queue: Vec<(PathBuf, bool)> = directories.iter().map(|dir| (PathBuf::from(dir), true)).collect();
-        let known = wanted.values().flat_map(|(.., names)| names);
-        let parents: BTreeSet<&Path> = known.filter_map(|path| Path::new(path).parent()).collect();
-        queue.extend(parents.into_iter().map(|dir| (dir.to_owned(), false)));
+        let known = wanted.values().flat_map(|linked| linked.names.values());
+        let parents: BTreeSet<PathBuf> = known.filter_map(|path| Some(Path::new(path).parent()?.to_owned())).collect();
+        queue.extend(parents.into_iter().map(|dir| (dir, false)));
         let mut looked = 0;
         while let Some((dir, deep)) = queue.pop() {
             for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
@@ -152,25 +159,47 @@ impl Blocked {
                 let Ok(meta) = entry.metadata() else { continue };
                 if meta.is_dir() && deep && looked < MOST_ENTRIES {
                     queue.push((entry.path(), true));
-                } else if let Some((.., names)) = wanted.get_mut(&(meta.dev(), meta.ino()))
-                    && let Some(name) = entry.path().to_str()
-                    && !names.iter().any(|known| known == name)
-                {
-                    names.push(name.to_owned());
+                } else if let Some(linked) = wanted.get_mut(&(meta.dev(), meta.ino())) {
+                    linked.add(&entry.path());
                 }
             }
         }
-        for (path, links, names) in wanted.values() {
+        for Linked { path, links, names } in wanted.values() {
             if (names.len() as u64) < *links {
+                let found: Vec<&str> = names.values().map(String::as_str).collect();
                 let reason = format!(
                     "{path} has {links} names (hard links), and only these were found: {}\n\
                      hint: find the others with `find / -xdev -samefile {path}` and block or remove them",
-                    names.join(", ")
+                    found.join(", ")
                 );
                 return Err(((*path).to_owned(), reason));
             }
         }
-        Ok(wanted.into_values().flat_map(|(.., names)| names).filter(|name| !self.paths.contains(name)).collect())
+        let names = wanted.into_values().flat_map(|linked| linked.names.into_values());
+        Ok(names.filter(|name| !self.paths.contains(name)).collect())
+    }
+}
+
+/// A blocked file that has more names than one.
+struct Linked<'a> {
+    /// The entry that blocks it.
+    path: &'a str,
+    /// How many names it has.
+    links: u64,
+    /// Those that were found, by directory and name: one that several paths lead to is counted once.
+    names: BTreeMap<((u64, u64), OsString), String>,
+}
+
+impl Linked<'_> {
+    fn new(path: &str, links: u64) -> Linked<'_> {
+        Linked { path, links, names: BTreeMap::new() }
+    }
+
+    /// One more name, unless it is known. One that is not UTF-8 cannot be masked, and is not counted.
+    fn add(&mut self, path: &Path) {
+        let (Some(dir), Some(name), Some(text)) = (path.parent(), path.file_name(), path.to_str()) else { return };
+        let Ok(dir) = std::fs::metadata(dir) else { return };
+        self.names.entry(((dir.dev(), dir.ino()), name.to_owned())).or_insert_with(|| text.to_owned());
     }
 }
 
@@ -379,6 +408,36 @@ mod tests {
         assert!(error.contains("4 names") && error.contains("-samefile"), "{error}");
         let named = blocked(&[&at("key"), &at("elsewhere/copy")]).unwrap();
         assert_eq!(named.other_names(&[at("work")]).unwrap().len(), 2);
+        // Two paths to the same names are not two names.
+        let twice = [at("work"), format!("/proc/self/root{}", at("work"))];
+        assert!(b.other_names(&twice).is_err());
+        assert_eq!(named.other_names(&twice).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_link_that_leads_elsewhere_by_now_blocks_what_it_leads_to() {
+        use std::os::unix::fs::symlink;
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().canonicalize().unwrap().join(name).to_str().unwrap().to_owned();
+        std::fs::create_dir(at("work")).unwrap();
+        for name in ["first", "second", "third"] {
+            std::fs::write(at(name), name).unwrap();
+        }
+        symlink("first", at("link")).unwrap();
+        let b = blocked(&[&at("link"), &at("later")]).unwrap();
+        assert!(!allows(&b, at("first")) && allows(&b, at("second")) && allows(&b, at("third")));
+        std::fs::hard_link(at("second"), at("work/copy")).unwrap();
+        std::fs::hard_link(at("third"), at("work/other")).unwrap();
+        assert_eq!(b.other_names(&[at("work")]).unwrap(), Vec::<String>::new());
+        std::fs::remove_file(at("link")).unwrap();
+        symlink("second", at("link")).unwrap();
+        symlink("third", at("later")).unwrap();
+        for name in ["first", "second", "work/copy", "third", "work/other"] {
+            assert!(!allows(&b, at(name)), "{name}");
+        }
+        let mut names = b.other_names(&[at("work")]).unwrap();
+        names.sort();
+        assert_eq!(names, [at("second"), at("third"), at("work/copy"), at("work/other")]);
     }
 
     #[test]

@@ -176,3 +176,22 @@ fn what_is_allowed_and_blocked_is_blocked() {
     let said = ok(&guard, "dash", &["-c", script]).stdout;
     assert!(said.starts_with("refused\n") && said.contains('1'), "{said}");
 }
+
+#[test]
+fn a_blocked_link_that_leads_elsewhere_by_now_blocks_every_name_of_what_it_leads_to() {
+    let place = Place::new();
+    for name in ["first", "second", "open"] {
+        place.write(&format!("work/{name}"), name);
+        std::fs::hard_link(place.at(&format!("work/{name}")), place.at(&format!("work/copy-of-{name}"))).unwrap();
+    }
+    symlink("first", place.at("work/link")).unwrap();
+    let guard = place.guard(GuardConfig { blocked_paths: vec![place.at("work/link")], ..allowing(&["cat"]) });
+    let readable = |name: &str| run(&guard, "cat", &[name]).unwrap().exit_code == 0;
+    assert!(!readable("link") && !readable("first") && !readable("copy-of-first") && readable("copy-of-second"));
+    std::fs::remove_file(place.at("work/link")).unwrap();
+    symlink("second", place.at("work/link")).unwrap();
+    for name in ["link", "first", "second", "copy-of-second"] {
+        assert!(!readable(name), "{name}");
+    }
+    assert!(readable("open") && readable("copy-of-open"));
+}
