@@ -91,3 +91,43 @@ async fn no_lease_is_taken_on_what_can_only_be_read() {
     }
     assert_eq!(probe::python(Command::new("python3"), text, &[&victim]).await.unwrap(), "lease done\nflags done");
 }
+
+#[tokio::test]
+async fn what_only_the_systems_owner_may_do_is_given_up() {
+    if !rustix::process::geteuid().is_root() {
+        return probe::skip_unless_root("only root has something to give up");
+    }
+    // In a network namespace of its own, and in a process of its own there: what is attempted is to set its loopback up,
+    // by the ioctl and by netlink.
+    if std::env::var_os("COFFERDAM_OWNER_CASE").is_none() {
+        let mut command = Command::new("unshare");
+        command.args(["--net", &probe::own(), "--exact", "what_only_the_systems_owner_may_do_is_given_up"]);
+        let output = command.arg("--nocapture").env("COFFERDAM_OWNER_CASE", "1").output().await.unwrap();
+        let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+        return;
+    }
+    let text = "import fcntl, socket, struct\n\
+        up = struct.pack('16sH14s', b'lo', 1, b'')\n\
+        datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+        call('up', 16, datagrams.fileno(), 0x8914, up)\n\
+        route = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)\n\
+        route.send(struct.pack('IHHII', 32, 16, 5, 1, 0) + struct.pack('BBHiII', 0, 0, 0, 1, 1, 1))\n\
+        print('link', -struct.unpack_from('i', route.recv(4096), 16)[0])\n\
+        # FITRIM asks the file system for more than a descriptor that reads: CAP_SYS_ADMIN.\n\
+        call('trim', 16, os.open('/', os.O_RDONLY), 0xc0185879, None)\n\
+        call('chown', 92, sys.argv[1].encode(), 1, 1)\n\
+        print(open('/proc/self/status').read().split('CapPrm:')[1].split()[0])\n";
+    for abi in versions() {
+        let scratch = Scratch::new();
+        let data = scratch.directory("data");
+        let file = data.join("file").display().to_string();
+        std::fs::write(&file, "").unwrap();
+        let confined = || Confined::new("python3").data_dir(&data).landlock_at_most(abi);
+        let (command, _) = confined().command().unwrap();
+        let Some(told) = probe::python(command, text, &[&file]).await else { return probe::skip("no python3 here") };
+        assert_eq!(told, "up EPERM\nlink 1\ntrim EPERM\nchown done\n00000000008005ff", "{abi}");
+        let told = probe::python(Command::new("python3"), text, &[&file]).await.unwrap();
+        assert!(told.starts_with("up done\nlink 0\ntrim ") && !told.contains("EPERM"), "{abi}: {told}");
+    }
+}

@@ -7,6 +7,8 @@ use std::io::Read as _;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
+use super::capability::KEPT;
+
 /// A thread that waits for the keeper's answer.
 pub(super) struct Caller {
     /// `/proc/TID`.
@@ -21,7 +23,7 @@ impl Caller {
         Caller { place: format!("/proc/{pid}") }
     }
 
-    /// Whether it has the keeper's ids, at least its capabilities, and its namespaces and root: only then is what the keeper
+    /// Whether it has the keeper's ids, at least its capabilities but those that no command has, and its namespaces and root: only then is what the keeper
     /// may do what the caller may, and a path the same path.
     pub(super) fn is_like_us(&self) -> Result<(), i32> {
         let (theirs, ours) = (self.status()?, Caller { place: "/proc/thread-self".into() }.status()?);
@@ -32,7 +34,7 @@ impl Caller {
         }
         let caps = |text: &str| u64::from_str_radix(&line(text, "CapEff:")?, 16).ok();
         let (theirs, ours) = (caps(&theirs).ok_or(libc::EPERM)?, caps(&ours).ok_or(libc::EPERM)?);
-        if ours & !theirs != 0 {
+        if ours & KEPT & !theirs != 0 {
             return Err(libc::EPERM);
         }
         for what in ["ns/user", "ns/mnt", "ns/pid", "root"] {

@@ -7,11 +7,12 @@
 //! keeper (a thread of the caller's) ◀─ listener ─ child;   performs the calls that the filter hands over
 //! ```
 //!
-//! Everything is prepared before fork. [`Wall::enter`] is all that runs after it: four system calls, no allocation, no
+//! Everything is prepared before fork. [`Wall::enter`] is all that runs after it: a handful of system calls, no allocation, no
 //! lock, no panic. Its failure reaches whoever spawns as an error whose number says which of them it was
 //! ([`Failed::of_spawn`]), because a number is all that can cross.
 
 mod caller;
+mod capability;
 mod change;
 mod keeper;
 mod schedule;
@@ -26,6 +27,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use crate::landlock::Ruleset;
 use crate::seccomp::classify::Insn;
 
+pub use capability::has_capabilities;
 pub use keeper::Trees;
 pub use schedule::CALLS as SCHEDULING_CALLS;
 pub use signal::CALLS as SIGNAL_CALLS;
@@ -39,12 +41,14 @@ pub const NAME_ONLY: i32 = libc::O_PATH | libc::O_NOFOLLOW;
 pub enum Step {
     /// `prctl(PR_SET_NO_NEW_PRIVS)`: without it the next two are refused to whoever is not root.
     NoNewPrivileges = 1,
+    /// `capset`: what only the system's owner may do is given up.
+    Capabilities = 2,
     /// `landlock_restrict_self`.
-    Landlock = 2,
+    Landlock = 3,
     /// `seccomp(SECCOMP_SET_MODE_FILTER)`.
-    Filter = 3,
+    Filter = 4,
     /// The filter's listener is handed to the keeper.
-    Listener = 4,
+    Listener = 5,
 }
 
 impl Step {
@@ -52,6 +56,7 @@ impl Step {
     pub fn call(self) -> &'static str {
         match self {
             Step::NoNewPrivileges => "prctl(PR_SET_NO_NEW_PRIVS)",
+            Step::Capabilities => "capset",
             Step::Landlock => "landlock_restrict_self",
             Step::Filter => "seccomp(SECCOMP_SET_MODE_FILTER)",
             Step::Listener => "sendmsg of the filter's listener",
@@ -85,7 +90,7 @@ impl Failed {
     /// What an error of spawn's says when it came from here.
     pub fn of_spawn(error: &io::Error) -> Option<Failed> {
         let code = error.raw_os_error()?.checked_sub(CODES)?;
-        let steps = [Step::NoNewPrivileges, Step::Landlock, Step::Filter, Step::Listener];
+        let steps = [Step::NoNewPrivileges, Step::Capabilities, Step::Landlock, Step::Filter, Step::Listener];
         let step = steps.into_iter().find(|&step| step as i32 == code / STEP)?;
         Some(Failed { step, errno: code % STEP })
     }
@@ -109,7 +114,7 @@ pub fn refuse(command: &mut Command, refusal: u32) {
 pub struct Walls(Arc<Wall>);
 
 impl Walls {
-    /// Walls of a ruleset, where there is Landlock, and a filter. With `keeps`, the filter hands calls over
+    /// Walls of a ruleset, where there is Landlock, and a filter; of a caller's capabilities only some are left. With `keeps`, the filter hands calls over
     /// ([`crate::seccomp::RuleAction::Perform`]): those that change metadata are performed inside these trees, and signals
     /// among the command's own processes; everything else that is handed over is refused.
     ///
@@ -120,6 +125,7 @@ impl Walls {
         Ok(Walls(Arc::new(Wall {
             ruleset,
             filter,
+            privileged: has_capabilities(),
             keeps: keeps.map(Arc::new),
             post: Mutex::default(),
             behind: Mutex::default(),
@@ -203,6 +209,7 @@ impl Walls {
         let wall = Wall {
             ruleset: ruleset.map_err(no_thread)?,
             filter,
+            privileged: self.0.privileged,
             keeps: None,
             post: Mutex::default(),
             behind: Mutex::default(),
@@ -231,15 +238,6 @@ impl Walls {
 /// What is done behind walls.
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Whether this thread may do what only the system's own should: any capability is in effect.
-pub fn has_capabilities() -> bool {
-    let header = [0x2008_0522u32, 0]; // _LINUX_CAPABILITY_VERSION_3, this thread
-    let mut data = [0u32; 6]; // effective, permitted, inheritable; twice
-    // SAFETY: version 3 has a header of two numbers, and two times three numbers of data.
-    let got = unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), data.as_mut_ptr()) };
-    got != 0 || data[0] != 0 || data[3] != 0
-}
-
 /// Whether a filter of this process's children can have a listener: the kernel allows one in all the filters that stand
 /// one behind another, so that inside such walls there is none left.
 pub fn listener_available() -> bool {
@@ -252,7 +250,7 @@ pub fn listener_available() -> bool {
         // A thread of its own: what it gets it never loses.
         let allow = Insn { code: crate::seccomp::classify::RET, jt: 0, jf: 0, k: 0x7fff_0000 };
         let (post, behind) = (Mutex::default(), Mutex::default());
-        let wall = Wall { ruleset: None, filter: [allow].into(), keeps: None, post, behind };
+        let wall = Wall { ruleset: None, filter: [allow].into(), privileged: false, keeps: None, post, behind };
         let thread = std::thread::Builder::new().spawn(move || {
             // SAFETY: the descriptor has just been made, and is ours alone.
             wall.enter(true).map(|listener| listener.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })).is_ok()
@@ -280,6 +278,8 @@ fn above_streams(fd: OwnedFd) -> io::Result<OwnedFd> {
 struct Wall {
     ruleset: Option<OwnedFd>,
     filter: Arc<[Insn]>,
+    /// There may be capabilities to give up.
+    privileged: bool,
     keeps: Option<Arc<Trees>>,
     post: Mutex<Option<(u32, Arc<OwnedFd>)>>,
     behind: Mutex<Option<(u32, mpsc::Sender<Job>)>>,
@@ -298,6 +298,10 @@ impl Wall {
         // SAFETY: a prctl that takes numbers.
         if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1u64, 0u64, 0u64, 0u64) } != 0 {
             return Err(failed(Step::NoNewPrivileges));
+        }
+        // After it, which is what keeps them from coming back.
+        if self.privileged {
+            capability::give_up().map_err(|()| failed(Step::Capabilities))?;
         }
         // Before the filter, which could be one that refuses it.
         if let Some(ruleset) = &self.ruleset {
