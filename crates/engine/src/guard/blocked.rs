@@ -77,7 +77,7 @@ impl Blocked {
         blocked.given.sort_unstable();
         blocked.given.dedup();
         blocked.paths = blocked.given.iter().map(String::as_str).collect();
-        blocked.absent = blocked.given.iter().filter_map(|path| folded(Path::new(path))).collect();
+        blocked.absent = blocked.given.iter().flat_map(|path| folded(Path::new(path))).collect();
         for path in &blocked.given {
             if let Some(dir) = folds_names(path) {
                 let reason = format!(
@@ -107,7 +107,17 @@ impl Blocked {
 
     /// Which blocked path covers a path, if any does. What cannot be followed to its end counts as blocked.
     pub fn covering(&self, path: &Path, identities: &Identities) -> bool {
+        let path: &Path = &path.components().collect::<PathBuf>(); // a final `/` would hide a link
+        // What `..` goes up from is looked into as well.
+        let up_from = path.ancestors().filter(|at| at.ends_with("..")).filter_map(Path::parent);
+        up_from.chain([path]).any(|at| self.leads_to(at, identities))
+    }
+
+    fn leads_to(&self, path: &Path, identities: &Identities) -> bool {
         let Some(settled) = settle(path) else { return true };
+        if leaves_proc(path) {
+            return true;
+        }
         let Some(text) = settled.path.to_str() else { return true };
         if self.paths.covering(text).is_some() {
             return true;
@@ -123,7 +133,7 @@ impl Blocked {
             }
         }
         // Names that are not there yet: as some file system would compare them.
-        settled.path.ancestors().filter_map(folded).any(|name| self.absent.contains(&name))
+        settled.path.ancestors().flat_map(folded).any(|name| self.absent.contains(&name))
     }
 
     /// Other names of blocked files, in these directories and beside the files: a hard link is the same file.
@@ -253,22 +263,51 @@ fn settle_again(path: &Path) -> Option<Settled> {
     Some(Settled { path: std::fs::canonicalize(existing).ok()?.join(rest) })
 }
 
-/// A name that is not there, folded, in the directory that would hold it.
-fn folded(path: &Path) -> Option<((u64, u64), String)> {
-    if std::fs::symlink_metadata(path).is_ok() {
-        return None;
-    }
-    let parent = std::fs::metadata(path.parent()?).ok()?;
-    let name = path.file_name()?.to_string_lossy();
-    Some(((parent.dev(), parent.ino()), fold(&name)))
+/// Whether a path goes by one of the links of /proc that lead elsewhere for each process: the command's are its own.
+fn leaves_proc(path: &Path) -> bool {
+    let in_proc = |path: &Path| path.starts_with("/proc");
+    path.components().any(|part| part.as_os_str() == "proc")
+        && path.ancestors().any(|at| {
+            let named = at.to_str().and_then(normalize);
+            named.is_some_and(|named| in_proc(Path::new(&named)))
+                && std::fs::canonicalize(at).is_ok_and(|real| !in_proc(&real))
+        })
 }
 
-/// A name as file systems that ignore case and composition might compare it: letters and digits in small, without marks.
-/// Takes more names for the same than any of them does.
-fn fold(name: &str) -> String {
-    let combining = |c: char| ('\u{300}'..='\u{36f}').contains(&c);
+/// A name that is not there, folded in each way, in the directory that would hold it.
+fn folded(path: &Path) -> Vec<((u64, u64), String)> {
+    let parent = || std::fs::metadata(path.parent()?).ok();
+    let (Err(_), Some(parent), Some(name)) = (std::fs::symlink_metadata(path), parent(), path.file_name()) else {
+        return Vec::new();
+    };
+    fold(&name.to_string_lossy()).map(|name| ((parent.dev(), parent.ino()), name)).into()
+}
+
+/// A name as file systems that ignore case and composition might compare it, in small letters: once without marks, and
+/// once with the same sign for every letter that has one, however it is composed. Takes more names for the same than any
+/// of them does.
+fn fold(name: &str) -> [String; 2] {
     let ignored = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{feff}' | '\u{ad}');
-    name.chars().filter(|&c| !combining(c) && !ignored(c)).flat_map(char::to_lowercase).collect()
+    // Combining marks, those of kana, and the vowels and finals that Hangul syllables are composed of.
+    let mark = |c: char| matches!(c, '\u{300}'..='\u{36f}' | '\u{3099}' | '\u{309a}' | '\u{1160}'..='\u{11ff}');
+    // Latin, Greek and Cyrillic letters with marks, kana, Hangul.
+    let composed = |c: char| {
+        matches!(c, '\u{c0}'..='\u{24f}' | '\u{386}'..='\u{390}' | '\u{3aa}'..='\u{3b0}' | '\u{3ca}'..='\u{3ce}'
+            | '\u{400}'..='\u{403}' | '\u{407}' | '\u{40c}'..='\u{40e}' | '\u{419}' | '\u{439}' | '\u{450}'..='\u{453}'
+            | '\u{457}' | '\u{45c}'..='\u{45e}' | '\u{4c1}'..='\u{4f9}' | '\u{1e00}'..='\u{1fff}'
+            | '\u{3040}'..='\u{30ff}' | '\u{ac00}'..='\u{d7a3}')
+    };
+    let (mut bare, mut alike) = (String::new(), String::new());
+    for c in name.chars().filter(|&c| !ignored(c)).flat_map(char::to_lowercase) {
+        if mark(c) {
+            alike.pop();
+            alike.push('\u{fffd}');
+            continue;
+        }
+        bare.push(c);
+        alike.push(if composed(c) { '\u{fffd}' } else { c });
+    }
+    [bare, alike]
 }
 
 /// The directory that a path would be made in, where that ignores case in names.
@@ -316,7 +355,9 @@ mod tests {
         std::os::unix::fs::symlink("round", at("round")).unwrap();
         std::fs::hard_link(at("key"), at("plain/other-name")).unwrap();
         let text = |name: &str| at(name).to_str().unwrap().to_owned();
-        let b = blocked(&[&text("secret"), &text("key"), &text("Later.TXT")]).unwrap();
+        std::os::unix::fs::symlink("key", at("to-key")).unwrap();
+        let absent = [text("Later.TXT"), text("\u{e9}cole"), text("\u{d55c}")];
+        let b = blocked(&[&text("secret"), &text("key"), &absent[0], &absent[1], &absent[2]]).unwrap();
         for name in [
             "secret",
             "secret/",
@@ -336,13 +377,40 @@ mod tests {
             "Later.TXT/x",
             "La\u{301}ter.TXT",
             "missing/../secret",
+            "secret/../plain",
+            "link/../../plain",
+            "link/",
+            "to-key/",
+            "to-key/.",
+            "\u{e9}cole",
+            "e\u{301}cole",
+            "E\u{301}COLE",
+            "\u{c9}cole/x",
+            "\u{1112}\u{1161}\u{11ab}",
+            "\u{200b}\u{d55c}",
         ] {
             assert!(!allows(&b, at(name)), "{name}");
         }
         let through_proc = PathBuf::from(format!("/proc/self/root{}", text("secret/deep/file")));
         assert!(!allows(&b, through_proc));
-        for name in ["", "plain", "plain/x", "secretly", "keys", "later.txt2", "plain/key"] {
+        for name in
+            ["", "plain", "plain/", "plain/x", "secretly", "keys", "later.txt2", "plain/key", "ecole", "\u{444}"]
+        {
             assert!(allows(&b, at(name)), "{name}");
+        }
+        // Where these lead is another place for each process.
+        let own = [
+            "/proc/self/cwd",
+            "/proc/self/cwd/x",
+            "/proc/self/root/usr",
+            "/usr/../proc/thread-self/root",
+            "/proc/1/cwd/../x",
+        ];
+        for path in own {
+            assert!(std::fs::canonicalize(path).is_err() || !allows(&b, path), "{path}");
+        }
+        for path in ["/proc", "/proc/self/status", "/proc/self", "/usr/lib", "/proc/../usr", "/usr/proc/x"] {
+            assert!(allows(&b, path), "{path}");
         }
     }
 

@@ -195,3 +195,55 @@ fn a_blocked_link_that_leads_elsewhere_by_now_blocks_every_name_of_what_it_leads
     }
     assert!(readable("open") && readable("copy-of-open"));
 }
+
+#[test]
+fn what_is_said_of_a_path_is_what_the_kernel_holds() {
+    use proptest::strategy::{Strategy as _, ValueTree as _};
+    if !has("/usr/bin/python3") {
+        return;
+    }
+    let place = Place::new();
+    let work = place.at("work");
+    for dir in ["secret/deep", "plain/in"] {
+        std::fs::create_dir_all(place.at(&format!("work/{dir}"))).unwrap();
+    }
+    for (name, text) in [("secret/deep/f", "closed"), ("key", "closed"), ("plain/in/f", "open"), ("plain/f", "open")] {
+        place.write(&format!("work/{name}"), text);
+    }
+    let links =
+        [("../secret", "plain/up"), ("secret/deep", "down"), ("plain", "same"), ("key", "k"), ("later", "next")];
+    for (says, name) in links {
+        symlink(says, place.at(&format!("work/{name}"))).unwrap();
+    }
+    symlink(&work, place.at("work/plain/back")).unwrap();
+    std::fs::hard_link(place.at("work/key"), place.at("work/plain/hard")).unwrap();
+    let blocked_paths = ["secret", "key", "later"].map(|name| place.at(&format!("work/{name}"))).to_vec();
+    let guard = place.guard(GuardConfig { blocked_paths, ..allowing(&["/usr/bin/python3"]) });
+
+    let middle =
+        ["plain", "plain/in", "up", "down", "same", "plain/back", "same/back", "..", ".", "", "secret", "deep", &work];
+    let middle = proptest::collection::vec(proptest::sample::select(middle.map(str::to_owned).to_vec()), 0..4);
+    let last =
+        proptest::sample::select(vec!["f", "key", "k", "plain/hard", "plain/f", "plain/in/f", "later", "next", "k/"]);
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut paths = std::collections::BTreeSet::new();
+    for _ in 0..2000 {
+        let (middle, last) = (middle.clone(), last.clone()).new_tree(&mut runner).unwrap().current();
+        paths.insert(middle.into_iter().chain([last.to_owned()]).collect::<Vec<_>>().join("/"));
+    }
+    place.write("work/paths", &paths.iter().cloned().collect::<Vec<_>>().join("\n"));
+    let code = "for path in open('paths').read().split('\\n'):\n\
+                \x20try: print(open(path).read())\n\
+                \x20except PermissionError: print('closed')\n\
+                \x20except OSError: print('none')\n";
+    let said = ok(&guard, "/usr/bin/python3", &["-c", code]).stdout;
+    assert_eq!(said.lines().count(), paths.len());
+    let (mut open, mut closed) = (0, 0);
+    for (path, said) in paths.iter().zip(said.lines()) {
+        assert!(said != "open" || guard.path_allowed(path), "{path} was read");
+        assert!(said != "closed" || !guard.path_allowed(path), "{path} is held");
+        open += usize::from(said == "open");
+        closed += usize::from(said == "closed");
+    }
+    assert!(open > 50 && closed > 50, "{open} open, {closed} closed of {}", paths.len());
+}
