@@ -97,6 +97,7 @@ fn live(plan: &Plan) -> Result<(), Fault> {
     if !jail {
         payload::landlock(plan)?; // without mounts init performs creations itself: inside the same walls
     }
+    payload::channel(plan)?; // a session's program gets its channel, and nothing else gets past exec
     let child = payload::start(plan, terminal, &mut guards)?; // rlimits, caps, no_new_privs, Landlock, seccomp, exec
     sys::umask(0).map_err(at(step::SESSION, 106))?; // what init makes for the program has the program's umask applied
     watch::narrow(plan)?; // init keeps only what watching needs

@@ -63,6 +63,46 @@ static CONTEXT: ContextCell = ContextCell(core::cell::UnsafeCell::new(Context {
     envp: null(),
 }));
 
+/// A session's channel takes its place, and what goes with it loses close-on-exec: the one exception from the rule that the
+/// program starts with its standard streams alone.
+pub fn channel(plan: &Plan) -> Step {
+    let h = plan.header();
+    if h.channel == 0 {
+        return Ok(());
+    }
+    let from = i32::from(h.channel);
+    let (first, last) = if plan.has(flag::CHANNEL_STDIO) { (0, 1) } else { (fd::CHANNEL, fd::CHANNEL) };
+    for to in first..=last {
+        sys::dup3(from, to, 0).map_err(at(step::SESSION, 120))?;
+    }
+    sys::close(from).map_err(at(step::SESSION, 121))?;
+    for more in inherited(plan) {
+        sys::fcntl(more, 2, 0).map_err(at(step::SESSION, 122))?; // F_SETFD
+    }
+    Ok(())
+}
+
+fn inherited(plan: &Plan) -> core::ops::Range<i32> {
+    let h = plan.header();
+    let first = i32::from(h.channel) + 1;
+    first..first + i32::from(h.inherited)
+}
+
+/// Once the program runs the channel is its alone: its end is to be seen by whoever holds the other one.
+pub fn let_go_of_channel(plan: &Plan) -> Step {
+    let h = plan.header();
+    if h.channel == 0 {
+        return Ok(());
+    }
+    if !plan.has(flag::CHANNEL_STDIO) {
+        sys::close(fd::CHANNEL).map_err(at(step::SESSION, 123))?; // else `watch::narrow` closes it with the streams
+    }
+    for more in inherited(plan) {
+        sys::close(more).map_err(at(step::SESSION, 124))?;
+    }
+    Ok(())
+}
+
 /// Starts the program; returns once it runs.
 pub fn start(plan: &Plan, terminal: bool, guards: &mut Guards) -> Result<Child, Fault> {
     let h = plan.header();

@@ -87,6 +87,7 @@ pub fn narrow(plan: &Plan) -> Step {
         for f in 0..3 {
             sys::close(f).map_err(at(step::INIT, 1))?;
         }
+        crate::payload::let_go_of_channel(plan)?;
     }
     // CAP_KILL and CAP_SYS_PTRACE: ending the tree, reading the arguments of a notified call. The jail only: without
     // namespaces an unprivileged owner has neither and needs neither.

@@ -4,7 +4,7 @@
 //! never disagree. Offsets count from the start of the block; strings end in NUL. Holds no logic but the layout.
 
 /// First word of every plan; changes with the layout.
-pub const MAGIC: u64 = 0x0006_6d61_6472_6663;
+pub const MAGIC: u64 = 0x0007_6d61_6472_6663;
 
 /// Descriptors that init finds open when it starts; everything else is closed.
 pub mod fd {
@@ -18,6 +18,8 @@ pub mod fd {
     pub const EVENTS: i32 = 6;
     /// Letters from the owner: the plan with its descriptors, and the go. The last of the fixed ones.
     pub const SYNC: i32 = 7;
+    /// Where the program finds its session's channel: the plan's place, which is free by then.
+    pub const CHANNEL: i32 = PLAN;
     /// The first of the plan's own descriptors.
     pub const FIRST_EXTRA: i32 = 16;
     /// Where the program sits while `spawn` is false, unless the hard limit of open files is lower.
@@ -81,6 +83,8 @@ pub mod flag {
     pub const ONLY_LOOPBACK: u32 = 65536;
     /// Only the first mounts are known; another plan, whose mounts begin with the same, brings the rest and the run.
     pub const BEGINNING: u32 = 131_072;
+    /// The session's channel is the program's standard input and output.
+    pub const CHANNEL_STDIO: u32 = 262_144;
 }
 
 /// Most descriptors in one letter; the kernel takes 253 (`unix(7)`).
@@ -156,8 +160,10 @@ pub struct Header {
     pub join_count: u16,
     /// How many of the mounts the plan before this one had.
     pub done: u32,
-    /// Padding.
-    pub reserved: u32,
+    /// The session's channel, 0 for none: it becomes `fd::CHANNEL` in the program.
+    pub channel: u16,
+    /// How many of the descriptors that follow the channel the program gets as well, under the numbers they have.
+    pub inherited: u16,
 }
 
 /// One `prlimit`.

@@ -87,6 +87,25 @@ pub fn kill(pidfd: BorrowedFd<'_>) -> io::Result<()> {
     send(pidfd, rustix::process::Signal::KILL)
 }
 
+/// Interrupts (SIGINT) the process of this pidfd and everything in its process group. Already dead is success.
+///
+/// Where the kernel cannot signal a group by a pidfd (before Linux 6.9) the process alone is interrupted.
+///
+/// # Errors
+/// EPERM when it is not ours to signal.
+pub fn interrupt_group(pidfd: BorrowedFd<'_>) -> io::Result<()> {
+    const PROCESS_GROUP: libc::c_uint = 1 << 2; // PIDFD_SIGNAL_PROCESS_GROUP
+    let none = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: no siginfo is passed, and the descriptor is open.
+    let r = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), libc::SIGINT, none, PROCESS_GROUP) };
+    match (r, io::Error::last_os_error()) {
+        (0, _) => Ok(()),
+        (_, e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+        (_, e) if e.raw_os_error() == Some(libc::EINVAL) => send(pidfd, rustix::process::Signal::INT),
+        (_, e) => Err(e),
+    }
+}
+
 /// Lets the process of this pidfd run again when something stopped it. Already dead is success.
 ///
 /// # Errors

@@ -202,6 +202,24 @@ pub struct Landlock {
     pub rules: Vec<PathRule>,
 }
 
+/// What a session's program gets beside its standard streams: the one exception from having nothing else open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Channel {
+    /// Index of the channel into the launch's extra descriptors.
+    pub first: u16,
+    /// How many extra descriptors after it the program gets, under the numbers that [`Channel::number`] tells.
+    pub more: u16,
+    /// Whether the channel is the program's standard input and output, instead of its descriptor 3.
+    pub stdio: bool,
+}
+
+impl Channel {
+    /// Under which number the program has the nth of `more`.
+    pub fn number(self, nth: u16) -> i32 {
+        fd::FIRST_EXTRA + i32::from(self.first) + 1 + i32::from(nth)
+    }
+}
+
 /// Everything that init is to do.
 #[derive(Debug, Clone, Default)]
 pub struct Recipe {
@@ -243,6 +261,8 @@ pub struct Recipe {
     pub scratch_inodes: u64,
     /// Extra descriptors, first and number, that are `tasks` files of cgroups (version 1) for init to join.
     pub joins: (u16, u16),
+    /// What a session's program gets beside its standard streams.
+    pub channel: Option<Channel>,
     /// Wall time from the program's start, nanoseconds.
     pub wall_ns: u64,
     /// Rows and columns of the terminal.
@@ -325,6 +345,10 @@ impl Recipe {
         h.wall_ns = self.wall_ns;
         h.done = self.done as u32;
         (h.join_first, h.join_count) = (fd::FIRST_EXTRA as u16 + self.joins.0, self.joins.1);
+        if let Some(channel) = self.channel {
+            (h.channel, h.inherited) = (fd::FIRST_EXTRA as u16 + channel.first, channel.more);
+            h.flags |= if channel.stdio { flag::CHANNEL_STDIO } else { 0 };
+        }
         if let Some((rows, columns)) = self.terminal {
             h.flags |= flag::TERMINAL;
             (h.rows, h.columns) = (rows, columns);
@@ -491,7 +515,7 @@ fn header_bytes(h: &Header) -> Vec<u8> {
         h.scratch_inodes,
         h.wall_ns,
         u64::from(h.rows) | u64::from(h.columns) << 16 | u64::from(h.join_first) << 32 | u64::from(h.join_count) << 48,
-        pair(h.done, h.reserved),
+        u64::from(h.done) | u64::from(h.channel) << 32 | u64::from(h.inherited) << 48,
     ];
     for w in words {
         // Little-endian machines only, which both supported architectures are; `to_ne_bytes` of the packed words then

@@ -33,6 +33,7 @@ mod random;
 mod ready;
 mod rlimits;
 pub mod run;
+pub mod session;
 mod show;
 mod streams;
 mod supervise;

@@ -169,7 +169,7 @@ fn stage(core: &Core) -> Option<Stock> {
     }
     let files = files(&plan)?;
     plan.recipe.flags |= flag::HOLD;
-    let staged = core.stage(&mut plan).ok()?;
+    let staged = core.stage(&mut plan, None).ok()?;
     Some(Stock { staged, plan, files, mounts, made: Instant::now() })
 }
 

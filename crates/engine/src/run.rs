@@ -26,6 +26,7 @@ use crate::jail;
 use crate::landlock;
 use crate::outcome::{Applied, Ending, Enforcement, Evidence, Failure, Outcome, Strength, Truncated, Violation};
 use crate::ready::Ready;
+use crate::session::Channel;
 use crate::streams::{Sink, Source};
 use crate::supervise::{self, End, Report, Run};
 use crate::words;
@@ -153,9 +154,23 @@ impl Prepared {
     /// Runs it and returns when the tree is dead and nothing of it is left.
     pub fn run(&self, io: Io) -> Outcome {
         match &self.0 {
-            By::Own(core, ready) => core.run(io, ready.as_ref()),
+            By::Own(core, ready) => core.run(io, ready.as_ref(), None),
             By::Foreign(foreign) => foreign.run(io),
         }
+    }
+
+    /// The same for a session, whose program gets a channel. Somebody else's program gives it none: those are refused
+    /// before this is called.
+    pub(crate) fn run_session(&self, io: Io, channel: &mut Channel) -> Outcome {
+        match &self.0 {
+            By::Own(core, _) => core.run(io, None, Some(channel)),
+            By::Foreign(foreign) => foreign.run(io),
+        }
+    }
+
+    /// Whether it can run a session.
+    pub(crate) fn gives_channel(&self) -> bool {
+        matches!(self.0, By::Own(..))
     }
 }
 
@@ -197,9 +212,9 @@ impl Core {
         Ok(plan)
     }
 
-    fn run(&self, mut io: Io, ready: Option<&Ready>) -> Outcome {
+    fn run(&self, mut io: Io, ready: Option<&Ready>, channel: Option<&mut Channel>) -> Outcome {
         let begun = Instant::now();
-        let outcome = match self.attempt(&mut io, ready) {
+        let outcome = match self.attempt(&mut io, ready, channel) {
             Ok((finished, plan)) => self.outcome(finished, &plan, begun),
             Err(failure) => {
                 // What was made ahead goes unused.
@@ -221,7 +236,12 @@ impl Core {
         }
     }
 
-    fn attempt(&self, io: &mut Io, ready: Option<&Ready>) -> Result<(Finished, jail::Plan), Failure> {
+    fn attempt(
+        &self,
+        io: &mut Io,
+        ready: Option<&Ready>,
+        channel: Option<&mut Channel>,
+    ) -> Result<(Finished, jail::Plan), Failure> {
         let mut plan = self.plan_of_run()?;
         if let Some(dir) = &io.keep_changes {
             empty_or_new(dir)?;
@@ -232,7 +252,7 @@ impl Core {
         }
         let mut staged = match ready.and_then(|r| r.take(&plan)) {
             Some(staged) => self.let_go(staged, &mut plan)?,
-            None => self.stage(&mut plan)?,
+            None => self.stage(&mut plan, channel)?,
         };
         let Some(started) = staged.started.take() else { return Err(refusal("spawn", "init is gone")) };
         let report = self.watch(started, &plan, staged.cgroup.as_ref(), io);
@@ -243,7 +263,7 @@ impl Core {
     }
 
     /// Makes everything but the program: what only this process can do, then init, which does the rest.
-    pub(crate) fn stage(&self, plan: &mut jail::Plan) -> Result<Staged, Failure> {
+    pub(crate) fn stage(&self, plan: &mut jail::Plan, channel: Option<&mut Channel>) -> Result<Staged, Failure> {
         let mut enforcement = self.enforcement.clone();
         // Which optional mounts are there is this plan's to say.
         if let Some(mounts) = plan.enforcement.get(&Field::Mounts) {
@@ -257,6 +277,9 @@ impl Core {
             extra.extend(tasks);
             // The cgroup counts the same processes and tells when it refuses one; the rlimit behind it tells nobody.
             crate::rlimits::leave_processes_to_the_cgroup(&mut plan.recipe.rlimits);
+        }
+        if let Some(channel) = channel {
+            channel.join(&mut plan.recipe, &mut extra);
         }
         let network = self.network()?;
         let mut namespaces = jail::namespaces(plan, self.backend != Backend::Landlock);

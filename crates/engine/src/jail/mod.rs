@@ -71,7 +71,7 @@ fn records(flags: SocketFlags) -> Result<(OwnedFd, OwnedFd), Failure> {
 
 /// Makes a pipe the sandbox user's own, as whom the program may open it by name: `> /dev/stderr` opens it anew, and a
 /// pipe belongs to whoever made it. An owner who may not give files away keeps it: the program has it open already.
-fn give_away(theirs: &OwnedFd, (uid, gid): (u32, u32)) {
+pub fn give_away(theirs: &OwnedFd, (uid, gid): (u32, u32)) {
     if rustix::process::geteuid().as_raw() != uid
         && let Err(e) =
             rustix::fs::fchown(theirs, rustix::fs::Uid::from_raw(uid).into(), Some(rustix::fs::Gid::from_raw(gid)))

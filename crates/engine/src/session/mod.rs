@@ -1,0 +1,482 @@
+//! Sessions: live sandboxes whose interpreter keeps its state from call to call.
+//!
+//! ```text
+//! call(key, environment, code) ─ table ─▶ slot ─ turn ─▶ live ─ request ─▶ agent (in the sandbox)
+//!      ▲                                                  │                  │ runs the code in one state
+//!      └──────────── answer: exit code, output ◀──────────┴──── result ◀─────┘
+//! reaper: idle or over ─▶ ended, and the next call is told so once
+//! ```
+//!
+//! This file owns the table: which sessions there are, whose they are, when they end. `live` runs one, `channel` and `frame`
+//! carry what is said, `turn` is the order of calls, `agent` what runs in the sandbox. Nothing here is asynchronous: a call
+//! blocks its thread until it is answered.
+//!
+//! All code of one session is one trust: what is in the interpreter can say what it likes in the interpreter's name. What
+//! holds against all of it is the sandbox; docs/sessions.md says what else holds.
+
+mod agent;
+mod answer;
+mod channel;
+mod frame;
+mod live;
+mod turn;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use cofferdam_policy::{SeccompLevel, Stdin};
+
+pub use agent::Agent;
+pub use answer::{Answer, Call, Ended, Key, Limits, Listed, SessionError, Start, Why};
+pub(crate) use channel::Channel;
+use live::{Asked, Handle, Live, Unasked};
+use turn::{Left, Line};
+
+use crate::engine::Engine;
+use crate::io::{Cancel, Output};
+use crate::outcome::Failure;
+use crate::run::refusal;
+
+/// All sessions of one program. Dropped, it ends them all.
+#[derive(Debug)]
+pub struct Sessions {
+    inner: Arc<Inner>,
+    reaper: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    engine: Arc<Engine>,
+    limits: Limits,
+    table: Mutex<Table>,
+    wake: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    slots: HashMap<Key, Arc<Slot>>,
+    /// Ended since their last call, oldest first.
+    untold: Vec<(Key, Ended)>,
+    closing: bool,
+}
+
+/// A place in the table.
+#[derive(Debug)]
+struct Slot {
+    environment: String,
+    line: Line,
+    live: Mutex<Option<Live>>,
+    handle: OnceLock<Arc<Handle>>,
+    /// Set once: those who wait for their turn are told.
+    ended: OnceLock<Ended>,
+    made: Instant,
+    used: Mutex<Instant>,
+    calls: AtomicU64,
+}
+
+/// Most ended sessions that are remembered for their callers.
+const MOST_UNTOLD: usize = 1024;
+/// Longest name of a session, characters.
+const LONGEST_NAME: usize = 128;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Sessions {
+    /// No sessions yet.
+    ///
+    /// # Errors
+    /// The thread that ends idle sessions cannot be started.
+    pub fn new(engine: Arc<Engine>, limits: Limits) -> std::io::Result<Sessions> {
+        let inner = Arc::new(Inner { engine, limits, table: Mutex::default(), wake: Condvar::new() });
+        let theirs = Arc::clone(&inner);
+        let reaper = std::thread::Builder::new()
+            .name("cofferdam-reaper".into())
+            .stack_size(512 << 10)
+            .spawn(move || theirs.reap())?;
+        Ok(Sessions { inner, reaper: Some(reaper) })
+    }
+
+    /// A name that nobody can guess: 128 random bits.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn new_name() -> std::io::Result<String> {
+        random()
+    }
+
+    /// Runs code in the session of this key, which is started when there is none. Calls of one session go one after the
+    /// other. `start` says what to start, and is asked only then; `environment` is what a session is bound to.
+    ///
+    /// # Errors
+    /// Nothing was run; the session, where there is one, is as it was.
+    pub fn call(
+        &self,
+        key: &Key,
+        environment: &str,
+        start: impl FnOnce() -> Result<Start, Failure>,
+        call: Call,
+    ) -> Result<Answer, SessionError> {
+        let slot = self.inner.slot(key, environment)?;
+        let patience = call.timeout.max(self.inner.limits.start);
+        let turn = slot.line.wait(self.inner.limits.waiting, patience, &call.cancel).map_err(|left| match left {
+            Left::Cancelled => SessionError::Cancelled,
+            Left::Full | Left::Late => SessionError::Busy { name: key.name.clone() },
+        })?;
+        let mut live = lock(&slot.live);
+        if let Some(ended) = slot.ended.get() {
+            self.inner.told(key);
+            return Err(SessionError::Ended { name: key.name.clone(), ended: ended.clone() });
+        }
+        let fresh = live.is_none();
+        if fresh {
+            match self.inner.start(key, &slot, start, &call.cancel) {
+                Ok(started) => *live = Some(started),
+                Err(e) => {
+                    self.inner.remove(key, &slot);
+                    return Err(e);
+                }
+            }
+        }
+        let answer = match live.as_mut() {
+            Some(there) => self.inner.ask(key, there, call, fresh),
+            None => Err(SessionError::System("it is not there".into())),
+        };
+        *lock(&slot.used) = Instant::now();
+        let ended = match &answer {
+            Ok(answer) => answer.ended.clone(),
+            Err(SessionError::Ended { ended, .. }) => Some(ended.clone()),
+            Err(_) => None,
+        };
+        if let Some(ended) = ended {
+            slot.ended.get_or_init(|| ended);
+            self.inner.remove(key, &slot);
+            drop(live.take());
+        } else {
+            slot.calls.fetch_add(1, Ordering::Relaxed);
+        }
+        drop(live);
+        drop(turn);
+        self.inner.wake.notify_all(); // the reaper waits until the first session is idle for too long
+        answer
+    }
+
+    /// The sessions that there are.
+    pub fn list(&self) -> Vec<Listed> {
+        let table = lock(&self.inner.table);
+        let mut all: Vec<Listed> = table
+            .slots
+            .iter()
+            .map(|(key, slot)| Listed {
+                key: key.clone(),
+                environment: slot.environment.clone(),
+                age: slot.made.elapsed(),
+                idle: (slot.line.length() == 0).then(|| lock(&slot.used).elapsed()),
+                calls: slot.calls.load(Ordering::Relaxed),
+            })
+            .collect();
+        all.sort_by(|a, b| a.key.cmp(&b.key));
+        all
+    }
+
+    /// Ends a session, whatever it does, and waits until nothing of it is left. A call under way is answered as ended.
+    /// `None` when there is no such session.
+    pub fn end(&self, key: &Key) -> Option<Ended> {
+        let slot = lock(&self.inner.table).slots.get(key).cloned()?;
+        Some(self.inner.end(key, &slot, Why::Closed))
+    }
+
+    /// Ends all sessions of one owner, as when it has gone, and forgets what it was not told.
+    pub fn end_owner(&self, owner: &str) {
+        let slots: Vec<(Key, Arc<Slot>)> = {
+            let mut table = lock(&self.inner.table);
+            table.untold.retain(|(key, _)| key.owner != owner);
+            let theirs = table.slots.iter().filter(|(key, _)| key.owner == owner);
+            theirs.map(|(key, slot)| (key.clone(), slot.clone())).collect()
+        };
+        for (key, slot) in slots {
+            self.inner.end(&key, &slot, Why::Closed);
+        }
+    }
+}
+
+impl Drop for Sessions {
+    fn drop(&mut self) {
+        let slots: Vec<(Key, Arc<Slot>)> = {
+            let mut table = lock(&self.inner.table);
+            table.closing = true;
+            table.slots.iter().map(|(key, slot)| (key.clone(), slot.clone())).collect()
+        };
+        self.inner.wake.notify_all();
+        for (_, slot) in &slots {
+            if let Some(handle) = slot.handle.get() {
+                handle.kill(Why::Closed); // all at once, then one after the other
+            }
+        }
+        for (key, slot) in slots {
+            self.inner.end(&key, &slot, Why::Closed);
+        }
+        if let Some(reaper) = self.reaper.take() {
+            debug_assert!(reaper.join().is_ok(), "the thread that ends idle sessions has panicked");
+        }
+    }
+}
+
+impl Inner {
+    /// The place of a session; a new one where there is none.
+    fn slot(&self, key: &Key, environment: &str) -> Result<Arc<Slot>, SessionError> {
+        let name = &key.name;
+        if name.is_empty() || name.chars().count() > LONGEST_NAME || name.chars().any(char::is_control) {
+            return Err(SessionError::Name(name.chars().take(LONGEST_NAME).collect()));
+        }
+        let mut table = lock(&self.table);
+        if let Some(at) = table.untold.iter().position(|(k, _)| k == key) {
+            let (_, ended) = table.untold.remove(at);
+            return Err(SessionError::Ended { name: name.clone(), ended });
+        }
+        if let Some(slot) = table.slots.get(key) {
+            if slot.environment != environment {
+                let (is, asked) = (slot.environment.clone(), environment.to_owned());
+                return Err(SessionError::Environment { name: name.clone(), is, asked });
+            }
+            return Ok(slot.clone());
+        }
+        if table.closing || table.slots.len() >= self.limits.sessions {
+            return Err(SessionError::TooMany { most: self.limits.sessions });
+        }
+        let now = Instant::now();
+        let slot = Arc::new(Slot {
+            environment: environment.to_owned(),
+            line: Line::default(),
+            live: Mutex::default(),
+            handle: OnceLock::new(),
+            ended: OnceLock::new(),
+            made: now,
+            used: Mutex::new(now),
+            calls: AtomicU64::new(0),
+        });
+        table.slots.insert(key.clone(), slot.clone());
+        Ok(slot)
+    }
+
+    fn start(
+        self: &Arc<Self>,
+        key: &Key,
+        slot: &Slot,
+        start: impl FnOnce() -> Result<Start, Failure>,
+        cancel: &Cancel,
+    ) -> Result<Live, SessionError> {
+        let fail = |failure| SessionError::Start { name: key.name.clone(), failure };
+        let Start { mut policy, agent } = start().map_err(fail)?;
+        policy.command.argv.extend(agent.arguments().iter().map(|&word| word.to_owned()));
+        policy.command.stdin = Stdin::Closed;
+        policy.limits.wall_ms = u64::try_from(self.limits.lifetime.as_millis()).unwrap_or(u64::MAX);
+        if agent.own() && policy.process.seccomp.level == SeccompLevel::Disabled {
+            let mut failure = refusal(
+                "process.seccomp.level",
+                "a session's channel is not safe from its own processes without a system call filter",
+            );
+            failure.hint = Some("use level basic, or run the code without a session".into());
+            return Err(fail(failure));
+        }
+        let prepared = self.engine.prepare(&policy).map_err(fail)?;
+        if !prepared.gives_channel() {
+            let mut failure = refusal("backend", &format!("the {} backend runs no sessions", prepared.backend()));
+            failure.hint = Some("use --backend jail or landlock, or run the code without a session".into());
+            return Err(fail(failure));
+        }
+        let inner: Weak<Inner> = Arc::downgrade(self);
+        let over = move || {
+            if let Some(inner) = inner.upgrade() {
+                inner.wake.notify_all();
+            }
+        };
+        let started = Live::start(prepared, agent, policy.limits.output_bytes, self.limits.start, cancel, over);
+        match started {
+            Ok(Ok(live)) => {
+                let handle = slot.handle.get_or_init(|| live.handle().clone());
+                if lock(&self.table).closing {
+                    handle.kill(Why::Closed);
+                }
+                Ok(live)
+            }
+            Ok(Err(Ended { why: Why::Cancelled, .. })) => Err(SessionError::Cancelled),
+            Ok(Err(ended)) => Err(fail(unstarted(ended, self.limits.start))),
+            Err(e) => Err(SessionError::System(e.to_string())),
+        }
+    }
+
+    fn ask(&self, key: &Key, live: &mut Live, call: Call, fresh: bool) -> Result<Answer, SessionError> {
+        let id = random().map_err(|e| SessionError::System(e.to_string()))?;
+        let begun = Instant::now();
+        let mut output = patient(call.output);
+        let asked = Asked {
+            id: &id,
+            code: &call.code,
+            timeout: call.timeout,
+            grace: self.limits.grace,
+            output: &mut output,
+            cancel: &call.cancel,
+        };
+        let (answered, ended) = match live.call(asked) {
+            Ok(both) => both,
+            Err(Unasked::Over) => {
+                let ended = live.over(None);
+                return Err(SessionError::Ended { name: key.name.clone(), ended });
+            }
+            Err(Unasked::Code(why)) => return Err(SessionError::Code(why)),
+            Err(Unasked::Held) => return Err(SessionError::Held),
+            Err(Unasked::Io(e)) => return Err(SessionError::System(e.to_string())),
+        };
+        let duration = begun.elapsed();
+        let usage = live.usage();
+        let [stdout, stderr] = answered.streams.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let exit_code = answered.exit_code.or(match &ended {
+            Some(Ended { why: Why::Exited(code), .. }) => Some(*code),
+            _ => None,
+        });
+        Ok(Answer {
+            exit_code,
+            stdout,
+            stderr,
+            truncated: answered.truncated,
+            interrupted: answered.interrupted,
+            ended,
+            fresh,
+            duration,
+            cpu_time_seconds: usage.map(|(cpu, _)| cpu),
+            memory_used_bytes: usage.map(|(_, memory)| memory),
+        })
+    }
+
+    /// Takes a session out of the table, unless another has its place by now.
+    fn remove(&self, key: &Key, slot: &Arc<Slot>) {
+        let mut table = lock(&self.table);
+        if table.slots.get(key).is_some_and(|there| Arc::ptr_eq(there, slot)) {
+            table.slots.remove(key);
+        }
+    }
+
+    fn told(&self, key: &Key) {
+        lock(&self.table).untold.retain(|(k, _)| k != key);
+    }
+
+    /// Ends a session and waits for it.
+    fn end(&self, key: &Key, slot: &Arc<Slot>, why: Why) -> Ended {
+        if slot.line.length() > 0
+            && let Some(handle) = slot.handle.get()
+        {
+            handle.kill(why.clone());
+        }
+        let mut live = lock(&slot.live);
+        let ended = match live.take() {
+            Some(live) => live.farewell(why),
+            None => slot.ended.get().cloned().unwrap_or(Ended { why, outcome: None }),
+        };
+        slot.ended.get_or_init(|| ended.clone());
+        drop(live);
+        self.remove(key, slot);
+        ended
+    }
+
+    /// Ends what has been idle for too long, and takes note of what has ended by itself.
+    fn reap(&self) {
+        let mut table = lock(&self.table);
+        while !table.closing {
+            let mut next = Duration::from_secs(3600);
+            let mut done = Vec::new();
+            for (key, slot) in &table.slots {
+                if slot.line.length() > 0 {
+                    continue; // the end of the call wakes us
+                }
+                let over = slot.handle.get().is_some_and(|handle| handle.is_over());
+                let left = self.limits.idle.saturating_sub(lock(&slot.used).elapsed());
+                if over || left.is_zero() {
+                    done.push((key.clone(), slot.clone()));
+                } else {
+                    next = next.min(left);
+                }
+            }
+            if done.is_empty() {
+                table = self.wake.wait_timeout(table, next).unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
+            drop(table);
+            for (key, slot) in done {
+                self.reap_one(key, &slot);
+            }
+            table = lock(&self.table);
+        }
+    }
+
+    fn reap_one(&self, key: Key, slot: &Arc<Slot>) {
+        // Whoever calls meanwhile waits behind this turn, and is told; where a call was first, it is not idle.
+        let Ok(turn) = slot.line.wait(0, Duration::ZERO, &Cancel::default()) else { return };
+        let ended = self.end_idle(slot);
+        slot.ended.get_or_init(|| ended.clone());
+        let mut table = lock(&self.table);
+        if table.slots.get(&key).is_some_and(|there| Arc::ptr_eq(there, slot)) {
+            table.slots.remove(&key);
+            if table.untold.len() >= MOST_UNTOLD {
+                table.untold.remove(0);
+            }
+            table.untold.push((key, ended));
+        }
+        drop(table);
+        drop(turn);
+    }
+
+    fn end_idle(&self, slot: &Slot) -> Ended {
+        let over = slot.handle.get().and_then(|handle| handle.ended());
+        let live = lock(&slot.live).take();
+        match (over, live) {
+            (Some(ended), live) => {
+                drop(live);
+                ended
+            }
+            (None, Some(live)) => live.farewell(Why::Idle),
+            (None, None) => Ended { why: Why::Idle, outcome: None },
+        }
+    }
+}
+
+/// A reader that is gone is no reason for the code to be held up: what it would have read is dropped.
+fn patient(output: Output) -> Output {
+    let Output::Stream(mut take) = output else { return output };
+    let mut gone = false;
+    Output::Stream(Box::new(move |which, bytes| {
+        if !gone {
+            match take(which, bytes) {
+                Ok(n) => return Ok(n),
+                Err(_) => gone = true,
+            }
+        }
+        Ok(bytes.len())
+    }))
+}
+
+fn unstarted(ended: Ended, patience: Duration) -> Failure {
+    let said = ended.outcome.as_ref().map(|o| o.stderr.trim().chars().take(2000).collect::<String>());
+    let said = said.filter(|text| !text.is_empty()).map_or_else(String::new, |text| format!(": {text}"));
+    match ended.outcome.and_then(|o| o.error) {
+        Some(failure) => failure,
+        None if ended.why == Why::TimedOut => {
+            refusal("session", &format!("its interpreter was not ready within {} s{said}", patience.as_secs()))
+        }
+        None => refusal("session", &format!("before it was ready, {}{said}", ended.why)),
+    }
+}
+
+/// 128 random bits, hexadecimal.
+fn random() -> std::io::Result<String> {
+    let mut bytes = [0u8; 16];
+    let n = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    if n != bytes.len() {
+        return Err(std::io::Error::other("the system has too few random numbers"));
+    }
+    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+}

@@ -1,0 +1,115 @@
+//! What the tests of sessions start with.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cofferdam_engine::session::{Agent, Answer, Call, Key, Limits, SessionError, Sessions, Start};
+use cofferdam_engine::{Cancel, Engine, Failure, Output};
+use cofferdam_policy::{Backend, Field, Policy};
+
+mod state;
+
+/// A language to test with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Language {
+    pub agent: Agent,
+    pub programs: &'static [&'static str],
+}
+
+pub const PYTHON: Language = Language { agent: Agent::Python, programs: &["/usr/bin/python3"] };
+pub const NODE: Language = Language { agent: Agent::Node, programs: &["/usr/bin/node"] };
+pub const SHELL: Language = Language { agent: Agent::Shell, programs: &["/bin/bash", "/usr/bin/bash"] };
+
+/// A skip, which `COFFERDAM_MUST_WORK=1` makes a failure.
+pub fn skipped(why: &str) {
+    eprintln!("skipped: {why}");
+    assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none_or(|v| v != "1"), "{why}");
+}
+
+impl Language {
+    /// Its interpreter, where there is one.
+    pub fn program(self) -> Option<&'static str> {
+        let found = self.programs.iter().find(|p| Path::new(p).exists()).copied();
+        if found.is_none() {
+            skipped(&format!("none of {:?}", self.programs));
+        }
+        found
+    }
+}
+
+/// Backends to test with, those that are here.
+pub fn backends() -> Vec<Backend> {
+    [Backend::Jail, Backend::Landlock]
+        .into_iter()
+        .filter(|&backend| {
+            let mut policy = Policy::base();
+            policy.command.argv = vec!["/bin/true".into()];
+            policy.backend = backend;
+            policy.enforcement.best_effort = Field::ALL.iter().copied().collect();
+            match Engine::probe().prepare(&policy) {
+                Ok(_) => true,
+                Err(failure) => {
+                    skipped(&format!("{backend:?}: {}", failure.message));
+                    false
+                }
+            }
+        })
+        .collect()
+}
+
+/// A program's sessions, one owner's.
+pub struct Desk {
+    pub sessions: Arc<Sessions>,
+    pub backend: Backend,
+}
+
+pub fn desk(backend: Backend, limits: Limits) -> Desk {
+    Desk { sessions: Arc::new(Sessions::new(Arc::new(Engine::probe()), limits).unwrap()), backend }
+}
+
+pub fn key(name: &str) -> Key {
+    Key { owner: "me".into(), name: name.into() }
+}
+
+pub fn policy(program: &str, backend: Backend) -> Policy {
+    let mut policy = Policy::base();
+    policy.command.argv = vec![program.into()];
+    policy.backend = backend;
+    if backend == Backend::Landlock {
+        policy.enforcement.best_effort = Field::ALL.iter().copied().collect();
+    }
+    policy
+}
+
+pub fn call(code: &str) -> Call {
+    Call { code: code.into(), timeout: Duration::from_secs(30), output: Output::Capture, cancel: Cancel::default() }
+}
+
+impl Desk {
+    pub fn start(&self, language: Language) -> impl FnOnce() -> Result<Start, Failure> + use<> {
+        let backend = self.backend;
+        move || {
+            let program = language.program().unwrap_or("/nonexistent");
+            let mut policy = policy(program, backend);
+            policy.limits.memory_mb = 1024;
+            Ok(Start { policy, agent: language.agent })
+        }
+    }
+
+    pub fn ask(&self, language: Language, name: &str, call: Call) -> Result<Answer, SessionError> {
+        self.sessions.call(&key(name), "test", self.start(language), call)
+    }
+
+    /// Runs code that has to be answered.
+    pub fn run(&self, language: Language, name: &str, code: &str) -> Answer {
+        self.ask(language, name, call(code)).unwrap_or_else(|e| panic!("{language:?} {:?}: {e}: {e:?}", self.backend))
+    }
+
+    /// Its output, where it went well and the session lives on.
+    pub fn out(&self, language: Language, name: &str, code: &str) -> String {
+        let answer = self.run(language, name, code);
+        assert!(answer.success() && answer.ended.is_none(), "{language:?} {:?} {code}: {answer:?}", self.backend);
+        answer.stdout
+    }
+}

@@ -1,0 +1,47 @@
+//! What a session keeps, and what an answer holds.
+
+use super::*;
+
+/// Each language that is here on each backend that is here.
+pub fn each(languages: &[Language], limits: Limits, test: impl Fn(&Desk, Language)) {
+    for backend in backends() {
+        for &language in languages {
+            if language.program().is_some() {
+                let desk = desk(backend, limits);
+                test(&desk, language);
+            }
+        }
+    }
+}
+
+#[test]
+fn python_keeps_its_state() {
+    each(&[PYTHON], Limits::default(), |desk, l| {
+        let first = desk.run(l, "a", "x = 41\ndef f(): return x + 1\nimport os; os.chdir('/')");
+        assert!(first.fresh && first.success(), "{first:?}");
+        assert_eq!(desk.out(l, "a", "print(f(), os.getcwd(), __name__)"), "42 / __main__\n");
+        assert_eq!(desk.out(l, "b", "print('x' in globals())"), "False\n");
+    });
+}
+
+#[test]
+fn node_keeps_its_state() {
+    each(&[NODE], Limits::default(), |desk, l| {
+        assert_eq!(desk.out(l, "a", "const x = 41; function f() { return x + 1 }; var y = 1"), "");
+        assert_eq!(desk.out(l, "a", "console.log(f(), y)"), "42 1\n");
+        assert_eq!(desk.out(l, "a", "const z = await Promise.resolve(7); console.log(z)"), "7\n");
+        assert_eq!(desk.out(l, "a", "console.log(z + 1, require('path').basename('/a/b'))"), "8 b\n");
+        assert_eq!(desk.out(l, "a", "setTimeout(() => console.log('later'), 50); console.log('now')"), "now\nlater\n");
+    });
+}
+
+#[test]
+fn the_shell_keeps_its_state() {
+    each(&[SHELL], Limits::default(), |desk, l| {
+        assert_eq!(desk.out(l, "a", "x=41; f() { echo $((x + 1)); }; cd /; export E=e"), "");
+        assert_eq!(desk.out(l, "a", "f; pwd; sh -c 'echo $E'"), "42\n/\ne\n");
+        assert_eq!(desk.out(l, "a", "cat; echo end"), "end\n");
+        let failed = desk.run(l, "a", "echo one; (exit 3)");
+        assert_eq!((failed.stdout.as_str(), failed.exit_code, failed.ended.is_none()), ("one\n", Some(3), true));
+    });
+}
