@@ -83,13 +83,17 @@ impl Evaluator {
             serde_json::from_str(&text)
                 .map_err(|error| problem(ProblemKind::Nickel, format!("the outputs are not JSON: {error}")))?
         };
+        let policy = if wrapped.is_empty() { None } else { Some(policy(&outputs["policy"], &job.file)?) };
         for wanted in &job.outputs {
-            let text = match (wanted.format, &raw) {
-                (Format::Raw, Some(value)) => Ok(self.text(value, encoding(wanted.encoding), &job.file)?),
-                (format, _) => match refused(&outputs, format, &job.file) {
+            let text = match (&policy, &raw) {
+                (_, Some(value)) if wanted.format == Format::Raw => {
+                    Ok(self.text(value, encoding(wanted.encoding), &job.file)?)
+                }
+                (Some(policy), _) => match refused(&outputs, wanted.format, &job.file) {
                     Some(why) => Err(why),
-                    None => Ok(self.output(&outputs, *wanted, &job.file)?),
+                    None => Ok(self.output(policy, &outputs, *wanted, &job.file)?),
                 },
+                (None, _) => Err(format!("{}: no {} was made", job.file.display(), wanted.format.name())),
             };
             evaluated.outputs.push(text);
         }
@@ -178,19 +182,15 @@ impl Evaluator {
     }
 
     /// One output out of those that the library made.
-    fn output(&mut self, outputs: &Value, wanted: Wanted, file: &Path) -> Result<String, Problem> {
+    fn output(&mut self, policy: &Policy, outputs: &Value, wanted: Wanted, file: &Path) -> Result<String, Problem> {
         let value = &outputs[field(wanted.format)];
         match wanted.format {
+            Format::Policy if wanted.encoding == Encoding::Json => Ok(line(policy.to_json_pretty())),
             Format::Policy => {
-                let text = value.to_string();
-                let policy = Policy::decode(text.as_bytes()).map_err(|errors| not_a_policy(&errors.0, file))?;
-                let complete = serde_json::to_value(&policy).map_err(|error| {
+                let complete = serde_json::to_value(policy).map_err(|error| {
                     problem(ProblemKind::Policy, format!("{}: cannot write the policy: {error}", file.display()))
                 })?;
-                match wanted.encoding {
-                    Encoding::Json => Ok(line(policy.to_json_pretty())),
-                    _ => self.encoded(&complete, wanted.encoding, file),
-                }
+                self.encoded(&complete, wanted.encoding, file)
             }
             Format::Seatbelt => {
                 Ok(command_line(&value["parameters"]) + &text_of(&value["profile"], wanted.format, file)?)
@@ -260,6 +260,7 @@ fn clipped(text: &str) -> String {
 /// The library's outputs, only those that are wanted: what nobody asks for is not computed.
 fn wrapper(profile: &str, wanted: &[Wanted]) -> String {
     let mut fields: Vec<&str> = wanted.iter().map(|wanted| field(wanted.format)).collect();
+    fields.push(field(Format::Policy)); // whatever is made of it
     fields.sort_unstable();
     fields.dedup();
     let mut fields: String = fields.iter().map(|field| format!("{field} = outputs.{field}, ")).collect();
@@ -291,6 +292,22 @@ fn target(format: Format) -> Option<&'static str> {
         Format::Seatbelt => Some("seatbelt"),
         Format::Policy | Format::Raw => None,
     }
+}
+
+/// The policy that every output is made of: what a target is told has passed the validation that every policy passes. The
+/// library looks at what its targets need; names that stand in their texts as they are, such as those of system calls, are
+/// the policy's to check. A profile may leave its program to whoever runs it.
+fn policy(value: &Value, file: &Path) -> Result<Policy, Problem> {
+    let policy = Policy::decode(value.to_string().as_bytes()).map_err(|errors| not_a_policy(&errors.0, file))?;
+    let checked = if policy.command.argv.is_empty() {
+        let mut complete = policy.clone();
+        complete.command.argv.push("true".into());
+        complete.validate()
+    } else {
+        policy.validate()
+    };
+    checked.map_err(|errors| not_a_policy(&errors.0, file))?;
+    Ok(policy)
 }
 
 /// Why the target cannot have this output.

@@ -284,3 +284,39 @@ fn a_file_outside_the_directories_of_the_request_is_not_read() {
     elsewhere.file = Path::new("/etc/hostname").into();
     assert_eq!(result(elsewhere).unwrap_err().kind, ProblemKind::Import);
 }
+
+#[test]
+fn what_no_policy_may_say_reaches_no_target() {
+    let raw = |more: &str| format!("{{ version = 1, command.argv = [\"/bin/true\"], {more} }}");
+    let rule =
+        |call: &str| raw(&format!("process.seccomp.rules = [{{ syscalls = [\"{call}\"], action.errno = \"EPERM\" }}]"));
+    let outcome = |text: &str, format| {
+        let (_scene, file) = profile(text);
+        result(job(&file, &[format])).map(|evaluated| evaluated.outputs[0].clone())
+    };
+    for format in [Format::Policy, Format::Nsjail, Format::NsjailText, Format::Seatbelt] {
+        // Where one ends the filter's text early, its twin stands in it.
+        for (bad, word) in [
+            (rule("personality } } USE other DEFAULT ALLOW /*"), "name of a system call"),
+            (raw("process.hostname = \"a\\nb\""), "not a host name"),
+            (raw("id = \"a/b\""), "not an identifier"),
+            (raw("limits.memory_mb = 1e30"), "too large"),
+            (
+                raw("filesystem.mounts = [{ type = \"bind\", source = \"/srv/../etc\", target = \"/x\" }]"),
+                "absolute path",
+            ),
+            (raw("command.variables = { \"A=B\" = \"c\" }"), "not a variable's name"),
+        ] {
+            let problem = outcome(&bad, format).unwrap_err();
+            let kinds = [ProblemKind::Policy, ProblemKind::Nickel];
+            assert!(kinds.contains(&problem.kind) && problem.message.contains(word), "{format:?}: {problem:?}");
+        }
+        let allowed = outcome(&rule("personality"), format).unwrap();
+        assert_eq!(allowed.is_ok(), format != Format::Seatbelt, "{allowed:?}: Seatbelt knows no system calls");
+        if let Ok(text) = allowed {
+            assert!(text.contains("personality"), "{format:?}: {text}");
+        }
+    }
+    let (_scene, base) = profile("{ version = 1, network.mode = \"none\" }");
+    assert!(result(job(&base, &[Format::Policy])).unwrap().outputs[0].is_ok(), "a base has no program yet");
+}
