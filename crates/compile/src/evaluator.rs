@@ -347,8 +347,12 @@ fn command_line(parameters: &Value) -> String {
     for (name, value) in parameters.as_object().into_iter().flatten() {
         let value = value.as_str().unwrap_or_default();
         let plain = !value.is_empty() && value.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-+:@%,".contains(&b));
-        // In quotes for a shell, and on its line: a value cannot end the comment.
-        let value = if plain { value.to_owned() } else { format!("{:?}", value.replace(['\n', '\r'], "?")) };
+        // Quoted for a shell, and on its line: who copies it runs nothing that a name says, and no value ends the comment.
+        let value = if plain {
+            value.to_owned()
+        } else {
+            format!("'{}'", value.replace('\'', r"'\''").replace(char::is_control, "?"))
+        };
         text += &format!(" \\\n;;   -D {name}={value}");
     }
     text + " \\\n;;   -- COMMAND\n"

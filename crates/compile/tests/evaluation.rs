@@ -320,3 +320,17 @@ fn what_no_policy_may_say_reaches_no_target() {
     let (_scene, base) = profile("{ version = 1, network.mode = \"none\" }");
     assert!(result(job(&base, &[Format::Policy])).unwrap().outputs[0].is_ok(), "a base has no program yet");
 }
+
+#[test]
+fn nothing_in_a_path_is_run_by_who_copies_a_seatbelt_command_line() {
+    let text = |path: &str| {
+        let mount = format!("{{ type = \"bind\", source = {path}, target = {path} }}");
+        let (_scene, file) = profile(&format!("{{ version = 1, filesystem.mounts = [{mount}] }}"));
+        result(job(&file, &[Format::Seatbelt])).unwrap().outputs[0].clone().unwrap()
+    };
+    let told = text(r#""/srv/$(id)`id`'\"""#);
+    assert!(told.contains(r#" -D READ_0='/srv/$(id)`id`'\''"' "#), "{told}");
+    assert!(text(r#""/srv/plain""#).contains(" -D READ_0=/srv/plain "));
+    let lines = text(r#""/srv/a\n(allow default)""#);
+    assert!(lines.contains("'/srv/a?(allow default)'") && !lines.contains("\n(allow default)"), "{lines}");
+}

@@ -109,13 +109,13 @@ impl Profile {
     }
 }
 
-/// A value as it can stand in a comment line, quoted for a shell.
+/// A value as it can stand in a comment line, quoted for a shell: whoever copies the line runs nothing that a name says.
 fn comment(value: &str) -> String {
     let plain = value.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-+:@%,".contains(&b));
     if plain && !value.is_empty() {
         return value.to_owned();
     }
-    format!("{:?}", value.replace(['\n', '\r'], "?"))
+    format!("'{}'", value.replace('\'', r"'\''").replace(char::is_control, "?"))
 }
 
 /// What dynamic programs read before their first own line. The first are directories, the second single files.
@@ -401,4 +401,27 @@ fn ancestors(path: &str) -> Vec<String> {
 
 fn within(path: &str, base: &str) -> bool {
     base == "/" || path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_path_is_run_by_who_copies_the_command_line() {
+        let file = |path: &str| {
+            let parameters = vec![("PATH_0".to_owned(), path.to_owned())];
+            Profile { parameters, ..Profile::default() }.file()
+        };
+        for (path, shown) in [
+            ("/srv/a,b-c.d", "/srv/a,b-c.d"),
+            ("/srv/$(id)`id`\"", "'/srv/$(id)`id`\"'"),
+            ("/srv/it's", r"'/srv/it'\''s'"),
+            ("/srv/a\n(allow default)\u{1b}\u{9b}", "'/srv/a?(allow default)??'"),
+            ("", "''"),
+        ] {
+            let told = file(path);
+            assert_eq!(told, format!(";; sandbox-exec -f THIS_FILE \\\n;;   -D PATH_0={shown} \\\n;;   -- COMMAND\n"));
+        }
+    }
 }
