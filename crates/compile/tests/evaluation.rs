@@ -334,3 +334,41 @@ fn nothing_in_a_path_is_run_by_who_copies_a_seatbelt_command_line() {
     let lines = text(r#""/srv/a\n(allow default)""#);
     assert!(lines.contains("'/srv/a?(allow default)'") && !lines.contains("\n(allow default)"), "{lines}");
 }
+
+#[test]
+fn no_protected_name_ends_the_string_that_it_stands_in() {
+    let text = |name: &str| {
+        let (_scene, file) = profile(&format!("{{ version = 1, filesystem.protected = [{name}] }}"));
+        result(job(&file, &[Format::Seatbelt])).unwrap().outputs[0].clone().unwrap()
+    };
+    let plain = text(r#"".git/ho(ks""#);
+    assert!(plain.contains(r##"(regex #"/\.git/ho\(ks(/|$)")"##), "{plain}");
+    // What cannot stand in the text stands for anything: more is protected, never less.
+    let told = text(r#""a\" b\n(allow default)\u{1b}c""#);
+    assert!(told.contains(r##"(regex #"/a.* b.*\(allow default\).*c(/|$)")"##), "{told}");
+    // An Arabic number sign joins the sign behind it to one cluster of characters.
+    let told = text(r#""é\u{600}\"(allow default)""#);
+    assert!(told.contains(r##"(regex #"/é.*\(allow default\)(/|$)")"##), "{told}");
+}
+
+#[test]
+fn no_text_ends_the_string_of_nsjails_text_format() {
+    let description = |text: &str| {
+        let (_scene, file) =
+            profile(&format!("{{ version = 1, command.argv = [\"/bin/true\"], description = \"{text}\" }}"));
+        let told = result(job(&file, &[Format::NsjailText])).unwrap().outputs[0].clone().unwrap();
+        told.lines().find(|line| line.starts_with("description: ")).unwrap().to_owned()
+    };
+    for (text, told) in [
+        ("plain, 'é'", r#""plain, '\303\251'""#),
+        (r#"a\" b: 1 #\\"#, r#""a\" b: 1 #\\""#),
+        (r"a\nb\tc", r#""a\nb\tc""#),
+        // Each is one cluster of characters, in which a quote or a line feed is not seen as such.
+        (r#"\u{600}\" keep_caps: true #"#, r#""\330\200\042 keep_caps: true #""#),
+        (r#"\"\u{301} keep_caps: true #"#, r#""\042\314\201 keep_caps: true #""#),
+        (r"a\r\nb", r#""a\015\012b""#),
+        (r"\u{1b}\u{9b}\u{202e}\u{10ffff}", r#""\033\302\233\342\200\256\364\217\277\277""#),
+    ] {
+        assert_eq!(description(text), format!("description: {told}"), "{text}");
+    }
+}
