@@ -125,13 +125,18 @@ impl Cache {
 
     fn write(&self, directory: &OwnedFd, name: &str, entry: &Entry) {
         // A cache that cannot be written costs time, and nothing else.
-        if let Ok(bytes) = serde_json::to_vec(entry) {
+        // What would not be read again would only fill the disk.
+        if let Ok(bytes) = serde_json::to_vec(entry)
+            && bytes.len() as u64 <= MAX_ENTRY
+        {
             private::replace(directory, name, &bytes, false).ok();
         }
     }
 
     fn prune(&self, directory: &OwnedFd) {
-        let Ok(names) = private::names(directory) else { return };
+        let Ok(mut names) = private::names(directory) else { return };
+        // Where the directory is a link to another one, what else lies there is none of ours.
+        names.retain(|name| is_own(name));
         if names.len() <= MAX_ENTRIES {
             return;
         }
@@ -146,6 +151,11 @@ impl Cache {
             unlinkat(directory, name, AtFlags::empty()).ok();
         }
     }
+}
+
+/// Whether a file of this name is an entry, or what an entry that was never finished left.
+fn is_own(name: &str) -> bool {
+    name.starts_with(private::TEMPORARY) || name.len() == 64 && name.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 /// Only what this user alone could have written is believed.

@@ -152,9 +152,11 @@ impl<'e> Compiler<'e> {
             let round = self.rounds(&helper, &open);
             let before = open.len();
             for (at, result) in round {
-                let Open { index, question, begun_ns, .. } = &open[at];
+                let Open { index, job, question, begun_ns } = &open[at];
                 answers[*index] = Some(result.map(|evaluated| {
-                    if let Some(cache) = &self.cache {
+                    // An answer that does not depend on the profile would hold for whatever is put in its place.
+                    let own = evaluated.files.iter().any(|seen| seen.path == job.file);
+                    if let Some(cache) = self.cache.as_ref().filter(|_| own) {
                         cache.keep(question, &evaluated, *begun_ns);
                     }
                     compiled(evaluated, false)
@@ -238,7 +240,10 @@ fn read(end: &End, open: &[Open]) -> Vec<(usize, Result<Evaluated, CompileError>
                 results.push((
                     job,
                     match result {
-                        Answer::Ok(evaluated) => Ok(evaluated),
+                        Answer::Ok(evaluated) if evaluated.outputs.len() == open[job].job.outputs.len() => {
+                            Ok(evaluated)
+                        }
+                        Answer::Ok(_) => Err(CompileError::new("the evaluator answers what it was not asked")),
                         Answer::Error(problem) => {
                             let refused = problem.kind != ProblemKind::Unreadable;
                             Err(CompileError { message: problem.message, hint: problem.hint, refused })

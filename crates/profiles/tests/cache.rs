@@ -165,3 +165,34 @@ fn a_cache_that_cannot_be_is_as_good_as_none() {
     cache.keep("question", &Evaluated::default(), now_ns());
     assert_eq!(cache.look_up("question"), None);
 }
+
+#[test]
+fn what_is_none_of_its_entries_is_never_removed() {
+    let scene = Scene::new();
+    let file = scene.path("profile.ncl");
+    fs::write(&file, "first").unwrap();
+    scene.kept(&file, now_ns());
+    let directory = scene.path("cache");
+    for number in 0..600 {
+        fs::write(directory.join(format!("letter{number}")), "kept").unwrap();
+        fs::write(directory.join(sha256(format!("{number}").as_bytes())), "entry").unwrap();
+    }
+    scene.kept(&file, now_ns());
+    let names: Vec<String> =
+        fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(names.iter().filter(|name| name.starts_with("letter")).count(), 600);
+    assert!(names.len() < 600 + 512, "of its own entries the oldest go: {}", names.len());
+}
+
+#[test]
+fn an_answer_that_is_too_large_to_be_read_again_is_not_kept() {
+    let scene = Scene::new();
+    let file = scene.path("profile.ncl");
+    fs::write(&file, "first").unwrap();
+    let mut answer = scene.kept(&file, now_ns());
+    assert!(scene.entry().exists());
+    fs::remove_file(scene.entry()).unwrap();
+    answer.outputs = vec![Ok("x".repeat(65 << 20))];
+    scene.cache.keep("question", &answer, now_ns());
+    assert!(!scene.entry().exists());
+}

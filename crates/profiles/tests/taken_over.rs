@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cofferdam_engine::Engine;
-use cofferdam_profiles::protocol::{Encoding, Format, Wanted};
+use cofferdam_profiles::cache::Cache;
+use cofferdam_profiles::identity::sha256;
+use cofferdam_profiles::protocol::{Encoding, Format, Identity, Wanted};
 use cofferdam_profiles::{Ask, Compiler};
 
 /// Says `{"refused": "…"}` with a letter for each thing that worked.
@@ -121,4 +123,32 @@ fn an_evaluator_that_says_nothing_is_an_error_and_no_hang() {
     assert!(silent.message.contains("the evaluator failed") && silent.message.contains("profile.ncl"), "{silent}");
     let missing = Compiler::new(&engine, scene.path().join("none")).compile(&ask).unwrap_err();
     assert!(missing.message.contains("cannot find the evaluator") && missing.hint.is_some(), "{missing}");
+}
+
+#[test]
+fn an_answer_that_no_file_speaks_against_is_not_remembered() {
+    let scene = tempfile::tempdir().unwrap();
+    let profile = fs::canonicalize(scene.path()).unwrap().join("profile.ncl");
+    fs::write(&profile, "{}").unwrap();
+    let (program, engine) = (scene.path().join("evaluator"), Engine::probe());
+    let cache = Cache::at(scene.path().join("cache"));
+    let wanted = Wanted { format: Format::Policy, encoding: Encoding::Json };
+    let ask = Ask { file: profile.clone(), overrides: Vec::new(), outputs: vec![wanted], imports: Vec::new() };
+    let answers = |outputs: &str, files: &str| {
+        let answer = format!(
+            r#"{{"done":{{"job":0,"result":{{"ok":{{"outputs":[{outputs}],"warnings":[],"files":[{files}],"absent":[]}}}}}}}}"#
+        );
+        fs::write(&program, format!("#!/bin/sh\ncat >/dev/null\necho '{answer}'\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let compiler = Compiler::new(&engine, &program).trusted(true).cache(Some(cache.clone()));
+        compiler.compile(&ask).unwrap();
+        compiler.compile(&ask).unwrap().cached
+    };
+    assert!(!answers(r#"{"Ok":"forged"}"#, ""), "it would hold for any other profile in this place");
+    let identity = serde_json::to_string(&Identity::of(&fs::metadata(&profile).unwrap())).unwrap();
+    let seen = format!(r#"{{"path":"{}","identity":{identity},"sha256":"{}"}}"#, profile.display(), sha256(b"{}"));
+    assert!(answers(r#"{"Ok":"honest"}"#, &seen), "one that the profile speaks for is");
+    fs::write(&profile, "{ a = 1 }").unwrap();
+    let wrong = Compiler::new(&engine, &program).trusted(true).compile(&Ask { outputs: Vec::new(), ..ask.clone() });
+    assert!(wrong.unwrap_err().message.contains("was not asked"));
 }
