@@ -3,6 +3,7 @@
 //! Decides nothing about the sandbox. The program's output goes to our streams untouched; what we have to say goes
 //! to standard error, or into the one JSON object on standard output.
 
+use std::borrow::Cow;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
@@ -18,7 +19,7 @@ use crate::caller::Caller;
 use crate::keeping::Keeping;
 use crate::notes;
 use crate::passing;
-use crate::report::{REFUSED, Refusal, print_error, print_note};
+use crate::report::{REFUSED, Refusal, print_error, print_note, shown};
 use crate::terminal;
 use crate::unstarted;
 
@@ -181,10 +182,12 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Refusal> {
     print(&text)
 }
 
-/// Writes to standard output, or says that it could not: what was asked for did not arrive.
+/// Writes to standard output, or says that it could not: what was asked for did not arrive. A terminal gets nothing that
+/// it would obey: data quotes what others wrote.
 pub fn print(text: &str) -> Result<(), Refusal> {
-    use std::io::Write as _;
+    use std::io::{IsTerminal as _, Write as _};
     let mut out = std::io::stdout().lock();
+    let text = if out.is_terminal() { Cow::Owned(shown(text)) } else { Cow::Borrowed(text) };
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
         .map_err(|e| Refusal::new("output", format!("cannot write to standard output: {e}")))

@@ -2,8 +2,6 @@
 //!
 //! Everything goes to standard error with the prefix `cofferdam:`; the program's own output never passes through here.
 
-use std::fmt::Write as _;
-
 /// Exit code when Cofferdam refused or failed itself.
 pub const REFUSED: i32 = 125;
 
@@ -72,12 +70,23 @@ pub fn write_stderr(text: &str) {
 
 /// The text with every control character but the line feed escaped: messages quote what others wrote.
 pub fn printable(text: &str) -> String {
+    escaped(text, |c| c != '\n', |c| c.escape_default().to_string())
+}
+
+/// Data as it can be shown on a terminal: escaped in JSON's way, so that JSON stays what it is. Of other texts, who wants
+/// every byte has a file or a pipe.
+pub fn shown(text: &str) -> String {
+    escaped(text, |c| !matches!(c, '\n' | '\t'), |c| format!("\\u{:04x}", u32::from(c)))
+}
+
+fn escaped(text: &str, counts: impl Fn(char) -> bool, escape: impl Fn(char) -> String) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        // Bidirectional overrides can make a line read as another one.
-        let deceives = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if (c.is_control() && c != '\n') || deceives {
-            write!(out, "{}", c.escape_default()).expect("a String takes every write");
+        // Marks and overrides of direction can make a line read as another one.
+        let deceives =
+            matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if (c.is_control() && counts(c)) || deceives {
+            out.push_str(&escape(c));
         } else {
             out.push(c);
         }
@@ -87,10 +96,21 @@ pub fn printable(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::printable;
+    use super::{printable, shown};
 
     #[test]
     fn escapes_and_overrides_are_shown_not_sent() {
         assert_eq!(printable("a\x1b[2Jb\r\n\u{202e}é"), "a\\u{1b}[2Jb\\r\n\\u{202e}é");
+        assert_eq!(printable("\u{200f}\u{9b}"), "\\u{200f}\\u{9b}");
+    }
+
+    #[test]
+    fn data_stays_what_it_is() {
+        let value = "a\u{7f}\u{9b}2J\u{202e}\u{200f}é\t\"";
+        let text = serde_json::to_string_pretty(&[value]).unwrap();
+        let told = shown(&text);
+        assert!(told.contains("\\u007f\\u009b2J\\u202e\\u200fé"), "{told}");
+        assert_eq!(serde_json::from_str::<Vec<String>>(&told).unwrap(), [value]);
+        assert_eq!(shown("a\x1b[2J\tb\n"), "a\\u001b[2J\tb\n");
     }
 }

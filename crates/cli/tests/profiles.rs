@@ -445,3 +445,30 @@ fn options_about_profiles_need_one() {
     let told = scene.refused(&["export", "--set", "a", "reader.ncl"]);
     assert!(told.contains("--set") && told.contains("a.b=value"), "{told}");
 }
+
+#[test]
+fn a_terminal_obeys_nothing_that_a_profile_says() {
+    let scene = scene!();
+    let hostile = r#"{ version = 1, description = "\u{9b}2J\u{1b}]0;x\u{7}\u{202e}" }"#;
+    let file = scene.write("hostile.ncl", hostile);
+    for format in ["policy", "raw", "nsjail-text", "seatbelt"] {
+        let (ours, theirs) = common::pty();
+        let arguments = ["export", "--format", format, &file];
+        let mut child = scene.command().args(arguments).stdout(theirs).spawn().unwrap();
+        let mut told = Vec::new();
+        // EIO is how a terminal without another side ends.
+        let mut bytes = [0; 4096];
+        while let Ok(read @ 1..) = rustix::io::read(&ours, &mut bytes) {
+            told.extend_from_slice(&bytes[..read]);
+        }
+        assert!(child.wait().unwrap().success());
+        let told = String::from_utf8(told).unwrap().replace("\r\n", "\n");
+        assert!(told.chars().all(|c| !c.is_control() || c == '\n') && !told.contains('\u{202e}'), "{told:?}");
+        let whole = scene.printed(&arguments);
+        assert_eq!(told.lines().count(), whole.lines().count(), "{format}");
+        if let ("policy", Ok(policy)) = (format, serde_json::from_str::<Value>(&told)) {
+            assert_eq!(policy, serde_json::from_str::<Value>(&whole).unwrap(), "it is the same policy");
+            assert!(whole.contains('\u{9b}'), "a pipe gets every byte");
+        }
+    }
+}
