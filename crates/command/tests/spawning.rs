@@ -139,3 +139,25 @@ async fn spawning_behind_the_walls_holds_the_same_and_touches_no_other_thread() 
         assert!(status.contains("NoNewPrivs:\t0\n") && status.contains("Seccomp:\t0\n"), "{status}");
     }
 }
+
+#[test]
+fn what_panics_behind_the_walls_panics_before_them() {
+    let scratch = Scratch::new();
+    let data = scratch.directory("data");
+    let spawn = |runtime: tokio::runtime::Runtime| {
+        let confined = confined(*versions().last().unwrap(), &data);
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            runtime.block_on(async {
+                let (mut child, _) = confined.spawn(|command| attempt(command, "socketpair")).unwrap();
+                child.wait().await.unwrap().success()
+            })
+        }))
+    };
+    let without_io = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let panic = spawn(without_io).unwrap_err();
+    let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap();
+    assert!(said.contains("IO is disabled"), "as tokio's own spawn does: {said}");
+    let with_io = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    assert!(spawn(with_io).unwrap(), "the next one is none the worse");
+}

@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use super::capability::KEPT;
+use super::keeper::unseen;
 
 /// A thread that waits for the keeper's answer.
 pub(super) struct Caller {
@@ -49,20 +50,20 @@ impl Caller {
 
     fn status(&self) -> Result<String, i32> {
         let mut text = String::new();
-        let mut file = File::open(format!("{}/status", self.place)).map_err(|_| libc::EPERM)?;
-        file.read_to_string(&mut text).map_err(|_| libc::EPERM)?;
+        let mut file = File::open(format!("{}/status", self.place)).map_err(|error| unseen(&error))?;
+        file.read_to_string(&mut text).map_err(|error| unseen(&error))?;
         Ok(text)
     }
 
     /// Bytes of its memory.
     pub(super) fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), i32> {
-        let memory = File::open(format!("{}/mem", self.place)).map_err(|_| libc::EPERM)?;
+        let memory = File::open(format!("{}/mem", self.place)).map_err(|error| unseen(&error))?;
         memory.read_exact_at(buffer, address).map_err(|_| libc::EFAULT)
     }
 
     /// A string, with its end: at most `most` bytes.
     pub(super) fn string(&self, address: u64, most: usize) -> Result<Vec<u8>, i32> {
-        let memory = File::open(format!("{}/mem", self.place)).map_err(|_| libc::EPERM)?;
+        let memory = File::open(format!("{}/mem", self.place)).map_err(|error| unseen(&error))?;
         let mut text = Vec::new();
         // Page by page: what follows its end need not be there.
         while text.len() < most {

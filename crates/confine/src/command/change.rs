@@ -156,7 +156,10 @@ fn attribute_name(caller: &Caller, address: u64) -> Result<CString, i32> {
 fn is_within(object: &OwnedFd, trees: &Trees) -> bool {
     let Ok(path) = path_of(object) else { return false };
     if !path.starts_with(b"/") {
-        return true; // a pipe, a socket
+        // A pipe or a socket; what else has no path (a namespace) is the system's.
+        use std::os::unix::fs::FileTypeExt as _;
+        return std::fs::metadata(own(object))
+            .is_ok_and(|data| data.file_type().is_fifo() || data.file_type().is_socket());
     }
     if path.starts_with(b"/memfd:") && std::fs::metadata(own(object)).is_ok_and(|data| data.nlink() == 0) {
         return true;
@@ -185,7 +188,7 @@ fn is_mounted_here(object: &OwnedFd, trees: &Trees) -> bool {
 
 /// The number of the mount that a descriptor was opened on.
 fn mount_of(fd: &OwnedFd) -> Option<String> {
-    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()?;
+    let info = std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{}", fd.as_raw_fd())).ok()?;
     let id = info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim();
     (!id.is_empty()).then(|| id.to_owned())
 }
@@ -197,7 +200,7 @@ fn below(path: &[u8], tree: &[u8]) -> bool {
 }
 
 fn own(fd: &OwnedFd) -> String {
-    format!("/proc/self/fd/{}", fd.as_raw_fd())
+    format!("/proc/thread-self/fd/{}", fd.as_raw_fd())
 }
 
 /// Where the kernel says that it is.

@@ -2,18 +2,19 @@
 //! over. It knows no rule but where metadata may be changed; everything it cannot be sure of it refuses.
 //!
 //! ```text
-//! child ─ its listener, by post ─▶ keeper ─ poll ─▶ notification ─▶ change | signal | schedule ─▶ performed, or an errno
+//! child ─ its listener, by post ─▶ keeper ─ epoll ─▶ notification ─▶ change | signal | schedule ─▶ performed, or an errno
 //! ```
 //!
 //! It never lets a call through: what stands behind a pointer may change after it was looked at. When the caller's process
 //! ends, such calls fail with ENOSYS. A process that was forked from the caller gets a keeper of its own.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::{change, schedule, signal};
 use crate::seccomp::{Arch, syscall_name};
@@ -99,12 +100,14 @@ fn inbox() -> io::Result<Arc<Inbox>> {
     let (wake, woken) = UnixStream::pair()?;
     wake.set_nonblocking(true)?;
     woken.set_nonblocking(true)?;
+    let waker = Waker::new()?;
+    waker.add(woken.as_raw_fd(), INBOX)?;
     let inbox = Arc::new(Inbox { new: Mutex::default(), wake });
     let theirs = inbox.clone();
     std::thread::Builder::new()
         .name("cofferdam-keeper".into())
         .stack_size(256 * 1024)
-        .spawn(move || keep(&theirs, woken))?;
+        .spawn(move || keep(&theirs, woken, &waker))?;
     *keeper = Some((here, inbox.clone()));
     Ok(inbox)
 }
@@ -129,42 +132,91 @@ impl Admission {
     }
 }
 
+/// What wakes the keeper, with a number of the keeper's own. epoll(7): poll(2) refuses to wait for more descriptors than the
+/// caller's limit is by now.
+struct Waker(OwnedFd);
+
+impl Waker {
+    fn new() -> io::Result<Waker> {
+        // SAFETY: takes a flag.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call succeeded: a new descriptor that is ours alone.
+        Ok(Waker(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    fn add(&self, fd: i32, number: u64) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: number };
+        // SAFETY: takes descriptors, which are open, and an event that it reads.
+        let done = unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Explicitly, because a process that was forked from the caller has the descriptor still.
+    fn remove(&self, fd: i32) {
+        // SAFETY: takes descriptors, which are open. What is not there need not be removed.
+        unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
+    }
+
+    /// At least one event; none when a signal or a shortage of memory came between.
+    fn wait<'a>(&self, events: &'a mut [libc::epoll_event; 16]) -> &'a [libc::epoll_event] {
+        // SAFETY: as many events as are said.
+        let count = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, -1) };
+        &events[..usize::try_from(count).unwrap_or(0)]
+    }
+}
+
+/// The number of what wakes the keeper for its inbox.
+const INBOX: u64 = 0;
+/// How long the keeper waits for a descriptor when the caller has none left.
+const SHORTAGE: Duration = Duration::from_millis(10);
+
 /// The thread.
-fn keep(inbox: &Inbox, mut woken: UnixStream) {
+fn keep(inbox: &Inbox, mut woken: UnixStream, waker: &Waker) {
     block_signals();
-    let mut sources: Vec<Source> = Vec::new();
+    let mut sources: HashMap<u64, Source> = HashMap::new();
+    let mut last = INBOX;
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; 16];
     loop {
-        sources.extend(inbox.new.lock().unwrap_or_else(PoisonError::into_inner).drain(..));
-        let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut fds: Vec<libc::pollfd> =
-            std::iter::once(woken.as_raw_fd()).chain(sources.iter().map(Source::fd)).map(poll).collect();
-        // SAFETY: as many entries as are said.
-        if unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, -1) } < 0 {
-            continue; // EINTR; ENOMEM passes as well
-        }
-        if fds[0].revents != 0 {
-            let mut bytes = [0u8; 64];
-            while matches!(woken.read(&mut bytes), Ok(n) if n > 0) {}
-        }
-        let mut arrived = Vec::new();
-        let mut events = fds[1..].iter().map(|fd| fd.revents);
-        sources.retain(|source| match (source, events.next().unwrap_or(0)) {
-            (_, 0) => true,
-            (Source::Post(post, trees), _) => match receive(post) {
-                Some(listener) => {
-                    arrived.push(Source::Listener(listener, trees.clone()));
-                    true
-                }
-                None => false,
-            },
-            (Source::Listener(listener, trees), events) if events & libc::POLLIN != 0 => {
-                serve(listener, trees);
-                true
+        let mut arrived: VecDeque<Source> = VecDeque::new();
+        for event in waker.wait(&mut events) {
+            let (number, readable) = (event.u64, event.events & libc::EPOLLIN as u32 != 0);
+            if number == INBOX {
+                let mut bytes = [0u8; 64];
+                while matches!(woken.read(&mut bytes), Ok(n) if n > 0) {}
+                continue;
             }
-            // Nobody is left behind that filter.
-            (Source::Listener(..), _) => false,
-        });
-        sources.extend(arrived);
+            let over = match sources.get(&number) {
+                None => false,
+                Some(Source::Post(post, trees)) => match receive(post) {
+                    Received::Listener(listener) => {
+                        arrived.push_back(Source::Listener(listener, trees.clone()));
+                        false
+                    }
+                    Received::NotNow => {
+                        std::thread::sleep(SHORTAGE);
+                        false
+                    }
+                    Received::Over => true,
+                },
+                Some(Source::Listener(listener, trees)) if readable => !serve(listener, trees),
+                // Nobody is left behind that filter.
+                Some(Source::Listener(..)) => true,
+            };
+            if over && let Some(source) = sources.remove(&number) {
+                waker.remove(source.fd());
+            }
+        }
+        arrived.extend(inbox.new.lock().unwrap_or_else(PoisonError::into_inner).drain(..));
+        for source in arrived {
+            last += 1;
+            // One that cannot be waited for is closed: calls that would go to it fail.
+            if waker.add(source.fd(), last).is_ok() {
+                sources.insert(last, source);
+            }
+        }
     }
 }
 
@@ -178,8 +230,18 @@ fn block_signals() {
     }
 }
 
-/// A listener from the post; none when no child can send one any more.
-fn receive(post: &UnixStream) -> Option<OwnedFd> {
+/// What the post had.
+enum Received {
+    Listener(OwnedFd),
+    /// The caller has no descriptor left for it: it stays where it is, and whoever calls waits.
+    NotNow,
+    /// No child can send one any more.
+    Over,
+}
+
+/// A listener from the post: looked at first, and taken once there is a descriptor for it, because one that finds none is
+/// lost when it is taken.
+fn receive(post: &UnixStream) -> Received {
     let mut byte = 0u8;
     let mut content = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
     let mut space = [0u64; 4];
@@ -189,26 +251,32 @@ fn receive(post: &UnixStream) -> Option<OwnedFd> {
     message.msg_iovlen = 1;
     message.msg_control = space.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&space) as _;
+    let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_PEEK | libc::MSG_DONTWAIT;
     // SAFETY: the message and all that it points to are locals.
-    let got = unsafe { libc::recvmsg(post.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
-    if got != 1 {
-        return None;
+    match unsafe { libc::recvmsg(post.as_raw_fd(), &raw mut message, flags) } {
+        1 => {}
+        0 => return Received::Over,
+        _ if [libc::EAGAIN, libc::EINTR, libc::ENOMEM].contains(&super::errno()) => return Received::NotNow,
+        _ => return Received::Over,
     }
     // SAFETY: the kernel filled the control buffer as far as the header says.
-    let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message).as_ref() }?;
+    let Some(header) = (unsafe { libc::CMSG_FIRSTHDR(&raw const message).as_ref() }) else { return Received::NotNow };
     if (header.cmsg_level, header.cmsg_type) != (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-        return None;
+        return Received::Over;
     }
     // SAFETY: such a message holds a descriptor that the kernel has just made for us.
-    Some(unsafe { OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<i32>().read_unaligned()) })
+    let listener = unsafe { OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<i32>().read_unaligned()) };
+    // SAFETY: one byte, into a local. Without room for descriptors it is what was looked at that goes.
+    let taken = unsafe { libc::recv(post.as_raw_fd(), (&raw mut byte).cast(), 1, libc::MSG_DONTWAIT) };
+    if taken == 1 { Received::Listener(listener) } else { Received::Over }
 }
 
-/// Answers one call.
-fn serve(listener: &OwnedFd, trees: &Trees) {
+/// Answers one call. Not when that is no listener: one who sends another thing is no child of ours.
+fn serve(listener: &OwnedFd, trees: &Trees) -> bool {
     let mut call = Notification::default();
     // SAFETY: the structure has the kernel's layout and is zero, as the kernel asks.
     if unsafe { libc::ioctl(listener.as_raw_fd(), RECEIVE as _, &raw mut call) } != 0 {
-        return; // it was killed meanwhile
+        return super::errno() != libc::ENOTTY; // or it was killed meanwhile
     }
     let error = match perform(listener, &call, trees) {
         Ok(()) => 0,
@@ -217,6 +285,7 @@ fn serve(listener: &OwnedFd, trees: &Trees) {
     let response = Response { id: call.id, value: 0, error, flags: 0 };
     // SAFETY: as above. That it fails means that nobody waits for the answer any more.
     unsafe { libc::ioctl(listener.as_raw_fd(), SEND as _, &raw const response) };
+    true
 }
 
 fn perform(listener: &OwnedFd, call: &Notification, trees: &Trees) -> Result<(), i32> {
@@ -234,4 +303,65 @@ pub(super) fn is_valid(listener: &OwnedFd, call: &Notification) -> Result<(), i3
     // SAFETY: takes the address of a number.
     let valid = unsafe { libc::ioctl(listener.as_raw_fd(), IS_VALID as _, &raw const call.id) } == 0;
     if valid { Ok(()) } else { Err(libc::EINTR) }
+}
+
+/// The errno of something that could not be looked at: what the caller is short of is told, the rest is a refusal.
+pub(super) fn unseen(error: &io::Error) -> i32 {
+    let short = [libc::EMFILE, libc::ENFILE, libc::ENOMEM];
+    error.raw_os_error().filter(|errno| short.contains(errno)).unwrap_or(libc::EPERM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends a descriptor by the post.
+    fn send(post: &OwnedFd, fd: OwnedFd) -> Result<(), i32> {
+        use std::os::fd::IntoRawFd as _;
+        super::super::hand(post.as_raw_fd(), fd.into_raw_fd())
+    }
+
+    #[test]
+    fn a_listener_for_which_there_is_no_descriptor_waits_for_one() {
+        // In a process of its own, whose limit is another.
+        if std::env::var_os("COFFERDAM_SHORTAGE_CASE").is_none() {
+            let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+            command
+                .args(["--exact", "command::keeper::tests::a_listener_for_which_there_is_no_descriptor_waits_for_one"]);
+            let output = command.env("COFFERDAM_SHORTAGE_CASE", "1").output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && text.contains("1 passed"), "{text}");
+            return;
+        }
+        let limit = |most: u64| {
+            let limit = libc::rlimit { rlim_cur: most, rlim_max: 1024 };
+            // SAFETY: reads a structure.
+            assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+        };
+        let post = post(Arc::default()).unwrap();
+        let pipe = || {
+            let (reads, writes) = io::pipe().unwrap();
+            // SAFETY: takes a descriptor, which is open, and a flag.
+            assert_eq!(unsafe { libc::fcntl(reads.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) }, 0);
+            (reads, OwnedFd::from(writes))
+        };
+        let ((ours, theirs), (second, again)) = (pipe(), pipe());
+        let closed = |mut pipe: &io::PipeReader| {
+            std::thread::sleep(Duration::from_millis(200));
+            pipe.read(&mut [0u8]).is_ok()
+        };
+        limit(3);
+        // While what is in the post could be taken by nobody it is not lost: the other end of what was sent stays open.
+        send(&post, theirs).unwrap();
+        assert!(!closed(&ours), "it was dropped");
+        limit(1024);
+        assert!(!closed(&ours), "it was dropped later");
+        send(&post, again).unwrap();
+        assert!(!closed(&second), "the post is closed");
+        let held = std::fs::read_dir("/proc/self/fd").unwrap().count();
+        drop((ours, second));
+        std::thread::sleep(Duration::from_millis(100));
+        // Two ends each: ours here, and theirs in the keeper, which saw them end.
+        assert_eq!(std::fs::read_dir("/proc/self/fd").unwrap().count(), held - 4, "the keeper had taken both");
+    }
 }

@@ -49,6 +49,8 @@ pub enum Step {
     Filter = 4,
     /// The filter's listener is handed to the keeper.
     Listener = 5,
+    /// The keeper is a thread of whoever spawns.
+    Keeper = 6,
 }
 
 impl Step {
@@ -60,6 +62,7 @@ impl Step {
             Step::Landlock => "landlock_restrict_self",
             Step::Filter => "seccomp(SECCOMP_SET_MODE_FILTER)",
             Step::Listener => "sendmsg of the filter's listener",
+            Step::Keeper => "the way to the keeper, a thread of the process that made the command,",
         }
     }
 }
@@ -90,7 +93,8 @@ impl Failed {
     /// What an error of spawn's says when it came from here.
     pub fn of_spawn(error: &io::Error) -> Option<Failed> {
         let code = error.raw_os_error()?.checked_sub(CODES)?;
-        let steps = [Step::NoNewPrivileges, Step::Capabilities, Step::Landlock, Step::Filter, Step::Listener];
+        let steps =
+            [Step::NoNewPrivileges, Step::Capabilities, Step::Landlock, Step::Filter, Step::Listener, Step::Keeper];
         let step = steps.into_iter().find(|&step| step as i32 == code / STEP)?;
         Some(Failed { step, errno: code % STEP })
     }
@@ -132,7 +136,7 @@ impl Walls {
         })))
     }
 
-    /// Puts them around a command, each time that it is spawned: before closures that are given to `pre_exec` later.
+    /// Puts them around a command, each time that it is spawned by this process: before closures that are given to `pre_exec` later.
     ///
     /// # Errors
     /// No thread, socket or descriptor can be had.
@@ -142,8 +146,13 @@ impl Walls {
         // SAFETY: `enter` and `hand` make system calls on what was prepared, and nothing else: see there.
         unsafe {
             command.pre_exec(move || {
-                let entered = wall.enter(post.is_some()).and_then(|listener| match (listener, &post) {
-                    (Some(listener), Some(post)) => {
+                let there = match &post {
+                    Some((process, _)) => is_child_of(*process),
+                    None => Ok(()),
+                };
+                let entered = there.and_then(|()| wall.enter(post.is_some()));
+                let entered = entered.and_then(|listener| match (listener, &post) {
+                    (Some(listener), Some((_, post))) => {
                         hand(post.as_raw_fd(), listener).map_err(|errno| Failed { step: Step::Listener, errno })
                     }
                     _ => Ok(()),
@@ -154,18 +163,18 @@ impl Walls {
         Ok(())
     }
 
-    /// Where children send their listeners: one socket for all of them.
-    fn post(&self) -> io::Result<Option<Arc<OwnedFd>>> {
+    /// Where children of this process send their listeners: one socket for all of them.
+    fn post(&self) -> io::Result<Option<(u32, Arc<OwnedFd>)>> {
         let Some(trees) = &self.0.keeps else { return Ok(None) };
         let mut post = self.0.post.lock().unwrap_or_else(PoisonError::into_inner);
         let here = std::process::id();
         match &*post {
             // A process that was forked from ours has a keeper of its own.
-            Some((process, post)) if *process == here => Ok(Some(post.clone())),
+            Some((process, post)) if *process == here => Ok(Some((here, post.clone()))),
             _ => {
                 let made = Arc::new(above_streams(keeper::post(trees.clone())?)?);
                 *post = Some((here, made.clone()));
-                Ok(Some(made))
+                Ok(Some((here, made)))
             }
         }
     }
@@ -179,8 +188,10 @@ impl Walls {
         let gone = Failed { step: Step::Listener, errno: libc::EAGAIN };
         let (answer, answered) = mpsc::channel();
         let job: Job = Box::new(move || {
+            // What panics there panics here.
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
             // Nobody waits any more when that fails.
-            answer.send(job()).unwrap_or_default();
+            answer.send(done).unwrap_or_default();
         });
         {
             let mut behind = self.0.behind.lock().unwrap_or_else(PoisonError::into_inner);
@@ -193,7 +204,11 @@ impl Walls {
             thread.send(job).map_err(|_| gone)?;
             *behind = Some((here, thread));
         }
-        answered.recv().map_err(|_| gone)
+        match answered.recv() {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            Err(_) => Err(gone),
+        }
     }
 
     /// The thread, once it is there.
@@ -333,6 +348,17 @@ impl Wall {
     }
 }
 
+/// Whether the keeper is there to be reached: in a process that was forked from the one that made the command it is not, and
+/// calls that are handed over would wait for ever. In a process namespace of its own a child has no parent. Runs after fork.
+fn is_child_of(process: u32) -> Result<(), Failed> {
+    // SAFETY: takes nothing.
+    match unsafe { libc::getppid() } {
+        0 => Ok(()),
+        parent if parent as u32 == process => Ok(()),
+        _ => Err(Failed { step: Step::Keeper, errno: libc::ESRCH }),
+    }
+}
+
 /// Sends a descriptor and closes it. Runs after fork: buffers on the stack.
 fn hand(post: i32, fd: i32) -> Result<(), i32> {
     let byte = 0u8;
@@ -380,6 +406,17 @@ mod tests {
         for other in [libc::ENOENT, 4095, CODES, CODES + 9 * STEP, REFUSALS] {
             assert_eq!(Failed::of_spawn(&io::Error::from_raw_os_error(other)), None, "{other}");
         }
+    }
+
+    #[test]
+    fn the_keeper_is_reached_by_children_of_its_own_process_alone() {
+        // SAFETY: takes nothing.
+        let parent = unsafe { libc::getppid() } as u32;
+        assert_eq!(is_child_of(parent), Ok(()));
+        // As in a child that was spawned by a process forked from the one that has the keeper.
+        let failed = is_child_of(std::process::id()).unwrap_err();
+        assert_eq!(Failed::of_spawn(&io::Error::from_raw_os_error(failed.code())), Some(failed));
+        assert!(failed.to_string().starts_with("the way to the keeper"), "{failed}");
     }
 
     #[test]
