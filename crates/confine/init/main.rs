@@ -92,12 +92,12 @@ fn live(plan: &Plan) -> Result<(), Fault> {
         plan = &fresh;
     }
     sys::close(wire::fd::SYNC).map_err(at(step::SYNC, 1))?; // no further letter is read
+    payload::channel(plan)?; // a session's program gets its channel, and nothing else gets past exec
     let terminal = watch::terminal(plan)?; // a pty of the sandbox's own devpts
     let mut guards = guard::Guards::prepare(plan)?; // names that may not come into being, by inode of their directory
     if !jail {
         payload::landlock(plan)?; // without mounts init performs creations itself: inside the same walls
     }
-    payload::channel(plan)?; // a session's program gets its channel, and nothing else gets past exec
     let child = payload::start(plan, terminal, &mut guards)?; // rlimits, caps, no_new_privs, Landlock, seccomp, exec
     sys::umask(0).map_err(at(step::SESSION, 106))?; // what init makes for the program has the program's umask applied
     watch::narrow(plan)?; // init keeps only what watching needs

@@ -64,7 +64,8 @@ static CONTEXT: ContextCell = ContextCell(core::cell::UnsafeCell::new(Context {
 }));
 
 /// A session's channel takes its place, and what goes with it loses close-on-exec: the one exception from the rule that the
-/// program starts with its standard streams alone.
+/// program starts with its standard streams alone. The places begin where the plan's own descriptors did, which are used up
+/// by now: an interpreter that marks what it inherits looks no further than the first number that is not open.
 pub fn channel(plan: &Plan) -> Step {
     let h = plan.header();
     if h.channel == 0 {
@@ -75,17 +76,15 @@ pub fn channel(plan: &Plan) -> Step {
     for to in first..=last {
         sys::dup3(from, to, 0).map_err(at(step::SESSION, 120))?;
     }
-    sys::close(from).map_err(at(step::SESSION, 121))?;
-    for more in inherited(plan) {
-        sys::fcntl(more, 2, 0).map_err(at(step::SESSION, 122))?; // F_SETFD
+    let count = i32::from(h.inherited);
+    // Each place lies below the descriptor that comes to it: the channel was before them.
+    for i in 0..count {
+        sys::dup3(from + 1 + i, fd::FIRST_EXTRA + i, 0).map_err(at(step::SESSION, 121))?;
     }
+    // Whatever is left of the plan's own.
+    let rest = fd::FIRST_EXTRA + count;
+    sys::close_range(rest as u32, (from + count) as u32, 0).map_err(at(step::SESSION, 122))?;
     Ok(())
-}
-
-fn inherited(plan: &Plan) -> core::ops::Range<i32> {
-    let h = plan.header();
-    let first = i32::from(h.channel) + 1;
-    first..first + i32::from(h.inherited)
 }
 
 /// Once the program runs the channel is its alone: its end is to be seen by whoever holds the other one.
@@ -97,8 +96,8 @@ pub fn let_go_of_channel(plan: &Plan) -> Step {
     if !plan.has(flag::CHANNEL_STDIO) {
         sys::close(fd::CHANNEL).map_err(at(step::SESSION, 123))?; // else `watch::narrow` closes it with the streams
     }
-    for more in inherited(plan) {
-        sys::close(more).map_err(at(step::SESSION, 124))?;
+    for i in 0..i32::from(h.inherited) {
+        sys::close(fd::FIRST_EXTRA + i).map_err(at(step::SESSION, 124))?;
     }
     Ok(())
 }

@@ -162,7 +162,7 @@ pub struct Header {
     pub done: u32,
     /// The session's channel, 0 for none: it becomes `fd::CHANNEL` in the program.
     pub channel: u16,
-    /// How many of the descriptors that follow the channel the program gets as well, under the numbers they have.
+    /// How many of the descriptors that follow the channel the program gets as well, from `fd::FIRST_EXTRA` on.
     pub inherited: u16,
 }
 

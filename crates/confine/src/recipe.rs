@@ -207,17 +207,10 @@ pub struct Landlock {
 pub struct Channel {
     /// Index of the channel into the launch's extra descriptors.
     pub first: u16,
-    /// How many extra descriptors after it the program gets, under the numbers that [`Channel::number`] tells.
+    /// How many extra descriptors after it the program gets as well, from `wire::fd::FIRST_EXTRA` on.
     pub more: u16,
     /// Whether the channel is the program's standard input and output, instead of its descriptor 3.
     pub stdio: bool,
-}
-
-impl Channel {
-    /// Under which number the program has the nth of `more`.
-    pub fn number(self, nth: u16) -> i32 {
-        fd::FIRST_EXTRA + i32::from(self.first) + 1 + i32::from(nth)
-    }
 }
 
 /// Everything that init is to do.

@@ -68,8 +68,8 @@
         input: new PassThrough(), output: new PassThrough(), terminal: false, useGlobal: true, prompt: '',
         breakEvalOnSigint: true,
       });
-      process.removeAllListeners('uncaughtException');
-      process.on('uncaughtException', failed);
+      // Errors go to its domain, which shows them on its own output.
+      if (repl._domain) repl._domain.removeAllListeners('error').on('error', failed);
     }
     pending = true;
     repl.eval(`${code}\n`, globalThis, name, (error) => {

@@ -58,6 +58,9 @@ impl Agent {
     /// The code is too long.
     pub(super) fn execute(self, id: &str, code: &str, streams: [i32; 2]) -> Result<Vec<u8>, FrameError> {
         match self {
+            Agent::Shell if code.contains('\0') => {
+                Err(FrameError::Malformed("it has a NUL byte in it, which a shell cannot hold".into()))
+            }
             // bash reads no NUL, so no length in bytes: one line of words, then the code.
             Agent::Shell if code.len() > frame::LONGEST => {
                 Err(FrameError::TooLong { length: code.len(), most: frame::LONGEST })

@@ -12,10 +12,9 @@
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
 
 use cofferdam_confine::recipe;
+use cofferdam_confine::wire::fd::FIRST_EXTRA;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_passcred;
@@ -33,7 +32,6 @@ pub(crate) struct Channel {
     /// The channel, then the pipes.
     theirs: Vec<OwnedFd>,
     stdio: bool,
-    first: Arc<AtomicI32>,
 }
 
 impl Channel {
@@ -44,7 +42,6 @@ impl Channel {
         for pipe in &self.theirs[1..] {
             crate::jail::give_away(pipe, recipe.ids_out);
         }
-        self.first.store(channel.number(0), Ordering::Release);
         recipe.channel = Some(channel);
         extra.append(&mut self.theirs);
     }
@@ -55,8 +52,8 @@ impl Channel {
 struct Pipe {
     /// Our read end, an opening of its own: what the agent does to its own does nothing to ours.
     ours: OwnedFd,
-    /// What the agent knows it by, counted from the first.
-    nth: i32,
+    /// The agent's descriptor.
+    number: i32,
 }
 
 /// A pipe in use.
@@ -87,7 +84,6 @@ impl Use {
 pub(super) struct Ends {
     socket: OwnedFd,
     pairs: Vec<[Pipe; 2]>,
-    first: Arc<AtomicI32>,
 }
 
 /// What came over the channel.
@@ -115,12 +111,11 @@ pub(super) fn ends(own: bool) -> io::Result<(Ends, Channel)> {
             let (read, _) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
             let ours = reopen(read.as_fd(), OFlags::RDONLY | OFlags::NONBLOCK)?;
             theirs.push(read);
-            Ok(Pipe { ours, nth: (pair * 2 + nth) as i32 })
+            Ok(Pipe { ours, number: FIRST_EXTRA + (pair * 2 + nth) as i32 })
         };
         pairs.push([pipe(0)?, pipe(1)?]);
     }
-    let first = Arc::new(AtomicI32::new(0));
-    Ok((Ends { socket, pairs, first: first.clone() }, Channel { theirs, stdio: !own, first }))
+    Ok((Ends { socket, pairs }, Channel { theirs, stdio: !own }))
 }
 
 fn reopen(pipe: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
@@ -144,10 +139,9 @@ impl Ends {
                 continue;
             }
             let writer = |pipe: &Pipe| reopen(pipe.ours.as_fd(), OFlags::WRONLY | OFlags::NONBLOCK);
-            let first = self.first.load(Ordering::Acquire);
             return Ok(Some(Use {
                 ours: [pair[0].ours.try_clone()?, pair[1].ours.try_clone()?],
-                numbers: [first + pair[0].nth, first + pair[1].nth],
+                numbers: [pair[0].number, pair[1].number],
                 writers: [writer(&pair[0])?, writer(&pair[1])?],
             }));
         }
@@ -231,7 +225,7 @@ mod tests {
         let (ours, theirs) = ends(true).unwrap();
         let mut buffer = [0u8; 4096];
         let first = ours.pair(&mut buffer).unwrap().unwrap();
-        let nth = |u: &Use| u.numbers[0] as usize / 2;
+        let nth = |u: &Use| (u.numbers[0] - FIRST_EXTRA) / 2;
         assert_eq!(nth(&first), 0);
         let mut left_behind = agents(&theirs, 0);
         first.over();
@@ -253,7 +247,7 @@ mod tests {
         assert!(ours.pair(&mut buffer).unwrap().is_none());
         held.pop();
         let free = ours.pair(&mut buffer).unwrap().unwrap();
-        assert_eq!(free.numbers, [2 * PAIRS as i32 - 2, 2 * PAIRS as i32 - 1]);
+        assert_eq!(free.numbers, [2, 1].map(|n| FIRST_EXTRA + 2 * PAIRS as i32 - n));
     }
 
     #[test]

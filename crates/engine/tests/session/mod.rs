@@ -8,7 +8,11 @@ use cofferdam_engine::session::{Agent, Answer, Call, Key, Limits, SessionError, 
 use cofferdam_engine::{Cancel, Engine, Failure, Output};
 use cofferdam_policy::{Backend, Field, Policy};
 
+mod endings;
+mod forging;
 mod state;
+mod streams;
+mod table;
 
 /// A language to test with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
