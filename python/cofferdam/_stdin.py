@@ -86,25 +86,32 @@ def feed(source: Iterator[Piece], descriptor: int, failed: Failed) -> None:
     threading.Thread(target=work, name="cofferdam-stdin", daemon=True).start()
 
 
-async def feed_async(source: AsyncIterable[Piece], descriptor: int, failed: Failed) -> None:
-    """Passes pieces on as a task of the loop, and closes the descriptor at the end."""
-    try:
-        os.set_blocking(descriptor, False)
-        async for piece in source:
-            left = _encoded(piece)
-            while left:
-                try:
-                    left = left[os.write(descriptor, left) :]
-                except BlockingIOError:
-                    await _writable(descriptor)
-    except (BrokenPipeError, asyncio.CancelledError):
-        pass  # the program, or the run, is over
-    except BaseException as error:
-        failed(error)
-    finally:
-        os.close(descriptor)
-        if inspect.isasyncgen(source):
-            await source.aclose()
+def feed_async(source: AsyncIterable[Piece], descriptor: int, failed: Failed) -> asyncio.Task[None]:
+    """Passes pieces on as a task of the loop, which closes the descriptor at the end: cancelled before it began, too."""
+    out = open(descriptor, "wb", buffering=0)
+
+    async def work() -> None:
+        try:
+            os.set_blocking(descriptor, False)
+            async for piece in source:
+                left = _encoded(piece)
+                while left:
+                    try:
+                        left = left[os.write(descriptor, left) :]
+                    except BlockingIOError:
+                        await _writable(descriptor)
+        except (BrokenPipeError, asyncio.CancelledError):
+            pass  # the program, or the run, is over
+        except BaseException as error:
+            failed(error)
+        finally:
+            out.close()
+            if inspect.isasyncgen(source):
+                await source.aclose()
+
+    task = asyncio.get_running_loop().create_task(work())
+    task.add_done_callback(lambda _: out.close())
+    return task
 
 
 async def _writable(descriptor: int) -> None:

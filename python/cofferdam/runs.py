@@ -178,7 +178,7 @@ class AsyncRun:
         if source is not None:
             feed(source, _taken(self._native), self._fed.failed)
         elif isinstance(stdin, AsyncIterable):
-            self._feeding = loop.create_task(feed_async(stdin, _taken(self._native), self._fed.failed))
+            self._feeding = feed_async(stdin, _taken(self._native), self._fed.failed)
 
     def _over(self) -> None:
         """Nobody reads standard input any more."""

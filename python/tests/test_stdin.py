@@ -199,6 +199,35 @@ def test_under_asyncio_an_end_of_either_side_ends_the_other() -> None:
     run(main)
 
 
+def test_under_asyncio_a_run_that_was_over_before_anybody_waited_leaves_no_descriptor() -> None:
+    async def lines() -> AsyncIterator[str]:
+        for line in LINES:
+            yield line
+
+    def count() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    async def over_at_once(prepared: cofferdam.Prepared) -> None:
+        running = prepared.start_async(lines())
+        running.cancel()
+        wait_for(lambda: running.done)  # the loop does not go on meanwhile: nothing is read of what is passed on
+        assert (await running.wait()).outcome == "signalled"
+
+    async def main() -> None:
+        prepared = cofferdam.prepare(policy(), ["cat"])
+        assert (await prepared.run_async(lines())).stdout == "".join(LINES)
+        for _ in range(3):
+            await over_at_once(prepared)  # what is kept for the next run is there then
+        await asyncio.sleep(0.1)
+        before = count()
+        for _ in range(5):
+            await over_at_once(prepared)
+        await asyncio.sleep(0.1)
+        assert count() <= before
+
+    run(main)
+
+
 def test_executors_and_skills_take_it_too(tmp_path: Path) -> None:
     config = tmp_path / "policy.json"
     config.write_text('{"version": 1, "command": {"argv": ["cat"], "stdin": "caller"}}')
