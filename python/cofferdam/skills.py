@@ -30,6 +30,10 @@ _WORKING_DIR = "/tmp/skill"
 """The library's working directory of a skill that names none."""
 
 
+_PARTS = ("lib", "nsjail", "seatbelt", "skill")
+"""Directories of the library that its `skill/default.ncl` imports from."""
+
+
 class Platform(Enum):
     """What a profile is exported for."""
 
@@ -144,10 +148,12 @@ class NclDrivenSandbox:
                 if not default.is_file():
                     raise FileNotFoundError(f"no default.ncl in {self.ncl_dir}")
                 base = _import_path(default)
-                # Beside it lies what it imports: `lib/`, or `../lib/` as in the library's own layout.
+                # Beside it lies what it imports: `lib/`, or `../lib/` as in the library's own layout; of what is above, the
+                # parts of the library and nothing else.
                 imports = [self.ncl_dir]
-                if (self.ncl_dir.parent / "lib").is_dir():
-                    imports.append(self.ncl_dir.parent)
+                above = self.ncl_dir.resolve().parent
+                if any(above.glob("lib/*.ncl")):
+                    imports += [part for part in map(above.joinpath, _PARTS) if part.is_dir()]
             _write(profile, _PROFILE.replace("{base}", base))
             directory.chmod(0o755)
             return compile_outputs(profile, ["policy", "nsjail", "seatbelt"], imports=imports, cache=False)

@@ -236,6 +236,29 @@ def test_profiles_of_ones_own(tmp_path: Path, sandbox: NclDrivenSandbox) -> None
         NclDrivenSandbox(ncl_dir=tmp_path, profile_dir=sandbox.profile_dir).export_profile("skill", CONFIG)
 
 
+def test_a_profile_of_ones_own_imports_the_library_beside_it_and_nothing_else_of_there(
+    tmp_path: Path, sandbox: NclDrivenSandbox
+) -> None:
+    own, library = tmp_path / "skill", tmp_path / "lib"
+    own.mkdir()
+    library.mkdir()
+    (library / "limits.ncl").write_text("{ memory = 77 }\n")
+    (tmp_path / "limits.ncl").write_text("{ memory = 78 }\n")
+
+    def export(limits: str) -> None:
+        (own / "default.ncl").write_text(
+            'let base = import "sandbox/skill/default.ncl" in\n'
+            "{ make_default_config = fun id => base.make_default_config id & "
+            '{ max_memory_mb | priority -1 = (import "%s").memory } }\n' % limits
+        )
+        NclDrivenSandbox(ncl_dir=own, profile_dir=sandbox.profile_dir).export_profile("skill", {"network_policy": "deny"})
+
+    export("../lib/limits.ncl")
+    assert stored(sandbox)["limits"]["memory_mb"] == 77
+    with pytest.raises(RuntimeError, match="outside the directories"):
+        export("../limits.ncl")
+
+
 def test_a_profile_is_exported_again_and_the_new_one_holds(sandbox: NclDrivenSandbox) -> None:
     sandbox.export_profile("skill", {**CONFIG, "cmd": ["echo", "one"]})
     assert [sandbox.execute_sync("skill", []).stdout for _ in range(3)] == ["one\n"] * 3
