@@ -53,6 +53,30 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
+/// Whether a configuration has nsjail's own form: keys that only it has, in either of the spellings that it reads.
+fn of_nsjail(value: &Value) -> bool {
+    ["exec_bin", "execBin", "envar", "exec_file", "execFile"].iter().any(|key| value.get(key).is_some())
+}
+
+/// The same with every key as nsjail's config.proto spells it: as JSON it reads `cloneNewnet` as well.
+fn in_snake_case(value: Value) -> Value {
+    let spelled = |key: String| match key.contains(|c: char| c.is_ascii_uppercase()) {
+        false => key,
+        true => key
+            .chars()
+            .flat_map(|c| [c.is_ascii_uppercase().then_some('_'), Some(c.to_ascii_lowercase())])
+            .flatten()
+            .collect(),
+    };
+    match value {
+        Value::Object(members) => {
+            members.into_iter().map(|(key, value)| (spelled(key), in_snake_case(value))).collect()
+        }
+        Value::Array(items) => items.into_iter().map(in_snake_case).collect(),
+        other => other,
+    }
+}
+
 /// Which form a text has that is no policy; `None` for everything else. Reads no values.
 pub fn foreign(bytes: &[u8]) -> Option<Form> {
     let value: Value = serde_json::from_slice(bytes).ok()?;
@@ -60,7 +84,7 @@ pub fn foreign(bytes: &[u8]) -> Option<Form> {
     if has("version") {
         return None;
     }
-    if has("exec_bin") || has("envar") || has("exec_file") {
+    if of_nsjail(&value) {
         return Some(Form::Nsjail);
     }
     serde_json::from_value::<NsJailJsonConfig>(value).is_ok().then_some(Form::Legacy)
@@ -85,7 +109,12 @@ pub fn decode(bytes: &[u8], path: &Path) -> Result<Loaded, String> {
     let loaded = if has("version") {
         let policy = Policy::decode(bytes).map_err(|e| place(e.to_string()))?;
         Loaded { policy, form: Form::Policy, notes: Vec::new() }
-    } else if has("exec_bin") || has("envar") || has("exec_file") {
+    } else if of_nsjail(&value) {
+        if has("cmd") {
+            // In the one `clone_newnet: false` is the host's network, in the other no network at all.
+            return Err(place("it is both nsjail's own form (\"exec_bin\") and the older one (\"cmd\"); hint: remove what it does not mean".into()));
+        }
+        let value = in_snake_case(value);
         let name = value.get("name").and_then(Value::as_str).unwrap_or_default();
         match beside(path, name) {
             Some(policy) => Loaded {
@@ -99,7 +128,8 @@ pub fn decode(bytes: &[u8], path: &Path) -> Result<Loaded, String> {
             }
         }
     } else {
-        let config: NsJailJsonConfig = serde_json::from_value(value).map_err(|e| {
+        // From the text: a key that stands there twice is an error, and not the last one's value.
+        let config: NsJailJsonConfig = serde_json::from_slice(bytes).map_err(|e| {
             place(format!("neither a policy (it has no \"version\"), nor nsjail's own form (no \"exec_bin\"), nor the older one: {e}"))
         })?;
         let (policy, notes) = legacy::policy(&config).map_err(place)?;
@@ -126,6 +156,60 @@ fn beside(path: &Path, name: &str) -> Option<Policy> {
 /// Places that every root has of its own.
 const OWN: &[&str] = &["/", "/proc", "/dev", "/sys", "/tmp", "/tmp/home", "/run", "/dev/shm", "/var/tmp"];
 const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+
+/// What of nsjail's own configuration is looked at, told apart, or held by every sandbox in its own way.
+const TAKEN: &[&str] = &[
+    "name",
+    "description",
+    "mode",
+    "hostname",
+    "cwd",
+    "time_limit",
+    "nice_level",
+    "log_fd",
+    "log_file",
+    "log_level",
+    "envar",
+    "rlimit_as",
+    "rlimit_as_type",
+    "rlimit_core",
+    "rlimit_core_type",
+    "rlimit_cpu",
+    "rlimit_cpu_type",
+    "rlimit_fsize",
+    "rlimit_fsize_type",
+    "rlimit_nofile",
+    "rlimit_nofile_type",
+    "rlimit_nproc",
+    "rlimit_nproc_type",
+    "rlimit_stack",
+    "rlimit_stack_type",
+    "clone_newnet",
+    "clone_newuser",
+    "clone_newns",
+    "clone_newpid",
+    "clone_newipc",
+    "clone_newuts",
+    "clone_newcgroup",
+    "uidmap",
+    "gidmap",
+    "mount_proc",
+    "mount",
+    "seccomp_string",
+    "seccomp_policy_file",
+    "seccomp_log",
+    "cgroup_mem_max",
+    "cgroup_mem_swap_max",
+    "cgroup_pids_max",
+    "cgroup_cpu_ms_per_sec",
+    "use_cgroupv2",
+    "detect_cgroupv2",
+    "iface_no_lo",
+    "exec_bin",
+    "keep_caps",
+    "keep_env",
+    "disable_no_new_privs",
+];
 
 /// A policy from nsjail's own configuration. Limits stay as far as the host allows, as with nsjail itself.
 fn nsjail(value: &Value) -> Result<(Policy, Vec<String>), String> {
@@ -170,16 +254,36 @@ fn nsjail(value: &Value) -> Result<(Policy, Vec<String>), String> {
     }
     let l = &mut p.limits;
     let typed = |key: &str| value.get(key).and_then(Value::as_str).is_none_or(|kind| kind == "VALUE");
+    // Of a limit per process and one of the whole group, the tighter holds for the tree.
+    let tighter = |of_group: Option<u64>, of_process: Option<u64>| of_group.into_iter().chain(of_process).min();
+    let memory = number("cgroup_mem_max").map(|bytes| bytes.div_ceil(1 << 20));
     for (given, field) in [
-        (number("cgroup_mem_max").map(|bytes| bytes.div_ceil(1 << 20)), &mut l.memory_mb),
+        (tighter(memory, number("rlimit_as").filter(|_| typed("rlimit_as_type"))), &mut l.memory_mb),
         (number("rlimit_cpu").filter(|_| typed("rlimit_cpu_type")), &mut l.cpu_seconds),
         (number("rlimit_fsize").filter(|_| typed("rlimit_fsize_type")), &mut l.file_size_mb),
         (number("rlimit_nofile").filter(|_| typed("rlimit_nofile_type")), &mut l.open_files),
-        (number("cgroup_pids_max"), &mut l.processes),
+        (
+            // Its own default is what the caller may have, and not the number.
+            tighter(
+                number("cgroup_pids_max"),
+                number("rlimit_nproc").filter(|_| string(value, "rlimit_nproc_type") == "VALUE"),
+            ),
+            &mut l.processes,
+        ),
         (number("cgroup_cpu_ms_per_sec"), &mut l.cpu_millis),
         (number("time_limit").map(|seconds| seconds.saturating_mul(1000)), &mut l.wall_ms),
     ] {
         *field = given.unwrap_or(*field);
+    }
+    let left: Vec<&str> = value
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, _)| key.as_str())
+        .filter(|key| !TAKEN.contains(key))
+        .collect();
+    if !left.is_empty() {
+        notes.push(format!("{}: has no meaning in a policy, and is left out", left.join(", ")));
     }
     if !list(value, "seccomp_string").is_empty() || value.get("seccomp_policy_file").is_some() {
         notes.push("seccomp_string: Kafel is not translated back; the level standard stands for it".into());
@@ -265,6 +369,47 @@ mod tests {
         let optional = |mount: &Mount| matches!(mount, Mount::Bind { optional: true, .. });
         let loaded = load(&path).unwrap();
         assert_eq!(loaded.policy.filesystem.mounts.iter().map(optional).collect::<Vec<_>>(), [false, true, false]);
+    }
+
+    #[test]
+    fn what_nsjail_would_hold_is_no_wider_in_either_spelling() {
+        let snake = r#"{"exec_bin":{"path":"/usr/bin/true"},"rlimit_as":64,"rlimit_nproc":5,"rlimit_nproc_type":"VALUE",
+            "iface_no_lo":true,"mount":[{"src":"/srv/x","dst":"/x","is_bind":true}],"cgroup_mem_max":999999999}"#;
+        let camel = r#"{"execBin":{"path":"/usr/bin/true"},"rlimitAs":"64","rlimitNproc":5,"rlimitNprocType":"VALUE",
+            "ifaceNoLo":true,"mount":[{"src":"/srv/x","dst":"/x","isBind":true}],"cgroupMemMax":"999999999"}"#;
+        for text in [snake, camel] {
+            let (_dir, path) = file(text);
+            let Loaded { policy, form, notes } = load(&path).unwrap();
+            let limits = &policy.limits;
+            assert_eq!((form, limits.memory_mb, limits.processes), (Form::Nsjail, 64, 5), "{text}");
+            assert_eq!((policy.network.mode, policy.filesystem.mounts.len()), (NetworkMode::None, 1));
+            assert_eq!(notes, Vec::<String>::new());
+        }
+        let (_dir, path) =
+            file(r#"{"exec_bin":{"path":"/usr/bin/true"},"rlimit_as":64,"rlimit_as_type":"INF","max_cpus":1}"#);
+        let loaded = load(&path).unwrap();
+        assert_eq!(
+            loaded.policy.limits.memory_mb,
+            Policy::base().limits.memory_mb,
+            "the number counts for nothing there"
+        );
+        assert!(loaded.notes.iter().any(|note| note.starts_with("max_cpus: ")), "{:?}", loaded.notes);
+    }
+
+    #[test]
+    fn what_could_mean_two_things_is_refused() {
+        let older = r#""name":"x","mode":"EXEC","hostname":"h","cmd":["true"],"env":[],"log_level":"info","mount":[],"clone_newnet":false"#;
+        let (_dir, path) = file(&format!("{{{older}}}"));
+        assert_eq!(load(&path).unwrap().policy.network.mode, NetworkMode::None);
+        for (more, word) in [
+            (r#","exec_bin":{"path":"/usr/bin/true"}"#, "both nsjail's own form"),
+            (r#","envar":[]"#, "both nsjail's own form"),
+            (r#","cmd":["false"]"#, "duplicate field `cmd`"),
+        ] {
+            let (_dir, path) = file(&format!("{{{older}{more}}}"));
+            let error = load(&path).unwrap_err();
+            assert!(error.contains(word), "{error}");
+        }
     }
 
     #[test]
