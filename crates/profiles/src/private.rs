@@ -72,14 +72,22 @@ pub fn open_file(directory: impl AsFd, name: &str) -> Result<File> {
 /// The descriptor cannot be asked.
 pub fn others_write(fd: impl AsFd) -> Result<Option<String>> {
     let stat = fstat(fd)?;
-    let me = rustix::process::geteuid().as_raw();
-    Ok(if stat.st_uid != me && stat.st_uid != 0 {
-        Some(format!("it belongs to user {}", stat.st_uid))
-    } else if stat.st_mode & 0o002 != 0 {
+    let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    Ok(writer((stat.st_uid, stat.st_gid, stat.st_mode), user, group))
+}
+
+/// Who else can write to what has this owner, group and mode. The caller's own group is taken as the caller's alone, as
+/// where every user has one.
+fn writer((owner, group, mode): (u32, u32, u32), user: u32, own_group: u32) -> Option<String> {
+    if owner != user && owner != 0 {
+        Some(format!("it belongs to user {owner}"))
+    } else if mode & 0o002 != 0 {
         Some("everybody can write to it".to_owned())
+    } else if mode & 0o020 != 0 && group != own_group && group != 0 {
+        Some(format!("group {group} can write to it"))
     } else {
         None
-    })
+    }
 }
 
 /// Puts a whole file in its place, or nothing: written beside it, synchronised if asked, and renamed.
@@ -125,4 +133,27 @@ pub fn names(directory: impl AsFd) -> Result<Vec<String>> {
     }
     names.sort_unstable();
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::writer;
+
+    #[test]
+    fn only_the_user_and_the_system_are_trusted_to_write() {
+        let (me, mine, other) = (1000, 1000, 50);
+        for (owner, group, mode) in
+            [(me, mine, 0o700), (me, mine, 0o775), (me, other, 0o755), (0, 0, 0o775), (me, 0, 0o770)]
+        {
+            assert_eq!(writer((owner, group, mode), me, mine), None, "{owner} {group} {mode:o}");
+        }
+        for (owner, group, mode, word) in [
+            (me, other, 0o770, "group 50"),
+            (0, other, 0o775, "group 50"),
+            (me, mine, 0o702, "everybody"),
+            (other, mine, 0o700, "user 50"),
+        ] {
+            assert!(writer((owner, group, mode), me, mine).unwrap().contains(word), "{owner} {group} {mode:o}");
+        }
+    }
 }

@@ -123,7 +123,7 @@ impl StoreError {
             StoreError::Id(_) => Some("choose another name with --id".into()),
             StoreError::Missing { id, .. } => Some(format!("cofferdam export FILE.ncl --store --id {id}")),
             StoreError::Untrusted { path, .. } => {
-                Some(format!("chown and chmod o-w {} if it is yours", path.display()))
+                Some(format!("chown and chmod go-w {} if it is yours", path.display()))
             }
             StoreError::Io { operation: "read", source, .. } if source.kind() == ErrorKind::PermissionDenied => {
                 Some("name a profile store that you may read: --profiles DIR, or COFFERDAM_PROFILES".into())
