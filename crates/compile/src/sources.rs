@@ -5,15 +5,15 @@
 //! Nothing is read twice, so what Nickel sees is what was hashed.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Read as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use cofferdam_profiles::identity::sha256;
 use cofferdam_profiles::protocol::{Dir, FileSeen, Identity, Problem, ProblemKind};
 use nickel_lang_core::ast::InputFormat;
 use nickel_lang_core::cache::{SourceCache, SourcePath, normalize_abs_path};
+use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use crate::library::{DIRECTORY, LIBRARY, ROOT};
 use crate::scan;
@@ -216,13 +216,7 @@ fn read(wanted: &Wanted, at: &Path) -> Result<(Read, String), Problem> {
     let name = wanted.name.display().to_string();
     let place = wanted.by.as_ref().map(|(place, _)| format!("{place}: ")).unwrap_or_default();
     let unreadable = |cause: String| problem(ProblemKind::Unreadable, format!("{place}cannot read {name}: {cause}"));
-    // Not blocking: a pipe without a writer would wait for ever.
-    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NOCTTY;
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits().cast_signed())
-        .open(at)
-        .map_err(|error| unreadable(error.to_string()))?;
+    let file = open_without_links(at).map_err(|error| unreadable(error.to_string()))?;
     let metadata = file.metadata().map_err(|error| unreadable(error.to_string()))?;
     if !metadata.is_file() {
         return Err(unreadable("it is no regular file".into()));
@@ -253,6 +247,21 @@ fn read(wanted: &Wanted, at: &Path) -> Result<(Read, String), Problem> {
     let imports = imports.into_iter().map(|import| (scan::place(&text, import.at), import));
     let imports = imports.map(|(place, import)| (import, place)).collect();
     Ok((Read { seen, bytes: text.len() as u64, imports }, text))
+}
+
+/// Opens a path on which no name is a link: what was found to be inside, and not what came into its place meanwhile.
+fn open_without_links(at: &Path) -> std::io::Result<File> {
+    // A pipe without a writer would wait for ever.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let (Some(parent), Some(name)) = (at.parent(), at.file_name()) else {
+        return Err(std::io::ErrorKind::IsADirectory.into());
+    };
+    let above = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut directory = openat(CWD, "/", above, Mode::empty())?;
+    for component in parent.components().filter(|component| *component != Component::RootDir) {
+        directory = openat(&directory, component.as_os_str(), above, Mode::empty())?;
+    }
+    Ok(openat(&directory, name, flags, Mode::empty())?.into())
 }
 
 /// All of a file, or nothing when it holds more than is read.
@@ -291,5 +300,33 @@ impl Hint for Problem {
     fn hint(mut self, hint: &str) -> Problem {
         self.hint = Some(hint.into());
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_that_came_into_the_place_of_a_directory_is_not_followed() {
+        let scene = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(scene.path()).unwrap();
+        for name in ["inside", "outside"] {
+            std::fs::create_dir(root.join(name)).unwrap();
+            std::fs::write(root.join(name).join("file"), name).unwrap();
+        }
+        let text = |path: &Path| {
+            let mut text = String::new();
+            open_without_links(path).and_then(|mut file| file.read_to_string(&mut text)).map(|_| text)
+        };
+        let wanted = root.join("inside/file");
+        assert_eq!(text(&wanted).unwrap(), "inside");
+        std::fs::rename(root.join("inside"), root.join("before")).unwrap();
+        std::os::unix::fs::symlink("outside", root.join("inside")).unwrap();
+        assert_eq!(std::fs::read_to_string(&wanted).unwrap(), "outside", "the victim is there to be had");
+        assert!(text(&wanted).is_err());
+        assert_eq!(text(&root.join("outside/file")).unwrap(), "outside", "and its own name opens it");
+        std::os::unix::fs::symlink("file", root.join("outside/link")).unwrap();
+        assert!(text(&root.join("outside/link")).is_err());
     }
 }
