@@ -9,7 +9,8 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 
@@ -71,6 +72,22 @@ impl Search {
         let (called, file, canonical, identity) = self.locate(command)?;
         let chain = self.chain(file.as_fd(), &called, depth)?;
         Ok(Found { called, canonical, identity, chain })
+    }
+
+    /// The paths that decide where a command is found: those that are looked at before it, and it.
+    pub fn candidates(&self, command: &str) -> Vec<PathBuf> {
+        if command.contains('/') {
+            return vec![command.into()];
+        }
+        let mut paths = Vec::new();
+        for path in self.directories.iter().map(|dir| Path::new(dir).join(command)) {
+            let program = std::fs::metadata(&path).is_ok_and(|meta| meta.is_file() && meta.mode() & 0o111 != 0);
+            paths.push(path);
+            if program {
+                break;
+            }
+        }
+        paths
     }
 
     /// Like `find`, without what executing it takes.

@@ -49,8 +49,8 @@ pub(super) fn is_many_in_one(canonical: &str) -> bool {
 }
 
 /// Why a script cannot be executed: its interpreter is many programs, all of which it could start, and nobody named it.
-pub(super) fn many_in_chain(found: &Found, named: &[&str]) -> Option<String> {
-    let many = found.chain.iter().find(|link| is_many_in_one(&link.path) && !named.contains(&link.path.as_str()))?;
+pub(super) fn many_in_chain(found: &Found, named: impl Fn(&str) -> bool) -> Option<String> {
+    let many = found.chain.iter().find(|link| is_many_in_one(&link.path) && !named(&link.path))?;
     Some(format!(
         "it is executed by {0}, many programs in one, all of which it could start\n\
          hint: name {0} among its helpers if that is meant",
@@ -189,7 +189,7 @@ fn add(entry: &str, named: &[&str], tree: &mut Tree, search: &Search) -> Result<
             found.canonical
         ));
     }
-    if let Some(many) = many_in_chain(&found, named) {
+    if let Some(many) = many_in_chain(&found, |path| named.contains(&path)) {
         return Err(many);
     }
     tree.programs.insert(found.canonical.clone());
@@ -206,6 +206,9 @@ pub(super) fn opened(tree: &Tree, search: &Search) -> Result<Vec<Executable>, St
         let Ok(found) = search.find(path) else { continue }; // gone meanwhile: nothing to execute
         if found.canonical != *path {
             return Err(format!("the helper {path} has become {}: make the guard anew", found.canonical));
+        }
+        if let Some(many) = many_in_chain(&found, |path| tree.programs.contains(path)) {
+            return Err(format!("the helper {path}: {many}"));
         }
         all.push(found.executable());
         all.extend(found.chain);

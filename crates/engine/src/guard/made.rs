@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::blocked::{Blocked, Identities};
-use super::cache::Cache;
+use super::cache::{Answer, Cache};
 use super::config::GuardConfig;
 use super::error::{GuardError, Refusal, plain};
 use super::find::{Found, Search};
@@ -105,6 +105,35 @@ impl Inner {
         rules
     }
 
+    /// The rules for what was found, where all that executing it takes may be executed.
+    fn rules_that_allow(&self, command: &str, found: &Found) -> Result<Vec<usize>, Refusal> {
+        let named = || command.to_owned();
+        let mut rules = self.rules_for(command, &found.canonical);
+        if rules.is_empty() {
+            let reason = format!("no rule allows {}, which it leads to", plain(&found.canonical));
+            return Err(Refusal::NotAllowed { command: named(), reason });
+        }
+        let needs = std::iter::once(&found.canonical).chain(found.chain.iter().map(|link| &link.path));
+        if let Some(path) = needs.into_iter().find(|path| self.blocked.holds(path)) {
+            return Err(Refusal::Blocked {
+                command: named(),
+                reason: format!("it takes {}, which is blocked", plain(path)),
+            });
+        }
+        // What it was when the guard was made says nothing of what executes it by now.
+        let mut why = None;
+        rules.retain(|&rule| {
+            let many = helpers::many_in_chain(found, |path| self.rules[rule].tree.programs.contains(path));
+            let kept = many.is_none();
+            why = why.take().or(many);
+            kept
+        });
+        match why {
+            Some(reason) if rules.is_empty() => Err(Refusal::NotAllowed { command: named(), reason }),
+            _ => Ok(rules),
+        }
+    }
+
     fn decide(&self, command: &str, args: &[String]) -> Result<Permit, Refusal> {
         let named = || command.to_owned();
         if !self.config.enabled {
@@ -118,18 +147,7 @@ impl Inner {
             return Err(Refusal::NotFound { command: named(), reason: "an argument holds a NUL byte".into() });
         }
         let found = self.search.find(command).map_err(|reason| Refusal::NotFound { command: named(), reason })?;
-        let rules = self.rules_for(command, &found.canonical);
-        if rules.is_empty() {
-            let reason = format!("no rule allows {}, which it leads to", plain(&found.canonical));
-            return Err(Refusal::NotAllowed { command: named(), reason });
-        }
-        let needs = std::iter::once(&found.canonical).chain(found.chain.iter().map(|link| &link.path));
-        if let Some(path) = needs.into_iter().find(|path| self.blocked.holds(path)) {
-            return Err(Refusal::Blocked {
-                command: named(),
-                reason: format!("it takes {}, which is blocked", plain(path)),
-            });
-        }
+        let rules = self.rules_that_allow(command, &found)?;
         let line = rules::line(args);
         match rules.iter().find(|&&i| self.rules[i].checked.allows(&line)) {
             Some(&rule) => Ok(Permit { found, rule }),
@@ -364,13 +382,18 @@ impl Sandbox for Guard {
 
     fn is_allowed(&self, command: &str) -> bool {
         let inner = &self.0;
-        inner.config.enabled
-            && inner.commands.get(command, || {
-                let found = inner.search.identify(command);
-                found.is_ok_and(|(canonical, _)| {
-                    !inner.rules_for(command, &canonical).is_empty() && !inner.blocked.holds(&canonical)
-                })
-            })
+        if !inner.config.enabled {
+            return false;
+        }
+        let candidates = || inner.search.candidates(command);
+        inner.commands.get(command, candidates, || match inner.search.find(command) {
+            Ok(found) => Answer {
+                known: inner.rules_that_allow(command, &found).is_ok(),
+                files: Some(found.chain.into_iter().map(|link| link.path.into()).collect()),
+            },
+            // What it takes may be what is missing, and is not among the files that were looked at.
+            Err(_) => Answer { known: false, files: candidates().iter().all(|path| !path.exists()).then(Vec::new) },
+        })
     }
 
     fn path_allowed(&self, path: &str) -> bool {
@@ -378,9 +401,8 @@ impl Sandbox for Guard {
         if path.is_empty() || path.contains('\0') {
             return false;
         }
-        inner.paths.get(path, || {
-            let path = Path::new(&inner.frame.workspace).join(path);
-            !inner.blocked.covering(&path, &inner.identities())
-        })
+        let whole = Path::new(&inner.frame.workspace).join(path);
+        let known = || !inner.blocked.covering(&whole, &inner.identities());
+        inner.paths.get(path, || vec![whole.clone()], || Answer { known: known(), files: Some(Vec::new()) })
     }
 }

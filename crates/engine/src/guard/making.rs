@@ -162,7 +162,7 @@ impl Bound {
         let rustup = helpers::is_rustup(&found.canonical, found.identity, search);
         let tree = helpers::tree(&name, &found.canonical, rustup, &config.helpers, search)?;
         let named: Vec<&str> = config.helpers.get(&name).into_iter().flatten().map(String::as_str).collect();
-        if let Some(reason) = helpers::many_in_chain(&found, &named) {
+        if let Some(reason) = helpers::many_in_chain(&found, |path| named.contains(&path)) {
             return Err(refuse(reason));
         }
         let workspace_programs = config.workspace_programs.contains(&name);

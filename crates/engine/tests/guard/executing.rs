@@ -241,6 +241,62 @@ fn scripts_run_with_their_interpreter() {
 }
 
 #[test]
+fn what_is_said_of_a_command_is_what_becomes_of_it_at_once() {
+    let place = Place::new();
+    for dir in ["first", "bin"] {
+        std::fs::create_dir(place.at(&format!("outside/{dir}"))).unwrap();
+    }
+    let at = |name: &str| place.at(&format!("outside/{name}"));
+    let executable = |path: &str, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    let copy = |from: &str, to: &str| drop(std::fs::copy(format!("/usr/bin/{from}"), at(to)).unwrap());
+    copy("true", "bin/tool");
+    copy("dash", "bin/interpreter");
+    let script = |first: &str| {
+        place.write("outside/bin/script", &format!("#!{first}\nexit 0\n"));
+        executable(&at("bin/script"), 0o755);
+    };
+    script(&at("bin/interpreter"));
+    let path = [at("first"), at("bin"), "/usr/bin".into()].join(":");
+    let builder = Guard::builder(allowing(&["tool", "script"]), place.work());
+    let guard = builder.variables([("PATH".into(), path)]).build().unwrap();
+    let agree = |command: &str, expected: bool, when: &str| {
+        assert_eq!(guard.is_allowed(command), expected, "{command} {when}");
+        let ran = guard.execute_blocking(command, &[]);
+        assert_eq!(ran.as_ref().is_ok_and(|result| result.exit_code == 0), expected, "{command} {when}: {ran:?}");
+    };
+    let there = |when: &str| ["tool", "script"].map(|command| agree(command, true, when));
+    there("as made");
+    executable(&at("bin/tool"), 0o644);
+    agree("tool", false, "not executable");
+    executable(&at("bin/tool"), 0o755);
+    there("executable again");
+    copy("id", "first/tool");
+    agree("tool", false, "behind another of its name");
+    std::fs::remove_file(at("first/tool")).unwrap();
+    there("the first again");
+    std::fs::rename(at("bin/tool"), at("bin/kept")).unwrap();
+    agree("tool", false, "moved away");
+    symlink("/usr/bin/id", at("bin/tool")).unwrap();
+    agree("tool", false, "a link to another");
+    std::fs::rename(at("bin/kept"), at("bin/tool")).unwrap();
+    there("put back");
+    std::fs::rename(at("bin/interpreter"), at("bin/kept")).unwrap();
+    agree("script", false, "without its interpreter");
+    std::fs::rename(at("bin/kept"), at("bin/interpreter")).unwrap();
+    there("with it");
+    if has("/usr/bin/busybox") {
+        script("/usr/bin/busybox sh");
+        agree("script", false, "executed by many programs in one");
+        let refused = run(&guard, "script", &[]).unwrap_err().to_string();
+        assert!(refused.contains("many programs in one"), "{refused}");
+    }
+    script("/no/such/interpreter");
+    agree("script", false, "of an interpreter that is not there");
+    script(&at("bin/interpreter"));
+    there("as it was");
+}
+
+#[test]
 fn a_name_that_changes_between_decision_and_execution_executes_nothing_else() {
     let place = Place::new();
     for (from, to) in [("/usr/bin/echo", "allowed"), ("/usr/bin/touch", "other")] {
