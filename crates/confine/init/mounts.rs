@@ -257,6 +257,10 @@ impl Root {
             }
             op::TMPFS => {
                 let fs = tmpfs(m.b, (m.b / 4096).max(64), m.c, m.a)?;
+                if m.flags & op_flag::HANDED != 0 {
+                    sys::mkdirat(fs, src, 0o755)?;
+                    watch::send_layer(i as u32, fs)?;
+                }
                 self.attach_at(fs, dst, system)
             }
             op::PROC => {

@@ -18,7 +18,7 @@ pub fn weakened(step: u16, errno: i32) {
     send(&Status { kind: status::WEAKENED, step, value: errno, ..Status::default() });
 }
 
-/// Sends a copy-on-write layer's descriptor.
+/// Sends the descriptor of a copy-on-write layer, or of a tmpfs that is handed back.
 pub fn send_layer(op: u32, layer: i32) -> Result<(), i32> {
     send_fd(&Status { kind: status::LAYER, index: op, ..Status::default() }, layer)
 }

@@ -192,7 +192,8 @@ pub mod op {
     pub const BIND: u16 = 4;
     /// Bind of a scratch directory or file: src names it inside the scratch → dst; a = attributes.
     pub const SCRATCH: u16 = 5;
-    /// A tmpfs of its own: dst, a = attributes, b = bytes, c = mode.
+    /// A tmpfs of its own: dst, a = attributes, b = bytes, c = mode. With `HANDED` src names a directory that is made in
+    /// it, and its descriptor is sent back.
     pub const TMPFS: u16 = 6;
     /// procfs of the new pid namespace: dst; a = attributes.
     pub const PROC: u16 = 7;
@@ -226,6 +227,8 @@ pub mod op_flag {
     pub const FOLLOW: u16 = 4;
     /// Only the system's administrator can have made any part of the destination's path.
     pub const SYSTEM: u16 = 8;
+    /// The owner gets the mount's descriptor.
+    pub const HANDED: u16 = 16;
 }
 
 /// One mount step.
@@ -314,7 +317,8 @@ pub mod status {
     pub const ENDED: u16 = 3;
     /// The pty master follows as an SCM_RIGHTS descriptor.
     pub const TERMINAL: u16 = 4;
-    /// A copy-on-write layer follows as an SCM_RIGHTS descriptor; `index` says of which mount op.
+    /// A copy-on-write layer, or a tmpfs that is handed back, follows as an SCM_RIGHTS descriptor; `index` says of which
+    /// mount op.
     pub const LAYER: u16 = 5;
     /// A violation under `TERMINATE` ended it.
     pub const VIOLATION: u16 = 6;

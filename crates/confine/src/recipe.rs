@@ -74,6 +74,8 @@ pub enum Step {
         mode: u32,
         /// `attr` bits.
         attrs: u64,
+        /// Its descriptor is sent to the owner, and a directory of this name made in it.
+        handed: Option<String>,
     },
     /// procfs, read-only.
     Proc {
@@ -411,8 +413,12 @@ fn encode_step(b: &mut Block, s: &Step, zero: u32) -> MountOp {
             (m.kind, m.a, m.src, m.dst) = (op::SCRATCH, *attrs, b.text(name), b.text(target));
             m.flags |= optional(*o);
         }
-        Step::Tmpfs { target, bytes, mode, attrs } => {
+        Step::Tmpfs { target, bytes, mode, attrs, handed } => {
             (m.kind, m.a, m.b, m.c, m.dst) = (op::TMPFS, *attrs, *bytes, u64::from(*mode), b.text(target));
+            if let Some(directory) = handed {
+                m.flags |= op_flag::HANDED;
+                m.src = b.text(directory);
+            }
         }
         Step::Proc { target } => {
             (m.kind, m.a, m.dst) = (op::PROC, attr::RDONLY | attr::NOSUID | attr::NODEV | attr::NOEXEC, b.text(target));

@@ -317,6 +317,7 @@ impl Engine {
             networks: netns::Pool::default(),
             owner_maps: jail::OwnerMaps::default(),
             ran: AtomicBool::new(false),
+            handed: std::sync::OnceLock::new(),
             ahead: Mutex::new(self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take()),
             cgroup: Mutex::new(self.cgroup.lock().unwrap_or_else(PoisonError::into_inner).take()),
         })

@@ -49,8 +49,17 @@ pub struct Terminal {
     pub columns: u16,
 }
 
+/// Takes a directory that a run left behind.
+pub type HandedBack = Box<dyn FnOnce(OwnedFd) + Send>;
+
 /// A run's streams.
 pub struct Io {
+    /// Stand behind the arguments of the policy's command, for this run: what differs between runs of one prepared
+    /// policy. Other people's programs take none.
+    pub arguments: Vec<String>,
+    /// Called once the tree is dead, with the root of the tmpfs that [`crate::Prepared::hands_back`] named. Nothing in it
+    /// is trusted: the program wrote it.
+    pub handed_back: Option<HandedBack>,
     /// Used when the policy's `command.stdin` is `caller`.
     pub input: Input,
     /// Where output goes.
@@ -70,6 +79,8 @@ pub struct Io {
 impl Default for Io {
     fn default() -> Self {
         Io {
+            arguments: Vec::new(),
+            handed_back: None,
             input: Input::Closed,
             output: Output::Capture,
             terminal: None,

@@ -45,7 +45,7 @@ mod words;
 
 pub use ahead::Likely;
 pub use engine::{Engine, sweep};
-pub use io::{Cancel, Input, Io, Output, Stream, Terminal};
+pub use io::{Cancel, HandedBack, Input, Io, Output, Stream, Terminal};
 pub use monitor::{Monitor, ResourceUsage, Samples};
 pub use outcome::*;
 pub use run::Prepared;

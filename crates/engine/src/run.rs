@@ -7,12 +7,13 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use cofferdam_confine::cgroup::{Cgroup, Level, Limits, Location};
 use cofferdam_confine::host::Identity;
 use cofferdam_confine::netns;
+use cofferdam_confine::recipe::Step;
 use cofferdam_confine::wire::flag;
 use cofferdam_policy::{AuditLevel, Backend, Field, NetworkMode, Policy, Stdin};
 
@@ -64,6 +65,8 @@ pub(crate) struct Core {
     pub(crate) owner_maps: jail::OwnerMaps,
     /// Whether it has run before: the first run of a command is mostly the only one.
     pub(crate) ran: AtomicBool,
+    /// The tmpfs whose root is handed back after a run: where it is inside, and the directory that is made in it.
+    pub(crate) handed: OnceLock<(String, String)>,
     /// The process that was made for the first run.
     pub(crate) ahead: Mutex<Option<Ahead>>,
     /// The cgroup that was made for the first run.
@@ -104,6 +107,17 @@ impl Prepared {
     pub fn keep_ready(mut self, count: usize) -> Prepared {
         if let By::Own(core, ready) = &mut self.0 {
             *ready = (count > 0 && core.backend != Backend::Landlock).then(|| Ready::new(core, count));
+        }
+        self
+    }
+
+    /// Has each run hand back the tmpfs that the policy mounts at `target`, after the tree is dead, with what the program
+    /// left in it (`Io::handed_back`). The directory `made` is made in it before the program starts. Only the jail has such
+    /// mounts; with other backends nothing is handed back.
+    #[must_use]
+    pub fn hands_back(self, target: &str, made: &str) -> Prepared {
+        if let By::Own(core, _) = &self.0 {
+            core.handed.get_or_init(|| (target.to_owned(), made.to_owned()));
         }
         self
     }
@@ -209,7 +223,20 @@ impl Core {
         if let Some(programs) = &self.programs {
             programs.limit(&mut plan)?;
         }
+        self.hand_back(&mut plan);
         Ok(plan)
+    }
+
+    /// Marks the tmpfs that is handed back.
+    fn hand_back(&self, plan: &mut jail::Plan) {
+        let Some((at, made)) = self.handed.get() else { return };
+        for step in &mut plan.recipe.mounts {
+            if let Step::Tmpfs { target, handed, .. } = step
+                && target == at
+            {
+                *handed = Some(made.clone());
+            }
+        }
     }
 
     fn run(&self, mut io: Io, ready: Option<&Ready>, channel: Option<&mut Channel>) -> Outcome {
@@ -231,7 +258,10 @@ impl Core {
     fn plan_of_run(&self) -> Result<jail::Plan, Failure> {
         let fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner).take();
         match fresh {
-            Some((made, plan)) if made.elapsed() < FRESH => Ok(plan),
+            Some((made, mut plan)) if made.elapsed() < FRESH => {
+                self.hand_back(&mut plan);
+                Ok(plan)
+            }
             _ => self.plan(),
         }
     }
@@ -243,6 +273,13 @@ impl Core {
         channel: Option<&mut Channel>,
     ) -> Result<(Finished, jail::Plan), Failure> {
         let mut plan = self.plan_of_run()?;
+        if io.arguments.iter().any(|argument| argument.contains('\0')) {
+            return Err(refusal(
+                "command.argv",
+                "an argument of this run has a NUL byte in it, and arguments end there",
+            ));
+        }
+        plan.recipe.argv.append(&mut io.arguments);
         if let Some(dir) = &io.keep_changes {
             empty_or_new(dir)?;
         }
@@ -434,10 +471,16 @@ impl Core {
         f
     }
 
-    fn layers(&self, f: &mut Finished, plan: &jail::Plan, io: &Io) {
+    fn layers(&self, f: &mut Finished, plan: &jail::Plan, io: &mut Io) {
         let layers: Vec<(usize, OwnedFd)> = std::mem::take(&mut f.report.layers);
         let several = plan.layers.len() > 1;
         for (op, root) in layers {
+            if let Some(Step::Tmpfs { handed: Some(_), .. }) = plan.recipe.mounts.get(op) {
+                if let Some(take) = io.handed_back.take() {
+                    take(root);
+                }
+                continue;
+            }
             let Some(layer) = plan.layers.iter().find(|l| l.op == op) else { continue };
             let keep = io
                 .keep_changes

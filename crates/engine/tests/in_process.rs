@@ -411,3 +411,33 @@ fn with_the_hosts_network_names_are_looked_up_as_the_host_does() {
         assert_eq!((o.success, o.stdout.as_str()), (true, expected), "{o:?}");
     }
 }
+
+#[test]
+fn what_differs_between_runs_of_one_policy_are_arguments_and_what_a_run_leaves_in_its_tmpfs_is_handed_back() {
+    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    let mut policy = policy(&["sh", "-c"]);
+    policy.filesystem.mounts.push(cofferdam_policy::Mount::Tmpfs { target: "/work".into(), size_mb: 8, exec: false });
+    // Staged sandboxes, and such as are made when they are needed.
+    for staged in [0, 1] {
+        let prepared = prepared(&policy).hands_back("/work", "out").keep_ready(staged);
+        for word in ["one", "two", "three"] {
+            let given = Arc::new(Mutex::new(None));
+            let into = Arc::clone(&given);
+            let code = "echo $0; cd /work/out && mkdir d && echo $0 > d/f && ln -s /etc/passwd l";
+            let o = prepared.run(Io {
+                arguments: vec![code.into(), word.into()],
+                handed_back: Some(Box::new(move |root| *into.lock().unwrap() = Some(root))),
+                ..Io::default()
+            });
+            assert_eq!((o.success, o.stdout.trim_end()), (true, word), "{o:?}");
+            let root = given.lock().unwrap().take().expect("the jail hands it back");
+            let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+            let file = rustix::fs::openat(&root, "out/d/f", flags, rustix::fs::Mode::empty()).unwrap();
+            assert_eq!(std::io::read_to_string(std::fs::File::from(file)).unwrap().trim_end(), word);
+        }
+        drop(prepared);
+    }
+    let o = prepared(&policy).run(Io { arguments: vec!["echo a\0b".into()], ..Io::default() });
+    assert_eq!(o.outcome, Ending::SetupFailed);
+    assert!(o.error.as_ref().is_some_and(|failure| failure.message.contains("NUL")), "{o:?}");
+}

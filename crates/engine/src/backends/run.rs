@@ -217,6 +217,10 @@ impl Ready {
     }
 
     fn attempt(&self, io: &mut Io, begun: Instant) -> Result<Outcome, Failure> {
+        if !io.arguments.is_empty() {
+            let told = format!("the {} backend takes no arguments besides the policy's", self.backend());
+            return Err(refusal("command.argv", told, Some("prepare a policy with them")));
+        }
         if io.terminal.is_some() {
             let hint = "use --backend jail, or leave --tty out";
             return Err(refusal("terminal", format!("the {} backend gives no terminal", self.backend()), Some(hint)));
