@@ -13,12 +13,11 @@ use cofferdam_engine::compat::{self, Form};
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{
     Access, Backend, MAX_POLICY_BYTES, Mount, NetworkMode, Policy, PolicyError, PolicyErrors, Root, Stdin,
-    credential_deny,
 };
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-use cofferdam_config::environments::{Passing, Project, Recipe};
+use cofferdam_config::environments::{Passing, credentials, dress, eval_base};
 use cofferdam_profiles::Id;
 
 use crate::caller::Caller;
@@ -89,7 +88,7 @@ pub fn make_from(
     let mut base = match (profile, from_file) {
         (Some(profile), _) => profile.policy,
         (None, Some(path)) => policy_file(path)?,
-        (None, None) if eval => eval_defaults(caller, is_given("volume") || is_given("root")),
+        (None, None) if eval => eval_base(is_given("volume") || is_given("root"), &caller.homes),
         (None, None) => run_defaults(caller, text("workdir").is_some()),
     };
     let from_file = profile_file.as_deref().or(from_file);
@@ -100,7 +99,8 @@ pub fn make_from(
     }
     let network_named = is_given("network");
     if let Some(chosen) = chosen {
-        dress(&mut base, &chosen.recipe, chosen.project.as_ref(), caller);
+        let variable = |name: &str| caller.variable(name).map(str::to_owned);
+        dress(&mut base, &chosen.recipe, chosen.project.as_ref(), &caller.homes, variable);
     }
     let base_mounts = base.filesystem.mounts.len();
     let mut draft = Draft { policy: base, caller, base_mounts, network_named };
@@ -149,17 +149,6 @@ pub fn make_from(
     })
 }
 
-/// Sets what a defined environment sets. Where it shows more of the host than the system's files, it goes without
-/// credentials, as a call with volumes does.
-pub fn dress(policy: &mut Policy, recipe: &Recipe, project: Option<&Project>, caller: &Caller) {
-    if project.is_some() || !recipe.shows.is_empty() {
-        policy.filesystem.deny.extend(credentials(caller));
-        policy.filesystem.deny.sort_unstable();
-        policy.filesystem.deny.dedup();
-    }
-    recipe.dress(policy, project, |name| caller.variable(name).map(str::to_owned));
-}
-
 /// Open files that making a sandbox takes before the program starts under its own limit: descriptors of its stages, the
 /// filter's listener, and one of each copy-on-write layer.
 const FILES_FOR_SETUP: u64 = 16;
@@ -184,7 +173,7 @@ fn enough_files(policy: &Policy) -> Result<(), PolicyErrors> {
 pub fn run_defaults(caller: &Caller, elsewhere: bool) -> Policy {
     let mut policy = Policy::base();
     policy.filesystem.root = Root::Host;
-    policy.filesystem.deny = credentials(caller);
+    policy.filesystem.deny = credentials(&caller.homes);
     let denied = policy.filesystem.deny.iter().any(|path| is_within(&caller.cwd, path));
     if !(elsewhere && denied) {
         policy.command.cwd = Some(caller.cwd.clone());
@@ -202,27 +191,6 @@ pub fn run_defaults(caller: &Caller, elsewhere: bool) -> Policy {
         }
     }
     policy
-}
-
-/// What `eval` allows when nobody says otherwise: system files. Where the caller shows it more of the host, it goes
-/// without credentials like `run`.
-fn eval_defaults(caller: &Caller, shows_more: bool) -> Policy {
-    let mut policy = Policy::base();
-    if shows_more {
-        policy.filesystem.deny = credentials(caller);
-    }
-    policy
-}
-
-/// Where the caller's credentials are.
-fn credentials(caller: &Caller) -> Vec<String> {
-    let mut deny: Vec<String> = caller.homes.iter().flat_map(|home| credential_deny(home)).collect();
-    if caller.homes.is_empty() {
-        deny.extend(credential_deny("/").filter(|path| cofferdam_policy::CREDENTIAL_DENY.contains(&path.as_str())));
-    }
-    deny.sort_unstable();
-    deny.dedup();
-    deny
 }
 
 /// Applies the options of the command line in their order, the late ones at the end. Returns which were given.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Component, Path};
 
-use cofferdam_config::environments::Around;
+use cofferdam_config::environments::{Around, Surroundings};
 
 use crate::report::Refusal;
 
@@ -24,26 +24,9 @@ pub struct Caller {
 impl Caller {
     /// Looks at this process.
     pub fn observe() -> Result<Caller, Refusal> {
-        let cwd = std::env::current_dir().map_err(|e| {
-            Refusal::new("arguments", format!("cannot tell the working directory: {e}"))
-                .hint("it was removed or cannot be read: change to another one")
-        })?;
-        let variables: BTreeMap<String, String> =
-            std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect();
-        let mut homes = Vec::new();
-        let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-        let own = variables.get("HOME").map(String::as_str);
-        for home in [own, passwd_home(&passwd, rustix::process::getuid().as_raw())].into_iter().flatten() {
-            let Some(home) = cofferdam_policy::paths::normalize(home) else { continue };
-            // The real directory as well: a home is often reached through a symlink.
-            let real = std::fs::canonicalize(&home).ok().and_then(|p| p.into_os_string().into_string().ok());
-            for home in [Some(home), real].into_iter().flatten() {
-                if home.starts_with('/') && home != "/" && !homes.contains(&home) {
-                    homes.push(home);
-                }
-            }
-        }
-        Ok(Caller { cwd: utf8(cwd.into_os_string(), "the working directory")?, homes, variables })
+        let seen =
+            Surroundings::observe().map_err(|error| Refusal::new("arguments", error.to_string()).split_hint())?;
+        Ok(Caller { cwd: seen.cwd, homes: seen.homes, variables: seen.variables })
     }
 
     /// What finding interpreters depends on.
@@ -83,25 +66,9 @@ pub fn utf8(text: OsString, what: &str) -> Result<String, Refusal> {
     })
 }
 
-/// Home directory of a user id in the text of passwd(5).
-fn passwd_home(passwd: &str, uid: u32) -> Option<&str> {
-    passwd.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let id = fields.nth(2)?;
-        (id.parse() == Ok(uid)).then(|| fields.nth(2))?
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn passwd_gives_the_home_of_the_id() {
-        let text = "root:x:0:0:root:/root:/bin/bash\nbroken\nu:x:1000:1000:U,,:/home/u:/bin/sh\n";
-        assert_eq!(passwd_home(text, 1000), Some("/home/u"));
-        assert_eq!(passwd_home(text, 7), None);
-    }
 
     #[test]
     fn relative_paths_start_at_the_working_directory() {

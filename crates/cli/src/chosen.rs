@@ -10,9 +10,10 @@
 use std::path::PathBuf;
 
 use clap::ArgMatches;
+pub use cofferdam_config::environments::nix::Building;
 use cofferdam_config::environments::nix::{Builder, NixError, cache_directory};
 use cofferdam_config::environments::{
-    Environment, Environments, Found, Kind, PRESETS, Project, Rank, Recipe, Surroundings, artifact, recipe,
+    self, Environment, Environments, Found, Kind, PRESETS, Project, Rank, Recipe, Surroundings, Unbuilt, recipe,
 };
 use cofferdam_engine::Engine;
 
@@ -33,17 +34,6 @@ pub struct Chosen {
     pub project: Option<Project>,
     /// The policy of its profile.
     pub base: Option<Base>,
-}
-
-/// How a call treats references that were not built yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Building {
-    /// They are built.
-    WhenNeeded,
-    /// They are built, again if they were.
-    Anew,
-    /// They are told.
-    Never,
 }
 
 /// What definitions depend on, of this caller.
@@ -122,45 +112,23 @@ fn unknown(name: &str, all: &Environments) -> Refusal {
 
 /// The environment with what its reference was built into: a checked artifact, or the directory of a package.
 pub fn ready(
-    mut environment: Environment,
+    environment: Environment,
     caller: &Caller,
     building: Building,
     quiet: bool,
 ) -> Result<(Environment, Option<PathBuf>), Refusal> {
-    let (Kind::Reference(reference) | Kind::Flake { reference, .. }) = &environment.kind else {
-        return Ok((environment, None));
-    };
-    // What is unavailable for another reason is not built.
-    if environment.unavailable().is_some() {
-        return Ok((environment, None));
-    }
-    let builder = builder(caller);
-    let known = if building == Building::Anew { None } else { builder.built(reference) };
-    let built = match (known, building) {
-        (Some(built), _) => built,
-        (None, Building::Never) => {
-            let told = format!("the environment `{}` is {reference}, which was not built yet", environment.name);
-            return Err(
-                Refusal::new("environment", told).hint(format!("cofferdam environment build {}", environment.name))
-            );
-        }
-        (None, _) => {
-            if !quiet {
-                let told = format!("building the environment `{}` from {reference}, once", environment.name);
-                print_note(&told, None);
-            }
-            builder.build(reference).map_err(|error| of_nix(&error))?
+    let name = environment.name.clone();
+    let begins = |reference: &str| {
+        if !quiet {
+            print_note(&format!("building the environment `{name}` from {reference}, once"), None);
         }
     };
-    if matches!(environment.kind, Kind::Reference(_)) {
-        environment.kind = match artifact(&built, Some(&environment.name), &caller.homes, &surroundings(caller).store())
-        {
-            Ok(found) => Kind::Artifact(Box::new(found)),
-            Err(problems) => Kind::Broken(problems),
-        };
-        return Ok((environment, None));
-    }
-    Ok((environment, Some(built)))
+    environments::ready(environment, &builder(caller), &surroundings(caller), building, begins).map_err(|error| {
+        match error {
+            Unbuilt::Nix(error) => of_nix(&error),
+            other => Refusal::new("environment", other.to_string()).split_hint(),
+        }
+    })
 }
 
 /// What builds references for this caller.

@@ -4,13 +4,12 @@
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use cofferdam_config::environments::{
-    Code, Environment, Environments, Kind, Passing, Problem, Surroundings, artifact, preset, recipe,
+    Code, Environment, Environments, Kind, Passing, Problem, Surroundings, artifact, dress, preset, recipe,
 };
 use cofferdam_engine::{Engine, Likely};
 use cofferdam_policy::Policy;
 use serde::Serialize;
 
-use crate::call::dress;
 use crate::caller::Caller;
 use crate::chosen::{self, Building, surroundings, unusable};
 use crate::discover::HostTree;
@@ -273,7 +272,8 @@ fn show(
             }
             _ => Policy::base(),
         };
-        dress(&mut policy, &recipe, project.as_ref(), caller);
+        let variable = |name: &str| caller.variable(name).map(str::to_owned);
+        dress(&mut policy, &recipe, project.as_ref(), &caller.homes, variable);
         shown.passing = Some(match &recipe.passing {
             Passing::Preset(name) => format!("as the preset {name} takes it"),
             Passing::Words { argv, .. } => format!("to the interpreter: {}", argv.join(" ")),

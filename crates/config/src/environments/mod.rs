@@ -14,7 +14,9 @@
 //! way to a weaker one below it. Runs nothing but `nix build`, and that only when asked to.
 
 mod artifact;
+mod base;
 pub mod discover;
+mod entry;
 mod file;
 mod metadata;
 pub mod nix;
@@ -28,6 +30,8 @@ use std::path::PathBuf;
 use cofferdam_policy::{Backend, NetworkMode};
 
 pub use artifact::{Artifact, NIX_STORE, artifact};
+pub use base::{ObserveError, Unbuilt, credentials, dress, eval_base, ready};
+pub use entry::Entry;
 pub use file::{Parsed, parse};
 pub use metadata::{Metadata, StdinMode, bundled, metadata};
 pub use preset::{Code, PresetError, preset};

@@ -57,6 +57,17 @@ pub enum NixError {
     },
 }
 
+/// How a reference that was not built yet is treated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Building {
+    /// It is built.
+    WhenNeeded,
+    /// It is built, again if it was.
+    Anew,
+    /// It is told.
+    Never,
+}
+
 /// Builds references, and knows those that were built.
 #[derive(Debug, Clone)]
 pub struct Builder {

@@ -4,6 +4,7 @@ use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, Mount, Policy, Stdin};
 
 use super::discover::{Tree, Wanted, discover};
+use super::entry::Entry;
 use super::recipe::LONGEST_ARGUMENT;
 use super::{Around, PRESETS};
 
@@ -113,27 +114,7 @@ pub fn preset(
     code: Code,
     arguments: &[String],
 ) -> Result<(), PresetError> {
-    let environment = match name {
-        "python" => PYTHON,
-        "shell" => SHELL,
-        "node" => NODE,
-        _ => return Err(PresetError::Unknown { name: name.to_owned() }),
-    };
-    let interpreter = discover(tree, caller, &environment.wanted).ok_or_else(|| PresetError::NoInterpreter {
-        name: name.to_owned(),
-        names: environment.wanted.names,
-        package: environment.package,
-    })?;
-    for path in &interpreter.needs {
-        bind(policy, path);
-    }
-    // Its own directory first, so that the tools beside it (pip, npm) are the ones found.
-    if let Some((bin, _)) = interpreter.program.rsplit_once('/').filter(|_| !interpreter.needs.is_empty())
-        && let Some(path) = policy.command.variables.get_mut("PATH")
-    {
-        *path = format!("{bin}:{path}");
-    }
-    let mut argv = vec![interpreter.program];
+    let (environment, mut argv) = interpreter(policy, caller, tree, name)?;
     match code {
         Code::Text(text) if text.len() <= LONGEST_ARGUMENT => {
             argv.push(environment.code.into());
@@ -156,6 +137,61 @@ pub fn preset(
     argv.extend_from_slice(arguments);
     policy.command.argv = argv;
     Ok(())
+}
+
+/// The same for a policy that is prepared once and run with much code: what is left open is the code, which goes in as the
+/// answer says. `long` is for code that is no argument because of its length.
+///
+/// # Errors
+/// There is no interpreter.
+pub(crate) fn open(
+    policy: &mut Policy,
+    caller: Around<'_>,
+    tree: &dyn Tree,
+    name: &str,
+    long: bool,
+) -> Result<Entry, PresetError> {
+    let (environment, mut argv) = interpreter(policy, caller, tree, name)?;
+    let entry = if long {
+        argv.extend(environment.stdin.iter().map(|s| (*s).to_owned()));
+        policy.command.stdin = Stdin::Caller;
+        Entry::Input
+    } else {
+        argv.push(environment.code.into());
+        Entry::Argument { after: environment.name.map(String::from).into_iter().collect() }
+    };
+    policy.command.argv = argv;
+    Ok(entry)
+}
+
+/// Finds the interpreter, shows what it needs, and answers with the start of its command.
+fn interpreter(
+    policy: &mut Policy,
+    caller: Around<'_>,
+    tree: &dyn Tree,
+    name: &str,
+) -> Result<(Environment, Vec<String>), PresetError> {
+    let environment = match name {
+        "python" => PYTHON,
+        "shell" => SHELL,
+        "node" => NODE,
+        _ => return Err(PresetError::Unknown { name: name.to_owned() }),
+    };
+    let interpreter = discover(tree, caller, &environment.wanted).ok_or_else(|| PresetError::NoInterpreter {
+        name: name.to_owned(),
+        names: environment.wanted.names,
+        package: environment.package,
+    })?;
+    for path in &interpreter.needs {
+        bind(policy, path);
+    }
+    // Its own directory first, so that the tools beside it (pip, npm) are the ones found.
+    if let Some((bin, _)) = interpreter.program.rsplit_once('/').filter(|_| !interpreter.needs.is_empty())
+        && let Some(path) = policy.command.variables.get_mut("PATH")
+    {
+        *path = format!("{bin}:{path}");
+    }
+    Ok((environment, vec![interpreter.program]))
 }
 
 /// Shows a path of the host at its own place, read-only, unless it is shown there already; outside of what it would

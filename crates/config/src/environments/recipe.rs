@@ -223,11 +223,7 @@ impl Recipe {
             Passing::Program(program) => (vec![program.clone()], StdinMode::Pipe),
             Passing::Own | Passing::Preset(_) => {
                 let argv = policy.command.argv.clone();
-                let Some(last) = argv.last() else {
-                    return Err("the profile of this environment has no command to run code with\nhint: give it \
-                                `command.argv`, or the environment `interpreter = \"python3 -c\"`"
-                        .into());
-                };
+                let Some(last) = argv.last() else { return Err(NO_COMMAND.into()) };
                 let mode = stdin_mode_of(last);
                 (argv, mode)
             }
@@ -235,13 +231,7 @@ impl Recipe {
         policy.command.argv = argv;
         match (mode, code) {
             (StdinMode::Arg, None) => return Err("this environment takes code, and no session".into()),
-            (StdinMode::Arg, Some(code)) if code.len() > LONGEST_ARGUMENT => {
-                return Err(format!(
-                    "{} bytes of code cannot be passed as an argument, as this environment's interpreter takes it\n\
-                     hint: at most {LONGEST_ARGUMENT} bytes; or an interpreter that reads standard input",
-                    code.len()
-                ));
-            }
+            (StdinMode::Arg, Some(code)) if code.len() > LONGEST_ARGUMENT => return Err(too_long(Some(code.len()))),
             (StdinMode::Arg, Some(code)) => policy.command.argv.push(code),
             (StdinMode::Pipe, Some(_)) if policy.command.stdin != Stdin::Closed => {
                 return Err("this environment takes code on standard input, which is asked for otherwise".into());
@@ -252,6 +242,19 @@ impl Recipe {
         policy.command.argv.extend_from_slice(arguments);
         Ok(())
     }
+}
+
+/// What a profile without a command is told.
+pub(super) const NO_COMMAND: &str = "the profile of this environment has no command to run code with\nhint: give it \
+                                     `command.argv`, or the environment `interpreter = \"python3 -c\"`";
+
+/// What code is told that is no argument for its length.
+pub(super) fn too_long(bytes: Option<usize>) -> String {
+    let bytes = bytes.map_or_else(|| "that many".to_owned(), |bytes| bytes.to_string());
+    format!(
+        "{bytes} bytes of code cannot be passed as an argument, as this environment's interpreter takes it\n\
+         hint: at most {LONGEST_ARGUMENT} bytes; or an interpreter that reads standard input"
+    )
 }
 
 /// Shows a path of the host read-only: outside of what it would hide.

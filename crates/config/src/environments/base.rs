@@ -1,0 +1,180 @@
+//! What every caller of an environment does with it: who the caller is, what code may do before the environment says
+//! anything, and what a flake reference was built into.
+//!
+//! One place for the command and the server, so that a name means the same in both. Builds nothing unless asked to.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use cofferdam_policy::{CREDENTIAL_DENY, Policy, credential_deny};
+
+use super::nix::{Builder, Building, NixError};
+use super::{Environment, Kind, Project, Recipe, Surroundings, artifact};
+
+/// Why the process's surroundings cannot be told.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ObserveError {
+    /// There is no working directory.
+    #[error("cannot tell the working directory: {0}\nhint: it was removed or cannot be read: change to another one")]
+    NoDirectory(#[source] std::io::Error),
+    /// It has a name that a policy cannot hold.
+    #[error(
+        "the working directory is not valid UTF-8: {0:?}\nhint: a policy is UTF-8 text; rename the directory, or reach it through one with such a name"
+    )]
+    NotText(std::ffi::OsString),
+}
+
+impl Surroundings {
+    /// Looks at this process: its directory, its variables that are valid UTF-8, and its homes, which are `$HOME` and the
+    /// one of the user database, each also by its real path.
+    ///
+    /// # Errors
+    /// The working directory cannot be told.
+    pub fn observe() -> Result<Surroundings, ObserveError> {
+        let cwd = std::env::current_dir().map_err(ObserveError::NoDirectory)?;
+        let cwd = cwd.into_os_string().into_string().map_err(ObserveError::NotText)?;
+        let variables: BTreeMap<String, String> =
+            std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect();
+        let mut homes = Vec::new();
+        let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let own = variables.get("HOME").map(String::as_str);
+        for home in [own, passwd_home(&passwd, rustix::process::getuid().as_raw())].into_iter().flatten() {
+            let Some(home) = cofferdam_policy::paths::normalize(home) else { continue };
+            // The real directory as well: a home is often reached through a symlink.
+            let real = std::fs::canonicalize(&home).ok().and_then(|p| p.into_os_string().into_string().ok());
+            for home in [Some(home), real].into_iter().flatten() {
+                if home.starts_with('/') && home != "/" && !homes.contains(&home) {
+                    homes.push(home);
+                }
+            }
+        }
+        Ok(Surroundings { variables, cwd, homes, system: PathBuf::from("/etc") })
+    }
+}
+
+/// Home directory of a user id in the text of passwd(5).
+fn passwd_home(passwd: &str, uid: u32) -> Option<&str> {
+    passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let id = fields.nth(2)?;
+        (id.parse() == Ok(uid)).then(|| fields.nth(2))?
+    })
+}
+
+/// What code may do when nobody says otherwise: see the system's files. Where it is shown more of the host, it goes
+/// without credentials.
+pub fn eval_base(shows_more: bool, homes: &[String]) -> Policy {
+    let mut policy = Policy::base();
+    if shows_more {
+        policy.filesystem.deny = credentials(homes);
+    }
+    policy
+}
+
+/// Where credentials are, in these homes.
+pub fn credentials(homes: &[String]) -> Vec<String> {
+    let mut deny: Vec<String> = homes.iter().flat_map(|home| credential_deny(home)).collect();
+    if homes.is_empty() {
+        deny.extend(credential_deny("/").filter(|path| CREDENTIAL_DENY.contains(&path.as_str())));
+    }
+    deny.sort_unstable();
+    deny.dedup();
+    deny
+}
+
+/// Sets what a defined environment sets. Where it shows more of the host than the system's files, it goes without
+/// credentials, as a call with volumes does. `variable` answers with a variable of the caller's.
+pub fn dress(
+    policy: &mut Policy,
+    recipe: &Recipe,
+    project: Option<&Project>,
+    homes: &[String],
+    variable: impl Fn(&str) -> Option<String>,
+) {
+    if project.is_some() || !recipe.shows.is_empty() {
+        policy.filesystem.deny.extend(credentials(homes));
+        policy.filesystem.deny.sort_unstable();
+        policy.filesystem.deny.dedup();
+    }
+    recipe.dress(policy, project, variable);
+}
+
+/// Why an environment of a reference cannot be used now.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unbuilt {
+    /// Nobody has built it.
+    #[error(
+        "the environment `{name}` is {reference}, which was not built yet\nhint: cofferdam environment build {name}"
+    )]
+    NotYet {
+        /// The environment.
+        name: String,
+        /// Its reference.
+        reference: String,
+    },
+    /// Nix cannot.
+    #[error(transparent)]
+    Nix(#[from] NixError),
+}
+
+/// The environment with what its reference was built into: a checked artifact, or the directory of a package. `begins` is
+/// told the reference before it is built.
+///
+/// # Errors
+/// It is not built, and cannot or must not be.
+pub fn ready(
+    mut environment: Environment,
+    builder: &Builder,
+    around: &Surroundings,
+    building: Building,
+    begins: impl FnOnce(&str),
+) -> Result<(Environment, Option<PathBuf>), Unbuilt> {
+    let (Kind::Reference(reference) | Kind::Flake { reference, .. }) = &environment.kind else {
+        return Ok((environment, None));
+    };
+    // What is unavailable for another reason is not built.
+    if environment.unavailable().is_some() {
+        return Ok((environment, None));
+    }
+    let known = if building == Building::Anew { None } else { builder.built(reference) };
+    let built = match (known, building) {
+        (Some(built), _) => built,
+        (None, Building::Never) => {
+            return Err(Unbuilt::NotYet { name: environment.name.clone(), reference: reference.clone() });
+        }
+        (None, _) => {
+            begins(reference);
+            builder.build(reference)?
+        }
+    };
+    if matches!(environment.kind, Kind::Reference(_)) {
+        environment.kind = match artifact(&built, Some(&environment.name), &around.homes, &around.store()) {
+            Ok(found) => Kind::Artifact(Box::new(found)),
+            Err(problems) => Kind::Broken(problems),
+        };
+        return Ok((environment, None));
+    }
+    Ok((environment, Some(built)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwd_gives_the_home_of_the_id() {
+        let text = "root:x:0:0:root:/root:/bin/bash\nbroken\nu:x:1000:1000:U,,:/home/u:/bin/sh\n";
+        assert_eq!(passwd_home(text, 1000), Some("/home/u"));
+        assert_eq!(passwd_home(text, 7), None);
+    }
+
+    #[test]
+    fn credentials_of_every_home_are_denied_and_of_no_other() {
+        let deny = credentials(&["/home/u".into()]);
+        assert!(deny.iter().any(|path| path == "/home/u/.ssh"), "{deny:?}");
+        assert!(!deny.iter().any(|path| path.starts_with("/root")), "{deny:?}");
+        assert!(eval_base(false, &["/home/u".into()]).filesystem.deny.len() < deny.len());
+    }
+}
