@@ -34,6 +34,9 @@ _cofferdam() {
             cofferdam,help)
                 cmd="cofferdam__subcmd__help"
                 ;;
+            cofferdam,mcp)
+                cmd="cofferdam__subcmd__mcp"
+                ;;
             cofferdam,run)
                 cmd="cofferdam__subcmd__run"
                 ;;
@@ -55,6 +58,9 @@ _cofferdam() {
             cofferdam__subcmd__help,help)
                 cmd="cofferdam__subcmd__help__subcmd__help"
                 ;;
+            cofferdam__subcmd__help,mcp)
+                cmd="cofferdam__subcmd__help__subcmd__mcp"
+                ;;
             cofferdam__subcmd__help,run)
                 cmd="cofferdam__subcmd__help__subcmd__run"
                 ;;
@@ -65,7 +71,7 @@ _cofferdam() {
 
     case "${cmd}" in
         cofferdam)
-            opts="-h -V --help --version run eval check export environment doctor help"
+            opts="-h -V --help --version run eval check export environment mcp doctor help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -377,7 +383,7 @@ _cofferdam() {
             return 0
             ;;
         cofferdam__subcmd__help)
-            opts="run eval check export environment doctor help"
+            opts="run eval check export environment mcp doctor help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -474,6 +480,20 @@ _cofferdam() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        cofferdam__subcmd__help__subcmd__mcp)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         cofferdam__subcmd__help__subcmd__run)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -481,6 +501,52 @@ _cofferdam() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cofferdam__subcmd__mcp)
+            opts="-v -h --config --http --token-file --allow-host --allow-origin --tools --max-runs --max-queue --verbose --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --http)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --token-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow-host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow-origin)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tools)
+                    COMPREPLY=($(compgen -W "list" -- "${cur}"))
+                    return 0
+                    ;;
+                --max-runs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-queue)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

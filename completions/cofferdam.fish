@@ -31,6 +31,7 @@ complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "eval" -d 'Run c
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "check" -d 'Check policies and profiles: print each completed, or what is wrong with it'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "export" -d 'Evaluate Nickel profiles, and print or store what they become'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "environment" -d 'List, show, check or build the environments that eval knows'
+complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "mcp" -d 'Serve environments to agents over MCP, on standard input and output or HTTP'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "doctor" -d 'Show what this host can enforce, and how to get the rest'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l policy -d 'Start from this policy instead of the defaults' -r
@@ -199,12 +200,23 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand environment" -l trus
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand environment" -l json -d 'Print one JSON value'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand environment" -l all -d 'List hidden definitions, too'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand environment" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp" -l config -d 'The configuration that defines environments' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp" -l http -d 'Listen here for streamable HTTP, at /mcp' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp" -l token-file -d 'File with the bearer token; made when it is not there' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp" -l allow-host -d 'A name under which callers reach the server, besides loopback\'s' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp" -l allow-origin -d 'An origin whose pages may call, as https://app.example:443; none by default' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp" -l tools -d 'Offer these tools besides run: list, which tells what each environment is for' -r -f -a "list\t''"
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp" -l max-runs -d 'Most runs at a time' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp" -l max-queue -d 'Most calls that wait for a run to end' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp" -s v -l verbose -d 'Say more on standard error; never the code'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand doctor" -l json -d 'Print one JSON object'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand doctor" -s h -l help -d 'Print help'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment doctor help" -f -a "run" -d 'Run a program in a sandbox'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment doctor help" -f -a "eval" -d 'Run code in an environment (python, shell, node, ...); CODE - is standard input'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment doctor help" -f -a "check" -d 'Check policies and profiles: print each completed, or what is wrong with it'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment doctor help" -f -a "export" -d 'Evaluate Nickel profiles, and print or store what they become'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment doctor help" -f -a "environment" -d 'List, show, check or build the environments that eval knows'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment doctor help" -f -a "doctor" -d 'Show what this host can enforce, and how to get the rest'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment doctor help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp doctor help" -f -a "run" -d 'Run a program in a sandbox'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp doctor help" -f -a "eval" -d 'Run code in an environment (python, shell, node, ...); CODE - is standard input'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp doctor help" -f -a "check" -d 'Check policies and profiles: print each completed, or what is wrong with it'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp doctor help" -f -a "export" -d 'Evaluate Nickel profiles, and print or store what they become'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp doctor help" -f -a "environment" -d 'List, show, check or build the environments that eval knows'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp doctor help" -f -a "mcp" -d 'Serve environments to agents over MCP, on standard input and output or HTTP'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp doctor help" -f -a "doctor" -d 'Show what this host can enforce, and how to get the rest'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp doctor help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

@@ -20,6 +20,7 @@ mod execute;
 mod export;
 mod keeping;
 mod listing;
+mod mcp;
 mod mistakes;
 mod notes;
 pub mod options;
@@ -85,6 +86,7 @@ pub fn entry(arguments: Vec<OsString>) -> i32 {
             check::check(&files, matches)
         }
         "environment" => Caller::observe().and_then(|caller| listing::run(matches, &caller)),
+        "mcp" => Caller::observe().and_then(|caller| mcp::run(matches, &caller)),
         "export" => Caller::observe()
             .and_then(|caller| export::export(matches, &caller, &Engine::for_own_process(&Likely::Unknown))),
         _ => Caller::observe().and_then(|caller| doctor::doctor(&caller, matches.get_flag("json"))),

@@ -19,5 +19,6 @@
 
 pub mod environments;
 mod guard;
+pub mod serve;
 
 pub use guard::{ConfigError, guard, guard_from_file};

@@ -31,12 +31,17 @@ pub const MAX_ANSWER: u64 = 256 << 20;
 /// Where the evaluator is: in `libexec` where that is given (the value of [`DIRECTORY_VARIABLE`]), else beside the
 /// program `own`, else in `../libexec/cofferdam` from there. The first place is told when it is nowhere.
 pub fn find(libexec: Option<&Path>, own: Option<&Path>) -> PathBuf {
+    find_named(NAME, libexec, own)
+}
+
+/// The same for the helper program of any name.
+pub fn find_named(name: &str, libexec: Option<&Path>, own: Option<&Path>) -> PathBuf {
     if let Some(directory) = libexec {
-        return directory.join(NAME);
+        return directory.join(name);
     }
-    let Some(directory) = own.and_then(Path::parent) else { return PathBuf::from(NAME) };
-    let beside = directory.join(NAME);
-    let apart = directory.join("../libexec/cofferdam").join(NAME);
+    let Some(directory) = own.and_then(Path::parent) else { return PathBuf::from(name) };
+    let beside = directory.join(name);
+    let apart = directory.join("../libexec/cofferdam").join(name);
     if !beside.exists() && apart.exists() { apart } else { beside }
 }
 

@@ -1,0 +1,161 @@
+//! `cofferdam mcp`: reads the options of the server, and becomes the helper program that serves.
+//!
+//! Knows nothing of the protocol. Standard input and output are the helper's from here on.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+
+use clap::builder::RangedU64ValueParser;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use cofferdam_config::serve::{PROGRAM, Serve, TOOLS};
+use cofferdam_profiles::helper::{DIRECTORY_VARIABLE, find_named};
+
+use crate::caller::Caller;
+use crate::report::Refusal;
+
+/// The command line of `mcp`.
+pub fn command(command: Command) -> Command {
+    let arg = |name: &'static str, value: &'static str| Arg::new(name).long(name).value_name(value);
+    let count = || RangedU64ValueParser::<usize>::new().range(1..=4096);
+    command
+        .about("Serve environments to agents over MCP, on standard input and output or HTTP")
+        .after_help(
+            "The one tool is `run`, with code and the name of an environment. Standard output is the protocol's; what \
+             the server has to say goes to standard error. SIGHUP, or cofferdam environment reload, reads the \
+             definitions again, as happens by itself when they change.",
+        )
+        .arg(crate::listing::config_option())
+        .arg(arg("http", "ADDRESS:PORT").help("Listen here for streamable HTTP, at /mcp").long_help(
+            "Listen here for streamable HTTP, at /mcp. Callers need the bearer token. What is no loopback address \
+             needs --token-file and --allow-host",
+        ))
+        .arg(
+            arg("token-file", "FILE")
+                .requires("http")
+                .help("File with the bearer token; made when it is not there")
+                .long_help(
+                    "File with the bearer token; made when it is not there, for its owner alone. Default: a new token \
+                     for each start, told on standard error",
+                ),
+        )
+        .arg(
+            arg("allow-host", "NAME")
+                .requires("http")
+                .action(ArgAction::Append)
+                .help("A name under which callers reach the server, besides loopback's"),
+        )
+        .arg(
+            arg("allow-origin", "ORIGIN")
+                .requires("http")
+                .action(ArgAction::Append)
+                .help("An origin whose pages may call, as https://app.example:443; none by default"),
+        )
+        .arg(
+            arg("tools", "NAME,...")
+                .value_delimiter(',')
+                .value_parser(TOOLS.to_vec())
+                .action(ArgAction::Append)
+                .hide_possible_values(true)
+                .help("Offer these tools besides run: list, which tells what each environment is for"),
+        )
+        .arg(
+            arg("max-runs", "N")
+                .value_parser(count())
+                .help("Most runs at a time")
+                .long_help("Most runs at a time. Default: two for each processor"),
+        )
+        .arg(
+            arg("max-queue", "N")
+                .value_parser(count())
+                .help("Most calls that wait for a run to end")
+                .long_help("Most calls that wait for a run to end; further ones are told to come again. Default: 64"),
+        )
+        .arg(
+            Arg::new("verbose")
+                .long("verbose")
+                .short('v')
+                .action(ArgAction::SetTrue)
+                .help("Say more on standard error; never the code"),
+        )
+}
+
+/// What the options say.
+fn serve(matches: &ArgMatches) -> Serve {
+    let text = |name: &str| matches.get_one::<String>(name).cloned();
+    let texts = |name: &str| matches.get_many::<String>(name).into_iter().flatten().cloned().collect();
+    let mut tools: Vec<String> = texts("tools");
+    tools.sort_unstable();
+    tools.dedup();
+    Serve {
+        config: text("config"),
+        http: text("http"),
+        token_file: text("token-file"),
+        allow_hosts: texts("allow-host"),
+        allow_origins: texts("allow-origin"),
+        tools,
+        max_runs: matches.get_one("max-runs").copied(),
+        max_queue: matches.get_one("max-queue").copied(),
+        verbose: matches.get_flag("verbose"),
+    }
+}
+
+/// Becomes the server.
+pub fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
+    let libexec = caller.variable(DIRECTORY_VARIABLE).filter(|directory| !directory.is_empty()).map(Path::new);
+    let own = std::env::current_exe().ok();
+    let program = find_named(PROGRAM, libexec, own.as_deref());
+    let error = std::process::Command::new(&program).arg(serve(matches).to_argument()).exec();
+    Err(Refusal::new("server", format!("cannot start {}: {error}", program.display())).hint(format!(
+        "{PROGRAM} belongs beside the command, or where {DIRECTORY_VARIABLE} says: cargo build -p cofferdam-server"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &[&str]) -> Result<Serve, clap::Error> {
+        let words = std::iter::once("mcp").chain(words.iter().copied());
+        command(Command::new("mcp")).try_get_matches_from(words).map(|matches| serve(&matches))
+    }
+
+    #[test]
+    fn options_are_told_as_they_stand() {
+        assert_eq!(parsed(&[]).unwrap(), Serve::default());
+        let all = parsed(&[
+            "--http",
+            "127.0.0.1:8800",
+            "--token-file",
+            "t",
+            "--allow-host",
+            "a",
+            "--allow-host",
+            "b",
+            "--allow-origin",
+            "https://o:443",
+            "--tools",
+            "list",
+            "--tools",
+            "list",
+            "--max-runs",
+            "2",
+            "--max-queue",
+            "9",
+            "-v",
+            "--config",
+            "c.toml",
+        ])
+        .unwrap();
+        assert_eq!(all.tools, ["list"]);
+        assert_eq!((all.max_runs, all.max_queue, all.verbose), (Some(2), Some(9), true));
+        assert_eq!(all.allow_hosts, ["a", "b"]);
+        assert_eq!((all.http.as_deref(), all.config.as_deref()), (Some("127.0.0.1:8800"), Some("c.toml")));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for words in [&["--token-file", "t"][..], &["--tools", "everything"], &["--max-runs", "0"], &["extra"]] {
+            assert!(parsed(words).is_err(), "{words:?}");
+        }
+    }
+}

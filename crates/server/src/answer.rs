@@ -1,0 +1,188 @@
+//! What a client gets of a run: text, the outcome as data, and the files.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use cofferdam_engine::{Ending, Outcome};
+use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
+
+use crate::files::{Content, File};
+use crate::kept::{self, Kept};
+use crate::run::Ran;
+
+/// Longest text of an answer, bytes.
+pub const LONGEST_TEXT: usize = 1 << 20;
+
+/// Stands between the two streams.
+const BETWEEN: &str = "\n--- stderr ---\n";
+
+/// The answer of a run; files that are only linked to are `kept`.
+pub fn answer(ran: Ran, kept: &kept::Shelf) -> CallToolResult {
+    let Ran { outcome, files } = ran;
+    let mut content = vec![ContentBlock::text(text(&outcome))];
+    for file in files.files {
+        content.push(block(file, &outcome.run_id, kept));
+    }
+    if !files.left.is_empty() {
+        let told = format!("Files that did not come back from /workspace/output:\n{}", files.left.join("\n"));
+        content.push(ContentBlock::text(told));
+    }
+    let mut result = CallToolResult::success(content);
+    result.is_error = Some(!outcome.success);
+    result.structured_content = serde_json::to_value(&outcome).ok();
+    result
+}
+
+/// Both streams as one text, as far as it may be long; then how the run ended, where that was not by itself.
+fn text(outcome: &Outcome) -> String {
+    let mut text = match (outcome.stdout.is_empty(), outcome.stderr.is_empty()) {
+        (_, true) => outcome.stdout.clone(),
+        (true, false) => outcome.stderr.clone(),
+        (false, false) => format!("{}{BETWEEN}{}", outcome.stdout, outcome.stderr),
+    };
+    let long = text.len() > LONGEST_TEXT;
+    if long {
+        text.truncate(text.floor_char_boundary(LONGEST_TEXT));
+    }
+    if long || outcome.truncated.stdout || outcome.truncated.stderr {
+        text.push_str("\n[output cut here]");
+    }
+    if let Some(ending) = ending(outcome) {
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(&ending);
+    }
+    text
+}
+
+/// How a run ended that did not exit by itself.
+fn ending(outcome: &Outcome) -> Option<String> {
+    let limit = || outcome.limit.map_or_else(|| "a limit".to_owned(), |field| field.to_string());
+    Some(match outcome.outcome {
+        Ending::Exited => return None,
+        Ending::Signalled => format!("[ended by signal {}]", outcome.signal.unwrap_or(9)),
+        Ending::TimedOut => format!("[ended after {:.0} ms by its time limit]", outcome.execution_time_ms),
+        Ending::LimitExceeded => format!("[ended by {}]", limit()),
+        Ending::Violation => "[ended because of what it tried]".into(),
+        Ending::SetupFailed => match &outcome.error {
+            Some(failure) => match &failure.hint {
+                Some(hint) => format!("{}\nhint: {hint}", failure.message),
+                None => failure.message.clone(),
+            },
+            None => "nothing ran".into(),
+        },
+    })
+}
+
+fn block(file: File, run: &str, kept: &kept::Shelf) -> ContentBlock {
+    let uri = kept::address(run, &file.name);
+    match file.content {
+        Content::Image(mime) => ContentBlock::image(BASE64_STANDARD.encode(&file.bytes), mime),
+        Content::Text(mime) => {
+            let text = String::from_utf8(file.bytes).unwrap_or_default(); // it was found to be text
+            ContentBlock::resource(ResourceContents::text(text, uri).with_mime_type(mime))
+        }
+        Content::Other(mime) => {
+            let name = file.name.rsplit('/').next().unwrap_or(&file.name).to_owned();
+            let told = format!("kept for {} minutes, to be read by this address", kept::LIFE.as_secs() / 60);
+            let link = Resource::new(uri.clone(), name)
+                .with_mime_type(mime)
+                .with_size(file.bytes.len() as u64)
+                .with_description(told);
+            kept.keep(Kept { uri, mime, bytes: file.bytes });
+            ContentBlock::resource_link(link)
+        }
+    }
+}
+
+/// A kept file as the protocol has it.
+pub fn contents(kept: Kept) -> ResourceContents {
+    match String::from_utf8(kept.bytes) {
+        Ok(text) if kept.mime.starts_with("text/") || kept.mime == "application/json" => {
+            ResourceContents::text(text, kept.uri).with_mime_type(kept.mime)
+        }
+        Ok(text) => ResourceContents::blob(BASE64_STANDARD.encode(text), kept.uri).with_mime_type(kept.mime),
+        Err(error) => {
+            ResourceContents::blob(BASE64_STANDARD.encode(error.as_bytes()), kept.uri).with_mime_type(kept.mime)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::Collected;
+    use cofferdam_engine::Failure;
+
+    fn outcome(stdout: &str, stderr: &str, code: i32) -> Outcome {
+        Outcome {
+            outcome: Ending::Exited,
+            exit_code: Some(code),
+            success: code == 0,
+            stdout: stdout.into(),
+            stderr: stderr.into(),
+            ..Outcome::unstarted(None)
+        }
+    }
+
+    #[test]
+    fn both_streams_are_one_text() {
+        for (out, err, expected) in
+            [("o\n", "", "o\n"), ("", "e\n", "e\n"), ("o\n", "e\n", "o\n\n--- stderr ---\ne\n"), ("", "", "")]
+        {
+            assert_eq!(text(&outcome(out, err, 0)), expected);
+        }
+    }
+
+    #[test]
+    fn long_text_is_cut_between_characters_and_says_so() {
+        let long = text(&outcome(&"\u{e9}".repeat(LONGEST_TEXT), "", 0));
+        assert!(long.ends_with("\u{e9}\n[output cut here]") && long.len() <= LONGEST_TEXT + 20);
+        let mut cut = outcome("abc", "", 0);
+        cut.truncated.stderr = true;
+        assert_eq!(text(&cut), "abc\n[output cut here]");
+    }
+
+    #[test]
+    fn what_did_not_end_well_is_an_error_and_says_how() {
+        let kept = kept::Shelf::default();
+        let of = |outcome| answer(Ran { outcome, files: Collected::default() }, &kept);
+        assert_eq!(of(outcome("x", "", 0)).is_error, Some(false));
+        assert_eq!(of(outcome("x", "", 3)).is_error, Some(true));
+        let failure = Failure { code: 125, step: "s".into(), message: "m".into(), hint: Some("h".into()) };
+        let failed = of(Outcome::unstarted(Some(failure)));
+        assert_eq!(failed.is_error, Some(true));
+        assert_eq!(failed.content, [ContentBlock::text("m\nhint: h")]);
+        let timed = Outcome { outcome: Ending::TimedOut, execution_time_ms: 1000.2, ..outcome("x", "", 0) };
+        assert_eq!(text(&timed), "x\n[ended after 1000 ms by its time limit]");
+    }
+
+    #[test]
+    fn files_come_as_what_they_are() {
+        let kept = kept::Shelf::default();
+        let file = |name: &str, content, bytes: &[u8]| File { name: name.into(), content, bytes: bytes.into() };
+        let files = Collected {
+            files: vec![
+                file("a.png", Content::Image("image/png"), b"\x89PNG"),
+                file("b.json", Content::Text("application/json"), b"{}"),
+                file("d/c.bin", Content::Other("application/octet-stream"), b"\0"),
+            ],
+            left: vec!["l: it is a symbolic link".into()],
+            ..Collected::default()
+        };
+        let result = answer(Ran { outcome: outcome("", "", 0), files }, &kept);
+        let data = serde_json::to_value(&result).unwrap();
+        let blocks = data["content"].as_array().unwrap();
+        assert_eq!((blocks[1]["type"].as_str(), blocks[1]["mimeType"].as_str()), (Some("image"), Some("image/png")));
+        assert_eq!(blocks[1]["data"], "iVBORw==");
+        assert_eq!(
+            (blocks[2]["type"].as_str(), blocks[2]["resource"]["text"].as_str()),
+            (Some("resource"), Some("{}"))
+        );
+        assert_eq!((blocks[3]["type"].as_str(), blocks[3]["name"].as_str()), (Some("resource_link"), Some("c.bin")));
+        let uri = blocks[3]["uri"].as_str().unwrap();
+        let read = serde_json::to_value(contents(kept.find(uri).unwrap())).unwrap();
+        assert_eq!((read["blob"].as_str(), read["uri"].as_str()), (Some("AA=="), Some(uri)));
+        assert!(blocks[4]["text"].as_str().unwrap().contains("l: it is a symbolic link"));
+    }
+}

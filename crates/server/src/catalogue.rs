@@ -1,0 +1,138 @@
+//! Which environments there are, at one moment: what definitions came to, with what was prepared of each.
+//!
+//! A catalogue never changes. When definitions do, a new one takes its place as a whole, and takes over what was prepared
+//! of each environment that is defined as before; calls that run keep the one that they began with.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use cofferdam_config::environments::{Environments, Problem, Sessions};
+use tokio::sync::watch;
+
+use crate::place::{Host, Place};
+
+/// The environments of one moment.
+#[derive(Debug)]
+pub struct Catalogue {
+    places: BTreeMap<String, Arc<Place>>,
+    /// How long sessions live.
+    #[allow(dead_code, reason = "sessions read it")]
+    pub sessions: Sessions,
+}
+
+impl Catalogue {
+    /// Out of what is defined; what is prepared already is taken over from `before`.
+    fn of(all: &Environments, before: Option<&Catalogue>) -> Catalogue {
+        let places = all
+            .in_force()
+            .map(|environment| {
+                let same = |place: &&Arc<Place>| place.is(environment, all.project.as_ref());
+                let known = before.and_then(|before| before.places.get(&environment.name)).filter(same).cloned();
+                let place = known.unwrap_or_else(|| Arc::new(Place::new(environment.clone(), all.project.clone())));
+                (environment.name.clone(), place)
+            })
+            .collect();
+        Catalogue { places, sessions: all.sessions }
+    }
+
+    /// The environment of a name, whether or not it can be used.
+    pub fn find(&self, name: &str) -> Option<&Arc<Place>> {
+        self.places.get(name)
+    }
+
+    /// All of them, by name.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Place>> {
+        self.places.values()
+    }
+
+    /// The names of those that can be used, sorted.
+    pub fn names(&self) -> Vec<&str> {
+        self.all().filter(|place| place.unavailable().is_none()).map(|place| place.name()).collect()
+    }
+}
+
+/// What came of reading the definitions again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reloaded {
+    /// They are as they were.
+    Same,
+    /// They are others, and in force.
+    Changed,
+    /// They cannot be relied upon; those from before stay in force.
+    Refused(Vec<String>),
+}
+
+/// The catalogue in force, and how it is replaced.
+#[derive(Debug)]
+pub struct Shelf {
+    host: Arc<Host>,
+    configuration: Option<String>,
+    current: RwLock<Arc<Catalogue>>,
+    /// What it was made of; also the turn of whoever reads definitions.
+    read: Mutex<Environments>,
+    versions: watch::Sender<u64>,
+}
+
+impl Shelf {
+    /// Reads what is defined.
+    ///
+    /// # Errors
+    /// Every mistake that is not about one environment alone.
+    pub fn load(host: Arc<Host>, configuration: Option<String>) -> Result<Shelf, Vec<Problem>> {
+        let all = Environments::load(&host.around, configuration.as_deref());
+        if !all.problems.is_empty() {
+            return Err(all.problems);
+        }
+        tell(&all, None);
+        let current = RwLock::new(Arc::new(Catalogue::of(&all, None)));
+        Ok(Shelf { host, configuration, current, read: Mutex::new(all), versions: watch::Sender::new(0) })
+    }
+
+    /// The catalogue in force.
+    pub fn now(&self) -> Arc<Catalogue> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Tells when another one is in force: its number changes.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.versions.subscribe()
+    }
+
+    /// Reads the definitions again. Reads files, so not for the runtime's thread.
+    pub fn reload(&self) -> Reloaded {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = Environments::load(&self.host.around, self.configuration.as_deref());
+        if all == *read {
+            return Reloaded::Same;
+        }
+        if !all.problems.is_empty() {
+            let problems: Vec<String> = all.problems.iter().map(ToString::to_string).collect();
+            for problem in &problems {
+                tracing::error!("the environments stay as they were: {problem}");
+            }
+            return Reloaded::Refused(problems);
+        }
+        tell(&all, Some(&read));
+        let before = self.now();
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Catalogue::of(&all, Some(&before)));
+        *read = all;
+        drop(read);
+        self.versions.send_modify(|version| *version += 1);
+        Reloaded::Changed
+    }
+}
+
+/// Says which environments there are, and why those that cannot be used cannot: what was said `before` is not said again.
+fn tell(all: &Environments, before: Option<&Environments>) {
+    let names: Vec<&str> =
+        all.in_force().filter(|one| one.unavailable().is_none()).map(|one| one.name.as_str()).collect();
+    tracing::info!("environments: {}", names.join(", "));
+    for warning in all.warnings.iter().filter(|warning| before.is_none_or(|b| !b.warnings.contains(warning))) {
+        tracing::warn!("{warning}");
+    }
+    for one in all.in_force().filter(|one| before.is_none_or(|before| !before.all().contains(one))) {
+        if let Some(reason) = one.unavailable() {
+            tracing::warn!("the environment {} ({}) is unavailable: {reason}", one.name, one.place);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The transport of streamable HTTP: any number of clients, each with the bearer token.
+//!
+//! ```text
+//! connection ─ how many ─ token (401) ─ Host, Origin (403) ─ body (413) ─▶ service
+//! ```
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse as _, Response};
+use cofferdam_config::serve::Serve;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio_util::sync::CancellationToken;
+
+use crate::server::ServeError;
+use crate::service::{LONGEST_CODE, Service};
+use crate::token::{self, Token};
+
+/// Largest request, bytes: code of the largest size, of which every character is escaped as two.
+const LARGEST_REQUEST: usize = LONGEST_CODE * 2 + (64 << 10);
+
+/// Where the protocol is served.
+pub const PATH: &str = "/mcp";
+
+/// Where to listen, and who may come.
+#[derive(Debug)]
+pub struct Door {
+    address: SocketAddr,
+    token: Option<Token>,
+    /// Told to the operator, because nobody else has it.
+    new: bool,
+    config: StreamableHttpServerConfig,
+}
+
+impl Door {
+    /// What the options come to. `open` serves without a token.
+    ///
+    /// # Errors
+    /// The address is none, or would let in whom it must not.
+    pub fn of(serve: &Serve, address: &str, open: bool) -> Result<Door, ServeError> {
+        let address: SocketAddr = address.parse().map_err(|_| ServeError::Address(address.to_owned()))?;
+        let variable = std::env::var(token::VARIABLE).ok().filter(|text| !text.is_empty());
+        let (token, new) = match (&serve.token_file, variable) {
+            _ if open => (None, false),
+            (Some(file), _) => (Some(Token::of_file(Path::new(file))?), false),
+            (None, Some(text)) => (Some(Token::of_variable(&text)?), false),
+            (None, None) => (Some(Token::new()?), true),
+        };
+        let is_loopback = address.ip().to_canonical().is_loopback();
+        if !is_loopback && (new || token.is_none()) {
+            return Err(ServeError::Exposed(address));
+        }
+        if !is_loopback && serve.allow_hosts.is_empty() {
+            return Err(ServeError::Nameless(address));
+        }
+        let mut hosts: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(String::from).to_vec();
+        if is_loopback {
+            hosts.push(match address.ip() {
+                IpAddr::V4(ip) => ip.to_string(),
+                IpAddr::V6(ip) => ip.to_string(),
+            });
+        }
+        hosts.extend(serve.allow_hosts.iter().cloned());
+        let config = StreamableHttpServerConfig::default()
+            .with_allowed_hosts(hosts)
+            .with_allowed_origins(serve.allow_origins.iter().cloned())
+            .enforce_origin_validation()
+            .with_max_request_body_bytes(LARGEST_REQUEST);
+        Ok(Door { address, token, new, config })
+    }
+}
+
+/// Serves until `stop`.
+pub async fn serve(service: Service, door: Door, stop: CancellationToken) -> Result<(), ServeError> {
+    let Door { address, token, new, config } = door;
+    let listener =
+        tokio::net::TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })?;
+    let local = listener.local_addr().map_err(|source| ServeError::Listen { address, source })?;
+    tracing::info!("listening on http://{local}{PATH}");
+    if let Some(token) = token.as_ref().filter(|_| new) {
+        tracing::info!("callers send: Authorization: Bearer {}", token.text());
+    }
+    let sessions = Arc::new(LocalSessionManager::default());
+    let config = config.with_cancellation_token(stop.child_token());
+    let protocol = StreamableHttpService::new(move || Ok(service.clone()), sessions, config);
+    let mut router = axum::Router::new().nest_service(PATH, protocol);
+    if let Some(token) = token {
+        let token = Arc::new(token);
+        router = router.layer(middleware::from_fn(move |request, next| admit(Arc::clone(&token), request, next)));
+    }
+    axum::serve(listener, router)
+        .with_graceful_shutdown(async move { stop.cancelled().await })
+        .await
+        .map_err(|source| ServeError::Listen { address, source })
+}
+
+/// Lets a request through that says the token.
+async fn admit(token: Arc<Token>, request: Request, next: Next) -> Response {
+    let sent = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
+    if token.is_in(sent) {
+        return next.run(request).await;
+    }
+    let told = "the bearer token is missing or wrong\nhint: send Authorization: Bearer TOKEN\n";
+    (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], told).into_response()
+}

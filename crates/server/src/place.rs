@@ -1,0 +1,226 @@
+//! One environment as the server holds it: its definition, and what was prepared of it when it was first used.
+//!
+//! ```text
+//! Environment ─ build (flakes, once) ─ compile (profiles) ─ dress ─ open ─▶ Policy ─ prepare ─▶ Ready, for every call
+//! ```
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::time::Duration;
+
+use cofferdam_config::environments::discover::HostTree;
+use cofferdam_config::environments::nix::{Builder, Building, cache_directory};
+use cofferdam_config::environments::{
+    self, Entry, Environment, Kind, LONGEST_ARGUMENT, Passing, Project, Recipe, Surroundings, WORKSPACE, recipe,
+};
+use cofferdam_engine::{Cancel, Engine, Failure, Prepared};
+use cofferdam_policy::{Mount, Policy};
+use cofferdam_profiles::cache::Cache;
+use cofferdam_profiles::helper::{self, DIRECTORY_VARIABLE};
+use cofferdam_profiles::protocol::{Encoding, Format, Wanted};
+use cofferdam_profiles::{Ask, Compiler};
+
+/// The directory of [`WORKSPACE`] whose files come back.
+pub const OUTPUT: &str = "output";
+
+/// Sandboxes that are kept staged for each environment that is in use.
+const STAGED: usize = 1;
+
+/// What every environment depends on.
+#[derive(Debug)]
+pub struct Host {
+    /// What the process has around it.
+    pub around: Surroundings,
+    /// The engine.
+    pub engine: Engine,
+}
+
+impl Host {
+    fn variable(&self, name: &str) -> Option<&str> {
+        self.around.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    fn builder(&self) -> Builder {
+        Builder::new(self.variable("PATH"), cache_directory(self.variable("XDG_CACHE_HOME"), self.around.home()))
+    }
+
+    /// The policy that a profile compiles to.
+    fn compiled(&self, file: &std::path::Path) -> Result<Policy, Failure> {
+        let own = std::env::current_exe().ok();
+        let evaluator = helper::find(self.variable(DIRECTORY_VARIABLE).map(std::path::Path::new), own.as_deref());
+        let home = self.around.home().map(std::path::Path::new);
+        let cache = Cache::default_directory(self.variable("XDG_CACHE_HOME"), home).map(Cache::at);
+        let ask = Ask {
+            file: file.to_owned(),
+            overrides: Vec::new(),
+            outputs: vec![Wanted { format: Format::Policy, encoding: Encoding::Json }],
+            imports: Vec::new(),
+        };
+        let mut compiled = Compiler::new(&self.engine, evaluator)
+            .cache(cache)
+            .compile(&ask)
+            .map_err(|error| Failure { code: 125, step: "profile".into(), message: error.message, hint: error.hint })?;
+        let json = compiled.outputs.remove(0).map_err(|why| unusable("profile", &why))?;
+        Policy::decode(json.as_bytes()).map_err(|errors| unusable("profile", &errors.to_string()))
+    }
+}
+
+/// A failure of a step; what follows `hint:` in the text is the hint.
+pub fn unusable(step: &str, told: &str) -> Failure {
+    let (message, hint) = match told.split_once("\nhint: ") {
+        Some((message, hint)) => (message.to_owned(), Some(hint.to_owned())),
+        None => (told.to_owned(), None),
+    };
+    Failure { code: 125, step: step.into(), message, hint }
+}
+
+/// An environment that is ready to run code.
+#[derive(Debug)]
+pub struct Ready {
+    /// The policy, without the code.
+    pub policy: Policy,
+    /// The same, prepared.
+    pub prepared: Prepared,
+    /// How code goes in.
+    pub entry: Entry,
+}
+
+impl Ready {
+    /// Whether each run gives its arguments itself. Other people's programs take none but those of a policy.
+    pub fn takes_arguments(&self) -> bool {
+        matches!(self.prepared.backend(), "jail" | "landlock")
+    }
+
+    /// Whether files come back.
+    pub fn hands_back(&self) -> bool {
+        self.prepared.backend() == "jail"
+            && self
+                .policy
+                .filesystem
+                .mounts
+                .iter()
+                .any(|mount| matches!(mount, Mount::Tmpfs { target, .. } if target == WORKSPACE))
+    }
+}
+
+/// An environment, and what was prepared of it.
+#[derive(Debug)]
+pub struct Place {
+    environment: Environment,
+    project: Option<Project>,
+    /// For code of usual length, and for code that is too long for an argument.
+    ready: [Mutex<Option<Arc<Ready>>>; 2],
+}
+
+impl Place {
+    /// One of which nothing is prepared.
+    pub fn new(environment: Environment, project: Option<Project>) -> Place {
+        Place { environment, project, ready: Default::default() }
+    }
+
+    /// Whether this is the environment of that definition.
+    pub fn is(&self, environment: &Environment, project: Option<&Project>) -> bool {
+        self.environment == *environment && self.project.as_ref() == project
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.environment.name
+    }
+
+    /// What it is for.
+    pub fn description(&self) -> Option<&str> {
+        self.environment.description()
+    }
+
+    /// The kind of its definition.
+    pub fn kind(&self) -> &'static str {
+        self.environment.kind.word()
+    }
+
+    /// Why it cannot be used.
+    pub fn unavailable(&self) -> Option<String> {
+        self.environment.unavailable()
+    }
+
+    /// It, ready to run code of that length: prepared by whoever comes first, for everybody. `begins` is told what takes
+    /// long. `None` when the call was cancelled meanwhile.
+    ///
+    /// # Errors
+    /// It cannot be used; the next call tries again.
+    pub fn ready(
+        &self,
+        host: &Host,
+        bytes: usize,
+        cancel: &Cancel,
+        begins: &dyn Fn(&str),
+    ) -> Result<Option<Arc<Ready>>, Failure> {
+        let Some(short) = self.slot(host, false, cancel, begins)? else { return Ok(None) };
+        if bytes > LONGEST_ARGUMENT && matches!(short.entry, Entry::Argument { .. }) {
+            return self.slot(host, true, cancel, begins);
+        }
+        Ok(Some(short))
+    }
+
+    fn slot(
+        &self,
+        host: &Host,
+        long: bool,
+        cancel: &Cancel,
+        begins: &dyn Fn(&str),
+    ) -> Result<Option<Arc<Ready>>, Failure> {
+        let slot = &self.ready[usize::from(long)];
+        let mut slot = loop {
+            match slot.try_lock() {
+                Ok(slot) => break slot,
+                Err(TryLockError::Poisoned(poisoned)) => break PoisonError::into_inner(poisoned),
+                // Somebody builds it: that may take minutes, and this call may be cancelled meanwhile.
+                Err(TryLockError::WouldBlock) if cancel.is_cancelled() => return Ok(None),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(2)),
+            }
+        };
+        if let Some(ready) = &*slot {
+            return Ok(Some(Arc::clone(ready)));
+        }
+        let ready = Arc::new(self.prepare(host, long, begins)?);
+        *slot = Some(Arc::clone(&ready));
+        Ok(Some(ready))
+    }
+
+    fn prepare(&self, host: &Host, long: bool, begins: &dyn Fn(&str)) -> Result<Ready, Failure> {
+        let name = self.name();
+        let told = |reference: &str| {
+            tracing::info!("building the environment {name} from {reference}, once");
+            begins(&format!("building the environment {name}, once"));
+        };
+        let environment = self.environment.clone();
+        let homes = &host.around.homes;
+        let (environment, built) =
+            environments::ready(environment, &host.builder(), &host.around, Building::WhenNeeded, told)
+                .map_err(|error| unusable("environment", &error.to_string()))?;
+        let recipe = self.recipe(&environment, built)?;
+        let base = match &environment.kind {
+            Kind::Profile { file, .. } => host.compiled(file)?,
+            _ => environments::eval_base(false, homes),
+        };
+        let variable = |name: &str| host.around.variables.get(name).cloned();
+        let mut policy = base;
+        environments::dress(&mut policy, &recipe, self.project.as_ref(), homes, variable);
+        let entry = recipe
+            .open(&mut policy, host.around.around(), &HostTree, long)
+            .map_err(|told| unusable("environment", &told))?;
+        policy.validate().map_err(|errors| unusable("policy", &format!("the policy is refused: {errors}")))?;
+        let prepared = host.engine.prepare(&policy)?.hands_back(WORKSPACE, OUTPUT).keep_ready(STAGED);
+        tracing::debug!("the environment {name} is ready, by the {} backend", prepared.backend());
+        Ok(Ready { policy, prepared, entry })
+    }
+
+    fn recipe(&self, environment: &Environment, built: Option<PathBuf>) -> Result<Recipe, Failure> {
+        let mut recipe = recipe(environment, built.as_deref()).map_err(|reason| {
+            unusable("environment", &format!("the environment `{}` is not available: {reason}", self.name()))
+        })?;
+        // Code of an agent always has a place for its files, from which they come back.
+        recipe.workspace |= matches!(recipe.passing, Passing::Preset(_));
+        Ok(recipe)
+    }
+}

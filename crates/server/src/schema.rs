@@ -1,0 +1,176 @@
+//! What the tools are called, take and give, as data for clients. The same on every connection, in the same order.
+
+use std::sync::Arc;
+
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use serde_json::{Value, json};
+
+use crate::catalogue::Catalogue;
+
+/// The tool.
+pub const RUN: &str = "run";
+
+/// The tool that tells what there is, where the operator offers it.
+pub const LIST: &str = "list_environments";
+
+fn object(value: Value) -> Arc<JsonObject> {
+    match value {
+        Value::Object(object) => Arc::new(object),
+        _ => Arc::default(),
+    }
+}
+
+/// The tool `run` over these environments.
+pub fn run(catalogue: &Catalogue) -> Tool {
+    let names = catalogue.names();
+    let listed = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let description = format!(
+        "Run code in a walled-in environment and get its output. Files that it writes to /workspace/output come back. \
+         Each call starts afresh. Available environments: {listed}"
+    );
+    let mut env = json!({ "type": "string", "description": "Where to run it" });
+    if !names.is_empty() {
+        env["enum"] = json!(names);
+    }
+    let input = json!({
+        "type": "object",
+        "properties": { "code": { "type": "string", "description": "The code to run" }, "env": env },
+        "required": ["code", "env"],
+        "additionalProperties": false,
+    });
+    let annotations = ToolAnnotations::with_title("Run code in a sandbox")
+        .read_only(false)
+        .destructive(false)
+        .idempotent(false)
+        .open_world(false);
+    Tool::new(RUN, description, object(input))
+        .with_title("Run code in a sandbox")
+        .with_raw_output_schema(object(outcome()))
+        .with_annotations(annotations)
+}
+
+/// The tool that lists them.
+pub fn list() -> Tool {
+    let output = json!({
+        "type": "object",
+        "properties": { "environments": { "type": "array", "items": {
+            "type": "object",
+            "properties": {
+                "name": { "type": "string" },
+                "kind": { "type": "string", "description": "What runs its code" },
+                "description": { "type": ["string", "null"] },
+                "available": { "type": "boolean" },
+                "reason": { "type": ["string", "null"], "description": "Why it is not available" },
+            },
+            "required": ["name", "kind", "description", "available", "reason"],
+        } } },
+        "required": ["environments"],
+    });
+    let input = json!({ "type": "object", "properties": {}, "additionalProperties": false });
+    Tool::new(LIST, "List the environments that `run` knows, and what each is for.", object(input))
+        .with_title("List environments")
+        .with_raw_output_schema(object(output))
+        .with_annotations(ToolAnnotations::with_title("List environments").read_only(true).open_world(false))
+}
+
+/// What it answers.
+pub fn listed(catalogue: &Catalogue) -> Value {
+    let all: Vec<Value> = catalogue
+        .all()
+        .map(|place| {
+            let reason = place.unavailable();
+            json!({
+                "name": place.name(),
+                "kind": place.kind(),
+                "description": place.description(),
+                "available": reason.is_none(),
+                "reason": reason,
+            })
+        })
+        .collect();
+    json!({ "environments": all })
+}
+
+/// The schema of an outcome. docs/outcome.md says what each field means.
+fn outcome() -> Value {
+    let text = |told: &str| json!({ "type": "string", "description": told });
+    let maybe = |kind: &str, told: &str| json!({ "type": [kind, "null"], "description": told });
+    json!({
+        "type": "object",
+        "properties": {
+            "outcome": {
+                "type": "string",
+                "enum": ["exited", "signalled", "timed_out", "limit_exceeded", "violation", "setup_failed"],
+                "description": "How it ended",
+            },
+            "success": { "type": "boolean", "description": "It exited with code 0" },
+            "exit_code": maybe("integer", "The program's exit code, when it exited"),
+            "signal": maybe("integer", "The signal that ended it, when one did"),
+            "stdout": text("Standard output"),
+            "stderr": text("Standard error"),
+            "truncated": {
+                "type": "object",
+                "properties": { "stdout": { "type": "boolean" }, "stderr": { "type": "boolean" } },
+                "required": ["stdout", "stderr"],
+                "description": "Whether a stream was longer than is kept",
+            },
+            "execution_time_ms": { "type": "number", "description": "From the start of the program to its end" },
+            "setup_time_ms": { "type": "number", "description": "From the call to the start of the program" },
+            "memory_used_bytes": maybe("integer", "Peak memory of everything that ran"),
+            "cpu_time_seconds": maybe("number", "Processor time of everything that ran"),
+            "pid_count": maybe("integer", "Most processes and threads at a time"),
+            "limit": text("The limit that was exceeded"),
+            "violations": { "type": "array", "items": { "type": "object" }, "description": "What was refused" },
+            "violations_complete": { "type": "boolean", "description": "Whether that is all that was refused" },
+            "changes": { "type": "array", "items": { "type": "object" }, "description": "Files changed in copy-on-write mounts" },
+            "enforcement": { "type": "object", "description": "What was held, per field of the policy" },
+            "backend": text("What held it"),
+            "backend_reason": text("Why that"),
+            "run_id": text("Unique to this run"),
+            "artifacts": { "type": "array", "items": { "type": "string" }, "description": "Files of /workspace/output that came back" },
+            "error": maybe("object", "Why nothing ran, or what went wrong afterwards"),
+        },
+        "required": [
+            "outcome", "success", "exit_code", "signal", "stdout", "stderr", "truncated", "execution_time_ms",
+            "setup_time_ms", "memory_used_bytes", "cpu_time_seconds", "pid_count", "violations", "violations_complete",
+            "changes", "enforcement", "backend", "backend_reason", "run_id", "artifacts", "error",
+        ],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cofferdam_engine::Outcome;
+    use std::collections::BTreeSet;
+
+    fn keys(value: &Value) -> BTreeSet<String> {
+        value.as_object().unwrap().keys().cloned().collect()
+    }
+
+    #[test]
+    fn the_schema_names_every_field_of_an_outcome_and_no_other() {
+        let schema = outcome();
+        let mut full = Outcome::unstarted(None);
+        full.limit = Some(cofferdam_policy::Field::Memory);
+        let data = serde_json::to_value(&full).unwrap();
+        assert_eq!(keys(&schema["properties"]), keys(&data));
+        let required: BTreeSet<String> =
+            schema["required"].as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect();
+        assert_eq!(required, keys(&serde_json::to_value(Outcome::unstarted(None)).unwrap()));
+        for (name, value) in data.as_object().unwrap() {
+            let kinds = &schema["properties"][name]["type"];
+            let kind = match value {
+                Value::Null => "null",
+                Value::Bool(_) => "boolean",
+                Value::Number(number) if number.is_f64() => "number",
+                Value::Number(_) => "integer",
+                Value::String(_) => "string",
+                Value::Array(_) => "array",
+                Value::Object(_) => "object",
+            };
+            let allowed = kinds == kind || kinds.as_array().is_some_and(|all| all.iter().any(|one| one == kind));
+            assert!(allowed, "{name}: {kind} is none of {kinds}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The server as a whole: what it is made of, how it begins, and how it ends with nothing left running.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cofferdam_config::environments::{ObserveError, Surroundings};
+use cofferdam_config::serve::Serve;
+use cofferdam_engine::{Engine, Likely};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::calls::Calls;
+use crate::catalogue::Shelf;
+use crate::http::{self, Door};
+use crate::place::Host;
+use crate::service::{Service, Shared};
+use crate::stdio;
+use crate::token::TokenError;
+
+/// How long the end waits for runs to be over.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why the server does not serve.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The process's surroundings cannot be told.
+    #[error(transparent)]
+    Surroundings(#[from] ObserveError),
+    /// Definitions cannot be relied upon.
+    #[error("what defines environments has mistakes:{}\nhint: correct it, and look at it with: cofferdam environment check", .0.iter().map(|told| format!("\n  {told}")).collect::<String>())]
+    Definitions(Vec<String>),
+    /// The address is none.
+    #[error("{0} is no address to listen on\nhint: --http 127.0.0.1:8800")]
+    Address(String),
+    /// The address is open to others.
+    #[error(
+        "{0} can be reached by others, and there is no token that they could have been given\nhint: --token-file FILE, or listen on 127.0.0.1"
+    )]
+    Exposed(SocketAddr),
+    /// Nobody could reach it.
+    #[error("{0} is no loopback address, and no name is allowed by which callers reach it\nhint: --allow-host NAME")]
+    Nameless(SocketAddr),
+    /// There is no token.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The client does not speak the protocol.
+    #[error("the client does not begin as the protocol does: {0}")]
+    Client(String),
+    /// The system refuses what the server needs.
+    #[error("cannot start the server: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// Serves until the client goes or a signal says to end.
+///
+/// # Errors
+/// It cannot begin.
+pub fn serve(serve: &Serve) -> Result<(), ServeError> {
+    let around = Surroundings::observe()?;
+    let engine = Engine::for_own_process(&Likely::Unknown);
+    let host = Arc::new(Host { around, engine });
+    let shelf = Shelf::load(Arc::clone(&host), serve.config.clone())
+        .map_err(|problems| ServeError::Definitions(problems.iter().map(ToString::to_string).collect()))?;
+    let door = serve.http.as_deref().map(|address| Door::of(serve, address, false)).transpose()?;
+    let shared = Arc::new(Shared {
+        tools: serve.tools.clone(),
+        host,
+        shelf: Arc::new(shelf),
+        calls: Calls::new(serve.max_runs, serve.max_queue),
+        kept: Default::default(),
+        told: Default::default(),
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let result = runtime.block_on(until_the_end(Service(shared), door));
+    // A thread may still wait for a line that never comes.
+    runtime.shutdown_background();
+    result
+}
+
+async fn until_the_end(service: Service, door: Option<Door>) -> Result<(), ServeError> {
+    let stop = CancellationToken::new();
+    let mut ends = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
+    let stopped = stop.clone();
+    tokio::spawn(async move {
+        let [terminate, interrupt] = &mut ends;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        stopped.cancel();
+    });
+    tokio::spawn(service.clone().tell_changes());
+    let calls = service.0.calls.clone();
+    let result = match door {
+        Some(door) => http::serve(service, door, stop.clone()).await,
+        None => stdio::serve(service, stop.clone()).await,
+    };
+    stop.cancel();
+    if tokio::time::timeout(PATIENCE, calls.idle()).await.is_err() {
+        tracing::warn!("a run is not over yet; the kernel ends it with this process");
+    }
+    result
+}

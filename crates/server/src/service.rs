@@ -1,0 +1,351 @@
+//! The protocol's side: what each request of a client comes to. Both eras, on any transport.
+//!
+//! Holds nothing of a client's between requests but whom to tell that the tools have changed.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use cofferdam_engine::{Cancel, Failure};
+use rmcp::model::{
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, JsonObject,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ProgressToken,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerCapabilities,
+    ServerConfig, SubscriptionFilter, Tool,
+};
+use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::{Value, json};
+
+use crate::answer::{answer, contents};
+use crate::calls::Calls;
+use crate::catalogue::{Reloaded, Shelf};
+use crate::kept;
+use crate::place::{Host, Place};
+use crate::run::{Call, Progress, Ran, run};
+use crate::schema;
+
+/// Longest code that is run, bytes.
+pub const LONGEST_CODE: usize = 16 << 20;
+
+/// How often a client hears of progress at most.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How long a client may take the list of tools for what it is, milliseconds.
+const FRESH_MS: u64 = 5_000;
+
+/// What an operator calls the tool that lists environments.
+const LIST: &str = "list";
+
+/// What every connection shares.
+#[derive(Debug)]
+pub struct Shared {
+    /// What is offered besides `run`.
+    pub tools: Vec<String>,
+    /// What environments depend on.
+    pub host: Arc<Host>,
+    /// Which there are.
+    pub shelf: Arc<Shelf>,
+    /// How many run.
+    pub calls: Calls,
+    /// Files that answers link to.
+    pub kept: kept::Shelf,
+    /// Clients of the older protocol, who are told of changes without asking.
+    pub told: Mutex<Vec<Peer<RoleServer>>>,
+}
+
+/// The service, one for each connection.
+#[derive(Debug, Clone)]
+pub struct Service(pub Arc<Shared>);
+
+impl Service {
+    /// The tools, always in this order.
+    fn tools(&self) -> Vec<Tool> {
+        let mut tools = vec![schema::run(&self.0.shelf.now())];
+        if self.offers(LIST) {
+            tools.push(schema::list());
+        }
+        tools
+    }
+
+    fn offers(&self, tool: &str) -> bool {
+        self.0.tools.iter().any(|one| one == tool)
+    }
+
+    /// The environment of a name. One that is not known may have come a moment ago: definitions are read once more.
+    async fn place(&self, name: &str) -> Result<Arc<Place>, ErrorData> {
+        let found = |name: &str| self.0.shelf.now().find(name).cloned();
+        let mut place = found(name);
+        if place.as_ref().is_none_or(|place| place.unavailable().is_some()) {
+            let shelf = Arc::clone(&self.0.shelf);
+            match tokio::task::spawn_blocking(move || shelf.reload()).await {
+                Ok(Reloaded::Changed) => place = found(name),
+                Ok(_) => {}
+                Err(error) => tracing::error!("cannot read definitions: {error}"),
+            }
+        }
+        let now = self.0.shelf.now();
+        let names = now.names();
+        let data = json!({ "environments": names });
+        let there_are = format!("available environments: {}", names.join(", "));
+        match place {
+            None => {
+                let told = format!("no environment is called {}; {there_are}", shown(name));
+                Err(ErrorData::invalid_params(told, Some(data)))
+            }
+            Some(place) => match place.unavailable() {
+                Some(reason) => {
+                    let told = format!("the environment {} is unavailable: {reason}; {there_are}", shown(name));
+                    Err(ErrorData::invalid_params(told, Some(data)))
+                }
+                None => Ok(place),
+            },
+        }
+    }
+
+    async fn run(
+        &self,
+        arguments: JsonObject,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let Arguments { code, env } = Arguments::read(arguments)?;
+        let place = self.place(&env).await?;
+        let turn = tokio::select! {
+            turn = self.0.calls.turn() => turn,
+            () = context.ct.cancelled() => return Err(ErrorData::internal_error("the call was cancelled", None)),
+        };
+        let turn = match turn {
+            Ok(turn) => turn,
+            Err(busy) => {
+                let told = busy.to_string();
+                let (message, hint) = told.split_once("\nhint: ").unwrap_or((&told, ""));
+                let hint = Some(hint.to_owned()).filter(|hint| !hint.is_empty());
+                let failure = Failure { code: 125, step: "busy".into(), message: message.into(), hint };
+                return Ok(answer(Ran::failed(failure), &self.0.kept).into());
+            }
+        };
+        let token = context.meta.get_progress_token();
+        let progress = token.as_ref().map(|_| Arc::<Progress>::default());
+        let cancel = Cancel::default();
+        let call = Call { place, code, cancel: cancel.clone(), progress: progress.clone() };
+        let host = Arc::clone(&self.0.host);
+        // What drops this future ends the run: nobody waits for it any more.
+        let _ends = EndsWith(cancel.clone());
+        let mut task = tokio::task::spawn_blocking(move || {
+            let ran = run(&host, call);
+            drop(turn);
+            ran
+        });
+        let mut told = Told { peer: &context.peer, token, progress, last: 0.0 };
+        let mut tick = tokio::time::interval_at(tokio::time::Instant::now() + TICK, TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut cancelled = false;
+        let ran = loop {
+            tokio::select! {
+                ran = &mut task => break ran,
+                () = context.ct.cancelled(), if !cancelled => {
+                    cancelled = true;
+                    cancel.cancel();
+                }
+                _ = tick.tick(), if told.progress.is_some() => told.tell().await,
+            }
+        };
+        told.tell().await;
+        match ran {
+            Ok(ran) => {
+                tracing::debug!(run = ran.outcome.run_id, outcome = ?ran.outcome.outcome, "a run has ended");
+                Ok(answer(ran, &self.0.kept).into())
+            }
+            Err(error) => {
+                tracing::error!("a run was lost: {error}");
+                Err(ErrorData::internal_error("the run was lost by a mistake of the server's", None))
+            }
+        }
+    }
+
+    /// Tells every client that the list of tools has changed, each time that it has, for as long as the server runs.
+    pub async fn tell_changes(self) {
+        let mut changes = self.0.shelf.changes();
+        while changes.changed().await.is_ok() {
+            let peers = std::mem::take(&mut *self.0.told.lock().unwrap_or_else(PoisonError::into_inner));
+            let mut there = Vec::new();
+            for peer in peers {
+                // Who does not take it in a second is as good as gone.
+                let sent = tokio::time::timeout(Duration::from_secs(1), peer.notify_tool_list_changed()).await;
+                if matches!(sent, Ok(Ok(()))) {
+                    there.push(peer);
+                }
+            }
+            self.0.told.lock().unwrap_or_else(PoisonError::into_inner).append(&mut there);
+        }
+    }
+}
+
+/// Ends a run when it is dropped.
+struct EndsWith(Cancel);
+
+impl Drop for EndsWith {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// Whom to tell about progress.
+struct Told<'a> {
+    peer: &'a Peer<RoleServer>,
+    token: Option<ProgressToken>,
+    progress: Option<Arc<Progress>>,
+    last: f64,
+}
+
+impl Told<'_> {
+    async fn tell(&mut self) {
+        let (Some(token), Some(progress)) = (&self.token, &self.progress) else { return };
+        let Some((bytes, text)) = progress.take() else { return };
+        // It has to grow each time, also where a step was told and no output has come.
+        self.last = (bytes as f64).max(self.last + 1.0);
+        let told = ProgressNotificationParam::new(token.clone(), self.last).with_message(text);
+        if let Err(error) = self.peer.notify_progress(told).await {
+            tracing::debug!("nobody hears of progress: {error}");
+            self.progress = None;
+        }
+    }
+}
+
+/// What `run` takes.
+struct Arguments {
+    code: String,
+    env: String,
+}
+
+impl Arguments {
+    fn read(mut arguments: JsonObject) -> Result<Arguments, ErrorData> {
+        let wrong = |told: String| ErrorData::invalid_params(told, None);
+        let mut text = |name: &str| match arguments.remove(name) {
+            Some(Value::String(text)) => Ok(text),
+            Some(_) => Err(wrong(format!("`{name}` is no text"))),
+            None => Err(wrong(format!("`{name}` is missing; `run` takes code and env"))),
+        };
+        let (code, env) = (text("code")?, text("env")?);
+        if let Some(name) = arguments.keys().next() {
+            return Err(wrong(format!("`run` takes no {}; it takes code and env", shown(name))));
+        }
+        if code.len() > LONGEST_CODE {
+            let told = format!("the code has {} bytes, and {LONGEST_CODE} are run at most", code.len());
+            return Err(wrong(told));
+        }
+        if let Some(at) = code.find('\0') {
+            return Err(wrong(format!("the code has a NUL character at byte {at}, and no interpreter takes one")));
+        }
+        Ok(Arguments { code, env })
+    }
+}
+
+/// A name for a message: one line, shortened.
+fn shown(name: &str) -> String {
+    let name: String = name.chars().take(80).flat_map(char::escape_debug).collect();
+    format!("`{name}`")
+}
+
+impl ServerHandler for Service {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities =
+            ServerCapabilities::builder().enable_tools().enable_tool_list_changed().enable_resources().build();
+        let server = Implementation::new("cofferdam", env!("CARGO_PKG_VERSION"));
+        ServerConfig::new(capabilities).with_server_info(server).with_instructions(
+            "`run` runs code in a named environment, without network unless the operator allowed it, and tells its \
+             output. Files come back when code writes them to /workspace/output.",
+        )
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.tools().into_iter().find(|tool| tool.name == name)
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let mut result = ListToolsResult::with_all_items(self.tools());
+        if is_modern(&context) {
+            (result.ttl_ms, result.cache_scope) = (Some(FRESH_MS), Some(CacheScope::Private));
+        }
+        Ok(result)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let arguments = request.arguments.unwrap_or_default();
+        match request.name.as_ref() {
+            schema::RUN => self.run(arguments, context).await,
+            schema::LIST if self.offers(LIST) => {
+                let listed = schema::listed(&self.0.shelf.now());
+                let mut result = CallToolResult::success(vec![ContentBlock::text(listed.to_string())]);
+                result.structured_content = Some(listed);
+                Ok(result.into())
+            }
+            other => Err(ErrorData::invalid_params(format!("no tool is called {}", shown(other)), None)),
+        }
+    }
+
+    async fn list_resources(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        // Files are read by the address that an answer gave, and by nobody who was not given it.
+        Ok(ListResourcesResult::default())
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let Some(kept) = self.0.kept.find(&request.uri) else {
+            let told = format!(
+                "nothing is kept at {}; files are kept for {} minutes",
+                shown(&request.uri),
+                kept::LIFE.as_secs() / 60
+            );
+            return Err(ErrorData::resource_not_found(told, Some(json!({ "uri": request.uri }))));
+        };
+        let mut result = ReadResourceResult::new(vec![contents(kept)]);
+        if is_modern(&context) {
+            // What was written once never changes.
+            let life = u64::try_from(kept::LIFE.as_millis()).unwrap_or(u64::MAX);
+            (result.ttl_ms, result.cache_scope) = (Some(life), Some(CacheScope::Private));
+        }
+        Ok(result.into())
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.0.told.lock().unwrap_or_else(PoisonError::into_inner).push(context.peer);
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(requested.intersection(&SubscriptionFilter::builder().tools_list_changed().build()))
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let mut changes = self.0.shelf.changes();
+        loop {
+            tokio::select! {
+                changed = changes.changed() => {
+                    if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
+                        return Ok(());
+                    }
+                }
+                () = context.cancelled() => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Whether the request is of the stateless protocol.
+fn is_modern(context: &RequestContext<RoleServer>) -> bool {
+    context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
+}

@@ -1,0 +1,229 @@
+//! A client made by hand: it writes and reads the protocol's lines, and knows nothing of any library.
+#![allow(dead_code, reason = "each test uses its part")]
+
+use std::collections::VecDeque;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// Longer than anything takes.
+pub const LONG: Duration = Duration::from_secs(60);
+
+/// A home of the test's own, with nothing in it.
+pub struct Home(pub tempfile::TempDir);
+
+impl Home {
+    pub fn new() -> Home {
+        Home(tempfile::tempdir().unwrap())
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// The registry that is scanned.
+    pub fn registry(&self) -> PathBuf {
+        let registry = self.path().join(".config/cofferdam/environments");
+        std::fs::create_dir_all(&registry).unwrap();
+        registry
+    }
+
+    /// Writes the configuration.
+    pub fn configure(&self, text: &str) {
+        let directory = self.path().join(".config/cofferdam");
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("config.toml"), text).unwrap();
+    }
+
+    /// The server's program, with this home and nothing else of the test's surroundings.
+    pub fn program(&self, serve: &Value) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cofferdam-serve"));
+        let kept = ["PATH", "PYENV_ROOT", "PYENV_VERSION", "TMPDIR", "COFFERDAM_LIBEXEC"];
+        command.env_clear().envs(kept.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        command.env("HOME", self.path()).env("XDG_RUNTIME_DIR", self.path()).arg(serve.to_string());
+        command.current_dir(self.path());
+        command
+    }
+
+    /// A client of a server that speaks over standard input and output, not yet introduced.
+    pub fn silent(&self, serve: Value) -> Client {
+        Client::start(self.program(&serve))
+    }
+
+    /// The same, introduced as a client of the older protocol.
+    pub fn client(&self, serve: Value) -> Client {
+        let mut client = self.silent(serve);
+        client.introduce("2025-11-25");
+        client
+    }
+}
+
+/// An artifact: a directory whose program passes code to an interpreter.
+pub fn artifact(registry: &Path, name: &str, program: &str) -> PathBuf {
+    let directory = registry.join(name);
+    std::fs::create_dir_all(directory.join("bin")).unwrap();
+    let run = directory.join("bin/run");
+    std::fs::write(&run, program).unwrap();
+    std::fs::set_permissions(&run, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(directory.join("metadata.json"), json!({ "name": name }).to_string()).unwrap();
+    directory
+}
+
+/// The other side of the lines.
+pub struct Client {
+    pub child: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<Value>,
+    /// Everything that came and was not asked for yet.
+    pub early: VecDeque<Value>,
+    errors: Option<std::thread::JoinHandle<String>>,
+    last: u64,
+}
+
+impl Client {
+    pub fn start(mut command: Command) -> Client {
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let (sender, lines) = channel();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            for line in output.lines() {
+                let Ok(line) = line else { return };
+                let message = serde_json::from_str(&line).unwrap_or_else(|e| panic!("no JSON on stdout: {e}: {line}"));
+                if sender.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut stderr = child.stderr.take().unwrap();
+        let errors = std::thread::spawn(move || {
+            let mut text = String::new();
+            stderr.read_to_string(&mut text).unwrap();
+            text
+        });
+        let input = child.stdin.take();
+        Client { child, input, lines, early: VecDeque::new(), errors: Some(errors), last: 0 }
+    }
+
+    pub fn send(&mut self, message: &Value) {
+        let input = self.input.as_mut().expect("the client has not gone");
+        let mut line = message.to_string();
+        line.push('\n');
+        input.write_all(line.as_bytes()).and_then(|()| input.flush()).unwrap();
+    }
+
+    /// Sends a request and says its number.
+    pub fn ask(&mut self, method: &str, params: Value) -> u64 {
+        self.last += 1;
+        let id = self.last;
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        id
+    }
+
+    pub fn tell(&mut self, method: &str, params: Value) {
+        self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
+    }
+
+    /// The next message of which this is true; others wait.
+    pub fn find(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        if let Some(at) = self.early.iter().position(&wanted) {
+            return self.early.remove(at).unwrap();
+        }
+        let deadline = Instant::now() + LONG;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(message) if wanted(&message) => return message,
+                Ok(message) => self.early.push_back(message),
+                Err(RecvTimeoutError::Timeout) => panic!("{what} did not come: {:?}", self.early),
+                Err(RecvTimeoutError::Disconnected) => {
+                    let told = self.errors.take().map(|errors| errors.join().unwrap());
+                    panic!("the server has gone before {what} came: {told:?}");
+                }
+            }
+        }
+    }
+
+    /// The answer of a request.
+    pub fn answer(&mut self, id: u64) -> Value {
+        self.find(&format!("the answer of {id}"), |message| message["id"] == id && message.get("method").is_none())
+    }
+
+    pub fn call(&mut self, method: &str, params: Value) -> Value {
+        let id = self.ask(method, params);
+        self.answer(id)
+    }
+
+    pub fn introduce(&mut self, version: &str) -> Value {
+        let client = json!({ "name": "test", "version": "1" });
+        let params = json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": client });
+        let answer = self.call("initialize", params);
+        self.tell("notifications/initialized", json!({}));
+        answer
+    }
+
+    /// Asks for a run, and says the request's number.
+    pub fn begin(&mut self, env: &str, code: &str) -> u64 {
+        self.ask("tools/call", json!({ "name": "run", "arguments": { "env": env, "code": code } }))
+    }
+
+    /// Runs code: the result, which there must be.
+    pub fn run(&mut self, env: &str, code: &str) -> Value {
+        let id = self.begin(env, code);
+        let answer = self.answer(id);
+        assert!(answer.get("error").is_none(), "{answer}");
+        answer["result"].clone()
+    }
+
+    /// The client goes. What the server said on standard error, and its exit code.
+    pub fn leave(mut self) -> (Option<i32>, String) {
+        drop(self.input.take());
+        let deadline = Instant::now() + LONG;
+        let status = loop {
+            match self.child.try_wait().unwrap() {
+                Some(status) => break status,
+                None if Instant::now() > deadline => panic!("the server outlives its client"),
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        (status.code(), self.errors.take().unwrap().join().unwrap())
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            drop(self.child.kill());
+            drop(self.child.wait());
+        }
+    }
+}
+
+/// The text of a result.
+pub fn text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {result}"))
+}
+
+/// What a request of the stateless protocol says of itself.
+pub fn meta() -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+    })
+}
+
+/// Waits until something holds.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LONG;
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what} never held");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,271 @@
+//! The server over standard input and output, spoken to line by line.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{Home, artifact, meta, text, until};
+use serde_json::{Value, json};
+
+#[test]
+fn code_runs_and_its_outcome_comes_back_as_text_and_data() {
+    let home = Home::new();
+    let mut client = home.silent(json!({}));
+    let hello = client.introduce("2025-11-25");
+    assert_eq!(hello["result"]["protocolVersion"], "2025-11-25", "{hello}");
+    assert_eq!(hello["result"]["serverInfo"]["name"], "cofferdam");
+    let result = client.run("python", "print(6*7)");
+    assert_eq!((text(&result), &result["isError"]), ("42\n", &json!(false)));
+    let outcome = &result["structuredContent"];
+    assert_eq!((&outcome["outcome"], &outcome["exit_code"]), (&json!("exited"), &json!(0)));
+    assert_eq!((&outcome["stdout"], &outcome["stderr"]), (&json!("42\n"), &json!("")));
+    let failed = client.run("shell", "echo out; echo err >&2; exit 3");
+    assert_eq!((text(&failed), &failed["isError"]), ("out\n\n--- stderr ---\nerr\n", &json!(true)));
+    assert_eq!(failed["structuredContent"]["exit_code"], 3);
+    let (code, said) = client.leave();
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn the_tool_names_the_environments_and_refuses_others_with_their_names() {
+    let home = Home::new();
+    artifact(&home.registry(), "mine", "#!/bin/sh\nexec sh -s\n");
+    let mut client = home.client(json!({}));
+    let tools = client.call("tools/list", json!({}));
+    let tool = &tools["result"]["tools"][0];
+    assert_eq!(tools["result"]["tools"].as_array().map(Vec::len), Some(1), "{tools}");
+    let described = tool["description"].as_str().unwrap();
+    assert!(described.ends_with("Available environments: mine, node, python, shell"), "{described}");
+    assert_eq!(tool["inputSchema"]["properties"]["env"]["enum"], json!(["mine", "node", "python", "shell"]));
+    assert_eq!(tool["annotations"]["openWorldHint"], false);
+    assert!(tool["outputSchema"]["properties"]["outcome"].is_object());
+    let id = client.begin("nothing", "print(1)");
+    let refused = client.answer(id);
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    assert_eq!(refused["error"]["data"]["environments"], json!(["mine", "node", "python", "shell"]));
+    assert!(refused["error"]["message"].as_str().unwrap().contains("mine, node, python, shell"));
+    assert_eq!(text(&client.run("mine", "echo hello from $0; pwd")), "hello from sh\n/workspace\n");
+}
+
+#[test]
+fn a_stateless_client_needs_no_introduction() {
+    let home = Home::new();
+    let mut client = home.silent(json!({}));
+    let found = client.call("server/discover", json!({ "_meta": meta() }));
+    let versions = found["result"]["supportedVersions"].as_array().unwrap();
+    assert!(versions.contains(&json!("2026-07-28")) && versions.contains(&json!("2025-11-25")), "{found}");
+    let tools = client.call("tools/list", json!({ "_meta": meta() }));
+    assert_eq!(
+        (&tools["result"]["resultType"], &tools["result"]["cacheScope"]),
+        (&json!("complete"), &json!("private"))
+    );
+    assert!(tools["result"]["ttlMs"].as_u64().is_some_and(|ms| ms > 0), "{tools}");
+    let arguments = json!({ "env": "shell", "code": "echo hello" });
+    let ran = client.call("tools/call", json!({ "name": "run", "arguments": arguments, "_meta": meta() }));
+    assert_eq!((text(&ran["result"]), &ran["result"]["resultType"]), ("hello\n", &json!("complete")), "{ran}");
+}
+
+#[test]
+fn files_of_the_output_directory_come_back_and_no_link_is_followed() {
+    let home = Home::new();
+    let mut client = home.client(json!({}));
+    let code = "cd output; printf '\\211PNG\\r\\n\\032\\nrest' > a.png; printf '{\"k\": 1}' > b.json; head -c 9 /dev/zero > c.bin
+        ln -s /etc/passwd d; mkfifo e; ln b.json f.json; rm -f /workspace/none";
+    let result = client.run("shell", code);
+    let blocks = result["content"].as_array().unwrap();
+    let kinds: Vec<&str> = blocks.iter().map(|block| block["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["text", "image", "resource", "resource_link", "resource", "text"], "{result}");
+    assert_eq!(blocks[1]["mimeType"], "image/png");
+    assert_eq!(blocks[2]["resource"]["text"], "{\"k\": 1}");
+    let told = blocks[5]["text"].as_str().unwrap();
+    assert!(told.contains("d: it is a symbolic link") && told.contains("e: it is no regular file"), "{told}");
+    assert!(!result.to_string().contains("root:x:"), "{result}");
+    assert_eq!(result["structuredContent"]["artifacts"], json!(["a.png", "b.json", "c.bin", "f.json"]));
+    let read = client.call("resources/read", json!({ "uri": blocks[3]["uri"] }));
+    assert_eq!(read["result"]["contents"][0]["blob"], "AAAAAAAAAAAA", "{read}");
+    let other = client.call("resources/read", json!({ "uri": "cofferdam://run/x/output/c.bin" }));
+    assert!(other["error"]["message"].as_str().unwrap().contains("nothing is kept"), "{other}");
+}
+
+#[test]
+fn output_is_told_while_it_comes() {
+    let home = Home::new();
+    let mut client = home.client(json!({}));
+    let arguments = json!({ "env": "shell", "code": "echo first; sleep 0.4; echo second" });
+    let params = json!({ "name": "run", "arguments": arguments, "_meta": { "progressToken": "t" } });
+    let id = client.ask("tools/call", params);
+    let is_progress = |message: &Value| message["method"] == "notifications/progress";
+    let first = client.find("progress", is_progress);
+    assert_eq!((&first["params"]["message"], &first["params"]["progressToken"]), (&json!("first\n"), &json!("t")));
+    let second = client.find("more progress", is_progress);
+    assert_eq!(second["params"]["message"], "second\n");
+    assert!(second["params"]["progress"].as_f64() > first["params"]["progress"].as_f64());
+    assert_eq!(text(&client.answer(id)["result"]), "first\nsecond\n");
+}
+
+/// How many processes run with this word in their command line. It is one that no other test uses.
+fn running(word: &str) -> usize {
+    let own = std::process::id().to_string();
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter(|entry| entry.file_name().to_str() != Some(own.as_str()))
+        .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
+        .filter(|line| line.windows(word.len()).any(|part| part == word.as_bytes()))
+        .count()
+}
+
+#[test]
+fn a_cancelled_call_ends_with_everything_that_it_started() {
+    let home = Home::new();
+    let mut client = home.client(json!({}));
+    let id = client.begin("shell", "sleep 7731.5 & sleep 7731.5");
+    until("two sleeps", || running("7731.5") >= 2);
+    client.tell("notifications/cancelled", json!({ "requestId": id }));
+    until("the end of both", || running("7731.5") == 0);
+    assert_eq!(text(&client.run("shell", "echo still here")), "still here\n");
+    assert!(!client.early.iter().any(|message| message["id"] == id), "a cancelled call is not answered");
+}
+
+#[test]
+fn a_client_that_goes_takes_its_runs_along() {
+    let home = Home::new();
+    let mut client = home.client(json!({}));
+    client.begin("shell", "sleep 7732.5 & sleep 7732.5");
+    until("two sleeps", || running("7732.5") >= 2);
+    let begun = Instant::now();
+    assert_eq!(client.leave().0, Some(0));
+    until("the end of both", || running("7732.5") == 0);
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn what_makes_no_sense_is_told_and_the_server_stays() {
+    let home = Home::new();
+    let mut client = home.client(json!({}));
+    for (arguments, told) in [
+        (json!({ "code": "x" }), "`env` is missing"),
+        (json!({ "env": "shell" }), "`code` is missing"),
+        (json!({ "env": 3, "code": "x" }), "`env` is no text"),
+        (json!({ "env": "shell", "code": "x", "timeout": 3 }), "takes no `timeout`"),
+        (json!({ "env": "shell", "code": "a\u{0}b" }), "NUL character at byte 1"),
+        (json!({ "env": "../x\n", "code": "x" }), "no environment is called `../x\\n`"),
+    ] {
+        let answer = client.call("tools/call", json!({ "name": "run", "arguments": arguments }));
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains(told), "{answer}");
+    }
+    let answer = client.call("tools/call", json!({ "name": "rm", "arguments": {} }));
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    let answer = client.call("nothing/such", json!({}));
+    assert_eq!(answer["error"]["code"], -32601, "{answer}");
+    assert_eq!(text(&client.run("shell", "printf '\\377\\376x'")), "\u{fffd}\u{fffd}x");
+}
+
+#[test]
+fn sixty_four_megabytes_of_code_are_refused_to_the_call_that_sent_them() {
+    let home = Home::new();
+    let mut client = home.client(json!({}));
+    let long = "#".repeat(64 << 20);
+    let id = client.begin("python", &long);
+    let after = client.begin("shell", "echo after");
+    let refused = client.answer(id);
+    assert!(refused["error"]["message"].as_str().unwrap().contains("67108864 bytes"), "{refused}");
+    assert_eq!(text(&client.answer(after)["result"]), "after\n");
+    // What is no argument for its length goes in another way.
+    let code = format!("{}print('long')", "#\n".repeat(1 << 20));
+    assert_eq!(text(&client.run("python", &code)), "long\n");
+    let code = format!("{}echo long", "#\n".repeat(1 << 17));
+    assert_eq!(text(&client.run("shell", &code)), "long\n");
+}
+
+#[test]
+fn each_answer_goes_to_its_own_call() {
+    let home = Home::new();
+    let mut client = home.client(json!({ "max_runs": 3 }));
+    let asked: Vec<(u64, usize)> =
+        (0..24).map(|n| (client.begin("shell", &format!("sleep 0.0{}; echo {n}", n % 7)), n)).collect();
+    for (id, n) in asked.into_iter().rev() {
+        assert_eq!(text(&client.answer(id)["result"]), format!("{n}\n"));
+    }
+}
+
+#[test]
+fn too_many_calls_are_told_to_come_again() {
+    let home = Home::new();
+    let mut client = home.client(json!({ "max_runs": 1, "max_queue": 1 }));
+    let first = client.begin("shell", "sleep 1; echo first");
+    let second = client.begin("shell", "echo second");
+    let mut third = client.begin("shell", "echo third");
+    let mut answer = client.answer(third)["result"].clone();
+    // The second may not have been in the queue yet, and then the third was: another one finds it full.
+    if answer["isError"] == false {
+        third = second;
+        answer = client.answer(third)["result"].clone();
+    } else {
+        assert_eq!(text(&client.answer(second)["result"]), "second\n");
+    }
+    assert_eq!((&answer["isError"], &answer["structuredContent"]["error"]["step"]), (&json!(true), &json!("busy")));
+    assert!(text(&answer).contains("the server is busy: 1 runs are under way"), "{answer}");
+    assert_eq!(text(&client.answer(first)["result"]), "first\n");
+}
+
+#[test]
+fn one_bad_definition_is_unavailable_and_the_others_work() {
+    let home = Home::new();
+    home.configure("[environments.good]\npreset = \"shell\"\n[environments.bad]\npreset = \"cobol\"\n");
+    let mut client = home.client(json!({}));
+    assert_eq!(text(&client.run("good", "echo works")), "works\n");
+    let id = client.begin("bad", "x");
+    let told = client.answer(id);
+    let message = told["error"]["message"].as_str().unwrap();
+    assert!(message.contains("`bad` is unavailable") && message.contains("cobol"), "{told}");
+    let (_, said) = client.leave();
+    assert!(said.contains("the environment bad") && said.contains("cobol"), "{said}");
+}
+
+#[test]
+fn a_configuration_that_cannot_be_read_as_a_whole_starts_nothing() {
+    let home = Home::new();
+    home.configure("[environments.a\n");
+    let output = home.program(&json!({})).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(125), true), "{said}");
+    assert!(said.contains("config.toml:1") && said.contains("hint: correct it"), "{said}");
+}
+
+#[test]
+fn code_and_output_are_never_logged() {
+    let home = Home::new();
+    let mut client = home.client(json!({ "verbose": true }));
+    client.run("shell", "echo a-secret-word-$((6*7))");
+    client.begin("nothing", "another-secret-word");
+    client.call("tools/list", json!({}));
+    let (_, said) = client.leave();
+    assert!(said.contains("a run has ended"), "{said}");
+    assert!(!said.contains("secret-word"), "{said}");
+}
+
+#[test]
+fn what_is_not_offered_is_not_there_and_what_is_offered_tells_every_environment() {
+    let home = Home::new();
+    home.configure(
+        "[environments.bad]\nimage = \"x\"\n[environments.py]\npreset = \"python\"\ndescription = \"with care\"\n",
+    );
+    let mut plain = home.client(json!({}));
+    let answer = plain.call("tools/call", json!({ "name": "list_environments", "arguments": {} }));
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    let mut client = home.client(json!({ "tools": ["list"] }));
+    let names: Vec<Value> = client.call("tools/list", json!({}))["result"]["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].clone())
+        .collect();
+    assert_eq!(names, ["run", "list_environments"]);
+    let listed = client.call("tools/call", json!({ "name": "list_environments", "arguments": {} }));
+    let all = listed["result"]["structuredContent"]["environments"].as_array().unwrap();
+    let of = |name: &str| all.iter().find(|one| one["name"] == name).unwrap();
+    assert_eq!((&of("bad")["available"], &of("py")["description"]), (&json!(false), &json!("with care")));
+    assert!(of("bad")["reason"].as_str().unwrap().contains("container"), "{listed}");
+}
