@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tokio::process::Command;
 
 use crate::blocked;
-use crate::enforcement::{Enforcement, Strength};
+use crate::enforcement::{Enforcement, Rule, Strength};
 use crate::error::{ConfineError, Reason};
 use crate::mode::SandboxMode;
 use crate::places;
@@ -37,6 +37,7 @@ pub struct Confined {
     network: Network,
     unix_sockets: bool,
     shared_ipc: bool,
+    inherit_descriptors: bool,
     fallback: Fallback,
     landlock_at_most: Option<u32>,
     mechanism: Mechanism,
@@ -105,6 +106,7 @@ impl Confined {
             network: Network::default(),
             unix_sockets: false,
             shared_ipc: false,
+            inherit_descriptors: false,
             fallback: Fallback::default(),
             landlock_at_most: None,
             mechanism: Mechanism::of_this_system(),
@@ -171,6 +173,14 @@ impl Confined {
         self
     }
 
+    /// Whether it has the caller's descriptors that are not close-on-exec, with all that they allow: a file that the caller
+    /// opened for writing is written, wherever it lies. By default it has its standard streams, and what closures given to
+    /// `pre_exec` make or keep open for it, as those of jobservers do.
+    pub fn inherit_descriptors(mut self, inherit: bool) -> Confined {
+        self.inherit_descriptors = inherit;
+        self
+    }
+
     /// What happens where something cannot be held.
     pub fn fallback(mut self, fallback: Fallback) -> Confined {
         self.fallback = fallback;
@@ -204,8 +214,8 @@ impl Confined {
     /// The command, confined each time that it is spawned, and what holds it. It keeps every feature of tokio's. Closures
     /// given to its `pre_exec` run behind the walls.
     ///
-    /// It inherits what any command does: descriptors of the caller's that are not close-on-exec are open in it, with all
-    /// that they allow.
+    /// Of the caller's descriptors it has its standard streams alone, with all that they allow: see
+    /// [`Self::inherit_descriptors`].
     ///
     /// # Errors
     /// A path that cannot be granted, something that cannot be prepared, and, unless [`Fallback::Warn`] was asked for,
@@ -222,6 +232,10 @@ impl Confined {
     /// memory as from a small one, which [`Self::command`] is not: a command that has something to do between fork and exec
     /// makes the standard library copy the caller's page tables. Here a thread goes behind the walls once and spawns from
     /// there, so nothing is left to do after fork, and a failure has its words.
+    ///
+    /// A caller with descriptors that are not close-on-exec (one that it was itself started with, for instance) is forked all
+    /// the same, because only between fork and exec can they be kept from the command. One that another thread opens so at that
+    /// very moment is not seen.
     ///
     /// The parent-death signal (`prctl(PR_SET_PDEATHSIG)`) comes when that thread ends, which is not when its process does:
     /// do not use it here.
@@ -283,7 +297,9 @@ impl Confined {
     #[cfg(target_os = "linux")]
     fn landlock(&self, spec: &Spec) -> Result<(Around, Enforcement), Reason> {
         let (walls, enforcement) = crate::linux::prepare(spec)?;
-        Ok((Around::Walls(walls), enforcement))
+        // Where the kernel cannot, that was accepted or is refused by now.
+        let inherits = spec.inherit_descriptors || enforcement.of(Rule::Descriptors) != Some(Strength::Full);
+        Ok((Around::Walls { walls, inherits }, enforcement))
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -365,6 +381,7 @@ impl Confined {
             network: self.network,
             unix_sockets: self.unix_sockets,
             shared_ipc: self.shared_ipc,
+            inherit_descriptors: self.inherit_descriptors,
             landlock_at_most: self.landlock_at_most,
         };
         if self.protects {
@@ -426,7 +443,11 @@ enum Around {
     /// The command holds itself, or nothing does.
     Nothing(Command),
     #[cfg(target_os = "linux")]
-    Walls(cofferdam_confine::command::Walls),
+    Walls {
+        walls: cofferdam_confine::command::Walls,
+        /// Whether it has the caller's descriptors.
+        inherits: bool,
+    },
 }
 
 impl Prepared {
@@ -434,13 +455,7 @@ impl Prepared {
         match self.around {
             Around::Nothing(command) => Ok(command),
             #[cfg(target_os = "linux")]
-            Around::Walls(walls) => {
-                let mut command = std::process::Command::new(&self.program);
-                walls
-                    .attach(&mut command)
-                    .map_err(|source| Reason::Prepare { step: "the keeper".into(), source: source.into() })?;
-                Ok(Command::from(command))
-            }
+            Around::Walls { walls, inherits } => attached(&self.program, &walls, inherits),
         }
     }
 
@@ -452,7 +467,15 @@ impl Prepared {
                 spawned(command.spawn())
             }
             #[cfg(target_os = "linux")]
-            Around::Walls(walls) => {
+            Around::Walls { walls, inherits } => {
+                if !inherits && cofferdam_confine::command::has_inheritable() {
+                    let mut command = attached(&self.program, &walls, inherits)?;
+                    set_up(&mut command);
+                    return command.spawn().map_err(|error| match ConfineError::of_spawn(&command, &error) {
+                        Some(known) => known.reason,
+                        None => Reason::Spawn(error.into()),
+                    });
+                }
                 let mut command = Command::new(&self.program);
                 set_up(&mut command);
                 let runtime = tokio::runtime::Handle::current();
@@ -468,4 +491,13 @@ impl Prepared {
             }
         }
     }
+}
+
+/// A command that goes behind the walls between fork and exec.
+#[cfg(target_os = "linux")]
+fn attached(program: &OsStr, walls: &cofferdam_confine::command::Walls, inherits: bool) -> Result<Command, Reason> {
+    let mut command = std::process::Command::new(program);
+    let prepared = walls.attach(&mut command, inherits);
+    prepared.map_err(|source| Reason::Prepare { step: "the keeper".into(), source: source.into() })?;
+    Ok(Command::from(command))
 }

@@ -49,6 +49,8 @@ pub enum Rule {
     Keys,
     /// Priority, scheduling class and processors of processes outside.
     Scheduling,
+    /// Descriptors of the caller's but the standard streams.
+    Descriptors,
     /// Reading what was not granted, or was denied.
     Reads,
     /// The network.
@@ -69,6 +71,7 @@ impl fmt::Display for Rule {
             Rule::Ipc => "shared memory and queues",
             Rule::Keys => "keys",
             Rule::Scheduling => "scheduling",
+            Rule::Descriptors => "descriptors",
             Rule::Reads => "reads",
             Rule::Network => "network",
         })

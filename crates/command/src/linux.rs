@@ -16,7 +16,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use cofferdam_confine::command::{NAME_ONLY, Trees, Walls, has_capabilities, listener_available};
+use cofferdam_confine::command::{NAME_ONLY, Trees, Walls, can_disinherit, has_capabilities, listener_available};
 use cofferdam_confine::landlock::{self, Ruleset, access};
 use cofferdam_confine::seccomp::Arch;
 
@@ -57,6 +57,8 @@ pub(crate) struct Means {
     pub(crate) network: Network,
     pub(crate) unix_sockets: bool,
     pub(crate) shared_ipc: bool,
+    /// Descriptors can be closed by exec.
+    pub(crate) disinherits: bool,
 }
 
 impl Means {
@@ -71,6 +73,7 @@ impl Means {
             network: spec.network,
             unix_sockets: spec.unix_sockets,
             shared_ipc: spec.shared_ipc,
+            disinherits: can_disinherit(),
         }
     }
 
@@ -366,6 +369,14 @@ fn enforcement(spec: &Spec, means: Means) -> Enforcement {
             "seccomp refuses every number but 0"
         }),
     );
+    if !spec.inherit_descriptors {
+        let held = if means.disinherits {
+            Ok("close_range(2), before exec".into())
+        } else {
+            Err("close_range(2) can do it from Linux 5.11 on".into())
+        };
+        add(Rule::Descriptors, held);
+    }
     if spec.read.is_some() {
         add(Rule::Reads, walls);
     }
@@ -388,6 +399,7 @@ mod tests {
             network: Network::Host,
             unix_sockets: false,
             shared_ipc: false,
+            disinherits: true,
         }
     }
 
@@ -418,7 +430,7 @@ mod tests {
         for abi in 1..=9 {
             let told = enforcement(&spec, means(abi));
             assert_eq!(told.strength(), Strength::Full, "{abi}: {told}");
-            assert_eq!(told.rules.len(), 13, "{abi}: every rule is listed");
+            assert_eq!(told.rules.len(), 14, "{abi}: every rule is listed");
         }
         let told = enforcement(&spec, means(0));
         for rule in [Rule::Writes, Rule::Truncation, Rule::Links, Rule::Devices, Rule::Metadata, Rule::Reads] {

@@ -42,6 +42,8 @@ pub(crate) struct Spec {
     pub(crate) unix_sockets: bool,
     /// Whether System V IPC and POSIX message queues can be used.
     pub(crate) shared_ipc: bool,
+    /// Whether the caller's descriptors are the command's as well.
+    pub(crate) inherit_descriptors: bool,
     /// Landlock is taken to be no younger than this.
     pub(crate) landlock_at_most: Option<u32>,
 }

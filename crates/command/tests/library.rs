@@ -131,3 +131,52 @@ async fn what_only_the_systems_owner_may_do_is_given_up() {
         assert!(told.starts_with("up done\nlink 0\ntrim ") && !told.contains("EPERM"), "{abi}: {told}");
     }
 }
+
+#[tokio::test]
+async fn a_descriptor_of_the_callers_is_not_the_commands() {
+    let scratch = Scratch::new();
+    let (outside, data) = (scratch.directory("outside"), scratch.directory("data"));
+    let victim = outside.join("victim");
+    std::fs::write(&victim, "").unwrap();
+    let file = std::fs::OpenOptions::new().append(true).open(&victim).unwrap();
+    // As a library in another language opens it.
+    rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).unwrap();
+    let number = std::os::fd::AsRawFd::as_raw_fd(&file).to_string();
+    let text = "call('write', 1, int(sys.argv[1]), b'x', 1)\n";
+    let size = || std::fs::metadata(&victim).unwrap().len();
+    if probe::which("python3").is_none() {
+        return probe::skip("no python3 here");
+    }
+    for abi in versions() {
+        let confined = || Confined::new("python3").data_dir(&data).landlock_at_most(abi);
+        let (command, enforcement) = confined().command().unwrap();
+        assert_eq!(enforcement.of(Rule::Descriptors), Some(Strength::Full));
+        assert_eq!(probe::python(command, text, &[&number]).await.unwrap(), "write EBADF", "{abi}");
+        assert_eq!(size(), 0, "{abi}");
+        let (command, enforcement) = confined().inherit_descriptors(true).command().unwrap();
+        assert_eq!(enforcement.of(Rule::Descriptors), None);
+        assert_eq!(probe::python(command, text, &[&number]).await.unwrap(), "write done", "{abi}");
+        assert_eq!(size(), 1, "{abi}");
+        // The same however it is spawned.
+        let write = format!("import os; os.write({number}, b'x')");
+        for (inherits, code, grown) in [(false, 1, 0), (true, 0, 1)] {
+            let spawned = confined().inherit_descriptors(inherits).spawn(|command| {
+                command.arg("-c").arg(&write).stderr(std::process::Stdio::null());
+            });
+            assert_eq!(spawned.unwrap().0.wait().await.unwrap().code(), Some(code), "{abi}");
+            assert_eq!(size(), 1 + grown, "{abi}");
+        }
+        file.set_len(0).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn standard_streams_are_had_as_ever() {
+    let scratch = Scratch::new();
+    let data = scratch.directory("data");
+    let (mut command, _) = Confined::new("cat").data_dir(&data).command().unwrap();
+    let streams = command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let mut child = streams.spawn().unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut child.stdin.take().unwrap(), b"through").await.unwrap();
+    assert_eq!(child.wait_with_output().await.unwrap().stdout, b"through");
+}

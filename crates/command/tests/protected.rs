@@ -45,7 +45,7 @@ async fn a_narrower_rule_protects_nothing_and_neither_does_a_second_layer() {
     let faulty = [(root, access::READ), (data.as_path(), access::WRITE), (secret.as_path(), access::READ)];
     for layers in [vec![layer(&faulty)], vec![layer(&faulty[..2]), layer(&faulty)]] {
         let mut command = std::process::Command::new(probe::own());
-        layers.iter().for_each(|walls| walls.attach(&mut command).unwrap());
+        layers.iter().for_each(|walls| walls.attach(&mut command, false).unwrap());
         let answer = run(command.into(), &format!("append {}", secret.display())).await;
         assert_eq!(
             answer, "done",

@@ -51,6 +51,8 @@ pub enum Step {
     Listener = 5,
     /// The keeper is a thread of whoever spawns.
     Keeper = 6,
+    /// `close_range(CLOSE_RANGE_CLOEXEC)`: descriptors of the caller's, with what they allow, stay the caller's.
+    Descriptors = 7,
 }
 
 impl Step {
@@ -62,6 +64,7 @@ impl Step {
             Step::Landlock => "landlock_restrict_self",
             Step::Filter => "seccomp(SECCOMP_SET_MODE_FILTER)",
             Step::Listener => "sendmsg of the filter's listener",
+            Step::Descriptors => "close_range",
             Step::Keeper => "the way to the keeper, a thread of the process that made the command,",
         }
     }
@@ -136,11 +139,12 @@ impl Walls {
         })))
     }
 
-    /// Puts them around a command, each time that it is spawned by this process: before closures that are given to `pre_exec` later.
+    /// Puts them around a command, each time that it is spawned by this process: before closures that are given to `pre_exec`
+    /// later. Unless it `inherits`, it has no descriptors but its standard streams, and what such a closure makes.
     ///
     /// # Errors
     /// No thread, socket or descriptor can be had.
-    pub fn attach(&self, command: &mut Command) -> io::Result<()> {
+    pub fn attach(&self, command: &mut Command, inherits: bool) -> io::Result<()> {
         let post = self.post()?;
         let wall = self.0.clone();
         // SAFETY: `enter` and `hand` make system calls on what was prepared, and nothing else: see there.
@@ -150,6 +154,7 @@ impl Walls {
                     Some((process, _)) => is_child_of(*process),
                     None => Ok(()),
                 };
+                let there = there.and_then(|()| if inherits { Ok(()) } else { disinherit(FIRST) });
                 let entered = there.and_then(|()| wall.enter(post.is_some()));
                 let entered = entered.and_then(|listener| match (listener, &post) {
                     (Some(listener), Some((_, post))) => {
@@ -346,6 +351,33 @@ impl Wall {
         // SAFETY: `Insn` is `struct sock_filter`; the program lives until the call is over, and the kernel only reads it.
         unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) }
     }
+}
+
+/// The first descriptor that is no standard stream.
+const FIRST: u32 = 3;
+
+/// Has descriptors from this one on closed by exec. Runs after fork.
+fn disinherit(first: u32) -> Result<(), Failed> {
+    /// `CLOSE_RANGE_CLOEXEC`, since Linux 5.11.
+    const CLOEXEC: u32 = 4;
+    // SAFETY: takes numbers; nothing is closed yet.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, CLOEXEC) };
+    if done == 0 { Ok(()) } else { Err(Failed { step: Step::Descriptors, errno: errno() }) }
+}
+
+/// Whether this kernel can have descriptors closed by exec, all at once.
+pub fn can_disinherit() -> bool {
+    // No descriptor has that number.
+    disinherit(u32::MAX).is_ok()
+}
+
+/// Whether a child would have descriptors of this process's besides its standard streams: some are not close-on-exec.
+pub fn has_inheritable() -> bool {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let most = status.lines().find_map(|line| line.strip_prefix("FDSize:")?.trim().parse().ok());
+    // SAFETY: takes numbers, and changes nothing.
+    let flags = |fd: i32| unsafe { libc::fcntl(fd, libc::F_GETFD) };
+    most.is_none_or(|most: i32| (FIRST as i32..most).any(|fd| flags(fd) == 0))
 }
 
 /// Whether the keeper is there to be reached: in a process that was forked from the one that made the command it is not, and
