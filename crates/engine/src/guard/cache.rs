@@ -1,8 +1,9 @@
-//! Answers about files that may be a moment old: bounded in number and age, and given only while those files are untouched.
-//! Knows nothing of what the answers say.
+//! Whether something is allowed, as an answer about files that may be a moment old: bounded in number and age. A refusal is
+//! kept for that long; a permission only while the files that it comes from are untouched. Knows nothing of what is asked.
 
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt as _;
+use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,52 +23,50 @@ pub(super) struct Cache(Mutex<HashMap<String, Kept>>);
 struct Kept {
     made: Instant,
     known: bool,
-    files: Arc<[(PathBuf, Look)]>,
+    files: Arc<[(CString, Look)]>,
 }
 
 /// What a file looked like, by its name and behind a link: device, inode, mode, length, and when it was last
 /// changed. `None` where there was none.
-type Look = [Option<(u64, u64, u32, u64, i64, i64)>; 2];
+type Look = [Option<(u64, u64, u32, i64, i64, u64)>; 2];
 
-fn look(path: &PathBuf) -> Look {
-    let of = |m: std::fs::Metadata| (m.dev(), m.ino(), m.mode(), m.size(), m.ctime(), m.ctime_nsec());
-    let named = std::fs::symlink_metadata(path).ok();
-    let behind = named.as_ref().filter(|m| m.is_symlink()).and_then(|_| std::fs::metadata(path).ok());
+fn look(path: &CStr) -> Look {
+    use rustix::fs::{FileType, Stat, lstat, stat};
+    let of = |s: Stat| (s.st_dev, s.st_ino, s.st_mode, s.st_size, s.st_ctime, s.st_ctime_nsec);
+    let named = lstat(path).ok();
+    let behind =
+        named.filter(|s| FileType::from_raw_mode(s.st_mode) == FileType::Symlink).and_then(|_| stat(path).ok());
     [named.map(of), behind.map(of)]
 }
 
-/// What an answer says, and the files that it is about besides those that are known before.
-pub(super) struct Answer {
-    /// It.
-    pub known: bool,
-    /// Files that it was read from; `None` where it is not to be kept.
-    pub files: Option<Vec<PathBuf>>,
-}
-
 impl Cache {
-    /// The answer to a question about some files, worked out where none is kept that is young enough and true to them.
-    pub fn get(&self, question: &str, files: impl FnOnce() -> Vec<PathBuf>, answer: impl FnOnce() -> Answer) -> bool {
+    /// The answer to a question that some files decide, worked out where none is kept that may be given. A permission
+    /// comes with the other files that it was read from.
+    pub fn allows(
+        &self,
+        question: &str,
+        files: impl FnOnce() -> Vec<PathBuf>,
+        answer: impl FnOnce() -> Option<Vec<PathBuf>>,
+    ) -> bool {
         if question.len() > LONGEST {
-            return answer().known;
+            return answer().is_some();
         }
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = lock().get(question).filter(|kept| kept.made.elapsed() < AGE).cloned();
         if let Some(kept) = kept
-            && kept.files.iter().all(|(path, looked)| look(path) == *looked)
+            && (!kept.known || kept.files.iter().all(|(path, looked)| look(path) == *looked))
         {
             return kept.known;
         }
         // What it is worked out from is no younger than this.
         let made = Instant::now();
-        let looks = |path: PathBuf| (look(&path), path);
-        let mut looked: Vec<(Look, PathBuf)> = files().into_iter().map(looks).collect();
-        let Answer { known, files } = answer();
+        // No file has a name with a NUL in it.
+        let looks = |path: PathBuf| CString::new(path.into_os_string().into_vec()).ok().map(|path| (look(&path), path));
+        let mut looked: Vec<(Look, CString)> = files().into_iter().filter_map(looks).collect();
+        let answer = answer();
+        let known = answer.is_some();
+        looked.extend(answer.into_iter().flatten().filter_map(looks));
         let mut kept = lock();
-        let Some(files) = files else {
-            kept.remove(question);
-            return known;
-        };
-        looked.extend(files.into_iter().map(looks));
         if kept.len() >= MOST {
             kept.clear();
         }
@@ -81,25 +80,25 @@ impl Cache {
 mod tests {
     use super::*;
 
-    fn answer(known: bool) -> Answer {
-        Answer { known, files: Some(Vec::new()) }
+    fn allowed() -> Option<Vec<PathBuf>> {
+        Some(Vec::new())
     }
 
     #[test]
     fn an_answer_is_kept_for_a_moment_and_the_number_is_bounded() {
         let cache = Cache::default();
-        assert!(cache.get("a", Vec::new, || answer(true)));
-        assert!(cache.get("a", Vec::new, || answer(false)), "kept");
+        assert!(cache.allows("a", Vec::new, allowed) && !cache.allows("b", Vec::new, || None));
+        assert!(cache.allows("a", Vec::new, || None) && !cache.allows("b", Vec::new, allowed), "kept");
         std::thread::sleep(AGE + Duration::from_millis(20));
-        assert!(!cache.get("a", Vec::new, || answer(false)), "too old");
+        assert!(!cache.allows("a", Vec::new, || None) && cache.allows("b", Vec::new, allowed), "too old");
         for i in 0..2 * MOST {
-            cache.get(&i.to_string(), Vec::new, || answer(true));
+            cache.allows(&i.to_string(), Vec::new, allowed);
         }
         assert!(cache.0.lock().unwrap().len() <= MOST);
     }
 
     #[test]
-    fn an_answer_is_kept_while_its_files_are_untouched() {
+    fn a_permission_is_kept_while_its_files_are_untouched() {
         use std::os::unix::fs::{PermissionsExt as _, symlink};
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
@@ -111,9 +110,9 @@ mod tests {
             let question = asked.get().to_string();
             let before = || vec![at("file"), at("none")];
             let begun = Instant::now();
-            cache.get(&question, before, || Answer { known: true, files: Some(vec![at("link")]) });
+            cache.allows(&question, before, || Some(vec![at("link")]));
             change();
-            let kept = cache.get(&question, before, || answer(false));
+            let kept = cache.allows(&question, before, || None);
             (kept, begun.elapsed() < AGE)
         };
         for name in ["file", "other", "target"] {
@@ -138,7 +137,5 @@ mod tests {
             std::thread::sleep(Duration::from_millis(20));
             assert!(!kept_after(make).0, "{change}");
         }
-        let unkept = || Answer { known: true, files: None };
-        assert!(cache.get("z", Vec::new, unkept) && !cache.get("z", Vec::new, || answer(false)));
     }
 }

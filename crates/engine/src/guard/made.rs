@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::blocked::{Blocked, Identities};
-use super::cache::{Answer, Cache};
+use super::cache::Cache;
 use super::config::GuardConfig;
 use super::error::{GuardError, Refusal, plain};
 use super::find::{Found, Search};
@@ -386,13 +386,10 @@ impl Sandbox for Guard {
             return false;
         }
         let candidates = || inner.search.candidates(command);
-        inner.commands.get(command, candidates, || match inner.search.find(command) {
-            Ok(found) => Answer {
-                known: inner.rules_that_allow(command, &found).is_ok(),
-                files: Some(found.chain.into_iter().map(|link| link.path.into()).collect()),
-            },
-            // What it takes may be what is missing, and is not among the files that were looked at.
-            Err(_) => Answer { known: false, files: candidates().iter().all(|path| !path.exists()).then(Vec::new) },
+        inner.commands.allows(command, candidates, || {
+            let found = inner.search.find(command).ok()?;
+            inner.rules_that_allow(command, &found).ok()?;
+            Some(found.chain.into_iter().map(|link| link.path.into()).collect())
         })
     }
 
@@ -402,7 +399,7 @@ impl Sandbox for Guard {
             return false;
         }
         let whole = Path::new(&inner.frame.workspace).join(path);
-        let known = || !inner.blocked.covering(&whole, &inner.identities());
-        inner.paths.get(path, || vec![whole.clone()], || Answer { known: known(), files: Some(Vec::new()) })
+        let answer = || (!inner.blocked.covering(&whole, &inner.identities())).then(Vec::new);
+        inner.paths.allows(path, || vec![whole.clone()], answer)
     }
 }

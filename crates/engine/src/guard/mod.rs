@@ -63,11 +63,11 @@ pub trait Sandbox: Send + Sync {
     /// It was refused, could not be started, or was ended by a limit. An exit code that is not 0 is no error.
     fn execute<'a>(&'a self, command: &'a str, args: &'a [&'a str]) -> Execution<'a>;
 
-    /// Whether a command may be executed, with some arguments at least. An answer is kept for 100 ms at most, and while the
-    /// files that decide it are untouched; `execute` decides anew.
+    /// Whether a command may be executed, with some arguments at least. An answer is at most 100 ms old, and a permission no
+    /// older than the last change of the files that decide it; `execute` decides anew.
     fn is_allowed(&self, command: &str) -> bool;
 
     /// Whether a path is none of those that are blocked, by any of its names. Relative to the workspace. At most 100 ms
-    /// old, none where the path itself has changed, and advice: what holds is held for the command by the kernel.
+    /// old, a permission no older than the path's own last change, and advice: what holds is held by the kernel.
     fn path_allowed(&self, path: &str) -> bool;
 }
