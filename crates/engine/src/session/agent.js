@@ -7,6 +7,7 @@
   const path = require('path');
   const { createRequire } = require('module');
   const CHANNEL = 3;
+  const { setImmediate } = globalThis; // the code may put another in its place
   const text = (fd, to) => {
     fs.closeSync(fd);
     if (fs.openSync(to, 'w') !== fd) process.abort();

@@ -242,10 +242,15 @@ impl Live {
     /// Nothing was asked.
     pub fn call(&mut self, asked: Asked<'_>) -> Result<(Answered, Option<Ended>), Unasked> {
         // What comes before the question is no answer to it.
+        let mut stale = 0;
         loop {
             match self.heard() {
                 Ok(Heard::Nothing) => break,
-                Ok(Heard::Reply(_)) => {}
+                Ok(Heard::Reply(_)) if stale < MOST_STALE => stale += 1,
+                Ok(Heard::Reply(_)) => {
+                    self.handle.kill(unasked());
+                    return Err(Unasked::Over);
+                }
                 Ok(Heard::End) => return Err(Unasked::Over),
                 Err(why) => {
                     self.handle.kill(why);
@@ -277,7 +282,7 @@ impl Live {
                 came.streams = streams.map(String::into_bytes);
                 None
             }
-            Err(why) => Some(self.over(why)),
+            Err(why) => Some(self.over(why.or_else(|| came.interrupted.clone()))),
         };
         let left = pipes.as_ref().map(Use::left).unwrap_or_default();
         for (i, mut sink) in exchange.sinks.drain(..).enumerate() {
@@ -314,9 +319,8 @@ impl Live {
                 Heard::Reply(_) => {
                     x.stale += 1;
                     if x.stale > MOST_STALE {
-                        return Err(Some(Why::Protocol("it answers what nobody asked".into())));
+                        return Err(Some(unasked()));
                     }
-                    continue;
                 }
                 Heard::Nothing => {}
                 Heard::End => return Err(None),
@@ -441,6 +445,10 @@ struct Exchange {
     /// By when an interrupted call has to answer, from its beginning.
     until: Option<Duration>,
     stale: u32,
+}
+
+fn unasked() -> Why {
+    Why::Protocol("it answers what nobody asked".into())
 }
 
 enum Heard {

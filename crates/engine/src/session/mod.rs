@@ -161,7 +161,6 @@ impl Sessions {
         }
         drop(live);
         drop(turn);
-        self.inner.wake.notify_all(); // the reaper waits until the first session is idle for too long
         answer
     }
 
@@ -387,11 +386,12 @@ impl Inner {
     fn reap(&self) {
         let mut table = lock(&self.table);
         while !table.closing {
-            let mut next = Duration::from_secs(3600);
+            // Whatever is used from here on is not idle for too long before that.
+            let mut next = self.limits.idle;
             let mut done = Vec::new();
             for (key, slot) in &table.slots {
                 if slot.line.length() > 0 {
-                    continue; // the end of the call wakes us
+                    continue;
                 }
                 let over = slot.handle.get().is_some_and(|handle| handle.is_over());
                 let left = self.limits.idle.saturating_sub(lock(&slot.used).elapsed());
@@ -421,6 +421,9 @@ impl Inner {
         let mut table = lock(&self.table);
         if table.slots.get(&key).is_some_and(|there| Arc::ptr_eq(there, slot)) {
             table.slots.remove(&key);
+            if slot.handle.get().is_none() {
+                return; // its first caller gave up before it was started
+            }
             if table.untold.len() >= MOST_UNTOLD {
                 table.untold.remove(0);
             }

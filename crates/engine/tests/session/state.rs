@@ -45,3 +45,47 @@ fn the_shell_keeps_its_state() {
         assert_eq!((failed.stdout.as_str(), failed.exit_code, failed.ended.is_none()), ("one\n", Some(3), true));
     });
 }
+
+#[test]
+fn a_session_without_child_processes_is_a_session() {
+    each(&[PYTHON, NODE, SHELL], Limits::default(), |desk, l| {
+        let start = || {
+            let mut policy = policy(l.program().unwrap(), desk.backend);
+            policy.process.spawn = false;
+            policy.limits.memory_mb = 1024;
+            Ok(Start { policy, agent: l.agent })
+        };
+        let ask = |code: &str| desk.sessions.call(&key("a"), "test", start, call(code)).unwrap();
+        let (set, print, spawn) = match l.agent {
+            Agent::Python => ("x = 3", "print(x)", "import subprocess; subprocess.run(['/bin/true'])"),
+            Agent::Node => ("var x = 3", "console.log(x)", "require('child_process').execFileSync('/bin/true')"),
+            _ => ("x=3", "echo $x", "/bin/true"),
+        };
+        assert!(ask(set).success(), "{l:?}");
+        assert_eq!(ask(print).stdout, "3\n", "{l:?}");
+        assert!(!ask(spawn).success(), "{l:?}");
+        assert!(desk.run(l, "b", spawn).success(), "{l:?}");
+    });
+}
+
+#[test]
+fn code_starts_with_the_directory_variables_and_arguments_that_a_run_has() {
+    each(&[PYTHON, NODE, SHELL], Limits::default(), |desk, l| {
+        let start = || {
+            let mut policy = policy(l.program().unwrap(), desk.backend);
+            policy.command.cwd = Some("/usr".into());
+            policy.command.variables = [("A".to_owned(), "b c".to_owned())].into();
+            policy.limits.memory_mb = 1024;
+            Ok(Start { policy, agent: l.agent })
+        };
+        let code = match l.agent {
+            Agent::Python => {
+                "import os, sys; print(os.getcwd(), os.environ['A'], len(sys.argv), 3 in [i for i in range(9)])"
+            }
+            Agent::Node => "console.log(process.cwd(), process.env.A, process.argv.length, 'True')",
+            _ => "echo $PWD $A 1 True",
+        };
+        let answer = desk.sessions.call(&key("a"), "test", start, call(code)).unwrap();
+        assert_eq!(answer.stdout, "/usr b c 1 True\n", "{l:?} {answer:?}");
+    });
+}
