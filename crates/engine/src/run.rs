@@ -270,7 +270,7 @@ impl Core {
         &self,
         io: &mut Io,
         ready: Option<&Ready>,
-        channel: Option<&mut Channel>,
+        mut channel: Option<&mut Channel>,
     ) -> Result<(Finished, jail::Plan), Failure> {
         let mut plan = self.plan_of_run()?;
         if io.arguments.iter().any(|argument| argument.contains('\0')) {
@@ -289,10 +289,10 @@ impl Core {
         }
         let mut staged = match ready.and_then(|r| r.take(&plan)) {
             Some(staged) => self.let_go(staged, &mut plan)?,
-            None => self.stage(&mut plan, channel)?,
+            None => self.stage(&mut plan, channel.as_deref_mut())?,
         };
         let Some(started) = staged.started.take() else { return Err(refusal("spawn", "init is gone")) };
-        let report = self.watch(started, &plan, staged.cgroup.as_ref(), io);
+        let report = self.watch(started, &plan, staged.cgroup.as_ref(), io, channel.as_deref());
         drop(staged.network.take()); // every process in it is dead and reaped: the next run may have it
         let mut f = self.figures(report, std::mem::take(&mut staged.enforcement), staged.cgroup.take());
         self.layers(&mut f, &plan, io);
@@ -405,7 +405,14 @@ impl Core {
         }
     }
 
-    fn watch(&self, started: jail::Started, plan: &jail::Plan, cgroup: Option<&Cgroup>, io: &mut Io) -> Report {
+    fn watch(
+        &self,
+        started: jail::Started,
+        plan: &jail::Plan,
+        cgroup: Option<&Cgroup>,
+        io: &mut Io,
+        channel: Option<&Channel>,
+    ) -> Report {
         let l = &self.policy.limits;
         let [to, out, err] = started.stdio;
         let input = match &self.policy.command.stdin {
@@ -432,6 +439,7 @@ impl Core {
             sample_memory: cgroup.is_none().then_some(l.memory_mb << 20),
             output_bytes: l.output_bytes,
             log: Log::new(&self.policy),
+            workspace: channel.and_then(|channel| Some((plan.recipe.mounts.iter().position(handed)?, channel))),
         };
         io.monitor.begin(run.running.pid, cgroup, 1);
         supervise::supervise(run, io)
@@ -475,7 +483,7 @@ impl Core {
         let layers: Vec<(usize, OwnedFd)> = std::mem::take(&mut f.report.layers);
         let several = plan.layers.len() > 1;
         for (op, root) in layers {
-            if let Some(Step::Tmpfs { handed: Some(_), .. }) = plan.recipe.mounts.get(op) {
+            if plan.recipe.mounts.get(op).is_some_and(handed) {
                 if let Some(take) = io.handed_back.take() {
                     take(root);
                 }
@@ -573,6 +581,11 @@ impl Core {
         }
         o
     }
+}
+
+/// Whether it is the tmpfs that is handed back.
+fn handed(step: &Step) -> bool {
+    matches!(step, Step::Tmpfs { handed: Some(_), .. })
 }
 
 pub(crate) fn refusal(step: &str, message: &str) -> Failure {

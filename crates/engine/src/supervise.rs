@@ -18,6 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::evidence::{Log, Paths};
 use crate::io::Io;
+use crate::session::Channel;
 use crate::streams::{Sink, Source, buffer};
 use crate::tree;
 
@@ -51,6 +52,8 @@ pub struct Run<'a> {
     pub output_bytes: u64,
     /// What is recorded.
     pub log: Log,
+    /// A session's, which is told of the tmpfs of this mount step as soon as it is there.
+    pub workspace: Option<(usize, &'a Channel)>,
 }
 
 /// How it ended.
@@ -311,7 +314,12 @@ impl Loop<'_, '_> {
                 self.report.largest = memory;
                 end(&mut self.report, End::TimedOut, at_ns, events)
             }
-            Status::Layer { op, fd } => self.report.layers.push((op, fd)),
+            Status::Layer { op, fd } => {
+                if let Some((_, channel)) = self.run.workspace.filter(|(step, _)| *step == op) {
+                    channel.take_workspace(&fd);
+                }
+                self.report.layers.push((op, fd));
+            }
             Status::Weakened { step, errno } => self.report.weakened.push((step, errno)),
             Status::Terminal(master) => self.attach_terminal(master),
         }

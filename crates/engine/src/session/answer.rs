@@ -1,5 +1,7 @@
 //! What callers ask of sessions, and what they are told.
 
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cofferdam_policy::{Field, Policy};
@@ -55,6 +57,9 @@ pub struct Start {
     pub policy: Policy,
     /// What the command speaks.
     pub agent: Agent,
+    /// The tmpfs that the policy mounts here comes with each answer, and the directory of the second name is made in it
+    /// before the interpreter starts, as by [`crate::Prepared::hands_back`].
+    pub hands_over: Option<(String, String)>,
 }
 
 /// One call.
@@ -93,6 +98,10 @@ pub struct Answer {
     pub cpu_time_seconds: Option<f64>,
     /// Memory of the session's tree when the answer came, bytes.
     pub memory_used_bytes: Option<u64>,
+    /// Root of the tmpfs that [`Start::hands_over`] names; the jail alone has one. Nothing in it is trusted, and what the
+    /// code left running may change it at any moment: open below it without following links, without waiting for what a
+    /// FIFO never gives, and read no more than a bound.
+    pub workspace: Option<Arc<OwnedFd>>,
 }
 
 impl Answer {

@@ -12,6 +12,7 @@
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
 
 use cofferdam_confine::recipe;
 use cofferdam_confine::wire::fd::FIRST_EXTRA;
@@ -32,9 +33,18 @@ pub(crate) struct Channel {
     /// The channel, then the pipes.
     theirs: Vec<OwnedFd>,
     stdio: bool,
+    /// Where the tmpfs goes that is handed over while the session lives.
+    workspace: Arc<OnceLock<Arc<OwnedFd>>>,
 }
 
 impl Channel {
+    /// The tmpfs that the session works in: its descriptor as it comes from init. Whoever wants it can do without it.
+    pub fn take_workspace(&self, root: &OwnedFd) {
+        if let Ok(copy) = root.try_clone() {
+            self.workspace.get_or_init(|| Arc::new(copy));
+        }
+    }
+
     /// Puts the ends among the descriptors that go with the plan. A second time there is nothing left to put.
     pub fn join(&mut self, recipe: &mut recipe::Recipe, extra: &mut Vec<OwnedFd>) {
         let Some(more) = self.theirs.len().checked_sub(1) else { return };
@@ -84,6 +94,7 @@ impl Use {
 pub(super) struct Ends {
     socket: OwnedFd,
     pairs: Vec<[Pipe; 2]>,
+    workspace: Arc<OnceLock<Arc<OwnedFd>>>,
 }
 
 /// What came over the channel.
@@ -115,7 +126,8 @@ pub(super) fn ends(own: bool) -> io::Result<(Ends, Channel)> {
         };
         pairs.push([pipe(0)?, pipe(1)?]);
     }
-    Ok((Ends { socket, pairs }, Channel { theirs, stdio: !own }))
+    let workspace = Arc::<OnceLock<Arc<OwnedFd>>>::default();
+    Ok((Ends { socket, pairs, workspace: workspace.clone() }, Channel { theirs, stdio: !own, workspace }))
 }
 
 fn reopen(pipe: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
@@ -124,6 +136,11 @@ fn reopen(pipe: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
 }
 
 impl Ends {
+    /// The tmpfs that the session works in.
+    pub fn workspace(&self) -> Option<Arc<OwnedFd>> {
+        self.workspace.get().cloned()
+    }
+
     /// The channel, to poll.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()

@@ -391,6 +391,11 @@ impl Live {
         }
     }
 
+    /// The tmpfs that it works in.
+    pub fn workspace(&self) -> Option<Arc<OwnedFd>> {
+        self.ends.workspace()
+    }
+
     /// CPU time since this was last asked for, seconds, and memory of the tree now, bytes.
     pub fn usage(&mut self) -> Option<(f64, u64)> {
         let now = self.monitor.usage()?;

@@ -270,7 +270,7 @@ impl Inner {
         cancel: &Cancel,
     ) -> Result<Live, SessionError> {
         let fail = |failure| SessionError::Start { name: key.name.clone(), failure };
-        let Start { mut policy, agent } = start().map_err(fail)?;
+        let Start { mut policy, agent, hands_over } = start().map_err(fail)?;
         policy.command.argv.extend(agent.arguments().iter().map(|&word| word.to_owned()));
         policy.command.stdin = Stdin::Closed;
         policy.limits.wall_ms = u64::try_from(self.limits.lifetime.as_millis()).unwrap_or(u64::MAX);
@@ -288,6 +288,10 @@ impl Inner {
             failure.hint = Some("use --backend jail or landlock, or run the code without a session".into());
             return Err(fail(failure));
         }
+        let prepared = match hands_over {
+            Some((target, made)) => prepared.hands_back(&target, &made),
+            None => prepared,
+        };
         let inner: Weak<Inner> = Arc::downgrade(self);
         let over = move || {
             if let Some(inner) = inner.upgrade() {
@@ -349,6 +353,7 @@ impl Inner {
             duration,
             cpu_time_seconds: usage.map(|(cpu, _)| cpu),
             memory_used_bytes: usage.map(|(_, memory)| memory),
+            workspace: live.workspace(),
         })
     }
 

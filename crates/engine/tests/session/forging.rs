@@ -151,7 +151,7 @@ fn without_a_filter_there_is_no_session() {
         let start = || {
             let mut policy = policy(l.program().unwrap(), desk.backend);
             policy.process.seccomp.level = cofferdam_policy::SeccompLevel::Disabled;
-            Ok(Start { policy, agent: l.agent })
+            Ok(Start { policy, agent: l.agent, hands_over: None })
         };
         let error = desk.sessions.call(&key("a"), "test", start, call("")).unwrap_err();
         assert!(

@@ -97,7 +97,7 @@ impl Desk {
             let program = language.program().unwrap_or("/nonexistent");
             let mut policy = policy(program, backend);
             policy.limits.memory_mb = 1024;
-            Ok(Start { policy, agent: language.agent })
+            Ok(Start { policy, agent: language.agent, hands_over: None })
         }
     }
 

@@ -53,7 +53,7 @@ fn a_session_without_child_processes_is_a_session() {
             let mut policy = policy(l.program().unwrap(), desk.backend);
             policy.process.spawn = false;
             policy.limits.memory_mb = 1024;
-            Ok(Start { policy, agent: l.agent })
+            Ok(Start { policy, agent: l.agent, hands_over: None })
         };
         let ask = |code: &str| desk.sessions.call(&key("a"), "test", start, call(code)).unwrap();
         let (set, print, spawn) = match l.agent {
@@ -76,7 +76,7 @@ fn code_starts_with_the_directory_variables_and_arguments_that_a_run_has() {
             policy.command.cwd = Some("/usr".into());
             policy.command.variables = [("A".to_owned(), "b c".to_owned())].into();
             policy.limits.memory_mb = 1024;
-            Ok(Start { policy, agent: l.agent })
+            Ok(Start { policy, agent: l.agent, hands_over: None })
         };
         let code = match l.agent {
             Agent::Python => {
@@ -87,5 +87,39 @@ fn code_starts_with_the_directory_variables_and_arguments_that_a_run_has() {
         };
         let answer = desk.sessions.call(&key("a"), "test", start, call(code)).unwrap();
         assert_eq!(answer.stdout, "/usr b c 1 True\n", "{l:?} {answer:?}");
+    });
+}
+
+#[test]
+fn what_the_code_writes_into_its_workspace_comes_with_each_answer() {
+    use std::os::fd::AsRawFd;
+    each(&[PYTHON, SHELL], Limits::default(), |desk, l| {
+        let start = || {
+            let mut policy = policy(l.program().unwrap(), desk.backend);
+            let tmpfs = cofferdam_policy::Mount::Tmpfs { target: "/workspace".into(), size_mb: 8, exec: false };
+            if desk.backend == Backend::Jail {
+                policy.filesystem.mounts.push(tmpfs);
+                policy.command.cwd = Some("/workspace".into());
+            }
+            Ok(Start { policy, agent: l.agent, hands_over: Some(("/workspace".into(), "output".into())) })
+        };
+        let ask = |code: &str| desk.sessions.call(&key("a"), "test", start, call(code)).unwrap();
+        if desk.backend == Backend::Landlock {
+            assert!(ask("").workspace.is_none());
+            return;
+        }
+        for text in ["one", "two"] {
+            let answer = match l.agent {
+                Agent::Python => ask(&format!("open('output/file', 'w').write({text:?})")),
+                _ => ask(&format!("printf {text} > output/file")),
+            };
+            assert!(answer.success(), "{answer:?}");
+            let root = answer.workspace.unwrap();
+            let file = format!("/proc/self/fd/{}/output/file", root.as_raw_fd());
+            assert_eq!(std::fs::read_to_string(file).unwrap(), text, "{l:?}");
+        }
+        let kept = ask("").workspace.unwrap();
+        desk.sessions.end(&key("a")).unwrap();
+        assert!(std::fs::exists(format!("/proc/self/fd/{}/output/file", kept.as_raw_fd())).unwrap());
     });
 }
