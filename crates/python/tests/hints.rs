@@ -50,6 +50,86 @@ fn options_become_fields() {
     );
 }
 
+/// Texts of a source file, without its comments and tests. One with a line's end in it is one text.
+fn texts(source: &str) -> Vec<String> {
+    let code = source.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    let code: Vec<&str> = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    let code = code.join("\n").replace("'\"'", "' '").replace("b'\"'", "b' '");
+    let (mut found, mut text, mut escaped) = (Vec::new(), None::<String>, false);
+    for c in code.chars() {
+        match &mut text {
+            None if c == '"' => text = Some(String::new()),
+            None => {}
+            Some(said) if escaped => {
+                said.push(c);
+                escaped = false;
+            }
+            Some(_) if c == '\\' => escaped = true,
+            Some(_) if c == '"' => {
+                found.extend(text.take().map(|said| said.split_whitespace().collect::<Vec<_>>().join(" ")))
+            }
+            Some(said) => said.push(c),
+        }
+    }
+    found
+}
+
+#[test]
+fn no_hint_of_the_crates_below_keeps_an_option_of_the_command() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut files = Vec::new();
+    let mut directories: Vec<_> =
+        ["engine", "profiles", "policy", "confine"].iter().map(|name| crates.join(name).join("src")).collect();
+    while let Some(directory) = directories.pop() {
+        for path in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+            match path.is_dir() {
+                true => directories.push(path),
+                false => files.push(path),
+            }
+        }
+    }
+    let table = fs::read_to_string(crates.join("cli/src/table.rs")).unwrap();
+    let of_policies = table.split("long: \"").skip(1).filter_map(|rest| rest.split('"').next());
+    let mut options: Vec<String> = of_policies.map(|long| format!("--{long}")).collect();
+    assert!(options.len() > 30, "{options:?}");
+    let others = ["--tty", "--store", "--id", "--policy", "--profile", "--profiles", "--set", "--allow-import"];
+    options.extend(others.map(str::to_owned));
+    options.push("--trust-profile".to_owned());
+    let names = |text: &str| {
+        let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
+        words.filter(|word| options.iter().any(|option| option == word)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (mut seen, mut wrong) = (0, Vec::new());
+    for file in files.iter().filter(|file| file.extension().is_some_and(|end| end == "rs")) {
+        for text in texts(&fs::read_to_string(file).unwrap()) {
+            // A word alone is an argument that another program is started with.
+            if names(&text).is_empty() || !text.contains(' ') {
+                continue;
+            }
+            seen += 1;
+            let left = names(&in_python(&text.replace("{}", "FIELD")));
+            // Whole commands of the system's are typed as they stand.
+            let system = ["systemd-run --user --scope", "cargo build --release"];
+            if !left.is_empty() && !system.iter().any(|command| text.contains(command)) {
+                wrong.push(format!("{}: {text}: {left:?}", file.display()));
+            }
+        }
+    }
+    assert!(seen > 15, "{seen} texts name an option");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_compile_profile_is_told_is_an_argument_of_its_own() {
+    let trusted = "--trust-profile evaluates it without one, if you wrote it; `cofferdam doctor` shows what is missing";
+    assert_eq!(
+        in_python(trusted),
+        "compile_profile with trusted=True evaluates it without one, if you wrote it; `cofferdam doctor` shows what is \
+         missing"
+    );
+    assert_eq!(in_python("--allow-import /etc"), "compile_profile with `imports` that name /etc");
+}
+
 #[test]
 fn only_hints_are_changed() {
     let text = "use --backend jail: not found\n  hint: use --backend jail\nhint: chmod +x it";
