@@ -4,6 +4,7 @@
 
 /// Variables that hold credentials, or lead to who holds them, by their whole names.
 pub const SENSITIVE_VARIABLES: &[&str] = &[
+    "BEARER",
     "CI_JOB_JWT",
     "CONSUL_HTTP_AUTH",
     "DATABASE_URL",
@@ -13,6 +14,7 @@ pub const SENSITIVE_VARIABLES: &[&str] = &[
     "DOCKER_HOST",
     "GPG_AGENT_INFO",
     "GPG_TTY",
+    "JWT",
     "KRB5CCNAME",
     "KUBECONFIG",
     "MONGODB_URI",
@@ -35,6 +37,7 @@ pub const SENSITIVE_PARTS: &[&str] = &[
     "APIKEY",
     "API_KEY",
     "AUTH_",
+    "CONNECTION_STRING",
     "COOKIE",
     "CREDENTIAL",
     "ENCRYPTION_KEY",
@@ -45,51 +48,91 @@ pub const SENSITIVE_PARTS: &[&str] = &[
     "SECRET",
     "SIGNING_KEY",
     "TOKEN",
+    "WEBHOOK",
     "_AUTH",
     "_DSN",
     "_JWT",
     "_PASS",
 ];
 
+/// What names of credentials end in, in capitals.
+pub const SENSITIVE_ENDINGS: &[&str] = &["_KEY", "_KEYS", "_PAT", "_PEM", "_PW", "_PWD", "_SK"];
+
 /// Variables that make a loader, a shell or an interpreter run something else, or tell a program whom to start, by their
 /// whole names.
 pub const STEERING_VARIABLES: &[&str] = &[
+    "BASHOPTS",
     "BASH_ENV",
     "BROWSER",
     "CARGO_BUILD_RUSTC",
     "CARGO_BUILD_RUSTC_WRAPPER",
+    "CARGO_ENCODED_RUSTFLAGS",
     "CDPATH",
+    "CLASSPATH",
     "EDITOR",
+    "ELECTRON_RUN_AS_NODE",
     "ENV",
+    "ERL_AFLAGS",
+    "ERL_FLAGS",
+    "ERL_ZFLAGS",
+    "FZF_DEFAULT_COMMAND",
     "GCONV_PATH",
     "GLIBC_TUNABLES",
     "GLOBIGNORE",
+    "HOSTALIASES",
     "IFS",
+    "JAVA_TOOL_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "LESSCLOSE",
+    "LESSOPEN",
+    "LOCPATH",
+    "LUA_INIT",
+    "MAKEFILES",
+    "MAKEFLAGS",
     "MANPAGER",
     "NODE_OPTIONS",
     "NODE_PATH",
+    "NPM_CONFIG_NODE_OPTIONS",
+    "NPM_CONFIG_SCRIPT_SHELL",
+    "OPENSSL_CONF",
+    "OPENSSL_ENGINES",
+    "OPENSSL_MODULES",
     "PAGER",
+    "PHPRC",
+    "PHP_INI_SCAN_DIR",
     "PROMPT_COMMAND",
+    "PS4",
     "PYTHONBREAKPOINT",
+    "PYTHONEXECUTABLE",
     "PYTHONHOME",
     "PYTHONINSPECT",
     "PYTHONPATH",
+    "PYTHONPLATLIBDIR",
     "PYTHONSTARTUP",
     "PYTHONUSERBASE",
+    "RIPGREP_CONFIG_PATH",
     "RUSTC",
-    "RUSTC_WRAPPER",
     "RUSTC_WORKSPACE_WRAPPER",
+    "RUSTC_WRAPPER",
+    "RUSTDOC",
     "RUSTFLAGS",
+    "R_PROFILE",
+    "R_PROFILE_USER",
     "SHELLOPTS",
+    "SSLKEYLOGFILE",
+    "TAR_OPTIONS",
     "VISUAL",
     "ZDOTDIR",
+    "_JAVA_OPTIONS",
 ];
 
 /// What names of such variables begin with.
-pub const STEERING_PREFIXES: &[&str] = &["BASH_FUNC_", "DYLD_", "GIT_", "LD_", "MALLOC_", "PERL", "RUBY"];
+pub const STEERING_PREFIXES: &[&str] =
+    &["BASH_FUNC_", "CARGO_TARGET_", "DYLD_", "GIT_", "LD_", "LUA_INIT_", "MALLOC_", "PERL", "RUBY"];
 
-/// Those that begin so and steer nothing: who commits, and when.
+/// Those that begin so and steer nothing: who commits and when, and where builds go.
 pub const HARMLESS_VARIABLES: &[&str] = &[
+    "CARGO_TARGET_DIR",
     "GIT_AUTHOR_DATE",
     "GIT_AUTHOR_EMAIL",
     "GIT_AUTHOR_NAME",
@@ -108,6 +151,7 @@ pub fn is_stripped(name: &str, value: &str) -> bool {
     SENSITIVE_VARIABLES.contains(&upper.as_str())
         || STEERING_VARIABLES.contains(&upper.as_str())
         || SENSITIVE_PARTS.iter().any(|part| upper.contains(part))
+        || SENSITIVE_ENDINGS.iter().any(|ending| upper.ends_with(ending))
         || STEERING_PREFIXES.iter().any(|prefix| upper.starts_with(prefix))
         || has_password(value)
 }
@@ -134,6 +178,18 @@ mod tests {
         for name in ["PATH", "HOME", "LANG", "PWD", "CARGO_HOME", "GIT_AUTHOR_NAME", "TZ", "KEYBOARD", "AUTHOR"] {
             assert!(!is_stripped(name, "x"), "{name}");
         }
+        for name in
+            ["STRIPE_SK", "gcp_key", "DEPLOY_KEYS", "GITHUB_PAT", "TLS_PEM", "DB_PWD", "AZURE_CONNECTION_STRING"]
+        {
+            assert!(is_stripped(name, "x"), "{name}");
+        }
+        for name in ["JWT", "SLACK_WEBHOOK_URL", "_JAVA_OPTIONS", "npm_config_script_shell", "CARGO_TARGET_X86_RUNNER"]
+        {
+            assert!(is_stripped(name, "x"), "{name}");
+        }
+        for name in ["XKB_KEYBOARD", "OLDPWD", "INIT_CWD", "CARGO_TARGET_DIR", "MAKE", "CC", "DISPLAY", "KEY"] {
+            assert!(!is_stripped(name, "x"), "{name}");
+        }
         assert!(is_stripped("MIRROR", "https://me:word@mirror.example/x"));
         assert!(!is_stripped("MIRROR", "https://mirror.example/a:b@c"));
         assert!(is_stripped("GIT_AUTHOR_NAME", "https://me:word@mirror.example"));
@@ -141,7 +197,7 @@ mod tests {
 
     #[test]
     fn the_lists_are_sorted_and_in_capitals() {
-        for list in [SENSITIVE_VARIABLES, SENSITIVE_PARTS, STEERING_PREFIXES, HARMLESS_VARIABLES] {
+        for list in [SENSITIVE_VARIABLES, SENSITIVE_PARTS, SENSITIVE_ENDINGS, STEERING_PREFIXES, HARMLESS_VARIABLES] {
             assert!(list.is_sorted(), "{list:?}");
             assert!(list.iter().all(|name| *name == name.to_ascii_uppercase()));
         }
