@@ -259,14 +259,14 @@ impl Inner {
             (Ending::SetupFailed, Some(failure)) => return Err(Refusal::Setup { command, failure: failure.clone() }),
             (ending, _) => return Err(Refusal::Lost { command, reason: format!("it ended as {ending:?}") }),
         };
-        let (stdout, stderr, truncated) = kept.take();
         let cut = outcome.truncated.stdout || outcome.truncated.stderr;
+        let (stdout, stderr, truncated) = kept.take(cut);
         Ok(ExecutionResult {
             stdout,
             stderr,
             exit_code,
             duration_ms: outcome.execution_time_ms.round() as u64,
-            truncated: truncated || cut,
+            truncated,
         })
     }
 

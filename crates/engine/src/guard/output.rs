@@ -36,10 +36,10 @@ impl Together {
         }))
     }
 
-    /// Standard output, standard error, and whether there was more.
-    pub fn take(&self) -> (String, String, bool) {
+    /// Standard output, standard error, and whether there was more; `cut` says that some of it never came here.
+    pub fn take(&self, cut: bool) -> (String, String, bool) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let truncated = kept.truncated;
+        let truncated = kept.truncated || cut;
         let [out, err] = std::mem::take(&mut kept.streams);
         (text(out, truncated), text(err, truncated), truncated)
     }
@@ -67,14 +67,18 @@ mod tests {
         assert_eq!(receive(Stream::Stdout, b"abc").unwrap(), 3);
         assert_eq!(receive(Stream::Stderr, "d\u{e9}\u{e9}".as_bytes()).unwrap(), 5);
         assert_eq!(receive(Stream::Stdout, b"gone").unwrap(), 4);
-        assert_eq!(both.take(), ("abc".into(), "d\u{e9}".into(), true));
+        assert_eq!(both.take(false), ("abc".into(), "d\u{e9}".into(), true));
         let exact = Together::new(3);
         let Output::Stream(mut receive) = exact.output() else { unreachable!() };
         receive(Stream::Stdout, b"abc").unwrap();
-        assert_eq!(exact.take(), ("abc".into(), String::new(), false));
+        assert_eq!(exact.take(false), ("abc".into(), String::new(), false));
         let cut = Together::new(2);
         let Output::Stream(mut receive) = cut.output() else { unreachable!() };
         receive(Stream::Stdout, "a\u{e9}".as_bytes()).unwrap();
-        assert_eq!(cut.take(), ("a".into(), String::new(), true));
+        assert_eq!(cut.take(false), ("a".into(), String::new(), true));
+        let before = Together::new(2);
+        let Output::Stream(mut receive) = before.output() else { unreachable!() };
+        receive(Stream::Stdout, b"a\xc3").unwrap();
+        assert_eq!(before.take(true), ("a".into(), String::new(), true));
     }
 }

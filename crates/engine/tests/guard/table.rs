@@ -61,6 +61,11 @@ fn time_and_output_have_their_ends() {
     assert_eq!((result.stdout.len() + result.stderr.len(), result.truncated, result.exit_code), (1000, true, 3));
     let less = run(&guard, "/usr/bin/dash", &["-c", "head -c 500 /dev/zero; head -c 500 /dev/zero >&2"]).unwrap();
     assert_eq!((less.stdout.len(), less.stderr.len(), less.truncated), (500, 500, false));
+    // A character that the cap cuts in two is left out, and no other one.
+    let halved = run(&guard, "/usr/bin/dash", &["-c", "head -c 999 /dev/zero; printf '\\303\\251'"]).unwrap();
+    assert_eq!((halved.stdout.len(), halved.truncated), (999, true), "{:?}", halved.stdout.get(990..));
+    let whole = run(&guard, "/usr/bin/dash", &["-c", "head -c 998 /dev/zero; printf '\\303\\251'"]).unwrap();
+    assert!(whole.stdout.ends_with('\u{e9}') && !whole.truncated);
     let signalled = run(&guard, "/usr/bin/dash", &["-c", "kill -9 $$"]).unwrap();
     assert_eq!(signalled.exit_code, 137);
 }
