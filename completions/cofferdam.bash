@@ -125,7 +125,7 @@ _cofferdam() {
             return 0
             ;;
         cofferdam__subcmd__environment)
-            opts="-h --set --allow-import --trust-profile --profiles --config --json --all --help list show check build"
+            opts="-h --set --allow-import --trust-profile --profiles --config --json --all --help list show check build reload"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

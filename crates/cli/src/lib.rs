@@ -26,6 +26,7 @@ mod notes;
 pub mod options;
 mod passing;
 mod profile;
+mod reload;
 mod report;
 mod table;
 mod terminal;

@@ -18,7 +18,7 @@ use crate::profile;
 use crate::report::{Refusal, print_note, printable, write_stderr};
 
 /// What can be done with environments.
-const ACTIONS: &[&str] = &["list", "show", "check", "build"];
+const ACTIONS: &[&str] = &["list", "show", "check", "build", "reload"];
 
 /// The option that names the configuration file.
 pub fn config_option() -> Arg {
@@ -31,13 +31,14 @@ pub fn config_option() -> Arg {
 /// The command line of `environment`.
 pub fn command(command: Command) -> Command {
     crate::profile::options(command, None)
-        .about("List, show, check or build the environments that eval knows")
-        .override_usage("cofferdam environment [OPTIONS] <list | show NAME | check [FILE | DIR]... | build NAME>")
+        .about("List, show, check, build or reload the environments that eval and mcp know")
+        .override_usage("cofferdam environment [OPTIONS] <list | show NAME | check [FILE | DIR]... | build NAME | reload>")
         .after_help(
             "list: every environment, where it is defined, and whether it can be used. show: what one of them comes \
              to, with the policy that code and options are added to. check: every mistake of the definitions that \
              hold here, or of a configuration FILE or an artifact's DIR. build: builds the flake reference of one, \
-             again if it was built before.\n\nExit code: 0 when all is right, 1 when a definition is wrong, 125 \
+             again if it was built before. reload: has every running server of yours read the definitions \
+             again, and says what each answered.\n\nExit code: 0 when all is right, 1 when a definition is wrong or a server refuses it, 125 \
              when nothing can be told.",
         )
         .arg(config_option())
@@ -48,7 +49,7 @@ pub fn command(command: Command) -> Command {
                 .value_name("ACTION")
                 .required(true)
                 .value_parser(ACTIONS.to_vec())
-                .help("list, show, check or build"),
+                .help("list, show, check, build or reload"),
         )
         .arg(Arg::new("what").value_name("NAME").num_args(0..).help("The environment; files or directories to check"))
 }
@@ -66,6 +67,8 @@ pub fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
         ("check", places) => check(places, &around, json),
         ("show", [name]) => show(name, configuration, matches, caller, json),
         ("build", [name]) => build(name, configuration, caller, json),
+        ("reload", []) => crate::reload::run(caller, json),
+        ("reload", _) => Err(Refusal::new("arguments", "reload takes no name").hint("cofferdam environment reload")),
         ("list", _) => Err(Refusal::new("arguments", "list takes no name").hint("cofferdam environment show NAME")),
         _ => Err(Refusal::new("arguments", format!("{action} takes the name of one environment"))
             .hint("cofferdam environment list")),

@@ -19,6 +19,7 @@
 
 pub mod environments;
 mod guard;
+pub mod running;
 pub mod serve;
 
 pub use guard::{ConfigError, guard, guard_from_file};

@@ -4,9 +4,10 @@
 //! of each environment that is defined as before; calls that run keep the one that they began with.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use cofferdam_config::environments::{Environments, Problem, Sessions};
+use cofferdam_config::environments::{Environment, Environments, Kind, Problem, Sessions};
 use tokio::sync::watch;
 
 use crate::place::{Host, Place};
@@ -62,6 +63,14 @@ pub enum Reloaded {
     Refused(Vec<String>),
 }
 
+/// What was read last.
+#[derive(Debug)]
+struct Read {
+    all: Environments,
+    /// Why what was read after that is not in force.
+    refused: Vec<String>,
+}
+
 /// The catalogue in force, and how it is replaced.
 #[derive(Debug)]
 pub struct Shelf {
@@ -69,7 +78,7 @@ pub struct Shelf {
     configuration: Option<String>,
     current: RwLock<Arc<Catalogue>>,
     /// What it was made of; also the turn of whoever reads definitions.
-    read: Mutex<Environments>,
+    read: Mutex<Read>,
     versions: watch::Sender<u64>,
 }
 
@@ -85,12 +94,34 @@ impl Shelf {
         }
         tell(&all, None);
         let current = RwLock::new(Arc::new(Catalogue::of(&all, None)));
-        Ok(Shelf { host, configuration, current, read: Mutex::new(all), versions: watch::Sender::new(0) })
+        Ok(Shelf {
+            host,
+            configuration,
+            current,
+            read: Mutex::new(Read { all, refused: Vec::new() }),
+            versions: watch::Sender::new(0),
+        })
     }
 
     /// The catalogue in force.
     pub fn now(&self) -> Arc<Catalogue> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The configuration files that definitions come from, or could.
+    pub fn configurations(&self) -> Vec<PathBuf> {
+        let named = self.configuration.as_ref().map(|file| vec![Path::new(&self.host.around.cwd).join(file)]);
+        named.unwrap_or_else(|| self.host.around.configurations())
+    }
+
+    /// The directories of artifacts.
+    pub fn artifacts(&self) -> Vec<PathBuf> {
+        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let directory = |one: &Environment| match &one.kind {
+            Kind::Artifact(artifact) => artifact.directory.clone(),
+            _ => None,
+        };
+        read.all.all().iter().filter_map(directory).collect()
     }
 
     /// Tells when another one is in force: its number changes.
@@ -102,20 +133,22 @@ impl Shelf {
     pub fn reload(&self) -> Reloaded {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let all = Environments::load(&self.host.around, self.configuration.as_deref());
-        if all == *read {
+        if all == read.all {
+            read.refused.clear();
             return Reloaded::Same;
         }
         if !all.problems.is_empty() {
             let problems: Vec<String> = all.problems.iter().map(ToString::to_string).collect();
-            for problem in &problems {
+            for problem in problems.iter().filter(|problem| !read.refused.contains(problem)) {
                 tracing::error!("the environments stay as they were: {problem}");
             }
+            read.refused.clone_from(&problems);
             return Reloaded::Refused(problems);
         }
-        tell(&all, Some(&read));
+        tell(&all, Some(&read.all));
         let before = self.now();
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Catalogue::of(&all, Some(&before)));
-        *read = all;
+        *read = Read { all, refused: Vec::new() };
         drop(read);
         self.versions.send_modify(|version| *version += 1);
         Reloaded::Changed

@@ -25,5 +25,6 @@ mod server;
 mod service;
 mod stdio;
 mod token;
+mod watch;
 
 pub use server::{ServeError, serve};

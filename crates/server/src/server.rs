@@ -17,6 +17,7 @@ use crate::place::Host;
 use crate::service::{Service, Shared};
 use crate::stdio;
 use crate::token::TokenError;
+use crate::watch;
 
 /// How long the end waits for runs to be over.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -100,12 +101,19 @@ async fn until_the_end(service: Service, door: Option<Door>) -> Result<(), Serve
         stopped.cancel();
     });
     tokio::spawn(service.clone().tell_changes());
+    let (host, shelf) = (Arc::clone(&service.0.host), Arc::clone(&service.0.shelf));
+    let listening = watch::listen(&host.around);
+    let answering = tokio::spawn(watch::answer(listening, Arc::clone(&shelf)));
+    tokio::spawn(watch::watch(host, shelf));
     let calls = service.0.calls.clone();
     let result = match door {
         Some(door) => http::serve(service, door, stop.clone()).await,
         None => stdio::serve(service, stop.clone()).await,
     };
     stop.cancel();
+    answering.abort();
+    // Its socket goes with it.
+    drop(answering.await);
     if tokio::time::timeout(PATIENCE, calls.idle()).await.is_err() {
         tracing::warn!("a run is not over yet; the kernel ends it with this process");
     }

@@ -23,6 +23,7 @@ use crate::kept;
 use crate::place::{Host, Place};
 use crate::run::{Call, Progress, Ran, run};
 use crate::schema;
+use crate::watch;
 
 /// Longest code that is run, bytes.
 pub const LONGEST_CODE: usize = 16 << 20;
@@ -75,13 +76,10 @@ impl Service {
     async fn place(&self, name: &str) -> Result<Arc<Place>, ErrorData> {
         let found = |name: &str| self.0.shelf.now().find(name).cloned();
         let mut place = found(name);
-        if place.as_ref().is_none_or(|place| place.unavailable().is_some()) {
-            let shelf = Arc::clone(&self.0.shelf);
-            match tokio::task::spawn_blocking(move || shelf.reload()).await {
-                Ok(Reloaded::Changed) => place = found(name),
-                Ok(_) => {}
-                Err(error) => tracing::error!("cannot read definitions: {error}"),
-            }
+        if place.as_ref().is_none_or(|place| place.unavailable().is_some())
+            && watch::read_again(&self.0.shelf).await == Reloaded::Changed
+        {
+            place = found(name);
         }
         let now = self.0.shelf.now();
         let names = now.names();

@@ -126,9 +126,17 @@ impl Surroundings {
         if let Some(path) = named.or(self.setting("CONFIG").map(|(_, path)| path)) {
             return Some((self.absolute(path), true));
         }
+        let mut files = self.configurations().into_iter();
+        files.find(|file| std::fs::symlink_metadata(file).is_ok()).map(|file| (file, false))
+    }
+
+    /// The files that a configuration may be read from: the named one, or the defaults.
+    pub fn configurations(&self) -> Vec<PathBuf> {
+        if let Some((_, path)) = self.setting("CONFIG") {
+            return vec![self.absolute(path)];
+        }
         let defaults = [self.user_configuration(), Some(self.system.clone())];
-        let files = defaults.into_iter().flatten().map(|directory| directory.join("cofferdam/config.toml"));
-        files.into_iter().find(|file| std::fs::symlink_metadata(file).is_ok()).map(|file| (file, false))
+        defaults.into_iter().flatten().map(|directory| directory.join("cofferdam/config.toml")).collect()
     }
 
     /// The registry directories, the strongest first; `true` for one that was named.

@@ -2,11 +2,12 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::collections::VecDeque;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -82,6 +83,7 @@ pub struct Client {
     /// Everything that came and was not asked for yet.
     pub early: VecDeque<Value>,
     errors: Option<std::thread::JoinHandle<String>>,
+    said: Arc<Mutex<String>>,
     last: u64,
 }
 
@@ -100,14 +102,22 @@ impl Client {
                 }
             }
         });
-        let mut stderr = child.stderr.take().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let said: Arc<Mutex<String>> = Arc::default();
+        let into = Arc::clone(&said);
         let errors = std::thread::spawn(move || {
-            let mut text = String::new();
-            stderr.read_to_string(&mut text).unwrap();
-            text
+            for line in stderr.lines().map_while(Result::ok) {
+                into.lock().unwrap().push_str(&format!("{line}\n"));
+            }
+            into.lock().unwrap().clone()
         });
         let input = child.stdin.take();
-        Client { child, input, lines, early: VecDeque::new(), errors: Some(errors), last: 0 }
+        Client { child, input, lines, early: VecDeque::new(), errors: Some(errors), said, last: 0 }
+    }
+
+    /// What the server has said on standard error so far.
+    pub fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
     }
 
     pub fn send(&mut self, message: &Value) {

@@ -1,0 +1,177 @@
+//! Servers that run for this user, and asking them to read their definitions again: each listens on a socket of its own in
+//! a directory that only this user can enter.
+//!
+//! What is said is one word and one line of answer. Who can connect is who may end the server as well: the user, and root.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::environments::Surroundings;
+
+/// What asks a server to read its definitions again.
+pub const RELOAD: &str = "reload";
+
+/// Longest answer, bytes.
+const LONGEST: u64 = 64 << 10;
+
+/// How long a server is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The directory of the sockets: in the user's runtime directory, or one that is made for the purpose.
+pub fn directory(around: &Surroundings) -> PathBuf {
+    let variable = |name: &str| around.variables.get(name).filter(|path| path.starts_with('/')).map(PathBuf::from);
+    match variable("XDG_RUNTIME_DIR") {
+        Some(runtime) => runtime.join("cofferdam"),
+        None => {
+            let uid = rustix::process::geteuid().as_raw();
+            variable("TMPDIR").unwrap_or_else(|| "/tmp".into()).join(format!("cofferdam-{uid}"))
+        }
+    }
+}
+
+/// Makes the directory, or sees that it is nobody else's.
+fn own(directory: &Path) -> std::io::Result<()> {
+    match std::fs::DirBuilder::new().recursive(false).mode(0o700).create(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    check(directory)
+}
+
+/// Whether the directory is this user's alone.
+fn check(directory: &Path) -> std::io::Result<()> {
+    let metadata = std::fs::symlink_metadata(directory)?;
+    let mine = metadata.uid() == rustix::process::geteuid().as_raw() && metadata.mode() & 0o077 == 0;
+    if metadata.is_dir() && mine {
+        return Ok(());
+    }
+    Err(std::io::Error::other(format!("{} is not a directory of this user's alone", directory.display())))
+}
+
+/// A server's own socket. Dropped, it goes.
+#[derive(Debug)]
+pub struct Listening {
+    /// Where it is asked.
+    pub listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        drop(std::fs::remove_file(&self.path)); // one that stays is found out by the next who asks
+    }
+}
+
+/// Begins to listen.
+///
+/// # Errors
+/// There is no place for a socket.
+pub fn listen(around: &Surroundings) -> std::io::Result<Listening> {
+    let directory = directory(around);
+    own(&directory)?;
+    let path = directory.join(format!("serve-{}.sock", std::process::id()));
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {} // another process had this number
+    }
+    let listener = UnixListener::bind(&path)?;
+    Ok(Listening { listener, path })
+}
+
+/// What a server answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// Its process id.
+    pub pid: u32,
+    /// What it said; or why it said nothing.
+    pub answer: Result<String, String>,
+}
+
+/// Asks every server of this user. A socket whose server is gone is removed.
+///
+/// # Errors
+/// The directory is not this user's alone.
+pub fn ask(around: &Surroundings, word: &str) -> std::io::Result<Vec<Asked>> {
+    let directory = directory(around);
+    let entries = match std::fs::read_dir(&directory) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    check(&directory)?;
+    let mut found: Vec<(u32, PathBuf)> = entries
+        .flatten()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()))
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            Some((name.strip_prefix("serve-")?.strip_suffix(".sock")?.parse().ok()?, entry.path()))
+        })
+        .collect();
+    found.sort_unstable();
+    let mut asked = Vec::new();
+    for (pid, path) in found {
+        match UnixStream::connect(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => std::fs::remove_file(&path)?,
+            Err(error) => asked.push(Asked { pid, answer: Err(error.to_string()) }),
+            Ok(stream) => asked.push(Asked { pid, answer: said(stream, word).map_err(|error| error.to_string()) }),
+        }
+    }
+    Ok(asked)
+}
+
+fn said(mut stream: UnixStream, word: &str) -> std::io::Result<String> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(format!("{word}\n").as_bytes())?;
+    let mut line = String::new();
+    BufReader::new(stream.take(LONGEST)).read_line(&mut line)?;
+    if line.is_empty() { Err(std::io::Error::other("it answered nothing")) } else { Ok(line.trim_end().to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn around(directory: &Path) -> Surroundings {
+        let variables = [("XDG_RUNTIME_DIR".to_owned(), directory.to_str().unwrap().to_owned())].into();
+        Surroundings { variables, cwd: "/".into(), homes: Vec::new(), system: "/etc".into() }
+    }
+
+    #[test]
+    fn who_listens_is_asked_and_who_is_gone_is_forgotten() {
+        let runtime = tempfile::tempdir().unwrap();
+        let around = around(runtime.path());
+        assert_eq!(ask(&around, RELOAD).unwrap(), []);
+        let listening = listen(&around).unwrap();
+        let listener = listening.listener.try_clone().unwrap();
+        let server = std::thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let mut word = String::new();
+            BufReader::new(&stream).read_line(&mut word).unwrap();
+            (&stream).write_all(format!("heard {word}").as_bytes()).unwrap();
+        });
+        let answer = Asked { pid: std::process::id(), answer: Ok("heard reload".into()) };
+        assert_eq!(ask(&around, RELOAD).unwrap(), [answer]);
+        server.join().unwrap();
+        // Killed, it would leave its socket.
+        let path = listening.path.clone();
+        drop(listening);
+        drop(UnixListener::bind(&path).unwrap());
+        assert_eq!(ask(&around, RELOAD).unwrap(), []);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_directory_that_others_may_enter_is_not_used() {
+        let runtime = tempfile::tempdir().unwrap();
+        let around = around(runtime.path());
+        drop(listen(&around).unwrap());
+        std::fs::set_permissions(directory(&around), std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(listen(&around).is_err() && ask(&around, RELOAD).is_err());
+        std::fs::set_permissions(directory(&around), std::fs::Permissions::from_mode(0o700)).unwrap();
+        assert!(listen(&around).is_ok());
+    }
+}
