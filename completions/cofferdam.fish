@@ -43,7 +43,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l id -d 'Name 
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l description -d 'Free text about the policy' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s v -l volume -d 'Show a host path; MODE ro (default), rw, cow' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l tmpfs -d 'Mount an empty file system in memory' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l root -d 'What / is: host, minimal, interpreter, or DIR' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l root -d 'What / is: host, system files only, or DIR' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l deny -d 'A path that can be neither read nor written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l protect -d 'A path that can be read but never written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l network -d 'none (default), loopback, allowlist or host' -r -f -a "none\t''
@@ -92,6 +92,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s i -l interac
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l read-only -d 'Make every volume read-only, the policy file\'s too'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l no-spawn -d 'No child process at all; threads still work'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l spawn -d 'Allow child processes, where the policy file does not'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l nested-sandboxes -d 'Let programs make sandboxes of their own inside'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l unix-sockets -d 'Allow Unix sockets; socketpair always works'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l no-unix-sockets -d 'Refuse Unix sockets, where the policy file does not'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l trace -d 'Report refused paths too; slower'
@@ -110,7 +111,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l id -d 'Name
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l description -d 'Free text about the policy' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s v -l volume -d 'Show a host path; MODE ro (default), rw, cow' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l tmpfs -d 'Mount an empty file system in memory' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l root -d 'What / is: host, minimal, interpreter, or DIR' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l root -d 'What / is: host, system files only, or DIR' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l deny -d 'A path that can be neither read nor written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l protect -d 'A path that can be read but never written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l network -d 'none (default), loopback, allowlist or host' -r -f -a "none\t''
@@ -161,6 +162,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s i -l intera
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l read-only -d 'Make every volume read-only, the policy file\'s too'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l no-spawn -d 'No child process at all; threads still work'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l spawn -d 'Allow child processes, where the policy file does not'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l nested-sandboxes -d 'Let programs make sandboxes of their own inside'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l unix-sockets -d 'Allow Unix sockets; socketpair always works'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l no-unix-sockets -d 'Refuse Unix sockets, where the policy file does not'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l trace -d 'Report refused paths too; slower'

@@ -6,20 +6,15 @@ looked at again in every call and made ready only when it has changed.
 
 from __future__ import annotations
 
-import errno
 import operator
 import os
-import stat
 from pathlib import Path
-from typing import Hashable, Optional, Tuple, Union
+from typing import Hashable, Optional, Union
 
 from . import _cache, _native
 from ._native import ExecutionResult
 from ._stdin import AsyncStdin, Stdin
 from .runs import AsyncRun, Run, run_prepared, start_run
-
-_MOST = 16 << 20
-"""Bytes of a configuration; a longer one is refused."""
 
 ConfigPath = Union[str, "os.PathLike[str]"]
 
@@ -54,14 +49,12 @@ class _Executor:
         path = Path(config_path)
         if path.suffix == ".sb":
             path = path.with_name("policy.json")
-        content = _content(path)
-        key: Hashable = (self._name, self._nsjail_path, self._default_timeout, str(path), content)
+        key: Hashable = (self._name, self._nsjail_path, self._default_timeout, str(path), _content(path))
         return _cache.prepared(
             key,
             lambda ready: _native.Prepared.from_config(
                 path,
                 self._name,
-                content,
                 nsjail_path=self._nsjail_path,
                 default_timeout=self._default_timeout,
                 keep_ready=ready,
@@ -89,23 +82,15 @@ class _Executor:
         return f"{type(self).__name__}(default_timeout={self._default_timeout})"
 
 
-def _content(path: Path) -> Tuple[bytes, Optional[bytes]]:
+def _content(path: Path) -> tuple[bytes, bytes]:
     """What a configuration is made of: the file, and the policy beside it that it may have been exported from."""
-    content = _read(path)
+    content = path.read_bytes()
     if path.name == "policy.json":
-        return content, None
+        return content, b""
     try:
-        return content, _read(path.with_name("policy.json"))
-    except OSError:
-        return content, None
-
-
-def _read(path: Path) -> bytes:
-    """A regular file, as far as it can be a configuration: a pipe without a writer would be waited for."""
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
-        return file.read(_MOST + 1)
+        return content, path.with_name("policy.json").read_bytes()
+    except FileNotFoundError:
+        return content, b""
 
 
 class NsJailExecutor(_Executor):

@@ -56,7 +56,9 @@ pub fn choose(
     if configuration.is_none() && around.is_plain(name) {
         return Ok(None);
     }
-    let (environment, project) = find(name, configuration, &around)?;
+    let (mut environment, project) = find(name, configuration, &around)?;
+    // What an artifact needs of it has to be granted: by the definition, or by the caller.
+    environment.overrides.nesting |= matches.get_flag("nested-sandboxes");
     if environment.rank == Rank::Preset {
         return Ok(None);
     }

@@ -106,7 +106,7 @@ fn asking(field: Field) -> Vec<Value> {
     let writable = json!([{"type": "bind", "source": "/home/u/w", "target": "/home/u/w", "access": "read_write"}]);
     let limit = |name: &str, values: &[u64]| values.iter().map(|value| json!({"limits": {name: value}})).collect();
     match field {
-        Field::Root => ["minimal", "interpreter", "host"].map(|root| json!({"filesystem": {"root": root}})).to_vec(),
+        Field::Root => ["minimal", "host"].map(|root| json!({"filesystem": {"root": root}})).to_vec(),
         Field::Mounts => {
             let bind = |access: &str| {
                 json!({"filesystem": {"mounts": [
@@ -132,6 +132,7 @@ fn asking(field: Field) -> Vec<Value> {
             json!({"network": {"mode": "allowlist", "allow": ["example.org"]}}),
         ],
         Field::Methods => vec![json!({"network": {"mode": "allowlist", "allow": ["example.org"], "methods": ["GET"]}})],
+        Field::NestedSandboxes => vec![json!({"process": {"nested_sandboxes": true}})],
         Field::Spawn => vec![json!({"process": {"spawn": true}}), json!({"process": {"spawn": false}})],
         Field::Seccomp => {
             ["disabled", "strict"].map(|level| json!({"process": {"seccomp": {"level": level}}})).to_vec()
@@ -215,6 +216,7 @@ fn each_field_that_nsjail_cannot_hold_is_refused_when_required_and_told_of_when_
         Field::Protected,
         Field::Network,
         Field::Methods,
+        Field::NestedSandboxes,
         Field::UnixSockets,
         Field::CpuTime,
         Field::WallTime,
@@ -224,7 +226,7 @@ fn each_field_that_nsjail_cannot_hold_is_refused_when_required_and_told_of_when_
     // The one that is told of though it is required: docs/backends.md says why.
     assert_eq!(told, BTreeSet::from([Field::Spawn]));
     // What is asked for in a way that can be held is held, also of fields that can be asked for in another.
-    let never = [Field::Methods, Field::Output];
+    let never = [Field::Methods, Field::NestedSandboxes, Field::Output];
     let rest: BTreeSet<Field> = Field::ALL.iter().copied().filter(|field| !never.contains(field)).collect();
     assert_eq!(held, rest);
 }

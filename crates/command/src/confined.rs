@@ -312,10 +312,7 @@ impl Confined {
         let data = self.data_dir.as_deref().ok_or(Reason::NoDataDirectory)?;
         let mut write = Area::default();
         // What every agent writes: temporary files, and the state of the model's own command.
-        let mut common = vec![PathBuf::from("/tmp")];
-        if self.mechanism != Mechanism::Landlock {
-            common.extend(["/private/tmp", "/private/var/folders"].map(PathBuf::from));
-        }
+        let mut common: Vec<PathBuf> = ["/tmp", "/private/tmp", "/private/var/folders"].map(PathBuf::from).into();
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         common.extend(home.map(|home| home.join(".claude")));
         // Each path as it was named, and where it led.
@@ -323,7 +320,7 @@ impl Confined {
         for path in common {
             match std::fs::symlink_metadata(&path) {
                 Ok(_) => {
-                    let found = places::writable("always writable", &path)?;
+                    let found = places::writable("always writable", &path, &write.roots)?;
                     write.roots.push(found.clone());
                     named.push(("always writable", path, found));
                 }
@@ -331,13 +328,18 @@ impl Confined {
                 Err(_) => notes.push(format!("{} does not exist, and so is not granted", path.display())),
             }
         }
+        let common = write.roots.clone();
         let data_named = data;
-        let data = places::data_dir(data)?;
+        let data = places::data_dir(data, &common)?;
         write.roots.push(data.clone());
         named.push(("data directory", data_named.to_owned(), data.clone()));
         for path in &self.write {
             let device = path.starts_with("/dev") && path.components().count() > 2 && !path.is_dir();
-            let found = if device { places::there("write", path)? } else { places::writable("write", path)? };
+            let found = if device {
+                places::there("write", path)?
+            } else {
+                places::writable("write", path, &write.roots.clone())?
+            };
             write.roots.push(found.clone());
             named.push(("write", path.clone(), found));
         }

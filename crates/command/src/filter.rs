@@ -55,6 +55,7 @@ pub(crate) fn filter(means: Means) -> Result<Arc<[Insn]>, Reason> {
         private_ipc: means.shared_ipc,
         metadata_refused: !means.keeper,
         core_limit: true,
+        nested: false,
         limited_exec: false,
         rules: &rules,
     };

@@ -404,6 +404,7 @@ fn the_example_at_the_root_shows_every_form() {
         "network",
         "description",
         "backend",
+        "nesting = true",
         "inherit_env",
         "mount_point",
         "idle_timeout_seconds",

@@ -38,6 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         private_ipc: true,
         metadata_refused: false,
         core_limit: false,
+        nested: false,
         limited_exec: false,
         rules: &[],
     };

@@ -216,7 +216,37 @@ fn ids(plan: &Plan) -> Step {
     Ok(())
 }
 
+/// How many namespaces of each kind there may be inside, those that init itself lives in among them. No program that is
+/// run here needs one for clocks.
+const NAMESPACES: [(&core::ffi::CStr, &[u8]); 8] = [
+    (c"/proc/sys/user/max_user_namespaces", b"16"),
+    (c"/proc/sys/user/max_mnt_namespaces", b"32"),
+    (c"/proc/sys/user/max_pid_namespaces", b"32"),
+    (c"/proc/sys/user/max_net_namespaces", b"16"),
+    (c"/proc/sys/user/max_ipc_namespaces", b"32"),
+    (c"/proc/sys/user/max_uts_namespaces", b"32"),
+    (c"/proc/sys/user/max_cgroup_namespaces", b"32"),
+    (c"/proc/sys/user/max_time_namespaces", b"0"),
+];
+const CGROUP: usize = 6;
+
+/// Room for sandboxes inside, and no more of it than that: what cannot be bounded is not given.
+fn bounded_namespaces(plan: &Plan) -> Step {
+    for (i, (file, most)) in NAMESPACES.into_iter().enumerate() {
+        let most = if i == CGROUP && plan.has(flag::NO_CGROUP_NAMESPACES) { b"0" } else { most };
+        match write_file(file.as_ptr().cast(), most) {
+            Ok(()) => {}
+            Err(2) if i > 0 => {} // ENOENT: a kernel without this kind
+            Err(e) => return Err(at(step::USERNS, i)(e)),
+        }
+    }
+    Ok(())
+}
+
 fn no_nested_namespaces(plan: &Plan) -> Step {
+    if plan.has(flag::NESTED) {
+        return bounded_namespaces(plan);
+    }
     if !plan.has(flag::NO_USERNS) {
         return Ok(());
     }

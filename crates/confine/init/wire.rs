@@ -85,6 +85,10 @@ pub mod flag {
     pub const BEGINNING: u32 = 131_072;
     /// The session's channel is the program's standard input and output.
     pub const CHANNEL_STDIO: u32 = 262_144;
+    /// Namespaces may be made inside, so many of each kind.
+    pub const NESTED: u32 = 524_288;
+    /// With `NESTED`: but no cgroup namespaces, through which the run's own cgroup could be mounted and written.
+    pub const NO_CGROUP_NAMESPACES: u32 = 1_048_576;
 }
 
 /// Most descriptors in one letter; the kernel takes 253 (`unix(7)`).

@@ -77,10 +77,12 @@ pub enum Step {
         /// Its descriptor is sent to the owner, and a directory of this name made in it.
         handed: Option<String>,
     },
-    /// procfs, read-only.
+    /// procfs, read-only unless it says otherwise.
     Proc {
         /// Path inside.
         target: String,
+        /// Processes can write what is their own there, as id maps are.
+        writable: bool,
     },
     /// A devpts instance.
     Devpts {
@@ -148,6 +150,27 @@ pub enum Step {
         /// `attr` bits.
         attrs: u64,
     },
+}
+
+impl Step {
+    /// The path inside that something is mounted on.
+    pub fn target(&self) -> Option<&str> {
+        match self {
+            Step::Bind { target, .. }
+            | Step::Scratch { target, .. }
+            | Step::Tmpfs { target, .. }
+            | Step::Proc { target, .. }
+            | Step::Devpts { target }
+            | Step::Overlay { target, .. }
+            | Step::Mask { target, .. }
+            | Step::SelfBind { target, .. }
+            | Step::Whiteout { target, .. } => Some(target),
+            // On files of the scratch's own /dev.
+            Step::Device { .. } => None,
+            Step::RootHost { .. } | Step::RootScratch | Step::RootDirectory { .. } => None,
+            Step::Mkdir { .. } | Step::Symlink { .. } | Step::File { .. } => None,
+        }
+    }
 }
 
 /// Where a mount comes from.
@@ -420,8 +443,9 @@ fn encode_step(b: &mut Block, s: &Step, zero: u32) -> MountOp {
                 m.src = b.text(directory);
             }
         }
-        Step::Proc { target } => {
-            (m.kind, m.a, m.dst) = (op::PROC, attr::RDONLY | attr::NOSUID | attr::NODEV | attr::NOEXEC, b.text(target));
+        Step::Proc { target, writable } => {
+            let attrs = attr::NOSUID | attr::NODEV | attr::NOEXEC | if *writable { 0 } else { attr::RDONLY };
+            (m.kind, m.a, m.dst) = (op::PROC, attrs, b.text(target));
         }
         Step::Devpts { target } => (m.kind, m.dst) = (op::DEVPTS, b.text(target)),
         Step::Mkdir { name, mode } => (m.kind, m.src, m.c) = (op::MKDIR, b.text(name), u64::from(*mode)),

@@ -24,6 +24,7 @@ fn the_text_of_a_level_is_what_its_golden_file_says() {
             private_ipc: true,
             metadata_refused: false,
             core_limit: false,
+            nested: false,
             limited_exec: level == Level::Strict,
             rules: &[],
         };

@@ -24,6 +24,7 @@ fn request(level: Level) -> Request<'static> {
         private_ipc: true,
         metadata_refused: false,
         core_limit: false,
+        nested: false,
         limited_exec: false,
         rules: &[],
     }

@@ -88,6 +88,7 @@ pub fn request<'a>(policy: &Policy, needs: Needs, denials: Denials, rules: &'a [
         private_ipc: !needs.no_ipc_namespace,
         metadata_refused: needs.no_mounts,
         core_limit: false,
+        nested: policy.process.nested_sandboxes && !needs.no_mounts,
         limited_exec: needs.limited_exec
             || policy.process.seccomp.level == SeccompLevel::Strict
             || !policy.process.spawn,

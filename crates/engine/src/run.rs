@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use cofferdam_confine::cgroup::{Cgroup, Level, Limits, Location};
+use cofferdam_confine::cgroup::{self, Cgroup, Level, Limits, Location};
 use cofferdam_confine::host::Identity;
 use cofferdam_confine::netns;
 use cofferdam_confine::recipe::Step;
@@ -318,6 +318,11 @@ impl Core {
         if let Some(channel) = channel {
             channel.join(&mut plan.recipe, &mut extra);
         }
+        // What programs inside could mount is nothing that they may write.
+        let flags = &mut plan.recipe.flags;
+        if *flags & flag::NO_CGROUP_NAMESPACES != 0 && cgroup.is_none() && !cgroup::is_own() {
+            *flags &= !flag::NO_CGROUP_NAMESPACES;
+        }
         let network = self.network()?;
         let mut namespaces = jail::namespaces(plan, self.backend != Backend::Landlock);
         namespaces.net &= network.is_none();
@@ -563,7 +568,8 @@ impl Core {
         }
         // A call that the filter kills for is told by nobody; nor is a read that Landlock alone refuses.
         let told = !kills && !killed && self.backend != Backend::Landlock;
-        let complete = told && log.trace && !log.overflowed && f.report.lost == 0;
+        let complete =
+            told && !self.policy.process.nested_sandboxes && log.trace && !log.overflowed && f.report.lost == 0;
         o.violations_complete = complete || !ran; // what never ran was refused nothing
         o.violations = log.into_violations();
         let [(out, out_cut), (err, err_cut)] = f.report.streams;

@@ -27,6 +27,15 @@ pub(crate) fn methods(policy: &Policy) -> Applied {
     Applied { strength, reason: reason.to_owned() }
 }
 
+/// What backends that make no room for sandboxes inside can hold of `process.nested_sandboxes`.
+pub(crate) fn nested(policy: &Policy) -> Applied {
+    let (strength, reason) = match policy.process.nested_sandboxes {
+        false => (Strength::Full, "not granted"),
+        true => (Strength::None, "only the jail has room for sandboxes inside"),
+    };
+    Applied { strength, reason: reason.to_owned() }
+}
+
 /// One row of `doctor`: a mechanism of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Mechanism {

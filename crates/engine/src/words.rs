@@ -30,7 +30,7 @@ fn mount(recipe: &Recipe, index: usize) -> String {
         Some(Step::Device { name, .. }) => format!("the device /dev/{name}"),
         Some(Step::Scratch { name, target, .. }) => format!("scratch {name} on {target}"),
         Some(Step::Tmpfs { target, .. }) => format!("tmpfs on {target}"),
-        Some(Step::Proc { target }) => format!("proc on {target}"),
+        Some(Step::Proc { target, .. }) => format!("proc on {target}"),
         Some(Step::Devpts { target }) => format!("devpts on {target}"),
         Some(Step::Mask { target, .. }) => format!("the mask of {target}"),
         Some(Step::SelfBind { target, .. }) => format!("the bind of {target} onto itself"),

@@ -161,13 +161,12 @@ impl Decoder {
     }
 
     fn root(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Root {
-        const ACCEPTED: &str = r#""host", "minimal", "interpreter" or {"directory": "/…"}"#;
+        const ACCEPTED: &str = r#""host", "minimal" or {"directory": "/…"}"#;
         match json {
             None => Root::Minimal,
             Some(json) => match (word_of(json), single_member(json)) {
                 (Some("host"), _) => Root::Host,
                 (Some("minimal"), _) => Root::Minimal,
-                (Some("interpreter"), _) => Root::Interpreter,
                 (_, Some(("directory", path))) => Root::Directory(self.string(&at.key("directory"), path)),
                 _ => {
                     self.wrong(at, json, "not a root view", ACCEPTED);
@@ -222,6 +221,7 @@ impl Decoder {
         let hostname = object.get("hostname");
         Process {
             spawn: self.boolean(&at.key("spawn"), object.get("spawn"), true),
+            nested_sandboxes: self.boolean(&at.key("nested_sandboxes"), object.get("nested_sandboxes"), false),
             seccomp: self.seccomp(&at.key("seccomp"), object.get("seccomp")),
             unix_sockets: self.boolean(&at.key("unix_sockets"), object.get("unix_sockets"), false),
             hostname: hostname.map_or_else(|| HOSTNAME_DEFAULT.into(), |json| self.string(&at.key("hostname"), json)),

@@ -40,6 +40,7 @@ impl Policy {
             network: Network { mode: NetworkMode::None, allow: Vec::new(), methods: None },
             process: Process {
                 spawn: true,
+                nested_sandboxes: false,
                 seccomp: Seccomp::default(),
                 unix_sockets: false,
                 hostname: HOSTNAME_DEFAULT.into(),

@@ -45,6 +45,8 @@ fields! {
     Methods = "network.methods",
     /// No child processes when `spawn` is false.
     Spawn = "process.spawn",
+    /// Room for sandboxes inside, where that is granted.
+    NestedSandboxes = "process.nested_sandboxes",
     /// The system call filter.
     Seccomp = "process.seccomp",
     /// Sockets by path and abstract sockets.

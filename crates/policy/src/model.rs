@@ -98,9 +98,6 @@ pub enum Root {
     Host,
     /// An empty tree with the system's programs and libraries, read-only.
     Minimal,
-    /// An empty tree with what the program needs of the system's, read-only: itself, its interpreter, and the directories
-    /// of their libraries.
-    Interpreter,
     /// This directory, read-only.
     Directory(String),
 }
@@ -185,6 +182,8 @@ pub enum NetworkMode {
 pub struct Process {
     /// Whether the program may start child processes; threads always work.
     pub spawn: bool,
+    /// Whether programs inside may make sandboxes of their own, as bubblewrap does. What that costs stands in the outcome.
+    pub nested_sandboxes: bool,
     /// System call filter.
     pub seccomp: Seccomp,
     /// Whether `socket(AF_UNIX)` is granted; `socketpair` always is.

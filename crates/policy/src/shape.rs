@@ -42,7 +42,8 @@ pub(crate) const BIND: Shape =
 pub(crate) const TMPFS: Shape =
     shape("a tmpfs mount", &["type", "target", "size_mb", "exec"], &["type", "target", "size_mb"]);
 pub(crate) const NETWORK: Shape = shape("a network", &["mode", "allow", "methods"], &[]);
-pub(crate) const PROCESS: Shape = shape("a process", &["spawn", "seccomp", "unix_sockets", "hostname"], &[]);
+pub(crate) const PROCESS: Shape =
+    shape("a process", &["spawn", "nested_sandboxes", "seccomp", "unix_sockets", "hostname"], &[]);
 pub(crate) const SECCOMP: Shape = shape("a system call filter", &["level", "rules"], &[]);
 pub(crate) const SYSCALL_RULE: Shape =
     shape("a system call rule", &["syscalls", "action", "when"], &["syscalls", "action"]);

@@ -269,6 +269,21 @@ impl Checker {
             let accepted = "^[A-Za-z0-9]([A-Za-z0-9-]{0,62})$";
             self.text(&at.key("hostname"), &process.hostname, "not a host name", accepted);
         }
+        let nested = &at.key("nested_sandboxes");
+        if process.nested_sandboxes && !process.spawn {
+            self.text(nested, "true", "needs processes, but process.spawn is false", "false, or process.spawn true");
+        }
+        match process.seccomp.level {
+            SeccompLevel::Strict if process.nested_sandboxes => {
+                let problem = "needs system calls that the level `strict` has not";
+                self.text(nested, "true", problem, "false, or level `standard`");
+            }
+            SeccompLevel::Disabled if process.nested_sandboxes => {
+                let problem = "needs a filter that keeps the rest from them, and the level is `disabled`";
+                self.text(nested, "true", problem, "false, or level `basic` or `standard`");
+            }
+            _ => {}
+        }
         let seccomp = &at.key("seccomp");
         if process.seccomp.level == SeccompLevel::Strict {
             let level = &seccomp.key("level");

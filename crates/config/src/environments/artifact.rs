@@ -31,6 +31,8 @@ pub struct Artifact {
     pub store: Option<PathBuf>,
     /// What it says of itself.
     pub metadata: Metadata,
+    /// Whether its program makes a sandbox of its own, which takes room that somebody has to grant.
+    pub nests: bool,
     /// Why it cannot be used, although it is whole.
     pub unavailable: Option<String>,
 }
@@ -55,10 +57,6 @@ pub fn artifact(
 
 /// Programs whose call by `bin/run` makes a sandbox in the sandbox.
 const NESTING: &str = "bwrap";
-
-/// Why those do not run.
-const NO_NESTING: &str = "its bin/run calls bwrap, and a sandbox inside ours would need user namespaces and mounts, \
-    which the jail refuses to every program; let bin/run start the interpreter itself, the jail is around it";
 
 struct Look<'s> {
     place: String,
@@ -119,14 +117,19 @@ impl Look<'_> {
             self.read(&fd, &real, "bin/session-run", true);
         }
         let (metadata, (text, in_store)) = (metadata?, run?);
-        let unavailable = match (metadata.microvm, nests(&text)) {
-            (true, _) => Some(NO_MICROVM.to_owned()),
-            (_, true) => Some(NO_NESTING.to_owned()),
-            _ => None,
-        };
+        let unavailable = metadata.microvm.then(|| NO_MICROVM.to_owned());
+        let nests = nests(&text);
         let needed = in_store || real.starts_with(self.store) || mentions(&text, self.store);
         let store = needed.then(|| self.store.to_owned());
-        Some(Artifact { program: real.join("bin/run"), directory: Some(real), sessions, store, metadata, unavailable })
+        Some(Artifact {
+            program: real.join("bin/run"),
+            directory: Some(real),
+            sessions,
+            store,
+            metadata,
+            nests,
+            unavailable,
+        })
     }
 
     /// Reads a file of the artifact, and says whether it lies in the store. For a program the head is enough.
@@ -375,7 +378,8 @@ mod tests {
         program(&directory.path().join("bin/run"), "#!/bin/sh\n# no bwrap here\nexec sh\n");
         assert_eq!(artifact(directory.path(), None, &[]).unwrap().unavailable, None);
         program(&directory.path().join("bin/run"), "#!/bin/sh\nexec /usr/bin/bwrap --ro-bind / / sh\n");
-        assert_eq!(artifact(directory.path(), None, &[]).unwrap().unavailable.as_deref(), Some(NO_NESTING));
+        let found = artifact(directory.path(), None, &[]).unwrap();
+        assert!(found.nests && found.unavailable.is_none());
         let text = r#"{"name": "a", "backend": "microvm", "microvm": {"vcpus": 2}}"#;
         std::fs::write(directory.path().join("metadata.json"), text).unwrap();
         assert_eq!(artifact(directory.path(), None, &[]).unwrap().unavailable.as_deref(), Some(NO_MICROVM));

@@ -68,6 +68,7 @@ const KEYS: &[&str] = &[
     "network",
     "description",
     "backend",
+    "nesting",
 ];
 
 /// Reads a configuration. `file` is its absolute path, from which relative ones start; `home` is what `~/` stands for.
@@ -424,6 +425,7 @@ impl<'a> Fields<'a, '_> {
             network: self.word("network", &networks),
             description: self.text("description").map(|(text, _)| text.to_owned()),
             backend: self.word("backend", &backends),
+            nesting: self.flag("nesting"),
         }
     }
 }

@@ -173,6 +173,8 @@ pub struct Overrides {
     pub description: Option<String>,
     /// The backend.
     pub backend: Option<BackendWord>,
+    /// Whether programs may make sandboxes of their own inside.
+    pub nesting: bool,
 }
 
 /// A backend as a definition names it.
@@ -194,7 +196,7 @@ impl Environment {
             return Some(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
         }
         let of_artifact = match &self.kind {
-            Kind::Artifact(artifact) => artifact.unavailable.clone(),
+            Kind::Artifact(artifact) => artifact.unavailable.clone().or_else(|| self.no_room(artifact)),
             Kind::Image(image) => {
                 Some(format!("it runs in the container image {image}, and the container backends are not there yet"))
             }
@@ -204,6 +206,26 @@ impl Environment {
             Some(BackendWord::Microvm) => Some(NO_MICROVM.into()),
             _ => of_artifact,
         }
+    }
+
+    /// An artifact does not grant itself what it needs.
+    fn no_room(&self, artifact: &Artifact) -> Option<String> {
+        if !artifact.nests || self.overrides.nesting {
+            return None;
+        }
+        let told = "its bin/run calls bwrap, and nobody granted it room for a sandbox inside ours, which costs the second wall \
+                    behind the mounts; let bin/run start the interpreter itself, since the jail is around it, or grant it: ";
+        let directory = artifact.directory.as_deref().unwrap_or(&artifact.program).display().to_string();
+        Some(match self.rank {
+            Rank::CommandLine => format!("{told}--nested-sandboxes"),
+            Rank::Configuration => format!("{told}nesting = true in [environments.{}]", self.name),
+            _ => {
+                let name = if self.name.contains('.') { format!("\"{}\"", self.name) } else { self.name.clone() };
+                format!(
+                    "{told}[environments.{name}] with sandbox = {directory:?} and nesting = true, in the configuration"
+                )
+            }
+        })
     }
 
     /// What it is for, for people: the definition's own words, or the artifact's.

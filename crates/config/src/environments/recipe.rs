@@ -204,6 +204,12 @@ impl Recipe {
         if let Some(BackendWord::Ours(backend)) = named.backend {
             policy.backend = backend;
         }
+        if named.nesting {
+            policy.process.nested_sandboxes = true;
+            // Without the second wall a FIFO that somebody put into what is shown can be written to, and in all of Nix's
+            // store nobody looks for one: the outcome says so.
+            policy.allow_partial(Field::Mounts);
+        }
         if let Some(description) = &named.description {
             policy.description = Some(description.clone());
         }

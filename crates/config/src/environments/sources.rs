@@ -500,5 +500,13 @@ fn of_bundle(one: Bundled, place: &str, name: &str, around: &Surroundings) -> Ki
         return Kind::Broken(vec![Problem { place, key, problem, accepted: "the path of a program".into() }]);
     }
     let (metadata, sessions) = (one.metadata, one.sessions);
-    Kind::Artifact(Box::new(Artifact { directory: None, program, sessions, store, metadata, unavailable }))
+    Kind::Artifact(Box::new(Artifact {
+        directory: None,
+        program,
+        sessions,
+        store,
+        metadata,
+        nests: false,
+        unavailable,
+    }))
 }

@@ -351,6 +351,19 @@ fn open_parent(path: &Path) -> io::Result<OwnedFd> {
     Ok(dir)
 }
 
+/// Whether a cgroup that this process is in may be changed by its own user. What cannot be looked at may be.
+pub fn is_own() -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let (Ok(memberships), Ok(mounts)) = (read_memberships(), read_mounts()) else { return true };
+    let uid = rustix::process::geteuid().as_raw();
+    let may_write = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
+    memberships.iter().any(|membership| {
+        let Some(directory) = directory(membership, &mounts) else { return true };
+        let owned = std::fs::metadata(&directory).map_or(true, |found| found.uid() == uid);
+        owned || may_write(&directory) || may_write(&directory.join("cgroup.procs"))
+    })
+}
+
 /// Whether the place where every host mounts its cgroups holds version 2 and nothing else.
 pub fn is_unified() -> bool {
     rustix::fs::statfs(c"/sys/fs/cgroup").is_ok_and(|fs| fs.f_type == libc::CGROUP2_SUPER_MAGIC)

@@ -35,7 +35,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::process::Pid;
 
-pub use discover::{Availability, Location, Mechanism, Plan, Probe, is_unified, probe};
+pub use discover::{Availability, Location, Mechanism, Plan, Probe, is_own, is_unified, probe};
 pub use now::{Now, Reader};
 pub use sweep::{Report, sweep};
 pub use types::{Applied, Error, Events, Level, Limits, OomWatch, Reached, Usage};

@@ -98,6 +98,8 @@ const DEVICE_TYPE_BIT: u64 = 0o020000;
 const CREATING_FLAGS: u64 = 0o100 | 0o20000000;
 /// CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET (NEWTIME is no flag of clone).
 const NEW_NAMESPACES: u64 = 0x7e02_0000;
+/// What bubblewrap and its like call besides; the newer calls for mounts are not among them.
+const NESTING: [&str; 5] = ["mount", "umount2", "pivot_root", "chroot", "sethostname"];
 /// CLONE_VM, FS, FILES, SIGHAND, THREAD, SYSVSEM: what unshare may be asked for.
 const HARMLESS_UNSHARE: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000;
 const CLONE_THREAD: u64 = 0x1_0000;
@@ -263,6 +265,7 @@ fn whole_call(call: &Call, request: &Request<'_>) -> Option<Effect> {
         }
         Group::Ipc => (!request.private_ipc).then_some(refuse(EPERM, Reason::Ipc)),
         Group::Socket => (level >= Level::Strict).then_some(refuse(EACCES, Reason::Level)),
+        Group::Dangerous if request.nested && NESTING.contains(&call.name) => None,
         Group::Dangerous => (level >= Level::Basic).then_some(refuse(EPERM, Reason::Level)),
         Group::Unlisted => (level >= Level::Standard).then_some(refuse(EPERM, Reason::Level)),
         Group::Obsolete => (level >= Level::Basic).then_some(ABSENT),
@@ -313,12 +316,13 @@ fn arguments(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> E
             if request.no_spawn.is_some() {
                 add(&[none(0, CLONE_THREAD)], refuse(EPERM, Reason::Spawn));
             }
-            if level >= Level::Basic {
+            if level >= Level::Basic && !request.nested {
                 add(&[any(0, NEW_NAMESPACES)], refuse(EPERM, Reason::Level));
             }
         }
         "unshare" if level >= Level::Basic => {
-            let beyond = Cond { width: Width::Bits64, mask: !HARMLESS_UNSHARE, ..any(0, 0) };
+            let harmless = HARMLESS_UNSHARE | if request.nested { NEW_NAMESPACES } else { 0 };
+            let beyond = Cond { width: Width::Bits64, mask: !harmless, ..any(0, 0) };
             add(&[beyond], refuse(EPERM, Reason::Level));
         }
         "execveat" => {

@@ -116,6 +116,7 @@ mod tests {
             private_ipc: true,
             metadata_refused: false,
             core_limit: false,
+            nested: false,
             limited_exec: false,
             rules,
         }

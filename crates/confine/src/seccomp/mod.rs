@@ -230,6 +230,9 @@ pub struct Request<'a> {
     pub metadata_refused: bool,
     /// Whether the core limit may be set: nothing keeps a core handler from running.
     pub core_limit: bool,
+    /// Lets through what programs make sandboxes of their own with: namespaces, mounts, a root and a name. From `Basic` on;
+    /// everything else that is dangerous stays refused.
+    pub nested: bool,
     /// Refuses memfd_create, through which anything that can be written could be executed.
     pub limited_exec: bool,
     /// The policy's own rules.

@@ -25,6 +25,7 @@ fn request(level: Level) -> Request<'static> {
         private_ipc: true,
         metadata_refused: false,
         core_limit: false,
+        nested: false,
         limited_exec: false,
         rules: &[],
     }
@@ -142,8 +143,8 @@ fn any_request() -> impl Strategy<Value = Request<'static>> {
         Some(NoSpawn { exec_fd: 4095, gate: ExecGate::Trace }),
         Some(NoSpawn { exec_fd: 4095, gate: ExecGate::Open }),
     ]);
-    (prop::sample::select(LEVELS.to_vec()), denials, gate, any::<[bool; 7]>()).prop_map(
-        |(level, denials, no_spawn, [creates, trace, unix, no_network, ipc, metadata, exec])| Request {
+    (prop::sample::select(LEVELS.to_vec()), denials, gate, any::<[bool; 8]>()).prop_map(
+        |(level, denials, no_spawn, [creates, trace, unix, no_network, ipc, metadata, exec, nested])| Request {
             level,
             denials,
             notify_creates: creates,
@@ -155,6 +156,7 @@ fn any_request() -> impl Strategy<Value = Request<'static>> {
             private_ipc: ipc,
             metadata_refused: metadata,
             core_limit: false,
+            nested,
             limited_exec: exec,
             rules: &[],
         },
@@ -727,4 +729,25 @@ fn names_and_numbers_are_unique_and_in_order() {
         assert_eq!(seen.keys().next_back(), Some(&469));
     }
     assert_eq!(syscall_number("open", Arch::Aarch64), None);
+}
+
+#[test]
+fn room_for_sandboxes_inside_lets_through_what_they_are_made_of_and_nothing_else_that_is_dangerous() {
+    const MADE_OF: [&str; 5] = ["mount", "umount2", "pivot_root", "chroot", "sethostname"];
+    for level in [Level::Basic, Level::Standard] {
+        let (plain, nested) = (request(level), Request { nested: true, ..request(level) });
+        for call in CALLS.iter().filter(|call| call.number(Arch::X86_64).is_some()) {
+            let (before, after) = (result(&plain, call.name, &[]), result(&nested, call.name, &[]));
+            let expected = if MADE_OF.contains(&call.name) { RET_ALLOW } else { before };
+            assert_eq!(after, expected, "{} at {level:?}", call.name);
+        }
+        for name in ["clone", "unshare"] {
+            for flag in [0x1000_0000, 0x2_0000, 0x2000_0000, 0x4000_0000, 0x800_0000, 0x400_0000, 0x200_0000] {
+                assert_ne!(result(&plain, name, &[flag]), RET_ALLOW, "{name} {flag:#x}");
+                assert_eq!(result(&nested, name, &[flag]), RET_ALLOW, "{name} {flag:#x}");
+            }
+        }
+        assert_ne!(result(&nested, "unshare", &[0x80]), RET_ALLOW, "clocks");
+        assert_ne!(result(&nested, "clone3", &[]), RET_ALLOW, "its flags lie behind a pointer");
+    }
 }

@@ -146,6 +146,7 @@ fn mounted(tool: Tool, policy: &Policy, layout: &Layout, purpose: Purpose) -> En
         },
     );
     e.insert(Field::Methods, crate::support::methods(policy));
+    e.insert(Field::NestedSandboxes, crate::support::nested(policy));
     e.insert(Field::Seccomp, full(if tool == Tool::Nsjail { "seccomp, by Kafel" } else { "seccomp" }));
     e.insert(
         Field::Spawn,
@@ -269,7 +270,6 @@ fn seatbelt(policy: &Policy, purpose: Purpose) -> Enforcement {
     e.insert(
         Field::Root,
         match policy.filesystem.root {
-            Root::Interpreter => partial("the system's other programs can be read as well"),
             Root::Directory(_) => none("Seatbelt shows every file at its own place: it has no mounts"),
             _ => full("deny by default, reads allowed by path"),
         },
@@ -302,6 +302,7 @@ fn seatbelt(policy: &Policy, purpose: Purpose) -> Enforcement {
         },
     );
     e.insert(Field::Methods, crate::support::methods(policy));
+    e.insert(Field::NestedSandboxes, crate::support::nested(policy));
     e.insert(Field::Seccomp, partial("macOS has no system call filter: operations are denied by default instead"));
     e.insert(
         Field::Spawn,

@@ -72,7 +72,7 @@ fn compiled<T>(
     let rules = all_rules(policy, left);
     // The gate that counts execs needs a listener, and a trace as well.
     let mut request = request(policy, needs, denials, &rules);
-    (request.no_spawn, request.trace) = (None, false);
+    (request.no_spawn, request.trace, request.nested) = (None, false, false);
     make(&request, arch).map_err(|e| fail(e.to_string()))
 }
 

@@ -142,13 +142,18 @@ pub fn beginning(likely: &Policy, me: Identity, ids: &Ids) -> Option<Recipe> {
         return None;
     }
     let (mounts, system_mounts) = Build::new(likely, false, ids).steps();
-    Some(Recipe { flags: start(me) | flag::BEGINNING, mounts, system_mounts, ..outline(likely, me)? })
+    Some(Recipe {
+        flags: start(me, likely.process.nested_sandboxes) | flag::BEGINNING,
+        mounts,
+        system_mounts,
+        ..outline(likely, me)?
+    })
 }
 
 /// What of a recipe init needs to begin with.
 fn outline(policy: &Policy, me: Identity) -> Option<Recipe> {
     Some(Recipe {
-        flags: start(me),
+        flags: start(me, policy.process.nested_sandboxes),
         ids_in: (INSIDE, INSIDE),
         ids_out: super::outside(me)?,
         scratch_bytes: policy.limits.tmpfs_mb << 20,
@@ -157,8 +162,11 @@ fn outline(policy: &Policy, me: Identity) -> Option<Recipe> {
     })
 }
 
-fn start(me: Identity) -> u32 {
-    flag::JAIL | flag::NO_USERNS | if me.privileged { flag::MAPS_BY_OWNER | flag::SYNC } else { 0 }
+fn start(me: Identity, nested: bool) -> u32 {
+    // Without a user of its own the run's cgroup may belong to the very user that programs inside run as.
+    let room = flag::NESTED | if me.privileged { 0 } else { flag::NO_CGROUP_NAMESPACES };
+    let namespaces = if nested { room } else { flag::NO_USERNS };
+    flag::JAIL | namespaces | if me.privileged { flag::MAPS_BY_OWNER | flag::SYNC } else { 0 }
 }
 
 /// Plans one run.
@@ -182,7 +190,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &crate::engine::Filters, ids
     for (i, mount) in policy.filesystem.mounts.iter().enumerate() {
         p.mount(i, mount)?;
     }
-    let held = paths::hold(policy, &p.build.view, &p.build.own_entries());
+    let mut held = paths::hold(policy, &p.build.view, &p.build.own_entries());
     if let Some((path, why, deny)) = held.unheld.first() {
         let field = if *deny { "filesystem.deny" } else { "filesystem.protected" };
         let (message, hint) = match why {
@@ -196,6 +204,12 @@ pub fn plan(policy: &Policy, me: Identity, filters: &crate::engine::Filters, ids
             ),
         };
         return Err(refuse(field, message, Some(hint)));
+    }
+    if policy.process.nested_sandboxes {
+        p.room_inside(&held)?;
+        // What is left to guard is memory of the sandbox's own, and init cannot make names for whom has another root.
+        held.guards.clear();
+        held.links = false;
     }
     p.finish(held, filters)
 }
@@ -294,6 +308,45 @@ impl Planner<'_> {
         view.host_path(target).as_deref() == Some(target) && (!self.me.privileged || suits(target))
     }
 
+    /// Who makes sandboxes inside has mount namespaces in which a mount of this one's need not be. What mounts cover
+    /// stays covered there, since the kernel locks them; but a name that a mount holds in a writable tree can be moved or
+    /// removed from a namespace without that mount, and a name that the guard holds can be made through an overlay, which
+    /// is another directory to it. So neither may be asked for.
+    fn room_inside(&self, held: &Held) -> Result<(), Failure> {
+        let release = rustix::system::uname().release().to_string_lossy().into_owned();
+        if uncovers(&release) {
+            let message = format!("an overlay made inside shows what mounts hide in this kernel, {release}");
+            return Err(refuse("process.nested_sandboxes", message, Some("use Linux 5.14 or later")));
+        }
+        let places = self.build.view.places();
+        let files = || places.iter().filter(|place| place.writable && matches!(place.shows, Shows::Host(_)));
+        let below = |target: &str| {
+            let lies = |place: &&Place| target != place.target && is_within(target, &place.target);
+            files().find(lies).map(|place| (target.to_owned(), place.target.clone()))
+        };
+        let steps = self.build.mounts.iter().chain(&held.steps);
+        let held_by_mount =
+            steps.filter_map(Step::target).chain(held.crowds.keys().map(String::as_str)).find_map(below);
+        // What is guarded in the sandbox's own memory hides nothing of the host's.
+        let guarded = held.guards.iter().find_map(|guard| {
+            let name = guard.names.first().map_or("", String::as_str);
+            let path = crate::view::join(&guard.parent, name);
+            below(&path)
+        });
+        let Some((path, tree)) = held_by_mount.or(guarded) else { return Ok(()) };
+        Err(refuse(
+            "process.nested_sandboxes",
+            format!(
+                "{path} is held where {tree} can be written, and a sandbox inside could move, replace or make it from a mount \
+                 namespace of its own"
+            ),
+            Some(
+                "mount that directory read-only, or hold nothing in it: protected = [] in a policy file, and no deny or \
+                 mounts below it",
+            ),
+        ))
+    }
+
     /// Copy-up keeps owners, and only the sandbox's own can be kept: what belongs to others can be read but not changed.
     fn scan_foreign(&mut self, looked: &Looked) {
         let owner = if self.me.privileged { looked.owner } else { (self.me.uid, self.me.gid) };
@@ -369,6 +422,7 @@ impl Planner<'_> {
     fn finish(mut self, held: Held, filters: &crate::engine::Filters) -> Result<Plan, Failure> {
         let policy = self.policy;
         let (inside_wall, abi) = (self.wall(), landlock::abi());
+        let nested = policy.process.nested_sandboxes;
         self.second_wall = inside_wall;
         let shift = self.build.skeleton.len();
         let (mut mounts, system) = self.build.steps();
@@ -379,7 +433,7 @@ impl Planner<'_> {
         }
         mounts.extend(held.steps);
         let own_net = policy.network.mode != NetworkMode::Host;
-        let mut flags = start(self.me);
+        let mut flags = start(self.me, nested);
         if matches!(policy.network.mode, NetworkMode::Loopback | NetworkMode::Allowlist) {
             flags |= flag::LOOPBACK;
         }
@@ -401,12 +455,13 @@ impl Planner<'_> {
             guards: held.guards,
             ..outline
         };
-        if abi > 0 {
+        // Whoever is in a domain that handles files may mount nothing (landlock(7)); since ABI 4 there are others.
+        if abi > 0 && (!nested || abi >= 4) {
             recipe.landlock = Some(recipe::Landlock {
-                handled_fs: landlock::handled_fs(abi),
+                handled_fs: if nested { 0 } else { landlock::handled_fs(abi) },
                 handled_net: if policy.network.mode == NetworkMode::None { landlock::handled_net(abi) } else { 0 },
                 scoped: landlock::scoped(abi),
-                rules: masked(self.second_wall, landlock::handled_fs(abi)),
+                rules: if nested { Vec::new() } else { masked(self.second_wall, landlock::handled_fs(abi)) },
             });
         }
         crate::program::fill(&mut recipe, policy, flags, filter);
@@ -445,6 +500,12 @@ impl Planner<'_> {
     }
 }
 
+/// Whether users of a namespace may mount overlays, and these look below what is mounted over: Linux 5.11 to 5.13
+/// (CVE-2021-3732).
+fn uncovers(release: &str) -> bool {
+    ["5.11.", "5.12.", "5.13."].iter().any(|version| release.starts_with(version))
+}
+
 fn masked(mut rules: Vec<PathRule>, handled: u64) -> Vec<PathRule> {
     for r in &mut rules {
         r.access &= handled;
@@ -465,20 +526,50 @@ fn closed_ancestor(host: &str, target: &str) -> Option<String> {
 
 fn enforcement(policy: &Policy, abi: u32, linked: &[String], foreign: &[String], plan: &mut Plan) {
     let full = |reason: &str| Applied { strength: Strength::Full, reason: reason.to_owned() };
-    let wall = if abi > 0 { format!("mounts, and Landlock ABI {abi} behind them") } else { "mounts".to_owned() };
+    let nested = policy.process.nested_sandboxes;
+    let wall = if nested {
+        "mounts alone: behind Landlock no sandbox could be made inside; and /proc shows what it shows everybody"
+            .to_owned()
+    } else if abi > 0 {
+        format!("mounts, and Landlock ABI {abi} behind them")
+    } else {
+        "mounts".to_owned()
+    };
     let e = &mut plan.enforcement;
     let host_view = policy.filesystem.root == Root::Host;
     e.insert(
         Field::Root,
-        if abi == 0 && host_view {
+        if (abi == 0 || nested) && host_view {
             // A read-only mount holds files, not what a FIFO or a device passes on.
-            let reason = "without Landlock in this kernel the host's FIFOs can be written to through read-only mounts";
+            let reason = if nested {
+                "with nested sandboxes there is no Landlock behind the mounts, and the host's FIFOs can be written to \
+                 through read-only ones; the view `minimal` has none of them"
+            } else {
+                "without Landlock in this kernel the host's FIFOs can be written to through read-only mounts"
+            };
             Applied { strength: Strength::Partial, reason: reason.to_owned() }
         } else {
             full(&wall)
         },
     );
-    e.insert(Field::Mounts, full(&wall));
+    let read_only = policy.filesystem.mounts.iter().filter_map(|mount| match mount {
+        Mount::Bind { source, access: Access::ReadOnly, .. } => Some(source),
+        _ => None,
+    });
+    let passing = read_only.filter(|_| nested).find(|source| crate::backends::facts::may_pass_on(source));
+    e.insert(
+        Field::Mounts,
+        match passing {
+            Some(source) => {
+                let reason = format!(
+                    "no Landlock stands behind the mounts where sandboxes can be made inside, and {source} has a FIFO, which \
+                     can be written to though it is read-only, or holds too much to look for one"
+                );
+                Applied { strength: Strength::Partial, reason }
+            }
+            None => full(&wall),
+        },
+    );
     if let Some(path) = foreign.first() {
         let reason =
             format!("{path} belongs to another user: inside a copy-on-write mount it can be read but not changed");
@@ -486,9 +577,14 @@ fn enforcement(policy: &Policy, abi: u32, linked: &[String], foreign: &[String],
     } else {
         e.insert(Field::Layer, full("a sized tmpfs under each copy-on-write mount"));
     }
-    e.insert(Field::Deny, full("masks; names that do not exist are guarded"));
+    let guarded = if nested {
+        "; names that do not exist are not guarded in the sandbox's own memory, where nothing of the host's is"
+    } else {
+        "; names that do not exist are guarded"
+    };
+    e.insert(Field::Deny, full(&format!("masks{guarded}")));
     if linked.is_empty() {
-        e.insert(Field::Protected, full("read-only binds; names that do not exist are guarded"));
+        e.insert(Field::Protected, full(&format!("read-only binds{guarded}")));
     } else {
         let reason = format!("{} has other hard links, through which it could be written: {}", linked[0], linked.len());
         e.insert(Field::Protected, Applied { strength: Strength::Partial, reason });
@@ -510,7 +606,22 @@ fn enforcement(policy: &Policy, abi: u32, linked: &[String], foreign: &[String],
         SeccompLevel::Standard => "seccomp, level standard",
         SeccompLevel::Strict => "seccomp, level strict",
     };
-    e.insert(Field::Seccomp, full(level));
+    if nested {
+        e.insert(
+            Field::Seccomp,
+            full(&format!("{level}, and the calls that make a sandbox: namespaces, mount, pivot_root")),
+        );
+        e.insert(
+            Field::NestedSandboxes,
+            full(
+                "granted, a bounded number of them: the kernel's code for mounts, networks and user namespaces is in reach, \
+                 and no second wall stands behind the mounts",
+            ),
+        );
+    } else {
+        e.insert(Field::Seccomp, full(level));
+        e.insert(Field::NestedSandboxes, full("not granted: there are no further user namespaces"));
+    }
     e.insert(
         Field::Spawn,
         full(if policy.process.spawn { "spawning is allowed" } else { "seccomp: one exec, threads only" }),
@@ -530,4 +641,12 @@ fn enforcement(policy: &Policy, abi: u32, linked: &[String], foreign: &[String],
     e.insert(Field::Hostname, full("uts namespace"));
     e.insert(Field::TreeKill, full("the pid namespace ends with its init"));
     crate::rlimits::enforcement(policy, true, e);
+    if nested {
+        let reason =
+            "file systems in memory that sandboxes inside make are bounded by limits.memory_mb alone".to_owned();
+        e.insert(Field::Tmpfs, Applied { strength: Strength::Partial, reason });
+        if let Some(memory) = e.get_mut(&Field::Memory).filter(|memory| memory.strength != Strength::Full) {
+            memory.reason.push_str("; file systems in memory that sandboxes inside make are not counted");
+        }
+    }
 }

@@ -17,7 +17,7 @@
 mod agent;
 mod answer;
 mod channel;
-pub mod frame;
+mod frame;
 mod live;
 mod turn;
 
@@ -283,6 +283,13 @@ impl Inner {
             return Err(fail(failure));
         }
         let prepared = self.engine.prepare(&policy).map_err(fail)?;
+        if policy.process.nested_sandboxes {
+            // Where /proc can be written, so can the memory of the process that answers: its answers would be anybody's.
+            let mut failure =
+                refusal("process.nested_sandboxes", "with room for sandboxes inside there are no sessions");
+            failure.hint = Some("run the code without a session".into());
+            return Err(fail(failure));
+        }
         if !prepared.gives_channel() {
             let mut failure = refusal("backend", &format!("the {} backend runs no sessions", prepared.backend()));
             failure.hint = Some("use --backend jail or landlock, or run the code without a session".into());

@@ -28,12 +28,7 @@ fn mount() -> impl Strategy<Value = Mount> {
 }
 
 fn filesystem() -> impl Strategy<Value = Filesystem> {
-    let root = prop_oneof![
-        Just(Root::Host),
-        Just(Root::Minimal),
-        Just(Root::Interpreter),
-        any::<String>().prop_map(Root::Directory)
-    ];
+    let root = prop_oneof![Just(Root::Host), Just(Root::Minimal), any::<String>().prop_map(Root::Directory)];
     (root, prop::collection::vec(mount(), 0..4), texts(), texts())
         .prop_map(|(root, mounts, deny, protected)| Filesystem { root, mounts, deny, protected })
 }
@@ -67,8 +62,15 @@ fn process() -> impl Strategy<Value = Process> {
     use SeccompLevel::{Basic, Disabled, Standard, Strict};
     let level = prop::sample::select(vec![Disabled, Basic, Standard, Strict]);
     let seccomp = (level, prop::collection::vec(rule(), 0..3)).prop_map(|(level, rules)| Seccomp { level, rules });
-    (any::<bool>(), seccomp, any::<bool>(), any::<String>())
-        .prop_map(|(spawn, seccomp, unix_sockets, hostname)| Process { spawn, seccomp, unix_sockets, hostname })
+    (any::<[bool; 3]>(), seccomp, any::<String>()).prop_map(
+        |([spawn, nested_sandboxes, unix_sockets], seccomp, hostname)| Process {
+            spawn,
+            nested_sandboxes,
+            seccomp,
+            unix_sockets,
+            hostname,
+        },
+    )
 }
 
 fn limits() -> impl Strategy<Value = Limits> {
