@@ -43,7 +43,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l id -d 'Name 
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l description -d 'Free text about the policy' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s v -l volume -d 'Show a host path; MODE ro (default), rw, cow' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l tmpfs -d 'Mount an empty file system in memory' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l root -d 'What / is: host, system files only, or DIR' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l root -d 'What / is: host, minimal, interpreter, or DIR' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l deny -d 'A path that can be neither read nor written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l protect -d 'A path that can be read but never written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l network -d 'none (default), loopback, allowlist or host' -r -f -a "none\t''
@@ -111,7 +111,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l id -d 'Name
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l description -d 'Free text about the policy' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s v -l volume -d 'Show a host path; MODE ro (default), rw, cow' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l tmpfs -d 'Mount an empty file system in memory' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l root -d 'What / is: host, system files only, or DIR' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l root -d 'What / is: host, minimal, interpreter, or DIR' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l deny -d 'A path that can be neither read nor written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l protect -d 'A path that can be read but never written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l network -d 'none (default), loopback, allowlist or host' -r -f -a "none\t''

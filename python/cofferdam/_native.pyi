@@ -119,6 +119,7 @@ class Prepared:
     def from_config(
         path: Path,
         executor: str,
+        content: Tuple[bytes, Optional[bytes]],
         *,
         nsjail_path: Optional[Path] = None,
         default_timeout: int = 60,

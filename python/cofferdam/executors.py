@@ -6,15 +6,20 @@ looked at again in every call and made ready only when it has changed.
 
 from __future__ import annotations
 
+import errno
 import operator
 import os
+import stat
 from pathlib import Path
-from typing import Hashable, Optional, Union
+from typing import Hashable, Optional, Tuple, Union
 
 from . import _cache, _native
 from ._native import ExecutionResult
 from ._stdin import AsyncStdin, Stdin
 from .runs import AsyncRun, Run, run_prepared, start_run
+
+_MOST = 16 << 20
+"""Bytes of a configuration; a longer one is refused."""
 
 ConfigPath = Union[str, "os.PathLike[str]"]
 
@@ -49,12 +54,14 @@ class _Executor:
         path = Path(config_path)
         if path.suffix == ".sb":
             path = path.with_name("policy.json")
-        key: Hashable = (self._name, self._nsjail_path, self._default_timeout, str(path), _content(path))
+        content = _content(path)
+        key: Hashable = (self._name, self._nsjail_path, self._default_timeout, str(path), content)
         return _cache.prepared(
             key,
             lambda ready: _native.Prepared.from_config(
                 path,
                 self._name,
+                content,
                 nsjail_path=self._nsjail_path,
                 default_timeout=self._default_timeout,
                 keep_ready=ready,
@@ -82,15 +89,23 @@ class _Executor:
         return f"{type(self).__name__}(default_timeout={self._default_timeout})"
 
 
-def _content(path: Path) -> tuple[bytes, bytes]:
+def _content(path: Path) -> Tuple[bytes, Optional[bytes]]:
     """What a configuration is made of: the file, and the policy beside it that it may have been exported from."""
-    content = path.read_bytes()
+    content = _read(path)
     if path.name == "policy.json":
-        return content, b""
+        return content, None
     try:
-        return content, path.with_name("policy.json").read_bytes()
-    except FileNotFoundError:
-        return content, b""
+        return content, _read(path.with_name("policy.json"))
+    except OSError:
+        return content, None
+
+
+def _read(path: Path) -> bytes:
+    """A regular file, as far as it can be a configuration: a pipe without a writer would be waited for."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        return file.read(_MOST + 1)
 
 
 class NsJailExecutor(_Executor):

@@ -258,12 +258,17 @@ class NclDrivenSandbox:
             raise FileNotFoundError(
                 f"no sandbox profile of {skill_id!r} in {self.profile_dir}: run export_profile() first"
             ) from None
+        try:
+            beside: Optional[bytes] = self._store.read(skill_id, "policy.json")
+        except FileNotFoundError:
+            beside = None
         executor = "jail" if self.nsjail_path is None else "nsjail"
         return _cache.prepared(
-            (str(path), config, tuple(argv), ms, self.nsjail_path),
+            (str(path), config, beside, tuple(argv), ms, self.nsjail_path),
             lambda ready: _native.Prepared.from_config(
                 path,
                 executor,
+                (config, beside),
                 nsjail_path=self.nsjail_path,
                 command=argv or None,
                 timeout_ms=ms,

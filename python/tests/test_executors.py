@@ -239,3 +239,31 @@ def test_hints_speak_of_fields_and_not_of_the_commands_options(tmp_path: Path) -
     with pytest.raises(cofferdam.ProfileError, match="compile_profile with `imports` that name /etc") as refused:
         cofferdam.compile_profile(profile)
     assert "--allow-import" not in str(refused.value)
+
+
+def test_what_is_kept_by_a_content_is_made_of_it(tmp_path: Path) -> None:
+    from cofferdam import _native
+
+    def config(word: str) -> bytes:
+        return json.dumps({"version": 1, "id": "x", "command": {"argv": ["echo", word]}}).encode()
+
+    nsjail = tmp_path / "nsjail.json"
+    nsjail.write_text(json.dumps({"name": "x", "exec_bin": {"path": "/bin/echo", "arg": ["later"]}}))
+    (tmp_path / "policy.json").write_bytes(config("later"))
+    content = json.dumps({"name": "x", "exec_bin": {"path": "/bin/echo", "arg": ["alone"]}}).encode()
+    for beside, said in [(config("read"), "read\n"), (None, "alone\n")]:
+        prepared = _native.Prepared.from_config(nsjail, "jail", (content, beside))
+        assert prepared.run().stdout == said
+    assert JailExecutor().execute_sync(nsjail).stdout == "later\n"
+
+
+def test_a_configuration_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "policy.json"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="no regular file"):
+        JailExecutor().execute_sync(pipe)
+    with pytest.raises(OSError, match="no regular file"):
+        JailExecutor().execute_sync("/dev/zero")
+    (tmp_path / "large.json").write_bytes(b" " * (17 << 20))
+    with pytest.raises(ValueError, match="larger than"):
+        JailExecutor().execute_sync(tmp_path / "large.json")

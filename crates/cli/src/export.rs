@@ -250,6 +250,7 @@ fn store(
         STORED.iter().map(|(_, format)| Wanted { format: *format, encoding: Encoding::Json }).collect();
     let asks: Vec<_> = files.iter().map(|file| options.ask(file, wanted.clone())).collect();
     let compiled = all(&asks, options, caller, engine)?;
+    let id_option = id.is_some();
     let mut sets: Vec<(Id, Vec<(Stored, String)>)> = Vec::new();
     for (file, compiled) in files.iter().zip(compiled) {
         let mut set = Vec::new();
@@ -270,7 +271,13 @@ fn store(
         }
         sets.push((id, set));
     }
-    for (id, set) in &sets {
+    for ((id, set), file) in sets.iter().zip(&files) {
+        // A file's name is chosen by whoever exports it, the id by the profile: it may be that of another one.
+        let own = id_option || file.file_stem().is_some_and(|stem| stem == id.as_str());
+        if !own && Stored::ALL.iter().any(|stored| store.path(id, *stored).symlink_metadata().is_ok()) {
+            let note = format!("{} gives itself the id `{id}`, and replaces what is stored under it", file.display());
+            print_note(&note, Some("name another one: --id ID"));
+        }
         let files: Vec<(Stored, &[u8])> = set.iter().map(|(stored, text)| (*stored, text.as_bytes())).collect();
         let directory = store.save(id, &files).map_err(|error| of_store(&error))?;
         print(&format!("{}\n", directory.display()))?;

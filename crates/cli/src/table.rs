@@ -154,9 +154,10 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
     },
     PolicyOption {
         long: "root",
-        takes: Takes::One("host|minimal|DIR"),
-        help: "What / is: host, system files only, or DIR",
-        more: "Read-only in each case. `host` is without /run, /tmp, devices and what is denied.",
+        takes: Takes::One("VIEW|DIR"),
+        help: "What / is: host, minimal, interpreter, or DIR",
+        more: "Read-only in each case. `host` is without /run, /tmp, devices and what is denied. `minimal` has the system's \
+               programs and libraries, `interpreter` of them only the program, its interpreter and their libraries.",
         heading: FILES,
         leaves: &["filesystem.root"],
         requires: &[Field::Root],
@@ -164,12 +165,13 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
             draft.policy.filesystem.root = match text {
                 "host" => Root::Host,
                 "minimal" => Root::Minimal,
+                "interpreter" => Root::Interpreter,
                 "" => return Err("an empty root; write it like host, minimal or ./rootfs".into()),
                 dir => {
                     let path = draft.caller.absolute(dir);
                     if !dir.contains('/') && std::fs::metadata(&path).is_err() {
                         return Err(format!(
-                            "`{dir}` is neither `host` nor `minimal`, nor a directory here\n\
+                            "`{dir}` is neither `host`, `minimal` nor `interpreter`, nor a directory here\n\
                              hint: --root host, --root minimal or --root ./DIR"
                         ));
                     }

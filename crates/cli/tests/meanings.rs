@@ -60,8 +60,10 @@ const WRITES: &str = "for d in / /usr /etc /tmp /var/tmp /run /dev/shm \"$HOME\"
 #[test]
 fn deny_is_the_interpreter_and_nothing_to_write() {
     let Some(scene) = Scene::new() else { return };
-    let shows = "pwd; cat DIR/in/file 2>/dev/null || echo hidden; test -x /usr/bin/env && echo interpreter";
+    let shows = "pwd; read line < DIR/in/file 2>/dev/null || echo hidden; test -x /bin/sh && echo interpreter; \
+                 test -e /usr/bin/env && echo more; true";
     assert_eq!(scene.prints("filesystem_policy = \"deny\"", shows), "/\nhidden\ninterpreter\n");
+    assert_eq!(scene.prints("filesystem_policy = \"chroot\"", shows), "/tmp/skill\nhidden\ninterpreter\nmore\n");
     assert_eq!(scene.prints("filesystem_policy = \"deny\"", WRITES), "", "something can be written");
 }
 

@@ -106,7 +106,7 @@ fn asking(field: Field) -> Vec<Value> {
     let writable = json!([{"type": "bind", "source": "/home/u/w", "target": "/home/u/w", "access": "read_write"}]);
     let limit = |name: &str, values: &[u64]| values.iter().map(|value| json!({"limits": {name: value}})).collect();
     match field {
-        Field::Root => ["minimal", "host"].map(|root| json!({"filesystem": {"root": root}})).to_vec(),
+        Field::Root => ["minimal", "interpreter", "host"].map(|root| json!({"filesystem": {"root": root}})).to_vec(),
         Field::Mounts => {
             let bind = |access: &str| {
                 json!({"filesystem": {"mounts": [

@@ -472,3 +472,18 @@ fn a_terminal_obeys_nothing_that_a_profile_says() {
         }
     }
 }
+
+#[test]
+fn a_profile_that_gives_itself_the_id_of_another_one_is_told_of() {
+    let scene = scene!();
+    let replaced = |file: &str, more: &[&str]| {
+        let output = scene.output(&[&["export", "--store", file], more].concat());
+        assert!(output.status.success());
+        String::from_utf8_lossy(&output.stderr).contains("replaces what is stored")
+    };
+    scene.write("other.ncl", READER);
+    assert!(!replaced("reader.ncl", &[]), "nothing is there");
+    assert!(!replaced("reader.ncl", &[]), "its own");
+    assert!(replaced("other.ncl", &[]));
+    assert!(!replaced("other.ncl", &["--id", "reader"]), "who exports it says so");
+}

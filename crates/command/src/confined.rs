@@ -312,7 +312,10 @@ impl Confined {
         let data = self.data_dir.as_deref().ok_or(Reason::NoDataDirectory)?;
         let mut write = Area::default();
         // What every agent writes: temporary files, and the state of the model's own command.
-        let mut common: Vec<PathBuf> = ["/tmp", "/private/tmp", "/private/var/folders"].map(PathBuf::from).into();
+        let mut common = vec![PathBuf::from("/tmp")];
+        if self.mechanism != Mechanism::Landlock {
+            common.extend(["/private/tmp", "/private/var/folders"].map(PathBuf::from));
+        }
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         common.extend(home.map(|home| home.join(".claude")));
         // Each path as it was named, and where it led.
@@ -320,7 +323,7 @@ impl Confined {
         for path in common {
             match std::fs::symlink_metadata(&path) {
                 Ok(_) => {
-                    let found = places::writable("always writable", &path, &write.roots)?;
+                    let found = places::writable("always writable", &path)?;
                     write.roots.push(found.clone());
                     named.push(("always writable", path, found));
                 }
@@ -328,18 +331,13 @@ impl Confined {
                 Err(_) => notes.push(format!("{} does not exist, and so is not granted", path.display())),
             }
         }
-        let common = write.roots.clone();
         let data_named = data;
-        let data = places::data_dir(data, &common)?;
+        let data = places::data_dir(data)?;
         write.roots.push(data.clone());
         named.push(("data directory", data_named.to_owned(), data.clone()));
         for path in &self.write {
             let device = path.starts_with("/dev") && path.components().count() > 2 && !path.is_dir();
-            let found = if device {
-                places::there("write", path)?
-            } else {
-                places::writable("write", path, &write.roots.clone())?
-            };
+            let found = if device { places::there("write", path)? } else { places::writable("write", path)? };
             write.roots.push(found.clone());
             named.push(("write", path.clone(), found));
         }

@@ -132,6 +132,8 @@ impl Granted {
 /// Walls that were made before, for commands that are spawned again and again. Rules are bound to what a path was, so walls
 /// are taken again only while every path is still that; and none whose rules depend on what lies in a directory.
 mod kept {
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     /// How many are kept.
@@ -141,7 +143,7 @@ mod kept {
     pub(super) struct Seen {
         path: PathBuf,
         /// None for devices, whose nodes come and go with the device.
-        _pin: Option<File>,
+        pin: Option<File>,
         inode: (u64, u64),
     }
 
@@ -149,7 +151,11 @@ mod kept {
         pub(super) fn new(path: PathBuf, file: File) -> io::Result<Seen> {
             let data = file.metadata()?;
             let pin = (!data.file_type().is_char_device()).then_some(file);
-            Ok(Seen { path, _pin: pin, inode: (data.dev(), data.ino()) })
+            Ok(Seen { path, pin, inode: (data.dev(), data.ino()) })
+        }
+
+        fn is_device(&self) -> bool {
+            self.pin.is_none()
         }
 
         fn is_still(&self) -> bool {
@@ -157,18 +163,32 @@ mod kept {
         }
     }
 
-    type Entry = (Spec, Means, Vec<Seen>, Walls);
+    /// Device nodes are looked at again after this long: where one was made anew, the old rule grants nothing.
+    const DEVICES: Duration = Duration::from_secs(1);
+
+    struct Entry {
+        spec: Spec,
+        means: Means,
+        seen: Vec<Seen>,
+        /// When the devices were.
+        looked: Instant,
+        walls: Walls,
+    }
 
     static KEPT: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 
     pub(super) fn find(spec: &Spec, means: Means) -> Option<Walls> {
         let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = kept.iter().position(|(known, with, ..)| known == spec && *with == means)?;
-        let entry = kept.remove(at);
-        if !entry.2.iter().all(Seen::is_still) {
+        let at = kept.iter().position(|entry| entry.spec == *spec && entry.means == means)?;
+        let mut entry = kept.remove(at);
+        let devices = entry.looked.elapsed() > DEVICES;
+        if !entry.seen.iter().all(|seen| seen.is_device() && !devices || seen.is_still()) {
             return None;
         }
-        let walls = entry.3.clone();
+        if devices {
+            entry.looked = Instant::now();
+        }
+        let walls = entry.walls.clone();
         kept.push(entry);
         Some(walls)
     }
@@ -178,7 +198,7 @@ mod kept {
         if kept.len() == MOST {
             kept.remove(0);
         }
-        kept.push((spec.clone(), means, seen, walls.clone()));
+        kept.push(Entry { spec: spec.clone(), means, seen, looked: Instant::now(), walls: walls.clone() });
     }
 }
 

@@ -25,9 +25,9 @@ pub(crate) fn there(rule: &'static str, path: &Path) -> Result<PathBuf, Reason> 
     })
 }
 
-/// A path that may be granted for writing: it neither is, nor lies in, nor holds one of the system's directories.
-/// `others` are trees that can be written already: a link in one of them may have been put there by what is to be confined.
-pub(crate) fn writable(rule: &'static str, path: &Path, others: &[PathBuf]) -> Result<PathBuf, Reason> {
+/// A path that may be granted for writing: it neither is, nor lies in, nor holds one of the system's directories. Once all that
+/// can be written is known, [`astray`] says whether a link leads there.
+pub(crate) fn writable(rule: &'static str, path: &Path) -> Result<PathBuf, Reason> {
     let found = there(rule, path)?;
     const HINT: &str = "name a directory of your own, such as one in your home";
     if found.parent().is_none() {
@@ -41,14 +41,14 @@ pub(crate) fn writable(rule: &'static str, path: &Path, others: &[PathBuf]) -> R
             return Err(fault(rule, path, format!("it holds {}, where nothing is written", dir.display()), HINT));
         }
     }
-    astray(rule, path, &found, others)?;
     Ok(found)
 }
 
 /// Refuses a path that a link in one of these trees leads out of it: whatever may write there may have put it there. Every
 /// link on the way counts, wherever the way begins. `found` is where the path led when it was looked up.
 pub(crate) fn astray(rule: &'static str, path: &Path, found: &Path, trees: &[PathBuf]) -> Result<(), Reason> {
-    if trees.iter().all(|tree| blocked::below(found, tree)) {
+    // A path that leads to itself has no link in it.
+    if path.as_os_str() == found.as_os_str() || trees.iter().all(|tree| blocked::below(found, tree)) {
         return Ok(());
     }
     let (end, links) =
@@ -105,8 +105,8 @@ fn follow(path: &Path) -> io::Result<(PathBuf, Vec<PathBuf>)> {
 }
 
 /// The data directory: a directory that may be granted for writing.
-pub(crate) fn data_dir(path: &Path, others: &[PathBuf]) -> Result<PathBuf, Reason> {
-    let found = writable("data directory", path, others)?;
+pub(crate) fn data_dir(path: &Path) -> Result<PathBuf, Reason> {
+    let found = writable("data directory", path)?;
     if !found.is_dir() {
         return Err(fault("data directory", path, "it is not a directory", "name a directory"));
     }
@@ -180,8 +180,8 @@ mod tests {
         std::os::unix::fs::symlink("/", at("root")).unwrap();
         std::os::unix::fs::symlink(at("fine"), at("link")).unwrap();
         let canonical = std::fs::canonicalize(at("fine")).unwrap();
-        assert_eq!(data_dir(&at("fine"), &[]).unwrap(), canonical);
-        assert_eq!(data_dir(&at("link"), &[]).unwrap(), canonical);
+        assert_eq!(data_dir(&at("fine")).unwrap(), canonical);
+        assert_eq!(data_dir(&at("link")).unwrap(), canonical);
         for (path, said) in [
             (at("none"), "does not exist"),
             (at("file"), "not a directory"),
@@ -193,7 +193,7 @@ mod tests {
             (PathBuf::from("/proc/self"), "lies below /proc"),
             (PathBuf::from("/usr"), "it holds /usr/"),
         ] {
-            let error = text(data_dir(&path, &[]).unwrap_err());
+            let error = text(data_dir(&path).unwrap_err());
             assert!(error.contains(said) && error.contains("hint: "), "{}: {error}", path.display());
         }
     }
@@ -206,11 +206,15 @@ mod tests {
         std::os::unix::fs::symlink(&home_path, tree_path.join("data")).unwrap();
         std::fs::create_dir(tree_path.join("own")).unwrap();
         std::os::unix::fs::symlink(tree_path.join("own"), tree_path.join("inside")).unwrap();
-        let error = text(data_dir(&tree_path.join("data"), std::slice::from_ref(&tree_path)).unwrap_err());
+        let granted = |path: &Path, trees: &[PathBuf]| {
+            let found = data_dir(path)?;
+            astray("data directory", path, &found, trees).map(|()| found)
+        };
+        let error = text(granted(&tree_path.join("data"), std::slice::from_ref(&tree_path)).unwrap_err());
         assert!(error.contains("which can be written, leads it to"), "{error}");
-        assert_eq!(data_dir(&tree_path.join("data"), &[]).unwrap(), home_path, "elsewhere links are the owner's");
+        assert_eq!(granted(&tree_path.join("data"), &[]).unwrap(), home_path, "elsewhere links are the owner's");
         assert_eq!(
-            data_dir(&tree_path.join("inside"), std::slice::from_ref(&tree_path)).unwrap(),
+            granted(&tree_path.join("inside"), std::slice::from_ref(&tree_path)).unwrap(),
             tree_path.join("own")
         );
         // Neither does the way there, however it is written.
@@ -219,11 +223,11 @@ mod tests {
         let up = tree_path.join("own/../../").join(tree_path.file_name().unwrap()).join("data");
         let written = PathBuf::from(format!("/proc/..{}", up.display()));
         for way in [by.join("data"), written] {
-            let error = text(data_dir(&way, std::slice::from_ref(&tree_path)).unwrap_err());
+            let error = text(granted(&way, std::slice::from_ref(&tree_path)).unwrap_err());
             assert!(error.contains("which can be written, leads it to"), "{}: {error}", way.display());
         }
         assert_eq!(
-            data_dir(&by.join("inside"), std::slice::from_ref(&tree_path)).unwrap(),
+            granted(&by.join("inside"), std::slice::from_ref(&tree_path)).unwrap(),
             tree_path.join("own"),
             "a link to the tree itself is the owner's"
         );

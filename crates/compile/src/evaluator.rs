@@ -134,7 +134,9 @@ impl Evaluator {
                 return Err(too_deeply(&told, &set.value, place));
             }
             // A source of its own: it can name no field of the profile's, and errors in it say where they are.
-            let name = Path::new(ROOT).join(self.jobs.to_string()).join(format!("{at} {told}"));
+            // No slash of a name in it leads elsewhere.
+            let name =
+                Path::new(ROOT).join(self.jobs.to_string()).join(format!("{at} {told}").replace('/', "\u{2215}"));
             let key = SourcePath::Path(name.clone(), InputFormat::Nickel);
             self.context.import_resolver.sources.add_string(key, set.value.clone());
             let path: Vec<String> = set.path.iter().map(|name| quoted(name)).collect();

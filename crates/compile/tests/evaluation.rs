@@ -94,6 +94,20 @@ fn what_is_set_goes_through_the_contracts() {
 }
 
 #[test]
+fn a_name_that_is_set_is_no_path_to_another_source() {
+    let (_scene, file) = profile("{ version = 1, id = \"own\" }");
+    let set = |path: &[&str], value: &str| {
+        let mut job = job(&file, &[Format::Raw]);
+        let path = path.iter().map(|name| (*name).to_owned()).collect();
+        job.overrides = vec![Override { path, value: value.to_owned() }];
+        result(job).unwrap().outputs[0].clone().unwrap()
+    };
+    assert!(set(&["id"], "\"other\"").contains("\"id\": \"other\""));
+    let told = set(&["x/../../sandbox/lib/base.ncl"], "7");
+    assert!(told.contains("\"x/../../sandbox/lib/base.ncl\": 7"), "{told}");
+}
+
+#[test]
 fn one_bad_profile_does_not_spoil_the_others() {
     let (_keep, good) = profile(READER);
     let (_keep, bad) = profile("{ skill_id = ");

@@ -7,13 +7,25 @@
 //! Lines are split at spaces and nothing else: there is no shell, so `|`, `;`, `$(…)` and quotes are characters.
 
 use std::io::BufRead as _;
+use std::process::ExitCode;
 
 use cofferdam_engine::guard::{Guard, Sandbox, SandboxError};
 
 type Failure = Box<dyn std::error::Error>;
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
+async fn main() -> ExitCode {
+    // As text, not as `main` would show it: what to do stands in the text.
+    match serve().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("guarded_shell: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (path, workspace, as_root) = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [path, workspace] => (path, workspace, false),
@@ -22,7 +34,7 @@ async fn main() -> Result<(), Failure> {
     };
     let mut config = cofferdam_config::guard_from_file(path)?;
     config.run_as_root |= as_root;
-    let guard = Guard::new(config, workspace)?;
+    let guard = Guard::new(config, workspace).map_err(SandboxError::from)?;
     for command in guard.not_installed() {
         eprintln!("not installed, and so refused: {command}");
     }

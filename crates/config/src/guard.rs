@@ -11,11 +11,14 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
 use cofferdam_engine::guard::{GuardConfig, Mode, Rule};
 use cofferdam_policy::NetworkMode;
-use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 /// Longest file that is read, bytes.
 const MOST: u64 = 1 << 20;
@@ -77,12 +80,36 @@ pub fn guard_from_file(path: impl AsRef<Path>) -> Result<GuardConfig, ConfigErro
 /// The text holds something else.
 pub fn guard(text: &str) -> Result<GuardConfig, ConfigError> {
     let document: Document = toml::from_str(text)?;
-    document.sandbox.ok_or(ConfigError::NoTable)?.config()
+    document.sandbox.ok_or(ConfigError::NoTable)?.0.config()
 }
 
 #[derive(Deserialize)]
 struct Document {
-    sandbox: Option<Table>,
+    sandbox: Option<Keyed<Table>>,
+}
+
+/// A table with its keys, and never its values in a row, which would pass for one as well.
+#[derive(Default)]
+struct Keyed<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Keyed<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OnlyKeys<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for OnlyKeys<T> {
+            type Value = T;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a table")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map))
+            }
+        }
+
+        deserializer.deserialize_map(OnlyKeys(PhantomData)).map(Keyed)
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -102,7 +129,7 @@ struct Table {
     keep_variables: Vec<String>,
     strip_variables: Vec<String>,
     run_as_root: bool,
-    limits: Limits,
+    limits: Keyed<Limits>,
 }
 
 #[derive(Deserialize, Default, Clone, Copy)]
@@ -127,7 +154,7 @@ enum Network {
 #[serde(untagged, expecting = "expected a command's name, or { command, args, match, not_match }")]
 enum Command {
     Name(String),
-    Rule(RuleTable),
+    Rule(Keyed<RuleTable>),
 }
 
 #[derive(Deserialize)]
@@ -165,13 +192,13 @@ impl Table {
         let defaults = GuardConfig::default();
         let mut limits = defaults.limits.clone();
         for (place, value) in [
-            (&mut limits.memory_mb, self.limits.memory_mb),
-            (&mut limits.cpu_seconds, self.limits.cpu_seconds),
-            (&mut limits.cpu_millis, self.limits.cpu_millis),
-            (&mut limits.file_size_mb, self.limits.file_size_mb),
-            (&mut limits.open_files, self.limits.open_files),
-            (&mut limits.processes, self.limits.processes),
-            (&mut limits.tmpfs_mb, self.limits.tmpfs_mb),
+            (&mut limits.memory_mb, self.limits.0.memory_mb),
+            (&mut limits.cpu_seconds, self.limits.0.cpu_seconds),
+            (&mut limits.cpu_millis, self.limits.0.cpu_millis),
+            (&mut limits.file_size_mb, self.limits.0.file_size_mb),
+            (&mut limits.open_files, self.limits.0.open_files),
+            (&mut limits.processes, self.limits.0.processes),
+            (&mut limits.tmpfs_mb, self.limits.0.tmpfs_mb),
         ] {
             if let Some(value) = value {
                 *place = value;
@@ -213,7 +240,7 @@ impl Command {
     fn rule(self, index: usize) -> Result<Rule, ConfigError> {
         match self {
             Command::Name(command) => Ok(Rule::any(&command)),
-            Command::Rule(RuleTable { command, args, matches, not_match }) => Ok(Rule {
+            Command::Rule(Keyed(RuleTable { command, args, matches, not_match })) => Ok(Rule {
                 command,
                 args,
                 matches: arguments(matches, index, "match")?,
@@ -344,6 +371,11 @@ mod tests {
             ("[sandbox]\nnetwork = \"allowlist\"", "line 2"),
             ("[sandbox]\n[sandbox.limits]\nwall_ms = 1", "wall_ms"),
             ("[sandbox", "line 1"),
+            ("sandbox = true", "expected a table"),
+            ("sandbox = [true, \"sandbox\", false, [\"ls\"]]", "expected a table"),
+            ("[[sandbox]]\nallowed_commands = [\"ls\"]", "expected a table"),
+            ("[sandbox]\nallowed_commands = [[\"ls\", \"-l\"]]", "expected a command's name"),
+            ("[sandbox]\nlimits = [1, 2]", "expected a table"),
         ] {
             let error = guard(text).unwrap_err().to_string();
             assert!(error.contains(part), "{text:?}: {error}");

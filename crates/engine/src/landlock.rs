@@ -9,8 +9,10 @@ use cofferdam_confine::recipe::{self, PathRule, Recipe};
 use cofferdam_confine::wire::flag;
 use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root};
 
+use crate::backends::facts::Here;
 use crate::engine::Filters;
 use crate::filter::Needs;
+use crate::interpreter::Part;
 use crate::jail::Plan;
 use crate::outcome::{Applied, Enforcement, Failure, Strength};
 use crate::view::{Place, Shows, View};
@@ -99,6 +101,14 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
             for path in crate::names::FILES.iter().filter(|_| crate::names::are_the_hosts(policy)) {
                 rules.push(rule(path, access::READ, true));
             }
+        }
+        Root::Interpreter => {
+            let parts = crate::interpreter::parts(policy, &Here::default());
+            // A rule would be for what a link leads to.
+            for part in parts.iter().filter(|part| !matches!(part, Part::Link(..))) {
+                rules.push(rule(part.path(), access::READ, true));
+            }
+            rules.push(rule("/proc", access::READ, true));
         }
         Root::Directory(_) => {
             return Err(refuse(
@@ -218,7 +228,7 @@ fn enforcement(policy: &Policy, abi: u32, me: Identity) -> Enforcement {
     };
     e.insert(Field::Mounts, mounts);
     e.insert(Field::Layer, full("no copy-on-write mounts"));
-    let covered = policy.filesystem.root == Root::Minimal || policy.filesystem.deny.is_empty();
+    let covered = policy.filesystem.root != Root::Host || policy.filesystem.deny.is_empty();
     e.insert(
         Field::Deny,
         if covered && !writes {

@@ -76,7 +76,16 @@ fn policies() -> Vec<(&'static str, Policy)> {
         optional("/home/u/gone"),
     ];
     scratch.limits.tmpfs_mb = 16;
-    vec![("minimal", minimal), ("project", project), ("host", host), ("closed", closed), ("scratch", scratch)]
+    let mut narrow = base(&["python3", "-c", "pass"]);
+    narrow.filesystem.root = Root::Interpreter;
+    vec![
+        ("minimal", minimal),
+        ("narrow", narrow),
+        ("project", project),
+        ("host", host),
+        ("closed", closed),
+        ("scratch", scratch),
+    ]
 }
 
 fn golden(name: &str, text: &str, bad: &mut Vec<String>) {

@@ -1,4 +1,4 @@
-//! Configurations of any bytes, in each of their forms. The fuzz target holds the same for longer.
+//! Configurations of any bytes, in each of their forms, and what agents write. The fuzz targets hold the same for longer.
 
 #[path = "common/untrusted.rs"]
 mod untrusted;
@@ -52,7 +52,32 @@ fn changed() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
+/// Frames, some of them whole, some of them replies.
+fn frames() -> impl Strategy<Value = Vec<u8>> {
+    let bodies = prop::sample::select(vec![
+        r#"{"type":"ready"}"#,
+        r#"{"type":"pong"}"#,
+        r#"{"type":"result","id":"7f","exit_code":-1,"stdout":"\\u0000"}"#,
+        r#"{"type":"error","message":"x"}"#,
+        r#"{"type":"result","id":"7f"}"#,
+        "[",
+        "",
+    ]);
+    prop::collection::vec((bodies, prop_oneof![4 => Just(0i64), 1 => -3i64..1000]), 0..6).prop_map(|all| {
+        let frame = |(body, wrong): (&str, i64)| {
+            let length = (body.len() as i64 + wrong).max(0) as u32;
+            [&length.to_be_bytes()[..], body.as_bytes()].concat()
+        };
+        all.into_iter().flat_map(frame).collect()
+    })
+}
+
 proptest! {
+    #[test]
+    fn what_an_agent_writes_is_replies_up_to_the_first_mistake(bytes in prop_oneof![any::<Vec<u8>>(), frames()]) {
+        untrusted::frames(&bytes);
+    }
+
     #[test]
     fn a_configuration_is_refused_or_a_policy(bytes in prop_oneof![any::<Vec<u8>>(), changed()]) {
         untrusted::configuration(&bytes);

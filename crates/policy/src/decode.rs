@@ -161,12 +161,13 @@ impl Decoder {
     }
 
     fn root(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Root {
-        const ACCEPTED: &str = r#""host", "minimal" or {"directory": "/…"}"#;
+        const ACCEPTED: &str = r#""host", "minimal", "interpreter" or {"directory": "/…"}"#;
         match json {
             None => Root::Minimal,
             Some(json) => match (word_of(json), single_member(json)) {
                 (Some("host"), _) => Root::Host,
                 (Some("minimal"), _) => Root::Minimal,
+                (Some("interpreter"), _) => Root::Interpreter,
                 (_, Some(("directory", path))) => Root::Directory(self.string(&at.key("directory"), path)),
                 _ => {
                     self.wrong(at, json, "not a root view", ACCEPTED);

@@ -98,6 +98,9 @@ pub enum Root {
     Host,
     /// An empty tree with the system's programs and libraries, read-only.
     Minimal,
+    /// An empty tree with what the program needs of the system's, read-only: itself, its interpreter, and the directories
+    /// of their libraries.
+    Interpreter,
     /// This directory, read-only.
     Directory(String),
 }

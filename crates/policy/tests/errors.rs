@@ -53,7 +53,7 @@ fn mistakes_of_form_and_of_rule_come_all_at_once() {
             "$.limits.memory = 512: limits has no such key; did you mean `memory_mb`?",
             "$.command.env = {}: a command has no such key; did you mean `variables`?",
             "$.command.argv[1] = 5: not a text; accepted: a text in quotes",
-            r#"$.filesystem.root = "hots": not a root view; accepted: "host", "minimal" or {"directory": "/…"}"#,
+            r#"$.filesystem.root = "hots": not a root view; accepted: "host", "minimal", "interpreter" or {"directory": "/…"}"#,
             "$.filesystem.mounts[0].target: missing; accepted: a bind mount: `target` cannot be left out",
             r#"$.limits.cpu_seconds = "60s": a text, not a number; accepted: a whole number of seconds of CPU time, without quotes, unit or fraction"#,
             "$.limits.open_files = 1.5: not written as a whole number; accepted: a whole number of open files, without quotes, unit or fraction",

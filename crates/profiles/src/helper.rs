@@ -29,7 +29,8 @@ pub const VARIABLES: &[(&str, &str)] = &[(
 pub const MAX_ANSWER: u64 = 256 << 20;
 
 /// Where the evaluator is: in `libexec` where that is given (the value of [`DIRECTORY_VARIABLE`]), else beside the
-/// program `own`, else in `../libexec/cofferdam` from there. The first place is told when it is nowhere.
+/// program `own`, else in `../libexec/cofferdam` from there; in `/usr/libexec/cofferdam` where `own` is
+/// not known. The first place is told when it is nowhere.
 pub fn find(libexec: Option<&Path>, own: Option<&Path>) -> PathBuf {
     find_named(NAME, libexec, own)
 }
@@ -39,7 +40,8 @@ pub fn find_named(name: &str, libexec: Option<&Path>, own: Option<&Path>) -> Pat
     if let Some(directory) = libexec {
         return directory.join(name);
     }
-    let Some(directory) = own.and_then(Path::parent) else { return PathBuf::from(name) };
+    // Never the working directory: what lies there may be anybody's.
+    let Some(directory) = own.and_then(Path::parent) else { return Path::new("/usr/libexec/cofferdam").join(name) };
     let beside = directory.join(name);
     let apart = directory.join("../libexec/cofferdam").join(name);
     if !beside.exists() && apart.exists() { apart } else { beside }
@@ -197,4 +199,16 @@ fn talk(child: &mut Child, request: &[u8], time: Duration) -> std::io::Result<(S
         }
     }
     Ok((String::from_utf8_lossy(&bytes).into_owned(), late))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_working_directory_is_no_place_of_the_evaluator() {
+        assert_eq!(find(None, None), Path::new("/usr/libexec/cofferdam/cofferdam-compile"));
+        assert_eq!(find(None, Some(Path::new("/opt/no/cofferdam"))), Path::new("/opt/no/cofferdam-compile"));
+        assert_eq!(find(Some(Path::new("/opt/x")), None), Path::new("/opt/x/cofferdam-compile"));
+    }
 }

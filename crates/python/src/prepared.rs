@@ -145,21 +145,24 @@ impl Prepared {
         Prepared::make(py, policy, None, Vec::new(), keep_ready)
     }
 
-    /// Makes a configuration of any form ready for one of the compatible executors.
+    /// Makes a configuration of any form ready for one of the compatible executors. `content` is the file's and that of the
+    /// policy beside it, read by the caller: what is kept by its content must have been made of it.
     #[staticmethod]
-    #[pyo3(signature = (path, executor, *, nsjail_path=None, default_timeout=60, command=None, timeout_ms=None, keep_ready=0))]
+    #[pyo3(signature = (path, executor, content, *, nsjail_path=None, default_timeout=60, command=None, timeout_ms=None, keep_ready=0))]
     #[expect(clippy::too_many_arguments, reason = "called by name, from one place")]
     fn from_config(
         py: Python<'_>,
         path: PathBuf,
         executor: &str,
+        content: (Vec<u8>, Option<Vec<u8>>),
         nsjail_path: Option<PathBuf>,
         default_timeout: u64,
         command: Option<Vec<String>>,
         timeout_ms: Option<u64>,
         keep_ready: usize,
     ) -> PyResult<Prepared> {
-        let Loaded { mut policy, form, notes } = compat::load(&path).map_err(PolicyError::new_err)?;
+        let Loaded { mut policy, form, notes } =
+            compat::config::decode_both(&content.0, content.1.as_deref(), &path).map_err(PolicyError::new_err)?;
         policy.backend = match executor {
             "nsjail" => Backend::Nsjail,
             "seatbelt" => Backend::Seatbelt,

@@ -270,6 +270,7 @@ fn seatbelt(policy: &Policy, purpose: Purpose) -> Enforcement {
     e.insert(
         Field::Root,
         match policy.filesystem.root {
+            Root::Interpreter => partial("the system's other programs can be read as well"),
             Root::Directory(_) => none("Seatbelt shows every file at its own place: it has no mounts"),
             _ => full("deny by default, reads allowed by path"),
         },

@@ -41,6 +41,10 @@ pub trait Facts {
     fn may_pass_on(&self, directory: &str) -> bool;
     /// Other paths of the host that mounts give the same file.
     fn twins(&self, path: &str) -> Vec<String>;
+    /// How this file begins: enough for the first line of a script. Nothing where it cannot be read.
+    fn head(&self, _file: &str) -> Vec<u8> {
+        Vec::new()
+    }
     /// Whether the user whom the program runs as may not enter this directory, by its mode.
     fn is_closed(&self, _directory: &str) -> bool {
         false
@@ -63,6 +67,9 @@ pub type Links = Vec<(String, String)>;
 
 /// So many entries of a tree are looked at: a few hundredths of a second.
 const MOST_ENTRIES: usize = 20_000;
+
+/// The kernel reads no more of a script's first line (`BINPRM_BUF_SIZE`).
+const SCRIPT_LINE: u64 = 256;
 
 /// No path goes through more links than this (`ELOOP`, path_resolution(7)).
 const MOST_LINKS: usize = 40;
@@ -151,6 +158,16 @@ impl Facts for Here {
         names
     }
 
+    fn head(&self, file: &str) -> Vec<u8> {
+        use std::io::Read;
+        let mut head = Vec::new();
+        if std::fs::metadata(file).is_ok_and(|meta| meta.is_file()) {
+            let read = std::fs::File::open(file).and_then(|file| file.take(SCRIPT_LINE).read_to_end(&mut head));
+            return read.map_or_else(|_| Vec::new(), |_| head);
+        }
+        head
+    }
+
     fn has_mounts_below(&self, path: &str) -> bool {
         self.twins.mounted_below(path)
     }
@@ -190,7 +207,7 @@ pub(crate) fn may_pass_on(directory: &str) -> bool {
 
 /// A host made of what a table says; everything else is missing.
 #[derive(Debug, Clone, Default)]
-pub struct Table(BTreeMap<String, Kind>);
+pub struct Table(BTreeMap<String, Kind>, BTreeMap<String, String>);
 
 impl Table {
     /// A host of the usual kind: a merged /usr, and these further paths (a final slash marks a directory).
@@ -234,9 +251,18 @@ impl Table {
         }
         self.0.insert(path.to_owned(), kind);
     }
+
+    /// Says how a file begins.
+    pub fn write(&mut self, file: &str, text: &str) {
+        self.1.insert(file.to_owned(), text.to_owned());
+    }
 }
 
 impl Facts for Table {
+    fn head(&self, file: &str) -> Vec<u8> {
+        self.1.get(file).map(|text| text.clone().into_bytes()).unwrap_or_default()
+    }
+
     fn kind(&self, path: &str) -> Kind {
         self.0.get(path).cloned().unwrap_or(Kind::Missing)
     }

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use cofferdam_policy::{Access, Mount, Policy, Root};
 
 use super::facts::{Facts, Kind, Resolved, resolve};
+use crate::interpreter::Part;
 use crate::outcome::Failure;
 use crate::view::{Place, Shows, View, below, join};
 
@@ -116,6 +117,12 @@ fn refuse(field: &str, message: String, hint: &str) -> Failure {
     Failure { code: 125, step: field.to_owned(), message, hint: Some(hint.to_owned()) }
 }
 
+/// Where a link in this directory leads that says this.
+fn joined(directory: &str, says: &str) -> String {
+    let leads = if says.starts_with('/') { says.to_owned() } else { format!("{directory}/{says}") };
+    cofferdam_policy::paths::normalize(&leads).unwrap_or(leads)
+}
+
 /// Lays a policy out.
 ///
 /// # Errors
@@ -160,7 +167,8 @@ impl Builder<'_> {
 
     fn link(&mut self, says: &str, target: &str) {
         self.out.items.push(Item::Link { says: says.into(), target: target.into() });
-        self.out.links.push((target.into(), says.into()));
+        let (parent, _) = target.rsplit_once('/').unwrap_or_default();
+        self.out.links.push((target.into(), joined(parent, says)));
     }
 
     fn text(&mut self, target: &str, text: String) {
@@ -187,6 +195,17 @@ impl Builder<'_> {
                 }
                 self.etc();
             }
+            Root::Interpreter => {
+                self.place("/", Shows::Own, false);
+                self.own_etc();
+                for part in crate::interpreter::parts(self.policy, self.facts) {
+                    match part {
+                        Part::Directory(path) => self.host(&path, &path, true),
+                        Part::File(path) => self.host(&path, &path, false),
+                        Part::Link(path, says) => self.link(&says, &path),
+                    }
+                }
+            }
             Root::Directory(dir) => {
                 let Resolved::There(canonical, Kind::Directory) = resolve(self.facts, dir).0 else {
                     return Err(refuse(
@@ -212,6 +231,14 @@ impl Builder<'_> {
     }
 
     fn etc(&mut self) {
+        self.own_etc();
+        for name in ETC {
+            self.top(&format!("/etc/{name}"));
+        }
+    }
+
+    /// Files of /etc that the sandbox has of its own.
+    fn own_etc(&mut self) {
         let home = self.policy.command.variables.get("HOME").map_or("/tmp/home", String::as_str);
         self.out.items.push(Item::Directory { target: "/etc".into(), mode: 0o755 });
         for (name, text) in [
@@ -232,9 +259,6 @@ impl Builder<'_> {
                 Resolved::There(canonical, Kind::File { .. }) if hosts => self.host(&canonical, &path, false),
                 _ => self.text(&path, text),
             }
-        }
-        for name in ETC {
-            self.top(&format!("/etc/{name}"));
         }
     }
 

@@ -42,7 +42,7 @@ pub fn plan(policy: &Policy, facts: &dyn Facts) -> Result<Profile, Failure> {
         granted.push(Granted { path: real(source, facts), file, write, exec: !write || *exec });
     }
     if let Some(cwd) = &policy.command.cwd
-        && policy.filesystem.root == Root::Minimal
+        && matches!(policy.filesystem.root, Root::Minimal | Root::Interpreter)
         && !granted.iter().any(|g| cofferdam_policy::paths::is_within(cwd, &g.path))
     {
         granted.push(Granted { path: real(cwd, facts), file: true, write: false, exec: false });

@@ -35,7 +35,7 @@ pub struct Loaded {
     pub notes: Vec<String>,
 }
 
-/// The bytes of a configuration, none larger than a policy may be.
+/// The bytes of a configuration, hardly more than a policy may have.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let failed = |e: std::io::Error| {
         let hint = match e.kind() {
@@ -47,9 +47,6 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let most = u64::try_from(MAX_POLICY_BYTES).unwrap_or(u64::MAX);
     File::open(path).map_err(failed)?.take(most + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() > MAX_POLICY_BYTES {
-        return Err(format!("{} is larger than {MAX_POLICY_BYTES} bytes", path.display()));
-    }
     Ok(bytes)
 }
 
@@ -103,7 +100,22 @@ pub fn load(path: &Path) -> Result<Loaded, String> {
 /// # Errors
 /// As [`load`].
 pub fn decode(bytes: &[u8], path: &Path) -> Result<Loaded, String> {
+    decode_of(bytes, || read(&path.with_file_name("policy.json")).ok(), path)
+}
+
+/// The same where the policy beside them, if there is one, was read as well: nothing is read here.
+///
+/// # Errors
+/// As [`load`].
+pub fn decode_both(bytes: &[u8], policy: Option<&[u8]>, path: &Path) -> Result<Loaded, String> {
+    decode_of(bytes, || policy.map(<[u8]>::to_vec), path)
+}
+
+fn decode_of(bytes: &[u8], policy: impl FnOnce() -> Option<Vec<u8>>, path: &Path) -> Result<Loaded, String> {
     let place = |why: String| format!("{}: {why}", path.display());
+    if bytes.len() > MAX_POLICY_BYTES {
+        return Err(format!("{} is larger than {MAX_POLICY_BYTES} bytes", path.display()));
+    }
     let value: Value = serde_json::from_slice(bytes).map_err(|e| place(format!("not JSON: {e}")))?;
     let has = |key: &str| value.get(key).is_some();
     let loaded = if has("version") {
@@ -116,7 +128,7 @@ pub fn decode(bytes: &[u8], path: &Path) -> Result<Loaded, String> {
         }
         let value = in_snake_case(value);
         let name = value.get("name").and_then(Value::as_str).unwrap_or_default();
-        match beside(path, name) {
+        match beside(path, name, policy) {
             Some(policy) => Loaded {
                 policy,
                 form: Form::Policy,
@@ -145,11 +157,11 @@ pub fn decode(bytes: &[u8], path: &Path) -> Result<Loaded, String> {
 }
 
 /// The policy of the profile that an `nsjail.json` was exported from, when it lies beside it under the same name.
-fn beside(path: &Path, name: &str) -> Option<Policy> {
+fn beside(path: &Path, name: &str, policy: impl FnOnce() -> Option<Vec<u8>>) -> Option<Policy> {
     if path.file_name()? != "nsjail.json" {
         return None;
     }
-    let policy = Policy::decode(&read(&path.with_file_name("policy.json")).ok()?).ok()?;
+    let policy = Policy::decode(&policy()?).ok()?;
     (policy.id.as_deref().unwrap_or("cofferdam") == name).then_some(policy)
 }
 

@@ -199,7 +199,7 @@ const MISSING: &str = "there is no such file";
 const HEAD: u64 = 4096;
 
 /// The interpreter of a script and its one argument, as execve(2) reads them.
-fn shebang(head: &[u8]) -> Option<(String, String)> {
+pub(crate) fn shebang(head: &[u8]) -> Option<(String, String)> {
     let line = head.get(2..)?.split(|&b| b == b'\n').next()?;
     let line = std::str::from_utf8(line).ok()?.trim_matches([' ', '\t']);
     let (interpreter, argument) = line.split_once([' ', '\t']).unwrap_or((line, ""));
@@ -207,7 +207,7 @@ fn shebang(head: &[u8]) -> Option<(String, String)> {
 }
 
 /// What env(1) starts: the first word that is neither an option nor an assignment.
-fn started_by_env(argument: &str) -> Option<String> {
+pub(crate) fn started_by_env(argument: &str) -> Option<String> {
     let mut words = argument.split_ascii_whitespace();
     words.find(|word| !word.starts_with('-') && !word.contains('=')).map(str::to_owned)
 }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use cofferdam_confine::host;
+use cofferdam_policy::Field;
+use cofferdam_policy::limits::LIMITS;
 use cofferdam_policy::paths::is_within;
 
 use super::blocked::Blocked;
@@ -59,6 +61,7 @@ impl GuardBuilder {
             (Mode::Rx, true) => return Err(GuardError::Reads),
             _ => {}
         }
+        check_numbers(&config)?;
         check_variables(&config)?;
         let given: Vec<(String, String)> = variables.unwrap_or_else(|| {
             std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect()
@@ -69,7 +72,8 @@ impl GuardBuilder {
         let workspace = directory(&workspace, "the workspace")?;
         let mut writable = Vec::new();
         for given in &config.writable {
-            let dir = directory(Path::new(given), "writable")?;
+            let at_home = given.strip_prefix("~/").zip(home.as_deref()).map(|(rest, home)| Path::new(home).join(rest));
+            let dir = directory(&at_home.unwrap_or_else(|| given.into()), "writable")?;
             if is_within(&workspace, &dir) && workspace != dir {
                 // Its own path would be theirs to change: the next command would work elsewhere.
                 let reason =
@@ -181,11 +185,17 @@ impl Bound {
 
 /// Names under `helpers` and `workspace_programs` that no rule has would do nothing.
 fn check_names(config: &GuardConfig) -> Result<(), GuardError> {
+    let no_such = |reason: &str, entry: &str| match entry.rsplit_once('/') {
+        Some((_, last)) if !last.is_empty() => {
+            format!("{reason}\nhint: a command goes by its last part here: {last:?}")
+        }
+        _ => reason.to_owned(),
+    };
     let names: BTreeSet<&str> =
         config.allowed_commands.iter().filter_map(|rule| rule.command.rsplit('/').next()).collect();
     for entry in &config.workspace_programs {
         if !names.contains(entry.as_str()) {
-            let reason = "no entry of allowed_commands has this name".into();
+            let reason = no_such("no entry of allowed_commands has this name", entry);
             return Err(GuardError::Helper { table: "workspace_programs", entry: entry.clone(), reason });
         }
     }
@@ -193,8 +203,23 @@ fn check_names(config: &GuardConfig) -> Result<(), GuardError> {
         config.helpers.values().flatten().filter_map(|entry| entry.rsplit('/').next()).collect();
     for entry in config.helpers.keys() {
         if !names.contains(entry.as_str()) && !helpers.contains(entry.as_str()) {
-            let reason = "no entry of allowed_commands, and no helper, has this name".into();
+            let reason = no_such("no entry of allowed_commands, and no helper, has this name", entry);
             return Err(GuardError::Helper { table: "helpers", entry: entry.clone(), reason });
+        }
+    }
+    Ok(())
+}
+
+/// The two that become a policy's under other names, which whoever wrote them does not know.
+fn check_numbers(config: &GuardConfig) -> Result<(), GuardError> {
+    let most = |field| LIMITS.iter().find(|limit| limit.field == field).map_or(u64::MAX, |limit| limit.max);
+    let secs = ("max_execution_time_secs", config.max_execution_time_secs, "seconds", most(Field::WallTime) / 1000);
+    let bytes = ("max_output_bytes", config.max_output_bytes, "bytes", most(Field::Output));
+    for (key, value, unit, most) in [secs, bytes] {
+        if !(1..=most).contains(&value) {
+            let accepted =
+                format!("{key} = {value}: out of range; accepted: a whole number of {unit} from 1 to {most}");
+            return Err(GuardError::Policy(accepted));
         }
     }
     Ok(())

@@ -30,6 +30,8 @@ mod walls;
 use std::future::Future;
 use std::pin::Pin;
 
+pub(crate) use find::{shebang, started_by_env};
+
 pub use config::{GuardConfig, Mode, Rule};
 pub use error::{GuardError, Refusal, SandboxError};
 pub use helpers::BUILT_IN;

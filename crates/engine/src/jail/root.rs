@@ -9,6 +9,8 @@ use std::path::Path;
 use cofferdam_confine::recipe::{Source, Step, attr};
 use cofferdam_policy::{Policy, Root};
 
+use crate::backends::facts::Here;
+use crate::interpreter::Part;
 use crate::view::{Place, Shows, View};
 
 /// Read-only, no setuid, no devices: what every mount of the host's gets.
@@ -109,6 +111,7 @@ impl Build {
         match &policy.filesystem.root {
             Root::Host => b.host_root(policy),
             Root::Minimal => b.minimal_root(policy),
+            Root::Interpreter => b.interpreter_root(policy),
             Root::Directory(dir) => b.directory_root(dir),
         }
         b.common(exec_scratch, policy.process.nested_sandboxes);
@@ -344,7 +347,8 @@ impl Build {
         self.view.push(host(target, source));
     }
 
-    fn minimal_root(&mut self, policy: &Policy) {
+    /// A root of the sandbox's own, with its own files in /etc.
+    fn own_skeleton(&mut self, policy: &Policy) {
         self.own_root = true;
         self.mkdir(ROOTFS, 0o755);
         for dir in ["proc", "sys", "dev", "run", "tmp", "var", "var/tmp", "etc", "usr"] {
@@ -352,10 +356,38 @@ impl Build {
         }
         self.mounts.push(Step::RootScratch);
         self.view.push(own("/", false));
+        self.own_etc(policy);
+    }
+
+    fn interpreter_root(&mut self, policy: &Policy) {
+        self.own_skeleton(policy);
+        for part in crate::interpreter::parts(policy, &Here::default()) {
+            let path = part.path();
+            match &part {
+                Part::Link(_, says) => {
+                    let (parent, _) = path.rsplit_once('/').unwrap_or_default();
+                    self.tree(ROOTFS, parent, true, 0o755);
+                    self.link(path, says);
+                }
+                Part::Directory(_) | Part::File(_) => {
+                    self.mount_point_in(ROOTFS, &path[1..], matches!(part, Part::Directory(_)), 0o755);
+                    self.bind_system(path, path, true);
+                }
+            }
+        }
+    }
+
+    fn minimal_root(&mut self, policy: &Policy) {
+        self.own_skeleton(policy);
         self.bind_system("/usr", "/usr", true);
         for top in ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"] {
             self.system_entry(top);
         }
+        self.settings();
+    }
+
+    /// Files of /etc that the sandbox has of its own.
+    fn own_etc(&mut self, policy: &Policy) {
         let home = policy.command.variables.get("HOME").map_or("/tmp/home", String::as_str);
         for (name, text) in [
             (
@@ -371,6 +403,10 @@ impl Build {
         ] {
             self.file(&format!("{ROOTFS}/etc/{name}"), text, 0o444);
         }
+    }
+
+    /// What programs need of the host's /etc.
+    fn settings(&mut self) {
         for name in ETC {
             let path = format!("/etc/{name}");
             match fs::symlink_metadata(&path) {

@@ -9,11 +9,11 @@ use super::frame::{self, FrameError, Request};
 /// What a session's program speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Agent {
-    /// Our agent in CPython 3.8 or later.
+    /// Our agent in CPython 3.7 or later.
     Python,
-    /// Our agent in Node 18 or later.
+    /// Our agent in Node 20 or later.
     Node,
-    /// Our agent in bash 4.4 or later.
+    /// Our agent in bash 5 or later.
     Shell,
     /// The program itself, such as an artifact's `bin/session-run`: frames on its standard input and output, and output in
     /// the results. All that it starts may write there as well: nothing tells who did.

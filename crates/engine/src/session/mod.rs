@@ -17,7 +17,7 @@
 mod agent;
 mod answer;
 mod channel;
-mod frame;
+pub mod frame;
 mod live;
 mod turn;
 

@@ -170,6 +170,27 @@ fn no_guard_is_made_of_what_cannot_be_held() {
     assert!(matches!(made(zero, &work), Err(GuardError::Policy(_))));
     let zero = GuardConfig { max_output_bytes: 0, ..allowing(&["cat"]) };
     assert!(matches!(made(zero, &work), Err(GuardError::Policy(_))));
+    for (config, key) in [
+        (GuardConfig { max_execution_time_secs: u64::MAX, ..allowing(&["cat"]) }, "max_execution_time_secs = 18"),
+        (GuardConfig { max_output_bytes: 0, ..allowing(&["cat"]) }, "max_output_bytes = 0"),
+    ] {
+        let error = made(config, &work).unwrap_err().to_string();
+        assert!(error.contains(key) && error.contains("from 1 to") && !error.contains('$'), "{error}");
+    }
+    let mut by_path = allowing(&["/usr/bin/find"]);
+    by_path.helpers.insert("/usr/bin/find".into(), vec!["grep".into()]);
+    let error = made(by_path.clone(), &work).unwrap_err().to_string();
+    assert!(error.contains("hint: a command goes by its last part here: \"find\""), "{error}");
+    let helpers = by_path.helpers.remove("/usr/bin/find").unwrap();
+    by_path.helpers.insert("find".into(), helpers);
+    assert!(made(by_path, &work).is_ok());
+    let at_home = |home: &str| {
+        let config = GuardConfig { writable: vec!["~/outside".into()], ..allowing(&["touch"]) };
+        let variables = [("PATH", "/usr/bin:/bin"), ("HOME", home)].map(|(k, v)| (k.to_owned(), v.to_owned()));
+        Guard::builder(config, &work).variables(variables).build()
+    };
+    assert!(matches!(at_home("/no/such/home"), Err(GuardError::Directory { what: "writable", .. })));
+    ok(&at_home(&place.at("")).unwrap(), "touch", &[&place.at("outside/made")]);
     if rustix::process::geteuid().is_root() {
         let asked = GuardConfig { run_as_root: false, ..allowing(&["cat"]) };
         assert!(matches!(made(asked, &work), Err(GuardError::Root)));

@@ -28,7 +28,12 @@ fn mount() -> impl Strategy<Value = Mount> {
 }
 
 fn filesystem() -> impl Strategy<Value = Filesystem> {
-    let root = prop_oneof![Just(Root::Host), Just(Root::Minimal), any::<String>().prop_map(Root::Directory)];
+    let root = prop_oneof![
+        Just(Root::Host),
+        Just(Root::Minimal),
+        Just(Root::Interpreter),
+        any::<String>().prop_map(Root::Directory)
+    ];
     (root, prop::collection::vec(mount(), 0..4), texts(), texts())
         .prop_map(|(root, mounts, deny, protected)| Filesystem { root, mounts, deny, protected })
 }
