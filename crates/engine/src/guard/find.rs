@@ -124,7 +124,10 @@ impl Search {
                 Err(reason) => why = why.or(Some(format!("{}: {reason}", plain(&called)))),
             }
         }
-        Err(why.unwrap_or_else(|| format!("there is no such program in {}", self.directories.join(":"))))
+        Err(why.unwrap_or_else(|| match self.directories.as_slice() {
+            [] => "the PATH has no absolute directory that commands cannot write: there is nowhere to look".into(),
+            directories => format!("there is no such program in {}", directories.join(":")),
+        }))
     }
 
     fn open(&self, path: &str) -> Result<(OwnedFd, String, Identity), String> {
@@ -275,6 +278,13 @@ mod tests {
             let error = search().find(command).unwrap_err();
             assert!(error.contains(part), "{command:?}: {error}");
         }
+    }
+
+    #[test]
+    fn a_path_without_directories_says_so() {
+        let error = Search::default().find("sh").unwrap_err();
+        assert!(error.contains("nowhere to look"), "{error}");
+        assert!(Search::default().find("/bin/sh").is_ok());
     }
 
     #[test]
