@@ -87,22 +87,37 @@ pub fn kill(pidfd: BorrowedFd<'_>) -> io::Result<()> {
     send(pidfd, rustix::process::Signal::KILL)
 }
 
-/// Interrupts (SIGINT) the process of this pidfd and everything in its process group. Already dead is success.
-///
-/// Where the kernel cannot signal a group by a pidfd (before Linux 6.9) the process alone is interrupted.
+/// Interrupts (SIGINT) the process of this pidfd, which leads a process group and has this number, and all of its group.
+/// Already dead is success.
 ///
 /// # Errors
 /// EPERM when it is not ours to signal.
-pub fn interrupt_group(pidfd: BorrowedFd<'_>) -> io::Result<()> {
-    const PROCESS_GROUP: libc::c_uint = 1 << 2; // PIDFD_SIGNAL_PROCESS_GROUP
+pub fn interrupt_group(pidfd: BorrowedFd<'_>, pid: i32) -> io::Result<()> {
+    const PROCESS_GROUP: libc::c_uint = 1 << 2; // PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9
     let none = std::ptr::null::<libc::siginfo_t>();
     // SAFETY: no siginfo is passed, and the descriptor is open.
     let r = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), libc::SIGINT, none, PROCESS_GROUP) };
     match (r, io::Error::last_os_error()) {
         (0, _) => Ok(()),
         (_, e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(()),
-        (_, e) if e.raw_os_error() == Some(libc::EINVAL) => send(pidfd, rustix::process::Signal::INT),
+        (_, e) if e.raw_os_error() == Some(libc::EINVAL) => interrupt_group_by_number(pidfd, pid),
         (_, e) => Err(e),
+    }
+}
+
+/// By the group's number, which is its leader's: nobody else can have it while that lives, and none is given again before
+/// all others have been.
+fn interrupt_group_by_number(pidfd: BorrowedFd<'_>, pid: i32) -> io::Result<()> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut ended = [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)];
+    if poll(&mut ended, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? > 0 {
+        return Ok(());
+    }
+    // 0 and 1 would be others' groups.
+    let group = rustix::process::Pid::from_raw(pid).filter(|_| pid > 1).ok_or(io::ErrorKind::InvalidInput)?;
+    match rustix::process::kill_process_group(group, rustix::process::Signal::INT) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Err(e) => Err(e.into()),
     }
 }
 
@@ -118,5 +133,39 @@ fn send(pidfd: BorrowedFd<'_>, signal: rustix::process::Signal) -> io::Result<()
     match rustix::process::pidfd_send_signal(pidfd, signal) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
         Err(e) => Err(e.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process_group};
+
+    use super::*;
+
+    type Interrupt = fn(BorrowedFd<'_>, i32) -> io::Result<()>;
+
+    #[test]
+    fn an_interruption_reaches_a_whole_group_by_either_way() {
+        for interrupt in [interrupt_group as Interrupt, interrupt_group_by_number] {
+            let mut group = Command::new("sh");
+            group.args(["-c", "echo there; sleep 60; exit 7"]).process_group(0).stdout(Stdio::piped());
+            let mut child = group.spawn().unwrap();
+            let mut there = [0; 6];
+            io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut there).unwrap();
+            let pid = Pid::from_child(&child);
+            let pidfd = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+            interrupt(pidfd.as_fd(), pid.as_raw_nonzero().get()).unwrap();
+            assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGINT));
+            let begun = Instant::now();
+            while test_kill_process_group(pid).is_ok() {
+                assert!(begun.elapsed() < Duration::from_secs(10), "its sleep goes on");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            interrupt(pidfd.as_fd(), pid.as_raw_nonzero().get()).unwrap();
+        }
     }
 }

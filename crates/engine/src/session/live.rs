@@ -365,8 +365,8 @@ impl Live {
 
     /// Interrupts the agent and what runs in its process group. False where that would not leave the state as it is.
     fn interrupt(&self) -> bool {
-        let Some((_, pidfd)) = self.handle.process.get() else { return false };
-        self.agent.interruptible() && process::interrupt_group(pidfd.as_fd()).is_ok()
+        let Some((pid, pidfd)) = self.handle.process.get() else { return false };
+        self.agent.interruptible() && process::interrupt_group(pidfd.as_fd(), *pid).is_ok()
     }
 
     /// Output of other people's agents comes with the result.

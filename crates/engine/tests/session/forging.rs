@@ -74,9 +74,9 @@ fn a_process_that_was_made_behind_the_interpreters_back_is_told_from_it() {
         let twin = "import ctypes\nlibc = ctypes.CDLL(None)\npid = libc.fork()\nif pid == 0:\n    os._exit(0)\nprint(os.waitpid(pid, 0)[1])";
         assert_eq!(python(desk, twin).stdout, "0\n");
         // Between two calls it is found before the next one is asked.
-        let later = "pid = libc.fork()\nif pid == 0:\n    time.sleep(0.2); everywhere(range(3, 64)); time.sleep(20)\n    os._exit(0)";
+        let later = "pid = libc.fork()\nif pid == 0:\n    time.sleep(0.1); everywhere(range(3, 64)); time.sleep(20)\n    os._exit(0)";
         assert!(desk.run(l, "a", &format!("import time\n{later}")).success());
-        std::thread::sleep(Duration::from_millis(600));
+        std::thread::sleep(Duration::from_millis(2000));
         let error = desk.ask(l, "a", call("print(1)")).unwrap_err();
         assert!(
             matches!(&error, SessionError::Ended { ended, .. } if matches!(ended.why, Why::Forged(_))),
@@ -158,6 +158,13 @@ fn without_a_filter_there_is_no_session() {
             matches!(&error, SessionError::Start { failure, .. } if failure.step == "process.seccomp.level"),
             "{error}"
         );
+        let nested = || {
+            let mut policy = policy(l.program().unwrap(), desk.backend);
+            policy.process.nested_sandboxes = true;
+            Ok(Start { policy, agent: l.agent, hands_over: None })
+        };
+        let error = desk.sessions.call(&key("a"), "test", nested, call("")).unwrap_err();
+        assert!(matches!(&error, SessionError::Start { failure, .. } if failure.step.contains("nested")), "{error:?}");
         assert!(desk.sessions.list().is_empty());
         desk.out(l, "a", "");
     });

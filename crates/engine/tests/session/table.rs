@@ -46,7 +46,7 @@ fn names_are_words_and_new_ones_are_not_guessed() {
 fn calls_of_one_session_wait_for_each_other_up_to_a_bound() {
     each(&[PYTHON], Limits { waiting: 2, ..Limits::default() }, |desk, l| {
         desk.out(l, "a", "import time; n = 0");
-        let code = "m = n; time.sleep(0.2); n = m + 1; print(n)";
+        let code = "m = n; time.sleep(0.7); n = m + 1; print(n)";
         let answers: Vec<_> = std::thread::scope(|scope| {
             let calls: Vec<_> = (0..4).map(|_| scope.spawn(|| desk.ask(l, "a", call(code)))).collect();
             calls.into_iter().map(|c| c.join().unwrap()).collect()
