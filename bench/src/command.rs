@@ -75,7 +75,9 @@ async fn once(way: &str, directory: &Path, program: &str, rest: &[String]) -> Re
         "plain" => plain(Command::new(program))?,
         "sandboxed" => plain(sandboxed_command(program, SandboxMode::Sandbox, directory))?,
         "behind" => {
-            let spawned = Confined::new(program).data_dir(directory).spawn(|command| {
+            // As for a caller whose own descriptors are all close-on-exec: whoever started the measurement may have left this
+            // process some that are not, for which it would be forked.
+            let spawned = Confined::new(program).data_dir(directory).inherit_descriptors(true).spawn(|command| {
                 command.args(rest);
             });
             spawned.map_err(|error| error.to_string())?.0
