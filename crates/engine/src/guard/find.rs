@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, fstat, open};
 
 use super::error::plain;
 use crate::executables::{Executable, Identity, device};
@@ -145,8 +145,14 @@ impl Search {
         if stat.st_mode & 0o111 == 0 {
             return Err("nobody may execute it".into());
         }
-        let canonical = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
-            .map_err(|e| format!("its real path cannot be told: {e}"))?;
+        let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
+        // Root's commands are another user's, whom the sandbox asks.
+        if !rustix::process::geteuid().is_root()
+            && rustix::fs::accessat(rustix::fs::CWD, &opened, Access::EXEC_OK, AtFlags::EACCESS) == Err(Errno::ACCESS)
+        {
+            return Err("this user may not execute it".into());
+        }
+        let canonical = std::fs::read_link(&opened).map_err(|e| format!("its real path cannot be told: {e}"))?;
         let canonical = canonical.to_str().ok_or("its real path is not UTF-8")?.to_owned();
         if let Some(dir) = self.writable.iter().find(|dir| cofferdam_policy::paths::is_within(&canonical, dir)) {
             return Err(format!("it lies in {dir}, which commands may write: any of them could replace it"));
