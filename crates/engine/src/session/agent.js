@@ -41,7 +41,12 @@
   let number = 0;
   globalThis.require = createRequire(path.join(process.cwd(), 'call.js'));
   const show = (error) => {
-    const told = error instanceof Error && error.stack ? error.stack : `Uncaught ${require('util').inspect(error)}`;
+    let told = `Uncaught ${require('util').inspect(error)}`;
+    if (error instanceof Error && typeof error.stack === 'string') {
+      const lines = error.stack.split('\n');
+      const ours = lines.findIndex((line) => /^ +at .*(sigintHandlersWrap|\(node:vm:|\(\[eval\]:)/.test(line));
+      told = (ours > 0 ? lines.slice(0, ours) : lines).join('\n');
+    }
     process.stderr.write(`${told}\n`);
   };
   const failed = (error) => {
@@ -57,10 +62,7 @@
     if (request !== null) process.reallyExit(130);
   });
 
-  const options = (name) => {
-    const loader = vm.constants && vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER;
-    return { filename: name, breakOnSigint: true, ...(loader ? { importModuleDynamically: loader } : {}) };
-  };
+  const options = (name) => ({ filename: name, breakOnSigint: true });
   let repl = null;
   const awaiting = (code, name) => {
     if (repl === null) {
@@ -82,6 +84,8 @@
     number += 1;
     const name = `call ${number}`;
     let script;
+    // What imports modules while it runs needs a loader, which the interpreter's own loop has.
+    if (/\bimport\s*\(/.test(request.code)) return awaiting(request.code, name);
     try {
       script = new vm.Script(request.code, options(name));
     } catch (error) {

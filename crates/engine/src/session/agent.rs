@@ -11,7 +11,7 @@ use super::frame::{self, FrameError, Request};
 pub enum Agent {
     /// Our agent in CPython 3.7 or later.
     Python,
-    /// Our agent in Node 20 or later.
+    /// Our agent in Node 18 or later.
     Node,
     /// Our agent in bash 5 or later.
     Shell,

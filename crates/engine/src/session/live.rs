@@ -407,8 +407,10 @@ impl Live {
     pub fn over(&mut self, why: Option<Why>) -> Ended {
         match why {
             Some(why) => self.handle.kill(why),
-            // The agent's end is the sandbox's, but for who holds the channel open in its place.
-            None if !self.handle.wait(Duration::from_secs(2)) => self.handle.kill(Why::Lost),
+            // The agent's end is the sandbox's: what lives on has only closed its channel.
+            None if !self.handle.wait(Duration::from_secs(2)) => {
+                self.handle.kill(Why::Protocol("it has closed its channel".into()));
+            }
             None => {}
         }
         if !self.handle.wait(END) {

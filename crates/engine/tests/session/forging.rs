@@ -111,6 +111,17 @@ fn an_answer_to_what_nobody_asked_is_no_answer() {
 }
 
 #[test]
+fn an_interpreter_that_closes_its_channel_is_ended() {
+    each(&[PYTHON], Limits::default(), |desk, _| {
+        let code = "import socket, time\nfor f in range(3, 64):\n    try: socket.socket(fileno=f).shutdown(socket.SHUT_RDWR)\n    except OSError: pass\ntime.sleep(60)";
+        let ended = python(desk, code).ended.unwrap();
+        assert!(matches!(&ended.why, Why::Protocol(why) if why.contains("closed")), "{ended:?}");
+        let ended = python(desk, "os.closerange(3, 256)").ended.unwrap();
+        assert_eq!(ended.why, Why::Exited(1));
+    });
+}
+
+#[test]
 fn neither_ptrace_nor_proc_leads_to_the_channel() {
     each(&[PYTHON], Limits::default(), |desk, _| {
         let attempt = r#"
