@@ -77,6 +77,11 @@ impl Log {
         }
     }
 
+    /// What was collected so far.
+    pub fn violations(&self) -> &[Violation] {
+        &self.list
+    }
+
     /// What was collected.
     pub fn into_violations(self) -> Vec<Violation> {
         self.list

@@ -444,8 +444,12 @@ impl Core {
             sample_memory: cgroup.is_none().then_some(l.memory_mb << 20),
             output_bytes: l.output_bytes,
             log: Log::new(&self.policy),
-            workspace: channel.and_then(|channel| Some((plan.recipe.mounts.iter().position(handed)?, channel))),
+            session: channel,
+            workspace: plan.recipe.mounts.iter().position(handed),
         };
+        if let Some(session) = channel {
+            session.tap().begin(&run.events);
+        }
         io.monitor.begin(run.running.pid, cgroup, 1);
         supervise::supervise(run, io)
     }

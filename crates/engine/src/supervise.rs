@@ -52,8 +52,10 @@ pub struct Run<'a> {
     pub output_bytes: u64,
     /// What is recorded.
     pub log: Log,
-    /// A session's, which is told of the tmpfs of this mount step as soon as it is there.
-    pub workspace: Option<(usize, &'a Channel)>,
+    /// A session's, which is told what is refused while it lives, and of a tmpfs as soon as it is there.
+    pub session: Option<&'a Channel>,
+    /// The mount step of that tmpfs.
+    pub workspace: Option<usize>,
 }
 
 /// How it ended.
@@ -315,8 +317,8 @@ impl Loop<'_, '_> {
                 end(&mut self.report, End::TimedOut, at_ns, events)
             }
             Status::Layer { op, fd } => {
-                if let Some((_, channel)) = self.run.workspace.filter(|(step, _)| *step == op) {
-                    channel.take_workspace(&fd);
+                if let Some(session) = self.run.session.filter(|_| self.run.workspace == Some(op)) {
+                    session.take_workspace(&fd);
                 }
                 self.report.layers.push((op, fd));
             }
@@ -339,6 +341,16 @@ impl Loop<'_, '_> {
     }
 
     fn read_events(&mut self, most: usize) {
+        // Held meanwhile: who asks finds nothing in the socket that is not in the list.
+        let mut told = self.run.session.map(|session| session.tap().list());
+        self.take_events(most);
+        if let Some(told) = &mut told {
+            told.clear();
+            told.extend_from_slice(self.report.log.violations());
+        }
+    }
+
+    fn take_events(&mut self, most: usize) {
         for _ in 0..most {
             let mut record = [0u8; 72 + 2 * cofferdam_confine::wire::EVENT_PATH];
             match rustix::net::recv(&self.run.events, &mut record[..], rustix::net::RecvFlags::DONTWAIT) {

@@ -8,7 +8,7 @@ use cofferdam_policy::{Field, Policy};
 
 use super::agent::Agent;
 use crate::io::{Cancel, Output};
-use crate::outcome::{Ending, Failure, Outcome, Truncated};
+use crate::outcome::{Ending, Failure, Outcome, Truncated, Violation};
 
 /// Which session: the owner's name for it. Owners do not see each other's.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -98,6 +98,8 @@ pub struct Answer {
     pub cpu_time_seconds: Option<f64>,
     /// Memory of the session's tree when the answer came, bytes.
     pub memory_used_bytes: Option<u64>,
+    /// What was refused since the answer before, as far as the policy's `audit` has it recorded.
+    pub violations: Vec<Violation>,
     /// Root of the tmpfs that [`Start::hands_over`] names; the jail alone has one. Nothing in it is trusted, and what the
     /// code left running may change it at any moment: open below it without following links, without waiting for what a
     /// FIFO never gives, and read no more than a bound.

@@ -24,6 +24,8 @@ use rustix::net::{
     send, socketpair,
 };
 
+use super::tap::Tap;
+
 /// Pairs of pipes of one session: as many calls can have left something running that still holds their output.
 pub(super) const PAIRS: usize = 8;
 
@@ -35,6 +37,7 @@ pub(crate) struct Channel {
     stdio: bool,
     /// Where the tmpfs goes that is handed over while the session lives.
     workspace: Arc<OnceLock<Arc<OwnedFd>>>,
+    tap: Arc<Tap>,
 }
 
 impl Channel {
@@ -43,6 +46,11 @@ impl Channel {
         if let Ok(copy) = root.try_clone() {
             self.workspace.get_or_init(|| Arc::new(copy));
         }
+    }
+
+    /// Where the supervisor puts what is refused.
+    pub fn tap(&self) -> &Tap {
+        &self.tap
     }
 
     /// Puts the ends among the descriptors that go with the plan. A second time there is nothing left to put.
@@ -95,6 +103,7 @@ pub(super) struct Ends {
     socket: OwnedFd,
     pairs: Vec<[Pipe; 2]>,
     workspace: Arc<OnceLock<Arc<OwnedFd>>>,
+    tap: Arc<Tap>,
 }
 
 /// What came over the channel.
@@ -127,7 +136,9 @@ pub(super) fn ends(own: bool) -> io::Result<(Ends, Channel)> {
         pairs.push([pipe(0)?, pipe(1)?]);
     }
     let workspace = Arc::<OnceLock<Arc<OwnedFd>>>::default();
-    Ok((Ends { socket, pairs, workspace: workspace.clone() }, Channel { theirs, stdio: !own, workspace }))
+    let tap = Arc::<Tap>::default();
+    let ours = Ends { socket, pairs, workspace: workspace.clone(), tap: tap.clone() };
+    Ok((ours, Channel { theirs, stdio: !own, workspace, tap }))
 }
 
 fn reopen(pipe: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
@@ -139,6 +150,11 @@ impl Ends {
     /// The tmpfs that the session works in.
     pub fn workspace(&self) -> Option<Arc<OwnedFd>> {
         self.workspace.get().cloned()
+    }
+
+    /// What is refused.
+    pub fn tap(&self) -> &Tap {
+        &self.tap
     }
 
     /// The channel, to poll.

@@ -21,9 +21,10 @@ use super::agent::Agent;
 use super::answer::{Ended, Why};
 use super::channel::{self, Came, Ends, Use};
 use super::frame::{Replies, Reply};
+use super::tap;
 use crate::io::{Cancel, Input, Io, Output, Stream};
 use crate::monitor::Monitor;
-use crate::outcome::{Outcome, Truncated};
+use crate::outcome::{Outcome, Truncated, Violation};
 use crate::run::Prepared;
 use crate::streams::{self, Sink};
 
@@ -101,6 +102,8 @@ pub(super) struct Live {
     thread: Option<JoinHandle<()>>,
     /// CPU time when it was last asked for, seconds.
     cpu: f64,
+    /// What had been refused when that was last asked for.
+    refused: Vec<Violation>,
 }
 
 /// One call, as the session sees it.
@@ -172,6 +175,7 @@ impl Live {
             output_bytes,
             thread: Some(thread),
             cpu: 0.0,
+            refused: Vec::new(),
         };
         Ok(match live.wait_for_ready(patience, caller) {
             Ok(()) => Ok(live),
@@ -389,6 +393,16 @@ impl Live {
             }
             bytes.clear();
         }
+    }
+
+    /// What was refused since this was last asked.
+    pub fn violations(&mut self, ended: Option<&Ended>) -> Vec<Violation> {
+        let all = match ended.and_then(|ended| ended.outcome.as_ref()) {
+            Some(outcome) => outcome.violations.clone(),
+            None => self.ends.tap().until_now(),
+        };
+        let before = std::mem::replace(&mut self.refused, all.clone());
+        tap::since(&before, all)
     }
 
     /// The tmpfs that it works in.

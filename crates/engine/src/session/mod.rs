@@ -19,6 +19,7 @@ mod answer;
 mod channel;
 pub mod frame;
 mod live;
+mod tap;
 mod turn;
 
 use std::collections::HashMap;
@@ -344,6 +345,7 @@ impl Inner {
         };
         let duration = begun.elapsed();
         let usage = live.usage();
+        let violations = live.violations(ended.as_ref());
         let [stdout, stderr] = answered.streams.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         let exit_code = answered.exit_code.or(match &ended {
             Some(Ended { why: Why::Exited(code), .. }) => Some(*code),
@@ -361,6 +363,7 @@ impl Inner {
             cpu_time_seconds: usage.map(|(cpu, _)| cpu),
             memory_used_bytes: usage.map(|(_, memory)| memory),
             workspace: live.workspace(),
+            violations,
         })
     }
 

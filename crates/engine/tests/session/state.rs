@@ -123,3 +123,28 @@ fn what_the_code_writes_into_its_workspace_comes_with_each_answer() {
         assert!(std::fs::exists(format!("/proc/self/fd/{}/output/file", kept.as_raw_fd())).unwrap());
     });
 }
+
+#[test]
+fn an_answer_tells_what_was_refused_since_the_one_before() {
+    each(&[SHELL, PYTHON], Limits::default(), |desk, l| {
+        if desk.backend == Backend::Landlock {
+            return; // without a pid namespace fewer refusals are told
+        }
+        let (refused, ended) = match l.agent {
+            Agent::Python => (
+                "import subprocess; subprocess.run(['unshare', '-u', 'true'])",
+                "subprocess.run(['unshare', '-u', 'true']); os = __import__('os'); os._exit(0)",
+            ),
+            _ => ("unshare -u true; true", "unshare -u true; exit 0"),
+        };
+        for _ in 0..50 {
+            let told = desk.run(l, "a", refused).violations;
+            let told: Vec<_> = told.iter().map(|v| (v.operation.as_str(), v.count)).collect();
+            assert_eq!(told, [("unshare", 1)]);
+            assert_eq!(desk.run(l, "a", "").violations, []);
+        }
+        let last = desk.run(l, "a", ended);
+        assert_eq!(last.violations.iter().map(|v| v.count).collect::<Vec<_>>(), [1], "{last:?}");
+        assert_eq!(last.ended.unwrap().outcome.unwrap().violations[0].count, 51);
+    });
+}

@@ -1,0 +1,88 @@
+//! What a session was refused so far, while it lives: the supervisor collects it, and a call asks for what is new.
+//!
+//! Init writes of a refusal before the program goes on, so by the time of an answer the record lies in the supervisor's
+//! socket. Whoever asks waits until it has been read.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::outcome::Violation;
+
+/// How long the supervisor is waited for.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// A view of the supervisor's list.
+#[derive(Debug, Default)]
+pub(crate) struct Tap {
+    /// The supervisor's socket.
+    events: OnceLock<OwnedFd>,
+    list: Mutex<Vec<Violation>>,
+}
+
+impl Tap {
+    /// The supervisor begins.
+    pub fn begin(&self, events: &OwnedFd) {
+        if let Ok(copy) = events.try_clone() {
+            self.events.get_or_init(|| copy);
+        }
+    }
+
+    /// The list, to be held while records are read and put into it.
+    pub fn list(&self) -> MutexGuard<'_, Vec<Violation>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All that was refused until now.
+    pub fn until_now(&self) -> Vec<Violation> {
+        let Some(events) = self.events.get() else { return Vec::new() };
+        let begun = Instant::now();
+        let waits = || {
+            let mut fds = [PollFd::new(events, PollFlags::IN)];
+            poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
+                && !fds[0].revents().contains(PollFlags::HUP)
+        };
+        while waits() && begun.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        self.list().clone()
+    }
+}
+
+/// What of `now` was not yet `before`, with how often since.
+pub(super) fn since(before: &[Violation], now: Vec<Violation>) -> Vec<Violation> {
+    let same =
+        |a: &Violation, b: &Violation| (&a.operation, &a.object, &a.field) == (&b.operation, &b.object, &b.field);
+    now.into_iter()
+        .filter_map(|mut violation| {
+            let counted: u64 = before.iter().filter(|b| same(b, &violation)).map(|b| b.count).sum();
+            violation.count = violation.count.saturating_sub(counted);
+            (violation.count > 0).then_some(violation)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Evidence;
+
+    fn violation(operation: &str, count: u64) -> Violation {
+        let (object, field) = (Some("x".to_owned()), "$.process.seccomp".to_owned());
+        Violation { operation: operation.into(), object, field, evidence: Evidence::Kernel, pid: 2, count }
+    }
+
+    #[test]
+    fn what_is_new_is_told_with_how_often() {
+        let before = [violation("ptrace", 2), violation("mount", 1)];
+        let now = vec![violation("ptrace", 5), violation("mount", 1), violation("bpf", 1)];
+        assert_eq!(since(&before, now), [violation("ptrace", 3), violation("bpf", 1)]);
+    }
+
+    #[test]
+    fn a_tap_without_a_supervisor_has_nothing() {
+        assert!(Tap::default().until_now().is_empty());
+    }
+}
