@@ -64,6 +64,21 @@ _cofferdam() {
             cofferdam__subcmd__help,run)
                 cmd="cofferdam__subcmd__help__subcmd__run"
                 ;;
+            cofferdam__subcmd__help__subcmd__mcp,install)
+                cmd="cofferdam__subcmd__help__subcmd__mcp__subcmd__install"
+                ;;
+            cofferdam__subcmd__mcp,help)
+                cmd="cofferdam__subcmd__mcp__subcmd__help"
+                ;;
+            cofferdam__subcmd__mcp,install)
+                cmd="cofferdam__subcmd__mcp__subcmd__install"
+                ;;
+            cofferdam__subcmd__mcp__subcmd__help,help)
+                cmd="cofferdam__subcmd__mcp__subcmd__help__subcmd__help"
+                ;;
+            cofferdam__subcmd__mcp__subcmd__help,install)
+                cmd="cofferdam__subcmd__mcp__subcmd__help__subcmd__install"
+                ;;
             *)
                 ;;
         esac
@@ -481,8 +496,22 @@ _cofferdam() {
             return 0
             ;;
         cofferdam__subcmd__help__subcmd__mcp)
-            opts=""
+            opts="install"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cofferdam__subcmd__help__subcmd__mcp__subcmd__install)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -509,7 +538,7 @@ _cofferdam() {
             return 0
             ;;
         cofferdam__subcmd__mcp)
-            opts="-v -h --config --http --token-file --allow-host --allow-origin --tools --max-runs --max-queue --verbose --help"
+            opts="-v -h --config --http --token-file --allow-host --allow-origin --tools --max-runs --max-queue --verbose --help install help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -544,6 +573,74 @@ _cofferdam() {
                     return 0
                     ;;
                 --max-queue)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cofferdam__subcmd__mcp__subcmd__help)
+            opts="install help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cofferdam__subcmd__mcp__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cofferdam__subcmd__mcp__subcmd__help__subcmd__install)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cofferdam__subcmd__mcp__subcmd__install)
+            opts="-y -h --client --config --name --project --remove --dry-run --yes --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --client)
+                    COMPREPLY=($(compgen -W "claude-desktop claude-code cursor vscode zed" -- "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --name)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -202,16 +202,32 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand environment" -l trus
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand environment" -l json -d 'Print one JSON value'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand environment" -l all -d 'List hidden definitions, too'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand environment" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp" -l config -d 'The configuration that defines environments' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp" -l http -d 'Listen here for streamable HTTP, at /mcp' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp" -l token-file -d 'File with the bearer token; made when it is not there' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp" -l allow-host -d 'A name under which callers reach the server, besides loopback\'s' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp" -l allow-origin -d 'An origin whose pages may call, as https://app.example:443; none by default' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp" -l tools -d 'Offer these tools besides run: list, which tells what each environment is for' -r -f -a "list\t''"
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp" -l max-runs -d 'Most runs at a time' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp" -l max-queue -d 'Most calls that wait for a run to end' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp" -s v -l verbose -d 'Say more on standard error; never the code'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -l config -d 'The configuration that defines environments' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -l http -d 'Listen here for streamable HTTP, at /mcp' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -l token-file -d 'File with the bearer token; made when it is not there' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -l allow-host -d 'A name under which callers reach the server, besides loopback\'s' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -l allow-origin -d 'An origin whose pages may call, as https://app.example:443; none by default' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -l tools -d 'Offer these tools besides run: list, which tells what each environment is for' -r -f -a "list\t''"
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -l max-runs -d 'Most runs at a time' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -l max-queue -d 'Most calls that wait for a run to end' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -s v -l verbose -d 'Say more on standard error; never the code'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -f -a "install" -d 'Put the server into a client\'s configuration'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and __fish_seen_subcommand_from install" -l client -d 'Whose configuration' -r -f -a "claude-desktop\t''
+claude-code\t''
+cursor\t''
+vscode\t''
+zed\t''"
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and __fish_seen_subcommand_from install" -l config -d 'The configuration that defines environments' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and __fish_seen_subcommand_from install" -l name -d 'What the server is called there' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and __fish_seen_subcommand_from install" -l project -d 'Into the configuration of the project in this directory, for all who share it'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and __fish_seen_subcommand_from install" -l remove -d 'Take it out again'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and __fish_seen_subcommand_from install" -l dry-run -d 'Show what would change, and write nothing'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and __fish_seen_subcommand_from install" -s y -l yes -d 'Do not ask'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and __fish_seen_subcommand_from install" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and __fish_seen_subcommand_from help" -f -a "install" -d 'Put the server into a client\'s configuration'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand doctor" -l json -d 'Print one JSON object'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand doctor" -s h -l help -d 'Print help'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp doctor help" -f -a "run" -d 'Run a program in a sandbox'
@@ -222,3 +238,4 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp doctor help" -f -a "mcp" -d 'Serve environments to agents over MCP, on standard input and output or HTTP'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp doctor help" -f -a "doctor" -d 'Show what this host can enforce, and how to get the rest'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp doctor help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and __fish_seen_subcommand_from mcp" -f -a "install" -d 'Put the server into a client\'s configuration'

@@ -18,6 +18,7 @@ mod doctor;
 pub mod environment;
 mod execute;
 mod export;
+mod install;
 mod keeping;
 mod listing;
 mod mcp;

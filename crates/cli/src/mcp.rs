@@ -11,6 +11,7 @@ use cofferdam_config::serve::{PROGRAM, Serve, TOOLS};
 use cofferdam_profiles::helper::{DIRECTORY_VARIABLE, find_named};
 
 use crate::caller::Caller;
+use crate::install;
 use crate::report::Refusal;
 
 /// The command line of `mcp`.
@@ -77,6 +78,8 @@ pub fn command(command: Command) -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Say more on standard error; never the code"),
         )
+        .args_conflicts_with_subcommands(true)
+        .subcommand(install::command())
 }
 
 /// What the options say.
@@ -99,8 +102,11 @@ fn serve(matches: &ArgMatches) -> Serve {
     }
 }
 
-/// Becomes the server.
+/// Becomes the server, or puts it into a client's configuration.
 pub fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
+    if let Some(("install", matches)) = matches.subcommand() {
+        return install::run(matches, caller);
+    }
     let libexec = caller.variable(DIRECTORY_VARIABLE).filter(|directory| !directory.is_empty()).map(Path::new);
     let own = std::env::current_exe().ok();
     let program = find_named(PROGRAM, libexec, own.as_deref());

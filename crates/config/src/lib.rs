@@ -17,6 +17,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod clients;
 pub mod environments;
 mod guard;
 pub mod running;

@@ -1,0 +1,437 @@
+//! One entry of an object of objects, set or removed in a text of JSON that may have comments and trailing commas.
+//!
+//! Everything else stays byte for byte. What comes out is read again, and must say what the old text said but for that one
+//! entry: an edit that would not is an error, and never a text. No I/O.
+
+use serde::Serialize as _;
+use serde_json::{Map, Value};
+
+/// Why a text cannot be edited.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EditError {
+    /// It is not readable.
+    #[error("line {line}: {problem}")]
+    Syntax {
+        /// From 1 on.
+        line: usize,
+        /// What is wrong there.
+        problem: String,
+    },
+    /// Something else than an object stands where one has to be.
+    #[error("{what} is no object")]
+    NoObject {
+        /// `the file`, or the key.
+        what: String,
+    },
+    /// A key stands more than once, and who reads it may mean either.
+    #[error("the key {key:?} stands twice")]
+    Twice {
+        /// The key.
+        key: String,
+    },
+    /// The edited text would say something else.
+    #[error("it cannot be edited without changing what else it says")]
+    Unsafe,
+}
+
+/// Deepest nesting that is read.
+const DEEPEST: usize = 128;
+
+struct Member {
+    key: String,
+    start: usize,
+    value: Node,
+}
+
+struct Node {
+    start: usize,
+    end: usize,
+    /// Of an object: its members, and whether a comma follows the last.
+    members: Option<(Vec<Member>, Option<usize>)>,
+}
+
+struct Scan<'t> {
+    text: &'t str,
+    at: usize,
+    /// The text with comments and trailing commas as spaces.
+    plain: Vec<u8>,
+}
+
+impl Scan<'_> {
+    fn fail(&self, problem: &str) -> EditError {
+        let line =
+            self.text.as_bytes()[..self.at.min(self.text.len())].iter().filter(|byte| **byte == b'\n').count() + 1;
+        EditError::Syntax { line, problem: problem.to_owned() }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn blank(&mut self, from: usize, to: usize) {
+        for byte in &mut self.plain[from..to] {
+            if *byte != b'\n' {
+                *byte = b' ';
+            }
+        }
+    }
+
+    /// Passes over spaces and comments.
+    fn space(&mut self) -> Result<(), EditError> {
+        loop {
+            let rest = &self.text[self.at..];
+            if rest.starts_with("//") {
+                let end = self.at + rest.find('\n').unwrap_or(rest.len());
+                self.blank(self.at, end);
+                self.at = end;
+            } else if rest.starts_with("/*") {
+                let Some(length) = rest.find("*/") else { return Err(self.fail("a comment has no end")) };
+                self.blank(self.at, self.at + length + 2);
+                self.at += length + 2;
+            } else if self.peek().is_some_and(|byte| byte.is_ascii_whitespace()) {
+                self.at += 1;
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    fn string(&mut self) -> Result<String, EditError> {
+        let start = self.at;
+        if self.peek() != Some(b'"') {
+            return Err(self.fail("a key in quotes is expected"));
+        }
+        self.at += 1;
+        loop {
+            match self.peek() {
+                Some(b'\\') => self.at += 2,
+                Some(b'"') => break,
+                Some(_) => self.at += 1,
+                None => return Err(self.fail("a string has no end")),
+            }
+        }
+        self.at += 1;
+        let text = self.text.get(start..self.at).unwrap_or_default();
+        serde_json::from_str(text).map_err(|_| self.fail("a string is not readable"))
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Node, EditError> {
+        self.space()?;
+        let start = self.at;
+        if depth > DEEPEST {
+            return Err(self.fail("nests too deeply"));
+        }
+        let members = match self.peek() {
+            Some(b'{') => Some(self.object(depth)?),
+            Some(b'[') => {
+                self.list(b']', |scan| scan.value(depth + 1).map(drop))?;
+                None
+            }
+            Some(b'"') => {
+                self.string()?;
+                None
+            }
+            _ => {
+                let is_word = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+                while self.peek().is_some_and(is_word) {
+                    self.at += 1;
+                }
+                if self.at == start {
+                    return Err(self.fail("a value is expected"));
+                }
+                None
+            }
+        };
+        Ok(Node { start, end: self.at, members })
+    }
+
+    fn object(&mut self, depth: usize) -> Result<(Vec<Member>, Option<usize>), EditError> {
+        let mut members = Vec::new();
+        let comma = self.list(b'}', |scan| {
+            let start = scan.at;
+            let key = scan.string()?;
+            scan.space()?;
+            if scan.peek() != Some(b':') {
+                return Err(scan.fail("a colon is expected"));
+            }
+            scan.at += 1;
+            members.push(Member { key, start, value: scan.value(depth + 1)? });
+            Ok(())
+        })?;
+        Ok((members, comma))
+    }
+
+    /// Items with commas between them, up to the end; where a comma stands behind the last.
+    fn list(
+        &mut self,
+        end: u8,
+        mut item: impl FnMut(&mut Self) -> Result<(), EditError>,
+    ) -> Result<Option<usize>, EditError> {
+        self.at += 1;
+        let mut comma = None;
+        loop {
+            self.space()?;
+            if self.peek() == Some(end) {
+                if let Some(at) = comma {
+                    self.blank(at, at + 1);
+                }
+                self.at += 1;
+                return Ok(comma);
+            }
+            item(self)?;
+            self.space()?;
+            comma = None;
+            match self.peek() {
+                Some(b',') => {
+                    comma = Some(self.at);
+                    self.at += 1;
+                }
+                Some(byte) if byte == end => {}
+                _ => return Err(self.fail("a comma or the end is expected")),
+            }
+        }
+    }
+}
+
+/// The text as spans and as a value; an empty one is an empty object.
+fn read(text: &str) -> Result<(Node, Value), EditError> {
+    let start = if text.starts_with('\u{feff}') { 3 } else { 0 };
+    let mut scan = Scan { text, at: start, plain: text.as_bytes().to_vec() };
+    let root = scan.value(0)?;
+    scan.space()?;
+    if scan.at != text.len() {
+        return Err(scan.fail("more follows the end"));
+    }
+    if root.members.is_none() {
+        return Err(EditError::NoObject { what: "the file".into() });
+    }
+    let plain = String::from_utf8_lossy(&scan.plain[start..]);
+    let value = serde_json::from_str(&plain)
+        .map_err(|error| EditError::Syntax { line: error.line(), problem: error.to_string() })?;
+    Ok((root, value))
+}
+
+fn find<'n>(node: &'n Node, key: &str) -> Result<Option<(usize, &'n Member)>, EditError> {
+    let Some((members, _)) = &node.members else { return Ok(None) };
+    let mut found = members.iter().enumerate().filter(|(_, member)| member.key == key);
+    let first = found.next();
+    if found.next().is_some() {
+        return Err(EditError::Twice { key: key.to_owned() });
+    }
+    Ok(first)
+}
+
+/// The spaces that the line of a place begins with.
+fn indentation(text: &str, at: usize) -> &str {
+    let start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+    let line = text[start..at].trim_start_matches('\u{feff}');
+    &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
+}
+
+/// What one level of the text is indented by.
+fn unit(text: &str, root: &Node) -> String {
+    let first = root.members.as_ref().and_then(|(members, _)| members.first());
+    let found = first.map(|member| indentation(text, member.start)).filter(|found| !found.is_empty());
+    found.unwrap_or("  ").to_owned()
+}
+
+/// A member as text, its later lines indented by what its first has.
+fn member(key: &str, value: &Value, indent: &str, unit: &str) -> String {
+    let mut bytes = Vec::new();
+    let formatter = serde_json::ser::PrettyFormatter::with_indent(unit.as_bytes());
+    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
+    // Writing to a vector cannot fail; what would be left is found unequal afterwards.
+    value.serialize(&mut serializer).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes).replace('\n', &format!("\n{indent}"));
+    format!("{}: {text}", Value::from(key))
+}
+
+/// The text with a further member at the end of an object.
+fn inserted(text: &str, object: &Node, key: &str, value: &Value, unit: &str) -> String {
+    let Some((members, comma)) = &object.members else { return text.to_owned() };
+    let close = object.end - 1;
+    let outer = indentation(text, object.start).to_owned();
+    let own_line = |member: &&Member| text[..member.start].trim_end_matches([' ', '\t']).ends_with('\n');
+    let indent = members.iter().find(own_line).map(|member| indentation(text, member.start).to_owned());
+    let indent = indent.unwrap_or_else(|| format!("{outer}{unit}"));
+    let before = text[..close].trim_end();
+    let mut out = match (members.last(), comma) {
+        (Some(last), None) => format!("{},{}", &before[..last.value.end], &before[last.value.end..]),
+        _ => before.to_owned(),
+    };
+    // Where the last has a comma behind it, the new last has one.
+    let comma = if comma.is_some() { "," } else { "" };
+    out += &format!("\n{indent}{}{comma}", member(key, value, &indent, unit));
+    let rest = &text[before.len()..close];
+    out += if rest.contains('\n') { rest } else { "" };
+    if !rest.contains('\n') {
+        out += &format!("\n{outer}");
+    }
+    out + &text[close..]
+}
+
+/// The text in which the object of `key` has this entry.
+///
+/// # Errors
+/// The text is not readable, something else stands in the way, or the edit would change more.
+pub fn with(text: &str, key: &str, name: &str, entry: &Value) -> Result<String, EditError> {
+    let text = if text.trim_start_matches('\u{feff}').trim().is_empty() { "{}\n" } else { text };
+    let (root, old) = read(text)?;
+    let unit = unit(text, &root);
+    let new = match find(&root, key)? {
+        None => {
+            let group = Value::Object(Map::from_iter([(name.to_owned(), entry.clone())]));
+            inserted(text, &root, key, &group, &unit)
+        }
+        Some((_, group)) => {
+            if group.value.members.is_none() {
+                return Err(EditError::NoObject { what: format!("{key:?}") });
+            }
+            match find(&group.value, name)? {
+                None => inserted(text, &group.value, name, entry, &unit),
+                Some(_) if old[key][name] == *entry => text.to_owned(),
+                Some((_, there)) => {
+                    let written = member(name, entry, indentation(text, there.start), &unit);
+                    format!("{}{written}{}", &text[..there.start], &text[there.value.end..])
+                }
+            }
+        }
+    };
+    let mut expected = old;
+    expected[key][name] = entry.clone();
+    checked(new, &expected)
+}
+
+/// The text in which the object of `key` has no such entry.
+///
+/// # Errors
+/// As [`with`].
+pub fn removed(text: &str, key: &str, name: &str) -> Result<String, EditError> {
+    if text.trim_start_matches('\u{feff}').trim().is_empty() {
+        return Ok(text.to_owned());
+    }
+    let (root, old) = read(text)?;
+    let Some((_, group)) = find(&root, key)? else { return Ok(text.to_owned()) };
+    let Some((at, gone)) = find(&group.value, name)? else { return Ok(text.to_owned()) };
+    let Some((members, comma)) = &group.value.members else { return Ok(text.to_owned()) };
+    // From the end of the line before, so that no empty line is left.
+    let before = text[..gone.start].trim_end_matches([' ', '\t', '\r']);
+    let start = if before.ends_with('\n') { before.trim_end_matches(['\n', '\r']).len() } else { gone.start };
+    let mut new = String::new();
+    match (members.get(at + 1), at.checked_sub(1).map(|previous| &members[previous])) {
+        (Some(next), _) => {
+            // With the comma behind it.
+            let comma = text[gone.value.end..next.start].find(',').map_or(gone.value.end, |at| gone.value.end + at + 1);
+            let own_line = start < gone.start;
+            new += &text[..if own_line { start } else { gone.start }];
+            new += if own_line { &text[comma..] } else { text[comma..].trim_start_matches([' ', '\t']) };
+        }
+        (None, previous) => {
+            let end = comma.map_or(gone.value.end, |comma| comma + 1);
+            match previous.filter(|_| comma.is_none()) {
+                // The comma that stood before it stands before nothing now.
+                Some(previous) => {
+                    let between = &text[previous.value.end..start.max(previous.value.end)];
+                    new += &text[..previous.value.end];
+                    new += &between.replacen(',', "", 1);
+                }
+                None => new += &text[..start],
+            }
+            new += &text[end..];
+        }
+    }
+    let mut expected = old;
+    if let Some(group) = expected[key].as_object_mut() {
+        group.remove(name);
+    }
+    checked(new, &expected)
+}
+
+fn checked(text: String, expected: &Value) -> Result<String, EditError> {
+    match read(&text) {
+        Ok((_, value)) if value == *expected => Ok(text),
+        _ => Err(EditError::Unsafe),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn entry() -> Value {
+        json!({"command": "/bin/c", "args": ["mcp"]})
+    }
+
+    const ZED: &str = "// Zed settings\n{\n    \"theme\": \"One\", // mine\n    \"vim_mode\": true,\n    /* a server */\n    \
+                       \"context_servers\": {\n        \"other\": {\n            \"command\": \"x\", // {\n        }, // kept\n    },\n}\n";
+
+    #[test]
+    fn what_is_added_goes_away_again_and_leaves_the_text_as_it_was() {
+        for text in [
+            "{}\n",
+            "{\n  \"mcpServers\": {}\n}\n",
+            "{\"mcpServers\": {\"a\": {\"command\": \"x\"}}, \"b\": 1}",
+            "{\n\t\"b\": [1, 2],\n\t\"mcpServers\": {\n\t\t\"a\": {\n\t\t\t\"command\": \"x\"\n\t\t}\n\t}\n}\n",
+            "{\r\n  \"mcpServers\": {\r\n    \"a\": {}\r\n  }\r\n}\r\n",
+        ] {
+            let new = with(text, "mcpServers", "cofferdam", &entry()).unwrap();
+            assert_eq!(with(&new, "mcpServers", "cofferdam", &entry()).unwrap(), new, "twice is once");
+            let (_, value) = read(&new).unwrap();
+            assert_eq!(value["mcpServers"]["cofferdam"], entry());
+            let back = removed(&new, "mcpServers", "cofferdam").unwrap();
+            assert_eq!(removed(&back, "mcpServers", "cofferdam").unwrap(), back);
+            let (mut was, now) = (read(text).unwrap().1, read(&back).unwrap().1);
+            if was.get("mcpServers").is_none() {
+                was["mcpServers"] = json!({});
+            }
+            assert_eq!(now, was);
+        }
+    }
+
+    #[test]
+    fn comments_commas_and_indentation_stay() {
+        let new = with(ZED, "context_servers", "cofferdam", &json!({"args": ["mcp"]})).unwrap();
+        let added =
+            "\n        \"cofferdam\": {\n            \"args\": [\n                \"mcp\"\n            ]\n        },";
+        assert_eq!(new, ZED.replace("}, // kept", &format!("}}, // kept{added}")));
+        assert_eq!(removed(&new, "context_servers", "cofferdam").unwrap(), ZED);
+        let changed = with(&new, "context_servers", "cofferdam", &json!({"command": "other"})).unwrap();
+        assert!(
+            changed.contains("// kept") && changed.contains("// mine") && !changed.contains("\"mcp\""),
+            "{changed}"
+        );
+        let first =
+            "{\n  \"servers\": {\n    // ours\n    \"cofferdam\": {},\n    // theirs\n    \"b\": {} // b\n  }\n}\n";
+        let left = removed(first, "servers", "cofferdam").unwrap();
+        assert_eq!(left, "{\n  \"servers\": {\n    // ours\n    // theirs\n    \"b\": {} // b\n  }\n}\n");
+        let last = "{\n  \"servers\": {\n    \"b\": {}, // b, with a comma\n    \"cofferdam\": {}\n  }\n}\n";
+        let left = removed(last, "servers", "cofferdam").unwrap();
+        assert_eq!(left, "{\n  \"servers\": {\n    \"b\": {} // b, with a comma\n  }\n}\n");
+    }
+
+    #[test]
+    fn an_empty_file_becomes_one_entry() {
+        let text = with("", "servers", "cofferdam", &json!({"command": "c"})).unwrap();
+        assert_eq!(text, "{\n  \"servers\": {\n    \"cofferdam\": {\n      \"command\": \"c\"\n    }\n  }\n}\n");
+        assert_eq!(with("\u{feff}\n", "servers", "cofferdam", &json!({"command": "c"})).unwrap(), text);
+        assert_eq!(removed(" \n", "servers", "cofferdam").unwrap(), " \n");
+    }
+
+    #[test]
+    fn what_cannot_be_edited_says_why_and_where() {
+        let told = |text: &str| with(text, "servers", "cofferdam", &entry()).unwrap_err().to_string();
+        assert_eq!(told("[]"), "the file is no object");
+        assert_eq!(told("{\"servers\": []}"), "\"servers\" is no object");
+        assert_eq!(told("{\"servers\": {}, \"servers\": {}}"), "the key \"servers\" stands twice");
+        assert_eq!(told("{\"servers\": {\"cofferdam\": 1, \"cofferdam\": 2}}"), "the key \"cofferdam\" stands twice");
+        assert_eq!(told("{\n  \"a\": 1\n  \"b\": 2\n}"), "line 3: a comma or the end is expected");
+        assert_eq!(told("{\n/* no end"), "line 2: a comment has no end");
+        assert!(told("{\"a\": tru}").starts_with("line 1: "));
+        assert!(told(&"[".repeat(100_000)).contains("nests too deeply"));
+        assert!(told("{} {}").contains("more follows the end"));
+        assert!(told("{\"a").contains("a string has no end"));
+        assert!(told("{\"a\\").contains("a string has no end"));
+    }
+}

@@ -1,0 +1,164 @@
+//! The configurations of programs that call MCP servers: where each keeps its own, and what an entry of ours is there.
+//!
+//! Pure: names paths and makes texts; reads and writes nothing. `jsonc` edits a text so that everything else in it stays.
+
+mod jsonc;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+pub use jsonc::{EditError, removed, with};
+
+/// A program that calls servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Client {
+    /// Claude Desktop.
+    ClaudeDesktop,
+    /// Claude Code.
+    ClaudeCode,
+    /// Cursor.
+    Cursor,
+    /// Visual Studio Code.
+    VsCode,
+    /// Zed.
+    Zed,
+}
+
+/// The names of [`Client::ALL`], in the same order.
+pub const NAMES: [&str; 5] = ["claude-desktop", "claude-code", "cursor", "vscode", "zed"];
+
+/// The system that the client runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Platform {
+    /// Linux and other Unix systems.
+    Linux,
+    /// macOS.
+    MacOs,
+    /// Windows.
+    Windows,
+}
+
+impl Platform {
+    /// The one that this program was built for.
+    pub const fn here() -> Platform {
+        if cfg!(target_os = "macos") {
+            Platform::MacOs
+        } else if cfg!(windows) {
+            Platform::Windows
+        } else {
+            Platform::Linux
+        }
+    }
+}
+
+impl Client {
+    /// All of them.
+    pub const ALL: [Client; 5] =
+        [Client::ClaudeDesktop, Client::ClaudeCode, Client::Cursor, Client::VsCode, Client::Zed];
+
+    /// The client of this name.
+    pub fn from_name(name: &str) -> Option<Client> {
+        NAMES.iter().position(|known| *known == name).map(|at| Client::ALL[at])
+    }
+
+    /// The user's own configuration; `None` without a home, or on Windows without `APPDATA`.
+    pub fn user_file(
+        self,
+        platform: Platform,
+        home: Option<&str>,
+        variables: &BTreeMap<String, String>,
+    ) -> Option<PathBuf> {
+        let home = home.map(Path::new);
+        let variable = |name: &str| variables.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let xdg =
+            || variable("XDG_CONFIG_HOME").filter(|path| path.is_absolute()).or_else(|| Some(home?.join(".config")));
+        let applications = match platform {
+            Platform::Linux => xdg(),
+            Platform::MacOs => home.map(|home| home.join("Library/Application Support")),
+            Platform::Windows => variable("APPDATA"),
+        };
+        match self {
+            Client::ClaudeDesktop => Some(applications?.join("Claude").join("claude_desktop_config.json")),
+            Client::ClaudeCode => Some(home?.join(".claude.json")),
+            Client::Cursor => Some(home?.join(".cursor").join("mcp.json")),
+            Client::VsCode => Some(applications?.join("Code").join("User").join("mcp.json")),
+            Client::Zed => Some(
+                match platform {
+                    Platform::Windows => applications?.join("Zed"),
+                    Platform::Linux => xdg()?.join("zed"),
+                    Platform::MacOs => home?.join(".config/zed"),
+                }
+                .join("settings.json"),
+            ),
+        }
+    }
+
+    /// The configuration of a project, relative to its directory; `None` where the client has none.
+    pub fn project_file(self) -> Option<&'static str> {
+        match self {
+            Client::ClaudeDesktop => None,
+            Client::ClaudeCode => Some(".mcp.json"),
+            Client::Cursor => Some(".cursor/mcp.json"),
+            Client::VsCode => Some(".vscode/mcp.json"),
+            Client::Zed => Some(".zed/settings.json"),
+        }
+    }
+
+    /// The key of the object that names servers.
+    pub fn key(self) -> &'static str {
+        match self {
+            Client::ClaudeDesktop | Client::ClaudeCode | Client::Cursor => "mcpServers",
+            Client::VsCode => "servers",
+            Client::Zed => "context_servers",
+        }
+    }
+
+    /// The entry of a server that is a program.
+    pub fn entry(self, program: &str, arguments: &[String]) -> Value {
+        match self {
+            Client::ClaudeDesktop | Client::Cursor => json!({"command": program, "args": arguments}),
+            Client::ClaudeCode | Client::VsCode => json!({"type": "stdio", "command": program, "args": arguments}),
+            Client::Zed => json!({"source": "custom", "command": program, "args": arguments, "env": {}}),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_client_has_its_file_on_each_platform() {
+        let variables = |list: &[(&str, &str)]| {
+            list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect::<BTreeMap<_, _>>()
+        };
+        let file = |client: Client, platform, list: &[(&str, &str)]| {
+            let found = client.user_file(platform, Some("/home/u"), &variables(list));
+            found.map(|path| path.to_str().unwrap().to_owned())
+        };
+        let (linux, mac, windows) = (Platform::Linux, Platform::MacOs, Platform::Windows);
+        let is = |path: &str| Some(path.to_owned());
+        assert_eq!(file(Client::ClaudeDesktop, linux, &[]), is("/home/u/.config/Claude/claude_desktop_config.json"));
+        assert_eq!(file(Client::VsCode, linux, &[("XDG_CONFIG_HOME", "/x")]), is("/x/Code/User/mcp.json"));
+        assert_eq!(
+            file(Client::Zed, linux, &[("XDG_CONFIG_HOME", "relative")]),
+            is("/home/u/.config/zed/settings.json")
+        );
+        let library = "/home/u/Library/Application Support";
+        assert_eq!(file(Client::ClaudeDesktop, mac, &[]), is(&format!("{library}/Claude/claude_desktop_config.json")));
+        assert_eq!(file(Client::VsCode, mac, &[]), is(&format!("{library}/Code/User/mcp.json")));
+        assert_eq!(file(Client::Zed, mac, &[("XDG_CONFIG_HOME", "/x")]), is("/home/u/.config/zed/settings.json"));
+        assert_eq!(file(Client::ClaudeDesktop, windows, &[]), None);
+        assert_eq!(file(Client::Zed, windows, &[("APPDATA", "/app")]), is("/app/Zed/settings.json"));
+        for platform in [linux, mac, windows] {
+            assert_eq!(file(Client::ClaudeCode, platform, &[]), is("/home/u/.claude.json"));
+            assert_eq!(file(Client::Cursor, platform, &[]), is("/home/u/.cursor/mcp.json"));
+        }
+        assert_eq!(Client::ClaudeCode.user_file(linux, None, &variables(&[])), None);
+        for (name, client) in NAMES.iter().zip(Client::ALL) {
+            assert_eq!(Client::from_name(name), Some(client));
+        }
+    }
+}
