@@ -12,7 +12,9 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::metadata::{most_memory, most_seconds};
-use super::{BackendWord, NAME_ACCEPTED, Overrides, PRESETS, Problem, interpreter_words, is_name, shown};
+use super::{
+    BackendWord, NAME_ACCEPTED, Overrides, PRESETS, PROJECT_ACCESS, Problem, Written, interpreter_words, is_name, shown,
+};
 
 /// What a definition runs its code with, as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,8 +51,8 @@ pub struct Parsed {
     pub definitions: Vec<Definition>,
     /// Mistakes outside the definitions. With one, nothing of the file can be relied upon.
     pub problems: Vec<Problem>,
-    /// `[project]`: path (absolute), mount point, whether its flake is used, variables.
-    pub project: Option<(PathBuf, Option<String>, bool, Vec<String>)>,
+    /// `[project]`, its path absolute.
+    pub project: Option<Written>,
     /// `[session]`: idle time and life time.
     pub session: (Option<u64>, Option<u64>),
 }
@@ -222,13 +224,20 @@ impl Reader<'_> {
             return out.problems.push(self.problem(&value.span(), "project", kind(value.get_ref()), "a table"));
         };
         let mut fields = Fields { reader: self, prefix: "project", table, problems: &mut out.problems };
-        fields.unknown(&["path", "mount_point", "use_flake", "inherit_env"]);
+        fields.unknown(&["path", "mount_point", "use_flake", "inherit_env", "access"]);
         let path = fields.text("path").map_or(".", |(path, _)| path);
         let path = self.path(path);
         let mount_point = fields.text("mount_point").map(|(text, _)| text.to_owned());
         let use_flake = fields.flag("use_flake");
-        let variables = fields.names("inherit_env");
-        out.project = Some((path, mount_point, use_flake, variables));
+        let inherit_env = fields.names("inherit_env");
+        let mut copy_on_write = false;
+        if let Some((text, span)) = fields.text("access") {
+            match PROJECT_ACCESS.iter().find(|(word, _)| *word == text) {
+                Some((_, copies)) => copy_on_write = *copies,
+                None => fields.wrong(&span, "access", format!("{} is none", shown(text)), "\"ro\" or \"cow\""),
+            }
+        }
+        out.project = Some(Written { path, mount_point, use_flake, inherit_env, copy_on_write });
     }
 
     fn session(&self, value: &Spanned<DeValue<'_>>, out: &mut Parsed) {

@@ -238,7 +238,7 @@ impl Environment {
     }
 }
 
-/// A directory of the caller's that environments show, read-only.
+/// A directory of the caller's that environments show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Project {
     /// Absolute path on the host.
@@ -249,7 +249,27 @@ pub struct Project {
     pub use_flake: bool,
     /// Names of the caller's variables that go in.
     pub inherit_env: Vec<String>,
+    /// Whether code may change it, in a copy that goes with the run. It is read-only otherwise.
+    pub copy_on_write: bool,
 }
+
+/// A project as it is written down.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Written {
+    /// The directory.
+    pub path: PathBuf,
+    /// Where it is inside.
+    pub mount_point: Option<String>,
+    /// Whether its flake's programs are meant to be there.
+    pub use_flake: bool,
+    /// Names of variables.
+    pub inherit_env: Vec<String>,
+    /// Whether code may change a copy.
+    pub copy_on_write: bool,
+}
+
+/// What may be said of how code may use a project: the words, and whether that is a copy.
+pub(crate) const PROJECT_ACCESS: &[(&str, bool)] = &[("ro", false), ("read-only", false), ("cow", true)];
 
 /// Where a project is inside, unless somebody says otherwise.
 pub const PROJECT_MOUNT: &str = "/project";

@@ -163,7 +163,8 @@ impl Recipe {
             policy.command.cwd = Some(WORKSPACE.into());
         }
         if let Some(project) = project {
-            show(policy, &project.path, &project.mount_point);
+            let access = if project.copy_on_write { Access::CopyOnWrite } else { Access::ReadOnly };
+            show_as(policy, &project.path, &project.mount_point, access);
             for name in &project.inherit_env {
                 if let Some(value) = variable(name) {
                     policy.command.variables.insert(name.clone(), value);
@@ -265,11 +266,15 @@ pub(super) fn too_long(bytes: Option<usize>) -> String {
 
 /// Shows a path of the host read-only: outside of what it would hide.
 fn show(policy: &mut Policy, source: &str, target: &str) {
+    show_as(policy, source, target, Access::ReadOnly);
+}
+
+fn show_as(policy: &mut Policy, source: &str, target: &str, access: Access) {
     let mounts = &mut policy.filesystem.mounts;
     if mounts.iter().any(|mount| mount.target() == target) {
         return;
     }
     let at = mounts.iter().position(|mount| is_within(mount.target(), target)).unwrap_or(mounts.len());
     let (source, target) = (source.to_owned(), target.to_owned());
-    mounts.insert(at, Mount::Bind { source, target, access: Access::ReadOnly, exec: true, optional: false });
+    mounts.insert(at, Mount::Bind { source, target, access, exec: true, optional: false });
 }

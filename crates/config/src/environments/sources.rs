@@ -13,8 +13,8 @@ use super::artifact::{Artifact, NIX_STORE, artifact};
 use super::file::{Definition, Parsed, Source, parse};
 use super::metadata::{Bundled, bundled, most_seconds};
 use super::{
-    Environment, Kind, LONGEST_FILE, NO_MICROVM, Overrides, PRESETS, PROJECT_MOUNT, Problem, Project, Rank, Sessions,
-    is_name, shown,
+    Environment, Kind, LONGEST_FILE, NO_MICROVM, Overrides, PRESETS, PROJECT_ACCESS, PROJECT_MOUNT, Problem, Project,
+    Rank, Sessions, Written, is_name, shown,
 };
 
 /// Most entries of one registry directory that are looked at.
@@ -80,7 +80,9 @@ impl Surroundings {
     /// A variable by the end of its name: ours, then the one of other programs that has it. Empty is as if not there.
     fn setting(&self, end: &str) -> Option<(String, &str)> {
         let theirs = match end {
-            "PROJECT_DIR" | "PROJECT_MOUNT" | "SESSION_IDLE_TIMEOUT" | "SESSION_MAX_LIFETIME" => end.to_owned(),
+            "PROJECT_DIR" | "PROJECT_MOUNT" | "PROJECT_ACCESS" | "SESSION_IDLE_TIMEOUT" | "SESSION_MAX_LIFETIME" => {
+                end.to_owned()
+            }
             _ => format!("NIX_SANDBOX_{end}"),
         };
         [format!("COFFERDAM_{end}"), theirs].into_iter().find_map(|name| {
@@ -171,9 +173,7 @@ impl Environments {
             && let Some(parsed) = out.read(&file, named, around)
         {
             out.configuration = Some(file);
-            if let Some((path, mount_point, use_flake, inherit_env)) = parsed.project {
-                project = Some((path, mount_point, use_flake, inherit_env));
-            }
+            project = parsed.project.or(project);
             let (idle, life) = parsed.session;
             out.sessions.idle_timeout_seconds = idle.unwrap_or(out.sessions.idle_timeout_seconds);
             out.sessions.max_lifetime_seconds = life.unwrap_or(out.sessions.max_lifetime_seconds);
@@ -270,7 +270,7 @@ impl Environments {
     }
 
     /// The environments that a wrapper bundles, and its project.
-    fn bundled(&mut self, around: &Surroundings) -> Option<(PathBuf, Option<String>, bool, Vec<String>)> {
+    fn bundled(&mut self, around: &Surroundings) -> Option<Written> {
         let (variable, value) = around.setting("METADATA")?;
         // The text itself, as wrappers have it; or the path of a file with it.
         let (place, text) = match value.starts_with('/') {
@@ -302,8 +302,13 @@ impl Environments {
         }
         self.sessions.idle_timeout_seconds = set.session.0.unwrap_or(self.sessions.idle_timeout_seconds);
         self.sessions.max_lifetime_seconds = set.session.1.unwrap_or(self.sessions.max_lifetime_seconds);
-        set.project
-            .map(|(path, mount_point, use_flake, inherit)| (around.absolute(&path), mount_point, use_flake, inherit))
+        set.project.map(|(path, mount_point, use_flake, inherit_env)| Written {
+            path: around.absolute(&path),
+            mount_point,
+            use_flake,
+            inherit_env,
+            copy_on_write: false,
+        })
     }
 
     /// The flake references of a variable, each named by its end.
@@ -387,20 +392,28 @@ impl Environments {
         }
     }
 
-    fn surroundings_of_runs(
-        &mut self,
-        around: &Surroundings,
-        configured: Option<(PathBuf, Option<String>, bool, Vec<String>)>,
-    ) {
+    fn surroundings_of_runs(&mut self, around: &Surroundings, configured: Option<Written>) {
         let directory = around.setting("PROJECT_DIR").map(|(_, path)| around.absolute(path));
         let mount = around.setting("PROJECT_MOUNT").map(|(_, path)| path.to_owned());
         if directory.is_some() || configured.is_some() {
-            let (path, mount_point, use_flake, inherit_env) = configured.unwrap_or_default();
+            let Written { path, mount_point, use_flake, inherit_env, mut copy_on_write } =
+                configured.unwrap_or_default();
+            if let Some((place, word)) = around.setting("PROJECT_ACCESS") {
+                match PROJECT_ACCESS.iter().find(|(known, _)| *known == word) {
+                    Some((_, copies)) => copy_on_write = *copies,
+                    None => {
+                        let (problem, accepted) = (format!("{} is none", shown(word)), "ro or cow".to_owned());
+                        self.problems.push(Problem { place, key: String::new(), problem, accepted });
+                    }
+                }
+            }
             let path = directory.unwrap_or(path);
             let mount_point = mount.or(mount_point).unwrap_or_else(|| PROJECT_MOUNT.to_owned());
             let real = std::fs::canonicalize(&path);
             match real.map(|real| real.into_os_string().into_string()) {
-                Ok(Ok(path)) => self.project = Some(Project { path, mount_point, use_flake, inherit_env }),
+                Ok(Ok(path)) => {
+                    self.project = Some(Project { path, mount_point, use_flake, inherit_env, copy_on_write })
+                }
                 Ok(Err(_)) => self.warnings.push("the project's path is not valid UTF-8, and is not shown".into()),
                 Err(error) => {
                     let (place, key) = (path.display().to_string(), "project.path".to_owned());
