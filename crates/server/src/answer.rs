@@ -4,10 +4,12 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use cofferdam_engine::{Ending, Outcome};
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
+use serde_json::json;
 
 use crate::files::{Content, File};
 use crate::kept::{self, Kept};
 use crate::run::Ran;
+use crate::session::Told;
 
 /// Longest text of an answer, bytes.
 pub const LONGEST_TEXT: usize = 1 << 20;
@@ -17,8 +19,8 @@ const BETWEEN: &str = "\n--- stderr ---\n";
 
 /// The answer of a run; files that are only linked to are `kept`.
 pub fn answer(ran: Ran, kept: &kept::Shelf) -> CallToolResult {
-    let Ran { outcome, files } = ran;
-    let mut content = vec![ContentBlock::text(text(&outcome))];
+    let Ran { outcome, files, session } = ran;
+    let mut content = vec![ContentBlock::text(text(&outcome, session.as_ref()))];
     for file in files.files {
         content.push(block(file, &outcome.run_id, kept));
     }
@@ -29,11 +31,19 @@ pub fn answer(ran: Ran, kept: &kept::Shelf) -> CallToolResult {
     let mut result = CallToolResult::success(content);
     result.is_error = Some(!outcome.success);
     result.structured_content = serde_json::to_value(&outcome).ok();
+    if let (Some(data), Some(session)) = (&mut result.structured_content, session) {
+        data["session"] = json!({
+            "name": session.name,
+            "fresh": session.fresh,
+            "interrupted": session.interrupted,
+            "over": session.over,
+        });
+    }
     result
 }
 
 /// Both streams as one text, as far as it may be long; then how the run ended, where that was not by itself.
-fn text(outcome: &Outcome) -> String {
+fn text(outcome: &Outcome, session: Option<&Told>) -> String {
     let mut text = match (outcome.stdout.is_empty(), outcome.stderr.is_empty()) {
         (_, true) => outcome.stdout.clone(),
         (true, false) => outcome.stderr.clone(),
@@ -46,7 +56,11 @@ fn text(outcome: &Outcome) -> String {
     if long || outcome.truncated.stdout || outcome.truncated.stderr {
         text.push_str("\n[output cut here]");
     }
-    if let Some(ending) = ending(outcome) {
+    let ending = match session {
+        Some(told) => of_session(outcome, told),
+        None => ending(outcome),
+    };
+    if let Some(ending) = ending {
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
@@ -72,6 +86,22 @@ fn ending(outcome: &Outcome) -> Option<String> {
             None => "nothing ran".into(),
         },
     })
+}
+
+/// What there is to say of a session: where its name is news, and where its state is not what the client may think.
+fn of_session(outcome: &Outcome, told: &Told) -> Option<String> {
+    let mut lines = Vec::new();
+    if told.interrupted {
+        let why = if outcome.outcome == Ending::TimedOut { "by its time limit" } else { "as it was asked to be" };
+        let state = if told.over.is_none() { "; the session keeps its state" } else { "" };
+        lines.push(format!("[interrupted after {:.0} ms {why}{state}]", outcome.execution_time_ms));
+    }
+    if let Some(why) = &told.over {
+        lines.push(format!("[the session is over, and its state is gone: {why}]"));
+    } else if told.fresh {
+        lines.push(format!("[a new session: {}]", told.name));
+    }
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 fn block(file: File, run: &str, kept: &kept::Shelf) -> ContentBlock {
@@ -130,23 +160,23 @@ mod tests {
         for (out, err, expected) in
             [("o\n", "", "o\n"), ("", "e\n", "e\n"), ("o\n", "e\n", "o\n\n--- stderr ---\ne\n"), ("", "", "")]
         {
-            assert_eq!(text(&outcome(out, err, 0)), expected);
+            assert_eq!(text(&outcome(out, err, 0), None), expected);
         }
     }
 
     #[test]
     fn long_text_is_cut_between_characters_and_says_so() {
-        let long = text(&outcome(&"\u{e9}".repeat(LONGEST_TEXT), "", 0));
+        let long = text(&outcome(&"\u{e9}".repeat(LONGEST_TEXT), "", 0), None);
         assert!(long.ends_with("\u{e9}\n[output cut here]") && long.len() <= LONGEST_TEXT + 20);
         let mut cut = outcome("abc", "", 0);
         cut.truncated.stderr = true;
-        assert_eq!(text(&cut), "abc\n[output cut here]");
+        assert_eq!(text(&cut, None), "abc\n[output cut here]");
     }
 
     #[test]
     fn what_did_not_end_well_is_an_error_and_says_how() {
         let kept = kept::Shelf::default();
-        let of = |outcome| answer(Ran { outcome, files: Collected::default() }, &kept);
+        let of = |outcome| answer(Ran { outcome, files: Collected::default(), session: None }, &kept);
         assert_eq!(of(outcome("x", "", 0)).is_error, Some(false));
         assert_eq!(of(outcome("x", "", 3)).is_error, Some(true));
         let failure = Failure { code: 125, step: "s".into(), message: "m".into(), hint: Some("h".into()) };
@@ -154,7 +184,7 @@ mod tests {
         assert_eq!(failed.is_error, Some(true));
         assert_eq!(failed.content, [ContentBlock::text("m\nhint: h")]);
         let timed = Outcome { outcome: Ending::TimedOut, execution_time_ms: 1000.2, ..outcome("x", "", 0) };
-        assert_eq!(text(&timed), "x\n[ended after 1000 ms by its time limit]");
+        assert_eq!(text(&timed, None), "x\n[ended after 1000 ms by its time limit]");
     }
 
     #[test]
@@ -170,7 +200,7 @@ mod tests {
             left: vec!["l: it is a symbolic link".into()],
             ..Collected::default()
         };
-        let result = answer(Ran { outcome: outcome("", "", 0), files }, &kept);
+        let result = answer(Ran { outcome: outcome("", "", 0), files, session: None }, &kept);
         let data = serde_json::to_value(&result).unwrap();
         let blocks = data["content"].as_array().unwrap();
         assert_eq!((blocks[1]["type"].as_str(), blocks[1]["mimeType"].as_str()), (Some("image"), Some("image/png")));

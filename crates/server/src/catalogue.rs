@@ -17,7 +17,6 @@ use crate::place::{Host, Place};
 pub struct Catalogue {
     places: BTreeMap<String, Arc<Place>>,
     /// How long sessions live.
-    #[allow(dead_code, reason = "sessions read it")]
     pub sessions: Sessions,
 }
 
@@ -129,6 +128,11 @@ impl Shelf {
         self.versions.subscribe()
     }
 
+    /// Tells clients that the list has changed, whether or not it has.
+    pub fn tell(&self) {
+        self.versions.send_modify(|version| *version += 1);
+    }
+
     /// Reads the definitions again. Reads files, so not for the runtime's thread.
     pub fn reload(&self) -> Reloaded {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
@@ -150,7 +154,7 @@ impl Shelf {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Catalogue::of(&all, Some(&before)));
         *read = Read { all, refused: Vec::new() };
         drop(read);
-        self.versions.send_modify(|version| *version += 1);
+        self.tell();
         Reloaded::Changed
     }
 }

@@ -7,6 +7,7 @@
 use std::fs::File as Opened;
 use std::io::Read as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, chmodat, openat2, statat};
 use rustix::io::Errno;
@@ -25,6 +26,9 @@ const MOST_NAMES: usize = 4096;
 const MOST_TOLD: usize = 16;
 /// Largest text that is part of the answer; a larger one is linked.
 const LARGEST_TEXT: usize = 256 << 10;
+
+/// How far the clock of files may be behind the one of programs: a tick of the kernel's at 100 Hz.
+const TICK: Duration = Duration::from_millis(10);
 
 /// What a file is, by its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +59,10 @@ pub struct Collected {
     pub files: Vec<File>,
     /// What stayed behind, and why.
     pub left: Vec<String>,
+    /// Whether nothing can change it any more.
+    pub dead: bool,
+    /// Since when a file must have been changed, from 1970 on.
+    pub since: Option<Duration>,
     /// How many more stayed behind.
     pub more: usize,
     /// How many bytes came back.
@@ -63,10 +71,19 @@ pub struct Collected {
     pub names: usize,
 }
 
-/// Reads the directory `name` below `root`.
+/// Reads the directory `name` below `root`, whose tree is dead.
 pub fn collect(root: &OwnedFd, name: &str) -> Collected {
-    let mut found = Collected::default();
-    match open(root.as_fd(), name.as_bytes(), DIRECTORY, 0o700) {
+    collected(root, name, Collected { dead: true, ..Collected::default() })
+}
+
+/// The same while the program lives: only what was changed since then, as well as the clock of files tells.
+pub fn collect_since(root: &OwnedFd, name: &str, since: SystemTime) -> Collected {
+    let since = since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().saturating_sub(TICK);
+    collected(root, name, Collected { since: Some(since), ..Collected::default() })
+}
+
+fn collected(root: &OwnedFd, name: &str, mut found: Collected) -> Collected {
+    match open(root.as_fd(), name.as_bytes(), DIRECTORY, found.dead.then_some(0o700)) {
         Ok(directory) => found.walk(directory.as_fd(), "", 0),
         // It was removed, or something else stands in its place.
         Err(Errno::NOENT) => {}
@@ -85,14 +102,15 @@ const REGULAR: OFlags =
 
 /// Opens a name without following anything. The program may have taken the right to look from its own files; it is dead,
 /// so giving that back changes nothing.
-fn open(directory: BorrowedFd<'_>, name: &[u8], flags: OFlags, mode: u32) -> Result<OwnedFd, Errno> {
+/// While it lives it could put a link in the place of the file, and nothing is given.
+fn open(directory: BorrowedFd<'_>, name: &[u8], flags: OFlags, give: Option<u32>) -> Result<OwnedFd, Errno> {
     let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV | ResolveFlags::NO_MAGICLINKS;
-    match openat2(directory, name, flags, Mode::empty(), how) {
-        Err(Errno::ACCESS) => {
+    match (openat2(directory, name, flags, Mode::empty(), how), give) {
+        (Err(Errno::ACCESS), Some(mode)) => {
             chmodat(directory, name, Mode::from_raw_mode(mode), AtFlags::empty())?;
             openat2(directory, name, flags, Mode::empty(), how)
         }
-        other => other,
+        (other, _) => other,
     }
 }
 
@@ -142,10 +160,11 @@ impl Collected {
         };
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory if depth >= DEEPEST => self.leave(&shown, "it lies too deep"),
-            FileType::Directory => match open(directory, name, DIRECTORY, 0o700) {
+            FileType::Directory => match open(directory, name, DIRECTORY, self.dead.then_some(0o700)) {
                 Ok(below) => self.walk(below.as_fd(), &format!("{shown}/"), depth + 1),
                 Err(errno) => self.leave(&shown, &errno.to_string()),
             },
+            FileType::RegularFile if self.since.is_some_and(|since| changed(&stat) < since) => {}
             FileType::RegularFile => match self.read(directory, name) {
                 Ok(bytes) => {
                     let content = content(&shown, &bytes);
@@ -162,7 +181,9 @@ impl Collected {
         if self.files.len() >= MOST_FILES {
             return Err(format!("{MOST_FILES} files come back at most"));
         }
-        let file = Opened::from(open(directory, name, REGULAR, 0o600).map_err(|errno| errno.to_string())?);
+        let file = Opened::from(
+            open(directory, name, REGULAR, self.dead.then_some(0o600)).map_err(|errno| errno.to_string())?,
+        );
         let metadata = file.metadata().map_err(|error| error.to_string())?;
         if !metadata.is_file() {
             return Err("it is no regular file".into());
@@ -179,6 +200,12 @@ impl Collected {
         self.bytes += bytes.len() as u64;
         Ok(bytes)
     }
+}
+
+/// When a file was changed last, from 1970 on.
+fn changed(stat: &rustix::fs::Stat) -> Duration {
+    let seconds = u64::try_from(stat.st_ctime).unwrap_or_default();
+    Duration::new(seconds, u32::try_from(stat.st_ctime_nsec).unwrap_or_default().min(999_999_999))
 }
 
 /// What a file is: by its first bytes. A name only tells kinds of text apart.
@@ -312,7 +339,7 @@ mod tests {
         let found = collect(&fd, "output");
         assert!(found.files.is_empty() && found.left.len() == 1, "{found:?}");
         std::fs::remove_file(root.path().join("output")).unwrap();
-        assert_eq!(collect(&fd, "output"), Collected::default());
+        assert!(collect(&fd, "output").files.is_empty());
     }
 
     #[test]
@@ -333,6 +360,24 @@ mod tests {
         });
         assert_eq!(names(&found), ["c", "d"]);
         assert!(found.left[0].starts_with("big: it has 8388609 bytes") && found.left[1].starts_with("e: all files"));
+    }
+
+    #[test]
+    fn of_what_lives_only_what_is_new_comes_back_and_no_mode_is_changed() {
+        let root = tempfile::tempdir().unwrap();
+        let output = root.path().join("output");
+        std::fs::create_dir(&output).unwrap();
+        std::fs::write(output.join("old"), "x").unwrap();
+        std::thread::sleep(TICK * 4);
+        let now = SystemTime::now();
+        std::fs::write(output.join("new"), "x").unwrap();
+        std::fs::write(output.join("shut"), "x").unwrap();
+        std::fs::set_permissions(output.join("shut"), std::fs::Permissions::from_mode(0o0)).unwrap();
+        let fd = rustix::fs::open(root.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let found = collect_since(&fd, "output", now);
+        assert!(!names(&found).contains(&"old") && names(&found).contains(&"new"), "{found:?}");
+        assert_eq!(std::fs::metadata(output.join("shut")).unwrap().permissions().mode() & 0o777, 0);
+        assert_eq!(collect(&fd, "output").files.len(), 3);
     }
 
     #[test]

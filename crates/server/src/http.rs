@@ -18,7 +18,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use tokio_util::sync::CancellationToken;
 
 use crate::server::ServeError;
-use crate::service::{LONGEST_CODE, Service};
+use crate::service::{LONGEST_CODE, Service, Shared};
 use crate::token::{self, Token};
 
 /// Largest request, bytes: code of the largest size, of which every character is escaped as two.
@@ -76,18 +76,23 @@ impl Door {
 }
 
 /// Serves until `stop`.
-pub async fn serve(service: Service, door: Door, stop: CancellationToken) -> Result<(), ServeError> {
-    let Door { address, token, new, config } = door;
+pub async fn serve(shared: Arc<Shared>, door: Door, stop: CancellationToken) -> Result<(), ServeError> {
+    let Door { address, token, new, mut config } = door;
     let listener =
         tokio::net::TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })?;
     let local = listener.local_addr().map_err(|source| ServeError::Listen { address, source })?;
+    if local.ip().to_canonical().is_loopback() {
+        // Pages that come from this very address.
+        let own = ["localhost", "127.0.0.1", "[::1]"].map(|host| format!("http://{host}:{}", local.port()));
+        config.allowed_origins.extend(own);
+    }
     tracing::info!("listening on http://{local}{PATH}");
     if let Some(token) = token.as_ref().filter(|_| new) {
         tracing::info!("callers send: Authorization: Bearer {}", token.text());
     }
     let sessions = Arc::new(LocalSessionManager::default());
     let config = config.with_cancellation_token(stop.child_token());
-    let protocol = StreamableHttpService::new(move || Ok(service.clone()), sessions, config);
+    let protocol = StreamableHttpService::new(move || Ok(Service::connected(&shared, true)), sessions, config);
     let mut router = axum::Router::new().nest_service(PATH, protocol);
     if let Some(token) = token {
         let token = Arc::new(token);

@@ -11,8 +11,9 @@ use std::time::Duration;
 use cofferdam_config::environments::discover::HostTree;
 use cofferdam_config::environments::nix::{Builder, Building, cache_directory};
 use cofferdam_config::environments::{
-    self, Entry, Environment, Kind, LONGEST_ARGUMENT, Passing, Project, Recipe, Surroundings, WORKSPACE, recipe,
+    self, Code, Entry, Environment, Kind, LONGEST_ARGUMENT, Passing, Project, Recipe, Surroundings, WORKSPACE, recipe,
 };
+use cofferdam_engine::session::{Agent, Start};
 use cofferdam_engine::{Cancel, Engine, Failure, Prepared};
 use cofferdam_policy::{Mount, Policy};
 use cofferdam_profiles::cache::Cache;
@@ -32,7 +33,7 @@ pub struct Host {
     /// What the process has around it.
     pub around: Surroundings,
     /// The engine.
-    pub engine: Engine,
+    pub engine: Arc<Engine>,
 }
 
 impl Host {
@@ -93,13 +94,70 @@ impl Ready {
 
     /// Whether files come back.
     pub fn hands_back(&self) -> bool {
-        self.prepared.backend() == "jail"
-            && self
-                .policy
-                .filesystem
-                .mounts
-                .iter()
-                .any(|mount| matches!(mount, Mount::Tmpfs { target, .. } if target == WORKSPACE))
+        self.prepared.backend() == "jail" && works_in_workspace(&self.policy)
+    }
+}
+
+/// Whether there is the tmpfs that files come back from.
+fn works_in_workspace(policy: &Policy) -> bool {
+    policy.filesystem.mounts.iter().any(|mount| matches!(mount, Mount::Tmpfs { target, .. } if target == WORKSPACE))
+}
+
+/// What is in the slot, made by whoever comes first. `None` when the call was cancelled while another made it.
+fn once<T>(
+    slot: &Mutex<Option<Arc<T>>>,
+    cancel: &Cancel,
+    make: impl FnOnce() -> Result<T, Failure>,
+) -> Result<Option<Arc<T>>, Failure> {
+    let mut slot = loop {
+        match slot.try_lock() {
+            Ok(slot) => break slot,
+            Err(TryLockError::Poisoned(poisoned)) => break PoisonError::into_inner(poisoned),
+            // Somebody builds it: that may take minutes, and this call may be cancelled meanwhile.
+            Err(TryLockError::WouldBlock) if cancel.is_cancelled() => return Ok(None),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    if let Some(made) = &*slot {
+        return Ok(Some(Arc::clone(made)));
+    }
+    let made = Arc::new(make()?);
+    *slot = Some(Arc::clone(&made));
+    Ok(Some(made))
+}
+
+/// Makes the policy's command the interpreter of a session, and says what it speaks.
+fn agent(environment: &Environment, recipe: &Recipe, policy: &mut Policy, host: &Host) -> Result<Agent, Failure> {
+    let stateless = |why: &str| {
+        let told = format!("the environment `{}` keeps no state between calls: {why}", environment.name);
+        unusable("session", &format!("{told}\nhint: leave `session` out"))
+    };
+    if let Kind::Artifact(artifact) = &environment.kind {
+        let program = artifact.program.with_file_name("session-run");
+        let program =
+            program.to_str().filter(|_| artifact.sessions).ok_or_else(|| stateless("it has no bin/session-run"))?;
+        policy.command.argv = vec![program.to_owned()];
+        return Ok(Agent::Foreign);
+    }
+    match &recipe.passing {
+        Passing::Preset(name) => {
+            environments::preset(policy, host.around.around(), &HostTree, name, Code::Interactive, &[])
+                .map_err(|error| unusable("environment", &error.to_string()))?;
+        }
+        Passing::Words { argv, .. } => policy.command.argv.clone_from(argv),
+        Passing::Program(_) | Passing::Own => {}
+    }
+    let argv = &mut policy.command.argv;
+    // What makes it run one argument or its standard input: the agent brings its own.
+    while argv.len() > 1 && argv.last().is_some_and(|last| matches!(last.as_str(), "-c" | "-e" | "-s" | "-" | "--")) {
+        argv.pop();
+    }
+    let name = argv.first().map_or("", |program| program.rsplit('/').next().unwrap_or(program));
+    match name {
+        name if name.starts_with("python") => Ok(Agent::Python),
+        name if name.starts_with("node") => Ok(Agent::Node),
+        "bash" => Ok(Agent::Shell),
+        name => Err(stateless(&format!("`{name}` is none of python, node and bash"))),
     }
 }
 
@@ -110,12 +168,14 @@ pub struct Place {
     project: Option<Project>,
     /// For code of usual length, and for code that is too long for an argument.
     ready: [Mutex<Option<Arc<Ready>>>; 2],
+    /// What its sessions begin with.
+    session: Mutex<Option<Arc<Start>>>,
 }
 
 impl Place {
     /// One of which nothing is prepared.
     pub fn new(environment: Environment, project: Option<Project>) -> Place {
-        Place { environment, project, ready: Default::default() }
+        Place { environment, project, ready: Default::default(), session: Mutex::default() }
     }
 
     /// Whether this is the environment of that definition.
@@ -169,25 +229,26 @@ impl Place {
         cancel: &Cancel,
         begins: &dyn Fn(&str),
     ) -> Result<Option<Arc<Ready>>, Failure> {
-        let slot = &self.ready[usize::from(long)];
-        let mut slot = loop {
-            match slot.try_lock() {
-                Ok(slot) => break slot,
-                Err(TryLockError::Poisoned(poisoned)) => break PoisonError::into_inner(poisoned),
-                // Somebody builds it: that may take minutes, and this call may be cancelled meanwhile.
-                Err(TryLockError::WouldBlock) if cancel.is_cancelled() => return Ok(None),
-                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(2)),
-            }
-        };
-        if let Some(ready) = &*slot {
-            return Ok(Some(Arc::clone(ready)));
-        }
-        let ready = Arc::new(self.prepare(host, long, begins)?);
-        *slot = Some(Arc::clone(&ready));
-        Ok(Some(ready))
+        once(&self.ready[usize::from(long)], cancel, || self.prepare(host, long, begins))
     }
 
-    fn prepare(&self, host: &Host, long: bool, begins: &dyn Fn(&str)) -> Result<Ready, Failure> {
+    /// What a session begins with. `None` when the call was cancelled meanwhile.
+    ///
+    /// # Errors
+    /// It cannot be used, or keeps no state.
+    pub fn session(&self, host: &Host, cancel: &Cancel, begins: &dyn Fn(&str)) -> Result<Option<Arc<Start>>, Failure> {
+        once(&self.session, cancel, || {
+            let (environment, recipe, mut policy) = self.dressed(host, begins)?;
+            let agent = agent(&environment, &recipe, &mut policy, host)?;
+            policy.validate().map_err(|errors| unusable("policy", &format!("the policy is refused: {errors}")))?;
+            let has_workspace = works_in_workspace(&policy);
+            let hands_over = has_workspace.then(|| (WORKSPACE.to_owned(), OUTPUT.to_owned()));
+            Ok(Start { policy, agent, hands_over })
+        })
+    }
+
+    /// The environment as it was built, what it comes to, and the policy that is dressed so, without a command.
+    fn dressed(&self, host: &Host, begins: &dyn Fn(&str)) -> Result<(Environment, Recipe, Policy), Failure> {
         let name = self.name();
         let told = |reference: &str| {
             tracing::info!("building the environment {name} from {reference}, once");
@@ -206,6 +267,12 @@ impl Place {
         let variable = |name: &str| host.around.variables.get(name).cloned();
         let mut policy = base;
         environments::dress(&mut policy, &recipe, self.project.as_ref(), homes, variable);
+        Ok((environment, recipe, policy))
+    }
+
+    fn prepare(&self, host: &Host, long: bool, begins: &dyn Fn(&str)) -> Result<Ready, Failure> {
+        let name = self.name();
+        let (_, recipe, mut policy) = self.dressed(host, begins)?;
         let entry = recipe
             .open(&mut policy, host.around.around(), &HostTree, long)
             .map_err(|told| unusable("environment", &told))?;

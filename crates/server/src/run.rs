@@ -8,6 +8,7 @@ use cofferdam_policy::Stdin;
 
 use crate::files::{self, Collected};
 use crate::place::{Host, OUTPUT, Place, Ready};
+use crate::session;
 
 /// Most output that waits for the next message about progress, bytes; what is more is told as a number.
 const MOST_FRESH: usize = 8 << 10;
@@ -30,7 +31,8 @@ impl Progress {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn output(&self, bytes: &[u8]) {
+    /// Tells output.
+    pub fn output(&self, bytes: &[u8]) {
         let mut said = self.lock();
         said.bytes += bytes.len() as u64;
         let room = MOST_FRESH - said.fresh.len().min(MOST_FRESH);
@@ -38,7 +40,8 @@ impl Progress {
         said.left_out += bytes.len().saturating_sub(room);
     }
 
-    fn step(&self, text: &str) {
+    /// Tells what takes long.
+    pub fn step(&self, text: &str) {
         self.lock().step = Some(text.to_owned());
     }
 
@@ -83,12 +86,14 @@ pub struct Ran {
     pub outcome: Outcome,
     /// The files that it left.
     pub files: Collected,
+    /// What there is to say of its session.
+    pub session: Option<session::Told>,
 }
 
 impl Ran {
     /// Nothing ran.
     pub fn failed(failure: Failure) -> Ran {
-        Ran { outcome: Outcome::unstarted(Some(failure)), files: Collected::default() }
+        Ran { outcome: Outcome::unstarted(Some(failure)), files: Collected::default(), session: None }
     }
 }
 
@@ -120,7 +125,7 @@ pub fn run(host: &Host, call: Call) -> Ran {
     let root = handed.lock().unwrap_or_else(PoisonError::into_inner).take();
     let files = root.map(|root| files::collect(&root, OUTPUT)).unwrap_or_default();
     outcome.artifacts = files.files.iter().map(|file| file.name.clone()).collect();
-    Ran { outcome, files }
+    Ran { outcome, files, session: None }
 }
 
 fn cancelled() -> Failure {

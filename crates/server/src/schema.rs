@@ -13,7 +13,8 @@ pub const RUN: &str = "run";
 /// The tool that tells what there is, where the operator offers it.
 pub const LIST: &str = "list_environments";
 
-fn object(value: Value) -> Arc<JsonObject> {
+/// A schema as the library has it.
+pub fn object(value: Value) -> Arc<JsonObject> {
     match value {
         Value::Object(object) => Arc::new(object),
         _ => Arc::default(),
@@ -26,7 +27,7 @@ pub fn run(catalogue: &Catalogue) -> Tool {
     let listed = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     let description = format!(
         "Run code in a walled-in environment and get its output. Files that it writes to /workspace/output come back. \
-         Each call starts afresh. Available environments: {listed}"
+         Each call starts afresh, but calls with the same session, which keep variables and imports. Available environments: {listed}"
     );
     let mut env = json!({ "type": "string", "description": "Where to run it" });
     if !names.is_empty() {
@@ -34,7 +35,16 @@ pub fn run(catalogue: &Catalogue) -> Tool {
     }
     let input = json!({
         "type": "object",
-        "properties": { "code": { "type": "string", "description": "The code to run" }, "env": env },
+        "properties": {
+            "code": { "type": "string", "description": "The code to run" },
+            "env": env,
+            "session": {
+                "type": "string",
+                "description": "Keep the interpreter's state between calls with the same word here. \"new\" begins a \
+                                session, and the answer says its name. A session belongs to its environment, and ends when \
+                                it is not used for some minutes",
+            },
+        },
         "required": ["code", "env"],
         "additionalProperties": false,
     });
@@ -129,6 +139,17 @@ fn outcome() -> Value {
             "run_id": text("Unique to this run"),
             "artifacts": { "type": "array", "items": { "type": "string" }, "description": "Files of /workspace/output that came back" },
             "error": maybe("object", "Why nothing ran, or what went wrong afterwards"),
+            "session": {
+                "type": "object",
+                "properties": {
+                    "name": { "type": "string", "description": "What names it in the next call" },
+                    "fresh": { "type": "boolean", "description": "This call began it" },
+                    "interrupted": { "type": "boolean", "description": "The call was ended before it was through" },
+                    "over": { "type": ["string", "null"], "description": "Why its state is gone, where it is" },
+                },
+                "required": ["name", "fresh", "interrupted", "over"],
+                "description": "Of a call in a session",
+            },
         },
         "required": [
             "outcome", "success", "exit_code", "signal", "stdout", "stderr", "truncated", "execution_time_ms",
@@ -154,7 +175,9 @@ mod tests {
         let mut full = Outcome::unstarted(None);
         full.limit = Some(cofferdam_policy::Field::Memory);
         let data = serde_json::to_value(&full).unwrap();
-        assert_eq!(keys(&schema["properties"]), keys(&data));
+        let mut named = keys(&schema["properties"]);
+        assert!(named.remove("session"), "what a session's answer has besides");
+        assert_eq!(named, keys(&data));
         let required: BTreeSet<String> =
             schema["required"].as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect();
         assert_eq!(required, keys(&serde_json::to_value(Outcome::unstarted(None)).unwrap()));

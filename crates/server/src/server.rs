@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use cofferdam_config::environments::{ObserveError, Surroundings};
 use cofferdam_config::serve::Serve;
+use cofferdam_engine::session::{Limits, Sessions};
 use cofferdam_engine::{Engine, Likely};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::Calls;
 use crate::catalogue::Shelf;
+use crate::fixtures;
 use crate::http::{self, Door};
 use crate::place::Host;
-use crate::service::{Service, Shared};
+use crate::service::{Service, Shared, tell_changes};
 use crate::stdio;
 use crate::token::TokenError;
 use crate::watch;
@@ -68,13 +70,23 @@ pub enum ServeError {
 /// It cannot begin.
 pub fn serve(serve: &Serve) -> Result<(), ServeError> {
     let around = Surroundings::observe()?;
-    let engine = Engine::for_own_process(&Likely::Unknown);
-    let host = Arc::new(Host { around, engine });
+    let engine = Arc::new(Engine::for_own_process(&Likely::Unknown));
+    let host = Arc::new(Host { around, engine: Arc::clone(&engine) });
     let shelf = Shelf::load(Arc::clone(&host), serve.config.clone())
         .map_err(|problems| ServeError::Definitions(problems.iter().map(ToString::to_string).collect()))?;
-    let door = serve.http.as_deref().map(|address| Door::of(serve, address, false)).transpose()?;
+    // The suite sends no token: with its fixtures, and on a loopback address alone, none is asked for.
+    let fixtures = std::env::var_os(fixtures::VARIABLE).is_some_and(|value| value == "1");
+    let door = serve.http.as_deref().map(|address| Door::of(serve, address, fixtures)).transpose()?;
+    let bounds = shelf.now().sessions;
+    let limits = Limits {
+        idle: Duration::from_secs(bounds.idle_timeout_seconds),
+        lifetime: Duration::from_secs(bounds.max_lifetime_seconds),
+        ..Limits::default()
+    };
     let shared = Arc::new(Shared {
+        sessions: Arc::new(Sessions::new(engine, limits)?),
         tools: serve.tools.clone(),
+        fixtures,
         host,
         shelf: Arc::new(shelf),
         calls: Calls::new(serve.max_runs, serve.max_queue),
@@ -82,13 +94,13 @@ pub fn serve(serve: &Serve) -> Result<(), ServeError> {
         told: Default::default(),
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let result = runtime.block_on(until_the_end(Service(shared), door));
+    let result = runtime.block_on(until_the_end(shared, door));
     // A thread may still wait for a line that never comes.
     runtime.shutdown_background();
     result
 }
 
-async fn until_the_end(service: Service, door: Option<Door>) -> Result<(), ServeError> {
+async fn until_the_end(shared: Arc<Shared>, door: Option<Door>) -> Result<(), ServeError> {
     let stop = CancellationToken::new();
     let mut ends = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
     let stopped = stop.clone();
@@ -100,15 +112,15 @@ async fn until_the_end(service: Service, door: Option<Door>) -> Result<(), Serve
         }
         stopped.cancel();
     });
-    tokio::spawn(service.clone().tell_changes());
-    let (host, shelf) = (Arc::clone(&service.0.host), Arc::clone(&service.0.shelf));
+    tokio::spawn(tell_changes(Arc::clone(&shared)));
+    let (host, shelf) = (Arc::clone(&shared.host), Arc::clone(&shared.shelf));
     let listening = watch::listen(&host.around);
     let answering = tokio::spawn(watch::answer(listening, Arc::clone(&shelf)));
     tokio::spawn(watch::watch(host, shelf));
-    let calls = service.0.calls.clone();
+    let calls = shared.calls.clone();
     let result = match door {
-        Some(door) => http::serve(service, door, stop.clone()).await,
-        None => stdio::serve(service, stop.clone()).await,
+        Some(door) => http::serve(shared, door, stop.clone()).await,
+        None => stdio::serve(Service::connected(&shared, false), stop.clone()).await,
     };
     stop.cancel();
     answering.abort();

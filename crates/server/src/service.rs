@@ -2,15 +2,18 @@
 //!
 //! Holds nothing of a client's between requests but whom to tell that the tools have changed.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use cofferdam_engine::session::Sessions;
 use cofferdam_engine::{Cancel, Failure};
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, JsonObject,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ProgressToken,
-    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerCapabilities,
-    ServerConfig, SubscriptionFilter, Tool,
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod, CompleteRequestParams,
+    CompleteResult, ContentBlock, Implementation, JsonObject, ListPromptsRequestMethod, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProgressNotificationParam, ProgressToken, PromptsCapability, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -19,10 +22,12 @@ use serde_json::{Value, json};
 use crate::answer::{answer, contents};
 use crate::calls::Calls;
 use crate::catalogue::{Reloaded, Shelf};
+use crate::fixtures;
 use crate::kept;
 use crate::place::{Host, Place};
 use crate::run::{Call, Progress, Ran, run};
 use crate::schema;
+use crate::session::{self, Asked};
 use crate::watch;
 
 /// Longest code that is run, bytes.
@@ -42,12 +47,16 @@ const LIST: &str = "list";
 pub struct Shared {
     /// What is offered besides `run`.
     pub tools: Vec<String>,
+    /// Whether the conformance suite's tools and resources are there.
+    pub fixtures: bool,
     /// What environments depend on.
     pub host: Arc<Host>,
     /// Which there are.
     pub shelf: Arc<Shelf>,
     /// How many run.
     pub calls: Calls,
+    /// Those that keep their state.
+    pub sessions: Arc<Sessions>,
     /// Files that answers link to.
     pub kept: kept::Shelf,
     /// Clients of the older protocol, who are told of changes without asking.
@@ -56,32 +65,82 @@ pub struct Shared {
 
 /// The service, one for each connection.
 #[derive(Debug, Clone)]
-pub struct Service(pub Arc<Shared>);
+pub struct Service {
+    /// What all of them share.
+    pub shared: Arc<Shared>,
+    connection: Arc<Connection>,
+}
+
+/// Whose sessions they are. Dropped with its last request, it ends them.
+#[derive(Debug)]
+struct Connection {
+    owner: String,
+    /// Whether other clients come by the same way: then one is told from another by its connection alone.
+    shared_way: bool,
+    sessions: Weak<Sessions>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let (owner, sessions) = (std::mem::take(&mut self.owner), std::mem::take(&mut self.sessions));
+        let ends = move || {
+            if let Some(sessions) = sessions.upgrade() {
+                sessions.end_owner(&owner);
+            }
+        };
+        // Ending them takes a moment, which the runtime's thread has not.
+        if let Err(error) = std::thread::Builder::new().name("cofferdam-ends".into()).spawn(ends) {
+            tracing::warn!("sessions of a client that has gone stay until they are idle: {error}");
+        }
+    }
+}
+
+/// The owner of sessions of the stateless protocol where there are no connections.
+const NOBODY: &str = "stateless";
 
 impl Service {
+    /// The service of a new connection. `shared_way` is how HTTP is.
+    pub fn connected(shared: &Arc<Shared>, shared_way: bool) -> Service {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let owner = format!("connection {}", COUNT.fetch_add(1, Ordering::Relaxed));
+        let sessions = Arc::downgrade(&shared.sessions);
+        Service { shared: Arc::clone(shared), connection: Arc::new(Connection { owner, shared_way, sessions }) }
+    }
+
+    /// Which session a call means.
+    fn asked(&self, name: String, context: &RequestContext<RoleServer>) -> Asked {
+        if self.connection.shared_way && is_modern(context) {
+            return Asked { owner: NOBODY.into(), name, given: true };
+        }
+        Asked { owner: self.connection.owner.clone(), name, given: false }
+    }
+
     /// The tools, always in this order.
     fn tools(&self) -> Vec<Tool> {
-        let mut tools = vec![schema::run(&self.0.shelf.now())];
+        let mut tools = vec![schema::run(&self.shared.shelf.now())];
         if self.offers(LIST) {
             tools.push(schema::list());
+        }
+        if self.shared.fixtures {
+            tools.extend(fixtures::tools());
         }
         tools
     }
 
     fn offers(&self, tool: &str) -> bool {
-        self.0.tools.iter().any(|one| one == tool)
+        self.shared.tools.iter().any(|one| one == tool)
     }
 
     /// The environment of a name. One that is not known may have come a moment ago: definitions are read once more.
     async fn place(&self, name: &str) -> Result<Arc<Place>, ErrorData> {
-        let found = |name: &str| self.0.shelf.now().find(name).cloned();
+        let found = |name: &str| self.shared.shelf.now().find(name).cloned();
         let mut place = found(name);
         if place.as_ref().is_none_or(|place| place.unavailable().is_some())
-            && watch::read_again(&self.0.shelf).await == Reloaded::Changed
+            && watch::read_again(&self.shared.shelf).await == Reloaded::Changed
         {
             place = found(name);
         }
-        let now = self.0.shelf.now();
+        let now = self.shared.shelf.now();
         let names = now.names();
         let data = json!({ "environments": names });
         let there_are = format!("available environments: {}", names.join(", "));
@@ -105,10 +164,11 @@ impl Service {
         arguments: JsonObject,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let Arguments { code, env } = Arguments::read(arguments)?;
+        let Arguments { code, env, session } = Arguments::read(arguments)?;
+        let asked = session.map(|name| self.asked(name, &context));
         let place = self.place(&env).await?;
         let turn = tokio::select! {
-            turn = self.0.calls.turn() => turn,
+            turn = self.shared.calls.turn() => turn,
             () = context.ct.cancelled() => return Err(ErrorData::internal_error("the call was cancelled", None)),
         };
         let turn = match turn {
@@ -118,18 +178,21 @@ impl Service {
                 let (message, hint) = told.split_once("\nhint: ").unwrap_or((&told, ""));
                 let hint = Some(hint.to_owned()).filter(|hint| !hint.is_empty());
                 let failure = Failure { code: 125, step: "busy".into(), message: message.into(), hint };
-                return Ok(answer(Ran::failed(failure), &self.0.kept).into());
+                return Ok(answer(Ran::failed(failure), &self.shared.kept).into());
             }
         };
         let token = context.meta.get_progress_token();
         let progress = token.as_ref().map(|_| Arc::<Progress>::default());
         let cancel = Cancel::default();
         let call = Call { place, code, cancel: cancel.clone(), progress: progress.clone() };
-        let host = Arc::clone(&self.0.host);
+        let shared = Arc::clone(&self.shared);
         // What drops this future ends the run: nobody waits for it any more.
         let _ends = EndsWith(cancel.clone());
         let mut task = tokio::task::spawn_blocking(move || {
-            let ran = run(&host, call);
+            let ran = match asked {
+                Some(asked) => session::run(&shared.host, &shared.sessions, asked, call),
+                None => run(&shared.host, call),
+            };
             drop(turn);
             ran
         });
@@ -151,7 +214,7 @@ impl Service {
         match ran {
             Ok(ran) => {
                 tracing::debug!(run = ran.outcome.run_id, outcome = ?ran.outcome.outcome, "a run has ended");
-                Ok(answer(ran, &self.0.kept).into())
+                Ok(answer(ran, &self.shared.kept).into())
             }
             Err(error) => {
                 tracing::error!("a run was lost: {error}");
@@ -159,22 +222,22 @@ impl Service {
             }
         }
     }
+}
 
-    /// Tells every client that the list of tools has changed, each time that it has, for as long as the server runs.
-    pub async fn tell_changes(self) {
-        let mut changes = self.0.shelf.changes();
-        while changes.changed().await.is_ok() {
-            let peers = std::mem::take(&mut *self.0.told.lock().unwrap_or_else(PoisonError::into_inner));
-            let mut there = Vec::new();
-            for peer in peers {
-                // Who does not take it in a second is as good as gone.
-                let sent = tokio::time::timeout(Duration::from_secs(1), peer.notify_tool_list_changed()).await;
-                if matches!(sent, Ok(Ok(()))) {
-                    there.push(peer);
-                }
+/// Tells every client that the list of tools has changed, each time that it has, for as long as the server runs.
+pub async fn tell_changes(shared: Arc<Shared>) {
+    let mut changes = shared.shelf.changes();
+    while changes.changed().await.is_ok() {
+        let peers = std::mem::take(&mut *shared.told.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut there = Vec::new();
+        for peer in peers {
+            // Who does not take it in a second is as good as gone.
+            let sent = tokio::time::timeout(Duration::from_secs(1), peer.notify_tool_list_changed()).await;
+            if matches!(sent, Ok(Ok(()))) {
+                there.push(peer);
             }
-            self.0.told.lock().unwrap_or_else(PoisonError::into_inner).append(&mut there);
         }
+        shared.told.lock().unwrap_or_else(PoisonError::into_inner).append(&mut there);
     }
 }
 
@@ -213,6 +276,7 @@ impl Told<'_> {
 struct Arguments {
     code: String,
     env: String,
+    session: Option<String>,
 }
 
 impl Arguments {
@@ -224,8 +288,13 @@ impl Arguments {
             None => Err(wrong(format!("`{name}` is missing; `run` takes code and env"))),
         };
         let (code, env) = (text("code")?, text("env")?);
+        let session = match arguments.remove("session") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(name)) => Some(name),
+            Some(_) => return Err(wrong("`session` is no text".into())),
+        };
         if let Some(name) = arguments.keys().next() {
-            return Err(wrong(format!("`run` takes no {}; it takes code and env", shown(name))));
+            return Err(wrong(format!("`run` takes no {}; it takes code, env and session", shown(name))));
         }
         if code.len() > LONGEST_CODE {
             let told = format!("the code has {} bytes, and {LONGEST_CODE} are run at most", code.len());
@@ -234,7 +303,7 @@ impl Arguments {
         if let Some(at) = code.find('\0') {
             return Err(wrong(format!("the code has a NUL character at byte {at}, and no interpreter takes one")));
         }
-        Ok(Arguments { code, env })
+        Ok(Arguments { code, env, session })
     }
 }
 
@@ -246,8 +315,11 @@ fn shown(name: &str) -> String {
 
 impl ServerHandler for Service {
     fn get_info(&self) -> ServerConfig {
-        let capabilities =
+        let mut capabilities =
             ServerCapabilities::builder().enable_tools().enable_tool_list_changed().enable_resources().build();
+        if self.shared.fixtures {
+            capabilities.prompts = Some(PromptsCapability::default());
+        }
         let server = Implementation::new("cofferdam", env!("CARGO_PKG_VERSION"));
         ServerConfig::new(capabilities).with_server_info(server).with_instructions(
             "`run` runs code in a named environment, without network unless the operator allowed it, and tells its \
@@ -280,13 +352,41 @@ impl ServerHandler for Service {
         match request.name.as_ref() {
             schema::RUN => self.run(arguments, context).await,
             schema::LIST if self.offers(LIST) => {
-                let listed = schema::listed(&self.0.shelf.now());
+                let listed = schema::listed(&self.shared.shelf.now());
                 let mut result = CallToolResult::success(vec![ContentBlock::text(listed.to_string())]);
                 result.structured_content = Some(listed);
                 Ok(result.into())
             }
+            other if self.shared.fixtures => {
+                if other == fixtures::CHANGES {
+                    self.shared.shelf.tell();
+                }
+                let found = fixtures::call(other, &Value::Object(arguments), &context).await;
+                found.unwrap_or_else(|| Err(ErrorData::invalid_params("no fixture is called so", None)))
+            }
             other => Err(ErrorData::invalid_params(format!("no tool is called {}", shown(other)), None)),
         }
+    }
+
+    // There are no prompts and nothing to complete; an empty answer would say that there could be.
+    async fn list_prompts(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        match self.shared.fixtures {
+            // The suite asks for the list to see how long it may be kept.
+            true => Ok(ListPromptsResult::default()),
+            false => Err(ErrorData::method_not_found::<ListPromptsRequestMethod>()),
+        }
+    }
+
+    async fn complete(
+        &self,
+        _request: CompleteRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
     }
 
     async fn list_resources(
@@ -294,8 +394,20 @@ impl ServerHandler for Service {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
+        if self.shared.fixtures {
+            return Ok(ListResourcesResult::with_all_items(fixtures::resources()));
+        }
         // Files are read by the address that an answer gave, and by nobody who was not given it.
         Ok(ListResourcesResult::default())
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let all = if self.shared.fixtures { fixtures::templates() } else { Vec::new() };
+        Ok(ListResourceTemplatesResult::with_all_items(all))
     }
 
     async fn read_resource(
@@ -303,7 +415,12 @@ impl ServerHandler for Service {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let Some(kept) = self.0.kept.find(&request.uri) else {
+        if self.shared.fixtures
+            && let Some(result) = fixtures::read(&request.uri)
+        {
+            return Ok(result.into());
+        }
+        let Some(kept) = self.shared.kept.find(&request.uri) else {
             let told = format!(
                 "nothing is kept at {}; files are kept for {} minutes",
                 shown(&request.uri),
@@ -321,7 +438,7 @@ impl ServerHandler for Service {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        self.0.told.lock().unwrap_or_else(PoisonError::into_inner).push(context.peer);
+        self.shared.told.lock().unwrap_or_else(PoisonError::into_inner).push(context.peer);
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
@@ -329,7 +446,7 @@ impl ServerHandler for Service {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let mut changes = self.0.shelf.changes();
+        let mut changes = self.shared.shelf.changes();
         loop {
             tokio::select! {
                 changed = changes.changed() => {

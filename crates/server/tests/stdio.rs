@@ -2,9 +2,10 @@
 
 mod common;
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
-use common::{Home, artifact, meta, text, until};
+use common::{Client, Home, artifact, meta, text, until};
 use serde_json::{Value, json};
 
 #[test]
@@ -268,4 +269,28 @@ fn what_is_not_offered_is_not_there_and_what_is_offered_tells_every_environment(
     let of = |name: &str| all.iter().find(|one| one["name"] == name).unwrap();
     assert_eq!((&of("bad")["available"], &of("py")["description"]), (&json!(false), &json!("with care")));
     assert!(of("bad")["reason"].as_str().unwrap().contains("container"), "{listed}");
+}
+
+#[test]
+fn the_project_is_shown_read_only_or_as_a_copy_and_variables_by_name_alone() {
+    let home = Home::new();
+    let project = home.path().join("work");
+    std::fs::create_dir(&project).unwrap();
+    std::fs::write(project.join("note"), "of the host\n").unwrap();
+    let shown = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(home.path(), shown).unwrap();
+    let code = "cat /project/note; echo changed > /project/note && cat /project/note; echo ${SEEN-none} ${HIDDEN-none}";
+    for (access, expected) in [("ro", "of the host\n"), ("cow", "of the host\nchanged\n")] {
+        home.configure(&format!("[project]\npath = {project:?}\naccess = \"{access}\"\ninherit_env = [\"SEEN\"]\n"));
+        let mut command = home.program(&json!({}));
+        command.env("SEEN", "seen").env("HIDDEN", "hidden");
+        let mut client = Client::start(command);
+        client.introduce("2025-11-25");
+        let result = client.run("shell", code);
+        assert_eq!(result["structuredContent"]["stdout"], format!("{expected}seen none\n"), "{result}");
+        assert_eq!(std::fs::read_to_string(project.join("note")).unwrap(), "of the host\n");
+    }
+    home.configure("[project]\naccess = \"rw\"\n");
+    let output = home.program(&json!({})).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("project.access: `rw` is none"));
 }

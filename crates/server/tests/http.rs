@@ -1,0 +1,239 @@
+//! The server over streamable HTTP, spoken to by bare requests: who is let in, and who is not.
+
+mod common;
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::process::{Child, Stdio};
+
+use common::{Home, LONG, meta, until};
+use serde_json::{Value, json};
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+/// A server on a port of its own.
+struct Served {
+    child: Child,
+    port: u16,
+    said: std::sync::Arc<std::sync::Mutex<String>>,
+    _home: Home,
+}
+
+impl Served {
+    fn start(serve: Value, token: Option<&str>) -> Served {
+        let home = Home::new();
+        let mut command = home.program(&serve);
+        if let Some(token) = token {
+            command.env("COFFERDAM_MCP_TOKEN", token);
+        }
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let said: std::sync::Arc<std::sync::Mutex<String>> = Default::default();
+        let (into, stderr) = (said.clone(), BufReader::new(child.stderr.take().unwrap()));
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                into.lock().unwrap().push_str(&format!("{line}\n"));
+            }
+        });
+        until("listening", || said.lock().unwrap().contains("/mcp\n"));
+        let text = said.lock().unwrap().clone();
+        let port = text.split_once("127.0.0.1:").unwrap().1.split_once('/').unwrap().0.parse().unwrap();
+        Served { child, port, said, _home: home }
+    }
+
+    /// Sends one request, and says its status, headers and body.
+    fn send(&self, headers: &[(&str, &str)], body: &str) -> (u16, String, String) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        let mut text = format!("POST /mcp HTTP/1.1\r\nContent-Length: {}\r\nConnection: close\r\n", body.len());
+        let own_host = format!("127.0.0.1:{}", self.port);
+        let host = headers.iter().any(|(name, _)| *name == "Host");
+        let defaults = [
+            ("Host", own_host.as_str()),
+            ("Content-Type", "application/json"),
+            ("Accept", "application/json, text/event-stream"),
+        ];
+        for (name, value) in defaults.iter().filter(|(name, _)| !(*name == "Host" && host)).chain(headers) {
+            text.push_str(&format!("{name}: {value}\r\n"));
+        }
+        text.push_str("\r\n");
+        stream.write_all(text.as_bytes()).unwrap();
+        // A body that is refused for its length is not read to its end.
+        drop(stream.write_all(body.as_bytes()));
+        let mut answer = Vec::new();
+        drop(stream.read_to_end(&mut answer));
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        (status, head.to_owned(), body.to_owned())
+    }
+
+    /// One stateless request with the token.
+    fn ask(&self, method: &str, name: Option<&str>, mut params: Value) -> (u16, Value) {
+        params["_meta"] = meta();
+        let bearer = format!("Bearer {TOKEN}");
+        let mut headers =
+            vec![("Authorization", bearer.as_str()), ("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method)];
+        headers.extend(name.map(|name| ("Mcp-Name", name)));
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+        let (status, _, body) = self.send(&headers, &body);
+        (status, last(&body))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// The last JSON object of an answer, as a body or as an event.
+fn last(body: &str) -> Value {
+    let objects = body.lines().map(|line| line.strip_prefix("data:").unwrap_or(line).trim());
+    objects.filter_map(|text| serde_json::from_str(text).ok()).rfind(Value::is_object).unwrap_or(Value::Null)
+}
+
+fn initialize() -> String {
+    let client = json!({ "name": "test", "version": "1" });
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+    json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }).to_string()
+}
+
+#[test]
+fn both_eras_are_served_to_who_has_the_token() {
+    let served = Served::start(json!({ "http": "127.0.0.1:0" }), Some(TOKEN));
+    let (status, tools) = served.ask("tools/list", None, json!({}));
+    assert_eq!((status, &tools["result"]["tools"][0]["name"]), (200, &json!("run")), "{tools}");
+    let arguments = json!({ "env": "shell", "code": "echo over http" });
+    let (status, ran) = served.ask("tools/call", Some("run"), json!({ "name": "run", "arguments": arguments }));
+    assert_eq!((status, common::text(&ran["result"])), (200, "over http\n"));
+    let bearer = format!("Bearer {TOKEN}");
+    let (status, head, body) = served.send(&[("Authorization", &bearer)], &initialize());
+    assert_eq!((status, &last(&body)["result"]["protocolVersion"]), (200, &json!("2025-11-25")), "{body}");
+    let session = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).expect("a session").to_owned();
+    let call = json!({ "name": "run", "arguments": { "env": "shell", "code": "echo legacy" } });
+    let body = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call }).to_string();
+    let headers =
+        [("Authorization", bearer.as_str()), ("Mcp-Session-Id", &session), ("MCP-Protocol-Version", "2025-11-25")];
+    // The stream ends with the answer.
+    let (status, _, body) = served.send(&headers, &body);
+    assert_eq!((status, common::text(&last(&body)["result"])), (200, "legacy\n"), "{body}");
+}
+
+#[test]
+fn without_the_token_nothing_is_answered() {
+    let served = Served::start(json!({ "http": "127.0.0.1:0" }), Some(TOKEN));
+    let wrong = format!("Bearer {}", TOKEN.replace('0', "1"));
+    for headers in [&[][..], &[("Authorization", wrong.as_str())], &[("Authorization", TOKEN)]] {
+        let (status, head, body) = served.send(headers, &initialize());
+        assert_eq!(status, 401, "{head}");
+        assert!(head.to_lowercase().contains("www-authenticate: bearer") && body.contains("hint: "), "{head}\n{body}");
+    }
+    assert_eq!(served.send(&[("Authorization", &format!("bearer {TOKEN}"))], &initialize()).0, 200);
+}
+
+#[test]
+fn other_names_and_pages_of_others_are_refused_and_its_own_are_not() {
+    let served =
+        Served::start(json!({ "http": "127.0.0.1:0", "allow_origins": ["https://app.example:443"] }), Some(TOKEN));
+    let bearer = format!("Bearer {TOKEN}");
+    let own = format!("http://localhost:{}", served.port);
+    let status = |header: (&str, &str)| served.send(&[("Authorization", &bearer), header], &initialize()).0;
+    for (header, expected) in [
+        (("Host", "localhost"), 200),
+        (("Host", "rebound.example"), 403),
+        (("Origin", "https://evil.example"), 403),
+        (("Origin", "http://localhost:1"), 403),
+        (("Origin", "null"), 403),
+        (("Origin", "https://app.example"), 200),
+        (("Origin", own.as_str()), 200),
+    ] {
+        assert_eq!(status(header), expected, "{header:?}");
+    }
+}
+
+#[test]
+fn a_request_that_is_too_long_is_refused_before_it_is_read() {
+    let served = Served::start(json!({ "http": "127.0.0.1:0" }), Some(TOKEN));
+    let bearer = format!("Bearer {TOKEN}");
+    let (status, _, _) = served.send(&[("Authorization", &bearer)], &" ".repeat(40 << 20));
+    assert_eq!(status, 413);
+    assert_eq!(served.ask("tools/list", None, json!({})).0, 200);
+}
+
+#[test]
+fn a_stream_that_is_closed_ends_its_run() {
+    let served = Served::start(json!({ "http": "127.0.0.1:0" }), Some(TOKEN));
+    let running = || {
+        let found = std::fs::read_dir("/proc").unwrap().flatten();
+        found
+            .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
+            .filter(|line| line.windows(6).any(|part| part == b"7741.5"))
+            .count()
+    };
+    let arguments = json!({ "env": "shell", "code": "sleep 7741.5 & sleep 7741.5" });
+    let params = json!({ "name": "run", "arguments": arguments, "_meta": meta() });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
+    let mut stream = TcpStream::connect(("127.0.0.1", served.port)).unwrap();
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\n\
+         Mcp-Name: run\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    until("two sleeps", || running() >= 2);
+    drop(stream);
+    until("the end of both", || running() == 0);
+    assert_eq!(served.ask("tools/list", None, json!({})).0, 200);
+}
+
+#[test]
+fn a_session_without_a_connection_is_known_by_a_name_that_the_server_gave() {
+    let served = Served::start(json!({ "http": "127.0.0.1:0" }), Some(TOKEN));
+    let call = |session: &str, code: &str| {
+        let arguments = json!({ "env": "python", "session": session, "code": code });
+        served.ask("tools/call", Some("run"), json!({ "name": "run", "arguments": arguments })).1["result"].clone()
+    };
+    let refused = call("guessed", "x = 1");
+    assert!(common::text(&refused).contains("there is no such session"), "{refused}");
+    let begun = call("new", "x = 41");
+    let name = begun["structuredContent"]["session"]["name"].as_str().unwrap().to_owned();
+    assert_eq!(common::text(&call(&name, "print(x + 1)")), "42\n");
+}
+
+#[test]
+fn a_token_is_made_and_told_or_kept_for_its_owner() {
+    let served = Served::start(json!({ "http": "127.0.0.1:0" }), None);
+    until("the token", || served.said.lock().unwrap().contains("Authorization: Bearer "));
+    let home = Home::new();
+    let file = home.path().join("token");
+    let served = Served::start(json!({ "http": "127.0.0.1:0", "token_file": file }), None);
+    assert_eq!(std::fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+    let token = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(served.send(&[("Authorization", &format!("Bearer {}", token.trim()))], &initialize()).0, 200);
+    assert!(!served.said.lock().unwrap().contains(token.trim()), "it is not told as well");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let output = home.program(&json!({ "http": "127.0.0.1:0", "token_file": file })).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("hint: chmod 600"));
+}
+
+#[test]
+fn an_address_that_others_reach_needs_a_token_of_theirs_and_a_name() {
+    let home = Home::new();
+    let refused = |serve: Value, token: Option<&str>| {
+        let mut command = home.program(&serve);
+        if let Some(token) = token {
+            command.env("COFFERDAM_MCP_TOKEN", token);
+        }
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(125));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(refused(json!({ "http": "0.0.0.0:0" }), None).contains("hint: --token-file FILE"));
+    assert!(refused(json!({ "http": "0.0.0.0:0" }), Some(TOKEN)).contains("hint: --allow-host NAME"));
+    assert!(refused(json!({ "http": "[::ffff:10.0.0.1]:0" }), None).contains("hint: --token-file FILE"));
+    assert!(refused(json!({ "http": "nonsense" }), None).contains("hint: --http 127.0.0.1:8800"));
+}
