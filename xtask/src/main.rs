@@ -11,6 +11,7 @@ mod generate;
 mod guest;
 mod guests;
 mod lint;
+mod mcp;
 mod packages;
 mod python;
 #[cfg(test)]

@@ -36,8 +36,11 @@ fn base() -> Option<PathBuf> {
     std::iter::once(system).chain(which("python3")).find(able)
 }
 
-/// An environment with these packages, made once.
-fn environment(directory: &Path, packages: &[&str]) -> Result<Option<PathBuf>> {
+/// An environment with these packages, made once. `None` where none can be made, and that is no mistake.
+///
+/// # Errors
+/// Packages cannot be installed.
+pub fn environment(directory: &Path, packages: &[&str]) -> Result<Option<PathBuf>> {
     let python = directory.join("bin/python");
     let mark = directory.join("complete");
     let wanted = packages.join("\n");

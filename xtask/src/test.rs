@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that shows that the project works, in one call.
 //!
 //! ```text
-//! packages ─▶ build once ─▶ doc tests ─▶ crates' tests as uid 65534 ─▶ guests ─▶ wheel ─▶ attacks ─▶ the whole suite
+//! packages ─▶ build once ─▶ doc tests ─▶ crates' tests as uid 65534 ─▶ guests ─▶ wheel ─▶ MCP clients ─▶ attacks ─▶ the whole suite
 //! ```
 //!
 //! The whole suite comes last, so that the last lines are the test runner's. It runs as the caller; as root the
@@ -15,6 +15,7 @@ use std::process::Command;
 
 use crate::Result;
 use crate::guests;
+use crate::mcp;
 use crate::packages;
 use crate::python;
 use crate::shell::{self, cargo, step, succeeds, uid};
@@ -64,6 +65,9 @@ pub fn run(arguments: &[String]) -> Result {
     if let Some(tools) = &nickel {
         python::wheel(&workspace, tools, evaluator)?;
     }
+
+    let server = programs.get("cofferdam-serve").ok_or("the build made no program `cofferdam-serve`")?;
+    mcp::clients(&workspace, server)?;
 
     if runner.nextest {
         step("attacks and their allowed twins");

@@ -7,6 +7,7 @@
 
 mod command;
 mod guard;
+mod mcp;
 mod peers;
 mod profiles;
 pub mod report;
@@ -50,6 +51,7 @@ const SECTIONS: &[Measure] = &[
     ("paths", sections::paths),
     ("command", command::command),
     ("guard", guard::guard),
+    ("mcp", mcp::mcp),
     ("profiles", profiles::profiles),
     ("python", profiles::python),
 ];

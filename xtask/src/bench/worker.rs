@@ -20,6 +20,8 @@ pub struct Programs {
     pub engine: PathBuf,
     /// Who asks the guard.
     pub asks: PathBuf,
+    /// The MCP server.
+    pub server: PathBuf,
 }
 
 impl Programs {
@@ -27,10 +29,19 @@ impl Programs {
     pub fn build(workspace: &Workspace) -> Result<Programs> {
         shell::step("build what is measured");
         let mut build = cargo();
-        let mut built = executables(build.args(["build", "--release", "-p", "cofferdam", "-p", "cofferdam-bench"]))?;
+        let mut built = executables(build.args([
+            "build",
+            "--release",
+            "-p",
+            "cofferdam",
+            "-p",
+            "cofferdam-bench",
+            "-p",
+            "cofferdam-server",
+        ]))?;
         let mut program = |name: &str| built.remove(name).ok_or_else(|| format!("cargo built no {name}"));
         let (cofferdam, engine) = (program("cofferdam")?, program("bench-engine")?);
-        let asks = program("bench-guard")?;
+        let (asks, server) = (program("bench-guard")?, program("cofferdam-serve")?);
         let directory = workspace.target.join("bench");
         std::fs::create_dir_all(&directory)
             .map_err(|error| format!("cannot create {}: {error}", directory.display()))?;
@@ -45,7 +56,7 @@ impl Programs {
                     .arg(source),
             )?;
         }
-        Ok(Programs { directory, cofferdam, engine, asks })
+        Ok(Programs { directory, cofferdam, engine, asks, server })
     }
 
     /// Text without the places where this machine has the programs.
