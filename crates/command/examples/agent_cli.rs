@@ -45,8 +45,9 @@ async fn main() -> ExitCode {
 
 async fn run() -> Result<u8, Failure> {
     let mut arguments = std::env::args_os().skip(1);
-    let config = arguments.next().ok_or("usage: agent_cli CONFIG [DATA_DIR] [PROMPT]")?;
-    let config: Config = toml::from_str(&std::fs::read_to_string(config)?)?;
+    let config = PathBuf::from(arguments.next().ok_or("usage: agent_cli CONFIG [DATA_DIR] [PROMPT]")?);
+    let text = std::fs::read_to_string(&config).map_err(|error| format!("{}: {error}", config.display()))?;
+    let config: Config = toml::from_str(&text).map_err(|error| format!("{}: {error}", config.display()))?;
     let data_dir = match arguments.next() {
         Some(path) => std::path::absolute(path)?,
         None => PathBuf::from(std::env::var_os("HOME").ok_or("HOME is not set")?).join(".agent"),
