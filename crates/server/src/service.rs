@@ -438,7 +438,9 @@ impl ServerHandler for Service {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        self.shared.told.lock().unwrap_or_else(PoisonError::into_inner).push(context.peer);
+        let mut told = self.shared.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.retain(|peer| !peer.is_transport_closed());
+        told.push(context.peer);
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {

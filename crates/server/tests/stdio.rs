@@ -294,3 +294,36 @@ fn the_project_is_shown_read_only_or_as_a_copy_and_variables_by_name_alone() {
     let output = home.program(&json!({})).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("project.access: `rw` is none"));
 }
+
+#[test]
+fn a_reference_is_built_when_it_is_first_used_and_that_is_told() {
+    let home = Home::new();
+    let built = artifact(home.path(), "flaky", "#!/bin/sh\nexec sh -s\n");
+    let bin = home.path().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    let nix = bin.join("nix");
+    let text =
+        format!("#!/bin/sh\necho built >> {}/count; sleep 0.3; ln -sfn {} \"$5\"\n", bin.display(), built.display());
+    std::fs::write(&nix, text).unwrap();
+    std::fs::set_permissions(&nix, std::fs::Permissions::from_mode(0o755)).unwrap();
+    home.configure(
+        "[environments.flaky]\nsandbox = \"github:o/r#flaky\"\n[environments.none]\nflake = \"github:o/r#none\"\n",
+    );
+    let mut command = home.program(&json!({}));
+    command.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+    let mut client = Client::start(command);
+    client.introduce("2025-11-25");
+    let arguments = json!({ "env": "flaky", "code": "echo from the flake" });
+    let params = json!({ "name": "run", "arguments": arguments, "_meta": { "progressToken": 1 } });
+    // Two at once: it is built for both.
+    let (first, second) = (client.ask("tools/call", params.clone()), client.begin("flaky", "echo second"));
+    let told = client.find("progress", |message| message["method"] == "notifications/progress");
+    assert!(told["params"]["message"].as_str().unwrap().starts_with("building the environment flaky"), "{told}");
+    assert_eq!(text_of(&client.answer(first)), "from the flake\n");
+    assert_eq!(text_of(&client.answer(second)), "second\n");
+    assert_eq!(std::fs::read_to_string(bin.join("count")).unwrap(), "built\n");
+}
+
+fn text_of(answer: &Value) -> &str {
+    text(&answer["result"])
+}
