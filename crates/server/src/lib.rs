@@ -18,6 +18,7 @@ mod catalogue;
 mod files;
 mod fixtures;
 mod http;
+mod ids;
 mod kept;
 mod place;
 mod run;

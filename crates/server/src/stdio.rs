@@ -2,8 +2,11 @@
 
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::{RoleServer, ServiceExt as _};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
+use crate::ids::Apart;
 use crate::server::ServeError;
 use crate::service::{LONGEST_CODE, Service};
 
@@ -15,7 +18,10 @@ const LONGEST_LINE: usize = LONGEST_CODE * 16;
 pub async fn serve(service: Service, stop: CancellationToken) -> Result<(), ServeError> {
     let transport = AsyncRwTransport::<RoleServer, _, _>::new(tokio::io::stdin(), tokio::io::stdout())
         .with_max_line_length(LONGEST_LINE);
-    match service.serve_with_ct(transport, stop.clone()).await {
+    if let Err(error) = end_when_nobody_reads(stop.clone()) {
+        tracing::warn!("a client that goes is noticed late: {error}");
+    }
+    match service.serve_with_ct(Apart::new(transport), stop.clone()).await {
         Ok(running) => {
             if let Err(error) = running.waiting().await {
                 tracing::error!("serving ended by a mistake of the server's: {error}");
@@ -27,4 +33,21 @@ pub async fn serve(service: Service, stop: CancellationToken) -> Result<(), Serv
         Err(rmcp::service::ServerInitializeError::Cancelled) => Ok(()),
         Err(error) => Err(ServeError::Client(error.to_string())),
     }
+}
+
+/// Says that it is over when the client's end of standard output is closed: it has gone, or hears of nothing any more. Its
+/// end of standard input alone does not tell; who only writes no more waits for answers.
+fn end_when_nobody_reads(stop: CancellationToken) -> std::io::Result<()> {
+    let waits = move || {
+        loop {
+            // No event is asked for: only what is told in any case ends the wait.
+            let output = std::io::stdout();
+            match poll(&mut [PollFd::new(&output, PollFlags::empty())], None) {
+                Ok(_) => return stop.cancel(),
+                Err(Errno::INTR) => {}
+                Err(errno) => return tracing::warn!("a client that goes is noticed late: {errno}"),
+            }
+        }
+    };
+    std::thread::Builder::new().name("cofferdam-reader".into()).stack_size(128 << 10).spawn(waits).map(drop)
 }

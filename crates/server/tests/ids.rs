@@ -1,0 +1,75 @@
+//! No answer goes to the wrong request, whatever ids a client uses; and nothing runs on for a client that has gone.
+
+mod common;
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::Stdio;
+use std::time::Duration;
+
+use common::{Home, text, until};
+use serde_json::{Value, json};
+
+fn call(id: impl Into<Value>, code: &str) -> Value {
+    let params = json!({ "name": "run", "arguments": { "env": "shell", "code": code } });
+    json!({ "jsonrpc": "2.0", "id": id.into(), "method": "tools/call", "params": params })
+}
+
+#[test]
+fn a_second_request_with_an_id_that_is_under_way_is_refused() {
+    let home = Home::new();
+    let mut client = home.client(json!({}));
+    client.send(&call(77, "sleep 0.5; echo first"));
+    client.send(&call(77, "echo second"));
+    // A text is another id than the number in it.
+    client.send(&call("77", "echo text"));
+    let refused = client.find("the refusal", |message| message["id"] == 77);
+    assert_eq!(refused["error"]["code"], -32600, "{refused}");
+    let first = client.find("the first answer", |message| message["id"] == 77);
+    assert_eq!(text(&first["result"]), "first\n");
+    let other = client.find("the other answer", |message| message["id"] == "77");
+    assert_eq!(text(&other["result"]), "text\n");
+    // What was answered may be used again.
+    client.send(&call(77, "echo third"));
+    let third = client.find("the third answer", |message| message["id"] == 77);
+    assert_eq!(text(&third["result"]), "third\n");
+}
+
+#[test]
+fn what_was_cancelled_does_not_answer_the_next_request_with_its_id() {
+    let home = Home::new();
+    let mut client = home.client(json!({}));
+    client.run("shell", "true");
+    for index in 0..10 {
+        client.send(&call(900, "echo old; sleep 60"));
+        std::thread::sleep(Duration::from_millis(if index % 2 == 0 { 0 } else { 60 }));
+        client.tell("notifications/cancelled", json!({ "requestId": 900 }));
+        client.send(&call(900, &format!("echo new {index}")));
+        let answer = client.find("the answer", |message| message["id"] == 900);
+        assert_eq!(text(&answer["result"]), format!("new {index}\n"), "{answer}");
+    }
+}
+
+#[test]
+fn a_client_that_reads_no_more_ends_its_runs_and_the_server() {
+    let home = Home::new();
+    let mut server =
+        home.program(&json!({})).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut input = server.stdin.take().unwrap();
+    let mut output = BufReader::new(server.stdout.take().unwrap());
+    let client = json!({ "name": "test", "version": "1" });
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+    let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
+    let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    let begins = std::time::Instant::now();
+    writeln!(input, "{hello}\n{ready}\n{}\n{}", call(1, "echo runs"), call(2, "sleep 50")).unwrap();
+    for wanted in ["serverInfo", "runs"] {
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        assert!(line.contains(wanted), "{line}");
+    }
+    // Standard input stays open.
+    drop(output);
+    until("the server's end", || server.try_wait().unwrap().is_some());
+    assert!(begins.elapsed() < Duration::from_secs(40));
+    drop(input);
+}
