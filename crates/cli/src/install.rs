@@ -95,6 +95,14 @@ pub fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
         return Ok(1);
     }
     write(&file, &old, &new)?;
+    if !matches.get_flag("remove") {
+        let config = matches.get_one::<String>("config").map(|config| caller.absolute(config));
+        let config = config.filter(|config| !Path::new(config).is_file());
+        let config = config.map(|config| format!("{config} is not there\nhint: config.example.toml has every form"));
+        for missing in config.into_iter().chain(crate::mcp::missing_server(caller)) {
+            write_stderr(&printable(&format!("the server cannot start yet: {missing}\n")));
+        }
+    }
     Ok(0)
 }
 

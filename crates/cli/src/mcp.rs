@@ -3,7 +3,7 @@
 //! Knows nothing of the protocol. Standard input and output are the helper's from here on.
 
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -102,18 +102,31 @@ fn serve(matches: &ArgMatches) -> Serve {
     }
 }
 
+/// The server's program.
+fn program(caller: &Caller) -> PathBuf {
+    let libexec = caller.variable(DIRECTORY_VARIABLE).filter(|directory| !directory.is_empty()).map(Path::new);
+    find_named(PROGRAM, libexec, std::env::current_exe().ok().as_deref())
+}
+
+/// Where the server's program belongs, and how it is made.
+fn hint() -> String {
+    format!("{PROGRAM} belongs beside the command, or where {DIRECTORY_VARIABLE} says: cargo build -p cofferdam-server")
+}
+
+/// That the server's program is not there, and what to do.
+pub fn missing_server(caller: &Caller) -> Option<String> {
+    let program = program(caller);
+    (!program.exists()).then(|| format!("{} is not there\nhint: {}", program.display(), hint()))
+}
+
 /// Becomes the server, or puts it into a client's configuration.
 pub fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
     if let Some(("install", matches)) = matches.subcommand() {
         return install::run(matches, caller);
     }
-    let libexec = caller.variable(DIRECTORY_VARIABLE).filter(|directory| !directory.is_empty()).map(Path::new);
-    let own = std::env::current_exe().ok();
-    let program = find_named(PROGRAM, libexec, own.as_deref());
+    let program = program(caller);
     let error = std::process::Command::new(&program).arg(serve(matches).to_argument()).exec();
-    Err(Refusal::new("server", format!("cannot start {}: {error}", program.display())).hint(format!(
-        "{PROGRAM} belongs beside the command, or where {DIRECTORY_VARIABLE} says: cargo build -p cofferdam-server"
-    )))
+    Err(Refusal::new("server", format!("cannot start {}: {error}", program.display())).hint(hint()))
 }
 
 #[cfg(test)]

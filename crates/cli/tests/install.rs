@@ -169,3 +169,28 @@ fn what_cannot_be_edited_is_left_as_it_is() {
     assert_eq!(home.install("emacs", &["-y"]).status.code(), Some(125));
     assert_eq!(home.names("."), [".claude.json", "project"]);
 }
+
+#[test]
+fn a_server_that_would_not_start_is_told_at_once() {
+    let home = Home::new();
+    let told = home.done("cursor", &["-y", "--config", "none.toml"]);
+    assert!(told.contains("project/none.toml is not there\nhint: config.example.toml"), "{told}");
+    std::fs::write(home.path("project/there.toml"), "").unwrap();
+    std::fs::create_dir(home.path("empty")).unwrap();
+    let libexec = |directory: PathBuf| {
+        let mut command = common::cofferdam();
+        command.env("HOME", home.0.path()).env_remove("XDG_CONFIG_HOME").current_dir(home.path("project"));
+        command.env("COFFERDAM_LIBEXEC", directory);
+        let output = command.args(["mcp", "install", "--client", "cursor", "-y", "--config", "there.toml"]).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let told = libexec(home.path("empty"));
+    assert!(told.contains("cannot start yet: ") && told.contains("hint: cofferdam-serve belongs"), "{told}");
+    assert!(!told.contains("there.toml is not there"), "{told}");
+    assert!(home.text(".cursor/mcp.json").contains("there.toml"));
+    std::fs::remove_file(home.path(".cursor/mcp.json")).unwrap();
+    std::fs::write(home.path("empty/cofferdam-serve"), "").unwrap();
+    assert!(!libexec(home.path("empty")).contains("cannot start"));
+}
