@@ -76,7 +76,8 @@ def _cofferdam():
     def run(code, number):
         nonlocal theirs
         name = "<call %d>" % number
-        linecache.cache[name] = (len(code), None, code.splitlines(True), name)
+        # The place of the marks below a line is counted from lines that end.
+        linecache.cache[name] = (len(code), None, (code + "\n").splitlines(True), name)
         linecache.cache.pop("<call %d>" % (number - 64), None)
         exit_code = 0
         try:

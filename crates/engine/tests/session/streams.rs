@@ -140,6 +140,19 @@ fn errors_are_shown_as_the_interpreter_shows_them() {
 }
 
 #[test]
+fn python_marks_what_failed_in_a_last_line_that_does_not_end() {
+    each(&[PYTHON], Limits::default(), |desk, l| {
+        let told = desk.run(l, "a", "x = 1 / 0").stderr;
+        let lines: Vec<&str> = told.lines().collect();
+        let at = lines.iter().position(|line| line.contains("x = 1 / 0")).unwrap_or_else(|| panic!("{told}"));
+        // Before 3.11 there are no marks.
+        if let Some(mark) = lines[at + 1].find("~~^~~") {
+            assert_eq!(Some(mark), lines[at].find("1 / 0"), "{told}");
+        }
+    });
+}
+
+#[test]
 fn python_reads_no_input_and_exits_with_what_it_says() {
     each(&[PYTHON], Limits::default(), |desk, l| {
         assert!(desk.run(l, "a", "input()").stderr.contains("EOFError"));
