@@ -73,7 +73,7 @@ fn text(outcome: &Outcome, session: Option<&Told>) -> String {
 fn ending(outcome: &Outcome) -> Option<String> {
     let limit = || outcome.limit.map_or_else(|| "a limit".to_owned(), |field| field.to_string());
     Some(match outcome.outcome {
-        Ending::Exited => return None,
+        Ending::Exited => return silent(outcome),
         Ending::Signalled => format!("[ended by signal {}]", outcome.signal.unwrap_or(9)),
         Ending::TimedOut => format!("[ended after {:.0} ms by its time limit]", outcome.execution_time_ms),
         Ending::LimitExceeded => format!("[ended by {}]", limit()),
@@ -88,9 +88,16 @@ fn ending(outcome: &Outcome) -> Option<String> {
     })
 }
 
+/// A failure without a word, which would be an empty text.
+fn silent(outcome: &Outcome) -> Option<String> {
+    let silent = outcome.stdout.is_empty() && outcome.stderr.is_empty();
+    let code = outcome.exit_code.filter(|code| *code != 0 && silent && outcome.outcome == Ending::Exited)?;
+    Some(format!("[exited with code {code} and printed nothing]"))
+}
+
 /// What there is to say of a session: where its name is news, and where its state is not what the client may think.
 fn of_session(outcome: &Outcome, told: &Told) -> Option<String> {
-    let mut lines = Vec::new();
+    let mut lines = Vec::from_iter(silent(outcome));
     if told.interrupted {
         let why = if outcome.outcome == Ending::TimedOut { "by its time limit" } else { "as it was asked to be" };
         let state = if told.over.is_none() { "; the session keeps its state" } else { "" };
@@ -179,6 +186,8 @@ mod tests {
         let of = |outcome| answer(Ran { outcome, files: Collected::default(), session: None }, &kept);
         assert_eq!(of(outcome("x", "", 0)).is_error, Some(false));
         assert_eq!(of(outcome("x", "", 3)).is_error, Some(true));
+        assert_eq!(text(&outcome("x", "", 3), None), "x");
+        assert_eq!(text(&outcome("", "", 3), None), "[exited with code 3 and printed nothing]");
         let failure = Failure { code: 125, step: "s".into(), message: "m".into(), hint: Some("h".into()) };
         let failed = of(Outcome::unstarted(Some(failure)));
         assert_eq!(failed.is_error, Some(true));

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use cofferdam_config::environments::{Environment, Environments, Kind, Problem, Sessions};
+use cofferdam_config::environments::{Environment, Environments, Kind, Problem, Project, Sessions};
 use tokio::sync::watch;
 
 use crate::place::{Host, Place};
@@ -18,6 +18,8 @@ pub struct Catalogue {
     places: BTreeMap<String, Arc<Place>>,
     /// How long sessions live.
     pub sessions: Sessions,
+    /// What environments show of the operator's.
+    pub project: Option<Project>,
 }
 
 impl Catalogue {
@@ -32,7 +34,7 @@ impl Catalogue {
                 (environment.name.clone(), place)
             })
             .collect();
-        Catalogue { places, sessions: all.sessions }
+        Catalogue { places, sessions: all.sessions, project: all.project.clone() }
     }
 
     /// The environment of a name, whether or not it can be used.

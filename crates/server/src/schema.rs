@@ -25,9 +25,15 @@ pub fn object(value: Value) -> Arc<JsonObject> {
 pub fn run(catalogue: &Catalogue) -> Tool {
     let names = catalogue.names();
     let listed = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    // What a caller would otherwise find out by failing. Not every client shows the server's instructions to its model.
+    let project = catalogue.project.as_ref().map_or_else(String::new, |project| {
+        let use_of = if project.copy_on_write { "whose changes go with the run" } else { "read-only" };
+        format!(" The user's project is at {}, {use_of}.", project.mount_point)
+    });
     let description = format!(
-        "Run code in a walled-in environment and get its output. Files that it writes to /workspace/output come back. \
-         Each call starts afresh, but calls with the same session, which keep variables and imports. Available environments: {listed}"
+        "Run code in a walled-in environment and get what it prints. It has no network unless the operator allowed it. \
+         Files that it writes to /workspace/output come back.{project} Each call starts afresh, but calls with the same \
+         session, which keep variables and imports. Available environments: {listed}"
     );
     let mut env = json!({ "type": "string", "description": "Where to run it" });
     if !names.is_empty() {

@@ -37,6 +37,7 @@ fn the_tool_names_the_environments_and_refuses_others_with_their_names() {
     assert_eq!(tools["result"]["tools"].as_array().map(Vec::len), Some(1), "{tools}");
     let described = tool["description"].as_str().unwrap();
     assert!(described.ends_with("Available environments: mine, node, python, shell"), "{described}");
+    assert!(described.contains("no network") && !described.contains("project"), "{described}");
     assert_eq!(tool["inputSchema"]["properties"]["env"]["enum"], json!(["mine", "node", "python", "shell"]));
     assert_eq!(tool["annotations"]["openWorldHint"], false);
     assert!(tool["outputSchema"]["properties"]["outcome"].is_object());
@@ -286,6 +287,10 @@ fn the_project_is_shown_read_only_or_as_a_copy_and_variables_by_name_alone() {
         command.env("SEEN", "seen").env("HIDDEN", "hidden");
         let mut client = Client::start(command);
         client.introduce("2025-11-25");
+        let told = if access == "ro" { "read-only" } else { "whose changes go with the run" };
+        let tools = client.call("tools/list", json!({}));
+        let described = tools["result"]["tools"][0]["description"].as_str().unwrap();
+        assert!(described.contains(&format!("project is at /project, {told}. ")), "{described}");
         let result = client.run("shell", code);
         assert_eq!(result["structuredContent"]["stdout"], format!("{expected}seen none\n"), "{result}");
         assert_eq!(std::fs::read_to_string(project.join("note")).unwrap(), "of the host\n");
