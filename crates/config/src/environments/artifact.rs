@@ -108,7 +108,7 @@ impl Look<'_> {
             self.problem(
                 "metadata.json: name",
                 format!("{} is not {}", shown(&metadata.name), shown(name)),
-                "the name of the environment that it defines",
+                &format!("{}, or an environment that is called {}", shown(name), shown(&metadata.name)),
             );
         }
         let run = self.read(&fd, &real, "bin/run", true);
@@ -354,6 +354,7 @@ mod tests {
         std::fs::set_permissions(directory.path().join("bin/run"), std::fs::Permissions::from_mode(0o644)).unwrap();
         let text = told(directory.path(), "a");
         assert!(text.contains("`b` is not `a`") && text.contains("bin/run: is not executable"), "{text}");
+        assert!(text.contains("accepted: `a`, or an environment that is called `b`"), "{text}");
         let directory = made("a");
         std::fs::remove_file(directory.path().join("metadata.json")).unwrap();
         rustix::fs::mknodat(
