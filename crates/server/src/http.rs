@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
-use axum::extract::Request;
+use axum::extract::{ConnectInfo, Request};
 use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
@@ -17,6 +17,7 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 
+use crate::doorway::{Doorway, LetIn};
 use crate::server::ServeError;
 use crate::service::{LONGEST_CODE, Service, Shared};
 use crate::token::{self, Token};
@@ -93,15 +94,21 @@ pub async fn serve(shared: Arc<Shared>, door: Door, stop: CancellationToken) -> 
     let sessions = Arc::new(LocalSessionManager::default());
     let config = config.with_cancellation_token(stop.child_token());
     let protocol = StreamableHttpService::new(move || Ok(Service::connected(&shared, true)), sessions, config);
-    let mut router = axum::Router::new().nest_service(PATH, protocol);
+    let mut router = axum::Router::new().nest_service(PATH, protocol).layer(middleware::from_fn(stays));
     if let Some(token) = token {
         let token = Arc::new(token);
         router = router.layer(middleware::from_fn(move |request, next| admit(Arc::clone(&token), request, next)));
     }
-    axum::serve(listener, router)
+    axum::serve(Doorway::new(listener), router.into_make_service_with_connect_info::<LetIn>())
         .with_graceful_shutdown(async move { stop.cancelled().await })
         .await
         .map_err(|source| ServeError::Listen { address, source })
+}
+
+/// Says that a connection is one of those that may stay.
+async fn stays(ConnectInfo(let_in): ConnectInfo<LetIn>, request: Request, next: Next) -> Response {
+    let_in.stays();
+    next.run(request).await
 }
 
 /// Lets a request through that says the token.
@@ -111,5 +118,7 @@ async fn admit(token: Arc<Token>, request: Request, next: Next) -> Response {
         return next.run(request).await;
     }
     let told = "the bearer token is missing or wrong\nhint: send Authorization: Bearer TOKEN\n";
-    (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], told).into_response()
+    // Without the token nobody keeps a connection.
+    let headers = [(header::WWW_AUTHENTICATE, "Bearer"), (header::CONNECTION, "close")];
+    (StatusCode::UNAUTHORIZED, headers, told).into_response()
 }

@@ -15,6 +15,7 @@
 mod answer;
 mod calls;
 mod catalogue;
+mod doorway;
 mod files;
 mod fixtures;
 mod http;
