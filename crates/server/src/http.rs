@@ -39,7 +39,7 @@ pub struct Door {
 }
 
 impl Door {
-    /// What the options come to. `open` serves without a token.
+    /// What the options come to. `open` makes no token where none was given.
     ///
     /// # Errors
     /// The address is none, or would let in whom it must not.
@@ -47,9 +47,9 @@ impl Door {
         let address: SocketAddr = address.parse().map_err(|_| ServeError::Address(address.to_owned()))?;
         let variable = std::env::var(token::VARIABLE).ok().filter(|text| !text.is_empty());
         let (token, new) = match (&serve.token_file, variable) {
-            _ if open => (None, false),
             (Some(file), _) => (Some(Token::of_file(Path::new(file))?), false),
             (None, Some(text)) => (Some(Token::of_variable(&text)?), false),
+            (None, None) if open => (None, false),
             (None, None) => (Some(Token::new()?), true),
         };
         let is_loopback = address.ip().to_canonical().is_loopback();
@@ -90,6 +90,9 @@ pub async fn serve(shared: Arc<Shared>, door: Door, stop: CancellationToken) -> 
     tracing::info!("listening on http://{local}{PATH}");
     if let Some(token) = token.as_ref().filter(|_| new) {
         tracing::info!("callers send: Authorization: Bearer {}", token.text());
+    }
+    if token.is_none() {
+        tracing::warn!("every program of this machine can have code run: no token is asked for");
     }
     let sessions = Arc::new(LocalSessionManager::default());
     let config = config.with_cancellation_token(stop.child_token());

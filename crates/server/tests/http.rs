@@ -23,7 +23,10 @@ struct Served {
 impl Served {
     fn start(serve: Value, token: Option<&str>) -> Served {
         let home = Home::new();
-        let mut command = home.program(&serve);
+        Served::begin(home.program(&serve), home, token)
+    }
+
+    fn begin(mut command: std::process::Command, home: Home, token: Option<&str>) -> Served {
         if let Some(token) = token {
             command.env("COFFERDAM_MCP_TOKEN", token);
         }
@@ -236,4 +239,17 @@ fn an_address_that_others_reach_needs_a_token_of_theirs_and_a_name() {
     assert!(refused(json!({ "http": "0.0.0.0:0" }), Some(TOKEN)).contains("hint: --allow-host NAME"));
     assert!(refused(json!({ "http": "[::ffff:10.0.0.1]:0" }), None).contains("hint: --token-file FILE"));
     assert!(refused(json!({ "http": "nonsense" }), None).contains("hint: --http 127.0.0.1:8800"));
+}
+
+#[test]
+fn the_fixtures_of_the_suite_take_no_token_away_and_say_that_there_is_none() {
+    for (token, status) in [(Some(TOKEN), 401), (None, 200)] {
+        let home = Home::new();
+        let mut command = home.program(&json!({ "http": "127.0.0.1:0" }));
+        command.env("COFFERDAM_CONFORMANCE_FIXTURES", "1");
+        let served = Served::begin(command, home, token);
+        assert_eq!(served.send(&[], &initialize()).0, status);
+        let said = served.said.lock().unwrap().clone();
+        assert_eq!(said.contains("no token is asked for"), token.is_none(), "{said}");
+    }
 }
