@@ -171,6 +171,9 @@ fn our_variables_win_over_those_of_others() {
     let project = all.project.unwrap();
     assert_eq!((project.path.as_str(), project.mount_point.as_str()), (made.path("p").to_str().unwrap(), "/srv/p"));
     assert_eq!(Environments::load(&made.around, theirs.to_str()).configuration, Some(theirs));
+    made.set("COFFERDAM_PROJECT_DIR", "/../");
+    let told: Vec<String> = made.load().problems.iter().map(ToString::to_string).collect();
+    assert!(told.len() == 1 && told[0].contains("is the whole host"), "{told:?}");
 }
 
 #[test]

@@ -411,6 +411,11 @@ impl Environments {
             let mount_point = mount.or(mount_point).unwrap_or_else(|| PROJECT_MOUNT.to_owned());
             let real = std::fs::canonicalize(&path);
             match real.map(|real| real.into_os_string().into_string()) {
+                Ok(Ok(root)) if root == "/" => {
+                    let (place, key) = (path.display().to_string(), "project.path".to_owned());
+                    let problem = "is the whole host, with what runs on it".to_owned();
+                    self.problems.push(Problem { place, key, problem, accepted: "a directory below /".into() });
+                }
                 Ok(Ok(path)) => {
                     self.project = Some(Project { path, mount_point, use_flake, inherit_env, copy_on_write })
                 }
