@@ -79,6 +79,8 @@ fn man_pages(command: &clap::Command, files: &mut BTreeMap<String, Vec<u8>>) -> 
     let mut pages = vec![("cofferdam".to_owned(), command.clone())];
     for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
         let name = format!("cofferdam-{}", sub.get_name());
+        let inner = sub.get_subcommands().filter(|inner| inner.get_name() != "help");
+        pages.extend(inner.map(|inner| (format!("{name}-{}", inner.get_name()), inner.clone())));
         pages.push((name, sub.clone()));
     }
     for (name, command) in pages {

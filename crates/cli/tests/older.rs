@@ -55,6 +55,11 @@ fn what_is_wrong_with_an_older_configuration_is_told() {
     let store = store(&json!({"cmd": []}));
     let told = refused(&store, 125, &["run", "--profile", "old"]);
     assert!(told.contains("old/nsjail.json: cmd: the configuration names no command\nhint: "), "{told}");
+    let file = store.path().join("old/nsjail.json");
+    fs::write(&file, "{\n  \"cmd\": [").unwrap();
+    let told = refused(&store, 125, &["run", "--profile", "old"]);
+    assert!(told.contains("old/nsjail.json: not JSON: ") && told.contains("at line 2"), "{told}");
+    assert!(told.contains("\nhint: correct it there, or export the profile again"), "{told}");
     let told = refused(&store, 125, &["run", "--profile", "nobody"]);
     assert!(told.contains("no profile `nobody`") && told.contains("policy.json is not there"), "{told}");
 }

@@ -121,12 +121,17 @@ impl Enforcement {
     }
 }
 
-impl fmt::Display for Enforcement {
-    /// One line per rule.
+impl fmt::Display for Applied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Applied { rule, strength, reason } in &self.rules {
-            writeln!(f, "{rule}: {strength} ({reason})")?;
-        }
+        let Applied { rule, strength, reason } = self;
+        write!(f, "{rule}: {strength} ({reason})")
+    }
+}
+
+impl fmt::Display for Enforcement {
+    /// One line per rule, each with its end.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.rules.iter().try_for_each(|applied| writeln!(f, "{applied}"))?;
         self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
     }
 }
@@ -147,6 +152,7 @@ mod tests {
         assert_eq!(enforcement.of(Rule::Network), None);
         let missing: Vec<Rule> = enforcement.missing().map(|applied| applied.rule).collect();
         assert_eq!(missing, [Rule::Signals, Rule::Metadata]);
+        assert_eq!(enforcement.missing().next().unwrap().to_string(), "signals: none (too old)");
         assert!(enforcement.to_string().starts_with("writes: full (Landlock)\nsignals: none (too old)\n"));
     }
 }

@@ -76,9 +76,20 @@ pub enum Reason {
     Spawn(#[source] Arc<io::Error>),
 }
 
+/// Each reason once, with the rules that it holds for behind the first of them.
 fn list(missing: &[Applied]) -> String {
-    let each: Vec<String> = missing.iter().map(|a| format!("{} held {}: {}", a.rule, adverb(a), a.reason)).collect();
-    each.join("; ")
+    let alike = |a: &Applied, b: &Applied| a.strength == b.strength && a.reason == b.reason;
+    let mut said: Vec<String> = Vec::new();
+    for (nth, first) in missing.iter().enumerate() {
+        if missing[..nth].iter().any(|before| alike(before, first)) {
+            continue;
+        }
+        let others: Vec<String> =
+            missing[nth + 1..].iter().filter(|a| alike(a, first)).map(|a| a.rule.to_string()).collect();
+        let others = if others.is_empty() { String::new() } else { format!(" (the same for {})", others.join(", ")) };
+        said.push(format!("{} held {}: {}{others}", first.rule, adverb(first), first.reason));
+    }
+    said.join("; ")
 }
 
 fn adverb(applied: &Applied) -> &'static str {
@@ -126,5 +137,30 @@ impl SandboxError {
 impl From<ConfineError> for SandboxError {
     fn from(error: ConfineError) -> SandboxError {
         SandboxError::Sandbox(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Rule, Strength};
+
+    #[test]
+    fn a_reason_is_said_once_with_every_rule() {
+        let applied = |rule, strength, reason: &str| Applied { rule, strength, reason: reason.to_owned() };
+        let missing = vec![
+            applied(Rule::Writes, Strength::None, "no Landlock"),
+            applied(Rule::Metadata, Strength::Partial, "no Landlock"),
+            applied(Rule::Truncation, Strength::None, "no Landlock"),
+            applied(Rule::Signals, Strength::None, "too old"),
+        ];
+        let said = Reason::NotHeld(missing).to_string();
+        assert!(
+            said.starts_with(
+                "writes held not at all: no Landlock (the same for truncation); metadata held only in part: no Landlock; \
+                 signals held not at all: too old\nhint: "
+            ),
+            "{said}"
+        );
     }
 }

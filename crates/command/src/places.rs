@@ -16,10 +16,25 @@ fn fault(rule: &'static str, path: &Path, fault: impl Into<String>, hint: &'stat
 
 /// A path that exists, without links. `rule` is what names it.
 pub(crate) fn there(rule: &'static str, path: &Path) -> Result<PathBuf, Reason> {
+    if path.as_os_str().is_empty() {
+        return Err(fault(rule, path, "it is empty", "name it from the root on"));
+    }
+    if path.starts_with("~") {
+        return Err(fault(
+            rule,
+            path,
+            "it is relative: only a shell knows what ~ means",
+            "begin it with the home's path",
+        ));
+    }
     if !path.is_absolute() {
         return Err(fault(rule, path, "it is relative", "name it from the root on, as in std::path::absolute"));
     }
     std::fs::canonicalize(path).map_err(|error| match error.kind() {
+        // Who denies a file does not want it made.
+        io::ErrorKind::NotFound if rule == "deny_read" => {
+            fault(rule, path, "it does not exist", "name what exists, such as the directory that it would be in")
+        }
         io::ErrorKind::NotFound => fault(rule, path, "it does not exist", "create it first"),
         _ => fault(rule, path, error.to_string(), "name a path that can be looked up"),
     })
@@ -28,15 +43,21 @@ pub(crate) fn there(rule: &'static str, path: &Path) -> Result<PathBuf, Reason> 
 /// A path that may be granted for writing: it neither is, nor lies in, nor holds one of the system's directories. Once all that
 /// can be written is known, [`astray`] says whether a link leads there.
 pub(crate) fn writable(rule: &'static str, path: &Path) -> Result<PathBuf, Reason> {
-    let found = there(rule, path)?;
     const HINT: &str = "name a directory of your own, such as one in your home";
+    let lies_below = |found: &Path| {
+        let dir = blocked::system().iter().find(|dir| blocked::below(found, dir))?;
+        Some(fault(rule, path, format!("it lies below {}, where nothing is written", dir.display()), HINT))
+    };
+    // What is not there yet and would be refused all the same is not to be created first.
+    let found =
+        there(rule, path).map_err(|error| blocked::resolve(path).and_then(|at| lies_below(&at)).unwrap_or(error))?;
     if found.parent().is_none() {
         return Err(fault(rule, path, "it leads to the root: everything could be written", HINT));
     }
+    if let Some(error) = lies_below(&found) {
+        return Err(error);
+    }
     for dir in blocked::system() {
-        if blocked::below(&found, dir) {
-            return Err(fault(rule, path, format!("it lies below {}, where nothing is written", dir.display()), HINT));
-        }
         if blocked::below(dir, &found) {
             return Err(fault(rule, path, format!("it holds {}, where nothing is written", dir.display()), HINT));
         }
@@ -187,15 +208,27 @@ mod tests {
             (at("file"), "not a directory"),
             (at("root"), "leads to the root"),
             (PathBuf::from("fine"), "relative"),
-            (PathBuf::from(""), "relative"),
+            (PathBuf::from(""), "it is empty"),
+            (PathBuf::from("~/fine"), "only a shell knows"),
             (PathBuf::from("/"), "leads to the root"),
             (PathBuf::from("/usr/lib"), "lies below /usr/lib"),
             (PathBuf::from("/proc/self"), "lies below /proc"),
+            (PathBuf::from("/usr/lib/none/below"), "lies below /usr/lib"),
+            (at("root").join("usr/lib/none"), "lies below /usr/lib"),
             (PathBuf::from("/usr"), "it holds /usr/"),
         ] {
             let error = text(data_dir(&path).unwrap_err());
             assert!(error.contains(said) && error.contains("hint: "), "{}: {error}", path.display());
         }
+    }
+
+    #[test]
+    fn who_denies_a_file_is_not_told_to_create_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let none = dir.path().join("none");
+        let hint = |rule| text(there(rule, &none).unwrap_err());
+        assert!(hint("write").contains("hint: create it first"));
+        assert!(hint("deny_read").contains("does not exist\nhint: name what exists"));
     }
 
     #[test]

@@ -19,6 +19,8 @@ use nickel_lang_core::error::{Error, IntoDiagnostics as _, NullReporter};
 use nickel_lang_core::eval::cache::CacheImpl;
 use nickel_lang_core::eval::value::NickelValue;
 use nickel_lang_core::eval::{VirtualMachine, VmContext};
+use nickel_lang_core::files::FileId;
+use nickel_lang_core::position::RawSpan;
 use nickel_lang_core::serialize::{ExportFormat, to_string, validate};
 use serde_json::Value;
 
@@ -34,6 +36,8 @@ pub struct Evaluator {
     dirs: Vec<Dir>,
     /// The files of the job at hand.
     own: Vec<PathBuf>,
+    /// What the job sets: the path, and the source of the value.
+    set: Vec<(String, FileId)>,
     jobs: usize,
 }
 
@@ -43,7 +47,8 @@ impl Evaluator {
         let mut cache = CacheHub::new();
         let sources = Sources::new(&mut cache.sources);
         // What a profile traces goes nowhere: standard output is the protocol's, and nobody asked for it.
-        Evaluator { context: VmContext::new(cache, sink(), NullReporter {}), sources, dirs, own: Vec::new(), jobs: 0 }
+        let context = VmContext::new(cache, sink(), NullReporter {});
+        Evaluator { context, sources, dirs, own: Vec::new(), set: Vec::new(), jobs: 0 }
     }
 
     /// Does one job. `closed` is called when every file has been read and says whether no other can be opened now.
@@ -52,6 +57,7 @@ impl Evaluator {
     /// The profile cannot be read, or Nickel, the policy or the target refuses it.
     pub fn evaluate(&mut self, job: &Job, closed: impl FnOnce() -> std::io::Result<()>) -> Result<Evaluated, Problem> {
         self.jobs += 1;
+        self.set.clear();
         let cache = &mut self.context.import_resolver.sources;
         let loaded = self.sources.load(cache, &job.file, &job.imports, &self.dirs)?;
         closed().map_err(|error| {
@@ -138,7 +144,8 @@ impl Evaluator {
             let name =
                 Path::new(ROOT).join(self.jobs.to_string()).join(format!("{at} {told}").replace('/', "\u{2215}"));
             let key = SourcePath::Path(name.clone(), InputFormat::Nickel);
-            self.context.import_resolver.sources.add_string(key, set.value.clone());
+            let source = self.context.import_resolver.sources.add_string(key, set.value.clone());
+            self.set.push((set.path.join("."), source));
             let path: Vec<String> = set.path.iter().map(|name| quoted(name)).collect();
             let import = quoted(&name.display().to_string());
             expression += &format!(" & {{ {} | force = import {import} as 'Nickel }}", path.join("."));
@@ -147,13 +154,13 @@ impl Evaluator {
     }
 
     /// A source of our own, below the library's root so that it finds the library.
-    fn source(&mut self, name: &str, text: String) -> nickel_lang_core::files::FileId {
+    fn source(&mut self, name: &str, text: String) -> FileId {
         let path = Path::new(ROOT).join(format!("{}.{name}.ncl", self.jobs));
         self.context.import_resolver.sources.add_string(SourcePath::Path(path, InputFormat::Nickel), text)
     }
 
     /// The profile itself.
-    fn file(&mut self, job: &Job) -> Result<nickel_lang_core::files::FileId, Problem> {
+    fn file(&mut self, job: &Job) -> Result<FileId, Problem> {
         let path: PathBuf = nickel_lang_core::cache::normalize_abs_path(&job.file);
         let key = SourcePath::Path(path, InputFormat::Nickel);
         self.context
@@ -164,7 +171,7 @@ impl Evaluator {
     }
 
     /// Evaluates a source in full.
-    fn run(&mut self, id: nickel_lang_core::files::FileId, file: &Path) -> Result<NickelValue, Problem> {
+    fn run(&mut self, id: FileId, file: &Path) -> Result<NickelValue, Problem> {
         let evaluated = self.context.prepare_eval(id).and_then(|value| {
             VirtualMachine::new(&mut self.context).eval_full_for_export_closure(value.into()).map_err(Error::EvalError)
         });
@@ -217,7 +224,11 @@ impl Evaluator {
             let id = hub.sources.id_of(&SourcePath::Path(path.clone(), InputFormat::Nickel))?;
             hub.asts.get(id).map(places::fields)
         });
-        let fields: Vec<_> = own.flatten().collect();
+        let mut fields: Vec<_> = own.flatten().collect();
+        for (path, source) in &self.set {
+            let whole = RawSpan::from_range(*source, 0..files.source(*source).len());
+            places::replace(&mut fields, path, hub.asts.get(*source), whole);
+        }
         let errors = error.into_diagnostics(&mut files).into_iter();
         let errors: Vec<_> = errors.map(|error| places::shown(error, &fields, &files)).collect();
         let text: String =

@@ -61,6 +61,19 @@ pub fn fields(source: &Ast<'_>) -> Vec<Field> {
     found
 }
 
+/// Puts a value that was set from outside in the place of what the files set at its path: it is what holds.
+///
+/// `source` is the value's own source, `whole` all of it.
+pub fn replace(fields: &mut Vec<Field>, path: &str, source: Option<&Ast<'_>>, whole: RawSpan) {
+    let mut set = vec![Field { path: path.to_owned(), name: whole, whole }];
+    for field in source.map(self::fields).unwrap_or_default() {
+        let point = if field.path.starts_with('[') { "" } else { "." };
+        set.push(Field { path: format!("{path}{point}{}", field.path), ..field });
+    }
+    fields.retain(|field| set.iter().all(|set| set.path != field.path));
+    fields.extend(set);
+}
+
 fn joined(outer: &str, path: &[FieldPathElem<'_>]) -> Option<String> {
     let mut joined = outer.to_owned();
     for element in path {

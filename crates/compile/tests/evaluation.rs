@@ -161,6 +161,41 @@ fn an_error_about_a_field_shows_the_line_that_sets_it() {
 }
 
 #[test]
+fn an_error_about_a_value_that_is_set_shows_that_and_not_the_line_that_it_replaces() {
+    let text = "(import \"sandbox\").make_default_config \"s\" & {\n  network_policy = \"deny\",\n  cmd = [\"x\"],\n}";
+    let (_keep, file) = profile(text);
+    let told = |sets: &[(&str, &str)]| {
+        let of = |(path, value): &(&str, &str)| {
+            let path = path.split('.').map(str::to_owned).collect();
+            Override { path, value: (*value).to_owned() }
+        };
+        let job = Job { overrides: sets.iter().map(of).collect(), ..job(&file, &[Format::Policy]) };
+        result(job).unwrap_err().message
+    };
+    for (sets, places) in [
+        (&[("network_policy", "\"localhots\"")][..], &["--set network_policy:1:1"][..]),
+        (&[("max_memory_mb", "\"many\"")], &["--set max_memory_mb:1:1"]),
+        (&[("platform", "\"windows\"")], &["--set platform:1:1"]),
+        (
+            &[("capabilities", "{ network = \"none\" }"), ("network_policy", "\"allow\"")],
+            &["--set network_policy:1:1", "--set capabilities:1:3"],
+        ),
+    ] {
+        let told = told(sets);
+        assert!(places.iter().all(|place| told.contains(place)), "{sets:?}: {told}");
+        assert!(!told.contains("profile.ncl:"), "nothing in the file is wrong: {told}");
+    }
+    // What the file says beside it is its own.
+    let told = told(&[("capabilities.network", "\"none\""), ("max_memory_mb", "7"), ("resources.max_memory_mb", "8")]);
+    assert!(told.contains("--set max_memory_mb:1:1"), "{told}");
+    let (_keep, file) = profile(&text.replace("deny", "allow"));
+    let path = ["capabilities", "network"].map(str::to_owned).to_vec();
+    let set = Override { path, value: "\"none\"".into() };
+    let told = result(Job { overrides: vec![set], ..job(&file, &[Format::Policy]) }).unwrap_err().message;
+    assert!(told.contains("profile.ncl:2:3") && told.contains("--set capabilities.network:1:1"), "{told}");
+}
+
+#[test]
 fn an_import_of_the_library_by_another_path_is_told_its_name() {
     for (path, name) in [("skill/default.ncl", "sandbox/skill/default.ncl"), ("main.ncl", "sandbox")] {
         let wrong = problem(&format!("import \"assets/knowledge/ncl/sandbox/{path}\""));

@@ -116,7 +116,8 @@ fn decode_of(bytes: &[u8], policy: impl FnOnce() -> Option<Vec<u8>>, path: &Path
     if bytes.len() > MAX_POLICY_BYTES {
         return Err(format!("{} is larger than {MAX_POLICY_BYTES} bytes", path.display()));
     }
-    let value: Value = serde_json::from_slice(bytes).map_err(|e| place(format!("not JSON: {e}")))?;
+    let value: Value = serde_json::from_slice(bytes)
+        .map_err(|e| place(format!("not JSON: {e}; hint: correct it there, or export the profile again")))?;
     let has = |key: &str| value.get(key).is_some();
     let loaded = if has("version") {
         let policy = Policy::decode(bytes).map_err(|e| place(e.to_string()))?;
