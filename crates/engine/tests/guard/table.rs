@@ -130,6 +130,19 @@ fn nothing_is_executed_when_disabled_or_when_nothing_is_allowed() {
 }
 
 #[test]
+fn a_writable_directory_is_named_by_the_home_as_well() {
+    let place = Place::new();
+    let work = place.at("work");
+    let at_home = |home: &str| {
+        let config = GuardConfig { writable: vec!["~/outside".into()], ..allowing(&["touch"]) };
+        let variables = [("PATH", "/usr/bin:/bin"), ("HOME", home)].map(|(k, v)| (k.to_owned(), v.to_owned()));
+        Guard::builder(config, &work).variables(variables).build()
+    };
+    assert!(matches!(at_home("/no/such/home"), Err(GuardError::Directory { what: "writable", .. })));
+    ok(&at_home(&place.at("")).unwrap(), "touch", &[&place.at("outside/made")]);
+}
+
+#[test]
 fn no_guard_is_made_of_what_cannot_be_held() {
     let place = Place::new();
     let made = |config: GuardConfig, workspace: &str| builder(config, Path::new(workspace)).build();
@@ -184,13 +197,6 @@ fn no_guard_is_made_of_what_cannot_be_held() {
     let helpers = by_path.helpers.remove("/usr/bin/find").unwrap();
     by_path.helpers.insert("find".into(), helpers);
     assert!(made(by_path, &work).is_ok());
-    let at_home = |home: &str| {
-        let config = GuardConfig { writable: vec!["~/outside".into()], ..allowing(&["touch"]) };
-        let variables = [("PATH", "/usr/bin:/bin"), ("HOME", home)].map(|(k, v)| (k.to_owned(), v.to_owned()));
-        Guard::builder(config, &work).variables(variables).build()
-    };
-    assert!(matches!(at_home("/no/such/home"), Err(GuardError::Directory { what: "writable", .. })));
-    ok(&at_home(&place.at("")).unwrap(), "touch", &[&place.at("outside/made")]);
     if rustix::process::geteuid().is_root() {
         let asked = GuardConfig { run_as_root: false, ..allowing(&["cat"]) };
         assert!(matches!(made(asked, &work), Err(GuardError::Root)));
