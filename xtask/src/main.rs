@@ -56,7 +56,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        usage: "bench [--quick] [--only NAME,…]   measure; a full run writes docs/performance.md and README.md",
+        usage: "bench [--quick] [--only NAME,… [--write]]   measure; a full run writes docs/performance.md and README.md",
         run: bench::run,
     },
 ];

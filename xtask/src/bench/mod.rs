@@ -3,7 +3,8 @@
 //! Candidates take turns within one run, so that what else the machine does meets all of them; the order rotates from
 //! round to round. One harness times all of them, and an exit code that only the no-op has proves that each ran it.
 //! Figures are medians with the middle half; the ratio is to the named peer of the same run. A full run writes
-//! docs/performance.md and the block of README.md; `--quick` and `--only` print.
+//! docs/performance.md and the block of README.md; `--quick` and `--only` print, and `--only` with `--write` writes the tables
+//! of what it measured.
 
 mod command;
 mod guard;
@@ -65,20 +66,25 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// The entry of the task table.
 pub fn run(arguments: &[String]) -> Result {
     let mut quick = false;
+    let mut tables = false;
     let mut only: Option<Vec<&str>> = None;
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
             "--quick" => quick = true,
+            "--write" => tables = true,
             "--only" => only = Some(words.next().ok_or("--only needs names")?.split(',').collect()),
             other => {
-                return Err(format!("unknown argument {other}; accepted: --quick, --only NAME,…"));
+                return Err(format!("unknown argument {other}; accepted: --quick, --only NAME,…, --write"));
             }
         }
     }
     if let Some(unknown) = only.iter().flatten().find(|name| !SECTIONS.iter().any(|(known, _)| known == *name)) {
         let known: Vec<&str> = SECTIONS.iter().map(|(name, _)| *name).collect();
         return Err(format!("no measurement is called {unknown}; there are {}", known.join(", ")));
+    }
+    if quick && tables {
+        return Err("what --quick measures is not to be quoted: leave --quick or --write out".into());
     }
     packages::ensure(packages::BENCH)?;
     let workspace = Workspace::read()?;
@@ -87,6 +93,7 @@ pub fn run(arguments: &[String]) -> Result {
     let machine = machine();
     println!("\n{machine}");
     let write = !quick && only.is_none();
+    let tables = tables || write;
     let mut failed = Vec::new();
     let mut goals: Vec<Goal> = Vec::new();
     for (name, measure) in SECTIONS.iter().filter(|(name, _)| only.as_ref().is_none_or(|only| only.contains(name))) {
@@ -95,7 +102,7 @@ pub fn run(arguments: &[String]) -> Result {
             Ok(section) => {
                 let text = context.programs.shorten(&section.markdown(&machine));
                 println!("\n### {name}\n\n{}", text.trim_start_matches(machine.as_str()).trim());
-                if write {
+                if tables {
                     replace_block(&workspace.root.join("docs/performance.md"), &format!("bench-{name}"), &text)?;
                 }
                 goals.extend(section.goals);
