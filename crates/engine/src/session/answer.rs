@@ -209,6 +209,12 @@ pub enum SessionError {
         /// How.
         ended: Ended,
     },
+    /// There is none of this name.
+    #[error("there is no session '{}'\nhint: running code or bringing a file into it begins one", name.escape_debug())]
+    Unknown {
+        /// The session.
+        name: String,
+    },
     /// As many sessions as may be.
     #[error("there are {most} sessions already\nhint: end one, or wait until one has been idle long enough")]
     TooMany {

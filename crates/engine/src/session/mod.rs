@@ -8,8 +8,8 @@
 //! ```
 //!
 //! This file owns the table: which sessions there are, whose they are, when they end. `live` runs one, `channel` and `frame`
-//! carry what is said, `turn` is the order of calls, `agent` what runs in the sandbox. Nothing here is asynchronous: a call
-//! blocks its thread until it is answered.
+//! carry what is said, `turn` is the order of calls, `agent` what runs in the sandbox, `workspace` where its files are.
+//! Nothing here is asynchronous: a call blocks its thread until it is answered.
 //!
 //! All code of one session is one trust: what is in the interpreter can say what it likes in the interpreter's name. What
 //! holds against all of it is the sandbox; docs/sessions.md says what else holds.
@@ -21,8 +21,10 @@ pub mod frame;
 mod live;
 mod tap;
 mod turn;
+mod workspace;
 
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -35,6 +37,7 @@ pub use answer::{Answer, Call, Ended, Key, Limits, Listed, SessionError, Start, 
 pub(crate) use channel::Channel;
 use live::{Asked, Handle, Live, Unasked};
 use turn::{Left, Line};
+pub use workspace::Workspace;
 
 use crate::engine::Engine;
 use crate::io::{Cancel, Output};
@@ -71,6 +74,8 @@ struct Slot {
     line: Line,
     live: Mutex<Option<Live>>,
     handle: OnceLock<Arc<Handle>>,
+    /// Where it works, once it was started.
+    workspace: OnceLock<Option<Arc<OwnedFd>>>,
     /// Set once: those who wait for their turn are told.
     ended: OnceLock<Ended>,
     made: Instant,
@@ -254,6 +259,7 @@ impl Inner {
             line: Line::default(),
             live: Mutex::default(),
             handle: OnceLock::new(),
+            workspace: OnceLock::new(),
             ended: OnceLock::new(),
             made: now,
             used: Mutex::new(now),
@@ -296,6 +302,7 @@ impl Inner {
             failure.hint = Some("use --backend jail or landlock, or run the code without a session".into());
             return Err(fail(failure));
         }
+        let expected = hands_over.is_some() && prepared.backend() == "jail";
         let prepared = match hands_over {
             Some((target, made)) => prepared.hands_back(&target, &made),
             None => prepared,
@@ -310,6 +317,7 @@ impl Inner {
         match started {
             Ok(Ok(live)) => {
                 let handle = slot.handle.get_or_init(|| live.handle().clone());
+                slot.workspace.get_or_init(|| workspace::told(&live, expected));
                 if lock(&self.table).closing {
                     handle.kill(Why::Closed);
                 }

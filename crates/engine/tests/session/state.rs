@@ -148,3 +148,61 @@ fn an_answer_tells_what_was_refused_since_the_one_before() {
         assert_eq!(last.ended.unwrap().outcome.unwrap().violations[0].count, 51);
     });
 }
+
+#[test]
+fn the_workspace_of_a_session_is_given_before_any_call_and_while_one_runs() {
+    use std::os::fd::AsRawFd;
+    each(&[PYTHON, SHELL], Limits::default(), |desk, l| {
+        let start = || {
+            let mut policy = policy(l.program().unwrap(), desk.backend);
+            let tmpfs = cofferdam_policy::Mount::Tmpfs { target: "/workspace".into(), size_mb: 8, exec: false };
+            if desk.backend == Backend::Jail {
+                policy.filesystem.mounts.push(tmpfs);
+                policy.command.cwd = Some("/workspace".into());
+            }
+            Ok(Start { policy, agent: l.agent, hands_over: Some(("/workspace".into(), "output".into())) })
+        };
+        let (sessions, cancel) = (&desk.sessions, Cancel::default());
+        let unknown = |name: &str| {
+            let error = sessions.find(&key(name), &cancel).unwrap_err();
+            assert!(matches!(&error, SessionError::Unknown { name: told } if told == name), "{error:?}");
+        };
+        unknown("a");
+        let opened = sessions.open(&key("a"), "test", start, &cancel).unwrap();
+        assert!(opened.fresh);
+        let found = sessions.find(&key("a"), &cancel).unwrap();
+        assert!(!found.fresh && !sessions.open(&key("a"), "test", start, &cancel).unwrap().fresh);
+        let error = sessions.open(&key("a"), "other", start, &cancel).unwrap_err();
+        assert!(matches!(error, SessionError::Environment { .. }), "{error:?}");
+        let theirs = Key { owner: "they".into(), name: "a".into() };
+        assert!(matches!(sessions.find(&theirs, &cancel), Err(SessionError::Unknown { .. })));
+        assert!(!sessions.call(&key("a"), "test", start, call("")).unwrap().fresh);
+        assert_eq!(
+            (opened.root.is_some(), found.root.is_some()),
+            (desk.backend == Backend::Jail, opened.root.is_some())
+        );
+        if let Some(root) = found.root {
+            let code = match l.agent {
+                Agent::Python => "import time, os\nopen('begun', 'w')\nwhile os.path.exists('begun'): time.sleep(0.01)",
+                _ => ": > begun; while [ -e begun ]; do sleep 0.01; done",
+            };
+            std::thread::scope(|scope| {
+                let running = scope.spawn(|| sessions.call(&key("a"), "test", start, call(code)).unwrap());
+                let name = format!("/proc/self/fd/{}/begun", root.as_raw_fd());
+                let begun = std::time::Instant::now();
+                while !std::fs::exists(&name).unwrap() {
+                    assert!(begun.elapsed().as_secs() < 30, "{l:?}");
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+                assert!(sessions.find(&key("a"), &cancel).unwrap().root.is_some());
+                std::fs::remove_file(&name).unwrap();
+                assert!(running.join().unwrap().success());
+            });
+        }
+        sessions.end(&key("a")).unwrap();
+        // Who has not been told of its end is told so, once.
+        let over = sessions.find(&key("a"), &cancel).unwrap_err();
+        assert!(matches!(over, SessionError::Unknown { .. } | SessionError::Ended { .. }), "{over:?}");
+        unknown("a");
+    });
+}
