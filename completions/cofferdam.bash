@@ -565,7 +565,7 @@ _cofferdam() {
                     return 0
                     ;;
                 --tools)
-                    COMPREPLY=($(compgen -W "list" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "download list upload" -- "${cur}"))
                     return 0
                     ;;
                 --max-runs)

@@ -57,7 +57,9 @@ pub fn command(command: Command) -> Command {
                 .value_parser(TOOLS.to_vec())
                 .action(ArgAction::Append)
                 .hide_possible_values(true)
-                .help("Offer these tools besides run: list, which tells what each environment is for"),
+                .help(
+                    "Offer these tools besides run: upload and download, for files of a session; list, of environments",
+                ),
         )
         .arg(
             arg("max-runs", "N")
@@ -153,9 +155,9 @@ mod tests {
             "--allow-origin",
             "https://o:443",
             "--tools",
-            "list",
+            "upload,list",
             "--tools",
-            "list",
+            "list,download",
             "--max-runs",
             "2",
             "--max-queue",
@@ -165,7 +167,7 @@ mod tests {
             "c.toml",
         ])
         .unwrap();
-        assert_eq!(all.tools, ["list"]);
+        assert_eq!(all.tools, ["download", "list", "upload"]);
         assert_eq!((all.max_runs, all.max_queue, all.verbose), (Some(2), Some(9), true));
         assert_eq!(all.allow_hosts, ["a", "b"]);
         assert_eq!((all.http.as_deref(), all.config.as_deref()), (Some("127.0.0.1:8800"), Some("c.toml")));

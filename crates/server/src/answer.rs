@@ -22,7 +22,8 @@ pub fn answer(ran: Ran, kept: &kept::Shelf) -> CallToolResult {
     let Ran { outcome, files, session } = ran;
     let mut content = vec![ContentBlock::text(text(&outcome, session.as_ref()))];
     for file in files.files {
-        content.push(block(file, &outcome.run_id, kept));
+        let uri = kept::address(&outcome.run_id, &file.name);
+        content.push(block(file, uri, kept));
     }
     if !files.left.is_empty() {
         let told = format!("Files that did not come back from /workspace/output:\n{}", files.left.join("\n"));
@@ -111,8 +112,8 @@ fn of_session(outcome: &Outcome, told: &Told) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-fn block(file: File, run: &str, kept: &kept::Shelf) -> ContentBlock {
-    let uri = kept::address(run, &file.name);
+/// A file as the protocol has it; one that is only linked to is `kept` at its address.
+pub fn block(file: File, uri: String, kept: &kept::Shelf) -> ContentBlock {
     match file.content {
         Content::Image(mime) => ContentBlock::image(BASE64_STANDARD.encode(&file.bytes), mime),
         Content::Text(mime) => {

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 /// Most files that come back.
 const MOST_FILES: usize = 32;
 /// Largest file that comes back, bytes.
-const LARGEST: u64 = 8 << 20;
+pub const LARGEST: u64 = 8 << 20;
 /// Most bytes of all files.
 const MOST_BYTES: u64 = 16 << 20;
 /// Deepest directory that is looked into, below the output directory.
@@ -209,7 +209,7 @@ fn changed(stat: &rustix::fs::Stat) -> Duration {
 }
 
 /// What a file is: by its first bytes. A name only tells kinds of text apart.
-fn content(name: &str, bytes: &[u8]) -> Content {
+pub fn content(name: &str, bytes: &[u8]) -> Content {
     const MAGIC: &[(&[u8], Content)] = &[
         (b"\x89PNG\r\n\x1a\n", Content::Image("image/png")),
         (b"\xff\xd8\xff", Content::Image("image/jpeg")),

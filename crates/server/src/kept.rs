@@ -1,7 +1,7 @@
 //! Files that an answer only links to: kept for a while, so that they can be read by their address.
 //!
-//! An address holds the run's id, which nobody can guess: whoever was given the answer may read, and nobody else. Bounded
-//! in number, size and time; the oldest go first.
+//! An address holds the run's id or a random word, which nobody can guess: whoever was given the answer may read, and
+//! nobody else. Bounded in number, size and time; the oldest go first.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -55,7 +55,15 @@ impl Shelf {
 
 /// The address of a file of a run.
 pub fn address(run: &str, name: &str) -> String {
-    let mut uri = format!("cofferdam://run/{run}/output/");
+    addressed(format!("cofferdam://run/{run}/output/"), name)
+}
+
+/// The address of a file that was asked for; `word` is one that nobody guesses.
+pub fn address_of_download(word: &str, name: &str) -> String {
+    addressed(format!("cofferdam://download/{word}/"), name)
+}
+
+fn addressed(mut uri: String, name: &str) -> String {
     for byte in name.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => uri.push(char::from(byte)),

@@ -1,4 +1,4 @@
-//! The MCP server: one tool, `run`, which runs code in a named environment. It decides nothing about what is safe: each
+//! The MCP server: one tool, `run`, which runs code in a named environment, and others where the operator offers them. It decides nothing about what is safe: each
 //! environment ends in a policy, and the engine holds that.
 //!
 //! ```text
@@ -29,6 +29,8 @@ mod service;
 mod session;
 mod stdio;
 mod token;
+mod transfers;
 mod watch;
+mod workspace;
 
 pub use server::{ServeError, serve};

@@ -13,6 +13,12 @@ pub const RUN: &str = "run";
 /// The tool that tells what there is, where the operator offers it.
 pub const LIST: &str = "list_environments";
 
+/// The tool that brings a file into a session, where the operator offers it.
+pub const UPLOAD: &str = "upload";
+
+/// The tool that takes a file out of a session, where the operator offers it.
+pub const DOWNLOAD: &str = "download";
+
 /// A schema as the library has it.
 pub fn object(value: Value) -> Arc<JsonObject> {
     match value {
@@ -35,10 +41,7 @@ pub fn run(catalogue: &Catalogue) -> Tool {
          Files that it writes to /workspace/output come back.{project} Each call starts afresh, but calls with the same \
          session, which keep variables and imports. Available environments: {listed}"
     );
-    let mut env = json!({ "type": "string", "description": "Where to run it" });
-    if !names.is_empty() {
-        env["enum"] = json!(names);
-    }
+    let env = environment(&names, "Where to run it");
     let input = json!({
         "type": "object",
         "properties": {
@@ -63,6 +66,94 @@ pub fn run(catalogue: &Catalogue) -> Tool {
         .with_title("Run code in a sandbox")
         .with_raw_output_schema(object(outcome()))
         .with_annotations(annotations)
+}
+
+/// The argument that names an environment.
+fn environment(names: &[&str], told: &str) -> Value {
+    let mut env = json!({ "type": "string", "description": told });
+    if !names.is_empty() {
+        env["enum"] = json!(names);
+    }
+    env
+}
+
+/// The tool that brings a file in.
+pub fn upload(catalogue: &Catalogue) -> Tool {
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "session": {
+                "type": "string",
+                "description": "The session, as `run` has it; it is begun where there is none. \"new\" begins one whose name \
+                                the answer says",
+            },
+            "env": environment(&catalogue.names(), "The session's environment"),
+            "path": {
+                "type": "string",
+                "description": "Where it goes: relative to /workspace, or below it. Directories are made, and a file that is \
+                                there is replaced",
+            },
+            "text": { "type": "string", "description": "What is in it; either this or base64" },
+            "base64": { "type": "string", "description": "The same, for what is no text" },
+        },
+        "required": ["session", "env", "path"],
+        "additionalProperties": false,
+    });
+    let output = json!({
+        "type": "object",
+        "properties": {
+            "path": { "type": "string", "description": "Where code finds it" },
+            "bytes": { "type": "integer", "description": "How large it is" },
+            "replaced": { "type": "boolean", "description": "A file was there before" },
+            "session": {
+                "type": "object",
+                "properties": {
+                    "name": { "type": "string", "description": "What names it in the next call" },
+                    "fresh": { "type": "boolean", "description": "This call began it" },
+                },
+                "required": ["name", "fresh"],
+            },
+        },
+        "required": ["path", "bytes", "replaced", "session"],
+    });
+    let title = "Put a file into a session";
+    let described = "Write one file, of at most 16 MiB, into the /workspace of a session, where code finds it. It does not wait \
+                     for code that runs there.";
+    Tool::new(UPLOAD, described, object(input))
+        .with_title(title)
+        .with_raw_output_schema(object(output))
+        .with_annotations(
+            ToolAnnotations::with_title(title).read_only(false).destructive(true).idempotent(true).open_world(false),
+        )
+}
+
+/// The tool that takes a file out.
+pub fn download() -> Tool {
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "session": { "type": "string", "description": "The session, as `run` has it" },
+            "path": { "type": "string", "description": "The file: relative to /workspace, or below it" },
+        },
+        "required": ["session", "path"],
+        "additionalProperties": false,
+    });
+    let output = json!({
+        "type": "object",
+        "properties": {
+            "path": { "type": "string", "description": "Where code has it" },
+            "bytes": { "type": "integer", "description": "How large it is" },
+            "type": { "type": "string", "description": "What it is, by its content" },
+        },
+        "required": ["path", "bytes", "type"],
+    });
+    let title = "Get a file out of a session";
+    let described = "Read one file, of at most 8 MiB, out of the /workspace of a session. It does not wait for code that runs \
+                     there.";
+    Tool::new(DOWNLOAD, described, object(input))
+        .with_title(title)
+        .with_raw_output_schema(object(output))
+        .with_annotations(ToolAnnotations::with_title(title).read_only(true).open_world(false))
 }
 
 /// The tool that lists them.

@@ -108,7 +108,7 @@ impl Service {
     }
 
     /// Which session a call means.
-    fn asked(&self, name: String, context: &RequestContext<RoleServer>) -> Asked {
+    pub(crate) fn asked(&self, name: String, context: &RequestContext<RoleServer>) -> Asked {
         if self.connection.shared_way && is_modern(context) {
             return Asked { owner: NOBODY.into(), name, given: true };
         }
@@ -118,6 +118,12 @@ impl Service {
     /// The tools, always in this order.
     fn tools(&self) -> Vec<Tool> {
         let mut tools = vec![schema::run(&self.shared.shelf.now())];
+        if self.offers(schema::UPLOAD) {
+            tools.push(schema::upload(&self.shared.shelf.now()));
+        }
+        if self.offers(schema::DOWNLOAD) {
+            tools.push(schema::download());
+        }
         if self.offers(LIST) {
             tools.push(schema::list());
         }
@@ -132,7 +138,7 @@ impl Service {
     }
 
     /// The environment of a name. One that is not known may have come a moment ago: definitions are read once more.
-    async fn place(&self, name: &str) -> Result<Arc<Place>, ErrorData> {
+    pub(crate) async fn place(&self, name: &str) -> Result<Arc<Place>, ErrorData> {
         let found = |name: &str| self.shared.shelf.now().find(name).cloned();
         let mut place = found(name);
         if place.as_ref().is_none_or(|place| place.unavailable().is_some())
@@ -242,7 +248,7 @@ pub async fn tell_changes(shared: Arc<Shared>) {
 }
 
 /// Ends a run when it is dropped.
-struct EndsWith(Cancel);
+pub(crate) struct EndsWith(pub(crate) Cancel);
 
 impl Drop for EndsWith {
     fn drop(&mut self) {
@@ -308,7 +314,7 @@ impl Arguments {
 }
 
 /// A name for a message: one line, shortened.
-fn shown(name: &str) -> String {
+pub(crate) fn shown(name: &str) -> String {
     let name: String = name.chars().take(80).flat_map(char::escape_debug).collect();
     format!("`{name}`")
 }
@@ -351,6 +357,8 @@ impl ServerHandler for Service {
         let arguments = request.arguments.unwrap_or_default();
         match request.name.as_ref() {
             schema::RUN => self.run(arguments, context).await,
+            schema::UPLOAD if self.offers(schema::UPLOAD) => self.upload(arguments, context).await,
+            schema::DOWNLOAD if self.offers(schema::DOWNLOAD) => self.download(arguments, context).await,
             schema::LIST if self.offers(LIST) => {
                 let listed = schema::listed(&self.shared.shelf.now());
                 let mut result = CallToolResult::success(vec![ContentBlock::text(listed.to_string())]);

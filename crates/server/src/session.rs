@@ -4,14 +4,15 @@
 //! An owner is a connection: names of one connection's sessions mean nothing to another. The stateless protocol over HTTP
 //! has no connections; there a session is known by a name that nobody can guess, which the server gives.
 
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use cofferdam_engine::session::{self, Answer, Key, SessionError, Sessions, Start, Why};
-use cofferdam_engine::{Ending, Failure, Outcome, Output, Stream};
+use cofferdam_engine::session::{self, Answer, Key, SessionError, Sessions, Start, Why, Workspace};
+use cofferdam_engine::{Cancel, Ending, Failure, Outcome, Output, Stream};
 
 use crate::files::{self, Collected};
-use crate::place::{Host, OUTPUT, unusable};
+use crate::place::{Host, OUTPUT, Place, unusable};
 use crate::run::{Call, Ran};
 
 /// What asks for a session with a name of the server's making.
@@ -41,6 +42,17 @@ pub struct Asked {
     pub given: bool,
 }
 
+/// A session whose workspace is at hand.
+#[derive(Debug)]
+pub struct Entered {
+    /// Root of its workspace. Nothing in it is trusted.
+    pub root: Arc<OwnedFd>,
+    /// Its name.
+    pub name: String,
+    /// Whether it was begun for this.
+    pub fresh: bool,
+}
+
 /// Runs the code in its session, which is begun where there is none.
 pub fn run(host: &Host, sessions: &Sessions, asked: Asked, call: Call) -> Ran {
     match attempt(host, sessions, asked, call) {
@@ -50,23 +62,8 @@ pub fn run(host: &Host, sessions: &Sessions, asked: Asked, call: Call) -> Ran {
 }
 
 fn attempt(host: &Host, sessions: &Sessions, asked: Asked, call: Call) -> Result<Ran, Failure> {
-    let Asked { owner, name, given } = asked;
     let begun = SystemTime::now();
-    let name = match name.as_str() {
-        NEW => Sessions::new_name().map_err(|error| unusable("session", &error.to_string()))?,
-        _ => {
-            let known = |one: &session::Listed| one.key.owner == owner && one.key.name == name;
-            if given && !sessions.list().iter().any(known) {
-                return Err(unusable(
-                    "session",
-                    &format!(
-                        "there is no such session, or it is over\nhint: \"{NEW}\" begins one, and the answer says its name"
-                    ),
-                ));
-            }
-            name
-        }
-    };
+    let key = named(sessions, asked)?;
     let begins = |text: &str| {
         if let Some(progress) = &call.progress {
             progress.step(text);
@@ -90,7 +87,6 @@ fn attempt(host: &Host, sessions: &Sessions, asked: Asked, call: Call) -> Result
         None => Output::Capture,
     };
     let streamed = matches!(output, Output::Stream(_));
-    let key = Key { owner, name };
     let starting = Arc::clone(&start);
     let asked = session::Call { code: call.code, timeout, output, cancel: call.cancel };
     let answer = sessions.call(&key, call.place.name(), move || Ok(Start::clone(&starting)), asked);
@@ -113,6 +109,66 @@ fn attempt(host: &Host, sessions: &Sessions, asked: Asked, call: Call) -> Result
     let mut outcome = outcome(answer);
     outcome.artifacts = files.files.iter().map(|file| file.name.clone()).collect();
     Ok(Ran { outcome, files, session: Some(told) })
+}
+
+/// The session that is meant; a new name where one is asked for.
+fn named(sessions: &Sessions, asked: Asked) -> Result<Key, Failure> {
+    let Asked { owner, name, given } = asked;
+    if name == NEW {
+        let name = Sessions::new_name().map_err(|error| unusable("session", &error.to_string()))?;
+        return Ok(Key { owner, name });
+    }
+    let known = |one: &session::Listed| one.key.owner == owner && one.key.name == name;
+    if given && !sessions.list().iter().any(known) {
+        return Err(unusable(
+            "session",
+            &format!(
+                "there is no such session, or it is over\nhint: \"{NEW}\" begins one, and the answer says its name"
+            ),
+        ));
+    }
+    Ok(Key { owner, name })
+}
+
+/// Where a session works, which is begun in `place` where there is none.
+///
+/// # Errors
+/// There is none, and none can be begun; it has no workspace that is reached from outside.
+pub fn enter(
+    host: &Host,
+    sessions: &Sessions,
+    asked: Asked,
+    place: &Place,
+    cancel: &Cancel,
+) -> Result<Entered, Failure> {
+    let key = named(sessions, asked)?;
+    let Some(start) = place.session(host, cancel, &|_| {})? else {
+        return Err(unusable("cancelled", "the call was cancelled"));
+    };
+    let found = sessions.open(&key, place.name(), || Ok(Start::clone(&start)), cancel);
+    entered(found.map_err(|error| refused(&error))?, key.name)
+}
+
+/// Where a session works that there is.
+///
+/// # Errors
+/// There is none; it has no workspace that is reached from outside.
+pub fn find(sessions: &Sessions, asked: Asked, cancel: &Cancel) -> Result<Entered, Failure> {
+    let key = named(sessions, asked)?;
+    let found = sessions.find(&key, cancel);
+    entered(found.map_err(|error| refused(&error))?, key.name)
+}
+
+fn entered(found: Workspace, name: String) -> Result<Entered, Failure> {
+    let Workspace { root, fresh } = found;
+    let root = root.ok_or_else(|| {
+        unusable(
+            "session",
+            "this environment's sessions have no workspace that files go in and out of\n\
+             hint: have the code carry what it needs; the jail backend has one, where the profile mounts /workspace",
+        )
+    })?;
+    Ok(Entered { root, name, fresh })
 }
 
 fn refused(error: &SessionError) -> Failure {

@@ -253,3 +253,49 @@ fn the_fixtures_of_the_suite_take_no_token_away_and_say_that_there_is_none() {
         assert_eq!(said.contains("no token is asked for"), token.is_none(), "{said}");
     }
 }
+
+#[test]
+fn files_of_another_clients_session_are_not_reached() {
+    let served = Served::start(json!({ "http": "127.0.0.1:0", "tools": ["download", "upload"] }), Some(TOKEN));
+    let bearer = format!("Bearer {TOKEN}");
+    let connect = || {
+        let (status, head, _) = served.send(&[("Authorization", &bearer)], &initialize());
+        assert_eq!(status, 200);
+        let line =
+            head.lines().find(|line| line.to_ascii_lowercase().starts_with("mcp-session-id:")).unwrap().to_owned();
+        let id = line.split_once(':').unwrap().1.trim().to_owned();
+        let headers = [("Authorization", bearer.as_str()), ("Mcp-Session-Id", id.as_str())];
+        served.send(&headers, &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string());
+        id
+    };
+    let connected = |id: &str, name: &str, arguments: &Value| {
+        let params = json!({ "name": name, "arguments": arguments });
+        let body = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params }).to_string();
+        last(&served.send(&[("Authorization", &bearer), ("Mcp-Session-Id", id)], &body).2)
+    };
+    let stateless = |name: &str, arguments: &Value| {
+        served.ask("tools/call", Some(name), json!({ "name": name, "arguments": arguments })).1
+    };
+    let file = |answer: &Value| answer["result"]["content"][0]["resource"]["text"].clone();
+    let refused = |answer: Value| {
+        let told = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
+        assert!(answer["result"]["isError"] == true && told.contains("there is no "), "{answer}");
+    };
+    let (one, two) = (connect(), connect());
+    let put = json!({ "session": "s", "env": "shell", "path": "a", "text": "of one" });
+    let get = json!({ "session": "s", "path": "a" });
+    let answer = connected(&one, "upload", &put);
+    assert_eq!(answer["result"]["isError"], false, "{answer}");
+    refused(connected(&two, "download", &get));
+    assert_eq!(file(&connected(&one, "download", &get)), "of one");
+    // Who has no connection has no names of its own.
+    refused(stateless("download", &get));
+    refused(stateless("upload", &put));
+    let mut new = put;
+    new["session"] = json!("new");
+    let begun = stateless("upload", &new);
+    let name = begun["result"]["structuredContent"]["session"]["name"].clone();
+    let get = json!({ "session": name, "path": "a" });
+    assert_eq!(file(&stateless("download", &get)), "of one", "{begun}");
+    refused(connected(&two, "download", &get));
+}
