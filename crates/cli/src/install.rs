@@ -228,7 +228,26 @@ fn write(file: &Path, old: &Old, new: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The lines that change, with three around them.
+/// Longest line that is shown whole, characters: a file without line breaks is one line, with everything that is in it.
+const SHOWN: usize = 200;
+/// What is shown of such a line before and behind what changes in it.
+const BESIDE: usize = 20;
+
+/// The part of `text` in which it differs from `other`, when it is too long to be shown.
+fn part(text: &str, other: &str) -> String {
+    if text.lines().all(|line| line.chars().count() <= SHOWN) {
+        return text.to_owned();
+    }
+    let (text, other): (Vec<char>, Vec<char>) = (text.chars().collect(), other.chars().collect());
+    let same = text.iter().zip(&other).take_while(|(a, b)| a == b).count();
+    let most = text.len().min(other.len()) - same;
+    let behind = text.iter().rev().zip(other.iter().rev()).take(most).take_while(|(a, b)| a == b).count();
+    let (from, to) = (same.saturating_sub(BESIDE), (text.len() - behind + BESIDE).min(text.len()));
+    let dots = |cut: bool| if cut { "…" } else { "" };
+    format!("{}{}{}", dots(from > 0), text[from..to].iter().collect::<String>(), dots(to < text.len()))
+}
+
+/// The lines that change, with three around them; of long ones what changes in them.
 fn difference(old: &str, new: &str) -> String {
     const AROUND: usize = 3;
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
@@ -236,13 +255,16 @@ fn difference(old: &str, new: &str) -> String {
     let most = old.len().min(new.len()) - start;
     let end = old.iter().rev().zip(new.iter().rev()).take(most).take_while(|(a, b)| a == b).count();
     let mut out = String::new();
-    let mut add = |sign: char, lines: &[&str]| {
-        lines.iter().for_each(|line| out += &format!("{sign} {}\n", line.replace('\t', "    ")))
+    let mut add = |sign: char, text: &str| {
+        text.lines().for_each(|line| out += &format!("{sign} {}\n", line.replace('\t', "    ")))
     };
-    add(' ', &old[start.saturating_sub(AROUND)..start]);
-    add('-', &old[start..old.len() - end]);
-    add('+', &new[start..new.len() - end]);
-    add(' ', &old[old.len() - end..(old.len() - end + AROUND).min(old.len())]);
+    let around = |lines: &[&str]| lines.iter().map(|line| part(line, line) + "\n").collect::<String>();
+    let whole = |lines: &[&str]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+    let (less, more) = (whole(&old[start..old.len() - end]), whole(&new[start..new.len() - end]));
+    add(' ', &around(&old[start.saturating_sub(AROUND)..start]));
+    add('-', &part(&less, &more));
+    add('+', &part(&more, &less));
+    add(' ', &around(&old[old.len() - end..(old.len() - end + AROUND).min(old.len())]));
     out
 }
 
@@ -257,5 +279,16 @@ mod tests {
         assert_eq!(difference(old, "a\nb\nc\nx\ne\n"), "  a\n  b\n  c\n- d\n+ x\n  e\n");
         assert_eq!(difference("", "a\n"), "+ a\n");
         assert_eq!(difference("a\na\n", "a\na\na\n"), "  a\n  a\n+ a\n");
+    }
+
+    #[test]
+    fn of_a_file_in_one_line_only_what_changes_is_shown() {
+        let file = |servers: &str| {
+            format!("{{\"key\":\"secret\",{}\"servers\":{{{servers}}},\"b\":\"secret\"}}", " ".repeat(300))
+        };
+        let shown = difference(&file(""), &file("\"cofferdam\":1"));
+        assert!(shown.contains("+ …") && shown.contains("\"servers\":{\"cofferdam\":1}"), "{shown}");
+        assert!(!shown.contains("\"key\"") && shown.lines().all(|line| line.chars().count() < 80), "{shown}");
+        assert_eq!(difference("a\nb\n", "a\n\nb\n"), "  a\n+ \n  b\n");
     }
 }
