@@ -5,10 +5,10 @@ mod common;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use common::{PYTHON, open_directory};
+use common::{PYTHON, evaluator, open_directory};
 
 /// What every minimal view shows and this one does not.
 const VICTIMS: [&str; 5] = ["/usr/bin/id", "/usr/share/doc", "/usr/sbin", "/usr/include", "/etc/ssl/certs"];
@@ -123,18 +123,6 @@ fn landlock_lets_nothing_else_be_read_or_run() {
     let shell = "id -u >/dev/null 2>&1 && echo run; echo done";
     assert_eq!(printed(&backend, "interpreter", &open, &["sh", "-c", shell]), "done\n");
     assert_eq!(printed(&backend, "minimal", &open, &["sh", "-c", shell]), "run\ndone\n");
-}
-
-/// The evaluator beside the command; `None` where only the command was built.
-fn evaluator() -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_BIN_EXE_cofferdam")).with_file_name("cofferdam-compile");
-    if path.exists() {
-        return Some(path);
-    }
-    let reason = "cofferdam-compile is not built; cargo build -p cofferdam-compile";
-    assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none_or(|must| must != "1"), "{reason}");
-    eprintln!("skipped: {reason}");
-    None
 }
 
 /// A profile with this policy of files that looks for the victims, in a directory of its own.

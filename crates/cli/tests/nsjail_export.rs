@@ -1,8 +1,10 @@
 //! What nsjail's configuration is refused for, and what it is written with a warning: the policy library, which
 //! `cofferdam export` asks, and the engine give the same answer for every field. The engine's is the table of docs/backends.md.
 
+mod common;
+
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cofferdam_engine::backends::facts::{Facts, Table};
 use cofferdam_engine::backends::{Format, export};
@@ -10,19 +12,8 @@ use cofferdam_engine::{Engine, Strength};
 use cofferdam_policy::{Field, Policy};
 use cofferdam_profiles::protocol::{self, Encoding, Wanted};
 use cofferdam_profiles::{Ask, Compiler};
+use common::evaluator;
 use serde_json::{Value, json};
-
-/// The evaluator beside the command; `None` where only the command was built.
-fn evaluator() -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_BIN_EXE_cofferdam")).with_file_name("cofferdam-compile");
-    if path.exists() {
-        return Some(path);
-    }
-    let reason = "cofferdam-compile is not built; cargo build -p cofferdam-compile";
-    assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none_or(|must| must != "1"), "{reason}");
-    eprintln!("skipped: {reason}");
-    None
-}
 
 /// Which fields are refused, and which are told of in what is written all the same.
 #[derive(Debug, PartialEq, Eq)]

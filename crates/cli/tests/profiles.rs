@@ -8,23 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use common::evaluator;
 use serde_json::Value;
 
 /// A profile of its own directory, store and cache.
 struct Scene {
     directory: tempfile::TempDir,
-}
-
-/// The evaluator beside the command; `None` where only the command was built.
-fn evaluator() -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_BIN_EXE_cofferdam")).with_file_name("cofferdam-compile");
-    if path.exists() {
-        return Some(path);
-    }
-    let reason = "cofferdam-compile is not built; cargo build -p cofferdam-compile";
-    assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none_or(|must| must != "1"), "{reason}");
-    eprintln!("skipped: {reason}");
-    None
 }
 
 macro_rules! scene {

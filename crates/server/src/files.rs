@@ -97,6 +97,11 @@ fn collected(root: &OwnedFd, name: &str, mut found: Collected) -> Collected {
 }
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
+/// How names are followed where code inside may have made them: not at all, and never out.
+pub const BENEATH: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_XDEV)
+    .union(ResolveFlags::NO_MAGICLINKS);
 const REGULAR: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 
@@ -104,11 +109,10 @@ const REGULAR: OFlags =
 /// so giving that back changes nothing.
 /// While it lives it could put a link in the place of the file, and nothing is given.
 fn open(directory: BorrowedFd<'_>, name: &[u8], flags: OFlags, give: Option<u32>) -> Result<OwnedFd, Errno> {
-    let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV | ResolveFlags::NO_MAGICLINKS;
-    match (openat2(directory, name, flags, Mode::empty(), how), give) {
+    match (openat2(directory, name, flags, Mode::empty(), BENEATH), give) {
         (Err(Errno::ACCESS), Some(mode)) => {
             chmodat(directory, name, Mode::from_raw_mode(mode), AtFlags::empty())?;
-            openat2(directory, name, flags, Mode::empty(), how)
+            openat2(directory, name, flags, Mode::empty(), BENEATH)
         }
         (other, _) => other,
     }

@@ -10,14 +10,12 @@ use std::fs::File as Opened;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, ResolveFlags, fchmod, fstat, mkdirat, openat2, renameat, statat, unlinkat,
-};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fchmod, fstat, mkdirat, openat2, renameat, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-use crate::files::{File, LARGEST, content};
+use crate::files::{BENEATH, File, LARGEST, content};
 
 /// Largest file that goes in, bytes.
 pub const LARGEST_IN: usize = 16 << 20;
@@ -31,10 +29,6 @@ const DEEPEST: usize = 32;
 /// Where code works, as it sees it.
 pub const WORKSPACE: &str = "/workspace";
 
-const BENEATH: ResolveFlags = ResolveFlags::BENEATH
-    .union(ResolveFlags::NO_SYMLINKS)
-    .union(ResolveFlags::NO_XDEV)
-    .union(ResolveFlags::NO_MAGICLINKS);
 const PASSED: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const MADE: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const READ: OFlags =

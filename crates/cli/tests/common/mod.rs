@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -163,4 +163,16 @@ pub fn pty() -> (OwnedFd, OwnedFd) {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let theirs = rustix::fs::open(name.as_c_str(), flags, Mode::empty()).unwrap();
     (ours, theirs)
+}
+
+/// The evaluator beside the command; `None` where only the command was built.
+pub fn evaluator() -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_BIN_EXE_cofferdam")).with_file_name("cofferdam-compile");
+    if path.exists() {
+        return Some(path);
+    }
+    let reason = "cofferdam-compile is not built; cargo build -p cofferdam-compile";
+    assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none_or(|must| must != "1"), "{reason}");
+    eprintln!("skipped: {reason}");
+    None
 }
