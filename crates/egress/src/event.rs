@@ -1,0 +1,178 @@
+//! What the gateway tells of each attempt: data, and the words for why one was refused. Decides nothing.
+
+use std::net::IpAddr;
+
+use serde::Serialize;
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A connection goes out.
+    Allowed,
+    /// Nothing goes out; `reason` says why, `rule` which line of the policy.
+    Refused,
+    /// It was allowed and could not be: `reason` says what upstream did.
+    Failed,
+    /// An allowed connection ended; the byte counts are final.
+    Closed,
+    /// A request to the API that the policy passes through.
+    ApiRequest,
+}
+
+/// How a program went about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Via {
+    /// It asked the resolver.
+    Dns,
+    /// It connected to an address, as any client does.
+    Connect,
+    /// It asked the HTTP proxy, by CONNECT or with an absolute URL.
+    HttpProxy,
+    /// It asked the SOCKS proxy.
+    Socks,
+    /// It used the API that is passed through.
+    Api,
+}
+
+/// Why something was refused or failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// No entry of `network.allow` is about it.
+    NotAllowed,
+    /// An entry of `network.deny` is about it.
+    Denied,
+    /// An entry is about the host, but not about this port.
+    PortNotAllowed,
+    /// The name is not one, or is an address in a spelling that programs read differently.
+    BadName,
+    /// A query that is malformed, or of a kind that is not answered.
+    BadQuery,
+    /// This sandbox has asked for as many names as it may.
+    TooManyNames,
+    /// No name was asked for before this synthetic address was used.
+    UnknownAddress,
+    /// What the name resolves to is private, local, reserved or the host's own, and no entry names that address.
+    AddressNotPublic,
+    /// The name in the TLS greeting is another one.
+    ServerNameMismatch,
+    /// The TLS greeting has no name.
+    ServerNameMissing,
+    /// The TLS greeting hides its name (Encrypted Client Hello, or what looks like it).
+    EncryptedHello,
+    /// The TLS greeting cannot be read.
+    BadHello,
+    /// The request's host is another one.
+    HostMismatch,
+    /// The request cannot be read one way only.
+    BadRequest,
+    /// A rule's methods have not this one.
+    MethodNotAllowed,
+    /// A rule's paths have not this one.
+    PathNotAllowed,
+    /// HTTP/2 without TLS, whose requests are not looked into.
+    Http2NotInspected,
+    /// A request of the SOCKS proxy that is not CONNECT, or is malformed.
+    BadProxyRequest,
+    /// As many connections as the policy has.
+    TooManyConnections,
+    /// As many bytes as the policy has.
+    TooManyBytes,
+    /// The program began and did not go on.
+    TimedOut,
+    /// The name does not resolve.
+    NotResolved,
+    /// Upstream refused the connection, or cannot be reached.
+    Unreachable,
+    /// Upstream did not answer in time.
+    UpstreamTimedOut,
+    /// Upstream ended the connection by a reset.
+    Reset,
+    /// The gateway itself failed.
+    Gateway,
+}
+
+/// One thing that happened, as it is recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Event {
+    /// What.
+    pub kind: Kind,
+    /// How the program went about it.
+    pub via: Via,
+    /// Number of the connection within its sandbox, which `allowed`, `closed` and requests share; 0 where there is none.
+    pub connection: u64,
+    /// The name it wanted, in lower case, without a final dot; what is no name is cut and escaped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The address: of upstream where one was connected to, else the one the program named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<IpAddr>,
+    /// The port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// JSON path of the policy's line that decided, such as `$.network.allow[2]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// Why, where something was refused or failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    /// More about the reason: the other name, the method, the errno in words. Control characters escaped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// Process, as the host numbers it, when it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Bytes from the program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_up: Option<u64>,
+    /// Bytes to the program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_down: Option<u64>,
+    /// Milliseconds from accept to the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+    /// Method of a request that was looked into.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// Path of such a request, without its query.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Status of its answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// Milliseconds since the sandbox was attached.
+    pub at_ms: u64,
+    /// How many times the same thing happened in a row.
+    pub count: u64,
+}
+
+impl Event {
+    /// An event of which nothing else is known yet.
+    pub fn new(kind: Kind, via: Via) -> Event {
+        Event {
+            kind,
+            via,
+            connection: 0,
+            host: None,
+            address: None,
+            port: None,
+            rule: None,
+            reason: None,
+            detail: None,
+            pid: None,
+            bytes_up: None,
+            bytes_down: None,
+            duration_ms: None,
+            method: None,
+            path: None,
+            status: None,
+            at_ms: 0,
+            count: 1,
+        }
+    }
+}
+
+/// Where a sandbox's events go; called from the gateway's threads, so it must not block.
+pub type Sink = std::sync::Arc<dyn Fn(Event) + Send + Sync>;

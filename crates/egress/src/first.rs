@@ -1,0 +1,1 @@
+//! What the first bytes of a connection are: TLS, HTTP, or neither. Pure.

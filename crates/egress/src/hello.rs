@@ -1,0 +1,1 @@
+//! The TLS greeting (ClientHello): the name in it, and whether it hides one. Pure.

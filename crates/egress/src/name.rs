@@ -1,0 +1,1 @@
+//! Host names in the one form in which they are compared, and spellings that are none. Pure.
