@@ -1,0 +1,19 @@
+//! HTTP/1.1 in the clear: requests looked into one by one, the HTTP proxy, and the API that is passed through.
+//!
+//! ```text
+//! client bytes ─▶ strict (raw bytes: one reading only, or the end) ─▶ hyper server ─▶ rules ─▶ hyper client ─▶ upstream
+//! ```
+//!
+//! What leaves is written anew from what was understood: no byte of a request's head is passed on as it came. `door` is
+//! what this module needs of the gateway, `captured` serves a connection that a program made to some host's port,
+//! `proxy` the HTTP proxy and `api` the API. Never resolves a name, opens a socket or reads a policy.
+
+mod api;
+mod captured;
+mod door;
+mod proxy;
+
+pub use api::{Api, Connect, api};
+pub use captured::captured;
+pub use door::{Dial, Dialed, Door, Io, Replay, Seat, Stream};
+pub use proxy::proxy;
