@@ -29,3 +29,7 @@ pub struct Refusal {
     /// More about the reason.
     pub detail: Option<String>,
 }
+
+/// A policy's rules, compiled.
+#[derive(Debug)]
+pub struct Rules;
