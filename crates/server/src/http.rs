@@ -7,23 +7,28 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{ConnectInfo, Request};
 use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use cofferdam_config::serve::Serve;
-use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 
+use crate::conversations::Conversations;
 use crate::doorway::{Doorway, LetIn};
+use crate::record::RETRY;
 use crate::server::ServeError;
 use crate::service::{LONGEST_CODE, Service, Shared};
 use crate::token::{self, Token};
 
 /// Largest request, bytes: code of the largest size, of which every character is escaped as two.
 const LARGEST_REQUEST: usize = LONGEST_CODE * 2 + (64 << 10);
+
+/// How long a client with `initialize` may be silent at least.
+const IDLE: Duration = Duration::from_secs(300);
 
 /// Where the protocol is served.
 pub const PATH: &str = "/mcp";
@@ -71,6 +76,7 @@ impl Door {
             .with_allowed_hosts(hosts)
             .with_allowed_origins(serve.allow_origins.iter().cloned())
             .enforce_origin_validation()
+            .with_sse_retry(Some(RETRY))
             .with_max_request_body_bytes(LARGEST_REQUEST);
         Ok(Door { address, token, new, config })
     }
@@ -94,9 +100,11 @@ pub async fn serve(shared: Arc<Shared>, door: Door, stop: CancellationToken) -> 
     if token.is_none() {
         tracing::warn!("every program of this machine can have code run: no token is asked for");
     }
-    let sessions = Arc::new(LocalSessionManager::default());
+    // A connection outlives the sessions of interpreters that belong to it, which go when it does.
+    let idle = Duration::from_secs(shared.shelf.now().sessions.idle_timeout_seconds).max(IDLE);
+    let conversations = Arc::new(Conversations::new(idle));
     let config = config.with_cancellation_token(stop.child_token());
-    let protocol = StreamableHttpService::new(move || Ok(Service::connected(&shared, true)), sessions, config);
+    let protocol = StreamableHttpService::new(move || Ok(Service::connected(&shared, true)), conversations, config);
     let mut router = axum::Router::new().nest_service(PATH, protocol).layer(middleware::from_fn(stays));
     if let Some(token) = token {
         let token = Arc::new(token);

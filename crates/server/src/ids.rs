@@ -15,6 +15,9 @@ use rmcp::transport::Transport;
 /// Most cancelled ids that are remembered; what was cancelled longer ago is long over.
 const MOST: usize = 4096;
 
+/// What who uses an id twice is told.
+pub const TAKEN: &str = "a request with this id is under way, and their answers could not be told apart";
+
 /// A transport whose requests each have an id that no other one has.
 #[derive(Debug)]
 pub struct Apart<T> {
@@ -108,8 +111,7 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Apart<T> {
                     let keeps = matches!(request.request, ClientRequest::SubscriptionsListenRequest(_));
                     let entered = self.ids().enter(&request.id, keeps);
                     let Some(ours) = entered else {
-                        let told = "a request with this id is under way, and their answers could not be told apart";
-                        let refusal = ErrorData::invalid_request(told, None);
+                        let refusal = ErrorData::invalid_request(TAKEN, None);
                         let sending = self.inner.send(JsonRpcMessage::error(refusal, Some(request.id.clone())));
                         tokio::spawn(async move {
                             if let Err(error) = sending.await {

@@ -15,6 +15,7 @@
 mod answer;
 mod calls;
 mod catalogue;
+mod conversations;
 mod doorway;
 mod files;
 mod fixtures;
@@ -22,6 +23,7 @@ mod http;
 mod ids;
 mod kept;
 mod place;
+mod record;
 mod run;
 mod schema;
 mod server;

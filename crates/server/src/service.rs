@@ -212,6 +212,8 @@ impl Service {
                 () = context.ct.cancelled(), if !cancelled => {
                     cancelled = true;
                     cancel.cancel();
+                    // Its token may be the next call's by now.
+                    told.progress = None;
                 }
                 _ = tick.tick(), if told.progress.is_some() => told.tell().await,
             }

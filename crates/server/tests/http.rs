@@ -2,106 +2,13 @@
 
 mod common;
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::Write as _;
 use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::process::{Child, Stdio};
 
-use common::{Home, LONG, meta, until};
+use common::http::{Served, TOKEN, initialize, last};
+use common::{Home, meta, until};
 use serde_json::{Value, json};
-
-const TOKEN: &str = "0123456789abcdef0123456789abcdef";
-
-/// A server on a port of its own.
-struct Served {
-    child: Child,
-    port: u16,
-    said: std::sync::Arc<std::sync::Mutex<String>>,
-    _home: Home,
-}
-
-impl Served {
-    fn start(serve: Value, token: Option<&str>) -> Served {
-        let home = Home::new();
-        Served::begin(home.program(&serve), home, token)
-    }
-
-    fn begin(mut command: std::process::Command, home: Home, token: Option<&str>) -> Served {
-        if let Some(token) = token {
-            command.env("COFFERDAM_MCP_TOKEN", token);
-        }
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let said: std::sync::Arc<std::sync::Mutex<String>> = Default::default();
-        let (into, stderr) = (said.clone(), BufReader::new(child.stderr.take().unwrap()));
-        std::thread::spawn(move || {
-            for line in stderr.lines().map_while(Result::ok) {
-                into.lock().unwrap().push_str(&format!("{line}\n"));
-            }
-        });
-        until("listening", || said.lock().unwrap().contains("/mcp\n"));
-        let text = said.lock().unwrap().clone();
-        let port = text.split_once("127.0.0.1:").unwrap().1.split_once('/').unwrap().0.parse().unwrap();
-        Served { child, port, said, _home: home }
-    }
-
-    /// Sends one request, and says its status, headers and body.
-    fn send(&self, headers: &[(&str, &str)], body: &str) -> (u16, String, String) {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_read_timeout(Some(LONG)).unwrap();
-        let mut text = format!("POST /mcp HTTP/1.1\r\nContent-Length: {}\r\nConnection: close\r\n", body.len());
-        let own_host = format!("127.0.0.1:{}", self.port);
-        let host = headers.iter().any(|(name, _)| *name == "Host");
-        let defaults = [
-            ("Host", own_host.as_str()),
-            ("Content-Type", "application/json"),
-            ("Accept", "application/json, text/event-stream"),
-        ];
-        for (name, value) in defaults.iter().filter(|(name, _)| !(*name == "Host" && host)).chain(headers) {
-            text.push_str(&format!("{name}: {value}\r\n"));
-        }
-        text.push_str("\r\n");
-        stream.write_all(text.as_bytes()).unwrap();
-        // A body that is refused for its length is not read to its end.
-        drop(stream.write_all(body.as_bytes()));
-        let mut answer = Vec::new();
-        drop(stream.read_to_end(&mut answer));
-        let answer = String::from_utf8_lossy(&answer).into_owned();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-        (status, head.to_owned(), body.to_owned())
-    }
-
-    /// One stateless request with the token.
-    fn ask(&self, method: &str, name: Option<&str>, mut params: Value) -> (u16, Value) {
-        params["_meta"] = meta();
-        let bearer = format!("Bearer {TOKEN}");
-        let mut headers =
-            vec![("Authorization", bearer.as_str()), ("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method)];
-        headers.extend(name.map(|name| ("Mcp-Name", name)));
-        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-        let (status, _, body) = self.send(&headers, &body);
-        (status, last(&body))
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
-/// The last JSON object of an answer, as a body or as an event.
-fn last(body: &str) -> Value {
-    let objects = body.lines().map(|line| line.strip_prefix("data:").unwrap_or(line).trim());
-    objects.filter_map(|text| serde_json::from_str(text).ok()).rfind(Value::is_object).unwrap_or(Value::Null)
-}
-
-fn initialize() -> String {
-    let client = json!({ "name": "test", "version": "1" });
-    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
-    json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }).to_string()
-}
 
 #[test]
 fn both_eras_are_served_to_who_has_the_token() {

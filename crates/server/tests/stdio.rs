@@ -5,7 +5,7 @@ mod common;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
-use common::{Client, Home, artifact, meta, text, until};
+use common::{Client, Home, artifact, meta, running, text, until};
 use serde_json::{Value, json};
 
 #[test]
@@ -106,16 +106,6 @@ fn output_is_told_while_it_comes() {
 }
 
 /// How many processes run with this word in their command line. It is one that no other test uses.
-fn running(word: &str) -> usize {
-    let own = std::process::id().to_string();
-    std::fs::read_dir("/proc")
-        .unwrap()
-        .flatten()
-        .filter(|entry| entry.file_name().to_str() != Some(own.as_str()))
-        .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
-        .filter(|line| line.windows(word.len()).any(|part| part == word.as_bytes()))
-        .count()
-}
 
 #[test]
 fn a_cancelled_call_ends_with_everything_that_it_started() {

@@ -1,6 +1,8 @@
 //! A client made by hand: it writes and reads the protocol's lines, and knows nothing of any library.
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub mod http;
+
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -236,4 +238,13 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "{what} never held");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// How many processes have this word in their command line.
+pub fn running(word: &str) -> usize {
+    let found = std::fs::read_dir("/proc").unwrap().flatten();
+    found
+        .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
+        .filter(|line| line.windows(word.len()).any(|part| part == word.as_bytes()))
+        .count()
 }

@@ -1,0 +1,152 @@
+//! Conversations over HTTP, of the era with `initialize`: each answer reaches its own stream, a stream that broke can be taken
+//! up again, and nothing runs on for a client that has gone.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::http::{Served, TOKEN};
+use common::{running, text, until};
+use serde_json::{Value, json};
+
+fn served() -> Served {
+    Served::start(json!({ "http": "127.0.0.1:0" }), Some(TOKEN))
+}
+
+fn printed(answer: &Value) -> &str {
+    text(&answer["result"])
+}
+
+#[test]
+fn what_was_cancelled_does_not_answer_the_next_request_with_its_id() {
+    let served = served();
+    let talk = served.talk();
+    // What belongs to no request would come here.
+    let (_, mut rest) = talk.open("GET", "", "");
+    for index in 0..10 {
+        let mut old = talk.run(900, "echo old; trap '' TERM; sleep 60");
+        std::thread::sleep(Duration::from_millis(if index % 2 == 0 { 0 } else { 60 }));
+        talk.tell("notifications/cancelled", json!({ "requestId": 900 }));
+        let answer = talk.run(900, &format!("echo new {index}")).message().expect("an answer");
+        assert_eq!((printed(&answer), &answer["id"]), (format!("new {index}\n").as_str(), &json!(900)), "{answer}");
+        assert_eq!(old.message(), None, "a cancelled call is not answered");
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    drop(talk.open("DELETE", "", ""));
+    assert_eq!(rest.message(), None);
+}
+
+#[test]
+fn a_second_request_with_an_id_that_is_under_way_is_refused() {
+    let served = served();
+    let talk = served.talk();
+    let mut first = talk.run(77, "sleep 0.5; echo first");
+    let refused = talk.run(77, "echo second").message().unwrap();
+    assert_eq!((&refused["error"]["code"], &refused["id"]), (&json!(-32600), &json!(77)), "{refused}");
+    // A text is another id than the number in it, and another client has ids of its own.
+    assert_eq!(printed(&talk.run("77", "echo text").message().unwrap()), "text\n");
+    assert_eq!(printed(&served.talk().run(77, "echo other").message().unwrap()), "other\n");
+    assert_eq!(printed(&first.message().unwrap()), "first\n");
+    assert_eq!(printed(&talk.run(77, "echo third").message().unwrap()), "third\n");
+}
+
+#[test]
+fn progress_reaches_the_stream_of_its_own_call() {
+    let served = served();
+    let talk = served.talk();
+    let ask = |id: u64, word: &str| {
+        let arguments =
+            json!({ "env": "shell", "code": format!("for i in 1 2 3 4; do echo {word}; sleep 0.15; done") });
+        talk.ask(
+            id,
+            "tools/call",
+            json!({ "name": "run", "arguments": arguments, "_meta": { "progressToken": "same" } }),
+        )
+    };
+    let both = [("one", ask(1, "one")), ("two", ask(2, "two"))];
+    for (word, mut events) in both {
+        let mut told = 0;
+        loop {
+            let message = events.message().expect("an answer");
+            if message.get("result").is_some() {
+                assert_eq!(printed(&message), format!("{word}\n").repeat(4));
+                break;
+            }
+            assert_eq!(message["params"]["progressToken"], "same", "{message}");
+            let said = message["params"]["message"].as_str().unwrap();
+            assert!(said.lines().all(|line| line == word), "{said:?} in the stream of {word}");
+            told += 1;
+        }
+        assert!(told > 0, "no progress of {word}");
+    }
+}
+
+#[test]
+fn a_client_that_does_not_come_back_ends_its_call() {
+    let served = served();
+    let talk = served.talk();
+    let begun = Instant::now();
+    let mut events = talk.run(1, "sleep 7753.5 & sleep 7753.5");
+    let (id, _) = events.next().expect("where to come back");
+    until("two sleeps", || running("7753.5") >= 2);
+    drop(events);
+    // Once it does come back, and then the call goes on.
+    std::thread::sleep(Duration::from_secs(10));
+    let again = talk.open("GET", &format!("Last-Event-ID: {id}\r\n"), "").1;
+    std::thread::sleep(Duration::from_secs(10));
+    assert!(running("7753.5") >= 2, "a call whose stream was taken up again goes on");
+    drop(again);
+    until("the end of both", || running("7753.5") == 0);
+    assert!(begun.elapsed() < Duration::from_secs(50), "{:?}", begun.elapsed());
+    // The conversation goes on, and so does the id.
+    assert_eq!(printed(&talk.run(1, "echo alive").message().unwrap()), "alive\n");
+}
+
+#[test]
+fn a_stream_that_broke_is_taken_up_again_before_its_answer_and_after_it() {
+    let served = served();
+    let talk = served.talk();
+    let other = served.talk();
+    let again = |id: &str| talk.open("GET", &format!("Last-Event-ID: {id}\r\n"), "").1;
+    for (pause, code, expected) in [(0, "sleep 1; echo before", "before\n"), (1500, "sleep 0.3; echo after", "after\n")]
+    {
+        let mut events = talk.run(5, code);
+        let (id, _) = events.next().expect("where to come back");
+        drop(events);
+        std::thread::sleep(Duration::from_millis(pause));
+        let foreign = other.open("GET", &format!("Last-Event-ID: {id}\r\n"), "").1.message();
+        assert_eq!(foreign, None, "another conversation's events are not to be had");
+        let answer = again(&id).message().expect("the answer");
+        assert_eq!((printed(&answer), &answer["id"]), (expected, &json!(5)), "{answer}");
+        // What was read to its end is not kept.
+        assert_eq!(again(&id).message(), None);
+    }
+}
+
+#[test]
+fn a_session_that_is_ended_ends_its_calls_at_once() {
+    let served = served();
+    let talk = served.talk();
+    let mut events = talk.run(1, "sleep 7752.5 & sleep 7752.5");
+    until("two sleeps", || running("7752.5") >= 2);
+    let begun = Instant::now();
+    assert!(talk.open("DELETE", "", "").0.starts_with("HTTP/1.1 202"));
+    until("the end of both", || running("7752.5") == 0);
+    assert_eq!(events.message(), None);
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(
+        talk.open("POST", "", &json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" }).to_string()).0.contains(" 404 ")
+    );
+}
+
+#[test]
+fn a_call_that_prints_nothing_for_long_is_waited_for() {
+    let served = served();
+    let talk = served.talk();
+    let mut waits = talk.run(1, "sleep 4; echo late");
+    // Others of the same client come and go meanwhile.
+    for n in 0..5 {
+        assert_eq!(printed(&talk.run(format!("n{n}"), "echo quick").message().unwrap()), "quick\n");
+    }
+    assert_eq!(printed(&waits.message().unwrap()), "late\n");
+}
