@@ -1,5 +1,6 @@
 //! What HTTP needs of the gateway: decisions, connections, a place for events. Decides nothing itself.
 
+use std::any::Any;
 use std::future::Future;
 use std::io;
 use std::net::IpAddr;
@@ -14,15 +15,25 @@ use crate::event::{Event, Via};
 use crate::rules::{Grant, Refusal, Target};
 
 /// Both directions of a connection.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {
+    /// The value itself, for who knows its type and can do more with it.
+    fn any(self: Box<Self>) -> Box<dyn Any + Send>;
+}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Stream for T {
+    fn any(self: Box<Self>) -> Box<dyn Any + Send> {
+        self
+    }
+}
 
 /// A connection of whatever kind.
 pub type Io = Box<dyn Stream>;
 
 /// A connection that is being made.
 pub type Dial = Pin<Box<dyn Future<Output = Result<Dialed, Refusal>> + Send>>;
+
+/// Something that goes on until it ends.
+pub type Done = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A connection to upstream, resolved, checked and pinned.
 pub struct Dialed {
@@ -41,7 +52,8 @@ pub trait Door: Send + Sync + 'static {
     /// May this be connected to? Pure, and tells nobody.
     fn decide(&self, target: &Target, port: u16) -> Result<Grant, Refusal>;
 
-    /// May this request be made to where `grant` leads? `path` begins with `/` and has no query. Pure.
+    /// May this request be made to where `grant` leads? `path` begins with `/` and has no query,
+    /// or is `*` with the method OPTIONS. Pure.
     fn request(&self, grant: &Grant, method: &str, path: &str) -> Result<(), Refusal>;
 
     /// Connects to what `decide` allowed: resolves, checks the address, pins it, counts against the limits. The future
@@ -49,14 +61,9 @@ pub trait Door: Send + Sync + 'static {
     fn dial(&self, target: &Target, port: u16, grant: &Grant) -> Dial;
 
     /// Goes on with a CONNECT tunnel whose answer has been sent, as if the client had connected to `target` itself: its
-    /// first bytes are looked at. Bytes that came along with the request are replayed by `client`.
-    fn tunnel(
-        self: Arc<Self>,
-        client: Io,
-        target: Target,
-        port: u16,
-        grant: Grant,
-    ) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+    /// first bytes are looked at. `client` is the very value that [`crate::http::proxy`] was given; `first` are bytes
+    /// of the tunnel that were read already.
+    fn tunnel(self: Arc<Self>, client: Io, first: Bytes, target: Target, port: u16, grant: Grant) -> Done;
 
     /// Records what happened, after filling in the connection, the process and the time. Does not block.
     fn event(&self, event: Event);

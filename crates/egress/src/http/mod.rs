@@ -15,5 +15,5 @@ mod proxy;
 
 pub use api::{Api, Connect, api};
 pub use captured::captured;
-pub use door::{Dial, Dialed, Door, Io, Replay, Seat, Stream};
+pub use door::{Dial, Dialed, Done, Door, Io, Replay, Seat, Stream};
 pub use proxy::proxy;
