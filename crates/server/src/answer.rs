@@ -6,21 +6,20 @@ use cofferdam_engine::{Ending, Outcome};
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use serde_json::json;
 
+use crate::cut;
 use crate::files::{Content, File};
 use crate::kept::{self, Kept};
 use crate::run::Ran;
 use crate::session::Told;
-
-/// Longest text of an answer, bytes.
-pub const LONGEST_TEXT: usize = 1 << 20;
 
 /// Stands between the two streams.
 const BETWEEN: &str = "\n--- stderr ---\n";
 
 /// The answer of a run; files that are only linked to are `kept`.
 pub fn answer(ran: Ran, kept: &kept::Shelf) -> CallToolResult {
-    let Ran { outcome, files, session } = ran;
-    let mut content = vec![ContentBlock::text(text(&outcome, session.as_ref()))];
+    let Ran { mut outcome, files, session } = ran;
+    let cut = cut::cut(&mut outcome, kept);
+    let mut content = vec![ContentBlock::text(text(&outcome, cut.note.as_deref(), session.as_ref()))];
     for file in files.files {
         let uri = kept::address(&outcome.run_id, &file.name);
         content.push(block(file, uri, kept));
@@ -31,7 +30,8 @@ pub fn answer(ran: Ran, kept: &kept::Shelf) -> CallToolResult {
     }
     let mut result = CallToolResult::success(content);
     result.is_error = Some(!outcome.success);
-    result.structured_content = serde_json::to_value(&outcome).ok();
+    result.structured_content = cut::data(&outcome, &cut);
+    result.content.extend(cut.links);
     if let (Some(data), Some(session)) = (&mut result.structured_content, session) {
         data["session"] = json!({
             "name": session.name,
@@ -43,19 +43,17 @@ pub fn answer(ran: Ran, kept: &kept::Shelf) -> CallToolResult {
     result
 }
 
-/// Both streams as one text, as far as it may be long; then how the run ended, where that was not by itself.
-fn text(outcome: &Outcome, session: Option<&Told>) -> String {
+/// Both streams as one text; then where the rest of them is, and how the run ended where that was not by itself.
+fn text(outcome: &Outcome, note: Option<&str>, session: Option<&Told>) -> String {
     let mut text = match (outcome.stdout.is_empty(), outcome.stderr.is_empty()) {
         (_, true) => outcome.stdout.clone(),
         (true, false) => outcome.stderr.clone(),
         (false, false) => format!("{}{BETWEEN}{}", outcome.stdout, outcome.stderr),
     };
-    let long = text.len() > LONGEST_TEXT;
-    if long {
-        text.truncate(text.floor_char_boundary(LONGEST_TEXT));
-    }
-    if long || outcome.truncated.stdout || outcome.truncated.stderr {
-        text.push_str("\n[output cut here]");
+    match note {
+        Some(note) => text.push_str(&format!("\n[output cut here]\n[{}]", note.replace('\n', "]\n["))),
+        None if outcome.truncated.stdout || outcome.truncated.stderr => text.push_str("\n[output cut here]"),
+        None => {}
     }
     let ending = match session {
         Some(told) => of_session(outcome, told),
@@ -168,17 +166,27 @@ mod tests {
         for (out, err, expected) in
             [("o\n", "", "o\n"), ("", "e\n", "e\n"), ("o\n", "e\n", "o\n\n--- stderr ---\ne\n"), ("", "", "")]
         {
-            assert_eq!(text(&outcome(out, err, 0), None), expected);
+            assert_eq!(text(&outcome(out, err, 0), None, None), expected);
         }
     }
 
     #[test]
-    fn long_text_is_cut_between_characters_and_says_so() {
-        let long = text(&outcome(&"\u{e9}".repeat(LONGEST_TEXT), "", 0), None);
-        assert!(long.ends_with("\u{e9}\n[output cut here]") && long.len() <= LONGEST_TEXT + 20);
-        let mut cut = outcome("abc", "", 0);
-        cut.truncated.stderr = true;
-        assert_eq!(text(&cut, None), "abc\n[output cut here]");
+    fn what_is_cut_says_so_and_where_the_rest_is() {
+        let kept = kept::Shelf::default();
+        let long = "x".repeat(cut::LONGEST_TEXT + 1);
+        let result = answer(Ran { outcome: outcome(&long, "e", 0), files: Collected::default(), session: None }, &kept);
+        let data = serde_json::to_value(&result).unwrap();
+        let text = data["content"][0]["text"].as_str().unwrap();
+        let (output, told) = text.split_once("\n[output cut here]\n[stdout: ").unwrap();
+        assert_eq!(output.len(), cut::LONGEST_TEXT + BETWEEN.len());
+        let uri = data["content"][1]["uri"].as_str().unwrap();
+        assert!(told.contains(uri) && output.ends_with("--- stderr ---\ne"), "{told}");
+        assert_eq!(kept.find(uri).unwrap().bytes, long.as_bytes());
+        let structured = &data["structuredContent"];
+        assert_eq!(structured["stdout"].as_str().unwrap().len(), cut::LONGEST_TEXT - 1);
+        let mut short = outcome("abc", "", 0);
+        short.truncated.stderr = true;
+        assert_eq!(super::text(&short, None, None), "abc\n[output cut here]");
     }
 
     #[test]
@@ -187,14 +195,14 @@ mod tests {
         let of = |outcome| answer(Ran { outcome, files: Collected::default(), session: None }, &kept);
         assert_eq!(of(outcome("x", "", 0)).is_error, Some(false));
         assert_eq!(of(outcome("x", "", 3)).is_error, Some(true));
-        assert_eq!(text(&outcome("x", "", 3), None), "x");
-        assert_eq!(text(&outcome("", "", 3), None), "[exited with code 3 and printed nothing]");
+        assert_eq!(text(&outcome("x", "", 3), None, None), "x");
+        assert_eq!(text(&outcome("", "", 3), None, None), "[exited with code 3 and printed nothing]");
         let failure = Failure { code: 125, step: "s".into(), message: "m".into(), hint: Some("h".into()) };
         let failed = of(Outcome::unstarted(Some(failure)));
         assert_eq!(failed.is_error, Some(true));
         assert_eq!(failed.content, [ContentBlock::text("m\nhint: h")]);
         let timed = Outcome { outcome: Ending::TimedOut, execution_time_ms: 1000.2, ..outcome("x", "", 0) };
-        assert_eq!(text(&timed, None), "x\n[ended after 1000 ms by its time limit]");
+        assert_eq!(text(&timed, None, None), "x\n[ended after 1000 ms by its time limit]");
     }
 
     #[test]

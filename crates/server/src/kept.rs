@@ -1,4 +1,4 @@
-//! Files that an answer only links to: kept for a while, so that they can be read by their address.
+//! Files, and output, that an answer only links to: kept for a while, so that they can be read by their address.
 //!
 //! An address holds the run's id or a random word, which nobody can guess: whoever was given the answer may read, and
 //! nobody else. Bounded in number, size and time; the oldest go first.
@@ -56,6 +56,11 @@ impl Shelf {
 /// The address of a file of a run.
 pub fn address(run: &str, name: &str) -> String {
     addressed(format!("cofferdam://run/{run}/output/"), name)
+}
+
+/// The address of what a run printed on a stream.
+pub fn address_of_stream(run: &str, stream: &str) -> String {
+    addressed(format!("cofferdam://run/{run}/"), stream)
 }
 
 /// The address of a file that was asked for; `word` is one that nobody guesses.

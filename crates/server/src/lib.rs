@@ -16,6 +16,7 @@ mod answer;
 mod calls;
 mod catalogue;
 mod conversations;
+mod cut;
 mod doorway;
 mod files;
 mod fixtures;

@@ -323,3 +323,25 @@ fn a_reference_is_built_when_it_is_first_used_and_that_is_told() {
 fn text_of(answer: &Value) -> &str {
     text(&answer["result"])
 }
+
+#[test]
+fn output_beyond_the_bound_is_cut_in_text_and_data_and_linked_to() {
+    let home = Home::new();
+    let mut client = home.client(json!({}));
+    let result = client.run("shell", "head -c 3000000 /dev/zero | tr '\\0' x; echo because >&2; exit 3");
+    let data = &result["structuredContent"];
+    assert_eq!((data["stdout"].as_str().map(str::len), &data["stderr"]), (Some((1 << 20) - 8), &json!("because\n")));
+    assert_eq!((&data["truncated"]["stdout"], &data["truncated"]["stderr"]), (&json!(true), &json!(false)));
+    let said = text(&result);
+    assert!(said.len() < (1 << 20) + 1000 && said.contains("--- stderr ---\nbecause\n\n[output cut here]\n[stdout: "));
+    let link = result["content"].as_array().unwrap().iter().find(|block| block["type"] == "resource_link").unwrap();
+    assert!(data["truncated"]["note"].as_str().unwrap().contains(link["uri"].as_str().unwrap()));
+    let read = client.call("resources/read", json!({ "uri": link["uri"] }));
+    assert_eq!(read["result"]["contents"][0]["text"].as_str().map(str::len), Some(3_000_000));
+    // A call that prints little is answered with little.
+    let small = client.run("shell", "echo x");
+    for (field, said) in small["structuredContent"]["enforcement"].as_object().unwrap() {
+        assert_eq!(said.get("reason").is_none(), said["strength"] == "full", "{field}: {said}");
+    }
+    assert!(small.to_string().len() < 2500, "{} bytes", small.to_string().len());
+}
