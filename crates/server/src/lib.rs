@@ -23,6 +23,7 @@ mod fixtures;
 mod http;
 mod ids;
 mod kept;
+mod lines;
 mod place;
 mod record;
 mod run;

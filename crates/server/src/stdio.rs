@@ -1,23 +1,22 @@
 //! The transport of standard input and output: one client, who started this process.
 
-use rmcp::transport::async_rw::AsyncRwTransport;
-use rmcp::{RoleServer, ServiceExt as _};
+use rmcp::ServiceExt as _;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
 use crate::ids::Apart;
+use crate::lines::Lines;
 use crate::server::ServeError;
 use crate::service::{LONGEST_CODE, Service};
 
-/// Longest line, bytes: much more than the longest code, so that code which is too long is refused by its call's own
-/// answer. What is longer still is dropped unread.
-const LONGEST_LINE: usize = LONGEST_CODE * 16;
+/// Longest line, bytes: code of the largest size of which every character is escaped as six, and what stands around it. Code
+/// that is too long is refused by its call's own answer up to here.
+const LONGEST_LINE: usize = LONGEST_CODE * 6 + (1 << 20);
 
 /// Serves until the client closes standard input, or until `stop`.
 pub async fn serve(service: Service, stop: CancellationToken) -> Result<(), ServeError> {
-    let transport = AsyncRwTransport::<RoleServer, _, _>::new(tokio::io::stdin(), tokio::io::stdout())
-        .with_max_line_length(LONGEST_LINE);
+    let transport = Lines::new(tokio::io::stdin(), tokio::io::stdout(), LONGEST_LINE);
     if let Err(error) = end_when_nobody_reads(stop.clone()) {
         tracing::warn!("a client that goes is noticed late: {error}");
     }

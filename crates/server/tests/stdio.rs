@@ -345,3 +345,24 @@ fn output_beyond_the_bound_is_cut_in_text_and_data_and_linked_to() {
     }
     assert!(small.to_string().len() < 2500, "{} bytes", small.to_string().len());
 }
+
+#[test]
+fn a_line_that_is_no_message_is_answered_and_the_server_stays() {
+    let home = Home::new();
+    let mut client = home.client(json!({}));
+    client.line(b"{\"jsonrpc\": \"2.0\", \"id\": 3, \"method\": ");
+    let told = client.find("an answer", |message| message["id"].is_null() && message.get("error").is_some());
+    assert_eq!(told["error"]["code"], -32700, "{told}");
+    // Half of a surrogate pair in code: the call that sent it is told.
+    client.line(br#"{"jsonrpc":"2.0","id":4001,"method":"tools/call","params":{"name":"run","arguments":{"env":"shell","code":"\ud83d"}}}"#);
+    let told = client.answer(4001);
+    assert!(
+        told["error"]["code"] == -32700
+            && told["error"]["message"].as_str().unwrap().contains("half of a surrogate pair"),
+        "{told}"
+    );
+    client.line(&[b'x'; 98 << 20]);
+    let told = client.find("an answer", |message| message["id"].is_null() && message.get("error").is_some());
+    assert!(told["error"]["message"].as_str().unwrap().contains("the line has more than 101711872 bytes"), "{told}");
+    assert_eq!(text(&client.run("shell", "echo stays")), "stays\n");
+}

@@ -129,6 +129,12 @@ impl Client {
         input.write_all(line.as_bytes()).and_then(|()| input.flush()).unwrap();
     }
 
+    /// Sends a line of any bytes.
+    pub fn line(&mut self, bytes: &[u8]) {
+        let input = self.input.as_mut().expect("the client has not gone");
+        input.write_all(bytes).and_then(|()| input.write_all(b"\n")).and_then(|()| input.flush()).unwrap();
+    }
+
     /// Sends a request and says its number.
     pub fn ask(&mut self, method: &str, params: Value) -> u64 {
         self.last += 1;
