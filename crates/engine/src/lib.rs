@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod ahead;
+pub mod audit;
 pub mod backends;
 pub mod compat;
 mod crowd;

@@ -1,120 +1,157 @@
-//! What the answer records at each level of `audit`, and that what is refused is the same at all of them.
+//! The audit trail under processes that are killed, and on a disk that is full.
 
-use cofferdam_engine::{Ending, Engine, Io, Outcome};
-use cofferdam_policy::{Audit, AuditLevel, Field, OnViolation, Policy};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
-use AuditLevel::{Debug, Error, Info, Warning};
+use cofferdam_engine::audit::{Anchored, AuditError, Durability, Entry, Options, Trail, verify};
 
-/// Of each audit that there is: off, then level by level.
-const AUDITS: [Audit; 5] =
-    [Audit { enabled: false, level: Debug, trace: false }, audit(Error), audit(Warning), audit(Info), audit(Debug)];
+const DIR: &str = "COFFERDAM_TEST_TRAIL";
+const WRITER: &str = "COFFERDAM_TEST_WRITER";
 
-const fn audit(level: AuditLevel) -> Audit {
-    Audit { enabled: true, level, trace: false }
+fn options() -> Options {
+    Options { rotate_at: 4 << 20, ..Options::default() }
 }
 
-fn policy(argv: &[&str], audit: Audit) -> Policy {
-    let mut policy = Policy::base();
-    policy.command.argv = argv.iter().map(|a| (*a).to_owned()).collect();
-    policy.audit = audit;
-    policy
-}
-
-/// Runs it in the jail; `None` where there is none, which is said.
-fn run(policy: &Policy) -> Option<Outcome> {
-    policy.validate().unwrap_or_else(|errors| panic!("{errors}"));
-    match Engine::probe().prepare(policy) {
-        Ok(prepared) if prepared.backend() == "jail" => Some(prepared.run(Io::default())),
-        other => {
-            let why = other.map_or_else(|failure| failure.message, |p| p.backend_reason().to_owned());
-            eprintln!("skipped: {why}");
-            assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none_or(|v| v != "1"), "{why}");
-            None
+/// Not a test of its own: what the tests below start, again and again, and kill.
+#[test]
+#[ignore = "a process that other tests start"]
+fn writer() {
+    let dir = std::env::var_os(DIR).expect("the trail's directory");
+    let me: u64 = std::env::var(WRITER).expect("the writer's number").parse().expect("a number");
+    let trail = Trail::open(Path::new(&dir), options()).expect("the trail opens after any kill");
+    for n in 0.. {
+        let entry = Entry::new("note").with("writer", me).with("n", n);
+        if n % 50 == 0 {
+            let begun = trail.begin(entry).expect("begun");
+            begun.end(Entry::new("note").with("writer", me).with("n", n)).expect("ended");
+        } else {
+            trail.append(entry, Durability::Written).expect("written");
         }
     }
 }
 
-fn operations(o: &Outcome) -> Vec<&str> {
-    o.violations.iter().map(|v| v.operation.as_str()).collect()
+fn start(dir: &Path, number: u64) -> Child {
+    Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "writer", "--ignored", "--nocapture"])
+        .env(DIR, dir)
+        .env(WRITER, number.to_string())
+        .stdout(Stdio::null())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .expect("a writer starts")
 }
 
-/// What it records with each audit; `check` sees every outcome.
-fn each(change: impl Fn(&mut Policy), argv: &[&str], check: impl Fn(&Outcome)) -> Option<Vec<Vec<String>>> {
-    let mut all = Vec::new();
-    for audit in AUDITS {
-        let mut policy = policy(argv, audit);
-        change(&mut policy);
-        let o = run(&policy)?;
-        check(&o);
-        assert!(!o.violations_complete, "{audit:?}: {o:?}");
-        all.push(operations(&o).into_iter().map(str::to_owned).collect());
+/// A small generator, so that a failure can be had again.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
     }
-    Some(all)
+}
+
+fn bytes(dir: &Path) -> u64 {
+    let all =
+        std::fs::read_dir(dir).expect("the directory").map(|e| e.expect("an entry").metadata().expect("its size"));
+    all.map(|m| m.len()).sum()
 }
 
 #[test]
-fn a_refusal_is_the_same_at_every_level_and_recorded_from_info_on() {
-    let argv = ["sh", "-c", "unshare -u true; echo $?; mkdir /tmp/d && echo made"];
-    let check = |o: &Outcome| {
-        assert_eq!((o.outcome, o.stdout.as_str()), (Ending::Exited, "1\nmade\n"), "{o:?}");
-        assert!(o.stderr.contains("Operation not permitted"), "{o:?}");
-    };
-    let Some(recorded) = each(|_| {}, &argv, check) else { return };
-    assert_eq!(recorded[..3], [Vec::<String>::new(), vec![], vec![]], "off, error, warning");
-    assert_eq!(recorded[3], ["unshare"], "info");
-    assert!(recorded[4].contains(&"unshare".to_owned()), "debug");
-}
-
-#[test]
-fn what_libc_asks_for_by_itself_is_recorded_at_debug_alone() {
-    let python = "/usr/bin/python3";
-    if !std::path::Path::new(python).exists() {
-        eprintln!("skipped: no {python}");
-        assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none_or(|v| v != "1"), "no {python}");
-        return;
+fn a_hundred_thousand_records_of_eight_processes_that_are_killed_at_random_verify() {
+    let root = tempfile::tempdir().expect("a directory");
+    let dir = root.path().join("audit");
+    let mut random = Random(7);
+    let mut writers: Vec<Child> = (0..8).map(|n| start(&dir, n)).collect();
+    let mut kills = 8;
+    let begun = Instant::now();
+    // About 240 bytes each.
+    while bytes(&dir.join("..").join("audit")) < 100_000 * 250 || kills < 60 {
+        assert!(begun.elapsed() < Duration::from_secs(240), "the writers stand still");
+        std::thread::sleep(Duration::from_millis(random.below(120)));
+        let which = random.below(8) as usize;
+        writers[which].kill().expect("SIGKILL");
+        writers[which].wait().expect("reaped");
+        writers[which] = start(&dir, kills);
+        kills += 1;
     }
-    let code = "import socket\ntry: socket.socket(socket.AF_UNIX)\nexcept OSError as e: print(e.errno)";
-    let check = |o: &Outcome| assert_eq!(o.stdout, "97\n", "{o:?}");
-    let Some(recorded) = each(|_| {}, &[python, "-c", code], check) else { return };
-    assert_eq!(recorded[..4], vec![Vec::<String>::new(); 4], "off, error, warning, info");
-    assert_eq!(recorded[4], ["socket"], "debug");
-}
-
-#[test]
-fn a_limit_that_the_program_goes_on_after_is_recorded_from_warning_on() {
-    let argv = ["sh", "-c", "for i in 1 2 3 4 5 6 7 8; do sleep 0.2 & done 2>/dev/null; wait; echo on"];
-    let change = |p: &mut Policy| p.limits.processes = 4;
-    let counted = std::cell::Cell::new(true);
-    let check = |o: &Outcome| {
-        counted.set(counted.get() && o.enforcement[&Field::Processes].reason == "cgroup");
-        assert_eq!(o.outcome, Ending::Exited, "{o:?}");
-    };
-    let Some(recorded) = each(change, &argv, check) else { return };
-    if !counted.get() {
-        eprintln!("skipped: without a cgroup nobody counts refused processes");
-        return;
+    for writer in &mut writers {
+        writer.kill().expect("SIGKILL");
+        writer.wait().expect("reaped");
     }
-    let limit = vec!["limits.processes".to_owned()];
-    assert_eq!(recorded, [vec![], vec![], limit.clone(), limit.clone(), limit]);
+    // The next writer seals what the last ones left.
+    let trail = Trail::open(&dir, options()).expect("opens");
+    trail.append(Entry::new("note").with("writer", 1_000_000).with("n", 0), Durability::Durable).expect("written");
+    let mut last: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut notes = 0u64;
+    let found = verify(&dir, None, &Anchored::new(), &mut |record| {
+        let number = |key: &str| record.data.get(key).and_then(serde_json::Value::as_u64);
+        if let (Some(writer), Some(n)) = (number("writer"), number("n")) {
+            notes += 1;
+            // No record of a writer's is lost between two that stand there.
+            let before = last.insert(writer, n);
+            assert!(
+                before.is_none_or(|before| n == before || n == before + 1),
+                "writer {writer}: {before:?}, then {n}"
+            );
+        }
+    })
+    .expect("the chain holds");
+    assert!(notes >= 90_000 && found.last.seq >= notes, "{notes} of {}", found.last.seq);
+    println!("{} records, {} kills, {} seals, {} files", found.last.seq, kills, found.recovered.len(), found.files);
+
+    // Any byte of it changed is found: random places of the middle file.
+    let place = dir.join("trail-000002.jsonl");
+    let whole = std::fs::read(&place).expect("the second file");
+    for _ in 0..25 {
+        let at = random.below(whole.len() as u64) as usize;
+        let mut other = whole.clone();
+        other[at] ^= 1 << random.below(8);
+        std::fs::write(&place, &other).expect("changed");
+        assert!(verify(&dir, None, &Anchored::new(), &mut |_| {}).is_err(), "byte {at}");
+    }
+    std::fs::write(&place, &whole).expect("as it was");
+    verify(&dir, None, &Anchored::new(), &mut |_| {}).expect("holds again");
+}
+
+/// A writer in a file system of 1 MiB, in namespaces of its own: it says on standard output what became of it.
+#[test]
+#[ignore = "a process that another test starts"]
+fn on_a_full_disk() {
+    let dir = std::env::var_os(DIR).expect("the trail's directory");
+    let trail = Trail::open(Path::new(&dir), Options::default()).expect("opens");
+    let begun = trail.begin(Entry::new("sandbox_started").run("r")).expect("there is room");
+    let mut written = 0;
+    let why = loop {
+        match trail.append(Entry::new("note").with("text", "x".repeat(1000)), Durability::Written) {
+            Ok(_) => written += 1,
+            Err(e) => break e,
+        }
+        assert!(written < 10_000, "the disk has no end");
+    };
+    assert!(matches!(why, AuditError::Full { .. }), "{why}");
+    let refused = trail.begin(Entry::new("sandbox_started").run("other"));
+    assert!(matches!(refused, Err(AuditError::Full { .. })), "{refused:?}");
+    begun.end(Entry::new("sandbox_completed").run("r").with("text", "y".repeat(5000))).expect("room was kept for it");
+    let found = verify(Path::new(&dir), None, &Anchored::new(), &mut |_| {}).expect("holds");
+    assert_eq!(found.last.seq, written + 3, "opened, started, notes, completed");
+    println!("full after {written} records, and the end was written");
 }
 
 #[test]
-fn what_ended_the_run_is_recorded_at_every_level() {
-    let slow = |p: &mut Policy| p.limits.wall_ms = 300;
-    let check = |o: &Outcome| {
-        assert_eq!((o.outcome, o.limit), (Ending::TimedOut, Some(Field::WallTime)), "{o:?}");
-    };
-    let Some(recorded) = each(slow, &["sleep", "20"], check) else { return };
-    let limit = vec!["limits.wall_ms".to_owned()];
-    assert_eq!(recorded, [vec![], limit.clone(), limit.clone(), limit.clone(), limit]);
-    let terminate = |p: &mut Policy| p.on_violation = OnViolation::Terminate;
-    let check = |o: &Outcome| assert_eq!((o.outcome, o.stdout.as_str()), (Ending::Violation, ""), "{o:?}");
-    let argv = ["sh", "-c", "unshare -u true; echo on"];
-    let Some(recorded) = each(terminate, &argv, check) else { return };
-    let refusal = vec!["unshare".to_owned()];
-    assert_eq!(recorded, [vec![], refusal.clone(), refusal.clone(), refusal.clone(), refusal]);
-    // The twin: under the same rule a run that ends by itself was ended by nothing.
-    let check = |o: &Outcome| assert!(o.success, "{o:?}");
-    let Some(recorded) = each(terminate, &["true"], check) else { return };
-    assert_eq!(recorded, vec![Vec::<String>::new(); 5]);
+fn on_a_full_disk_nothing_new_starts_and_what_was_begun_is_ended() {
+    let root = tempfile::tempdir().expect("a directory");
+    let script = "mount -t tmpfs -o size=1m tmpfs \"$1\" && shift && exec \"$@\"";
+    let run = Command::new("unshare")
+        .args(["-rm", "sh", "-c", script, "sh"])
+        .arg(root.path())
+        .arg(std::env::current_exe().expect("this program"))
+        .args(["--exact", "on_a_full_disk", "--ignored", "--nocapture"])
+        .env(DIR, root.path().join("audit"))
+        .output()
+        .expect("unshare(1) is there");
+    let text = String::from_utf8_lossy(&run.stdout).into_owned() + &String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success() && text.contains("and the end was written"), "{text}");
 }

@@ -1,0 +1,372 @@
+//! The audit trail: what happened, as hash-chained JSON lines that cannot be quietly edited.
+//!
+//! ```text
+//! Entry ─ secrets out ─▶ store (one writer at a time, chained) ─▶ made durable, many writers by one fsync
+//!                            └─ every so often a signed checkpoint ─▶ anchor (a file, a command, syslog)
+//! ```
+//!
+//! A changed, removed or reordered record is found by `verify`. What is *not* found from the files alone: the last
+//! records cut off, or the whole chain written anew by somebody who may write it and sign it. Only an anchor, kept where
+//! the same somebody cannot write, shows those. Knows nothing of runs: who calls says what happened.
+
+mod anchor;
+mod checkpoint;
+mod read;
+mod record;
+mod redact;
+mod store;
+mod verify;
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+pub use anchor::Anchor;
+pub use checkpoint::{Key, PublicKey};
+pub use read::{Filter, Follow, Line, show};
+pub use record::{Entry, Hash, Link, Record, hex, unhex};
+pub use redact::Secrets;
+pub use verify::{Anchored, Failed, Problem, Verified, Wrong, anchored, verify};
+
+use store::{Slot, Store};
+
+/// Why something could not be recorded. Nothing that has to be recorded may start then.
+#[derive(Debug, thiserror::Error)]
+pub enum AuditError {
+    /// A system call failed.
+    #[error("{place}: {source}")]
+    Io {
+        /// What, and where.
+        place: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Others may write in the trail's directory.
+    #[error("others may write in {}\nhint: chmod go-w {}", path.display(), path.display())]
+    Open {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// No space is left, or none that the ends of runs do not need.
+    #[error(
+        "no space is left for the audit trail in {}: nothing that has to be recorded starts\n\
+         hint: free some, or name another directory", path.display()
+    )]
+    Full {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The file system cannot keep room.
+    #[error(
+        "the file system of {} cannot keep room for the end of a run\n\
+         hint: put the trail on a local file system (ext4, xfs, btrfs, tmpfs)", path.display()
+    )]
+    CannotReserve {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A file vanished.
+    #[error("a file of the trail in {} is gone", path.display())]
+    Gone {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A file has no whole record where there must be one.
+    #[error("{} holds no whole record\nhint: `cofferdam audit verify` says what is wrong", place.display())]
+    Damaged {
+        /// The file.
+        place: PathBuf,
+    },
+    /// A record that is too long.
+    #[error("a record of kind {kind} has {bytes} bytes, and at most {} are written", record::MOST_BYTES)]
+    TooLarge {
+        /// Its kind.
+        kind: String,
+        /// Its length.
+        bytes: usize,
+    },
+    /// Too many runs at once.
+    #[error("{most} runs are under way, and room is kept for no more")]
+    TooMany {
+        /// How many.
+        most: usize,
+    },
+    /// An earlier write could not be made durable, so nobody knows what is.
+    #[error("the trail in {} could not be made durable before; open it again", path.display())]
+    Undurable {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A key that is none.
+    #[error("{what}\nhint: `cofferdam audit keygen FILE` makes a key")]
+    Key {
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A checkpoint was written and could not be anchored.
+    #[error("the checkpoint could not be anchored: {why}")]
+    Anchor {
+        /// Why.
+        why: String,
+    },
+}
+
+/// How a trail is written.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Size at which a file is closed and the next begun, bytes.
+    pub rotate_at: u64,
+    /// What must not stand in it.
+    pub secrets: Secrets,
+    /// Who signs checkpoints; none are written without.
+    pub key: Option<Key>,
+    /// A checkpoint follows each so many records.
+    pub checkpoint_every: u64,
+    /// Where checkpoints are told as well.
+    pub anchor: Option<Anchor>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { rotate_at: 64 << 20, secrets: Secrets::default(), key: None, checkpoint_every: 1000, anchor: None }
+    }
+}
+
+/// When `append` returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// When the record is written: it survives this process, not a crash of the machine.
+    Written,
+    /// When it is on the disk. Writers who wait at the same time share one fsync.
+    Durable,
+}
+
+/// A trail, open for writing. Clones write to the same one.
+#[derive(Debug, Clone)]
+pub struct Trail(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    path: PathBuf,
+    options: Options,
+    store: Mutex<Store>,
+    sync: Mutex<Sync>,
+    synced: Condvar,
+}
+
+/// Who makes durable what.
+#[derive(Debug, Default)]
+struct Sync {
+    /// Newest record of ours that is written, and the file that it is in.
+    written: u64,
+    file: Option<Arc<File>>,
+    /// Newest record of ours that is durable.
+    durable: u64,
+    /// Somebody is at it.
+    busy: bool,
+    /// It failed once: what is on the disk is not known any more.
+    failed: bool,
+    /// Records since the last checkpoint.
+    since: u64,
+}
+
+/// Room for the last record of a run that was begun. Dropped without `end`, the room is given back and nothing written.
+#[derive(Debug)]
+pub struct Reservation {
+    trail: Trail,
+    slot: Option<Slot>,
+}
+
+/// What a record has to do with the room that is kept for ends.
+#[derive(Debug, Clone, Copy)]
+enum Room {
+    /// It leaves it alone.
+    Leave,
+    /// More is kept for its end.
+    Reserve,
+    /// It is such an end.
+    Use(Option<Slot>),
+}
+
+fn held<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn now() -> String {
+    humantime::format_rfc3339_micros(std::time::SystemTime::now()).to_string()
+}
+
+impl Trail {
+    /// Opens the trail in a directory, which is made where it is not there. What a killed writer left is put in order.
+    ///
+    /// # Errors
+    /// It cannot be written, or others may write in its directory.
+    pub fn open(dir: &Path, options: Options) -> Result<Trail, AuditError> {
+        let mut store = Store::open(dir, options.rotate_at)?;
+        drop(store.hold(&now())?);
+        let (path, store) = (dir.to_owned(), Mutex::new(store));
+        Ok(Trail(Arc::new(Shared { path, options, store, sync: Mutex::default(), synced: Condvar::new() })))
+    }
+
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// Records something.
+    ///
+    /// # Errors
+    /// It does not stand in the trail, or is not known to be durable.
+    pub fn append(&self, entry: Entry, durability: Durability) -> Result<Link, AuditError> {
+        let (link, _) = self.write(entry, Room::Leave)?;
+        self.settle(link, durability)?;
+        Ok(link)
+    }
+
+    /// Records that something begins, and keeps room for the record of its end. Durable when it returns.
+    ///
+    /// # Errors
+    /// As of `append`; nothing may begin then.
+    pub fn begin(&self, entry: Entry) -> Result<Reservation, AuditError> {
+        let (link, slot) = self.write(entry, Room::Reserve)?;
+        let reservation = Reservation { trail: self.clone(), slot };
+        self.settle(link, Durability::Durable)?;
+        Ok(reservation)
+    }
+
+    /// Writes one record, with what is to be done about room, under one lock. Gives the slot that was reserved.
+    fn write(&self, mut entry: Entry, room: Room) -> Result<(Link, Option<Slot>), AuditError> {
+        self.0.options.secrets.take_out(&mut entry);
+        let now = now();
+        let mut store = held(&self.0.store);
+        if held(&self.0.sync).failed {
+            return Err(AuditError::Undurable { path: self.0.path.clone() });
+        }
+        let mut all = store.hold(&now)?;
+        let slot = if matches!(room, Room::Reserve) { Some(all.reserve(&now)?) } else { None };
+        let written = all.append(&entry, &now, matches!(room, Room::Use(_)));
+        // An end that was written needs its room no more, and a start that was not has none.
+        match (&written, slot, room) {
+            (Err(_), Some(slot), _) | (Ok(_), None, Room::Use(Some(slot))) => all.release(slot)?,
+            _ => {}
+        }
+        let link = written?;
+        self.wrote(all, link)?;
+        Ok((link, slot))
+    }
+
+    /// Remembers what is to be made durable, and lets other writers go on.
+    fn wrote(&self, all: store::Held<'_>, link: Link) -> Result<(), AuditError> {
+        let file = all.file().map(File::try_clone).transpose();
+        let file = file.map_err(|source| AuditError::Io { place: "cannot keep the trail open".into(), source })?;
+        drop(all);
+        let mut sync = held(&self.0.sync);
+        (sync.written, sync.since) = (link.seq, sync.since + 1);
+        sync.file = file.map(Arc::new);
+        Ok(())
+    }
+
+    /// Makes a record durable if that is asked for, and writes a checkpoint if it is time for one.
+    fn settle(&self, link: Link, durability: Durability) -> Result<(), AuditError> {
+        if durability == Durability::Durable {
+            self.make_durable(link.seq)?;
+        }
+        let due = {
+            let mut sync = held(&self.0.sync);
+            let due = self.0.options.key.is_some() && sync.since >= self.0.options.checkpoint_every;
+            sync.since = if due { 0 } else { sync.since };
+            due
+        };
+        if due { self.checkpoint().map(|_| ()) } else { Ok(()) }
+    }
+
+    fn make_durable(&self, seq: u64) -> Result<(), AuditError> {
+        let mut sync = held(&self.0.sync);
+        loop {
+            if sync.failed {
+                return Err(AuditError::Undurable { path: self.0.path.clone() });
+            }
+            if sync.durable >= seq {
+                return Ok(());
+            }
+            if sync.busy {
+                sync = self.0.synced.wait(sync).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            sync.busy = true;
+            // Everything that was written until now goes along.
+            let (upto, file) = (sync.written, sync.file.clone());
+            drop(sync);
+            let done = file.map_or(Ok(()), |file| file.sync_data());
+            sync = held(&self.0.sync);
+            sync.busy = false;
+            match done {
+                Ok(()) => sync.durable = sync.durable.max(upto),
+                // The kernel may have dropped what it could not write: trying again would say yes to what is not there.
+                Err(_) => sync.failed = true,
+            }
+            self.0.synced.notify_all();
+        }
+    }
+
+    /// Signs the chain as it ends now, in a record of its own, and tells the anchor. None without a key.
+    ///
+    /// # Errors
+    /// It could not be written, or not be anchored.
+    pub fn checkpoint(&self) -> Result<Option<Link>, AuditError> {
+        let Some(key) = &self.0.options.key else { return Ok(None) };
+        let time = now();
+        let link = {
+            let mut store = held(&self.0.store);
+            let mut all = store.hold(&time)?;
+            let end = all.link();
+            if end.seq == 0 {
+                return Ok(None);
+            }
+            let link = all.append(&key.sign(&end), &time, false)?;
+            self.wrote(all, link)?;
+            link
+        };
+        self.make_durable(link.seq)?;
+        if let Some(anchor) = &self.0.options.anchor {
+            anchor.tell(&link, &time)?;
+        }
+        Ok(Some(link))
+    }
+}
+
+impl Reservation {
+    /// Records the end in the room that was kept. Durable when it returns. A record that is longer than the room is cut
+    /// down to its kind, its run and its skill, and says so.
+    ///
+    /// # Errors
+    /// It does not stand in the trail, or is not known to be durable.
+    pub fn end(mut self, mut entry: Entry) -> Result<Link, AuditError> {
+        self.trail.0.options.secrets.take_out(&mut entry);
+        let (line, _) = record::write(&entry, &now(), &Link { seq: u64::MAX - 1, hash: [0; 32] });
+        if line.len() as u64 > store::END_ROOM {
+            entry.data = Entry::new("").with("cut_bytes", line.len() as u64).data;
+        }
+        let slot = self.slot.take();
+        let (link, _) = self.trail.write(entry, Room::Use(slot))?;
+        self.trail.settle(link, Durability::Durable)?;
+        Ok(link)
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let Some(slot) = self.slot.take() else { return };
+        let mut store = held(&self.trail.0.store);
+        // What cannot be given back now is given back when this process has ended.
+        if let Ok(mut all) = store.hold(&now())
+            && let Err(e) = all.release(slot)
+        {
+            tracing::warn!("{e}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! Records for people: those of a run, a skill, a kind or a time, and those that come.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::record::{self, MOST_BYTES, Record};
+use super::store::{file_name, files};
+
+/// Which records are shown; what is not set excludes none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Of this run.
+    pub run: Option<String>,
+    /// Of this skill.
+    pub skill: Option<String>,
+    /// Of these kinds, where some are named.
+    pub kinds: Vec<String>,
+    /// Not before; compared as text, which RFC 3339 in UTC allows.
+    pub since: Option<String>,
+    /// Not after.
+    pub until: Option<String>,
+}
+
+impl Filter {
+    /// Whether a record is one of them.
+    pub fn takes(&self, record: &Record) -> bool {
+        let is = |wanted: &Option<String>, given: &Option<String>| wanted.is_none() || wanted == given;
+        is(&self.run, &record.run)
+            && is(&self.skill, &record.skill)
+            && (self.kinds.is_empty() || self.kinds.contains(&record.kind))
+            && self.since.as_ref().is_none_or(|since| record.time.as_str() >= since.as_str())
+            && self.until.as_ref().is_none_or(|until| record.time.as_str() <= until.as_str())
+    }
+}
+
+/// A line of a trail.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Line {
+    /// A record whose own hash is right; whether the chain holds, `verify` says.
+    Record(Box<Record>),
+    /// Something else: where.
+    Broken(PathBuf, u64),
+}
+
+/// Reads on through a trail's files, and goes on with what is written meanwhile.
+#[derive(Debug)]
+pub struct Follow {
+    dir: PathBuf,
+    number: u64,
+    line: u64,
+    reader: Option<BufReader<File>>,
+}
+
+impl Follow {
+    /// From the first record that is there.
+    pub fn new(dir: &Path) -> Follow {
+        Follow { dir: dir.to_owned(), number: 0, line: 0, reader: None }
+    }
+
+    /// The next line, or none where there is none yet. What is written at the moment is not shown in part.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn next_line(&mut self) -> io::Result<Option<Line>> {
+        loop {
+            if self.reader.is_none() && !self.next_file()? {
+                return Ok(None);
+            }
+            let Some(reader) = &mut self.reader else { return Ok(None) };
+            let mut bytes = Vec::new();
+            let n = reader.by_ref().take(MOST_BYTES as u64 + 1).read_until(b'\n', &mut bytes)?;
+            if bytes.last() == Some(&b'\n') || n > MOST_BYTES {
+                self.line += 1;
+                let text = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+                let broken = || Line::Broken(self.dir.join(file_name(self.number)), self.line);
+                return Ok(Some(record::read(text).map_or_else(|_| broken(), |r| Line::Record(Box::new(r)))));
+            }
+            // The end, or the middle of a write: looked at again from where that line begins.
+            reader.seek(SeekFrom::Current(-(n as i64)))?;
+            if !files(&self.dir)?.iter().any(|&number| number > self.number) {
+                return Ok(None);
+            }
+            if n > 0 {
+                // A file that has a successor grows no more.
+                self.line += 1;
+                let broken = Line::Broken(self.dir.join(file_name(self.number)), self.line);
+                self.reader = None;
+                return Ok(Some(broken));
+            }
+            self.reader = None;
+        }
+    }
+
+    fn next_file(&mut self) -> io::Result<bool> {
+        let Some(number) = files(&self.dir)?.into_iter().find(|&number| number > self.number) else { return Ok(false) };
+        self.reader = Some(BufReader::new(File::open(self.dir.join(file_name(number)))?));
+        (self.number, self.line) = (number, 0);
+        Ok(true)
+    }
+}
+
+/// Calls `each` with every record that the filter takes, and with what is broken.
+///
+/// # Errors
+/// A file cannot be read, or `each` failed.
+pub fn show(dir: &Path, filter: &Filter, mut each: impl FnMut(Line) -> io::Result<()>) -> io::Result<()> {
+    let mut all = Follow::new(dir);
+    while let Some(line) = all.next_line()? {
+        match &line {
+            Line::Record(record) if !filter.takes(record) => {}
+            _ => each(line)?,
+        }
+    }
+    Ok(())
+}

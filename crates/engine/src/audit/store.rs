@@ -1,0 +1,489 @@
+//! The trail's files: one writer at a time, wherever it runs; the end of the chain; room kept for what must be written.
+//!
+//! ```text
+//! DIR/trail-000001.jsonl  trail-000002.jsonl …   the records, the last file growing
+//! DIR/lock                                       held while writing; remembers where the chain ends, and who reserved room
+//! ```
+//!
+//! What the lock file remembers is a hint to writers, checked against the trail's own bytes and made anew where it does not
+//! fit, as after a writer that was killed. Verification never reads it. Knows nothing of what records mean.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, fallocate, flock, openat};
+use rustix::io::Errno;
+
+use super::AuditError;
+use super::record::{self, Entry, Hash, Link, sha256};
+
+/// Bytes kept free for the end of each run that was begun: its last record fits in.
+pub const END_ROOM: u64 = 8 * 1024;
+/// Room is asked of the file system in pieces of this size.
+const PIECE: u64 = 256 * 1024;
+/// Most runs that can be under way at once.
+const SLOTS: usize = 1024;
+const MAGIC: u64 = 0x6466_6672_6564_7501;
+const HEAD: usize = 96;
+const SLOT: usize = 16;
+
+/// Where the chain ends, as the last writer left it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct State {
+    /// Number of the file that grows; 0 before the first.
+    pub file: u64,
+    /// Its length, bytes.
+    pub end: u64,
+    /// Bytes that the file system has promised for it.
+    pub room: u64,
+    /// The last record.
+    pub link: Link,
+}
+
+/// The directory of a trail, open.
+#[derive(Debug)]
+pub struct Store {
+    dir: File,
+    path: PathBuf,
+    lock: File,
+    /// Size at which a file is closed and the next one begun.
+    rotate_at: u64,
+    /// The file that grew when this process last wrote.
+    open: Option<(u64, File)>,
+}
+
+/// The store while no other writer can come between.
+#[derive(Debug)]
+pub struct Held<'a> {
+    store: &'a mut Store,
+    state: State,
+}
+
+/// A place in the table of those who reserved room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slot(usize);
+
+fn fail(what: &str, path: &Path) -> impl FnOnce(io::Error) -> AuditError {
+    let place = format!("{what} {}", path.display());
+    move |source| AuditError::Io { place, source }
+}
+
+/// The name of a file of a trail.
+pub fn file_name(number: u64) -> String {
+    format!("trail-{number:06}.jsonl")
+}
+
+/// The number in such a name.
+pub fn file_number(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix("trail-")?.strip_suffix(".jsonl")?;
+    let number = digits.parse().ok().filter(|_| digits.len() >= 6)?;
+    (file_name(number) == name).then_some(number)
+}
+
+/// The numbers of the files in a trail's directory, in order.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn files(dir: &Path) -> io::Result<Vec<u64>> {
+    let mut list = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        list.extend(entry?.file_name().to_str().and_then(file_number));
+    }
+    list.sort_unstable();
+    Ok(list)
+}
+
+impl Store {
+    /// Opens a trail's directory, which is made where it is not there, for its owner alone.
+    ///
+    /// # Errors
+    /// It cannot be made, opened or locked, or others may write in it.
+    pub fn open(path: &Path, rotate_at: u64) -> Result<Store, AuditError> {
+        use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(fail("cannot make the trail's directory", path))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir: File = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|e| fail("cannot open the trail's directory", path)(e.into()))?
+            .into();
+        let about = dir.metadata().map_err(fail("cannot look at the trail's directory", path))?;
+        if about.mode() & 0o022 != 0 {
+            return Err(AuditError::Open { path: path.to_owned() });
+        }
+        let lock =
+            open_in(&dir, "lock", OFlags::RDWR | OFlags::CREATE).map_err(fail("cannot open the lock of", path))?;
+        Ok(Store { dir, path: path.to_owned(), lock, rotate_at, open: None })
+    }
+
+    /// Waits until no other writer is at it. Whatever a killed writer left behind is put in order first.
+    ///
+    /// # Errors
+    /// The trail cannot be read, or does not hold together.
+    pub fn hold(&mut self, now: &str) -> Result<Held<'_>, AuditError> {
+        loop {
+            match flock(&self.lock, FlockOperation::LockExclusive) {
+                Ok(()) => break,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(fail("cannot lock", &self.path)(e.into())),
+            }
+        }
+        let remembered = self.remembered();
+        let mut held = Held { store: self, state: State::default() };
+        match remembered {
+            Some(state) if held.still(&state)? => held.state = state,
+            _ => held.recover(now)?,
+        }
+        Ok(held)
+    }
+
+    fn remembered(&self) -> Option<State> {
+        let mut head = [0u8; HEAD];
+        self.lock.read_exact_at(&mut head, 0).ok()?;
+        let word = |i: usize| u64::from_le_bytes(head[i * 8..i * 8 + 8].try_into().unwrap_or_default());
+        if word(0) != MAGIC || sha256(&head[..HEAD - 8])[..8] != head[HEAD - 8..] {
+            return None;
+        }
+        let hash: Hash = head[48..80].try_into().ok()?;
+        Some(State { file: word(1), end: word(2), room: word(3), link: Link { seq: word(4), hash } })
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // A lock of ours can only fail to be let go when the descriptor is none.
+        if let Err(e) = flock(&self.store.lock, FlockOperation::Unlock) {
+            debug_assert!(false, "a lock of ours cannot be let go: {e}");
+        }
+    }
+}
+
+fn open_in(dir: &File, name: &str, flags: OFlags) -> io::Result<File> {
+    let all = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    Ok(openat(dir, name, all, Mode::RUSR | Mode::WUSR)?.into())
+}
+
+impl Held<'_> {
+    /// Where the chain ends.
+    pub fn link(&self) -> Link {
+        self.state.link
+    }
+
+    /// The file that grows, to make it durable.
+    pub fn file(&self) -> Option<&File> {
+        self.store.open.as_ref().map(|(_, file)| file)
+    }
+
+    fn current(&mut self, number: u64) -> Result<&File, AuditError> {
+        if self.store.open.as_ref().is_none_or(|(n, _)| *n != number) {
+            let file = open_in(&self.store.dir, &file_name(number), OFlags::RDWR)
+                .map_err(fail("cannot open a file of", &self.store.path))?;
+            self.store.open = Some((number, file));
+        }
+        match &self.store.open {
+            Some((_, file)) => Ok(file),
+            None => Err(AuditError::Gone { path: self.store.path.clone() }),
+        }
+    }
+
+    /// Whether the file still ends where it was remembered to end. Another length means that a writer was killed between
+    /// writing and remembering, or that somebody else changed the file.
+    fn still(&mut self, state: &State) -> Result<bool, AuditError> {
+        if state.file == 0 {
+            return Ok(false);
+        }
+        // A file that was removed under us is found by its name, not by our descriptor.
+        let place = self.store.path.join(file_name(state.file));
+        let named = match std::fs::symlink_metadata(&place) {
+            Ok(about) => about,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(e) => return Err(fail("cannot look at", &place)(e)),
+        };
+        let file = self.current(state.file)?;
+        let about = file.metadata().map_err(fail("cannot look at", &place))?;
+        use std::os::unix::fs::MetadataExt;
+        if (about.dev(), about.ino()) != (named.dev(), named.ino()) {
+            self.store.open = None;
+            return Ok(false);
+        }
+        Ok(about.len() == state.end)
+    }
+
+    /// Reads the last file anew: the chain ends with its last whole record. What a killed writer left after that stays
+    /// where it is, and a record says what it was.
+    fn recover(&mut self, now: &str) -> Result<(), AuditError> {
+        self.store.open = None;
+        let list = files(&self.store.path).map_err(fail("cannot read", &self.store.path))?;
+        let Some(&last) = list.last() else {
+            self.state = State::default();
+            return Ok(());
+        };
+        // A file that was begun and got no record yet follows the one before.
+        let mut link = Link::default();
+        let mut torn = None;
+        for &number in list.iter().rev() {
+            let place = self.store.path.join(file_name(number));
+            let bytes = std::fs::read(&place).map_err(fail("cannot read", &place))?;
+            let tail = tail(&bytes);
+            if number == last {
+                self.state = State { file: last, end: bytes.len() as u64, ..State::default() };
+                torn = (tail.end < bytes.len()).then(|| (tail.end, bytes[tail.end..].to_vec()));
+            }
+            if let Some(found) = tail.link {
+                link = found;
+                break;
+            }
+            if tail.end == 0 && !bytes.is_empty() && number != last {
+                return Err(AuditError::Damaged { place });
+            }
+        }
+        self.state.link = link;
+        let Some((offset, bytes)) = torn else { return self.remember() };
+        // The next record begins on a line of its own.
+        if bytes.last() != Some(&b'\n') {
+            self.write(b"\n", 0)?;
+        }
+        let what = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+        let entry = Entry::new("recovered")
+            .with("offset", offset as u64)
+            .with("bytes", what.len() as u64)
+            .with("sha256", record::hex(&sha256(what)));
+        self.append(&entry, now, false)?;
+        Ok(())
+    }
+
+    /// Writes a record at the chain's end. `reserved` may use the room that was kept for the ends of runs.
+    ///
+    /// # Errors
+    /// There is no space, or the file cannot be written. Nothing of the record stands in the trail then.
+    pub fn append(&mut self, entry: &Entry, now: &str, reserved: bool) -> Result<Link, AuditError> {
+        if self.state.file == 0 || self.state.end >= self.store.rotate_at {
+            self.rotate(now)?;
+        }
+        let (line, link) = record::write(entry, now, &self.state.link);
+        if line.len() > record::MOST_BYTES {
+            return Err(AuditError::TooLarge { kind: entry.kind.clone(), bytes: line.len() });
+        }
+        let kept = if reserved { 0 } else { self.reserved()? };
+        self.write(&line, kept)?;
+        self.state.link = link;
+        self.remember()?;
+        Ok(link)
+    }
+
+    fn write(&mut self, bytes: &[u8], kept: u64) -> Result<(), AuditError> {
+        let (number, end) = (self.state.file, self.state.end);
+        self.make_room(end + bytes.len() as u64 + kept)?;
+        let path = self.store.path.clone();
+        let file = self.current(number)?;
+        if let Err(e) = file.write_all_at(bytes, end) {
+            // Whatever of it was written is taken back: a refused record is none.
+            return match file.set_len(end) {
+                Ok(()) => Err(space(e, &path)),
+                Err(worse) => Err(fail("cannot take back a half-written record of", &path)(worse)),
+            };
+        }
+        self.state.end += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn make_room(&mut self, wanted: u64) -> Result<(), AuditError> {
+        if wanted <= self.state.room {
+            return Ok(());
+        }
+        let (number, path) = (self.state.file, self.store.path.clone());
+        let file = self.current(number)?;
+        for most in [wanted.next_multiple_of(PIECE), wanted] {
+            match fallocate(file, FallocateFlags::KEEP_SIZE, 0, most) {
+                Ok(()) => {
+                    self.state.room = most;
+                    return Ok(());
+                }
+                Err(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) if most > wanted => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Err(AuditError::CannotReserve { path }),
+                Err(e) => return Err(space(e.into(), &path)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins the next file. The one before is durable before the next has a record, or a crash could leave a gap.
+    fn rotate(&mut self, now: &str) -> Result<(), AuditError> {
+        let (before, kept) = (self.state, self.reserved()?);
+        let next = before.file + 1;
+        let path = self.store.path.clone();
+        if before.file > 0 {
+            let file = self.current(before.file)?;
+            // What was promised beyond its end is given back.
+            file.set_len(before.end).and_then(|()| file.sync_data()).map_err(fail("cannot finish a file of", &path))?;
+        }
+        let name = file_name(next);
+        let file = open_in(&self.store.dir, &name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
+            .map_err(fail("cannot begin the next file of", &path))?;
+        self.store.open = Some((next, file));
+        self.state = State { file: next, end: 0, room: 0, link: before.link };
+        if let Err(e) = self.make_room(record::MOST_BYTES as u64 + kept) {
+            self.store.open = None;
+            self.state = before;
+            rustix::fs::unlinkat(&self.store.dir, &name, rustix::fs::AtFlags::empty())
+                .map_err(|e| fail("cannot remove the next file of", &path)(e.into()))?;
+            return Err(e);
+        }
+        self.store.dir.sync_all().map_err(fail("cannot make durable", &path))?;
+        if before.file == 0 {
+            let entry = Entry::new("trail_opened").with("trail", crate::random::uuid()).with("version", 1);
+            let (line, link) = record::write(&entry, now, &before.link);
+            self.write(&line, kept)?;
+            self.state.link = link;
+        }
+        self.remember()
+    }
+
+    fn remember(&mut self) -> Result<(), AuditError> {
+        let s = self.state;
+        let mut head = Vec::with_capacity(HEAD);
+        for word in [MAGIC, s.file, s.end, s.room, s.link.seq, 0] {
+            head.extend_from_slice(&word.to_le_bytes());
+        }
+        head.extend_from_slice(&s.link.hash);
+        head.extend_from_slice(&[0; 8]);
+        let sum = sha256(&head);
+        head.extend_from_slice(&sum[..8]);
+        self.store.lock.write_all_at(&head, 0).map_err(fail("cannot write the lock of", &self.store.path))
+    }
+
+    /// Bytes kept for the ends of runs that are under way.
+    fn reserved(&self) -> Result<u64, AuditError> {
+        Ok(self.slots()?.iter().filter(|s| s.0 != 0).count() as u64 * END_ROOM)
+    }
+
+    fn slots(&self) -> Result<Vec<(u32, u64)>, AuditError> {
+        let mut table = vec![0u8; SLOTS * SLOT];
+        let mut got = 0;
+        while got < table.len() {
+            match self.store.lock.read_at(&mut table[got..], (HEAD + got) as u64) {
+                Ok(0) => break, // never written: free
+                Ok(n) => got += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(fail("cannot read the lock of", &self.store.path)(e)),
+            }
+        }
+        let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+        Ok(table.chunks_exact(SLOT).map(|s| (number(&s[..8]) as u32, number(&s[8..]))).collect())
+    }
+
+    fn set_slot(&self, slot: usize, (pid, start): (u32, u64)) -> Result<(), AuditError> {
+        let mut bytes = [0u8; SLOT];
+        bytes[..8].copy_from_slice(&u64::from(pid).to_le_bytes());
+        bytes[8..].copy_from_slice(&start.to_le_bytes());
+        self.store
+            .lock
+            .write_all_at(&bytes, (HEAD + slot * SLOT) as u64)
+            .map_err(fail("cannot write the lock of", &self.store.path))
+    }
+
+    /// Keeps room for one more end. What dead processes kept is theirs no more.
+    ///
+    /// # Errors
+    /// There is no space for it, or too many runs are under way.
+    pub fn reserve(&mut self, now: &str) -> Result<Slot, AuditError> {
+        if self.state.file == 0 {
+            self.rotate(now)?;
+        }
+        let slots = self.slots()?;
+        let mut free = None;
+        let mut taken = 0;
+        for (i, &(pid, start)) in slots.iter().enumerate() {
+            if pid == 0 {
+                free = free.or(Some(i));
+            } else if alive(pid, start) {
+                taken += 1;
+            } else {
+                self.set_slot(i, (0, 0))?;
+                free = free.or(Some(i));
+            }
+        }
+        let slot = free.ok_or(AuditError::TooMany { most: SLOTS })?;
+        self.make_room(self.state.end + (taken + 1) * END_ROOM)?;
+        self.remember()?;
+        let me = std::process::id();
+        self.set_slot(slot, (me, started(me).unwrap_or(0)))?;
+        Ok(Slot(slot))
+    }
+
+    /// Keeps no more room for it.
+    ///
+    /// # Errors
+    /// The lock file cannot be written.
+    pub fn release(&mut self, slot: Slot) -> Result<(), AuditError> {
+        self.set_slot(slot.0, (0, 0))
+    }
+}
+
+fn space(e: io::Error, path: &Path) -> AuditError {
+    match e.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            AuditError::Full { path: path.to_owned() }
+        }
+        _ => fail("cannot write", path)(e),
+    }
+}
+
+/// When a process started, clock ticks since boot.
+fn started(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+fn alive(pid: u32, start: u64) -> bool {
+    start == 0 || started(pid) == Some(start)
+}
+
+/// The last whole record of a file's bytes, and where it ends.
+struct Tail {
+    link: Option<Link>,
+    end: usize,
+}
+
+fn tail(bytes: &[u8]) -> Tail {
+    // From the end: what a killed writer left is at most a record, and all before it was whole when it was written.
+    let mut upto = bytes.len();
+    while let Some(newline) = bytes[..upto].iter().rposition(|&b| b == b'\n') {
+        let start = bytes[..newline].iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
+        if let Ok(record) = record::read(&bytes[start..newline])
+            && let Some(link) = record.link()
+        {
+            return Tail { link: Some(link), end: newline + 1 };
+        }
+        upto = newline;
+    }
+    Tail { link: None, end: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_have_one_spelling() {
+        assert_eq!(file_number(&file_name(7)), Some(7));
+        assert_eq!(file_number(&file_name(12_345_678)), Some(12_345_678));
+        for name in ["trail-7.jsonl", "trail-0000007.jsonl", "trail-+00007.jsonl", "trail-000007.jsonl.bak", "lock"] {
+            assert_eq!(file_number(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_lock_is_let_go_and_a_second_store_goes_on_where_the_first_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t");
+        let (mut a, mut b) = (Store::open(&path, 1 << 20).unwrap(), Store::open(&path, 1 << 20).unwrap());
+        let one = a.hold("t").unwrap().append(&Entry::new("a"), "t", false).unwrap();
+        let two = b.hold("t").unwrap().append(&Entry::new("b"), "t", false).unwrap();
+        assert_eq!((one.seq, two.seq), (2, 3), "the first record opens the trail");
+    }
+}

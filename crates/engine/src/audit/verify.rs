@@ -1,0 +1,324 @@
+//! Does a trail still say what was written? Finds the first record that does not, and says where and what is wrong.
+//!
+//! Reads the files and nothing else: no lock, no memory of writers. Streams, so a trail may be larger than memory.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use super::checkpoint::{self, PublicKey};
+use super::record::{self, Broken, Hash, Link, MOST_BYTES, Record, hex, sha256, unhex};
+use super::store::{file_name, files};
+
+/// What is wrong with a trail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wrong {
+    /// A record's bytes are not those that were written, or are no record.
+    Changed,
+    /// Records are missing before this one.
+    Removed {
+        /// The first that is.
+        from: u64,
+        /// The last that is.
+        to: u64,
+    },
+    /// A record stands again, or before one that was written earlier.
+    Reordered {
+        /// The number that should stand there.
+        expected: u64,
+        /// The one that does.
+        found: u64,
+    },
+    /// It does not follow the record before it, though its number does: one of the two was written anew.
+    Unchained,
+    /// A file is missing.
+    FileMissing,
+    /// The last bytes are no whole record, and no writer has been there since to say so.
+    Torn,
+    /// A checkpoint is not what it says.
+    Checkpoint(&'static str),
+    /// A checkpoint was signed by another key than the one that was named.
+    OtherKey(String),
+    /// An anchored record is not there: the trail was cut short.
+    CutShort {
+        /// Its number.
+        anchored: u64,
+    },
+    /// An anchored record has another hash: the trail was written anew.
+    Rewritten {
+        /// Its number.
+        anchored: u64,
+    },
+    /// There is no record at all.
+    Empty,
+}
+
+impl std::fmt::Display for Wrong {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Wrong::Changed => f.write_str("this record was changed"),
+            Wrong::Removed { from, to } if from == to => write!(f, "record {from} was removed before this one"),
+            Wrong::Removed { from, to } => write!(f, "records {from} to {to} were removed before this one"),
+            Wrong::Reordered { expected, found } => {
+                write!(f, "record {found} stands where {expected} should: records were reordered or repeated")
+            }
+            Wrong::Unchained => f.write_str("this record does not follow the one before it: one of them was replaced"),
+            Wrong::FileMissing => f.write_str("this file is missing"),
+            Wrong::Torn => {
+                f.write_str("the last bytes are no whole record: a writer was stopped in the middle, or it was changed")
+            }
+            Wrong::Checkpoint(why) => write!(f, "this checkpoint does not hold: {why}"),
+            Wrong::OtherKey(key) => write!(f, "this checkpoint was signed by another key, {key}"),
+            Wrong::CutShort { anchored } => {
+                write!(f, "the anchor has record {anchored}, and the trail ends before it: it was cut short")
+            }
+            Wrong::Rewritten { anchored } => {
+                write!(f, "the anchor has another record {anchored}: the trail was written anew")
+            }
+            Wrong::Empty => f.write_str("there is no record"),
+        }
+    }
+}
+
+/// Where something is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// What.
+    pub wrong: Wrong,
+    /// The file.
+    pub file: PathBuf,
+    /// Its line, from 1; 0 for the file as a whole.
+    pub line: u64,
+    /// Where that line begins, bytes.
+    pub offset: u64,
+    /// The number of the record that should stand there.
+    pub seq: u64,
+}
+
+/// A trail that holds together.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Number of the first record; above 1 where older files were put away.
+    pub first: u64,
+    /// The last record.
+    pub last: Link,
+    /// Its time.
+    pub until: String,
+    /// Files read.
+    pub files: u64,
+    /// Checkpoints whose signatures hold.
+    pub checkpoints: u64,
+    /// Number of the last record that a checkpoint covers; 0 for none.
+    pub covered: u64,
+    /// Who signed, 64 digits each.
+    pub keys: Vec<String>,
+    /// Places where a writer was stopped in the middle, and the next one said so: file and offset.
+    pub recovered: Vec<(PathBuf, u64)>,
+    /// Anchored records that were compared.
+    pub anchored: u64,
+}
+
+/// What an anchor holds: numbers of records and their hashes.
+pub type Anchored = BTreeMap<u64, Hash>;
+
+/// Reads an anchor's lines; other lines of the same file, such as other programs' in a system log, are passed over.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn anchored(path: &Path) -> io::Result<Anchored> {
+    let mut found = Anchored::new();
+    for line in BufReader::new(File::open(path)?).lines() {
+        let line = line?;
+        let Some((_, rest)) = line.split_once("cofferdam-audit ") else { continue };
+        let mut words = rest.split_ascii_whitespace();
+        if let (Some(seq), Some(hash)) = (words.next().and_then(|w| w.parse().ok()), words.next().and_then(unhex)) {
+            found.insert(seq, hash);
+        }
+    }
+    Ok(found)
+}
+
+/// What was not verified: it could not be read, or it is wrong.
+#[derive(Debug)]
+pub enum Failed {
+    /// It could not be read.
+    Io(io::Error),
+    /// It is wrong.
+    Wrong(Box<Problem>),
+}
+
+impl From<io::Error> for Failed {
+    fn from(e: io::Error) -> Failed {
+        Failed::Io(e)
+    }
+}
+
+struct Walk<'a> {
+    signer: Option<PublicKey>,
+    anchors: &'a Anchored,
+    end: Option<Link>,
+    sum: Verified,
+    each: &'a mut dyn FnMut(&Record),
+}
+
+/// Verifies a trail's directory. `signer` is the key that checkpoints must have been signed by, where one is named;
+/// `each` is shown every record in order.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn verify(
+    dir: &Path,
+    signer: Option<PublicKey>,
+    anchors: &Anchored,
+    each: &mut dyn FnMut(&Record),
+) -> Result<Verified, Failed> {
+    let list = files(dir)?;
+    let mut walk = Walk { signer, anchors, end: None, sum: Verified::default(), each };
+    for (i, &number) in list.iter().enumerate() {
+        let expected = list[0] + i as u64;
+        if number != expected {
+            let (file, seq) = (dir.join(file_name(expected)), walk.next());
+            return Err(Failed::Wrong(Box::new(Problem { wrong: Wrong::FileMissing, file, line: 0, offset: 0, seq })));
+        }
+        walk.file(&dir.join(file_name(number)), i + 1 == list.len())?;
+    }
+    let place = |wrong, seq| {
+        let file = list.last().map_or_else(|| dir.to_owned(), |&n| dir.join(file_name(n)));
+        Failed::Wrong(Box::new(Problem { wrong, file, line: 0, offset: 0, seq }))
+    };
+    let Some(end) = walk.end else { return Err(place(Wrong::Empty, 1)) };
+    if let Some((&anchored, _)) = anchors.range(end.seq + 1..).next() {
+        return Err(place(Wrong::CutShort { anchored }, end.seq + 1));
+    }
+    walk.sum.last = end;
+    Ok(walk.sum)
+}
+
+/// A line of a file, as it stands.
+struct Raw {
+    bytes: Vec<u8>,
+    number: u64,
+    offset: u64,
+    /// It ends with a newline.
+    whole: bool,
+}
+
+/// Bytes of a tear that are remembered, to be compared with what the next writer said of them.
+struct Tear {
+    at: Raw,
+    bytes: Vec<u8>,
+}
+
+impl Walk<'_> {
+    fn next(&self) -> u64 {
+        self.end.map_or(1, |end| end.seq + 1)
+    }
+
+    fn file(&mut self, path: &Path, last: bool) -> Result<(), Failed> {
+        self.sum.files += 1;
+        let mut reader = BufReader::with_capacity(64 << 10, File::open(path)?);
+        let (mut number, mut offset) = (0, 0);
+        let mut tear: Option<Tear> = None;
+        let problem = |wrong, at: &Raw, seq| {
+            let (line, offset) = (at.number, at.offset);
+            Err(Failed::Wrong(Box::new(Problem { wrong, file: path.to_owned(), line, offset, seq })))
+        };
+        loop {
+            let mut bytes = Vec::new();
+            let n = reader.by_ref().take(MOST_BYTES as u64 + 1).read_until(b'\n', &mut bytes)?;
+            if n == 0 {
+                break;
+            }
+            number += 1;
+            let whole = bytes.last() == Some(&b'\n');
+            if whole {
+                bytes.pop();
+            }
+            let raw = Raw { bytes, number, offset, whole };
+            offset += n as u64;
+            match (record::read(&raw.bytes).ok().filter(|_| raw.whole), tear.take()) {
+                (Some(record), None) => {
+                    if let Err(wrong) = self.take(&record) {
+                        return problem(wrong, &raw, self.next());
+                    }
+                }
+                // Only the record that says what the tear was makes it one; anything else that follows shows a change.
+                (Some(record), Some(t)) if explains(&record, &t) => {
+                    if let Err(wrong) = self.take(&record) {
+                        return problem(wrong, &raw, self.next());
+                    }
+                    self.sum.recovered.push((path.to_owned(), t.at.offset));
+                }
+                (Some(_), Some(t)) => return problem(Wrong::Changed, &t.at, self.next()),
+                (None, Some(mut t)) if t.bytes.len() + raw.bytes.len() < MOST_BYTES => {
+                    t.bytes.push(b'\n');
+                    t.bytes.extend_from_slice(&raw.bytes);
+                    tear = Some(t);
+                }
+                (None, Some(t)) => return problem(Wrong::Changed, &t.at, self.next()),
+                (None, None) => {
+                    let bytes = raw.bytes.clone();
+                    tear = Some(Tear { at: raw, bytes });
+                }
+            }
+        }
+        match tear {
+            None => Ok(()),
+            Some(t) => {
+                let cut = matches!(record::read(&t.at.bytes), Err(Broken::Cut)) || !t.at.whole;
+                problem(if last && cut { Wrong::Torn } else { Wrong::Changed }, &t.at, self.next())
+            }
+        }
+    }
+
+    fn take(&mut self, record: &Record) -> Result<(), Wrong> {
+        let expected = self.next();
+        let link = record.link().ok_or(Wrong::Changed)?;
+        match self.end {
+            // Older files may have been put away: then the chain begins where it begins.
+            None => self.sum.first = record.seq,
+            Some(_) if record.seq > expected => {
+                return Err(Wrong::Removed { from: expected, to: record.seq - 1 });
+            }
+            Some(_) if record.seq < expected => return Err(Wrong::Reordered { expected, found: record.seq }),
+            Some(end) if record.prev != hex(&end.hash) => return Err(Wrong::Unchained),
+            Some(_) => {}
+        }
+        if record.seq == 1 && record.prev != hex(&[0; 32]) {
+            return Err(Wrong::Unchained);
+        }
+        if record.kind == checkpoint::KIND {
+            let before =
+                self.end.unwrap_or(Link { seq: record.seq - 1, hash: unhex(&record.prev).ok_or(Wrong::Changed)? });
+            let key = checkpoint::check(record, &before).map_err(Wrong::Checkpoint)?;
+            if self.signer.is_some_and(|signer| signer != key) {
+                return Err(Wrong::OtherKey(key.text()));
+            }
+            self.sum.checkpoints += 1;
+            self.sum.covered = before.seq;
+            if !self.sum.keys.contains(&key.text()) {
+                self.sum.keys.push(key.text());
+            }
+        }
+        if let Some(hash) = self.anchors.get(&record.seq) {
+            if *hash != link.hash {
+                return Err(Wrong::Rewritten { anchored: record.seq });
+            }
+            self.sum.anchored += 1;
+        }
+        self.end = Some(link);
+        self.sum.until.clone_from(&record.time);
+        (self.each)(record);
+        Ok(())
+    }
+}
+
+/// Whether a record says that the bytes before it are what a writer left that was stopped.
+fn explains(record: &Record, tear: &Tear) -> bool {
+    let number = |key: &str| record.data.get(key).and_then(serde_json::Value::as_u64);
+    record.kind == "recovered"
+        && number("offset") == Some(tear.at.offset)
+        && number("bytes") == Some(tear.bytes.len() as u64)
+        && record.data.get("sha256").and_then(|v| v.as_str()) == Some(hex(&sha256(&tear.bytes)).as_str())
+}
