@@ -15,7 +15,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, Notify, Semaphore};
 
 /// Answers to broken lines that may wait to be written; a client that reads none is not read from either.
 const MOST_REFUSALS: usize = 64;
@@ -35,6 +35,7 @@ pub struct Lines<R, W> {
     /// What a broken line is to be told.
     refusal: Option<Value>,
     refusals: Arc<Semaphore>,
+    ended: Arc<Notify>,
 }
 
 /// What came.
@@ -64,7 +65,13 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             write: Arc::new(Mutex::new(Some(write))),
             refusal: None,
             refusals: Arc::new(Semaphore::new(MOST_REFUSALS)),
+            ended: Arc::default(),
         }
+    }
+
+    /// Tells when nothing more comes.
+    pub fn ended(&self) -> Arc<Notify> {
+        Arc::clone(&self.ended)
     }
 
     /// Reads to the end of a line. Whoever stops waiting for it loses nothing: nothing is awaited between taking and keeping.
@@ -189,13 +196,15 @@ where
                     let told = format!("the line has more than {} bytes, and was not read", self.longest);
                     self.refusal = Some(refused(ErrorData::new(ErrorCode::INVALID_REQUEST, told, None), None));
                 }
-                Ok(Came::End) => return None,
+                Ok(Came::End) => break,
                 Err(error) => {
                     tracing::error!("cannot read from the client: {error}");
-                    return None;
+                    break;
                 }
             }
         }
+        self.ended.notify_one();
+        None
     }
 
     async fn close(&mut self) -> Result<()> {

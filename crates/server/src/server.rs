@@ -90,6 +90,7 @@ pub fn serve(serve: &Serve) -> Result<(), ServeError> {
         host,
         shelf: Arc::new(shelf),
         calls: Calls::new(serve.max_runs, serve.max_queue),
+        stop: CancellationToken::new(),
         kept: Default::default(),
         told: Default::default(),
     });
@@ -101,7 +102,7 @@ pub fn serve(serve: &Serve) -> Result<(), ServeError> {
 }
 
 async fn until_the_end(shared: Arc<Shared>, door: Option<Door>) -> Result<(), ServeError> {
-    let stop = CancellationToken::new();
+    let stop = shared.stop.clone();
     let mut ends = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
     let stopped = stop.clone();
     tokio::spawn(async move {

@@ -18,6 +18,7 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::answer::{answer, contents};
 use crate::calls::Calls;
@@ -57,6 +58,8 @@ pub struct Shared {
     pub calls: Calls,
     /// Those that keep their state.
     pub sessions: Arc<Sessions>,
+    /// Set when the server ends, or its only client has gone: nothing goes on.
+    pub stop: CancellationToken,
     /// Files that answers link to.
     pub kept: kept::Shelf,
     /// Clients of the older protocol, who are told of changes without asking.
@@ -113,6 +116,14 @@ impl Service {
             return Asked { owner: NOBODY.into(), name, given: true };
         }
         Asked { owner: self.connection.owner.clone(), name, given: false }
+    }
+
+    /// Waits until nobody waits for the answer any more.
+    pub(crate) async fn unwanted(&self, context: &RequestContext<RoleServer>) {
+        tokio::select! {
+            () = context.ct.cancelled() => {}
+            () = self.shared.stop.cancelled() => {}
+        }
     }
 
     /// The tools, always in this order.
@@ -175,7 +186,7 @@ impl Service {
         let place = self.place(&env).await?;
         let turn = tokio::select! {
             turn = self.shared.calls.turn() => turn,
-            () = context.ct.cancelled() => return Err(ErrorData::internal_error("the call was cancelled", None)),
+            () = self.unwanted(&context) => return Err(ErrorData::internal_error("the call was cancelled", None)),
         };
         let turn = match turn {
             Ok(turn) => turn,
@@ -209,7 +220,7 @@ impl Service {
         let ran = loop {
             tokio::select! {
                 ran = &mut task => break ran,
-                () = context.ct.cancelled(), if !cancelled => {
+                () = self.unwanted(&context), if !cancelled => {
                     cancelled = true;
                     cancel.cancel();
                     // Its token may be the next call's by now.

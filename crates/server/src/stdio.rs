@@ -1,8 +1,13 @@
 //! The transport of standard input and output: one client, who started this process.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use rmcp::ServiceExt as _;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
+use rustix::process::{Pid, getppid};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::ids::Apart;
@@ -14,9 +19,13 @@ use crate::service::{LONGEST_CODE, Service};
 /// that is too long is refused by its call's own answer up to here.
 const LONGEST_LINE: usize = LONGEST_CODE * 6 + (1 << 20);
 
+/// How often it is looked whether the parent is there, when nobody writes any more.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// Serves until the client closes standard input, or until `stop`.
 pub async fn serve(service: Service, stop: CancellationToken) -> Result<(), ServeError> {
     let transport = Lines::new(tokio::io::stdin(), tokio::io::stdout(), LONGEST_LINE);
+    tokio::spawn(end_without_a_parent(transport.ended(), getppid(), stop.clone()));
     if let Err(error) = end_when_nobody_reads(stop.clone()) {
         tracing::warn!("a client that goes is noticed late: {error}");
     }
@@ -32,6 +41,16 @@ pub async fn serve(service: Service, stop: CancellationToken) -> Result<(), Serv
         Err(rmcp::service::ServerInitializeError::Cancelled) => Ok(()),
         Err(error) => Err(ServeError::Client(error.to_string())),
     }
+}
+
+/// Says that it is over when nobody writes and whoever started this process has gone: what was written last is no question of
+/// somebody who waits for the answer.
+async fn end_without_a_parent(ended: Arc<Notify>, parent: Option<Pid>, stop: CancellationToken) {
+    ended.notified().await;
+    while getppid() == parent {
+        tokio::time::sleep(LOOK).await;
+    }
+    stop.cancel();
 }
 
 /// Says that it is over when the client's end of standard output is closed: it has gone, or hears of nothing any more. Its

@@ -155,7 +155,7 @@ impl Service {
                     Ok(turn) => Some(turn),
                     Err(busy) => return Ok(failed(crate::place::unusable("busy", &busy.to_string()))),
                 },
-                () = context.ct.cancelled() => return Err(cancelled()),
+                () = self.unwanted(&context) => return Err(cancelled()),
             },
         };
         let cancel = Cancel::default();
@@ -177,7 +177,7 @@ impl Service {
         });
         let done = tokio::select! {
             done = work => done?,
-            () = context.ct.cancelled() => return Err(cancelled()),
+            () = self.unwanted(&context) => return Err(cancelled()),
         };
         Ok(match done {
             Ok((text, data)) => {
@@ -211,7 +211,7 @@ impl Service {
         });
         let done = tokio::select! {
             done = work => done?,
-            () = context.ct.cancelled() => return Err(cancelled()),
+            () = self.unwanted(&context) => return Err(cancelled()),
         };
         Ok(match done {
             Ok((block, data)) => {

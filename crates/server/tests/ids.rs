@@ -3,10 +3,10 @@
 mod common;
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::Stdio;
-use std::time::Duration;
+use std::process::{ChildStdin, Stdio};
+use std::time::{Duration, Instant};
 
-use common::{Home, text, until};
+use common::{Home, running, text, until};
 use serde_json::{Value, json};
 
 fn call(id: impl Into<Value>, code: &str) -> Value {
@@ -71,5 +71,80 @@ fn a_client_that_reads_no_more_ends_its_runs_and_the_server() {
     drop(output);
     until("the server's end", || server.try_wait().unwrap().is_some());
     assert!(begins.elapsed() < Duration::from_secs(40));
+    drop(input);
+}
+
+/// A server whose client has written this, with its standard output.
+fn serving(messages: &[Value], program: &mut std::process::Command) -> (std::process::Child, ChildStdin) {
+    let mut server = program.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut input = server.stdin.take().unwrap();
+    let client = json!({ "name": "test", "version": "1" });
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+    let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
+    let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    for message in [&hello, &ready].into_iter().chain(messages) {
+        writeln!(input, "{message}").unwrap();
+    }
+    (server, input)
+}
+
+#[test]
+fn a_client_that_neither_writes_nor_reads_ends_its_calls_at_once() {
+    let home = Home::new();
+    let (mut server, input) =
+        serving(&[call(1, "sleep 7761.5 & sleep 7761.5")], home.program(&json!({})).stdout(Stdio::piped()));
+    until("two sleeps", || running("7761.5") >= 2);
+    let begun = Instant::now();
+    drop((input, server.stdout.take()));
+    until("the server's end", || server.try_wait().unwrap().is_some());
+    assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
+    assert_eq!(running("7761.5"), 0);
+}
+
+#[test]
+fn a_client_that_only_writes_no_more_has_its_answers() {
+    let home = Home::new();
+    let calls = [call(1, "sleep 1; echo late"), call(2, "sleep 7762.5")];
+    let (mut server, input) = serving(&calls, home.program(&json!({})).stdout(Stdio::piped()));
+    let output = BufReader::new(server.stdout.take().unwrap());
+    drop(input);
+    let lines: Vec<String> = output.lines().map_while(Result::ok).collect();
+    assert!(lines.iter().any(|line| line.contains("late\\n")), "{lines:?}");
+    assert!(!lines.iter().any(|line| line.contains("\"id\":2")), "{lines:?}");
+    until("the server's end", || server.try_wait().unwrap().is_some());
+    assert_eq!(running("7762.5"), 0);
+}
+
+#[test]
+fn a_server_whose_parent_has_gone_ends_with_its_input() {
+    let home = Home::new();
+    // A shell that starts the server and goes; what it prints goes into a file, which is always read.
+    let server = home.program(&json!({}));
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "exec 3<&0; \"$0\" \"$@\" <&3 3<&- >output & echo $! >pid; sleep 1"]);
+    shell.arg(server.get_program()).args(server.get_args()).current_dir(home.path()).env_clear();
+    shell.envs(server.get_envs().filter_map(|(name, value)| Some((name, value?)))).stdout(Stdio::null());
+    let (mut shell, input) = serving(&[call(1, "sleep 7763.5 & sleep 7763.5")], &mut shell);
+    until("two sleeps", || running("7763.5") >= 2);
+    assert!(shell.wait().unwrap().success());
+    assert!(running("7763.5") >= 2, "its input is open, and it goes on");
+    let begun = Instant::now();
+    drop(input);
+    until("the end of both", || running("7763.5") == 0);
+    assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_signal_ends_the_server_with_its_calls_at_once() {
+    let home = Home::new();
+    let (mut server, input) =
+        serving(&[call(1, "sleep 7764.5 & sleep 7764.5")], home.program(&json!({})).stdout(Stdio::null()));
+    until("two sleeps", || running("7764.5") >= 2);
+    let begun = Instant::now();
+    let told = std::process::Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap();
+    assert!(told.success());
+    until("the server's end", || server.try_wait().unwrap().is_some());
+    assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
+    assert_eq!(running("7764.5"), 0);
     drop(input);
 }
