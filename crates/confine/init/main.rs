@@ -16,12 +16,14 @@
 #![no_std]
 #![no_main]
 
+mod capture;
 #[allow(dead_code, reason = "the library uses the rest")]
 #[path = "../src/seccomp/classify.rs"]
 mod classify;
 mod guard;
 mod late;
 mod mounts;
+mod netlink;
 mod network;
 mod notify;
 mod payload;
@@ -82,6 +84,7 @@ fn live(plan: &Plan) -> Result<(), Fault> {
             root.go_on(plan)?;
         }
         loopback(plan)?;
+        capture::apply(plan)?; // every way out leads to the owner's sockets, before there is a program to take one
         root.enter()?; // the old root goes
         let name = plan.bytes(plan.header().hostname);
         sys::sethostname(name.as_ptr(), name.len()).map_err(at(step::HOSTNAME, 0))?;

@@ -18,7 +18,10 @@ const MESSAGES: u64 = 1024;
 const MSG_FASTOPEN: u64 = 0x2000_0000;
 const SOL_SOCKET: i32 = 1;
 const SO_TYPE: i32 = 3;
+const SO_PROTOCOL: i32 = 38;
 const SO_DOMAIN: i32 = 39;
+/// `IPPROTO_TCP` and `IPPROTO_MPTCP`
+const TCP: [i32; 2] = [6, 262];
 const STREAM: i32 = 1;
 /// `LANDLOCK_ACCESS_NET_BIND_TCP`
 const BIND_TCP: u64 = 1;
@@ -99,10 +102,12 @@ pub fn landlock_refuses_bind(plan: &Plan, socket: i32, address: &[u8]) -> bool {
 }
 
 fn network(plan: &Plan) -> Option<Network> {
-    match (plan.has(flag::NO_NETWORK), plan.has(flag::ONLY_LOOPBACK)) {
-        (true, _) => Some(Network::Nothing),
-        (false, true) => Some(Network::Loopback),
-        (false, false) => None,
+    let flags = plan.header().flags;
+    match flags & (flag::NO_NETWORK | flag::ONLY_LOOPBACK | flag::CAPTURED) {
+        flag::NO_NETWORK => Some(Network::Nothing),
+        flag::ONLY_LOOPBACK => Some(Network::Loopback),
+        flag::CAPTURED => Some(Network::Captured),
+        _ => None,
     }
 }
 
@@ -124,16 +129,18 @@ fn judge(plan: &Plan, network: Network, r: &Request, at: u64, len: u64, flags: u
     let Some(address) = reach::address(a.bytes()) else { return Ok(None) };
     // Only now, since most calls on sockets are not about the network.
     let socket = borrow(r.pid, r.args[0] as i32)?;
-    let kind = kind(socket);
+    let (kind, protocol) = (kind(socket), option(socket, SO_PROTOCOL));
     sys::close(socket)?;
     let Some(kind) = kind? else { return Ok(None) };
     let stream = kind == STREAM;
+    let tcp = protocol?.is_some_and(|protocol| TCP.contains(&protocol));
     let connects = r.nr == calls::CONNECT;
     let wish = match r.nr {
         calls::BIND if stream && plan.header().handled_net & BIND_TCP != 0 => Wish::BindRefused,
         calls::BIND => Wish::Bind,
         // A stream looks at an address only where sending connects it.
         _ if stream && !connects && flags & MSG_FASTOPEN == 0 => return Ok(None),
+        _ if tcp => Wish::Connect,
         _ => Wish::Reach,
     };
     a.by_libc = connects && !stream;
@@ -142,18 +149,20 @@ fn judge(plan: &Plan, network: Network, r: &Request, at: u64, len: u64, flags: u
 
 /// `SOCK_*` of a socket of IPv4 or IPv6; none for anything else.
 fn kind(socket: i32) -> Result<Option<i32>, i32> {
-    const ENOTSOCK: i32 = 88;
-    let ask = |option: i32| {
-        let (mut value, mut len) = (0i32, 4u32);
-        match sys::getsockopt(socket, SOL_SOCKET, option, (&raw mut value).cast(), &raw mut len) {
-            Ok(_) => Ok(Some(value)),
-            Err(ENOTSOCK) => Ok(None),
-            Err(e) => Err(e),
-        }
-    };
-    match ask(SO_DOMAIN)? {
-        Some(domain) if domain == reach::INET as i32 || domain == reach::INET6 as i32 => ask(SO_TYPE),
+    match option(socket, SO_DOMAIN)? {
+        Some(domain) if domain == reach::INET as i32 || domain == reach::INET6 as i32 => option(socket, SO_TYPE),
         _ => Ok(None),
+    }
+}
+
+/// What a socket says of itself; none for what is no socket.
+fn option(socket: i32, option: i32) -> Result<Option<i32>, i32> {
+    const ENOTSOCK: i32 = 88;
+    let (mut value, mut len) = (0i32, 4u32);
+    match sys::getsockopt(socket, SOL_SOCKET, option, (&raw mut value).cast(), &raw mut len) {
+        Ok(_) => Ok(Some(value)),
+        Err(ENOTSOCK) => Ok(None),
+        Err(e) => Err(e),
     }
 }
 

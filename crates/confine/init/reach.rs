@@ -10,6 +10,9 @@ pub const INET: u16 = 2;
 /// `AF_INET6`
 pub const INET6: u16 = 10;
 
+/// The port of resolvers.
+const RESOLVER: u16 = 53;
+
 /// What there is in the network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
@@ -17,12 +20,16 @@ pub enum Network {
     Nothing,
     /// The loopback interface.
     Loopback,
+    /// The loopback interface, at which every connection arrives, and every datagram to a resolver.
+    Captured,
 }
 
 /// What is asked of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// To reach it: connect, or send a datagram.
+    /// To connect to it by TCP.
+    Connect,
+    /// To reach it otherwise: connect, or send a datagram.
     Reach,
     /// To be it.
     Bind,
@@ -45,9 +52,11 @@ pub fn address(bytes: &[u8]) -> Option<SocketAddr> {
 /// Whether a network that holds no more than this refuses the wish.
 pub fn refused(network: Network, wish: Wish, address: SocketAddr) -> bool {
     let ip = address.ip();
-    let own = network == Network::Loopback && ip.is_loopback();
+    let own = network != Network::Nothing && ip.is_loopback();
     match wish {
         Wish::BindRefused => true,
+        // Every address is the namespace's own, and whether a connection goes on is for others to say.
+        Wish::Bind | Wish::Connect if network == Network::Captured => false,
         // Any socket may have no address of its own or a group's: nothing reaches it there.
         Wish::Bind => {
             let groups = ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST);
@@ -55,8 +64,9 @@ pub fn refused(network: Network, wish: Wish, address: SocketAddr) -> bool {
             let unknown = network == Network::Nothing && ip.is_ipv4();
             !own && !groups && !unknown && !ip.is_unspecified()
         }
+        Wish::Reach if network == Network::Captured && address.port() == RESOLVER => false,
         // The unspecified address means this host.
-        Wish::Reach => network == Network::Nothing || !(own || ip.is_unspecified()),
+        Wish::Reach | Wish::Connect => network == Network::Nothing || !(own || ip.is_unspecified()),
     }
 }
 
@@ -91,6 +101,9 @@ mod tests {
             assert!(asks(Network::Nothing, Wish::Reach, ip), "{ip}");
             let own = ["127.0.0.1", "0.0.0.0", "::1", "::"].contains(&ip);
             assert_eq!(asks(Network::Loopback, Wish::Reach, ip), !own, "{ip}");
+            for network in [Network::Nothing, Network::Loopback] {
+                assert_eq!(asks(network, Wish::Connect, ip), asks(network, Wish::Reach, ip), "{ip}");
+            }
         }
         for (ip, nothing, loopback) in [
             ("0.0.0.0", false, false),
@@ -105,5 +118,23 @@ mod tests {
             assert_eq!(asks(Network::Loopback, Wish::Bind, ip), loopback, "{ip}");
         }
         assert!(asks(Network::Nothing, Wish::BindRefused, "0.0.0.0"));
+    }
+
+    #[test]
+    fn a_captured_network_refuses_datagrams_alone_and_not_those_to_resolvers() {
+        let asks = |wish, to: &str| refused(Network::Captured, wish, to.parse().unwrap());
+        for (to, is_refused) in [
+            ("192.0.2.1:443", true),
+            ("[2001:db8::1]:123", true),
+            ("224.0.0.1:5353", true),
+            ("8.8.8.8:53", false),
+            ("[2001:db8::1]:53", false),
+            ("127.0.0.1:9", false),
+            ("0.0.0.0:9", false),
+            ("[::1]:9", false),
+        ] {
+            assert_eq!(asks(Wish::Reach, to), is_refused, "{to}");
+            assert!(!asks(Wish::Connect, to) && !asks(Wish::Bind, to), "{to}");
+        }
     }
 }

@@ -41,6 +41,8 @@ pub mod nr {
     pub const SENDMSG: usize = 46;
     pub const RECVMSG: usize = 47;
     pub const BIND: usize = 49;
+    pub const LISTEN: usize = 50;
+    pub const SETSOCKOPT: usize = 54;
     pub const GETSOCKOPT: usize = 55;
     pub const CLONE: usize = 56;
     pub const EXECVE: usize = 59;
@@ -144,6 +146,8 @@ pub mod nr {
     pub const GETPPID: usize = 173;
     pub const SOCKET: usize = 198;
     pub const BIND: usize = 200;
+    pub const LISTEN: usize = 201;
+    pub const SETSOCKOPT: usize = 208;
     pub const GETSOCKOPT: usize = 209;
     pub const SENDMSG: usize = 211;
     pub const RECVMSG: usize = 212;
@@ -221,7 +225,9 @@ wrap! {
     ioctl(nr::IOCTL, fd: i32, cmd: usize, arg: usize);
     pread(nr::PREAD64, fd: i32, buf: *mut u8, len: usize, off: usize);
     getsockopt(nr::GETSOCKOPT, fd: i32, level: i32, option: i32, value: *mut u8, len: *mut u32);
+    setsockopt(nr::SETSOCKOPT, fd: i32, level: i32, option: i32, value: *const u8, len: usize);
     bind(nr::BIND, fd: i32, address: *const u8, len: usize);
+    listen(nr::LISTEN, fd: i32, backlog: i32);
     socket(nr::SOCKET, family: i32, kind: i32, proto: i32);
     recvmsg(nr::RECVMSG, fd: i32, msg: *mut u8, flags: i32);
     sendmsg(nr::SENDMSG, fd: i32, msg: *const u8, flags: i32);

@@ -4,7 +4,7 @@
 //! never disagree. Offsets count from the start of the block; strings end in NUL. Holds no logic but the layout.
 
 /// First word of every plan; changes with the layout.
-pub const MAGIC: u64 = 0x0007_6d61_6472_6663;
+pub const MAGIC: u64 = 0x0008_6d61_6472_6663;
 
 /// Descriptors that init finds open when it starts; everything else is closed.
 pub mod fd {
@@ -89,16 +89,19 @@ pub mod flag {
     pub const NESTED: u32 = 524_288;
     /// With `NESTED`: but no cgroup namespaces, through which the run's own cgroup could be mounted and written.
     pub const NO_CGROUP_NAMESPACES: u32 = 1_048_576;
+    /// Whatever the program connects to arrives at the owner's sockets: datagrams go nowhere but to the resolver.
+    pub const CAPTURED: u32 = 2_097_152;
 }
 
 /// Most descriptors in one letter; the kernel takes 253 (`unix(7)`).
 pub const LETTER_FDS: usize = 200;
 
-/// What the owner's messages on the sync socket say.
+/// What the owner's messages on the sync socket say, and init's one answer: the sockets of a capture.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Letter {
-    /// Descriptors of the plan in all, the plan's own among them; they come in as many letters as it takes. 0: go.
+    /// Descriptors of the plan in all, the plan's own among them; they come in as many letters as it takes. 0: go. In
+    /// init's answer the sockets in all, likewise.
     pub total: u32,
 }
 
@@ -168,6 +171,70 @@ pub struct Header {
     pub channel: u16,
     /// How many of the descriptors that follow the channel the program gets as well, from `fd::FIRST_EXTRA` on.
     pub inherited: u16,
+    /// `Messages` items, before any socket is made.
+    pub messages: Ref,
+    /// `Socket` items, whose descriptors are sent to the owner in this order.
+    pub sockets: Ref,
+}
+
+/// Netlink messages that are sent in one go.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Messages {
+    /// Netlink protocol, such as `NETLINK_ROUTE`.
+    pub protocol: u32,
+    /// Number of the first one that is answered.
+    pub first: u32,
+    /// How many are answered: those that ask for it.
+    pub count: u32,
+    /// Padding.
+    pub reserved: u32,
+    /// The messages, one after the other.
+    pub bytes: Ref,
+}
+
+/// A socket to be made in the sandbox's network for the owner.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Socket {
+    /// `AF_*`.
+    pub family: u16,
+    /// `SOCK_*`.
+    pub kind: u16,
+    /// Protocol.
+    pub protocol: u16,
+    /// Connections that may wait; 0 for a socket that does not listen.
+    pub backlog: u16,
+    /// `SocketOption` items.
+    pub options: Ref,
+    /// Classic BPF instructions, 8 bytes each; empty for none.
+    pub filter: Ref,
+    /// The `struct sockaddr` that it is bound to.
+    pub address: Ref,
+}
+
+/// One `setsockopt` of a number.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct SocketOption {
+    /// `SOL_*` or a protocol.
+    pub level: i32,
+    /// The option.
+    pub name: i32,
+    /// Its value.
+    pub value: i32,
+    /// Padding.
+    pub reserved: i32,
+}
+
+/// What the items of `step::CAPTURE` are: netlink messages by their numbers, and from here on other things.
+pub mod capture {
+    /// Sockets, `PARTS` numbers each: making it, an option, the filter, the address, listening.
+    pub const SOCKETS: u32 = 1 << 16;
+    /// See `SOCKETS`.
+    pub const PARTS: u32 = 8;
+    /// Handing them over, and closing our own.
+    pub const LETTER: u32 = 1 << 17;
 }
 
 /// One `prlimit`.
@@ -386,6 +453,8 @@ pub mod step {
     pub const EXEC: u16 = 25;
     /// Init itself broke.
     pub const INIT: u16 = 26;
+    /// Routes, rules and sockets of a captured network; comes after `LOOPBACK`.
+    pub const CAPTURE: u16 = 27;
 }
 
 /// Most bytes of a path that an event carries.

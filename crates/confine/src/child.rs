@@ -69,9 +69,10 @@ fn enter(c: &mut Child) -> Result<(), (i32, i32)> {
 }
 
 /// Of the new namespaces' capabilities, what init needs: CHOWN, DAC_OVERRIDE, FOWNER and FSETID (overlayfs keeps the
-/// mounter's), KILL, SETGID, SETUID, SETPCAP, NET_ADMIN (loopback), SYS_CHROOT, SYS_PTRACE (a notified call's arguments), SYS_ADMIN
-/// (mounts), SYS_RESOURCE (no nested namespaces).
-const NEEDED: [usize; 13] = [0, 1, 3, 4, 5, 6, 7, 8, 12, 18, 19, 21, 24];
+/// mounter's), KILL, SETGID, SETUID, SETPCAP, NET_BIND_SERVICE, NET_ADMIN and NET_RAW (loopback, and a captured network's
+/// ports, routes and packet socket), SYS_CHROOT, SYS_PTRACE (a notified call's arguments), SYS_ADMIN (mounts), SYS_RESOURCE
+/// (no nested namespaces).
+const NEEDED: [usize; 15] = [0, 1, 3, 4, 5, 6, 7, 8, 10, 12, 13, 18, 19, 21, 24];
 
 /// exec as a user other than 0 would lose them: they become inheritable and ambient.
 fn keep_capabilities() -> Result<(), i32> {

@@ -15,6 +15,8 @@
 #[cfg(feature = "jail")]
 pub mod apart;
 #[cfg(feature = "jail")]
+pub mod capture;
+#[cfg(feature = "jail")]
 pub mod cgroup;
 #[cfg(feature = "jail")]
 mod child;
@@ -34,6 +36,9 @@ pub mod letter;
 pub mod memfd;
 #[cfg(feature = "jail")]
 pub mod mountfd;
+#[cfg(feature = "jail")]
+#[path = "../init/netlink.rs"]
+mod netlink;
 #[cfg(feature = "jail")]
 pub mod netns;
 #[cfg(feature = "jail")]

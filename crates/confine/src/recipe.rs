@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::capture::Capture;
 use crate::wire::{Guard, Header, LandRule, MAGIC, MountOp, Ref, Rlimit, fd, flag, op, op_flag};
 
 /// Mount attributes, as `mount_setattr(2)` names them.
@@ -285,9 +286,12 @@ pub struct Recipe {
     pub wall_ns: u64,
     /// Rows and columns of the terminal.
     pub terminal: Option<(u16, u16)>,
+    /// What makes everything in the network namespace arrive at sockets of the owner's.
+    pub capture: Option<Capture>,
 }
 
-struct Block {
+/// The block under way.
+pub(crate) struct Block {
     bytes: Vec<u8>,
 }
 
@@ -314,7 +318,16 @@ impl Block {
         Ref { off, len: list.len() as u32 }
     }
 
-    fn longs(&mut self, list: &[u64]) -> u32 {
+    /// Bytes as they are.
+    pub(crate) fn bytes(&mut self, list: &[u8]) -> Ref {
+        self.align();
+        let off = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(list);
+        Ref { off, len: list.len() as u32 }
+    }
+
+    /// Numbers; where they begin.
+    pub(crate) fn longs(&mut self, list: &[u64]) -> u32 {
         self.align();
         let off = self.bytes.len() as u32;
         for w in list {
@@ -359,6 +372,10 @@ impl Recipe {
             h.classifier = Ref { off: b.longs(&self.classifier), len: self.classifier.len() as u32 };
         }
         h.guards = self.encode_guards(&mut b);
+        if let Some(capture) = &self.capture {
+            h.flags |= flag::CAPTURED;
+            (h.messages, h.sockets) = capture.encode(&mut b);
+        }
         (h.scratch_bytes, h.scratch_inodes) = (self.scratch_bytes, self.scratch_inodes);
         h.wall_ns = self.wall_ns;
         h.done = self.done as u32;
@@ -539,6 +556,8 @@ fn header_bytes(h: &Header) -> Vec<u8> {
         h.wall_ns,
         u64::from(h.rows) | u64::from(h.columns) << 16 | u64::from(h.join_first) << 32 | u64::from(h.join_count) << 48,
         u64::from(h.done) | u64::from(h.channel) << 32 | u64::from(h.inherited) << 48,
+        r(h.messages),
+        r(h.sockets),
     ];
     for w in words {
         // Little-endian machines only, which both supported architectures are; `to_ne_bytes` of the packed words then
@@ -549,7 +568,7 @@ fn header_bytes(h: &Header) -> Vec<u8> {
 }
 
 const _: () = assert!(cfg!(target_endian = "little"));
-const _: () = assert!(size_of::<Header>() == 23 * 8);
+const _: () = assert!(size_of::<Header>() == 25 * 8);
 const _: () = assert!(size_of::<MountOp>() == 56);
 const _: () = assert!(size_of::<LandRule>() == 32);
 const _: () = assert!(size_of::<Guard>() == 16);

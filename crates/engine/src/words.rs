@@ -67,6 +67,10 @@ pub fn failure(recipe: &Recipe, s: u16, index: usize, code: i32) -> Failure {
         step::PIVOT => make("pivot", format!("cannot change the root (part {index}): {e}"), None),
         step::IDS => make("ids", format!("cannot set the sandbox's ids (part {index}): {e}"), None),
         step::LOOPBACK => make("network.mode", format!("cannot bring loopback up: {e}"), None),
+        step::CAPTURE => {
+            let what = recipe.capture.as_ref().map_or_else(|| "capture the network".into(), |c| c.item(index));
+            make("network.mode", format!("cannot {what}: {e}"), capture_hint(code))
+        }
         step::HOSTNAME => make("process.hostname", format!("cannot set the host name: {e}"), None),
         step::TERMINAL => make("terminal", format!("cannot make a terminal (part {index}): {e}"), None),
         step::GUARD => make(
@@ -143,6 +147,19 @@ fn source_hint(code: i32) -> Option<String> {
 /// A directory as the root has no place for a mount.
 pub const ROOT_LACKS_PLACE: &str = "a directory as the root is not written to: make an empty directory there for each mount, /dev and /proc \
      and the working directory included, or start elsewhere with -w";
+
+fn capture_hint(code: i32) -> Option<String> {
+    match code {
+        // ENOPROTOOPT, EPROTONOSUPPORT, EOPNOTSUPP, EAFNOSUPPORT
+        92..=95 | 97 => Some(
+            "this kernel lacks a part of its network: CONFIG_IP_MULTIPLE_TABLES, CONFIG_IPV6_MULTIPLE_TABLES and \
+             CONFIG_PACKET are needed"
+                .into(),
+        ),
+        24 => Some("raise the limit of open files of this process: ulimit -n 1024".into()),
+        _ => None,
+    }
+}
 
 fn mount_hint(recipe: &Recipe, index: usize, code: i32) -> Option<String> {
     match (recipe.mounts.get(index), code) {

@@ -1,0 +1,102 @@
+//! The way out of the sandbox's network: routes and rules that make every address local, and the sockets at which
+//! everything then arrives.
+//!
+//! The owner has them made here, because only here is a process that may: the namespace is the sandbox's own. The sockets'
+//! descriptors go to the owner and stay with nobody in here. What is made is data of the plan.
+
+use crate::plan::Plan;
+use crate::wire::capture::{LETTER, PARTS, SOCKETS};
+use crate::wire::{LETTER_FDS, Letter, Messages, Socket, SocketOption, fd, step};
+use crate::{Fault, Step, at, netlink, sys};
+
+/// SOCK_CLOEXEC | SOCK_NONBLOCK
+const FLAGS: i32 = 0o2004000;
+const SOL_SOCKET: i32 = 1;
+const SO_ATTACH_FILTER: i32 = 26;
+
+/// Does what the plan says of it; nothing where it says nothing.
+pub fn apply(plan: &Plan) -> Step {
+    let h = plan.header();
+    for m in plan.items::<Messages>(h.messages) {
+        netlink::send(m.protocol, plan.bytes(m.bytes), m.first, m.count).map_err(|(index, errno)| Fault {
+            step: step::CAPTURE,
+            index,
+            errno,
+        })?;
+    }
+    let sockets = plan.items::<Socket>(h.sockets);
+    for (i, part) in sockets.chunks(LETTER_FDS).enumerate() {
+        let mut made = [-1i32; LETTER_FDS];
+        for (k, spec) in part.iter().enumerate() {
+            made[k] = socket(plan, spec, i * LETTER_FDS + k)?;
+        }
+        let made = &made[..part.len()];
+        send(sockets.len(), made).map_err(at(step::CAPTURE, LETTER as usize))?;
+        for &f in made {
+            sys::close(f).map_err(at(step::CAPTURE, LETTER as usize + 1))?; // the owner's alone from here on
+        }
+    }
+    Ok(())
+}
+
+#[repr(C)]
+struct Filter {
+    len: u16,
+    pad: [u16; 3],
+    instructions: *const u64,
+}
+
+/// One socket. Its filter stands before its address does: nothing comes in that the filter has not seen.
+fn socket(plan: &Plan, spec: &Socket, index: usize) -> Result<i32, Fault> {
+    let fault = |part| at(step::CAPTURE, SOCKETS as usize + index * PARTS as usize + part);
+    let (family, kind, protocol) = (i32::from(spec.family), i32::from(spec.kind), i32::from(spec.protocol));
+    let s = sys::socket(family, kind | FLAGS, protocol).map_err(fault(0))? as i32;
+    for o in plan.items::<SocketOption>(spec.options) {
+        let value = (&raw const o.value).cast();
+        sys::setsockopt(s, o.level, o.name, value, 4).map_err(fault(1))?;
+    }
+    let filter: &[u64] = plan.items(spec.filter);
+    if !filter.is_empty() {
+        let program = Filter { len: filter.len() as u16, pad: [0; 3], instructions: filter.as_ptr() };
+        let size = core::mem::size_of::<Filter>();
+        sys::setsockopt(s, SOL_SOCKET, SO_ATTACH_FILTER, (&raw const program).cast(), size).map_err(fault(2))?;
+    }
+    let address = plan.bytes(spec.address);
+    sys::bind(s, address.as_ptr(), address.len()).map_err(fault(3))?;
+    if spec.backlog > 0 {
+        sys::listen(s, i32::from(spec.backlog)).map_err(fault(4))?;
+    }
+    Ok(s)
+}
+
+/// Sends sockets to the owner, on the socket that the plan came by.
+fn send(total: usize, fds: &[i32]) -> Result<(), i32> {
+    #[repr(C, align(8))]
+    struct Control {
+        len: usize,
+        level: i32,
+        kind: i32,
+        fds: [i32; LETTER_FDS],
+    }
+    // SOL_SOCKET, SCM_RIGHTS
+    let mut control = Control { len: 16 + fds.len() * 4, level: 1, kind: 1, fds: [-1; LETTER_FDS] };
+    control.fds[..fds.len()].copy_from_slice(fds);
+    let letter = Letter { total: total as u32 };
+    let iov = [(&raw const letter) as usize, core::mem::size_of::<Letter>()];
+    let message = crate::watch::Msghdr {
+        name: 0,
+        namelen: 0,
+        iov: &raw const iov,
+        iovlen: 1,
+        control: (&raw const control).cast(),
+        controllen: control.len,
+        flags: 0,
+    };
+    loop {
+        match sys::sendmsg(fd::SYNC, (&raw const message).cast(), 0x4000) {
+            Ok(_) => return Ok(()),
+            Err(sys::errno::EINTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Messages to the kernel by netlink, prepared by the owner: sent in one go, the answer to each one checked.
+//!
+//! Compiled into init and, for asking whether this kernel can do it, into the library. Knows nothing of what they say.
+
+use crate::sys::{self, errno};
+
+const AF_NETLINK: i32 = 16;
+/// SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK
+const KIND: i32 = 3 | 0o2004000;
+/// `NLMSG_ERROR`: an answer, good or bad.
+const ANSWER: u16 = 2;
+/// `struct nlmsghdr` and the errno that follows it in an answer.
+const HEAD: usize = 16;
+
+/// Sends messages and reads the answers to `count` of them. All of them ask for an answer, and are numbered from `first`
+/// on. The failure is the first one that the kernel tells: number of the message, and errno.
+pub fn send(protocol: u32, bytes: &[u8], first: u32, count: u32) -> Result<(), (u32, i32)> {
+    let failed = |e| (first, e);
+    let socket = sys::socket(AF_NETLINK, KIND, protocol as i32).map_err(failed)? as i32;
+    let sent = sys::write(socket, bytes.as_ptr(), bytes.len()).map_err(failed);
+    let done = sent.and_then(|_| answers(socket, first, count));
+    sys::close(socket).map_err(failed)?;
+    done
+}
+
+/// The kernel has answered all of them by the time that sending returns.
+fn answers(socket: i32, first: u32, count: u32) -> Result<(), (u32, i32)> {
+    let mut seen = 0;
+    while seen < count {
+        // A refused message comes back whole behind its answer: what does not fit is cut.
+        let mut answer = [0u8; HEAD + 4];
+        let n = match sys::read(socket, answer.as_mut_ptr(), answer.len()) {
+            Ok(n) => n,
+            Err(errno::EINTR) => continue,
+            Err(e) => return Err((first + seen, e)), // EAGAIN: one was not answered
+        };
+        let word = |at: usize| u32::from_ne_bytes([answer[at], answer[at + 1], answer[at + 2], answer[at + 3]]);
+        if n < answer.len() || word(4) as u16 != ANSWER {
+            return Err((first + seen, errno::EINVAL));
+        }
+        let refused = word(HEAD) as i32;
+        if refused != 0 {
+            return Err((word(8), -refused));
+        }
+        seen += 1;
+    }
+    Ok(())
+}

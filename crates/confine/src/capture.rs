@@ -1,0 +1,155 @@
+//! A network namespace from which nothing leads anywhere but to the owner's sockets: its netlink messages and sockets.
+//!
+//! ```text
+//! rule 10  to 127.0.0.0/8, ::1   ─┐
+//! rule 20  TCP                    ├─▶ table local, in which every address is ours, on lo
+//! rule 30  UDP to port 53         │
+//! rule 31  UDP from port 53      ─┘
+//! rule 40  anything else          ──▶ prohibited, at once
+//! ```
+//!
+//! Builds bytes that init sends and data from which it makes the sockets; the kernel's own first rule, which looks into the
+//! local table for everything, is deleted last. Pure but for [`attempt`], which asks the kernel.
+
+use crate::recipe::Block;
+use crate::wire::{self, Ref};
+
+mod attempt;
+mod messages;
+mod sockets;
+
+pub use attempt::attempt;
+
+const AF_INET: u16 = 2;
+const AF_INET6: u16 = 10;
+const TCP: u8 = 6;
+const DNS: u16 = 53;
+/// The loopback interface, the first of every namespace.
+const LO: u32 = 1;
+
+/// What init makes of the namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Capture {
+    /// Netlink messages.
+    pub messages: Vec<Messages>,
+    /// Sockets, in the order in which the owner gets them.
+    pub sockets: Vec<Socket>,
+}
+
+/// Netlink messages that go to the kernel at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Messages {
+    /// `NETLINK_ROUTE` or `NETLINK_NETFILTER`.
+    protocol: u32,
+    /// Number of the first one that the kernel answers.
+    first: u32,
+    /// The messages.
+    bytes: Vec<u8>,
+    /// What each message that is answered does, for people.
+    does: Vec<String>,
+}
+
+/// A socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Socket {
+    family: u16,
+    kind: u16,
+    protocol: u16,
+    backlog: u16,
+    /// Level, option, value.
+    options: Vec<(i32, i32, i32)>,
+    filter: Vec<u64>,
+    address: Vec<u8>,
+    /// What it is, for people.
+    is: String,
+}
+
+/// Versions of IP that the namespace has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Versions {
+    /// Both. One socket serves both.
+    Both,
+    /// IPv4 alone: this kernel, or what is around this process, gives no IPv6.
+    Four,
+}
+
+impl Capture {
+    /// The routes and rules of both versions, or of the one there is.
+    pub fn new(versions: Versions) -> Capture {
+        Capture { messages: vec![Messages::routes(versions)], sockets: Vec::new() }
+    }
+
+    /// Sends connections to ports in these inclusive ranges to one port, but those to loopback addresses.
+    pub fn redirect(&mut self, ranges: &[(u16, u16)], to: u16, versions: Versions) {
+        let first = self.messages.iter().map(|m| m.does.len() as u32).sum();
+        self.messages.push(Messages::redirections(first, ranges, to, versions));
+    }
+
+    /// What failed, for people: the item of `step::CAPTURE`.
+    pub fn item(&self, index: usize) -> String {
+        use wire::capture::{LETTER, PARTS, SOCKETS};
+        let mut does = self.messages.iter().flat_map(|m| &m.does);
+        if index >= LETTER as usize {
+            return "hand the sockets over".into();
+        }
+        if let Some(at) = index.checked_sub(SOCKETS as usize) {
+            let socket = self.sockets.get(at / PARTS as usize).map_or("a socket", |socket| &socket.is);
+            let what = match at % PARTS as usize {
+                0 => "make",
+                1 => "set an option of",
+                2 => "attach the filter of",
+                3 => "bind",
+                _ => "listen at",
+            };
+            return format!("{what} {socket}");
+        }
+        does.nth(index).cloned().unwrap_or_else(|| "set a rule".into())
+    }
+
+    /// Messages and sockets in the block that init reads.
+    pub(crate) fn encode(&self, b: &mut Block) -> (Ref, Ref) {
+        let messages: Vec<u64> = self
+            .messages
+            .iter()
+            .flat_map(|m| {
+                let bytes = b.bytes(&m.bytes);
+                [pair(m.protocol, m.first), pair(m.does.len() as u32, 0), packed(bytes)]
+            })
+            .collect();
+        let sockets: Vec<u64> = self
+            .sockets
+            .iter()
+            .flat_map(|s| {
+                let options: Vec<u64> = s
+                    .options
+                    .iter()
+                    .flat_map(|&(level, name, value)| [pair(level as u32, name as u32), pair(value as u32, 0)])
+                    .collect();
+                let options = Ref { off: b.longs(&options), len: s.options.len() as u32 };
+                let filter = Ref { off: b.longs(&s.filter), len: s.filter.len() as u32 };
+                let address = b.bytes(&s.address);
+                let head = u64::from(s.family)
+                    | u64::from(s.kind) << 16
+                    | u64::from(s.protocol) << 32
+                    | u64::from(s.backlog) << 48;
+                [head, packed(options), packed(filter), packed(address)]
+            })
+            .collect();
+        (
+            Ref { off: b.longs(&messages), len: self.messages.len() as u32 },
+            Ref { off: b.longs(&sockets), len: self.sockets.len() as u32 },
+        )
+    }
+}
+
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+fn packed(r: Ref) -> u64 {
+    pair(r.off, r.len)
+}
+
+const _: () = assert!(size_of::<wire::Messages>() == 24);
+const _: () = assert!(size_of::<wire::Socket>() == 32);
+const _: () = assert!(size_of::<wire::SocketOption>() == 16);
