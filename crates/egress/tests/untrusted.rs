@@ -1,0 +1,233 @@
+//! What a sandbox sends to the gateway, as any bytes and as mutated real ones. The fuzz targets hold the same for longer,
+//! and begin with the same seeds.
+
+#[path = "common/untrusted.rs"]
+mod untrusted;
+
+use cofferdam_egress::hello::{self, Read};
+use proptest::prelude::*;
+
+/// The seeds of one parser: every file of its directory, in order.
+fn seeds(parser: &str) -> Vec<Vec<u8>> {
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/seeds").join(parser);
+    let entries = std::fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    assert!(paths.len() >= 10, "{} has seeds", directory.display());
+    paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
+}
+
+/// One change of some bytes.
+#[derive(Debug, Clone)]
+enum Change {
+    Set(prop::sample::Index, u8),
+    Flip(prop::sample::Index, u8),
+    Insert(prop::sample::Index, Vec<u8>),
+    Remove(prop::sample::Index, usize),
+    Cut(prop::sample::Index),
+    /// Some of the bytes once more, somewhere else.
+    Copy(prop::sample::Index, usize, prop::sample::Index),
+    /// A number of two bytes that is changed a little.
+    Add(prop::sample::Index, i16),
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let at = any::<prop::sample::Index>;
+    let telling =
+        prop::sample::select(vec![0u8, 1, 3, 4, 5, b' ', b'\n', b'\r', b'/', b'.', 22, 63, 64, 0x7f, 0xc0, 0xff]);
+    prop_oneof![
+        (at(), prop_oneof![telling.clone(), any::<u8>()]).prop_map(|(at, byte)| Change::Set(at, byte)),
+        (at(), 0u8..8).prop_map(|(at, bit)| Change::Flip(at, 1 << bit)),
+        (at(), prop::collection::vec(prop_oneof![telling, any::<u8>()], 1..12))
+            .prop_map(|(at, bytes)| Change::Insert(at, bytes)),
+        (at(), 1usize..40).prop_map(|(at, length)| Change::Remove(at, length)),
+        at().prop_map(Change::Cut),
+        (at(), 1usize..80, at()).prop_map(|(from, length, to)| Change::Copy(from, length, to)),
+        (at(), -8i16..=8).prop_map(|(at, by)| Change::Add(at, by)),
+    ]
+}
+
+fn changed(mut bytes: Vec<u8>, changes: &[Change]) -> Vec<u8> {
+    for change in changes {
+        let length = bytes.len();
+        let index = |at: &prop::sample::Index| at.index(length.max(1)).min(length);
+        match change {
+            Change::Set(at, byte) if length > 0 => bytes[index(at)] = *byte,
+            Change::Flip(at, bit) if length > 0 => bytes[index(at)] ^= bit,
+            Change::Insert(at, new) => drop(bytes.splice(index(at)..index(at), new.iter().copied())),
+            Change::Remove(at, most) => drop(bytes.drain(index(at)..(index(at) + most).min(length))),
+            Change::Cut(at) => bytes.truncate(index(at)),
+            Change::Copy(from, most, to) => {
+                let copied = bytes[index(from)..(index(from) + most).min(length)].to_vec();
+                drop(bytes.splice(index(to)..index(to), copied));
+            }
+            Change::Add(at, by) if index(at) + 2 <= length => {
+                let place = index(at)..index(at) + 2;
+                let number = u16::from_be_bytes([bytes[place.start], bytes[place.start + 1]]);
+                bytes[place].copy_from_slice(&number.wrapping_add_signed(*by).to_be_bytes());
+            }
+            Change::Set(..) | Change::Flip(..) | Change::Add(..) => {}
+        }
+    }
+    bytes
+}
+
+/// Seeds with some changes.
+fn mutated(parser: &str) -> impl Strategy<Value = Vec<u8>> + use<> {
+    (prop::sample::select(seeds(parser)), prop::collection::vec(change(), 0..5))
+        .prop_map(|(bytes, changes)| changed(bytes, &changes))
+}
+
+/// Any bytes behind a beginning that gets them past the first look.
+fn any_behind(starts: Vec<&'static [u8]>) -> impl Strategy<Value = Vec<u8>> {
+    (prop::sample::select(starts), prop::collection::vec(any::<u8>(), 0..200))
+        .prop_map(|(start, bytes)| [start, &bytes].concat())
+}
+
+/// Words that make lines of requests, and what else may stand in one.
+fn lines() -> impl Strategy<Value = Vec<u8>> {
+    let word = prop::sample::select(vec![
+        &b"GET"[..],
+        b"get",
+        b"POST",
+        b"FOO",
+        b"PRI",
+        b"PROXY",
+        b"CONNECT",
+        b"*",
+        b"/",
+        b"/x",
+        b"{",
+        b"http://a/",
+        b"a:443",
+        b"HTTP/1.1",
+        b"HTTP/2.0",
+        b"http/1.0",
+        b"HTTP",
+        b" ",
+        b" ",
+        b" ",
+        b"\t",
+        b"\r",
+        b"\n",
+        b"\r\n",
+        b"\x0b",
+        b"\x1f",
+        b"\0",
+        b"\x01",
+        b"\x7f",
+        b"\x85",
+        b"\xff",
+        b"<",
+        b"\x16\x03",
+        b"SM",
+    ]);
+    prop::collection::vec(word, 0..12).prop_map(|words| words.concat())
+}
+
+/// A greeting with what is drawn in it, its records cut where is drawn.
+fn greetings() -> impl Strategy<Value = (Vec<u8>, Option<String>)> {
+    let name = prop::option::of("[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?(\\.[a-z]{1,10}){0,4}");
+    let extensions = prop::collection::btree_map(1u16..0xfd00, prop::collection::vec(any::<u8>(), 0..40), 0..8);
+    let cuts = prop::collection::vec(any::<prop::sample::Index>(), 0..6);
+    (name, extensions, cuts, any::<prop::sample::Index>(), 0usize..=32).prop_filter_map(
+        "a name that is a number",
+        |(name, others, cuts, place, session)| {
+            if name
+                .as_ref()
+                .is_some_and(|name| name.rsplit('.').next().unwrap().bytes().all(|byte| byte.is_ascii_digit()))
+            {
+                return None;
+            }
+            let sized = |bytes: &[u8]| [&u16::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat();
+            let mut all: Vec<(u16, Vec<u8>)> = others.into_iter().collect();
+            if let Some(name) = &name {
+                all.insert(place.index(all.len() + 1), (0, sized(&[&[0][..], &sized(name.as_bytes())].concat())));
+            }
+            let list: Vec<u8> =
+                all.iter().flat_map(|(kind, body)| [&kind.to_be_bytes()[..], &sized(body)].concat()).collect();
+            let mut body = vec![3, 3];
+            body.extend([5; 32]);
+            body.push(session as u8);
+            body.extend(vec![6; session]);
+            body.extend(sized(&[0x13, 1, 0x13, 2]));
+            body.extend([1, 0]);
+            body.extend(sized(&list));
+            let message = [&[1][..], &(body.len() as u32).to_be_bytes()[1..], &body].concat();
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(message.len())).collect();
+            cuts.extend([0, message.len()]);
+            cuts.sort();
+            cuts.dedup();
+            let pieces: Vec<&[u8]> = cuts.windows(2).map(|cut| &message[cut[0]..cut[1]]).collect();
+            Some((untrusted::records(&pieces), name))
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn greetings_that_are_drawn_are_read_in_any_records((bytes, name) in greetings()) {
+        prop_assert_eq!(hello::read(&bytes), Read::Hello(hello::Hello { server_name: name, encrypted: false }));
+        for end in 0..bytes.len() {
+            prop_assert_eq!(hello::read(&bytes[..end]), Read::More);
+        }
+        untrusted::hello(&bytes);
+    }
+
+    #[test]
+    fn greetings_that_are_drawn_and_changed((bytes, _) in greetings(), changes in prop::collection::vec(change(), 1..4)) {
+        untrusted::hello(&changed(bytes, &changes));
+    }
+
+    #[test]
+    fn greetings_of_real_clients_changed(bytes in mutated("hello")) {
+        untrusted::hello(&bytes);
+        untrusted::first(&bytes);
+    }
+
+    #[test]
+    fn any_greeting(bytes in any_behind(vec![b"", b"\x16\x03\x01", b"\x16\x03\x01\0\x40\x01\0\0\x3c\x03\x03"])) {
+        untrusted::hello(&bytes);
+    }
+
+    #[test]
+    fn any_first_bytes(bytes in any_behind(vec![b"", b"\x16", b"\x80", b"\r\n", b"GET", b"FOO /", b"\x1f"])) {
+        untrusted::first(&bytes);
+    }
+
+    #[test]
+    fn first_bytes_that_look_like_requests(bytes in lines()) {
+        untrusted::first(&bytes);
+    }
+
+    #[test]
+    fn first_bytes_of_real_clients_changed(bytes in mutated("first")) {
+        untrusted::first(&bytes);
+    }
+
+    #[test]
+    fn any_socks(bytes in any_behind(vec![b"", b"\x05", b"\x04\x01", b"\x05\x01\0\x03", b"\x01"])) {
+        untrusted::socks(&bytes);
+    }
+
+    #[test]
+    fn socks_of_real_clients_changed(bytes in mutated("socks")) {
+        untrusted::socks(&bytes);
+    }
+}
+
+/// Each seed unchanged, and cut at every byte.
+#[test]
+fn seeds_hold_at_every_length() {
+    let parsers: [(&str, fn(&[u8])); 3] =
+        [("hello", untrusted::hello), ("first", untrusted::first), ("socks", untrusted::socks)];
+    for (parser, holds) in parsers {
+        for seed in seeds(parser) {
+            for end in 0..=seed.len() {
+                holds(&seed[..end]);
+            }
+        }
+    }
+}
