@@ -218,10 +218,13 @@ proptest! {
     }
 }
 
+/// What must hold of any bytes.
+type Holds = fn(&[u8]);
+
 /// Each seed unchanged, and cut at every byte.
 #[test]
 fn seeds_hold_at_every_length() {
-    let parsers: [(&str, fn(&[u8])); 3] =
+    let parsers: [(&str, Holds); 3] =
         [("hello", untrusted::hello), ("first", untrusted::first), ("socks", untrusted::socks)];
     for (parser, holds) in parsers {
         for seed in seeds(parser) {
