@@ -173,7 +173,7 @@ fn entered(found: Workspace, name: String) -> Result<Entered, Failure> {
 
 fn refused(error: &SessionError) -> Failure {
     let step = match error {
-        SessionError::Busy { .. } | SessionError::TooMany { .. } => "busy",
+        SessionError::Busy { .. } | SessionError::TooMany { .. } | SessionError::TooManyOwn { .. } => "busy",
         SessionError::Cancelled => "cancelled",
         _ => "session",
     };

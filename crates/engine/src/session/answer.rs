@@ -22,8 +22,10 @@ pub struct Key {
 /// Bounds of all sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Sessions at a time.
+    /// Sessions at a time, of all owners.
     pub sessions: usize,
+    /// Sessions at a time of one owner.
+    pub per_owner: usize,
     /// Calls that wait for their turn in one session.
     pub waiting: usize,
     /// How long a session may be without a call.
@@ -39,7 +41,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            sessions: 16,
+            sessions: 64,
+            per_owner: 16,
             waiting: 16,
             idle: Duration::from_secs(300),
             lifetime: Duration::from_secs(3600),
@@ -221,6 +224,12 @@ pub enum SessionError {
         /// As many as may be.
         most: usize,
     },
+    /// As many sessions as one owner may have.
+    #[error("you have {most} sessions already\nhint: end one, or wait until one has been idle long enough")]
+    TooManyOwn {
+        /// As many as may be.
+        most: usize,
+    },
     /// Others wait already.
     #[error("session '{name}' is busy, and as many calls wait for it as may\nhint: wait for their answers")]
     Busy {
@@ -267,6 +276,8 @@ pub struct Listed {
     pub age: Duration,
     /// How long it has been without a call; `None` while one is under way.
     pub idle: Option<Duration>,
+    /// How long it may live still.
+    pub left: Duration,
     /// Calls that were answered.
     pub calls: u64,
 }

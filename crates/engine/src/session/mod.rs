@@ -54,7 +54,7 @@ pub struct Sessions {
 #[derive(Debug)]
 struct Inner {
     engine: Arc<Engine>,
-    limits: Limits,
+    limits: Mutex<Limits>,
     table: Mutex<Table>,
     wake: Condvar,
 }
@@ -79,6 +79,8 @@ struct Slot {
     /// Set once: those who wait for their turn are told.
     ended: OnceLock<Ended>,
     made: Instant,
+    /// How long it may live: what was the limit when it was made.
+    lifetime: Duration,
     used: Mutex<Instant>,
     calls: AtomicU64,
 }
@@ -98,7 +100,8 @@ impl Sessions {
     /// # Errors
     /// The thread that ends idle sessions cannot be started.
     pub fn new(engine: Arc<Engine>, limits: Limits) -> std::io::Result<Sessions> {
-        let inner = Arc::new(Inner { engine, limits, table: Mutex::default(), wake: Condvar::new() });
+        let inner =
+            Arc::new(Inner { engine, limits: Mutex::new(limits), table: Mutex::default(), wake: Condvar::new() });
         let theirs = Arc::clone(&inner);
         let reaper = std::thread::Builder::new()
             .name("cofferdam-reaper".into())
@@ -115,6 +118,14 @@ impl Sessions {
         random()
     }
 
+    /// Has other limits hold from now on; a session keeps the lifetime that it began with.
+    pub fn set_limits(&self, limits: Limits) {
+        let table = lock(&self.inner.table); // the reaper is asleep, or sees them
+        *lock(&self.inner.limits) = limits;
+        drop(table);
+        self.inner.wake.notify_all();
+    }
+
     /// Runs code in the session of this key, which is started when there is none. Calls of one session go one after the
     /// other. `start` says what to start, and is asked only then; `environment` is what a session is bound to.
     ///
@@ -128,8 +139,8 @@ impl Sessions {
         call: Call,
     ) -> Result<Answer, SessionError> {
         let slot = self.inner.slot(key, environment)?;
-        let patience = call.timeout.max(self.inner.limits.start);
-        let turn = slot.line.wait(self.inner.limits.waiting, patience, &call.cancel).map_err(|left| match left {
+        let patience = call.timeout.max(self.inner.limits().start);
+        let turn = slot.line.wait(self.inner.limits().waiting, patience, &call.cancel).map_err(|left| match left {
             Left::Cancelled => SessionError::Cancelled,
             Left::Full | Left::Late => SessionError::Busy { name: key.name.clone() },
         })?;
@@ -180,6 +191,7 @@ impl Sessions {
                 key: key.clone(),
                 environment: slot.environment.clone(),
                 age: slot.made.elapsed(),
+                left: slot.lifetime.saturating_sub(slot.made.elapsed()),
                 idle: (slot.line.length() == 0).then(|| lock(&slot.used).elapsed()),
                 calls: slot.calls.load(Ordering::Relaxed),
             })
@@ -232,6 +244,10 @@ impl Drop for Sessions {
 }
 
 impl Inner {
+    fn limits(&self) -> Limits {
+        *lock(&self.limits)
+    }
+
     /// The place of a session; a new one where there is none.
     fn slot(&self, key: &Key, environment: &str) -> Result<Arc<Slot>, SessionError> {
         let name = &key.name;
@@ -250,8 +266,12 @@ impl Inner {
             }
             return Ok(slot.clone());
         }
-        if table.closing || table.slots.len() >= self.limits.sessions {
-            return Err(SessionError::TooMany { most: self.limits.sessions });
+        let limits = self.limits();
+        if table.closing || table.slots.len() >= limits.sessions {
+            return Err(SessionError::TooMany { most: limits.sessions });
+        }
+        if table.slots.keys().filter(|there| there.owner == key.owner).count() >= limits.per_owner {
+            return Err(SessionError::TooManyOwn { most: limits.per_owner });
         }
         let now = Instant::now();
         let slot = Arc::new(Slot {
@@ -262,6 +282,7 @@ impl Inner {
             workspace: OnceLock::new(),
             ended: OnceLock::new(),
             made: now,
+            lifetime: limits.lifetime,
             used: Mutex::new(now),
             calls: AtomicU64::new(0),
         });
@@ -280,7 +301,7 @@ impl Inner {
         let Start { mut policy, agent, hands_over } = start().map_err(fail)?;
         policy.command.argv.extend(agent.arguments().iter().map(|&word| word.to_owned()));
         policy.command.stdin = Stdin::Closed;
-        policy.limits.wall_ms = u64::try_from(self.limits.lifetime.as_millis()).unwrap_or(u64::MAX);
+        policy.limits.wall_ms = u64::try_from(slot.lifetime.as_millis()).unwrap_or(u64::MAX);
         if agent.own() && policy.process.seccomp.level == SeccompLevel::Disabled {
             let mut failure = refusal(
                 "process.seccomp.level",
@@ -313,7 +334,7 @@ impl Inner {
                 inner.wake.notify_all();
             }
         };
-        let started = Live::start(prepared, agent, policy.limits.output_bytes, self.limits.start, cancel, over);
+        let started = Live::start(prepared, agent, policy.limits.output_bytes, self.limits().start, cancel, over);
         match started {
             Ok(Ok(live)) => {
                 let handle = slot.handle.get_or_init(|| live.handle().clone());
@@ -324,7 +345,7 @@ impl Inner {
                 Ok(live)
             }
             Ok(Err(Ended { why: Why::Cancelled, .. })) => Err(SessionError::Cancelled),
-            Ok(Err(ended)) => Err(fail(unstarted(ended, self.limits.start))),
+            Ok(Err(ended)) => Err(fail(unstarted(ended, self.limits().start))),
             Err(e) => Err(SessionError::System(e.to_string())),
         }
     }
@@ -337,7 +358,7 @@ impl Inner {
             id: &id,
             code: &call.code,
             timeout: call.timeout,
-            grace: self.limits.grace,
+            grace: self.limits().grace,
             output: &mut output,
             cancel: &call.cancel,
         };
@@ -409,15 +430,16 @@ impl Inner {
     fn reap(&self) {
         let mut table = lock(&self.table);
         while !table.closing {
+            let idle = self.limits().idle;
             // Whatever is used from here on is not idle for too long before that.
-            let mut next = self.limits.idle;
+            let mut next = idle;
             let mut done = Vec::new();
             for (key, slot) in &table.slots {
                 if slot.line.length() > 0 {
                     continue;
                 }
                 let over = slot.handle.get().is_some_and(|handle| handle.is_over());
-                let left = self.limits.idle.saturating_sub(lock(&slot.used).elapsed());
+                let left = idle.saturating_sub(lock(&slot.used).elapsed());
                 if over || left.is_zero() {
                     done.push((key.clone(), slot.clone()));
                 } else {

@@ -76,7 +76,8 @@ impl Inner {
             *lock(&slot.used) = Instant::now();
             return Ok(Workspace { root: root.clone(), fresh: false });
         }
-        let turn = slot.line.wait(self.limits.waiting, self.limits.start, cancel).map_err(|left| match left {
+        let limits = self.limits();
+        let turn = slot.line.wait(limits.waiting, limits.start, cancel).map_err(|left| match left {
             Left::Cancelled => SessionError::Cancelled,
             Left::Full | Left::Late => SessionError::Busy { name: key.name.clone() },
         })?;

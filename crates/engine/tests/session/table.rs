@@ -31,6 +31,37 @@ fn there_are_no_more_sessions_than_may_be() {
 }
 
 #[test]
+fn one_owner_leaves_room_for_others() {
+    each(&[SHELL], Limits { sessions: 3, per_owner: 1, ..Limits::default() }, |desk, l| {
+        desk.out(l, "a", "");
+        let error = desk.ask(l, "b", call("")).unwrap_err();
+        assert!(matches!(error, SessionError::TooManyOwn { most: 1 }), "{error:?}");
+        let theirs = Key { owner: "they".into(), name: "b".into() };
+        desk.sessions.call(&theirs, "test", desk.start(l), call("")).unwrap();
+    });
+}
+
+#[test]
+fn limits_that_change_hold_from_then_on() {
+    let short = Limits { per_owner: 1, lifetime: Duration::from_secs(100), ..Limits::default() };
+    each(&[SHELL], short, |desk, l| {
+        desk.out(l, "a", "");
+        assert!(desk.ask(l, "b", call("")).is_err());
+        let long = Limits { per_owner: 2, lifetime: Duration::from_secs(1000), ..short };
+        desk.sessions.set_limits(long);
+        desk.out(l, "b", "");
+        let left: Vec<u64> = desk.sessions.list().iter().map(|session| session.left.as_secs()).collect();
+        assert!(left[0] < 100 && (900..1000).contains(&left[1]), "a session keeps its lifetime: {left:?}");
+        desk.sessions.set_limits(Limits { idle: Duration::from_millis(50), ..long });
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        while !desk.sessions.list().is_empty() {
+            assert!(std::time::Instant::now() < deadline, "idle sessions are not ended");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    });
+}
+
+#[test]
 fn names_are_words_and_new_ones_are_not_guessed() {
     each(&[SHELL], Limits::default(), |desk, l| {
         for name in ["", "a\nb", &"x".repeat(129)] {
