@@ -46,11 +46,12 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l tmpfs -d 'Mo
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l root -d 'What / is: host, minimal, interpreter, or DIR' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l deny -d 'A path that can be neither read nor written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l protect -d 'A path that can be read but never written' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l network -d 'none (default), loopback, allowlist or host' -r -f -a "none\t''
-loopback\t''
-allowlist\t''
-host\t''"
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l network -d 'none (default), loopback, host or allow=HOST,…' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l allow -d 'A host, *.SUFFIX or CIDR it may reach' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l deny-host -d 'A host, *.SUFFIX or CIDR that stays out of reach' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l api -d 'An API of the host\'s side that is passed through' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l upstream-proxy -d 'Proxy through which allowed connections go out' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l network-limit -d 'A budget of its connections, such as down_mb=100' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l methods -d 'Methods its requests on plain HTTP may have' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l seccomp -d 'System calls: disabled, basic, standard or strict' -r -f -a "disabled\t''
 basic\t''
@@ -114,11 +115,12 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l tmpfs -d 'M
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l root -d 'What / is: host, minimal, interpreter, or DIR' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l deny -d 'A path that can be neither read nor written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l protect -d 'A path that can be read but never written' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l network -d 'none (default), loopback, allowlist or host' -r -f -a "none\t''
-loopback\t''
-allowlist\t''
-host\t''"
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l network -d 'none (default), loopback, host or allow=HOST,…' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l allow -d 'A host, *.SUFFIX or CIDR it may reach' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l deny-host -d 'A host, *.SUFFIX or CIDR that stays out of reach' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l api -d 'An API of the host\'s side that is passed through' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l upstream-proxy -d 'Proxy through which allowed connections go out' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l network-limit -d 'A budget of its connections, such as down_mb=100' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l methods -d 'Methods its requests on plain HTTP may have' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l seccomp -d 'System calls: disabled, basic, standard or strict' -r -f -a "disabled\t''
 basic\t''

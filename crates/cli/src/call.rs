@@ -12,7 +12,8 @@ use std::path::Path;
 use cofferdam_engine::compat::{self, Form};
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{
-    Access, Backend, MAX_POLICY_BYTES, Mount, NetworkMode, Policy, PolicyError, PolicyErrors, Root, Stdin,
+    Access, Backend, MAX_POLICY_BYTES, Mount, Network, NetworkLimits, NetworkMode, Policy, PolicyError, PolicyErrors,
+    Root, Stdin,
 };
 
 use clap::ArgMatches;
@@ -106,10 +107,18 @@ pub fn make_from(
     let mut draft = Draft { policy: base, caller, base_mounts, network_named };
     let named = apply_options(&mut draft, matches)?;
     let mut policy = draft.policy;
-    if network_named && policy.network.mode != NetworkMode::Allowlist && text("allow").is_none() {
-        // The mode replaces the policy file's, and its list goes with it.
-        policy.network.allow.clear();
-        policy.network.methods = policy.network.methods.take().filter(|_| text("methods").is_some());
+    if network_named && policy.network.mode != NetworkMode::Allowlist {
+        // The mode replaces the policy file's, and its lists go with it; what the command line says itself is a mistake.
+        let was = std::mem::replace(&mut policy.network, Network::none());
+        policy.network = Network {
+            mode: was.mode,
+            allow: if is_given("allow") { was.allow } else { Vec::new() },
+            deny: if is_given("deny-host") { was.deny } else { Vec::new() },
+            methods: was.methods.filter(|_| is_given("methods")),
+            api: was.api.filter(|_| is_given("api")),
+            upstream_proxy: was.upstream_proxy.filter(|_| is_given("upstream-proxy")),
+            limits: if is_given("network-limit") { was.limits } else { NetworkLimits::default() },
+        };
     }
     if flag("tty") {
         policy.command.stdin = Stdin::Caller;

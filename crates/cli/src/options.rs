@@ -4,7 +4,7 @@
 //! Options are applied in the order of the command line, so that mounts nest as written and the last word counts.
 
 use cofferdam_policy::paths::is_within;
-use cofferdam_policy::{Field, Mount, Policy};
+use cofferdam_policy::{Field, Mount, NetworkMode, Policy};
 
 use crate::caller::Caller;
 use crate::values;
@@ -79,6 +79,13 @@ pub struct Draft<'a> {
 }
 
 impl Draft<'_> {
+    /// An option that says where the network leads means mode `allowlist`, unless the command line names another.
+    pub(crate) fn network_by_list(&mut self) {
+        if !self.network_named {
+            self.policy.network.mode = NetworkMode::Allowlist;
+        }
+    }
+
     /// Refuses a value of `--deny` or `--protect` that would silently hold nothing: no path, a pattern, or several paths
     /// with commas between them, which is told by what exists.
     pub(crate) fn is_one_path(&self, option: &str, text: &str) -> Result<(), String> {

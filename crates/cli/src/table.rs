@@ -223,8 +223,9 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
     },
     PolicyOption {
         long: "network",
-        takes: Takes::Choice("MODE", &["none", "loopback", "allowlist", "host"]),
-        help: "none (default), loopback, allowlist or host",
+        takes: Takes::One("MODE"),
+        help: "none (default), loopback, host or allow=HOST,…",
+        more: "`allow=HOST[:PORTS],…` is the same as --network allowlist with an --allow for each.",
         heading: RIGHTS,
         leaves: &["network.mode"],
         requires: &[Field::Network],
@@ -232,8 +233,18 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
             draft.policy.network.mode = match text {
                 "none" => NetworkMode::None,
                 "loopback" => NetworkMode::Loopback,
+                "host" => NetworkMode::Host,
                 "allowlist" => NetworkMode::Allowlist,
-                _ => NetworkMode::Host,
+                _ => {
+                    let Some(list) = text.strip_prefix("allow=") else {
+                        let known = "none, loopback, allowlist, host or allow=HOST[:PORTS],…";
+                        return Err(format!("`{text}` is no network mode: {known}"));
+                    };
+                    for entry in values::network_list(list) {
+                        draft.policy.network.allow.push(values::allow_rule(&entry)?);
+                    }
+                    NetworkMode::Allowlist
+                }
             };
             draft.network_named = true;
             Ok(())
@@ -242,18 +253,92 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
     },
     PolicyOption {
         long: "allow",
-        takes: Takes::Many("HOST[:PORT]"),
+        takes: Takes::Many("HOST[:PORTS]"),
         help: "A host, *.SUFFIX or CIDR it may reach",
-        more: "Alone it means --network allowlist. This version has no gateway to let it out: it refuses such a policy, \
+        more: "PORTS is a list such as `22`, `80,8000-8010`, or `*` for every port; without it 80 and 443. Alone it means \
+               --network allowlist. This version has no gateway to let it out: it refuses such a policy, \
                and with --best-effort=network.mode nothing is reached.",
         heading: RIGHTS,
         leaves: &["network.allow"],
         requires: &[Field::Network],
         apply: |draft, text| {
-            if !draft.network_named {
-                draft.policy.network.mode = NetworkMode::Allowlist;
-            }
-            draft.policy.network.allow.push(text.to_owned());
+            draft.network_by_list();
+            draft.policy.network.allow.push(values::allow_rule(text)?);
+            Ok(())
+        },
+        ..BLANK
+    },
+    PolicyOption {
+        long: "deny-host",
+        takes: Takes::Many("HOST[:PORTS]"),
+        help: "A host, *.SUFFIX or CIDR that stays out of reach",
+        more: "It wins over --allow, and holds for the addresses that names resolve to. Without PORTS: every port.",
+        heading: RIGHTS,
+        rare: true,
+        leaves: &["network.deny"],
+        requires: &[Field::Network],
+        apply: |draft, text| {
+            draft.policy.network.deny.push(values::deny_entry(text)?);
+            Ok(())
+        },
+        ..BLANK
+    },
+    PolicyOption {
+        long: "api",
+        takes: Takes::One("[VARIABLE=]URL"),
+        help: "An API of the host's side that is passed through",
+        more: "Inside it is at http://127.0.0.1:3129 and nowhere else, and VARIABLE (ISCL_API_URL) says so. Each request is \
+               on record. Alone it means --network allowlist.",
+        heading: RIGHTS,
+        rare: true,
+        leaves: &["network.api.url", "network.api.variable"],
+        requires: &[Field::Network, Field::Api],
+        apply: |draft, text| {
+            let api = values::api(text)?;
+            draft.network_by_list();
+            draft.policy.network.api = Some(api);
+            Ok(())
+        },
+        ..BLANK
+    },
+    PolicyOption {
+        long: "upstream-proxy",
+        takes: Takes::One("URL"),
+        help: "Proxy through which allowed connections go out",
+        more: "`http://[USER:PASSWORD@]HOST:PORT`. The proxy then resolves the names, so what they resolve to is not \
+               checked: naming one accepts that (network.upstream_proxy becomes best effort).",
+        heading: RIGHTS,
+        rare: true,
+        leaves: &["network.upstream_proxy"],
+        apply: |draft, text| {
+            draft.policy.network.upstream_proxy = Some(values::proxy(text)?);
+            draft.policy.allow_partial(Field::UpstreamProxy);
+            Ok(())
+        },
+        ..BLANK
+    },
+    PolicyOption {
+        long: "network-limit",
+        takes: Takes::Many("NAME=NUMBER"),
+        help: "A budget of its connections, such as down_mb=100",
+        more: "connections (256) and connections_per_host (64) open at once; up_mb (1024) and down_mb (10240) for the run; \
+               host_up_mb and host_down_mb for each host; kib_per_second; names (512) that may be asked for.",
+        heading: RIGHTS,
+        rare: true,
+        leaves: &[
+            "network.limits.connections",
+            "network.limits.connections_per_host",
+            "network.limits.up_mb",
+            "network.limits.down_mb",
+            "network.limits.host_up_mb",
+            "network.limits.host_down_mb",
+            "network.limits.kib_per_second",
+            "network.limits.names",
+        ],
+        requires: &[Field::NetworkLimits],
+        apply: |draft, text| {
+            let (name, value) = values::network_limit(text)?;
+            draft.policy.network.limits.set(name, value);
             Ok(())
         },
         ..BLANK

@@ -2,7 +2,15 @@
 //!
 //! Pure text to data. Each error names what was given and what would be accepted; nothing here looks at the host.
 
-use cofferdam_policy::{Access, ArgCondition, ArgOp, SyscallAction, SyscallRule};
+use cofferdam_policy::network_limits::NETWORK_LIMITS;
+use cofferdam_policy::{
+    API_VARIABLE_DEFAULT, Access, AllowRule, ArgCondition, ArgOp, DenyEntry, HttpUrl, NetworkApi, SyscallAction,
+    SyscallRule,
+};
+
+/// What `--allow` and `--deny-host` take.
+const NETWORK_ENTRY: &str = "write it like api.example.org, api.example.org:443, *.example.org:8000-8010, 192.0.2.0/24 or \
+                             [2001:db8::1]:443";
 
 /// A size in bytes: a whole number with an optional unit `b`, `k`, `m`, `g`, `t` (powers of 1024; `KiB`, `MB` and the
 /// like mean the same), as docker reads them.
@@ -257,6 +265,62 @@ fn number(text: &str) -> Option<u64> {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),
         None => text.parse().ok(),
     }
+}
+
+/// The entries of a comma list, in which the ports of an entry may be a comma list as well: what is only ports belongs to
+/// the entry before it, since no host is named like that.
+pub fn network_list(text: &str) -> Vec<String> {
+    let mut entries: Vec<String> = Vec::new();
+    for part in text.split(',') {
+        let only_ports = part == "*" || (!part.is_empty() && part.bytes().all(|b| b.is_ascii_digit() || b == b'-'));
+        match entries.last_mut() {
+            Some(entry) if only_ports => {
+                entry.push(',');
+                entry.push_str(part);
+            }
+            _ => entries.push(part.to_owned()),
+        }
+    }
+    entries
+}
+
+/// A rule of the network that says no more than where.
+pub fn allow_rule(text: &str) -> Result<AllowRule, String> {
+    text.parse().map_err(|why| format!("`{text}`: {why}; {NETWORK_ENTRY}"))
+}
+
+/// Where the network does not lead.
+pub fn deny_entry(text: &str) -> Result<DenyEntry, String> {
+    text.parse().map_err(|why| format!("`{text}`: {why}; {NETWORK_ENTRY}"))
+}
+
+/// `[VARIABLE=]URL`.
+pub fn api(text: &str) -> Result<NetworkApi, String> {
+    let (variable, url) = match text.split_once('=') {
+        // A URL may have a `=` as well, but not before its colon.
+        Some((variable, url)) if !variable.contains(':') => (variable, url),
+        _ => (API_VARIABLE_DEFAULT, text),
+    };
+    let url: HttpUrl =
+        url.parse().map_err(|why| format!("{why}; write it like ISCL_API_URL=http://127.0.0.1:8000/v1"))?;
+    Ok(NetworkApi { url, variable: variable.to_owned() })
+}
+
+/// A proxy's URL; messages do not show it, since it may have a password.
+pub fn proxy(text: &str) -> Result<HttpUrl, String> {
+    text.parse().map_err(|why| format!("{why}; write it like http://proxy.example.org:3128"))
+}
+
+/// `NAME=NUMBER` of `network.limits`. The policy's own rules hold the range.
+pub fn network_limit(text: &str) -> Result<(&'static str, u64), String> {
+    let names = || NETWORK_LIMITS.iter().map(|limit| limit.key).collect::<Vec<_>>().join(", ");
+    let (name, value) =
+        text.split_once('=').ok_or_else(|| format!("`{text}` is not NAME=NUMBER; names are {}", names()))?;
+    let limit = NETWORK_LIMITS.iter().find(|limit| limit.key == name);
+    let limit = limit.ok_or_else(|| format!("`{name}` is no limit of the network: {}", names()))?;
+    let digits = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
+    let value = digits.then(|| value.parse().ok()).flatten();
+    Ok((limit.key, value.ok_or_else(|| format!("`{text}`: write {}", limit.accepted()))?))
 }
 
 #[cfg(test)]

@@ -55,7 +55,20 @@ fn full() -> Policy {
             stdin: Stdin::Caller,
         },
         filesystem: base.filesystem,
-        network: Network { methods: Some(vec!["GET".into()]), ..base.network },
+        network: Network {
+            mode: NetworkMode::Allowlist,
+            allow: base.network.allow,
+            deny: base.network.deny,
+            methods: Some(vec!["GET".into()]),
+            api: Some(NetworkApi { url: "http://localhost".parse().unwrap(), variable: "X".into() }),
+            upstream_proxy: Some("http://proxy.example".parse().unwrap()),
+            limits: NetworkLimits {
+                host_up_mb: Some(1),
+                host_down_mb: Some(1),
+                kib_per_second: Some(1),
+                ..base.network.limits
+            },
+        },
         process: base.process,
         limits: base.limits,
         enforcement: base.enforcement,
@@ -94,7 +107,8 @@ fn every_leaf_of_the_policy_has_an_option() {
 fn every_field_that_can_be_named_becomes_required_by_its_option() {
     let required: BTreeSet<Field> = POLICY_OPTIONS.iter().flat_map(|option| option.requires).copied().collect();
     // Promises without a value of their own: nobody can name them, and they are required anyway.
-    let nameless = [Field::Metadata, Field::Isolation, Field::TreeKill];
+    // And who names a proxy accepts what it cannot promise.
+    let nameless = [Field::Metadata, Field::Isolation, Field::TreeKill, Field::UpstreamProxy];
     for field in Field::ALL {
         assert_eq!(required.contains(field), !nameless.contains(field), "{field}");
     }
@@ -128,7 +142,31 @@ fn each_option_changes_its_leaf() {
         (&["--root", "minimal"], "filesystem.root", json!("minimal")),
         (&["--root", "./rootfs"], "filesystem.root", json!({"directory": "/srv/project/rootfs"})),
         (&["--network", "loopback"], "network.mode", json!("loopback")),
-        (&["--allow", "example.org:443"], "network", json!({"mode": "allowlist", "allow": ["example.org:443"]})),
+        (&["--allow", "example.org:443"], "network.mode", json!("allowlist")),
+        (
+            &["--allow", "B\u{fc}cher.example.", "--allow", "x:*"],
+            "network.allow",
+            json!(["xn--bcher-kva.example", "x:*"]),
+        ),
+        (&["--network", "allow=a.example,b.example:22,80-90,*.c:*"], "network.mode", json!("allowlist")),
+        (
+            &["--network", "allow=a.example,b.example:22,80-90,*.c:*"],
+            "network.allow",
+            json!(["a.example", "b.example:22,80-90", "*.c:*"]),
+        ),
+        (&["--allow", "*.example", "--deny-host", "a.example"], "network.deny", json!(["a.example"])),
+        (&["--api", "http://127.0.0.1:8000/v1"], "network.api.url", json!("http://127.0.0.1:8000/v1")),
+        (&["--api", "http://127.0.0.1:8000/v1"], "network.api.variable", json!("ISCL_API_URL")),
+        (&["--api", "MY_API=http://localhost/a=b"], "network.api.variable", json!("MY_API")),
+        (&["--api", "MY_API=http://localhost/a=b"], "network.api.url", json!("http://localhost/a=b")),
+        (
+            &["--allow", "a", "--upstream-proxy", "http://u:p@proxy:3128"],
+            "network.upstream_proxy",
+            json!("http://u:p@proxy:3128"),
+        ),
+        (&["--allow", "a", "--network-limit", "down_mb=7"], "network.limits.down_mb", json!(7)),
+        (&["--allow", "a", "--network-limit", "kib_per_second=9"], "network.limits.kib_per_second", json!(9)),
+        (&["--allow", "a", "--network-limit", "kib_per_second=9"], "network.limits.up_mb", json!(1024)),
         (&["--allow", "a.example", "--methods", "GET,HEAD"], "network.methods", json!(["GET", "HEAD"])),
         (&["--no-spawn"], "process.spawn", json!(false)),
         (&["--no-spawn", "--spawn"], "process.spawn", json!(true)),
@@ -235,7 +273,7 @@ fn a_policy_file_is_the_base_and_goes_through_the_same_validation() {
     assert_eq!(policy.filesystem.root, Root::Minimal, "no defaults of the command are mixed in");
     let policy = run(&["--policy", file, "--network", "none", "--memory", "10m"]).unwrap();
     assert_eq!((policy.command.argv[0].as_str(), policy.limits.memory_mb), ("prog", 10));
-    assert_eq!(policy.network, Network { mode: NetworkMode::None, allow: Vec::new(), methods: None });
+    assert_eq!(policy.network, Network::none());
     let refusal = run(&["--policy", file, "--memory", "0", "--pids", "0"]).unwrap_err();
     assert_eq!(refusal.code, 125);
     for part in ["--memory: $.limits.memory_mb = 0", "--pids: $.limits.processes = 0", "2 errors"] {
@@ -263,6 +301,15 @@ fn refusals_say_what_would_be_accepted() {
         (&["--syscall-rule", "x:EWHAT"], "errno"),
         (&["--network", "host", "--allow", "a.example"], "allowlist"),
         (&["--network", "allowlist"], "at least one entry"),
+        (&["--network", "bridge"], "no network mode"),
+        (&["--network", "allow="], "entry is empty"),
+        (&["--network", "none", "--deny-host", "a"], "--deny-host: $.network.deny"),
+        (&["--allow", "a b"], "write it like api.example.org"),
+        (&["--allow", "a", "--deny-host", "a"], "denies all of it"),
+        (&["--api", "127.0.0.1:8000"], "http://127.0.0.1:8000/v1"),
+        (&["--allow", "a", "--upstream-proxy", "https://proxy:3128"], "speaks TLS"),
+        (&["--allow", "a", "--network-limit", "up=7"], "connections_per_host"),
+        (&["--allow", "a", "--network-limit", "up_mb=0"], "--network-limit: $.network.limits.up_mb"),
         (&["--audit", "off", "--trace"], "--trace: $.audit.trace"),
         (&["--methods", "GET"], "--methods: $.network.methods"),
         (&["--allow", "a.example", "--methods", "GET, HEAD"], "not a method of HTTP"),

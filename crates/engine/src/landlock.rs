@@ -255,7 +255,7 @@ fn enforcement(policy: &Policy, abi: u32, me: Identity) -> Enforcement {
             NetworkMode::Allowlist => none("there is no network namespace, and no egress gateway in this build"),
         },
     );
-    e.insert(Field::Methods, crate::support::methods(policy));
+    e.extend(crate::support::network(policy, false));
     e.insert(Field::NestedSandboxes, crate::support::nested(policy));
     e.insert(Field::Seccomp, full("seccomp"));
     e.insert(

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use cofferdam_policy::{Field, Policy};
+use cofferdam_policy::allow::PLAIN_HTTP;
+use cofferdam_policy::{AllowRule, Field, NetworkLimits, Policy};
 use serde::Serialize;
 
 use crate::outcome::{Applied, Failure, Strength};
@@ -18,13 +19,66 @@ pub struct Support {
     pub fields: BTreeMap<Field, Applied>,
 }
 
-/// What every backend can hold of `network.methods`: a request's method is seen by the egress gateway alone.
-pub(crate) fn methods(policy: &Policy) -> Applied {
-    let (strength, reason) = match policy.network.methods {
-        None => (Strength::Full, "nothing to hold: any method may be asked for"),
-        Some(_) => (Strength::None, "only an egress gateway sees a request's method, and this build has none"),
+/// What every backend can hold of the network's fields beside its mode: they are the egress gateway's, all of them.
+pub(crate) fn network(policy: &Policy, gateway: bool) -> [(Field, Applied); 4] {
+    let none = "only an egress gateway could hold it, and there is none here";
+    let network = &policy.network;
+    let api = match (&network.api, gateway) {
+        (None, _) => (Strength::Full, "nothing to hold: the policy names no API"),
+        (Some(_), true) => (Strength::Full, "the egress gateway passes it through, and it alone"),
+        (Some(_), false) => (Strength::None, none),
     };
-    Applied { strength, reason: reason.to_owned() }
+    let proxy = match (&network.upstream_proxy, gateway) {
+        (None, _) => (Strength::Full, "nothing to hold: the policy names no proxy"),
+        (Some(_), true) => {
+            (Strength::Partial, "the proxy resolves names itself: the addresses that it connects to are not checked")
+        }
+        (Some(_), false) => (Strength::None, none),
+    };
+    let limits = match (network.limits == NetworkLimits::default(), gateway) {
+        (_, true) => (Strength::Full, "the egress gateway counts"),
+        (true, false) => (Strength::Full, "nothing to hold: the policy names none"),
+        (false, false) => (Strength::None, none),
+    };
+    let told = |(strength, reason): (Strength, &str)| Applied { strength, reason: reason.to_owned() };
+    [
+        (Field::Methods, methods(policy, gateway)),
+        (Field::Api, told(api)),
+        (Field::UpstreamProxy, told(proxy)),
+        (Field::NetworkLimits, told(limits)),
+    ]
+}
+
+/// What can be held of `network.methods`, and of the methods and paths of single rules: what is encrypted has neither that
+/// anybody could see, so only rules for ports of plain HTTP are held in full.
+fn methods(policy: &Policy, gateway: bool) -> Applied {
+    let network = &policy.network;
+    let inspects = |rule: &AllowRule| network.methods.is_some() || rule.inspects();
+    let open = |rule: &AllowRule| rule.entry.ports.ranges().iter().any(|(first, last)| !plain_http(*first, *last));
+    let beyond = network.allow.iter().position(|rule| inspects(rule) && open(rule));
+    let applied = |strength, reason: String| Applied { strength, reason };
+    if network.methods.is_none() && !network.allow.iter().any(inspects) {
+        return applied(Strength::Full, "nothing to hold: any request may be made".to_owned());
+    }
+    match (gateway, beyond) {
+        (false, _) => {
+            applied(Strength::None, "only an egress gateway sees a request's method, and there is none here".to_owned())
+        }
+        (true, None) => applied(Strength::Full, "the egress gateway looks into each request".to_owned()),
+        (true, Some(index)) => {
+            let entry = &network.allow[index].entry;
+            let reason = format!(
+                "the egress gateway looks into each request of plain HTTP; what is encrypted it does not, and \
+                 network.allow[{index}] (`{entry}`) allows ports for that"
+            );
+            applied(Strength::Partial, reason)
+        }
+    }
+}
+
+/// Whether all of that range are ports of HTTP in the clear.
+fn plain_http(first: u16, last: u16) -> bool {
+    (first..=last).all(|port| PLAIN_HTTP.contains(&port))
 }
 
 /// What backends that make no room for sandboxes inside can hold of `process.nested_sandboxes`.

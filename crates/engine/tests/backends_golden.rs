@@ -162,7 +162,7 @@ fn what_a_target_cannot_hold_is_refused_when_required_and_a_warning_when_not() {
     let facts = host();
     let mut policy = base(&["sh"]);
     policy.network.mode = NetworkMode::Allowlist;
-    policy.network.allow = vec!["example.org".into()];
+    policy.network.allow = vec!["example.org".parse().unwrap()];
     for format in [Format::Nsjail, Format::NsjailText, Format::Seatbelt] {
         let mut policy = policy.clone();
         let failure = export(&policy, format, &facts).unwrap_err();

@@ -7,7 +7,7 @@ fn policy(methods: Option<&[&str]>) -> Policy {
     let mut policy = Policy::base();
     policy.command.argv = vec!["true".into()];
     policy.network.mode = NetworkMode::Allowlist;
-    policy.network.allow = vec!["a.example".into()];
+    policy.network.allow = vec!["a.example".parse().unwrap()];
     policy.network.methods = methods.map(|list| list.iter().map(|m| (*m).to_owned()).collect());
     policy
 }

@@ -10,14 +10,18 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
 
-use crate::defaults::{HOSTNAME_DEFAULT, default_protected, default_variables, unnamed_limits};
-use crate::error::{At, Collector, PolicyErrors, closest};
+use crate::allow::{AllowRule, DenyEntry};
+use crate::defaults::{API_VARIABLE_DEFAULT, HOSTNAME_DEFAULT, default_protected, default_variables, unnamed_limits};
+use crate::error::{At, Collector, PolicyError, PolicyErrors, closest, shown_text};
 use crate::field::Field;
 use crate::json::{self, Json};
 use crate::model::*;
+use crate::network::{API_URL, ENTRY, PROXY_URL};
 use crate::shape;
 use crate::typed::{Decoder, Members, list, single_member, word_of};
+use crate::url::HttpUrl;
 
 const ACCESSES: &[(&str, Access)] =
     &[("read_only", Access::ReadOnly), ("read_write", Access::ReadWrite), ("copy_on_write", Access::CopyOnWrite)];
@@ -212,9 +216,81 @@ impl Decoder {
         let object = self.object(at, json, &shape::NETWORK);
         Network {
             mode: self.word(&at.key("mode"), object.get("mode"), NETWORK_MODES),
-            allow: self.strings(&at.key("allow"), object.get("allow")).unwrap_or_default(),
+            allow: self.list(&at.key("allow"), object.get("allow"), Decoder::allow_rule).unwrap_or_default(),
+            deny: self.list(&at.key("deny"), object.get("deny"), Decoder::deny_entry).unwrap_or_default(),
             methods: self.strings(&at.key("methods"), object.get("methods")),
+            api: object.get("api").map(|json| self.api(&at.key("api"), json)),
+            // Neither URL is shown: it may have a password.
+            upstream_proxy: object
+                .get("upstream_proxy")
+                .map(|json| self.parsed(&at.key("upstream_proxy"), json, false, PROXY_URL, HttpUrl::unread)),
+            limits: self.network_limits(&at.key("limits"), object.get("limits")),
         }
+    }
+
+    fn allow_rule(&mut self, at: &At<'_>, json: &Json<'_>) -> AllowRule {
+        match json {
+            Json::String(_) => return self.parsed(at, json, true, ENTRY, AllowRule::unread),
+            Json::Object(_) => {}
+            _ => {
+                let accepted = format!(r#"{ENTRY}; or an object, {{"to": …}} with more"#);
+                self.wrong(at, json, "neither a text nor an object", &accepted);
+                return AllowRule::unread();
+            }
+        }
+        let object = self.object(at, Some(json), &shape::ALLOW_RULE);
+        let to = object.get("to").map(|json| self.parsed(&at.key("to"), json, true, ENTRY, AllowRule::unread));
+        AllowRule {
+            methods: self.strings(&at.key("methods"), object.get("methods")),
+            paths: self.strings(&at.key("paths"), object.get("paths")),
+            encrypted_hello: self.boolean(&at.key("encrypted_hello"), object.get("encrypted_hello"), false),
+            ..to.unwrap_or_else(AllowRule::unread)
+        }
+    }
+
+    fn deny_entry(&mut self, at: &At<'_>, json: &Json<'_>) -> DenyEntry {
+        self.parsed(at, json, true, ENTRY, DenyEntry::unread)
+    }
+
+    fn api(&mut self, at: &At<'_>, json: &Json<'_>) -> NetworkApi {
+        let object = self.object(at, Some(json), &shape::NETWORK_API);
+        let url = object.get("url").map(|json| self.parsed(&at.key("url"), json, false, API_URL, HttpUrl::unread));
+        let variable = object.get("variable").map(|json| self.string(&at.key("variable"), json));
+        NetworkApi {
+            url: url.unwrap_or_else(HttpUrl::unread),
+            variable: variable.unwrap_or_else(|| API_VARIABLE_DEFAULT.into()),
+        }
+    }
+
+    fn network_limits(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> NetworkLimits {
+        let object = self.object(at, json, &shape::NETWORK_LIMITS);
+        NetworkLimits::from_table(|limit| {
+            object.get(limit.key).map(|json| self.integer(&at.key(limit.key), json, limit.unit))
+        })
+    }
+
+    /// What a text says in a form of its own, or a stand-in for what cannot be read.
+    fn parsed<T: FromStr<Err = &'static str>>(
+        &mut self,
+        at: &At<'_>,
+        json: &Json<'_>,
+        shown: bool,
+        accepted: &str,
+        unread: fn() -> T,
+    ) -> T {
+        let Some(text) = word_of(json) else {
+            self.string(at, json);
+            return unread();
+        };
+        text.parse().unwrap_or_else(|problem: &str| {
+            self.errors.add(|| PolicyError {
+                path: at.to_string(),
+                value: if shown { shown_text(text) } else { String::new() },
+                problem: problem.into(),
+                accepted: accepted.into(),
+            });
+            unread()
+        })
     }
 
     fn process(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Process {

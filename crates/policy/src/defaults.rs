@@ -22,6 +22,9 @@ pub const VARIABLES_DEFAULT: &[(&str, &str)] = &[
 /// The host name of a sandbox that is given none.
 pub const HOSTNAME_DEFAULT: &str = "sandbox";
 
+/// The variable that tells where `network.api` is, when the policy names no other.
+pub const API_VARIABLE_DEFAULT: &str = "ISCL_API_URL";
+
 impl Policy {
     /// The policy that `{"version": 1}` stands for: the minimal root, no network, the standard system call
     /// filter, the built-in limits, and no command yet.
@@ -37,7 +40,7 @@ impl Policy {
                 deny: Vec::new(),
                 protected: default_protected(),
             },
-            network: Network { mode: NetworkMode::None, allow: Vec::new(), methods: None },
+            network: Network::none(),
             process: Process {
                 spawn: true,
                 nested_sandboxes: false,
@@ -66,6 +69,26 @@ impl Policy {
     /// Whether nothing may start unless this field holds in full.
     pub fn is_required(&self, field: Field) -> bool {
         !self.enforcement.best_effort.contains(&field)
+    }
+}
+
+impl Network {
+    /// No network.
+    pub fn none() -> Network {
+        Network {
+            mode: NetworkMode::None,
+            allow: Vec::new(),
+            deny: Vec::new(),
+            methods: None,
+            api: None,
+            upstream_proxy: None,
+            limits: NetworkLimits::default(),
+        }
+    }
+
+    /// Another mode than `allowlist` in place of what was there: nothing stays that has an effect with that one alone.
+    pub fn replace(&mut self, mode: NetworkMode) {
+        *self = Network { mode, ..Network::none() };
     }
 }
 

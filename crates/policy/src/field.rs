@@ -41,8 +41,14 @@ fields! {
     Metadata = "filesystem.metadata",
     /// What the network mode promises.
     Network = "network.mode",
-    /// Only requests with these methods on plain HTTP.
+    /// Only requests with these methods, and with the methods and paths of each rule, on plain HTTP.
     Methods = "network.methods",
+    /// One API of the host's side, passed through.
+    Api = "network.api",
+    /// What names resolve to is checked and connected to by the gateway itself, and by no proxy in between.
+    UpstreamProxy = "network.upstream_proxy",
+    /// Budgets of the connections.
+    NetworkLimits = "network.limits",
     /// No child processes when `spawn` is false.
     Spawn = "process.spawn",
     /// Room for sandboxes inside, where that is granted.

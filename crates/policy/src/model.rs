@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use crate::allow::{AllowRule, DenyEntry};
 use crate::field::Field;
+use crate::url::HttpUrl;
 
 /// The only policy version there is.
 pub const VERSION: u32 = 1;
@@ -155,12 +157,59 @@ pub enum Access {
 pub struct Network {
     /// The overall rule.
     pub mode: NetworkMode,
-    /// `HOST[:PORT]`, `*.SUFFIX[:PORT]`, `ADDRESS/PREFIX` or `[IPV6]:PORT` entries; only with mode `allowlist`.
-    pub allow: Vec<String>,
+    /// Where connections may lead, all entries together; only with mode `allowlist`. Without ports: 80 and 443.
+    pub allow: Vec<AllowRule>,
+    /// Where none may lead, whatever `allow` says, nor to an address of which an entry here is; only with mode
+    /// `allowlist`. Without ports: every port.
+    pub deny: Vec<DenyEntry>,
     /// Methods that requests on plain HTTP may have, such as `GET`; only with mode `allowlist`. Left out, any method
     /// passes. What is encrypted is not looked into.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub methods: Option<Vec<String>>,
+    /// One API of the host's side that is reachable inside at a fixed loopback address; only with mode `allowlist`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api: Option<NetworkApi>,
+    /// The proxy through which the gateway itself goes out, `http://[USER:PASSWORD@]HOST:PORT`; only with mode
+    /// `allowlist`. What names resolve to is then its choice, and cannot be checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upstream_proxy: Option<HttpUrl>,
+    /// Budgets of the connections; only with mode `allowlist`.
+    pub limits: NetworkLimits,
+}
+
+/// An API that is passed through: reachable at `http://127.0.0.1:3129` inside and nowhere else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
+pub struct NetworkApi {
+    /// Where it is, as the host sees it: `http(s)://HOST[:PORT][/PREFIX]`.
+    pub url: HttpUrl,
+    /// The variable that tells the program where it is inside.
+    pub variable: String,
+}
+
+/// Budgets of a run's connections. Bytes are those of the connections' contents, counted for the whole run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
+pub struct NetworkLimits {
+    /// Connections open at once.
+    pub connections: u64,
+    /// Connections open at once to one name or address.
+    pub connections_per_host: u64,
+    /// Sent, MiB.
+    pub up_mb: u64,
+    /// Received, MiB.
+    pub down_mb: u64,
+    /// Sent to one name or address, MiB; left out, no limit of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_up_mb: Option<u64>,
+    /// Received from one name or address, MiB; left out, no limit of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_down_mb: Option<u64>,
+    /// Speed of both directions together, KiB per second; left out, no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kib_per_second: Option<u64>,
+    /// Names that may be asked for.
+    pub names: u64,
 }
 
 /// The overall network rule.

@@ -6,11 +6,17 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::allow::METHODS;
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+use crate::allow::{AllowRule, DenyEntry, METHODS};
 use crate::errno::errno_names;
 use crate::limits::{LIMITS, MAX_MIB};
 use crate::model::Policy;
+use crate::network_limits::NETWORK_LIMITS;
 use crate::shape::{self, Shape};
+use crate::url::HttpUrl;
 
 /// The schema (JSON Schema 2020-12) of what [`Policy::decode`] accepts, with the patterns and ranges of
 /// [`Policy::validate`] where a schema can say them.
@@ -54,6 +60,8 @@ const DEFINITIONS: &[(&str, &Shape)] = &[
     ("Filesystem", &shape::FILESYSTEM),
     ("Limits", &shape::LIMITS),
     ("Network", &shape::NETWORK),
+    ("NetworkApi", &shape::NETWORK_API),
+    ("NetworkLimits", &shape::NETWORK_LIMITS),
     ("Process", &shape::PROCESS),
     ("Seccomp", &shape::SECCOMP),
     ("SyscallRule", &shape::SYSCALL_RULE),
@@ -85,6 +93,7 @@ fn defaults(schema: &mut Value) {
         ("Command", &base["command"]),
         ("Filesystem", &base["filesystem"]),
         ("Network", &base["network"]),
+        ("NetworkLimits", &base["network"]["limits"]),
         ("Process", &base["process"]),
         ("Seccomp", &base["process"]["seccomp"]),
         ("Limits", &base["limits"]),
@@ -92,7 +101,7 @@ fn defaults(schema: &mut Value) {
     ];
     for (name, values) in groups {
         let values = values.as_object().expect("a group is an object");
-        set(&mut schema["$defs"][name]["properties"], values, &["seccomp"]);
+        set(&mut schema["$defs"][name]["properties"], values, &["seccomp", "limits"]);
     }
     let best_effort = &mut schema["$defs"]["Enforcement"]["properties"]["best_effort"];
     best_effort["description"] = json!(
@@ -120,6 +129,14 @@ fn patterns(schema: &mut Value) {
     let methods = &mut definitions["Network"]["properties"]["methods"];
     methods["minItems"] = json!(1);
     methods["items"]["enum"] = json!(METHODS);
+    for limit in NETWORK_LIMITS {
+        let property = &mut definitions["NetworkLimits"]["properties"][limit.key];
+        property["minimum"] = json!(1);
+        property["maximum"] = json!(limit.max);
+    }
+    let variable = &mut definitions["NetworkApi"]["properties"]["variable"];
+    variable["pattern"] = json!("^[A-Za-z_][A-Za-z0-9_]*$");
+    variable["default"] = json!(crate::API_VARIABLE_DEFAULT);
     definitions["ArgCondition"]["properties"]["index"]["maximum"] = json!(5);
     let syscalls = &mut definitions["SyscallRule"]["properties"]["syscalls"];
     syscalls["minItems"] = json!(1);
@@ -127,6 +144,70 @@ fn patterns(schema: &mut Value) {
     let actions = definitions["SyscallAction"]["oneOf"].as_array_mut().expect("an action is one of its kinds");
     let errno = actions.iter_mut().find_map(|kind| kind.pointer_mut("/properties/errno"));
     errno.expect("one action is an errno")["enum"] = json!(errno_names().collect::<Vec<_>>());
+}
+
+/// Where a rule of the network leads, as text.
+const TO: &str = "`HOST[:PORTS]`, `*.SUFFIX[:PORTS]`, `ADDRESS[/PREFIX][:PORTS]` or `[IPV6[/PREFIX]]:PORTS`; PORTS is a comma \
+                  list of ports and ranges, or `*`.";
+
+impl JsonSchema for AllowRule {
+    fn schema_name() -> Cow<'static, str> {
+        "AllowRule".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let shape = &shape::ALLOW_RULE;
+        let to = format!("{TO} Without PORTS: 80 and 443.");
+        let properties = json!({
+            "to": {"description": to, "type": "string"},
+            "methods": {
+                "description": "Methods that requests on plain HTTP may have; left out, any. What is encrypted is not \
+                                looked into.",
+                "type": "array", "items": {"type": "string", "enum": METHODS}, "minItems": 1,
+            },
+            "paths": {
+                "description": "Paths that requests on plain HTTP may have, exact, or ending in `/*` for all below; left \
+                                out, any. Queries do not count. What is encrypted is not looked into.",
+                "type": "array", "items": {"type": "string", "pattern": "^/"}, "minItems": 1,
+            },
+            "encrypted_hello": {
+                "description": "Whether a TLS greeting may hide its name (Encrypted Client Hello): then the address \
+                                alone says where it goes.",
+                "type": "boolean", "default": false,
+            },
+        });
+        json_schema!({
+            "description": "One rule of what may be reached; a text when it says no more than where.",
+            "oneOf": [
+                {"description": to, "type": "string"},
+                {"type": "object", "properties": properties, "required": shape.required, "additionalProperties": false},
+            ],
+        })
+    }
+}
+
+impl JsonSchema for DenyEntry {
+    fn schema_name() -> Cow<'static, str> {
+        "DenyEntry".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"description": format!("{TO} Without PORTS: every port."), "type": "string"})
+    }
+}
+
+impl JsonSchema for HttpUrl {
+    fn schema_name() -> Cow<'static, str> {
+        "HttpUrl".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A URL of `http` or `https` without query or fragment.",
+            "type": "string",
+            "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://[^?#]+$",
+        })
+    }
 }
 
 /// Drops what is no standard: Rust's integer formats, line ends in descriptions, and `null` for what can only be
@@ -142,6 +223,14 @@ fn plain(value: &mut Value) {
                 let types: Vec<Value> = types.iter().filter(|t| *t != "null").cloned().collect();
                 if let [only] = types.as_slice() {
                     object.insert("type".into(), only.clone());
+                }
+            }
+            if let Some(Value::Array(kinds)) = object.get("anyOf") {
+                let kinds: Vec<&Value> = kinds.iter().filter(|kind| kind["type"] != "null").collect();
+                if let [Value::Object(only)] = kinds.as_slice() {
+                    let only = only.clone();
+                    object.remove("anyOf");
+                    object.extend(only);
                 }
             }
             object.values_mut().for_each(plain);

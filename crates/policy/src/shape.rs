@@ -41,7 +41,25 @@ pub(crate) const BIND: Shape =
     shape("a bind mount", &["type", "source", "target", "access", "exec", "optional"], &["type", "source", "target"]);
 pub(crate) const TMPFS: Shape =
     shape("a tmpfs mount", &["type", "target", "size_mb", "exec"], &["type", "target", "size_mb"]);
-pub(crate) const NETWORK: Shape = shape("a network", &["mode", "allow", "methods"], &[]);
+pub(crate) const NETWORK: Shape =
+    shape("a network", &["mode", "allow", "deny", "methods", "api", "upstream_proxy", "limits"], &[]);
+pub(crate) const ALLOW_RULE: Shape =
+    shape("a rule of the network", &["to", "methods", "paths", "encrypted_hello"], &["to"]);
+pub(crate) const NETWORK_API: Shape = shape("an API", &["url", "variable"], &["url"]);
+pub(crate) const NETWORK_LIMITS: Shape = shape(
+    "limits of the network",
+    &[
+        "connections",
+        "connections_per_host",
+        "up_mb",
+        "down_mb",
+        "host_up_mb",
+        "host_down_mb",
+        "kib_per_second",
+        "names",
+    ],
+    &[],
+);
 pub(crate) const PROCESS: Shape =
     shape("a process", &["spawn", "nested_sandboxes", "seccomp", "unix_sockets", "hostname"], &[]);
 pub(crate) const SECCOMP: Shape = shape("a system call filter", &["level", "rules"], &[]);

@@ -5,13 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::allow::{AllowEntry, METHODS};
 use crate::errno::errno_from_name;
 use crate::error::{At, Collector, PolicyError, PolicyErrors, shown_text};
 use crate::limits::MAX_MIB;
 use crate::model::*;
 use crate::paths::{PathSet, fault, is_within};
-use crate::typed::list;
 
 /// Longest single argument or `NAME=VALUE`, bytes (`MAX_ARG_STRLEN` − 1, execve(2)).
 const MAX_ARGUMENT: usize = 128 * 1024 - 1;
@@ -42,7 +40,7 @@ pub(crate) fn check(policy: &Policy) -> Collector {
     checker.errors
 }
 
-struct Checker {
+pub(crate) struct Checker {
     errors: Collector,
 }
 
@@ -213,54 +211,6 @@ impl Checker {
         }
     }
 
-    fn network(&mut self, at: &At<'_>, network: &Network) {
-        let allow = at.key("allow");
-        match (network.mode, network.allow.is_empty()) {
-            (NetworkMode::Allowlist, true) => {
-                self.add(&allow, "[]", "mode `allowlist` allows nothing", "at least one entry, or mode `none`");
-            }
-            (NetworkMode::Allowlist, false) | (_, true) => {}
-            (_, false) => {
-                let value = format!("[… {} items]", network.allow.len());
-                self.add(&allow, &value, "only mode `allowlist` has an effect on it", "no entries in this mode");
-            }
-        }
-        for (index, entry) in network.allow.iter().enumerate() {
-            if let Err(problem) = entry.parse::<AllowEntry>() {
-                let accepted = "HOST[:PORT], *.SUFFIX[:PORT], ADDRESS/PREFIX or [IPV6]:PORT";
-                self.text(&allow.index(index), entry, problem, accepted);
-            }
-        }
-        if let Some(methods) = &network.methods {
-            self.methods(&at.key("methods"), network.mode, methods);
-        }
-    }
-
-    fn methods(&mut self, at: &At<'_>, mode: NetworkMode, methods: &[String]) {
-        if mode != NetworkMode::Allowlist {
-            let value = format!("[… {} items]", methods.len());
-            self.add(at, &value, "only mode `allowlist` has an effect on it", "no methods in this mode");
-        } else if methods.is_empty() {
-            let accepted = "at least one method; leave the key out for all, or mode `none` for no request";
-            self.add(at, "[]", "no request could be made", accepted);
-        }
-        let mut seen = BTreeSet::new();
-        for (index, method) in methods.iter().enumerate() {
-            let at = at.index(index);
-            if method.eq_ignore_ascii_case("CONNECT") {
-                self.text(&at, method, "opens a tunnel, in which any method passes", "where it leads to, in `allow`");
-            } else if !METHODS.contains(&method.as_str()) {
-                // Methods are case-sensitive (RFC 9110, 9.1).
-                let close = METHODS.iter().find(|known| method.eq_ignore_ascii_case(known));
-                let close = close.map_or_else(String::new, |close| format!("; did you mean `{close}`?"));
-                let accepted = format!("one of {}{close}", list(METHODS.iter().copied()));
-                self.text(&at, method, "not a method of HTTP", &accepted);
-            } else if !seen.insert(method) {
-                self.text(&at, method, "listed twice", "each method once");
-            }
-        }
-    }
-
     fn process(&mut self, at: &At<'_>, policy: &Policy) {
         let process = &policy.process;
         let name = process.hostname.as_bytes();
@@ -390,7 +340,7 @@ impl Checker {
         }
     }
 
-    fn text(&mut self, at: &At<'_>, value: &str, problem: &str, accepted: &str) {
+    pub(crate) fn text(&mut self, at: &At<'_>, value: &str, problem: &str, accepted: &str) {
         self.errors.add(|| PolicyError {
             path: at.to_string(),
             value: shown_text(value),
@@ -399,7 +349,7 @@ impl Checker {
         });
     }
 
-    fn add(&mut self, at: &At<'_>, value: &str, problem: &str, accepted: &str) {
+    pub(crate) fn add(&mut self, at: &At<'_>, value: &str, problem: &str, accepted: &str) {
         let (value, problem, accepted) = (value.into(), problem.into(), accepted.into());
         self.errors.add(|| PolicyError { path: at.to_string(), value, problem, accepted });
     }

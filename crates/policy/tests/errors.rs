@@ -205,7 +205,7 @@ fn networks_say_what_they_mean() {
     refused(
         &with(r#""network":{"mode":"allowlist","allow":["x.org","*"]}"#),
         &[
-            r#"$.network.allow[1] = "*": a lone `*` allows everything: that is no allowlist; accepted: HOST[:PORT], *.SUFFIX[:PORT], ADDRESS/PREFIX or [IPV6]:PORT"#,
+            r#"$.network.allow[1] = "*": a lone `*` means everything: that is no list; accepted: HOST[:PORTS], *.SUFFIX[:PORTS], ADDRESS[/PREFIX][:PORTS] or [IPV6[/PREFIX]]:PORTS, PORTS such as `443`, `80,8000-8010` or `*`"#,
         ],
     );
     refused(
@@ -217,6 +217,101 @@ fn networks_say_what_they_mean() {
             r#"$.process.seccomp.level = "strict": lets no socket be made, but network.mode is not `none`; accepted: network.mode `none`, or level `standard`"#,
             r#"$.process.seccomp.level = "strict": lets no socket be made, but process.unix_sockets is true; accepted: unix_sockets false, or level `standard`"#,
         ],
+    );
+}
+
+#[test]
+fn where_the_network_leads_is_read_strictly_and_written_in_one_form() {
+    let network = |fields: &str| with(&format!(r#""network":{{"mode":"allowlist",{fields}}}"#));
+    let entry = "HOST[:PORTS], *.SUFFIX[:PORTS], ADDRESS[/PREFIX][:PORTS] or [IPV6[/PREFIX]]:PORTS, PORTS such as `443`, \
+                 `80,8000-8010` or `*`";
+    let policy = accepted(&network(
+        r#""allow":["B\u00fccher.Example.:443,80",{"to":"*.x.org:22"},{"to":"y.org:80","methods":["GET"],"paths":["/v1/*"]}],
+           "deny":["a.x.org","10.0.0.0/8:*"],"api":{"url":"http://localhost:8000/"},"limits":{"up_mb":1}"#,
+    ));
+    assert_eq!(
+        serde_json::to_value(&policy.network).unwrap(),
+        serde_json::json!({
+            "mode": "allowlist",
+            "allow": [
+                "xn--bcher-kva.example",
+                "*.x.org:22",
+                {"to": "y.org:80", "methods": ["GET"], "paths": ["/v1/*"], "encrypted_hello": false},
+            ],
+            "deny": ["a.x.org", "10.0.0.0/8"],
+            "api": {"url": "http://localhost:8000", "variable": "ISCL_API_URL"},
+            "limits": {"connections": 256, "connections_per_host": 64, "up_mb": 1, "down_mb": 10240, "names": 512},
+        })
+    );
+    let text = network(
+        r#""allow":[5,{"to":"https://x.org/"},{"paths":["/a/../b","/a*","/a","/a"],"methods":[]},{"to":null},{"to":"x.org","zz":1}],
+           "deny":["x y",{}],"api":{"url":"ftp://u:secret@x"},"upstream_proxy":"http://u:secret@""#,
+    );
+    let path = "a path as requests have it, such as `/v1/models`, or all below one, such as `/v1/*`";
+    refused(
+        &text,
+        &[
+            &format!(
+                r#"$.network.allow[0] = 5: neither a text nor an object; accepted: {entry}; or an object, {{"to": …}} with more"#
+            ),
+            &format!(
+                r#"$.network.allow[1].to = "https://x.org/": a URL: only its host and port belong here; accepted: {entry}"#
+            ),
+            "$.network.allow[2].to: missing; accepted: a rule of the network: `to` cannot be left out",
+            "$.network.allow[3].to = null: not a text; accepted: a text in quotes; leave the key out for the built-in value",
+            "$.network.allow[4].zz = 1: a rule of the network has no such key; accepted: `to`, `methods`, `paths`, `encrypted_hello`",
+            &format!(
+                r#"$.network.deny[0] = "x y": not a host name: labels of letters, digits, `-` and `_`, joined by single dots; accepted: {entry}"#
+            ),
+            "$.network.deny[1] = {}: not a text; accepted: a text in quotes",
+            "$.network.api.url: only `http://` and `https://` are known; accepted: http(s)://HOST[:PORT][/PREFIX]",
+            "$.network.upstream_proxy: a host name has 1 to 253 characters; accepted: http://[USER:PASSWORD@]HOST:PORT",
+            "$.network.allow[2].methods = []: no request could be made; accepted: at least one method; leave the key out for all, or mode `none` for no request",
+            &format!(r#"$.network.allow[2].paths[0] = "/a/../b": a dot segment (`.` or `..`); accepted: {path}"#),
+            &format!(
+                r#"$.network.allow[2].paths[1] = "/a*": `*` may stand only at the end, after a `/`; accepted: {path}"#
+            ),
+            r#"$.network.allow[2].paths[3] = "/a": listed twice; accepted: each path once"#,
+        ],
+    );
+}
+
+#[test]
+fn what_only_an_allowlist_has_is_refused_elsewhere_and_what_cannot_be_as_well() {
+    refused(
+        &with(
+            r#""network":{"mode":"loopback","allow":["x.org"],"deny":["y.org"],"api":{"url":"http://x.org"},
+               "upstream_proxy":"http://u:secret@proxy:3128","limits":{"names":1}}"#,
+        ),
+        &[
+            "$.network.allow = [… 1 items]: only mode `allowlist` has an effect on it; accepted: no entries in this mode",
+            "$.network.deny = [… 1 items]: only mode `allowlist` has an effect on it; accepted: no entries in this mode",
+            "$.network.api = {…}: only mode `allowlist` has an effect on it; accepted: no API in this mode",
+            "$.network.upstream_proxy: only mode `allowlist` has an effect on it; accepted: no proxy in this mode",
+            "$.network.limits = {…}: only mode `allowlist` has an effect on it; accepted: no limits in this mode",
+        ],
+    );
+    let network = |fields: &str| with(&format!(r#""network":{{"mode":"allowlist",{fields}}}"#));
+    refused(
+        &network(
+            r#""allow":["a.x.org","x.org","10.1.0.0/16:22"],"deny":["*.x.org","10.0.0.0/8","x.org:80"],
+               "api":{"url":"http://u:secret@x.org","variable":"1"},"upstream_proxy":"https://u:secret@proxy:1",
+               "limits":{"connections":2,"connections_per_host":3,"up_mb":0}"#,
+        ),
+        &[
+            r#"$.network.allow[0] = "a.x.org": network.deny[0] (`*.x.org`) denies all of it; accepted: what no entry of network.deny covers, or neither of both"#,
+            r#"$.network.allow[2] = "10.1.0.0/16:22": network.deny[1] (`10.0.0.0/8`) denies all of it; accepted: what no entry of network.deny covers, or neither of both"#,
+            r#"$.network.api.url = "http://***@x.org": a user or a password; accepted: http(s)://HOST[:PORT][/PREFIX]; what the API asks for, the program sends"#,
+            r#"$.network.api.variable = "1": not a variable's name; accepted: ^[A-Za-z_][A-Za-z0-9_]*$"#,
+            r#"$.network.upstream_proxy = "https://***@proxy:1": a proxy that itself speaks TLS is not supported; accepted: http://[USER:PASSWORD@]HOST:PORT"#,
+            "$.network.limits.up_mb = 0: out of range; accepted: a whole number of MiB from 1 to 16777216",
+            "$.network.limits.connections_per_host = 3: never reached; accepted: at most `connections`, which hosts have together",
+        ],
+    );
+    assert_eq!(
+        accepted(&network(r#""api":{"url":"http://127.0.0.1:1"}"#)).network.allow.len(),
+        0,
+        "an API alone is enough"
     );
 }
 

@@ -4,6 +4,7 @@ mod common;
 
 use std::time::Instant;
 
+use cofferdam_policy::host::host_name;
 use cofferdam_policy::paths::{PathSet, ancestors, fault, is_within, normalize};
 use cofferdam_policy::*;
 use proptest::prelude::*;
@@ -129,6 +130,54 @@ proptest! {
         for text in [&entry, &short] {
             if let Ok(read) = text.parse::<AllowEntry>() {
                 prop_assert!(!read.matches_name("", 1));
+                // What is read is written in its one form.
+                let written = read.to_string();
+                prop_assert_eq!(written.parse::<AllowEntry>(), Ok(read));
+            }
+            if let Ok(read) = text.parse::<DenyEntry>() {
+                prop_assert_eq!(read.to_string().parse::<DenyEntry>(), Ok(read));
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_has_one_form_in_every_spelling(name in any::<String>(), likely in "[a-zA-Z\u{e4}\u{df}\u{130}\u{3002}.-]{0,12}") {
+        for name in [&name, &likely] {
+            if let Ok(normal) = host_name(name) {
+                prop_assert_eq!(host_name(&normal), Ok(normal.clone()));
+                prop_assert_eq!(host_name(&format!("{normal}.")), Ok(normal.clone()));
+                prop_assert_eq!(host_name(&normal.to_ascii_uppercase()), Ok(normal.clone()));
+                prop_assert!(normal.is_ascii() && normal.len() <= 253 && !normal.ends_with('.'));
+                prop_assert!(normal.parse::<std::net::IpAddr>().is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn an_entry_that_covers_another_means_all_that_it_means(
+        over in common::entry(),
+        under in common::entry(),
+        name in prop::sample::select(vec!["a", "a.b", "x.a.b", "b", "y.x.a.b", "xn--4ca.b"]),
+        address in prop::sample::select(vec!["10.0.0.1", "10.1.0.1", "10.2.0.0", "fd00::1", "fd00::2", "::"]),
+        port in prop::sample::select(vec![22, 80, 100, 443, 8080]),
+    ) {
+        let (over, under): (AllowEntry, AllowEntry) = (over.parse().unwrap(), under.parse().unwrap());
+        let address = address.parse().unwrap();
+        if over.covers(&under) {
+            prop_assert!(!under.matches_name(name, port) || over.matches_name(name, port));
+            prop_assert!(!under.matches_address(address, port) || over.matches_address(address, port));
+        }
+        prop_assert!(over.covers(&over));
+    }
+
+    #[test]
+    fn urls_and_paths_never_panic_and_read_back(text in any::<String>(), likely in "(http://)?[a-z@:/\\[\\]0-9%.*-]{0,16}") {
+        for text in [&text, &likely] {
+            if let Ok(url) = text.parse::<HttpUrl>() {
+                prop_assert_eq!(url.to_text().parse::<HttpUrl>(), Ok(url));
+            }
+            if webpath::pattern_fault(text).is_none() {
+                prop_assert_eq!(webpath::matches(text, text.trim_end_matches('*')), true);
             }
         }
     }

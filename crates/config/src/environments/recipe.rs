@@ -196,10 +196,9 @@ impl Recipe {
             }
         }
         if let Some(network) = named.network {
-            policy.network.mode = network;
-            if network != NetworkMode::Allowlist {
-                policy.network.allow.clear();
-                policy.network.methods = None;
+            match network {
+                NetworkMode::Allowlist => policy.network.mode = network,
+                other => policy.network.replace(other),
             }
         }
         if let Some(BackendWord::Ours(backend)) = named.backend {

@@ -145,7 +145,7 @@ fn mounted(tool: Tool, policy: &Policy, layout: &Layout, purpose: Purpose) -> En
             NetworkMode::Allowlist => none("it has no egress gateway: only the jail's can tell hosts apart"),
         },
     );
-    e.insert(Field::Methods, crate::support::methods(policy));
+    e.extend(crate::support::network(policy, false));
     e.insert(Field::NestedSandboxes, crate::support::nested(policy));
     e.insert(Field::Seccomp, full(if tool == Tool::Nsjail { "seccomp, by Kafel" } else { "seccomp" }));
     e.insert(
@@ -302,7 +302,7 @@ fn seatbelt(policy: &Policy, purpose: Purpose) -> Enforcement {
             NetworkMode::Host => full("nothing to hold: the host's network was asked for"),
         },
     );
-    e.insert(Field::Methods, crate::support::methods(policy));
+    e.extend(crate::support::network(policy, false));
     e.insert(Field::NestedSandboxes, crate::support::nested(policy));
     e.insert(Field::Seccomp, partial("macOS has no system call filter: operations are denied by default instead"));
     e.insert(

@@ -599,7 +599,7 @@ fn enforcement(policy: &Policy, abi: u32, linked: &[String], foreign: &[String],
         }
     };
     e.insert(Field::Network, net);
-    e.insert(Field::Methods, crate::support::methods(policy));
+    e.extend(crate::support::network(policy, false));
     let level = match policy.process.seccomp.level {
         SeccompLevel::Disabled => "the floor that every level has",
         SeccompLevel::Basic => "seccomp, level basic",

@@ -43,7 +43,64 @@ fn network() -> impl Strategy<Value = Network> {
     let mode = prop::sample::select(vec![None, Loopback, Allowlist, Host]);
     let method = prop_oneof![prop::sample::select(allow::METHODS.to_vec()).prop_map(str::to_owned), any::<String>()];
     let methods = prop::option::of(prop::collection::vec(method, 0..3));
-    (mode, texts(), methods).prop_map(|(mode, allow, methods)| Network { mode, allow, methods })
+    let list = prop::collection::vec(method_or_path(), 0..3);
+    let rule = (entry(), methods.clone(), prop::option::of(list), any::<bool>());
+    let rule = rule.prop_map(|(entry, methods, paths, encrypted_hello)| AllowRule {
+        entry: entry.parse().unwrap(),
+        methods,
+        paths,
+        encrypted_hello,
+    });
+    let deny = entry().prop_map(|entry| entry.parse::<DenyEntry>().unwrap());
+    let urls =
+        ["http://127.0.0.1:8000/v1", "https://u:p%40@api.example", "http://[::1]:1", "http://proxy.example:3128"];
+    let url = prop::sample::select(urls.to_vec()).prop_map(|url| url.parse::<HttpUrl>().unwrap());
+    let api = (url.clone(), any::<String>()).prop_map(|(url, variable)| NetworkApi { url, variable });
+    let limits = (any::<[u64; 5]>(), any::<[Option<u64>; 3]>()).prop_map(|(l, o)| NetworkLimits {
+        connections: l[0],
+        connections_per_host: l[1],
+        up_mb: l[2],
+        down_mb: l[3],
+        names: l[4],
+        host_up_mb: o[0],
+        host_down_mb: o[1],
+        kib_per_second: o[2],
+    });
+    let lists = (prop::collection::vec(rule, 0..4), prop::collection::vec(deny, 0..4));
+    (mode, lists, methods, prop::option::of(api), prop::option::of(url), limits).prop_map(
+        |(mode, (allow, deny), methods, api, upstream_proxy, limits)| Network {
+            mode,
+            allow,
+            deny,
+            methods,
+            api,
+            upstream_proxy,
+            limits,
+        },
+    )
+}
+
+/// Entries of the network's lists, from few parts, so that they meet.
+pub fn entry() -> impl Strategy<Value = String> {
+    let to = vec![
+        "a",
+        "a.b",
+        "x.a.b",
+        "*.b",
+        "*.a.b",
+        "\u{e4}.b",
+        "10.0.0.0/8",
+        "10.1.0.0/16",
+        "10.1.0.1",
+        "[fd00::/8]",
+        "[fd00::1]",
+    ];
+    let ports = vec![":80", ":443", ":80,443", ":*", ":1-100,443", ":22"];
+    (prop::sample::select(to), prop::sample::select(ports)).prop_map(|(to, ports)| format!("{to}{ports}"))
+}
+
+fn method_or_path() -> impl Strategy<Value = String> {
+    prop_oneof![prop::sample::select(vec!["/", "/*", "/v1/*", "/v1/x", "GET"]).prop_map(str::to_owned), any::<String>()]
 }
 
 fn rule() -> impl Strategy<Value = SyscallRule> {

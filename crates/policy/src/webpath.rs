@@ -1,0 +1,153 @@
+//! Paths of HTTP requests as texts: which can be read one way only, and which a rule's pattern means. Pure.
+
+/// What keeps `path` (without query) from meaning the same to every server, as words; `None` when nothing does.
+///
+/// A path that normalising would change is one that a rule could read otherwise than the server: dot segments, empty
+/// segments, backslashes, and percent-encoding of what need not be encoded or would be a separator. The final segment
+/// may be empty.
+pub fn fault(path: &str) -> Option<&'static str> {
+    if !path.starts_with('/') {
+        return Some("a path begins with `/`");
+    }
+    let bytes = path.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'%' => {
+                let hex = bytes.get(at + 1..at + 3).filter(|hex| hex.iter().all(u8::is_ascii_hexdigit));
+                let Some(hex) = hex.and_then(|hex| std::str::from_utf8(hex).ok()) else {
+                    return Some("a `%` without two hexadecimal digits");
+                };
+                let byte = u8::from_str_radix(hex, 16).unwrap_or(0);
+                if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                    return Some("percent-encoding of what needs none");
+                }
+                if byte.is_ascii_control() || b"/\\%;".contains(&byte) {
+                    return Some("percent-encoding of a separator, a percent sign or a control character");
+                }
+                at += 3;
+                continue;
+            }
+            b'\\' | b'?' | b'#' => return Some("a backslash, a query or a fragment"),
+            b if !b.is_ascii_graphic() => return Some("a character that must be percent-encoded"),
+            _ => at += 1,
+        }
+    }
+    let mut segments = path[1..].split('/').peekable();
+    while let Some(segment) = segments.next() {
+        if segment.is_empty() && segments.peek().is_some() {
+            return Some("an empty segment (`//`)");
+        }
+        // Some servers drop what follows a `;` before they look for dots.
+        let name = segment.split(';').next().unwrap_or(segment);
+        if name == "." || name == ".." {
+            return Some("a dot segment (`.` or `..`)");
+        }
+    }
+    None
+}
+
+/// What is wrong with an entry of `paths`, as words: it is such a path, exact, or one that ends in `/*`.
+pub fn pattern_fault(pattern: &str) -> Option<&'static str> {
+    let literal = pattern.strip_suffix('*').unwrap_or(pattern);
+    if literal.contains('*') || (literal.len() < pattern.len() && !literal.ends_with('/')) {
+        return Some("`*` may stand only at the end, after a `/`");
+    }
+    fault(literal)
+}
+
+/// Whether a path without [`fault`] is what the pattern means: that path, or with `/*` at its end every path below.
+/// Hexadecimal digits of percent-encoding are equal in both cases.
+pub fn matches(pattern: &str, path: &str) -> bool {
+    let path = upper_hex(path);
+    match pattern.strip_suffix('*') {
+        Some(prefix) => path.starts_with(&*upper_hex(prefix)),
+        None => path == upper_hex(pattern),
+    }
+}
+
+fn upper_hex(path: &str) -> std::borrow::Cow<'_, str> {
+    if !path.contains('%') {
+        return path.into();
+    }
+    let mut left = 0;
+    let upper = |c: char| {
+        left = if c == '%' { 2 } else { i32::max(left - 1, -1) };
+        if left >= 0 && c != '%' { c.to_ascii_uppercase() } else { c }
+    };
+    path.chars().map(upper).collect::<String>().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_servers_could_read_differently_have_a_fault() {
+        for good in
+            ["/", "/v1/x", "/v1/x/", "/a%20b", "/%e4", "/a;b=c", "/...", "/.a", "/a.b", "/~u", "/a:b@c!$&'()*+,="]
+        {
+            assert_eq!(fault(good), None, "{good}");
+        }
+        for bad in [
+            "",
+            "v1",
+            "*",
+            "/v1/../admin",
+            "/v1/..",
+            "/.",
+            "/./x",
+            "//",
+            "//x",
+            "/a//b",
+            "/%2e%2e/admin",
+            "/%2E",
+            "/a%2fb",
+            "/a%5cb",
+            "/a\\b",
+            "/%",
+            "/%4",
+            "/%zz",
+            "/%41",
+            "/%7E",
+            "/%00",
+            "/%25",
+            "/a b",
+            "/\u{e4}",
+            "/a?b",
+            "/a#b",
+            "/a\0",
+            "/..;/x",
+            "/x/.;a=b",
+            "/a%3bb",
+            "/\u{7f}",
+        ] {
+            assert!(fault(bad).is_some(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn patterns_mean_one_path_or_all_below() {
+        for (pattern, path, same) in [
+            ("/v1", "/v1", true),
+            ("/v1", "/v1/", false),
+            ("/v1", "/v10", false),
+            ("/v1/*", "/v1/", true),
+            ("/v1/*", "/v1/a/b", true),
+            ("/v1/*", "/v1", false),
+            ("/v1/*", "/v10/a", false),
+            ("/*", "/", true),
+            ("/V1", "/v1", false),
+            ("/a%e4", "/a%E4", true),
+            ("/%e4/*", "/%E4/x", true),
+            ("/%C3%A4b", "/%c3%a4b", true),
+            ("/%C3%A4b", "/%c3%a4B", false),
+        ] {
+            assert_eq!(matches(pattern, path), same, "{pattern} {path}");
+        }
+        for bad in ["", "*", "v1/*", "/v*", "/*/a", "/v1/**", "/../*", "//*", "/v1/%2e/*"] {
+            assert!(pattern_fault(bad).is_some(), "{bad}");
+        }
+        assert_eq!((pattern_fault("/*"), pattern_fault("/v1/*"), pattern_fault("/v1")), (None, None, None));
+    }
+}
