@@ -9,9 +9,17 @@
 //! `proxy` the HTTP proxy and `api` the API. Never resolves a name, opens a socket or reads a policy.
 
 mod api;
+pub mod authority;
 mod captured;
 mod door;
+mod forward;
+pub mod frame;
+mod guard;
+pub mod head;
 mod proxy;
+mod refuse;
+mod request;
+mod serve;
 
 pub use api::{Api, Connect, api};
 pub use captured::captured;

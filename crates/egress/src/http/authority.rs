@@ -1,0 +1,74 @@
+//! `HOST[:PORT]` as CONNECT, Host headers and URLs have it: one reading only. Pure.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::name::Host;
+use crate::rules::Target;
+
+/// A host and the port beside it, if one stands there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Authority {
+    /// The host.
+    pub target: Target,
+    /// The port, never zero.
+    pub port: Option<u16>,
+}
+
+impl Authority {
+    /// Reads `HOST`, `HOST:PORT`, `[IPV6]` or `[IPV6]:PORT`. User information, zones, addresses in odd spellings, empty
+    /// ports and ports with zeros in front are refused, with what is wrong.
+    pub fn parse(bytes: &[u8]) -> Result<Authority, &'static str> {
+        let text = std::str::from_utf8(bytes).map_err(|_| "not ASCII")?;
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("a character that no host has");
+        }
+        if text.contains('@') {
+            return Err("user information before the host");
+        }
+        if text.contains(['%', '/', '\\', '?', '#']) {
+            return Err("a character that no host has");
+        }
+        let (host, port) = match text.strip_prefix('[') {
+            Some(inner) => {
+                let close = inner.find(']').ok_or("a bracket that is not closed")?;
+                let (host, rest) = text.split_at(close + 2);
+                match rest {
+                    "" => (host, None),
+                    rest => (host, Some(rest.strip_prefix(':').ok_or("something behind the bracket")?)),
+                }
+            }
+            None => match text.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (text, None),
+            },
+        };
+        let target = match Host::parse(host)? {
+            Host::Name(name) => Target::Name(name),
+            Host::Address(address) => Target::Address(address),
+        };
+        Ok(Authority { target, port: port.map(parse_port).transpose()? })
+    }
+}
+
+/// One to five digits, no zero in front.
+fn parse_port(text: &str) -> Result<u16, &'static str> {
+    if text.starts_with('0') || text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err("no port number");
+    }
+    text.parse().map_err(|_| "no port number")
+}
+
+impl fmt::Display for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.target {
+            Target::Name(name) => f.write_str(name.as_str())?,
+            Target::Address(IpAddr::V6(address)) => write!(f, "[{address}]")?,
+            Target::Address(IpAddr::V4(address)) => write!(f, "{address}")?,
+        }
+        match self.port {
+            Some(port) => write!(f, ":{port}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! A client's connection of which only strictly framed requests can be read. Says of what it refused; answers nothing.
+//!
+//! Where a head is refused, a stand-in of our own is read instead: so the requests before it are answered first, and
+//! whoever serves the connection learns by the number of the request that this one is to be refused, and why.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::http::door::Io;
+use crate::http::frame::{Frame, Step};
+use crate::http::head::Fault;
+
+/// A head that has begun is complete within this time.
+const HEAD: Duration = Duration::from_secs(10);
+/// A connection between two requests is kept this long.
+const IDLE: Duration = Duration::from_secs(75);
+/// A body goes on within this time.
+const BODY: Duration = Duration::from_secs(120);
+/// After a refusal what the client still sends is read for this long, so that the answer is not lost in a reset…
+const LINGER: Duration = Duration::from_millis(500);
+/// …and at most so much of it.
+const LINGER_BYTES: usize = 2 * 1024 * 1024;
+
+/// What is read in place of a head that was refused.
+const STAND_IN: &[u8] = b"GET / HTTP/1.1\r\nhost: refused.invalid\r\nconnection: close\r\n\r\n";
+
+/// What a connection waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    Idle,
+    Head,
+    Body,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    frame: Frame,
+    /// Number of the request that is a stand-in.
+    refused: Option<u64>,
+    /// Who waits for [`Watch::go_on`].
+    waker: Option<Waker>,
+    linger: bool,
+    /// `broken` has been asked.
+    told: bool,
+}
+
+/// The connection as its server reads and writes it.
+pub(crate) struct Guard {
+    io: Io,
+    shared: Arc<Mutex<Shared>>,
+    /// May pass.
+    out: BytesMut,
+    /// Came, and was not looked at yet.
+    rest: BytesMut,
+    wait: Option<(Wait, Pin<Box<Sleep>>)>,
+    lingering: Option<(Pin<Box<Sleep>>, usize)>,
+}
+
+/// The same connection, for who answers its requests.
+#[derive(Clone)]
+pub(crate) struct Watch(Arc<Mutex<Shared>>);
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Watch {
+    /// Why the request of this number, from zero, is to be refused unread.
+    pub(crate) fn refused(&self, number: u64) -> Option<Fault> {
+        let shared = lock(&self.0);
+        shared.refused.filter(|refused| *refused == number).and_then(|_| shared.frame.faulty())
+    }
+
+    /// What was wrong with the body of a request; once.
+    pub(crate) fn broken(&self) -> Option<Fault> {
+        let mut shared = lock(&self.0);
+        let fault = shared.frame.faulty().filter(|_| shared.refused.is_none() && !shared.told)?;
+        shared.told = true;
+        Some(fault)
+    }
+
+    /// The request that asked for an upgrade or a tunnel does not get it.
+    pub(crate) fn go_on(&self) {
+        let mut shared = lock(&self.0);
+        shared.frame.go_on();
+        if let Some(waker) = shared.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// The connection ends with an answer that its client should get, whatever it is still sending.
+    pub(crate) fn linger(&self) {
+        lock(&self.0).linger = true;
+    }
+}
+
+impl Guard {
+    /// The connection, guarded, and what watches it.
+    pub(crate) fn new(io: Io) -> (Guard, Watch) {
+        let shared = Arc::new(Mutex::new(Shared::default()));
+        let watch = Watch(Arc::clone(&shared));
+        (Guard { io, shared, out: BytesMut::new(), rest: BytesMut::new(), wait: None, lingering: None }, watch)
+    }
+
+    /// The connection itself, and what was read of it and did not pass.
+    pub(crate) fn into_inner(self) -> (Io, Bytes) {
+        let mut first = self.out;
+        first.extend_from_slice(&self.rest);
+        (self.io, first.freeze())
+    }
+
+    /// Looks at bytes that have come. How many of them pass where they are; the others went to `out` and `rest`.
+    fn look(&mut self, mut bytes: &[u8]) -> usize {
+        let mut direct = 0;
+        let mut in_place = true;
+        let mut shared = lock(&self.shared);
+        while !bytes.is_empty() {
+            match shared.frame.step(bytes) {
+                Step::Pass(count) if in_place => {
+                    direct += count;
+                    bytes = &bytes[count..];
+                }
+                Step::Pass(count) => {
+                    self.out.extend_from_slice(&bytes[..count]);
+                    bytes = &bytes[count..];
+                }
+                Step::Held(count) => {
+                    in_place = false;
+                    bytes = &bytes[count..];
+                    if let Some(held) = shared.frame.take() {
+                        self.out.extend_from_slice(&held);
+                    }
+                }
+                Step::Wait => {
+                    self.rest.extend_from_slice(bytes);
+                    break;
+                }
+                Step::Fault(_) => {
+                    drop(shared);
+                    self.refuse();
+                    break;
+                }
+            }
+        }
+        direct
+    }
+
+    /// After a fault: a stand-in where a head should be, the end where a body should go on.
+    fn refuse(&mut self) {
+        let mut shared = lock(&self.shared);
+        shared.linger = true;
+        if shared.frame.was_in_head() && shared.refused.is_none() {
+            shared.refused = Some(shared.frame.heads());
+            self.out.extend_from_slice(STAND_IN);
+        }
+    }
+
+    /// Whether the time for what the connection waits for is over.
+    fn poll_time(&mut self, context: &mut Context<'_>) -> Poll<Wait> {
+        let kind = {
+            let shared = lock(&self.shared);
+            if shared.frame.in_head() {
+                Wait::Head
+            } else if shared.frame.is_incomplete() {
+                Wait::Body
+            } else {
+                Wait::Idle
+            }
+        };
+        let time = match kind {
+            Wait::Idle => IDLE,
+            Wait::Head => HEAD,
+            Wait::Body => BODY,
+        };
+        match &mut self.wait {
+            Some((waits, sleep)) if *waits == kind => sleep.as_mut().poll(context).map(|()| kind),
+            wait => {
+                let (_, sleep) = wait.insert((kind, Box::pin(sleep_until(Instant::now() + time))));
+                sleep.as_mut().poll(context).map(|()| kind)
+            }
+        }
+    }
+
+    /// Something came: waiting begins anew, but for a head, which is to be complete in time.
+    fn progress(&mut self) {
+        if !(matches!(self.wait, Some((Wait::Head, _))) && lock(&self.shared).frame.in_head()) {
+            self.wait = None;
+        }
+    }
+}
+
+impl AsyncRead for Guard {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        loop {
+            if !this.out.is_empty() {
+                let count = this.out.len().min(buffer.remaining());
+                buffer.put_slice(&this.out[..count]);
+                this.out.advance(count);
+                if this.out.is_empty() {
+                    this.out = BytesMut::new();
+                }
+                return Poll::Ready(Ok(()));
+            }
+            {
+                let mut shared = lock(&this.shared);
+                if shared.frame.faulty().is_some() {
+                    return Poll::Ready(Ok(()));
+                }
+                if shared.frame.is_turning() {
+                    shared.waker = Some(context.waker().clone());
+                    return Poll::Pending;
+                }
+            }
+            if !this.rest.is_empty() {
+                let bytes = std::mem::take(&mut this.rest);
+                let direct = this.look(&bytes);
+                // Bytes of a body stand before whatever `look` found behind them.
+                let mut out = BytesMut::from(&bytes[..direct]);
+                out.extend_from_slice(&this.out);
+                this.out = out;
+                continue;
+            }
+            let before = buffer.filled().len();
+            match Pin::new(&mut this.io).poll_read(context, buffer) {
+                Poll::Ready(Ok(())) if buffer.filled().len() == before => {
+                    if !lock(&this.shared).frame.is_incomplete() {
+                        return Poll::Ready(Ok(()));
+                    }
+                    lock(&this.shared).frame.fault(Fault::Incomplete);
+                    this.refuse();
+                }
+                Poll::Ready(Ok(())) => {
+                    let direct = this.look(&buffer.filled()[before..]);
+                    this.progress();
+                    buffer.set_filled(before + direct);
+                    if direct > 0 {
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => match ready!(this.poll_time(context)) {
+                    Wait::Idle => return Poll::Ready(Ok(())),
+                    Wait::Head | Wait::Body => {
+                        lock(&this.shared).frame.fault(Fault::TimedOut);
+                        this.refuse();
+                    }
+                },
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Guard {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(context, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if this.lingering.is_none() {
+            ready!(Pin::new(&mut this.io).poll_shutdown(context))?;
+            if !lock(&this.shared).linger {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        let (sleep, left) =
+            this.lingering.get_or_insert_with(|| (Box::pin(sleep_until(Instant::now() + LINGER)), LINGER_BYTES));
+        let mut space = [0; 4096];
+        while *left > 0 && sleep.as_mut().poll(context).is_pending() {
+            let mut buffer = ReadBuf::new(&mut space);
+            match Pin::new(&mut this.io).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) if buffer.filled().is_empty() => break,
+                Poll::Ready(Ok(())) => *left = left.saturating_sub(buffer.filled().len()),
+                // Nobody is there to get the answer.
+                Poll::Ready(Err(_)) => break,
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}

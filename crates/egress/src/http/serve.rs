@@ -1,0 +1,196 @@
+//! A client's connection, served request by request, until it ends or becomes something else. What the answers are is
+//! for others.
+
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use tokio::io::copy_bidirectional;
+
+use crate::event::Via;
+use crate::http::authority::Authority;
+use crate::http::door::{Door, Io, Replay};
+use crate::http::forward::{Broken, Outgoing, Patient, Upstream};
+use crate::http::guard::{Guard, Watch};
+use crate::http::head;
+use crate::http::refuse::{About, Refused, answer, tell};
+use crate::http::request::{clean_request, clean_response, wants_websocket};
+use crate::rules::{Grant, Target};
+
+/// Most bytes of a client that wait in memory: a head at its largest, and something of a body.
+const MOST_BUFFER: usize = head::MOST_BYTES + 8 * 1024;
+
+/// What a connection becomes behind its last request.
+pub(crate) enum Turn {
+    /// A tunnel, by CONNECT.
+    Tunnel { target: Target, port: u16, grant: Grant },
+    /// A WebSocket, by upstream's own 101.
+    Socket { upstream: OnUpgrade },
+}
+
+/// One client's connection, for who answers its requests.
+pub(crate) struct Line {
+    pub(crate) door: Arc<dyn Door>,
+    pub(crate) via: Via,
+    watch: Watch,
+    turn: Mutex<Option<(OnUpgrade, Turn)>>,
+}
+
+/// Answers requests.
+pub(crate) trait Serve: Send + Sync + 'static {
+    /// The answer, or the reason why there is none. `about` is for the refusal's event, and knows the method already.
+    fn serve(
+        &self,
+        line: &Line,
+        request: Request<Incoming>,
+        about: &mut About,
+    ) -> impl Future<Output = Result<Response<Outgoing>, Refused>> + Send;
+}
+
+impl Line {
+    /// Makes the connection something else once the answer has been sent.
+    pub(crate) fn turn(&self, client: OnUpgrade, turn: Turn) {
+        *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = Some((client, turn));
+    }
+
+    fn is_turning(&self) -> bool {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Passes a request on whose destination and rules have been checked. Its target becomes the path of `uri`, its Host
+    /// `host`.
+    pub(crate) async fn pass(
+        &self,
+        mut request: Request<Incoming>,
+        uri: http::Uri,
+        host: &Authority,
+        upstream: &Upstream,
+    ) -> Result<Response<Outgoing>, Refused> {
+        let client = hyper::upgrade::on(&mut request);
+        let websocket = wants_websocket(request.headers());
+        *request.uri_mut() = uri;
+        *request.version_mut() = http::Version::HTTP_11;
+        clean_request(request.headers_mut(), host, websocket);
+        let request = request.map(|body| body.map_err(Broken::from).boxed_unsync());
+        let mut response = match upstream.exchange(request).await {
+            Ok(response) => response,
+            Err(refusal) => {
+                return Err(match self.watch.broken() {
+                    Some(fault) => Refused::from(fault),
+                    None => Refused::from(refusal),
+                });
+            }
+        };
+        let switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        if switched && !websocket {
+            return Err(Refused::odd_answer("101 without having been asked for it"));
+        }
+        if switched {
+            let upstream = hyper::upgrade::on(&mut response);
+            self.turn(client, Turn::Socket { upstream });
+        }
+        *response.version_mut() = http::Version::HTTP_11;
+        clean_response(response.headers_mut(), switched);
+        Ok(response.map(|body| Patient::new(body).boxed_unsync()))
+    }
+}
+
+/// Serves the connection until it ends, also as what it becomes.
+pub(crate) async fn serve<S: Serve>(door: Arc<dyn Door>, via: Via, client: Io, service: S) {
+    let (guard, watch) = Guard::new(client);
+    let line = Arc::new(Line { door, via, watch, turn: Mutex::new(None) });
+    let service = Arc::new(service);
+    // It has the connections to upstream, which outlive the requests where one becomes a WebSocket.
+    let kept = Arc::clone(&service);
+    let count = Arc::new(AtomicU64::new(0));
+    let each = {
+        let line = Arc::clone(&line);
+        service_fn(move |request| {
+            let (line, service) = (Arc::clone(&line), Arc::clone(&service));
+            let number = count.fetch_add(1, Ordering::Relaxed);
+            async move { Ok::<_, Infallible>(one(&line, &*service, number, request).await) }
+        })
+    };
+    let served = http1::Builder::new()
+        .half_close(true)
+        .preserve_header_case(true)
+        .auto_date_header(false)
+        .max_headers(head::MOST_HEADERS)
+        .max_buf_size(MOST_BUFFER)
+        .serve_connection(TokioIo::new(guard), each)
+        .with_upgrades()
+        .await;
+    if let Some(fault) = line.watch.broken() {
+        tell(&*line.door, &About::nothing(via), &Refused::from(fault).refusal);
+    } else if let Err(error) = &served
+        && error.is_parse()
+    {
+        tell(&*line.door, &About::nothing(via), &Refused::unread(error).refusal);
+    }
+    let turn = line.turn.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let (Ok(()), Some((client, turn))) = (served, turn) {
+        become_another(&line, client, turn).await;
+    }
+    drop(kept);
+}
+
+async fn one<S: Serve>(line: &Line, service: &S, number: u64, request: Request<Incoming>) -> Response<Outgoing> {
+    let mut about = About::nothing(line.via);
+    let answered = match line.watch.refused(number) {
+        Some(fault) => Err(Refused::from(fault)),
+        None => {
+            about.method = Some(request.method().as_str().to_owned());
+            service.serve(line, request, &mut about).await
+        }
+    };
+    if !line.is_turning() {
+        line.watch.go_on();
+    }
+    answered.unwrap_or_else(|refused| {
+        line.watch.linger();
+        tell(&*line.door, &about, &refused.refusal);
+        answer(&about, &refused)
+    })
+}
+
+async fn become_another(line: &Line, client: OnUpgrade, turn: Turn) {
+    let upgraded = match client.await {
+        Ok(upgraded) => upgraded,
+        Err(error) => return tracing::debug!(%error, "the client's connection ended before it became another"),
+    };
+    let Some((mut io, first)) = unwrap(upgraded) else { return };
+    match turn {
+        Turn::Tunnel { target, port, grant } => Arc::clone(&line.door).tunnel(io, first, target, port, grant).await,
+        Turn::Socket { upstream } => match upstream.await {
+            Ok(upstream) => {
+                let mut upstream = TokioIo::new(upstream);
+                let copied = if first.is_empty() {
+                    copy_bidirectional(&mut io, &mut upstream).await
+                } else {
+                    copy_bidirectional(&mut Replay::new(first, io), &mut upstream).await
+                };
+                if let Err(error) = copied {
+                    tracing::debug!(%error, "a WebSocket ended");
+                }
+            }
+            Err(error) => tracing::debug!(%error, "upstream's connection ended before it became another"),
+        },
+    }
+}
+
+/// The connection under its guard, and the bytes that were read of it and belong to what it is now.
+fn unwrap(upgraded: Upgraded) -> Option<(Io, Bytes)> {
+    let parts = upgraded.downcast::<TokioIo<Guard>>().ok()?;
+    let (io, rest) = parts.io.into_inner().into_inner();
+    let mut first = BytesMut::from(&parts.read_buf[..]);
+    first.extend_from_slice(&rest);
+    Some((io, first.freeze()))
+}

@@ -1,0 +1,7 @@
+//! HTTP through the gateway, with raw bytes on both sides: what a client sends, what upstream gets, what is answered and
+//! told. Everything in memory: no socket, no privilege.
+
+mod captured;
+mod proxy;
+mod shapes;
+mod support;

@@ -1,0 +1,276 @@
+//! A door that is not the gateway's, upstreams that note each byte, and a reader of requests that shares nothing with
+//! the one under test.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use cofferdam_egress::event::{Event, Kind, Reason, Via};
+use cofferdam_egress::http::{Dial, Dialed, Done, Door, Io, Seat, captured};
+use cofferdam_egress::name::Name;
+use cofferdam_egress::rules::{Grant, Refusal, Target};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+/// The name that is allowed, at every port in `PORTS`.
+pub const GOOD: &str = "good.example";
+pub const OTHER: &str = "other.example";
+pub const PORTS: [u16; 3] = [80, 443, 8080];
+
+pub fn name(text: &str) -> Target {
+    Target::Name(Name::parse(text.as_bytes()).expect("a name"))
+}
+
+pub type Upstream = Arc<dyn Fn(DuplexStream, Noted) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+/// Bytes that one upstream connection received.
+#[derive(Clone, Default)]
+pub struct Noted(Arc<Mutex<Vec<u8>>>);
+
+impl Noted {
+    pub fn add(&self, bytes: &[u8]) {
+        self.0.lock().expect("bytes").extend_from_slice(bytes);
+    }
+
+    pub fn bytes(&self) -> Vec<u8> {
+        self.0.lock().expect("bytes").clone()
+    }
+}
+
+/// One connection to upstream that was made.
+#[derive(Clone)]
+pub struct Made {
+    pub target: Target,
+    pub port: u16,
+    pub noted: Noted,
+}
+
+/// Allows `GOOD` and `OTHER` on `PORTS`; where `ruled`, only GET of paths below `/public`.
+pub struct Fake {
+    pub ruled: bool,
+    pub events: Mutex<Vec<Event>>,
+    pub made: Mutex<Vec<Made>>,
+    pub tunnels: Mutex<Vec<(Target, u16)>>,
+    pub upstream: Upstream,
+    pub unreachable: bool,
+}
+
+impl Fake {
+    pub fn new<F: Future<Output = ()> + Send + 'static>(
+        upstream: impl Fn(DuplexStream, Noted) -> F + Send + Sync + 'static,
+    ) -> Fake {
+        Fake {
+            ruled: false,
+            events: Mutex::default(),
+            made: Mutex::default(),
+            tunnels: Mutex::default(),
+            upstream: Arc::new(move |stream, noted| Box::pin(upstream(stream, noted))),
+            unreachable: false,
+        }
+    }
+
+    pub fn unreachable() -> Fake {
+        Fake { unreachable: true, ..Fake::new(|_, _| async {}) }
+    }
+
+    pub fn events(&self) -> Vec<Event> {
+        self.events.lock().expect("events").clone()
+    }
+
+    /// The reasons of all refusals, in order.
+    pub fn reasons(&self) -> Vec<Reason> {
+        self.events().iter().filter(|event| event.kind != Kind::ApiRequest).filter_map(|event| event.reason).collect()
+    }
+
+    pub fn made(&self) -> Vec<Made> {
+        self.made.lock().expect("made").clone()
+    }
+
+    /// Everything that any upstream received.
+    pub fn received(&self) -> Vec<u8> {
+        self.made().iter().flat_map(|made| made.noted.bytes()).collect()
+    }
+}
+
+fn refusal(reason: Reason) -> Refusal {
+    Refusal { reason, rule: None, detail: None }
+}
+
+impl Door for Fake {
+    fn decide(&self, target: &Target, port: u16) -> Result<Grant, Refusal> {
+        if *target != name(GOOD) && *target != name(OTHER) {
+            Err(refusal(Reason::NotAllowed))
+        } else if !PORTS.contains(&port) {
+            Err(refusal(Reason::PortNotAllowed))
+        } else {
+            Ok(grant())
+        }
+    }
+
+    fn request(&self, _: &Grant, method: &str, path: &str) -> Result<(), Refusal> {
+        let rule = |reason| Refusal { reason, rule: Some("$.network.allow[0]".to_owned()), detail: None };
+        if self.ruled && method != "GET" {
+            Err(rule(Reason::MethodNotAllowed))
+        } else if self.ruled && !path.starts_with("/public") {
+            Err(rule(Reason::PathNotAllowed))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn dial(&self, target: &Target, port: u16, _: &Grant) -> Dial {
+        if self.unreachable {
+            return Box::pin(async { Err(refusal(Reason::Unreachable)) });
+        }
+        let (ours, theirs) = duplex(16 * 1024);
+        let noted = Noted::default();
+        self.made.lock().expect("made").push(Made { target: target.clone(), port, noted: noted.clone() });
+        tokio::spawn((self.upstream)(theirs, noted));
+        Box::pin(async move { Ok(Dialed { io: Box::new(ours), address: None }) })
+    }
+
+    fn tunnel(self: Arc<Self>, client: Io, first: Bytes, target: Target, port: u16, _: Grant) -> Done {
+        self.tunnels.lock().expect("tunnels").push((target, port));
+        Box::pin(async move {
+            // An echo, so that a test sees each byte and their order.
+            let mut client = client;
+            client.write_all(&first).await.expect("client");
+            let (mut read, mut write) = tokio::io::split(client);
+            tokio::io::copy(&mut read, &mut write).await.expect("echo");
+        })
+    }
+
+    fn event(&self, event: Event) {
+        self.events.lock().expect("events").push(event);
+    }
+}
+
+pub fn grant() -> Grant {
+    Grant { rule: 0 }
+}
+
+/// A connection to `GOOD:80` whose client does as it likes; the gateway serves it in a task.
+pub fn connect(door: &Arc<Fake>) -> DuplexStream {
+    connect_to(door, name(GOOD), 80)
+}
+
+pub fn connect_to(door: &Arc<Fake>, target: Target, port: u16) -> DuplexStream {
+    let (client, ours) = duplex(16 * 1024);
+    let upstream = door.dial(&target, port, &grant());
+    let door: Arc<dyn Door> = door.clone();
+    let seat = Seat { target, port, grant: grant(), via: Via::Connect, upstream };
+    tokio::spawn(captured(door, Box::new(ours), seat));
+    client
+}
+
+/// Sends bytes, ends its own direction, and reads the answer to its end.
+pub async fn talk(client: DuplexStream, bytes: &[u8]) -> String {
+    let (mut read, mut write) = tokio::io::split(client);
+    let bytes = bytes.to_vec();
+    let send = tokio::spawn(async move {
+        // The other side may have ended the connection already.
+        if write.write_all(&bytes).await.is_ok() {
+            write.shutdown().await.ok();
+        }
+    });
+    let mut answer = Vec::new();
+    tokio::time::timeout(Duration::from_secs(30), read.read_to_end(&mut answer)).await.expect("an end").ok();
+    send.abort();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// One request as upstream received it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    pub line: String,
+    pub headers: Fields,
+    pub body: Vec<u8>,
+    pub trailers: Fields,
+}
+
+impl Seen {
+    pub fn get(&self, name: &str) -> Vec<&str> {
+        self.headers.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str()).collect()
+    }
+}
+
+/// Reads requests in the plainest way there is: lines, lengths, chunks. What is left over is an error.
+pub fn read_requests(mut bytes: &[u8]) -> Result<Vec<Seen>, String> {
+    let mut all = Vec::new();
+    while !bytes.is_empty() {
+        let (seen, rest) =
+            read_request(bytes).ok_or_else(|| format!("unreadable: {:?}", String::from_utf8_lossy(bytes)))?;
+        all.push(seen);
+        bytes = rest;
+    }
+    Ok(all)
+}
+
+fn line(bytes: &[u8]) -> Option<(String, &[u8])> {
+    let end = bytes.windows(2).position(|two| two == b"\r\n")?;
+    Some((String::from_utf8_lossy(&bytes[..end]).into_owned(), &bytes[end + 2..]))
+}
+
+/// Names and values.
+type Fields = Vec<(String, String)>;
+
+fn fields(mut bytes: &[u8]) -> Option<(Fields, &[u8])> {
+    let mut fields = Vec::new();
+    loop {
+        let (text, rest) = line(bytes)?;
+        bytes = rest;
+        if text.is_empty() {
+            return Some((fields, bytes));
+        }
+        let (name, value) = text.split_once(':')?;
+        fields.push((name.to_owned(), value.trim().to_owned()));
+    }
+}
+
+/// The first request and what follows it; none while it is not complete.
+pub fn read_request(bytes: &[u8]) -> Option<(Seen, &[u8])> {
+    let (first, bytes) = line(bytes)?;
+    let (headers, mut bytes) = fields(bytes)?;
+    let mut seen = Seen { line: first, headers, body: Vec::new(), trailers: Vec::new() };
+    if seen.get("transfer-encoding") == ["chunked"] {
+        loop {
+            let (size, rest) = line(bytes)?;
+            let size = usize::from_str_radix(&size, 16).ok()?;
+            if size == 0 {
+                let (trailers, rest) = fields(rest)?;
+                seen.trailers = trailers;
+                return Some((seen, rest));
+            }
+            seen.body.extend_from_slice(rest.get(..size)?);
+            bytes = rest.get(size..)?.strip_prefix(b"\r\n")?;
+        }
+    }
+    let length: usize = seen.get("content-length").first().map_or(Some(0), |text| text.parse().ok())?;
+    seen.body = bytes.get(..length)?.to_vec();
+    Some((seen, &bytes[length..]))
+}
+
+/// An upstream that answers each complete request with its own line as the body, and goes on.
+pub async fn echo(mut stream: DuplexStream, noted: Noted) {
+    let mut pending = Vec::new();
+    let mut space = [0; 4096];
+    loop {
+        while let Some((seen, rest)) = read_request(&pending) {
+            pending = rest.to_vec();
+            let head = seen.line.starts_with("HEAD ");
+            let body = if head { String::new() } else { seen.line.clone() };
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nX-Up: yes\r\n\r\n{body}", seen.line.len());
+            if stream.write_all(answer.as_bytes()).await.is_err() {
+                return;
+            }
+        }
+        match stream.read(&mut space).await {
+            Ok(0) | Err(_) => return,
+            Ok(count) => {
+                noted.add(&space[..count]);
+                pending.extend_from_slice(&space[..count]);
+            }
+        }
+    }
+}
