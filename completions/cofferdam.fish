@@ -32,6 +32,7 @@ complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "check" -d 'Chec
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "export" -d 'Evaluate Nickel profiles, and print or store what they become'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "environment" -d 'List, show, check, build or reload the environments that eval and mcp know'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "mcp" -d 'Serve environments to agents over MCP, on standard input and output or HTTP'
+complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "audit" -d 'Verify and read the audit trail'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "doctor" -d 'Show what this host can enforce, and how to get the rest'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l policy -d 'Start from this policy instead of the defaults' -r
@@ -88,6 +89,8 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l set -d 'Set 
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l allow-import -d 'Let the profile import from DIR, too' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l profiles -d 'The profile store' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l keep-changes -d 'Keep what copy-on-write volumes changed in DIR' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l audit-trail -d 'Record start, refusals and end in the audit trail of DIR' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l audit-secret -d 'Take the value of this variable of the program\'s out of what is recorded' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s t -l tty -d 'Give it a terminal of its own; implies -i'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s i -l interactive -d 'Pass standard input on; it is closed otherwise'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l read-only -d 'Make every volume read-only, the policy file\'s too'
@@ -157,6 +160,8 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l set -d 'Set
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l allow-import -d 'Let the profile import from DIR, too' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l profiles -d 'The profile store' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l keep-changes -d 'Keep what copy-on-write volumes changed in DIR' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l audit-trail -d 'Record start, refusals and end in the audit trail of DIR' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l audit-secret -d 'Take the value of this variable of the program\'s out of what is recorded' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l file -d 'Run this file, at its own path' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l config -d 'The configuration that defines environments' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s t -l tty -d 'Give it a terminal of its own; implies -i'
@@ -232,14 +237,26 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and __fish_seen
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and __fish_seen_subcommand_from install" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and __fish_seen_subcommand_from help" -f -a "install" -d 'Put the server into a client\'s configuration'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l dir -d 'The trail\'s directory' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l key -d 'verify: the public key that checkpoints must be signed by; checkpoint: the key\'s file' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l anchor -d 'verify: a file with anchored checkpoints; checkpoint: file:PATH, command:PROGRAM or syslog' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l run -d 'Only records of this run' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l skill -d 'Only records of this skill' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l kind -d 'Only records of this kind; may be given again' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l since -d 'Only records from then on, such as 2026-05-01T12:00:00Z, or 2026-05-01' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l until -d 'Only records until then' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -s f -l follow -d 'tail: go on with what comes'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l json -d 'Print JSON: one object, or one record a line'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand doctor" -l json -d 'Print one JSON object'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand doctor" -s h -l help -d 'Print help'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp doctor help" -f -a "run" -d 'Run a program in a sandbox'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp doctor help" -f -a "eval" -d 'Run code in an environment (python, shell, node, ...); CODE - is standard input'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp doctor help" -f -a "check" -d 'Check policies and profiles: print each completed, or what is wrong with it'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp doctor help" -f -a "export" -d 'Evaluate Nickel profiles, and print or store what they become'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp doctor help" -f -a "environment" -d 'List, show, check, build or reload the environments that eval and mcp know'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp doctor help" -f -a "mcp" -d 'Serve environments to agents over MCP, on standard input and output or HTTP'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp doctor help" -f -a "doctor" -d 'Show what this host can enforce, and how to get the rest'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp doctor help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp audit doctor help" -f -a "run" -d 'Run a program in a sandbox'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp audit doctor help" -f -a "eval" -d 'Run code in an environment (python, shell, node, ...); CODE - is standard input'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp audit doctor help" -f -a "check" -d 'Check policies and profiles: print each completed, or what is wrong with it'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp audit doctor help" -f -a "export" -d 'Evaluate Nickel profiles, and print or store what they become'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp audit doctor help" -f -a "environment" -d 'List, show, check, build or reload the environments that eval and mcp know'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp audit doctor help" -f -a "mcp" -d 'Serve environments to agents over MCP, on standard input and output or HTTP'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp audit doctor help" -f -a "audit" -d 'Verify and read the audit trail'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp audit doctor help" -f -a "doctor" -d 'Show what this host can enforce, and how to get the rest'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp audit doctor help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and __fish_seen_subcommand_from mcp" -f -a "install" -d 'Put the server into a client\'s configuration'

@@ -41,6 +41,10 @@ pub struct Call {
     pub tty: bool,
     /// Where changes of copy-on-write mounts are kept, absolute.
     pub keep_changes: Option<String>,
+    /// The audit trail in which the run is recorded, absolute.
+    pub audit_trail: Option<String>,
+    /// Names of variables whose values are taken out of what is recorded.
+    pub audit_secrets: Vec<String>,
     /// The code of an `eval` where it is short enough to be meant as the name of a file.
     pub perhaps_file: Option<String>,
 }
@@ -154,6 +158,10 @@ pub fn make_from(
         policy,
         tty: flag("tty"),
         keep_changes: text("keep-changes").map(|dir| caller.absolute(dir)),
+        audit_trail: text("audit-trail")
+            .or_else(|| caller.variable("COFFERDAM_AUDIT").filter(|dir| !dir.is_empty()))
+            .map(|dir| caller.absolute(dir)),
+        audit_secrets: matches.get_many("audit-secret").into_iter().flatten().cloned().collect(),
         perhaps_file: perhaps_file.map(str::to_owned),
     })
 }

@@ -22,7 +22,7 @@ limit; 137 for another limit; 125 when Cofferdam refused or failed itself;
 126 and 127 when the program cannot be executed or found.";
 
 /// Every subcommand by name.
-pub const SUBCOMMANDS: &[&str] = &["run", "eval", "check", "export", "environment", "mcp", "doctor"];
+pub const SUBCOMMANDS: &[&str] = &["run", "eval", "check", "export", "environment", "mcp", "audit", "doctor"];
 
 /// What of the command line is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +77,7 @@ fn subcommand(name: &'static str, full: bool) -> Command {
         "export" => crate::export::command(command),
         "environment" => crate::listing::command(command),
         "mcp" => crate::mcp::command(command),
+        "audit" => crate::audit::command(command),
         _ => command
             .about("Show what this host can enforce, and how to get the rest")
             .after_help(
@@ -136,6 +137,28 @@ fn sandbox(mut command: Command, full: bool, which: Sandbox) -> Command {
                 .value_name("DIR")
                 .help_heading(HOLD)
                 .help("Keep what copy-on-write volumes changed in DIR"),
+        )
+        .arg(
+            Arg::new("audit-trail")
+                .long("audit-trail")
+                .value_name("DIR")
+                .help_heading(HOLD)
+                .hide_short_help(true)
+                .help("Record start, refusals and end in the audit trail of DIR")
+                .long_help(
+                    "Record start, refusals and end in the audit trail of DIR, durably: what cannot be recorded does not \
+                     start. Default: $COFFERDAM_AUDIT, or no trail. See cofferdam audit",
+                ),
+        )
+        .arg(
+            Arg::new("audit-secret")
+                .long("audit-secret")
+                .value_name("NAME")
+                .action(ArgAction::Append)
+                .help_heading(HOLD)
+                .hide_short_help(true)
+                .help("Take the value of this variable of the program's out of what is recorded")
+                .long_help("Take the value of this variable of the program's out of what is recorded; may be given again"),
         )
         .arg(flag("dry-run").help_heading(HOLD).help("Print policy and plan; start nothing"))
         .arg(flag("json").help_heading(HOLD).help("Print one outcome as JSON instead of the output"))

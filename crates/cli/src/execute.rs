@@ -9,11 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use cofferdam_engine::audit::Trail;
+use cofferdam_engine::recorded::{About, Unrecorded};
 use cofferdam_engine::{Cancel, Ending, Enforcement, Engine, Failure, Input, Io, Outcome, Output, Prepared};
 use cofferdam_policy::{Policy, Stdin};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 
+use crate::audit;
 use crate::call::Call;
 use crate::caller::Caller;
 use crate::keeping::Keeping;
@@ -50,6 +53,7 @@ pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Prese
             Err(failure) => failed(failure, &call, caller, presentation),
         };
     }
+    let recording = audit::recording(&call)?;
     let keeping = call.keep_changes.as_deref().map(Keeping::begin).transpose()?;
     let signals = Signals::catch(call.tty)?;
     let lost = Arc::new(AtomicI32::new(0));
@@ -89,7 +93,10 @@ pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Prese
             return Err(refusal);
         }
     };
-    let mut outcome = prepared.run(io);
+    let (mut outcome, unrecorded) = match &recording {
+        None => (prepared.run(io), None),
+        Some(trail) => recorded(&prepared, io, &call, trail)?,
+    };
     drop(raw);
     if let (Some(keeping), Some(named), Some(failure)) = (&keeping, &call.keep_changes, &mut outcome.error) {
         failure.message = keeping.by_name(&failure.message, named);
@@ -98,10 +105,14 @@ pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Prese
     if let Some(failure) = outcome.error.as_mut().filter(|_| outcome.outcome == Ending::SetupFailed) {
         unstarted::explain(failure, &call.policy, caller);
     }
-    let code = match signals.caught() {
-        0 => exit_code(&outcome),
-        signal => 128 + signal,
+    let code = match (signals.caught(), &unrecorded) {
+        (_, Some(refusal)) => refusal.code,
+        (0, None) => exit_code(&outcome),
+        (signal, None) => 128 + signal,
     };
+    if let Some(refusal) = unrecorded {
+        print_error(&refusal.message, refusal.hint.as_deref());
+    }
     if presentation.json {
         print_json(&outcome)?;
         return Ok(code);
@@ -128,6 +139,20 @@ pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Prese
         return Ok(if code == 0 { REFUSED } else { code });
     }
     Ok(code)
+}
+
+/// Runs it with its records. What ran and could not be recorded to its end is told, and no success.
+fn recorded(prepared: &Prepared, io: Io, call: &Call, trail: &Trail) -> Result<(Outcome, Option<Refusal>), Refusal> {
+    let refusal = |e: &Unrecorded| Refusal::new("audit", e.to_string()).split_hint();
+    match prepared.run_recorded(io, &call.policy, trail, About::default()) {
+        Ok(outcome) => Ok((outcome, None)),
+        Err(e @ Unrecorded::Start(_)) => Err(refusal(&e)),
+        Err(e) => {
+            let refusal = refusal(&e);
+            let Unrecorded::End(outcome, _) = e else { return Err(refusal) };
+            Ok((*outcome, Some(refusal)))
+        }
+    }
 }
 
 /// The exit code that an outcome stands for.

@@ -9,6 +9,7 @@
 //! Start-up decides the cold figure: one thread, nothing probed that the call does not need. No unsafe code.
 #![forbid(unsafe_code)]
 
+mod audit;
 pub mod call;
 pub mod caller;
 mod check;
@@ -89,6 +90,7 @@ pub fn entry(arguments: Vec<OsString>) -> i32 {
         }
         "environment" => Caller::observe().and_then(|caller| listing::run(matches, &caller)),
         "mcp" => Caller::observe().and_then(|caller| mcp::run(matches, &caller)),
+        "audit" => Caller::observe().and_then(|caller| audit::run(matches, &caller)),
         "export" => Caller::observe()
             .and_then(|caller| export::export(matches, &caller, &Engine::for_own_process(&Likely::Unknown))),
         _ => Caller::observe().and_then(|caller| doctor::doctor(&caller, matches.get_flag("json"))),

@@ -33,6 +33,7 @@ pub mod outcome;
 mod program;
 mod random;
 mod ready;
+pub mod recorded;
 mod rlimits;
 pub mod run;
 pub mod session;

@@ -25,7 +25,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 pub use anchor::Anchor;
 pub use checkpoint::{Key, PublicKey};
 pub use read::{Filter, Follow, Line, show};
-pub use record::{Entry, Hash, Link, Record, hex, unhex};
+pub use record::{Entry, Hash, Link, Record, hex, sha256, unhex};
 pub use redact::Secrets;
 pub use verify::{Anchored, Failed, Problem, Verified, Wrong, anchored, verify};
 

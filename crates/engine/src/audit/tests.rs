@@ -54,17 +54,15 @@ fn a_trail_verifies_and_goes_on_after_it_was_closed() {
 #[test]
 fn every_single_byte_counts() {
     let (_dir, trail) = trail(Options::default());
-    (0..4).for_each(|n| assert!(trail.append(note(n), Durability::Written).unwrap().seq > 0));
+    (0..2).for_each(|n| assert!(trail.append(note(n), Durability::Written).unwrap().seq > 0));
     let path = first(trail.path());
     let whole = std::fs::read(&path).unwrap();
     check(trail.path()).unwrap();
     for at in 0..whole.len() {
-        for flip in [1u8, 0x80] {
-            let mut other = whole.clone();
-            other[at] ^= flip;
-            std::fs::write(&path, &other).unwrap();
-            assert!(check(trail.path()).is_err(), "byte {at} with {flip:#x}");
-        }
+        let mut other = whole.clone();
+        other[at] ^= 1 << (at % 8);
+        std::fs::write(&path, &other).unwrap();
+        assert!(check(trail.path()).is_err(), "byte {at}");
     }
 }
 

@@ -1,0 +1,423 @@
+//! `cofferdam audit`: is a trail what was written, what stands in it, and what comes.
+//!
+//! Exit code: 0; 1 when a trail does not hold together; 125 when nothing can be told. Writes nothing but keys and, when
+//! asked for one, a checkpoint.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use cofferdam_engine::audit::{
+    self, Anchor, Anchored, Failed, Filter, Follow, Key, Line, Options, Problem, PublicKey, Record, Secrets, Trail,
+    Verified, Wrong,
+};
+use serde::Serialize;
+
+use crate::call::Call;
+use crate::caller::Caller;
+use crate::execute::{print, print_json};
+use crate::report::{Refusal, print_note, printable};
+
+const ACTIONS: &[&str] = &["verify", "show", "tail", "checkpoint", "keygen"];
+/// How often `tail -f` looks for more.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Records that `tail` begins with.
+const LAST: usize = 10;
+
+/// The command line of `audit`.
+pub fn command(command: Command) -> Command {
+    let text = |name: &'static str, value: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name(value).help(help)
+    };
+    command
+        .about("Verify and read the audit trail")
+        .override_usage("cofferdam audit [OPTIONS] <verify | show | tail | checkpoint | keygen FILE>")
+        .after_help(
+            "verify: whether every record is as it was written, and which is not. What only an anchor shows: the last \
+             records cut off, or everything written anew. show: records, those that the options name. tail: the last \
+             ten; with -f those that come as well. checkpoint: signs the trail as it ends now, and tells the anchor. \
+             keygen: makes a key that signs.\n\nExit code: 0 when all is right, 1 when the trail does not hold \
+             together, 125 when nothing can be told.",
+        )
+        .arg(text("dir", "DIR", "The trail's directory").long_help(
+            "The trail's directory. Default: $COFFERDAM_AUDIT, or $XDG_STATE_HOME/cofferdam/audit, or \
+             ~/.local/state/cofferdam/audit",
+        ))
+        .arg(text(
+            "key",
+            "KEY",
+            "verify: the public key that checkpoints must be signed by; checkpoint: the key's file",
+        ))
+        .arg(text(
+            "anchor",
+            "ANCHOR",
+            "verify: a file with anchored checkpoints; checkpoint: file:PATH, command:PROGRAM or syslog",
+        ))
+        .arg(text("run", "ID", "Only records of this run"))
+        .arg(text("skill", "NAME", "Only records of this skill"))
+        .arg(text("kind", "KIND", "Only records of this kind; may be given again").action(ArgAction::Append))
+        .arg(text("since", "TIME", "Only records from then on, such as 2026-05-01T12:00:00Z, or 2026-05-01"))
+        .arg(text("until", "TIME", "Only records until then"))
+        .arg(
+            Arg::new("follow").short('f').long("follow").action(ArgAction::SetTrue).help("tail: go on with what comes"),
+        )
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("Print JSON: one object, or one record a line"),
+        )
+        .arg(
+            Arg::new("action")
+                .value_name("ACTION")
+                .required(true)
+                .value_parser(ACTIONS.to_vec())
+                .help("verify, show, tail, checkpoint or keygen"),
+        )
+        .arg(Arg::new("what").value_name("FILE").help("Where keygen writes the key"))
+}
+
+/// The directory of the trail where none is named.
+pub fn directory(caller: &Caller) -> Result<PathBuf, Refusal> {
+    if let Some(named) = caller.variable("COFFERDAM_AUDIT") {
+        return Ok(caller.absolute(named).into());
+    }
+    let state = caller.variable("XDG_STATE_HOME").filter(|path| path.starts_with('/')).map(PathBuf::from);
+    let home = || caller.homes.first().map(|home| Path::new(home).join(".local/state"));
+    state.or_else(home).map(|state| state.join("cofferdam/audit")).ok_or_else(|| {
+        Refusal::new("audit", "there is no home directory for the audit trail").hint("--dir DIR names another place")
+    })
+}
+
+/// The trail that a run is recorded in, where one is.
+pub fn recording(call: &Call) -> Result<Option<Trail>, Refusal> {
+    let Some(dir) = &call.audit_trail else { return Ok(None) };
+    let value = |name: &String| call.policy.command.variables.get(name).map(|value| (name.clone(), value.clone()));
+    if let Some(name) = call.audit_secrets.iter().find(|name| value(name).is_none()) {
+        return Err(Refusal::new("arguments", format!("--audit-secret {name} is no variable of the program's"))
+            .hint(format!("-e {name}=VALUE, or -e {name}")));
+    }
+    let secrets = Secrets::new(call.audit_secrets.iter().filter_map(value));
+    Trail::open(Path::new(dir), Options { secrets, ..Options::default() }).map(Some).map_err(|e| refused(&e))
+}
+
+/// Does what is asked for, and returns the exit code.
+pub fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
+    let text = |name: &str| matches.get_one::<String>(name).map(String::as_str);
+    let dir = text("dir").map_or_else(|| directory(caller), |named| Ok(caller.absolute(named).into()))?;
+    let json = matches.get_flag("json");
+    let action = text("action").unwrap_or_default();
+    match (action, text("what")) {
+        ("keygen", Some(file)) => keygen(Path::new(&caller.absolute(file)), json),
+        ("keygen", None) => {
+            Err(Refusal::new("arguments", "keygen takes the file that it writes")
+                .hint("cofferdam audit keygen audit.key"))
+        }
+        (_, Some(_)) => {
+            Err(Refusal::new("arguments", format!("{action} takes no file")).hint("--dir DIR names the trail"))
+        }
+        ("verify", _) => verify(&dir, text("key"), text("anchor").map(|file| caller.absolute(file)), json),
+        ("checkpoint", _) => checkpoint(&dir, text("key").map(|file| caller.absolute(file)), text("anchor"), json),
+        ("show", _) => show(&dir, &filter(matches)?, json),
+        _ => tail(&dir, &filter(matches)?, matches.get_flag("follow"), json),
+    }
+}
+
+fn filter(matches: &ArgMatches) -> Result<Filter, Refusal> {
+    let text = |name: &str| matches.get_one::<String>(name).cloned();
+    let time = |name: &'static str| text(name).map(|given| instant(name, &given)).transpose();
+    Ok(Filter {
+        run: text("run"),
+        skill: text("skill"),
+        kinds: matches.get_many("kind").into_iter().flatten().cloned().collect(),
+        since: time("since")?,
+        until: time("until")?,
+    })
+}
+
+/// A point in time as records write it, so that texts compare as times do.
+fn instant(option: &str, given: &str) -> Result<String, Refusal> {
+    let bytes = given.as_bytes();
+    let digits = |from: usize, to: usize| bytes.get(from..to).is_some_and(|part| part.iter().all(u8::is_ascii_digit));
+    let date = digits(0, 4) && digits(5, 7) && digits(8, 10) && bytes[4] == b'-' && bytes[7] == b'-';
+    let clock = bytes.len() >= 19
+        && bytes[10] == b'T'
+        && digits(11, 13)
+        && digits(14, 16)
+        && digits(17, 19)
+        && (bytes[13], bytes[16]) == (b':', b':');
+    match given.get(19..) {
+        None if date && bytes.len() == 10 => {
+            Ok(if option == "until" { format!("{given}T23:59:59.999999Z") } else { given.to_owned() })
+        }
+        Some("Z" | "") if date && clock => {
+            Ok(if option == "until" { format!("{}.999999Z", &given[..19]) } else { given[..19].to_owned() })
+        }
+        Some(rest) if date && clock && rest.starts_with('.') && rest.ends_with('Z') => Ok(given.to_owned()),
+        _ => Err(Refusal::new("arguments", format!("--{option} {given:?} is no time in UTC"))
+            .hint("2026-05-01, or 2026-05-01T12:00:00Z")),
+    }
+}
+
+fn refused(error: &audit::AuditError) -> Refusal {
+    Refusal::new("audit", error.to_string()).split_hint()
+}
+
+fn unread(dir: &Path, error: &std::io::Error) -> Refusal {
+    let refusal = Refusal::new("audit", format!("cannot read the trail in {}: {error}", dir.display()));
+    match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            refusal.hint("--dir DIR names the trail; `cofferdam run --audit-trail DIR` writes one")
+        }
+        _ => refusal,
+    }
+}
+
+fn keygen(file: &Path, json: bool) -> Result<i32, Refusal> {
+    let key = Key::make(file).map_err(|e| refused(&e))?.public().text();
+    if json { print_json(&serde_json::json!({ "key": key })) } else { print(&format!("{key}\n")) }.map(|()| 0)
+}
+
+/// What `verify --json` prints.
+#[derive(Serialize)]
+struct Verdict<'a> {
+    ok: bool,
+    records: Option<u64>,
+    first: Option<u64>,
+    last: Option<u64>,
+    last_hash: Option<String>,
+    files: Option<u64>,
+    recovered: Option<usize>,
+    checkpoints: Option<u64>,
+    covered: Option<u64>,
+    keys: Option<&'a [String]>,
+    anchored: Option<u64>,
+    file: Option<String>,
+    line: Option<u64>,
+    offset: Option<u64>,
+    record: Option<u64>,
+    problem: Option<String>,
+}
+
+fn good(v: &Verified) -> Verdict<'_> {
+    Verdict {
+        ok: true,
+        records: Some(v.last.seq + 1 - v.first),
+        first: Some(v.first),
+        last: Some(v.last.seq),
+        last_hash: Some(audit::hex(&v.last.hash)),
+        files: Some(v.files),
+        recovered: Some(v.recovered.len()),
+        checkpoints: Some(v.checkpoints),
+        covered: Some(v.covered),
+        keys: Some(&v.keys),
+        anchored: Some(v.anchored),
+        file: None,
+        line: None,
+        offset: None,
+        record: None,
+        problem: None,
+    }
+}
+
+fn bad(p: &Problem) -> Verdict<'_> {
+    Verdict {
+        ok: false,
+        records: None,
+        first: None,
+        last: None,
+        last_hash: None,
+        files: None,
+        recovered: None,
+        checkpoints: None,
+        covered: None,
+        keys: None,
+        anchored: None,
+        file: Some(p.file.display().to_string()),
+        line: Some(p.line),
+        offset: Some(p.offset),
+        record: Some(p.seq),
+        problem: Some(p.wrong.to_string()),
+    }
+}
+
+fn verify(dir: &Path, key: Option<&str>, anchor: Option<String>, json: bool) -> Result<i32, Refusal> {
+    let signer = key.map(PublicKey::parse).transpose().map_err(|e| refused(&e))?;
+    let anchors = match &anchor {
+        Some(file) => audit::anchored(Path::new(file)).map_err(|e| unread(Path::new(file), &e))?,
+        None => Anchored::new(),
+    };
+    if let Some(file) = anchor.filter(|_| anchors.is_empty()) {
+        return Err(Refusal::new("audit", format!("{file} holds no anchored checkpoint"))
+            .hint("`cofferdam audit checkpoint --key FILE --anchor file:PATH` writes one"));
+    }
+    let (code, verdict, text) = match audit::verify(dir, signer, &anchors, &mut |_| {}) {
+        Ok(v) => (0, None, Some(v)),
+        Err(Failed::Io(e)) => return Err(unread(dir, &e)),
+        Err(Failed::Wrong(p)) if p.wrong == Wrong::Empty => {
+            return Err(Refusal::new("audit", format!("there is no record in {}", dir.display()))
+                .hint("`cofferdam run --audit-trail DIR` writes a trail"));
+        }
+        Err(Failed::Wrong(p)) => (1, Some(p), None),
+    };
+    match (verdict, text) {
+        (Some(p), _) if json => print_json(&bad(&p)),
+        (Some(p), _) => {
+            let place = if p.line > 0 {
+                format!("{}:{} (byte {})", p.file.display(), p.line, p.offset)
+            } else {
+                p.file.display().to_string()
+            };
+            print(&printable(&format!("{place}: record {}: {}\n", p.seq, p.wrong)))
+        }
+        (_, Some(v)) if json => print_json(&good(&v)),
+        (_, Some(v)) => print(&told(&v, anchors.is_empty())),
+        (None, None) => Ok(()),
+    }
+    .map(|()| code)
+}
+
+fn told(v: &Verified, unanchored: bool) -> String {
+    let mut text = format!(
+        "{} records, {} to {}, in {} files hold together\nlast: {} of {}\n",
+        v.last.seq + 1 - v.first,
+        v.first,
+        v.last.seq,
+        v.files,
+        audit::hex(&v.last.hash),
+        v.until
+    );
+    if v.first > 1 {
+        text.push_str(&format!("records 1 to {} are not here: older files were put away, or removed\n", v.first - 1));
+    }
+    for (file, offset) in &v.recovered {
+        text.push_str(&format!("a writer was stopped in the middle at {} (byte {offset}); sealed\n", file.display()));
+    }
+    if v.checkpoints > 0 {
+        let keys = v.keys.join(", ");
+        text.push_str(&format!("{} checkpoints, up to record {}, signed by {keys}\n", v.checkpoints, v.covered));
+    }
+    text.push_str(&match (unanchored, v.anchored) {
+        (true, _) => "no anchor was compared: whether records are missing at the end cannot be told\n".to_owned(),
+        (false, n) => format!("{n} anchored checkpoints are there\n"),
+    });
+    printable(&text)
+}
+
+fn checkpoint(dir: &Path, key: Option<String>, anchor: Option<&str>, json: bool) -> Result<i32, Refusal> {
+    let file = key.ok_or_else(|| {
+        Refusal::new("arguments", "a checkpoint needs a key").hint("cofferdam audit checkpoint --key audit.key")
+    })?;
+    let key = Key::read(Path::new(&file)).map_err(|e| refused(&e))?;
+    let anchor = anchor.map(Anchor::parse).transpose().map_err(|e| Refusal::new("arguments", e))?;
+    // Opening would make a trail where there is none.
+    std::fs::metadata(dir).map_err(|e| unread(dir, &e))?;
+    let trail = Trail::open(dir, Options { key: Some(key), anchor, ..Options::default() }).map_err(|e| refused(&e))?;
+    let Some(link) = trail.checkpoint().map_err(|e| refused(&e))? else {
+        return Err(Refusal::new("audit", format!("there is no record in {}", dir.display())));
+    };
+    if json {
+        print_json(&serde_json::json!({ "record": link.seq, "hash": audit::hex(&link.hash) }))
+    } else {
+        print(&format!("record {}: {}\n", link.seq, audit::hex(&link.hash)))
+    }
+    .map(|()| 0)
+}
+
+/// One record for people, or as it stands.
+fn line(record: &Record, json: bool) -> Result<String, Refusal> {
+    if json {
+        let text = serde_json::to_string(record)
+            .map_err(|e| Refusal::new("output", format!("cannot write a record as JSON: {e}")))?;
+        return Ok(text + "\n");
+    }
+    let mut text = format!("{:>6}  {}  {}", record.seq, record.time, record.kind);
+    for (name, value) in [("skill", &record.skill), ("run", &record.run)] {
+        if let Some(value) = value {
+            text.push_str(&format!("  {name}={value}"));
+        }
+    }
+    for (name, value) in &record.data {
+        match value.as_str() {
+            Some(value) if !value.is_empty() && !value.contains([' ', '"']) => {
+                text.push_str(&format!("  {name}={value}"))
+            }
+            _ => text.push_str(&format!("  {name}={value}")),
+        }
+    }
+    Ok(printable(&text) + "\n")
+}
+
+fn told_line(found: &Line, json: bool) -> Result<(), Refusal> {
+    match found {
+        Line::Record(record) => print(&line(record, json)?),
+        Line::Broken(file, number) => {
+            print_note(&format!("{}:{number} is no whole record", file.display()), Some("cofferdam audit verify"));
+            Ok(())
+        }
+    }
+}
+
+fn shown(dir: &Path, filter: &Filter, mut each: impl FnMut(Line) -> Result<(), Refusal>) -> Result<(), Refusal> {
+    let mut refusal = None;
+    let done = audit::show(dir, filter, |found| {
+        each(found).map_err(|e| {
+            refusal = Some(e);
+            std::io::Error::other("told already")
+        })
+    });
+    match (refusal, done) {
+        (Some(refusal), _) => Err(refusal),
+        (None, Err(e)) => Err(unread(dir, &e)),
+        (None, Ok(())) => Ok(()),
+    }
+}
+
+fn show(dir: &Path, filter: &Filter, json: bool) -> Result<i32, Refusal> {
+    shown(dir, filter, |found| told_line(&found, json)).map(|()| 0)
+}
+
+fn tail(dir: &Path, filter: &Filter, follow: bool, json: bool) -> Result<i32, Refusal> {
+    let mut last = std::collections::VecDeque::new();
+    let mut all = Follow::new(dir);
+    let mut next = || all.next_line().map_err(|e| unread(dir, &e));
+    let takes = |found: &Line| !matches!(found, Line::Record(record) if !filter.takes(record));
+    while let Some(found) = next()? {
+        if takes(&found) {
+            last.push_back(found);
+            if last.len() > LAST {
+                last.pop_front();
+            }
+        }
+    }
+    last.iter().try_for_each(|found| told_line(found, json))?;
+    if !follow {
+        return Ok(0);
+    }
+    loop {
+        match next()? {
+            Some(found) if takes(&found) => told_line(&found, json)?,
+            Some(_) => {}
+            None => std::thread::sleep(PAUSE),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_compare_as_records_write_them() {
+        let time = |option, given| instant(option, given).ok();
+        assert_eq!(time("since", "2026-05-01").as_deref(), Some("2026-05-01"));
+        assert_eq!(time("until", "2026-05-01").as_deref(), Some("2026-05-01T23:59:59.999999Z"));
+        assert_eq!(time("since", "2026-05-01T12:00:00Z").as_deref(), Some("2026-05-01T12:00:00"));
+        assert_eq!(time("until", "2026-05-01T12:00:00Z").as_deref(), Some("2026-05-01T12:00:00.999999Z"));
+        assert_eq!(time("since", "2026-05-01T12:00:00.5Z").as_deref(), Some("2026-05-01T12:00:00.5Z"));
+        for wrong in ["", "yesterday", "2026-5-1", "2026-05-01T12", "2026-05-01T12:00:00+02:00", "2026-05-01 12:00:00"]
+        {
+            assert_eq!(time("since", wrong), None, "{wrong}");
+        }
+    }
+}

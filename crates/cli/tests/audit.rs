@@ -1,0 +1,148 @@
+//! `cofferdam audit` and the trail that runs leave: written, verified, shown, followed.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Stdio;
+
+use cofferdam_engine::audit::{Durability, Entry, Options, Trail};
+use common::{cofferdam, output, parse, told};
+use serde_json::Value;
+
+fn trail(dir: &Path, count: u64) -> Trail {
+    let trail = Trail::open(dir, Options::default()).unwrap();
+    for n in 0..count {
+        let entry = Entry::new(if n % 2 == 0 { "even" } else { "odd" }).run(&format!("r{n}")).with("n", n);
+        trail.append(entry, Durability::Written).unwrap();
+    }
+    trail
+}
+
+fn text(dir: &Path, arguments: &[&str]) -> (i32, String) {
+    let dir = dir.to_str().unwrap();
+    let output = output(&[&["audit", "--dir", dir], arguments].concat());
+    let both = [output.stdout, output.stderr].concat();
+    (output.status.code().unwrap(), String::from_utf8(both).unwrap())
+}
+
+#[test]
+fn verify_says_what_holds_and_where_it_does_not() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("audit");
+    trail(&dir, 4);
+    let (code, said) = text(&dir, &["verify"]);
+    assert!(code == 0 && said.contains("5 records, 1 to 5") && said.contains("no anchor was compared"), "{said}");
+    let file = dir.join("trail-000001.jsonl");
+    let good = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, good.replacen("\"n\":2", "\"n\":7", 1)).unwrap();
+    let (code, said) = text(&dir, &["verify"]);
+    assert!(code == 1 && said.contains("trail-000001.jsonl:4 (byte ") && said.contains("was changed"), "{said}");
+    let json = parse(&cofferdam().args(["audit", "verify", "--json", "--dir"]).arg(&dir).output().unwrap());
+    assert_eq!((&json["ok"], &json["line"], &json["record"]), (&false.into(), &4.into(), &4.into()));
+    std::fs::write(&file, &good).unwrap();
+    assert_eq!(text(&dir, &["verify"]).0, 0);
+    let lines: Vec<&str> = good.lines().collect();
+    std::fs::write(&file, format!("{}\n{}\n", lines[0], lines[3])).unwrap();
+    assert!(text(&dir, &["verify"]).1.contains("records 2 to 3 were removed"));
+}
+
+#[test]
+fn an_anchor_elsewhere_shows_a_trail_that_was_cut_short() {
+    let root = tempfile::tempdir().unwrap();
+    let (dir, key, anchor) = (root.path().join("audit"), root.path().join("key"), root.path().join("anchor"));
+    trail(&dir, 3);
+    let made = output(&["audit", "keygen", key.to_str().unwrap()]);
+    let public = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    assert_eq!((made.status.code(), public.len()), (Some(0), 64));
+    let place = format!("file:{}", anchor.display());
+    let (code, said) = text(&dir, &["checkpoint", "--key", key.to_str().unwrap(), "--anchor", &place]);
+    assert_eq!(code, 0, "{said}");
+    let full = ["verify", "--key", &public, "--anchor", anchor.to_str().unwrap()];
+    let (code, said) = text(&dir, &full);
+    assert!(code == 0 && said.contains("1 anchored checkpoints are there") && said.contains(&public), "{said}");
+    let file = dir.join("trail-000001.jsonl");
+    let good = std::fs::read_to_string(&file).unwrap();
+    let cut = good.lines().take(3).map(|line| format!("{line}\n")).collect::<String>();
+    std::fs::write(&file, cut).unwrap();
+    assert_eq!(text(&dir, &["verify"]).0, 0, "the files alone cannot tell");
+    let (code, said) = text(&dir, &full);
+    assert!(code == 1 && said.contains("cut short"), "{said}");
+}
+
+#[test]
+fn show_and_tail_pick_records_out() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("audit");
+    let trail = trail(&dir, 30);
+    let lines = |arguments: &[&str]| text(&dir, arguments).1.lines().count();
+    assert_eq!((lines(&["show"]), lines(&["show", "--kind", "odd"]), lines(&["show", "--run", "r3"])), (31, 15, 1));
+    assert_eq!((lines(&["show", "--since", "2100-01-01"]), lines(&["show", "--until", "2100-01-01"])), (0, 31));
+    assert_eq!((lines(&["tail"]), lines(&["tail", "--kind", "even"])), (10, 10));
+    for line in text(&dir, &["show", "--json"]).1.lines() {
+        let record: Value = serde_json::from_str(line).unwrap();
+        assert!(record["hash"].as_str().is_some_and(|hash| hash.len() == 64), "{line}");
+    }
+    // Following shows what comes after it has begun.
+    let mut follow = cofferdam();
+    let mut child = follow.args(["audit", "tail", "-f", "--dir"]).arg(&dir).stdout(Stdio::piped()).spawn().unwrap();
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    (0..10).for_each(|_| assert!(reader.read_line(&mut line).unwrap() > 0));
+    trail.append(Entry::new("late\u{1b}[2J"), Durability::Written).unwrap();
+    line.clear();
+    assert!(reader.read_line(&mut line).unwrap() > 0);
+    assert!(line.contains("late") && !line.contains('\u{1b}'), "{line:?}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_run_is_recorded_and_its_secrets_are_not() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("audit");
+    let here = dir.to_str().unwrap();
+    let run = |script: &str| {
+        let options =
+            ["run", "--audit-trail", here, "-e", "KEY=hunter2-value", "--audit-secret", "KEY", "--json", "--"];
+        parse(&output(&[&options[..], &["/bin/sh", "-c", script]].concat()))
+    };
+    let one = run("echo $KEY; echo hunter2-value >/dev/null; exit 4");
+    assert_eq!((&one["exit_code"], &one["stdout"]), (&4.into(), &"hunter2-value\n".into()));
+    let id = one["run_id"].as_str().unwrap();
+    let (code, said) = text(&dir, &["show", "--run", id]);
+    assert!(code == 0 && said.contains("sandbox_started") && said.contains("exitCode=4"), "{said}");
+    let all = std::fs::read_to_string(dir.join("trail-000001.jsonl")).unwrap();
+    assert!(!all.contains("hunter2") && all.contains("[secret KEY]"), "{all}");
+    assert_eq!(text(&dir, &["verify"]).0, 0);
+}
+
+#[test]
+fn nothing_runs_that_cannot_be_recorded() {
+    let root = tempfile::tempdir().unwrap();
+    let file = root.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let marker = root.path().join("ran");
+    let bind = format!("{}:{}:rw", root.path().display(), root.path().display());
+    let script = format!("touch {}", marker.display());
+    let run = |place: &Path| {
+        told(&["run", "--audit-trail", place.to_str().unwrap(), "-v", &bind, "--", "/bin/sh", "-c", &script])
+    };
+    let (code, said) = run(&file);
+    assert!(code == 125 && said.contains("trail") && !marker.exists(), "{said}");
+    let (code, said) = run(&root.path().join("audit"));
+    assert!(code == 0 && marker.exists(), "{said}");
+}
+
+#[test]
+fn mistakes_are_told_with_what_would_work() {
+    let root = tempfile::tempdir().unwrap();
+    let missing = root.path().join("none");
+    let (code, said) = text(&missing, &["verify"]);
+    assert!(code == 125 && said.contains("--audit-trail"), "{said}");
+    assert!(!missing.exists(), "reading makes nothing");
+    let (code, said) = text(&missing, &["checkpoint"]);
+    assert!(code == 125 && said.contains("--key"), "{said}");
+    let (code, said) = text(&missing, &["show", "--since", "yesterday"]);
+    assert!(code == 125 && said.contains("2026-05-01"), "{said}");
+}

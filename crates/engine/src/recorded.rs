@@ -1,0 +1,220 @@
+//! A run that stands in the audit trail: its start before anything starts, its end before anybody is told of it.
+//!
+//! Says what a run's records hold; how they are kept is `audit`'s.
+
+use cofferdam_policy::{Field, Policy};
+use serde_json::{Map, Value};
+
+use crate::audit::{AuditError, Durability, Entry, Trail, hex};
+use crate::io::Io;
+use crate::outcome::{Ending, Outcome};
+use crate::run::Prepared;
+
+/// Records between a run's start and its end; more of them are counted and not written.
+const MOST_EVENTS: usize = 1000;
+
+/// What a run's records say besides what the policy and the outcome do.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct About {
+    /// The skill that is run.
+    pub skill: Option<String>,
+    /// Further facts of the first record, such as the profile or the manifest that the policy was made of.
+    pub facts: Map<String, Value>,
+}
+
+/// Why a run is not, or not wholly, in the trail.
+#[derive(Debug, thiserror::Error)]
+pub enum Unrecorded {
+    /// Nothing was started.
+    #[error("nothing was started, since it could not be recorded: {0}")]
+    Start(#[source] AuditError),
+    /// It ran, and its end could not be recorded.
+    #[error("the run's end could not be recorded: {1}")]
+    End(Box<Outcome>, #[source] AuditError),
+}
+
+impl Prepared {
+    /// Runs it, with its start, what it was refused and its end in the trail. The start is durable before anything starts,
+    /// and the end before this returns.
+    ///
+    /// # Errors
+    /// Something does not stand in the trail. Where that is the start, nothing ran.
+    pub fn run_recorded(&self, io: Io, policy: &Policy, trail: &Trail, about: About) -> Result<Outcome, Unrecorded> {
+        let id = crate::random::uuid();
+        let entry = |kind: &str| Entry { skill: about.skill.clone(), ..Entry::new(kind).run(&id) };
+        let mut start = entry("sandbox_started");
+        start.data = started(policy, self.backend(), &about);
+        let reservation = trail.begin(start).map_err(Unrecorded::Start)?;
+        let mut outcome = self.run(io);
+        outcome.run_id.clone_from(&id);
+        let mut lost = 0u64;
+        let events = events(&outcome);
+        for (kind, data) in events.iter().take(MOST_EVENTS) {
+            // A disk that is full now has room for the end, and the end says what is missing before it.
+            let written = trail.append(Entry { data: data.clone(), ..entry(kind) }, Durability::Written);
+            lost += u64::from(written.is_err());
+        }
+        lost += events.len().saturating_sub(MOST_EVENTS) as u64;
+        let (kind, mut data) = ended(&outcome);
+        if lost > 0 {
+            data.insert("eventsLost".into(), lost.into());
+        }
+        match reservation.end(Entry { data, ..entry(kind) }) {
+            Ok(_) => Ok(outcome),
+            Err(e) => Err(Unrecorded::End(Box::new(outcome), e)),
+        }
+    }
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+/// What the record of a start says.
+fn started(policy: &Policy, backend: &str, about: &About) -> Map<String, Value> {
+    let text = serde_json::to_string(policy).unwrap_or_default();
+    let mut data = object(serde_json::json!({
+        "memoryMb": policy.limits.memory_mb,
+        "networkMode": policy.network.mode,
+        "backend": backend,
+        "argv": policy.command.argv,
+        "policySha256": hex(&crate::audit::sha256(text.as_bytes())),
+    }));
+    if let Some(skill) = &about.skill {
+        data.insert("skillName".into(), skill.as_str().into());
+    }
+    data.extend(about.facts.clone());
+    data
+}
+
+/// What happened between start and end.
+fn events(outcome: &Outcome) -> Vec<(&'static str, Map<String, Value>)> {
+    let mut list = Vec::new();
+    let mut add = |kind, value: Value| list.push((kind, object(value)));
+    for v in &outcome.violations {
+        // A limit that was run into is no attempt at anything.
+        let kind = if v.field.starts_with("$.limits.") { "limit_reached" } else { "security_violation" };
+        add(kind, serde_json::to_value(v).unwrap_or_default());
+    }
+    match (outcome.outcome, outcome.limit) {
+        (Ending::TimedOut, _) => add("timeout_kill", serde_json::json!({ "durationMs": outcome.execution_time_ms })),
+        (Ending::LimitExceeded, Some(Field::Memory)) => {
+            add("oom_kill", serde_json::json!({ "memoryBytes": outcome.memory_used_bytes }));
+        }
+        (Ending::LimitExceeded, Some(limit)) => add("limit_kill", serde_json::json!({ "limit": limit })),
+        _ => {}
+    }
+    list
+}
+
+/// What the record of an end says.
+fn ended(outcome: &Outcome) -> (&'static str, Map<String, Value>) {
+    if let (Ending::SetupFailed, Some(failure)) = (outcome.outcome, &outcome.error) {
+        let data = serde_json::json!({ "error": failure.message, "step": failure.step, "exitCode": failure.code });
+        return ("sandbox_error", object(data));
+    }
+    let data = serde_json::json!({
+        "outcome": outcome.outcome,
+        "exitCode": outcome.exit_code,
+        "signal": outcome.signal,
+        "limit": outcome.limit,
+        "durationMs": outcome.execution_time_ms,
+        "memoryBytes": outcome.memory_used_bytes,
+        "cpuSeconds": outcome.cpu_time_seconds,
+        "violations": outcome.violations.len(),
+        "violationsComplete": outcome.violations_complete,
+        "backend": outcome.backend,
+        "error": outcome.error.as_ref().map(|failure| &failure.message),
+    });
+    let data = object(data).into_iter().filter(|(_, value)| !value.is_null()).collect();
+    ("sandbox_completed", data)
+}
+
+#[cfg(test)]
+mod tests {
+    use cofferdam_policy::Policy;
+
+    use super::*;
+    use crate::audit::{Anchored, Options, verify};
+    use crate::{Engine, Output};
+
+    fn policy(script: &str) -> Policy {
+        let mut policy = Policy::base();
+        policy.command.argv = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
+        policy.limits.wall_ms = 2000;
+        policy
+    }
+
+    type Told = Vec<(String, Map<String, Value>)>;
+
+    fn recorded(policy: &Policy, about: About) -> (Outcome, Told) {
+        let dir = tempfile::tempdir().unwrap();
+        let trail = Trail::open(&dir.path().join("audit"), Options::default()).unwrap();
+        let prepared = Engine::probe().prepare(policy).unwrap();
+        let io = Io { output: Output::Capture, ..Io::default() };
+        let outcome = prepared.run_recorded(io, policy, &trail, about).unwrap();
+        let mut records = Vec::new();
+        verify(trail.path(), None, &Anchored::new(), &mut |r| {
+            if r.seq > 1 {
+                assert_eq!(r.run.as_deref(), Some(outcome.run_id.as_str()));
+                records.push((r.kind.clone(), r.data.clone()));
+            }
+        })
+        .unwrap();
+        (outcome, records)
+    }
+
+    fn kinds(records: &Told) -> Vec<&str> {
+        records.iter().map(|(kind, _)| kind.as_str()).collect()
+    }
+
+    #[test]
+    fn a_run_begins_and_ends_in_the_trail() {
+        let about =
+            About { skill: Some("weather".into()), facts: object(serde_json::json!({ "manifestSha256": "00" })) };
+        let (outcome, records) = recorded(&policy("exit 3"), about);
+        assert_eq!(outcome.exit_code, Some(3));
+        assert_eq!(kinds(&records), ["sandbox_started", "sandbox_completed"]);
+        assert_eq!((&records[0].1["skillName"], &records[0].1["networkMode"]), (&"weather".into(), &"none".into()));
+        assert_eq!((&records[0].1["manifestSha256"], &records[1].1["exitCode"]), (&"00".into(), &3.into()));
+    }
+
+    #[test]
+    fn what_ended_it_stands_between() {
+        let mut slow = policy("sleep 60");
+        slow.limits.wall_ms = 200;
+        let (_, records) = recorded(&slow, About::default());
+        assert_eq!(kinds(&records), ["sandbox_started", "limit_reached", "timeout_kill", "sandbox_completed"]);
+        let (outcome, records) = recorded(&policy("unshare -U true; exit 0"), About::default());
+        assert_eq!(outcome.exit_code, Some(0));
+        assert!(kinds(&records).contains(&"security_violation"), "{records:?}");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_an_error() {
+        let mut missing = policy("");
+        missing.command.argv = vec!["/no/such/program".into()];
+        let (_, records) = recorded(&missing, About::default());
+        assert_eq!(kinds(&records), ["sandbox_started", "sandbox_error"]);
+        assert_eq!(records[1].1["exitCode"], 127);
+    }
+
+    #[test]
+    fn what_cannot_be_recorded_does_not_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let trail = Trail::open(&dir.path().join("audit"), Options::default()).unwrap();
+        let mut large = policy("echo ran");
+        large.command.argv.push("x".repeat(100_000));
+        let prepared = Engine::probe().prepare(&large).unwrap();
+        let io = || Io { output: Output::Capture, ..Io::default() };
+        let refused = prepared.run_recorded(io(), &large, &trail, About::default());
+        assert!(matches!(refused, Err(Unrecorded::Start(AuditError::TooLarge { .. }))), "{refused:?}");
+        let small = policy("echo ran");
+        let ran =
+            Engine::probe().prepare(&small).unwrap().run_recorded(io(), &small, &trail, About::default()).unwrap();
+        assert_eq!(ran.stdout, "ran\n");
+    }
+}
