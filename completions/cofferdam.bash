@@ -655,7 +655,7 @@ _cofferdam() {
                     return 0
                     ;;
                 --tools)
-                    COMPREPLY=($(compgen -W "download list upload" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "download list sessions upload" -- "${cur}"))
                     return 0
                     ;;
                 --max-runs)

@@ -214,8 +214,9 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -l token-file -d 'File with the bearer token; made when it is not there' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -l allow-host -d 'A name under which callers reach the server, besides loopback\'s' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -l allow-origin -d 'An origin whose pages may call, as https://app.example:443; none by default' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -l tools -d 'Offer these tools besides run: upload and download, for files of a session; list, of environments' -r -f -a "download\t''
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -l tools -d 'Offer these tools besides run: upload and download, for files of a session; list, of environments; sessions, to see and end one\'s own' -r -f -a "download\t''
 list\t''
+sessions\t''
 upload\t''"
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -l max-runs -d 'Most runs at a time' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -l max-queue -d 'Most calls that wait for a run to end' -r

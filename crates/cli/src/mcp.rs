@@ -58,7 +58,7 @@ pub fn command(command: Command) -> Command {
                 .action(ArgAction::Append)
                 .hide_possible_values(true)
                 .help(
-                    "Offer these tools besides run: upload and download, for files of a session; list, of environments",
+                    "Offer these tools besides run: upload and download, for files of a session; list, of environments; sessions, to see and end one's own",
                 ),
         )
         .arg(

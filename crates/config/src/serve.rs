@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub const PROGRAM: &str = "cofferdam-serve";
 
 /// What the server offers besides `run`.
-pub const TOOLS: &[&str] = &["download", "list", "upload"];
+pub const TOOLS: &[&str] = &["download", "list", "sessions", "upload"];
 
 /// How the server is to serve.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -230,6 +230,8 @@ inherit_env = "PATH"
 
 [session]
 idle_timeout_seconds = -1
+max_sessions = 3
+max_sessions_per_client = 4
 "#;
     let told = told(text).join("\n");
     let one = "accepted: exactly one of preset, sandbox, flake, profile, image";
@@ -250,6 +252,7 @@ idle_timeout_seconds = -1
         "/c/config.toml:28: project.mount: is not known".into(),
         "/c/config.toml:29: project.inherit_env: is no list of names".into(),
         "/c/config.toml:32: session.idle_timeout_seconds: `-1` is out of range".into(),
+        "/c/config.toml:34: session.max_sessions_per_client: `4` is more than all clients together may have".into(),
     ] {
         assert!(told.contains(&part), "{part}\nin:\n{told}");
     }
@@ -412,10 +415,12 @@ fn the_example_at_the_root_shows_every_form() {
         "mount_point",
         "idle_timeout_seconds",
         "max_lifetime_seconds",
+        "max_sessions = ",
+        "max_sessions_per_client",
     ] {
         assert!(text.contains(key), "{key} is not shown");
     }
-    assert!(parsed.project.is_some() && parsed.session.0.is_some());
+    assert!(parsed.project.is_some() && parsed.session.idle_timeout_seconds.is_some());
 }
 
 #[test]
@@ -444,4 +449,24 @@ fn a_store_elsewhere_is_where_nix_is_told_it_is_and_no_home() {
     let mut policy = Policy::base();
     found.dress(&mut policy, None, |_| None);
     assert_eq!(policy.command.variables["COFFERDAM_ENVIRONMENT"], "a");
+}
+
+#[test]
+fn one_client_has_no_more_sessions_than_all_together() {
+    let mut made = Made::new();
+    let counts = |made: &Made| {
+        let all = made.load();
+        assert_eq!(all.problems, []);
+        (all.sessions.max_sessions, all.sessions.max_sessions_per_client)
+    };
+    assert_eq!(counts(&made), (64, 16));
+    for (text, expected) in [
+        ("max_sessions = 4", (4, 4)),
+        ("max_sessions_per_client = 64", (64, 64)),
+        ("max_sessions = 100\nmax_sessions_per_client = 2", (100, 2)),
+    ] {
+        let file = made.write("c.toml", &format!("[session]\n{text}\n"));
+        made.set("COFFERDAM_CONFIG", file.to_str().unwrap());
+        assert_eq!(counts(&made), expected, "{text}");
+    }
 }

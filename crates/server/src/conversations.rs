@@ -68,7 +68,7 @@ pub struct Conversations {
 struct Inner {
     all: Mutex<HashMap<SessionId, Arc<Conversation>>>,
     /// How long one is kept in which nothing is asked or heard.
-    idle: Duration,
+    idle: Mutex<Duration>,
     grace: Duration,
     waiting: Arc<AtomicUsize>,
 }
@@ -83,8 +83,15 @@ impl Conversations {
         Conversations::with(idle, GRACE)
     }
 
+    /// Has another time hold from now on.
+    pub fn set_idle(&self, idle: Duration) {
+        *lock(&self.inner.idle) = idle;
+    }
+
     fn with(idle: Duration, grace: Duration) -> Conversations {
-        Conversations { inner: Arc::new(Inner { all: Mutex::default(), idle, grace, waiting: Arc::default() }) }
+        Conversations {
+            inner: Arc::new(Inner { all: Mutex::default(), idle: Mutex::new(idle), grace, waiting: Arc::default() }),
+        }
     }
 
     fn find(&self, id: &SessionId) -> Result<Arc<Conversation>, Unheard> {
@@ -102,8 +109,9 @@ impl Inner {
 }
 
 /// Ends a conversation in which nothing happens any more.
-async fn end_when_idle(inner: Weak<Inner>, id: SessionId, idle: Duration) {
+async fn end_when_idle(inner: Weak<Inner>, id: SessionId) {
     loop {
+        let Some(idle) = inner.upgrade().map(|inner| *lock(&inner.idle)) else { return };
         tokio::time::sleep(idle / 4).await;
         let Some(inner) = inner.upgrade() else { return };
         let Some(conversation) = lock(&inner.all).get(&id).cloned() else { return };
@@ -139,7 +147,7 @@ impl SessionManager for Conversations {
             }
             all.insert(Arc::clone(&id), Arc::clone(&conversation));
         }
-        tokio::spawn(end_when_idle(Arc::downgrade(&self.inner), Arc::clone(&id), self.inner.idle));
+        tokio::spawn(end_when_idle(Arc::downgrade(&self.inner), Arc::clone(&id)));
         Ok((id, Line { conversation, messages }))
     }
 

@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use axum::extract::{ConnectInfo, Request};
@@ -100,9 +100,8 @@ pub async fn serve(shared: Arc<Shared>, door: Door, stop: CancellationToken) -> 
     if token.is_none() {
         tracing::warn!("every program of this machine can have code run: no token is asked for");
     }
-    // A connection outlives the sessions of interpreters that belong to it, which go when it does.
-    let idle = Duration::from_secs(shared.shelf.now().sessions.idle_timeout_seconds).max(IDLE);
-    let conversations = Arc::new(Conversations::new(idle));
+    let conversations = Arc::new(Conversations::new(idle(&shared)));
+    tokio::spawn(follow(Arc::clone(&shared), Arc::downgrade(&conversations)));
     let config = config.with_cancellation_token(stop.child_token());
     let protocol = StreamableHttpService::new(move || Ok(Service::connected(&shared, true)), conversations, config);
     let mut router = axum::Router::new().nest_service(PATH, protocol).layer(middleware::from_fn(stays));
@@ -114,6 +113,20 @@ pub async fn serve(shared: Arc<Shared>, door: Door, stop: CancellationToken) -> 
         .with_graceful_shutdown(async move { stop.cancelled().await })
         .await
         .map_err(|source| ServeError::Listen { address, source })
+}
+
+/// How long a client may be silent: as long as the sessions that go when it does, at least.
+fn idle(shared: &Shared) -> Duration {
+    Duration::from_secs(shared.shelf.now().sessions.idle_timeout_seconds).max(IDLE)
+}
+
+/// Has that follow the definitions.
+async fn follow(shared: Arc<Shared>, conversations: Weak<Conversations>) {
+    let mut changes = shared.shelf.changes();
+    while changes.changed().await.is_ok() {
+        let Some(conversations) = conversations.upgrade() else { return };
+        conversations.set_idle(idle(&shared));
+    }
 }
 
 /// Says that a connection is one of those that may stay.

@@ -24,6 +24,7 @@ mod http;
 mod ids;
 mod kept;
 mod lines;
+mod own;
 mod place;
 mod record;
 mod run;

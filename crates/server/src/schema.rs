@@ -13,6 +13,12 @@ pub const RUN: &str = "run";
 /// The tool that tells what there is, where the operator offers it.
 pub const LIST: &str = "list_environments";
 
+/// The tool that tells a client's sessions, where the operator offers it.
+pub const LIST_SESSIONS: &str = "list_sessions";
+
+/// The tool that ends one, offered with it.
+pub const END_SESSION: &str = "end_session";
+
 /// The tool that brings a file into a session, where the operator offers it.
 pub const UPLOAD: &str = "upload";
 
@@ -154,6 +160,64 @@ pub fn download() -> Tool {
         .with_title(title)
         .with_raw_output_schema(object(output))
         .with_annotations(ToolAnnotations::with_title(title).read_only(true).open_world(false))
+}
+
+/// The tool that tells sessions.
+pub fn list_sessions() -> Tool {
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "session": {
+                "type": "string",
+                "description": "Only this one; needed where sessions are known by the names that the server gave",
+            },
+        },
+        "additionalProperties": false,
+    });
+    let output = json!({
+        "type": "object",
+        "properties": { "sessions": { "type": "array", "items": {
+            "type": "object",
+            "properties": {
+                "name": { "type": "string" },
+                "env": { "type": "string", "description": "The environment that it belongs to" },
+                "idle_seconds": { "type": ["number", "null"], "description": "Since its last call; null while one is under way" },
+                "left_seconds": { "type": "number", "description": "How long it may live still" },
+                "calls": { "type": "integer", "description": "Calls that were answered" },
+            },
+            "required": ["name", "env", "idle_seconds", "left_seconds", "calls"],
+        } } },
+        "required": ["sessions"],
+    });
+    let title = "List your sessions";
+    Tool::new(LIST_SESSIONS, "List your sessions: where each runs, and how long it lives still.", object(input))
+        .with_title(title)
+        .with_raw_output_schema(object(output))
+        .with_annotations(ToolAnnotations::with_title(title).read_only(true).open_world(false))
+}
+
+/// The tool that ends one.
+pub fn end_session() -> Tool {
+    let input = json!({
+        "type": "object",
+        "properties": { "session": { "type": "string", "description": "The session, as `run` has it" } },
+        "required": ["session"],
+        "additionalProperties": false,
+    });
+    let output = json!({
+        "type": "object",
+        "properties": { "session": { "type": "string", "description": "What it was called" } },
+        "required": ["session"],
+    });
+    let title = "End a session";
+    let described =
+        "End one of your sessions, with its state, its files and what it runs. A call under way there is ended.";
+    Tool::new(END_SESSION, described, object(input))
+        .with_title(title)
+        .with_raw_output_schema(object(output))
+        .with_annotations(
+            ToolAnnotations::with_title(title).read_only(false).destructive(true).idempotent(true).open_world(false),
+        )
 }
 
 /// The tool that lists them.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_config::environments::{ObserveError, Surroundings};
+use cofferdam_config::environments::{ObserveError, Sessions as Bounds, Surroundings};
 use cofferdam_config::serve::Serve;
 use cofferdam_engine::session::{Limits, Sessions};
 use cofferdam_engine::{Engine, Likely};
@@ -77,12 +77,7 @@ pub fn serve(serve: &Serve) -> Result<(), ServeError> {
     // The suite sends no token: with its fixtures, and on a loopback address alone, none is asked for.
     let fixtures = std::env::var_os(fixtures::VARIABLE).is_some_and(|value| value == "1");
     let door = serve.http.as_deref().map(|address| Door::of(serve, address, fixtures)).transpose()?;
-    let bounds = shelf.now().sessions;
-    let limits = Limits {
-        idle: Duration::from_secs(bounds.idle_timeout_seconds),
-        lifetime: Duration::from_secs(bounds.max_lifetime_seconds),
-        ..Limits::default()
-    };
+    let limits = limits(&shelf.now().sessions);
     let shared = Arc::new(Shared {
         sessions: Arc::new(Sessions::new(engine, limits)?),
         tools: serve.tools.clone(),
@@ -101,6 +96,26 @@ pub fn serve(serve: &Serve) -> Result<(), ServeError> {
     result
 }
 
+/// How long sessions live, and how many there are.
+fn limits(bounds: &Bounds) -> Limits {
+    let count = |count| usize::try_from(count).unwrap_or(usize::MAX);
+    Limits {
+        idle: Duration::from_secs(bounds.idle_timeout_seconds),
+        lifetime: Duration::from_secs(bounds.max_lifetime_seconds),
+        sessions: count(bounds.max_sessions),
+        per_owner: count(bounds.max_sessions_per_client),
+        ..Limits::default()
+    }
+}
+
+/// Has sessions follow the definitions.
+async fn follow(shared: Arc<Shared>) {
+    let mut changes = shared.shelf.changes();
+    while changes.changed().await.is_ok() {
+        shared.sessions.set_limits(limits(&shared.shelf.now().sessions));
+    }
+}
+
 async fn until_the_end(shared: Arc<Shared>, door: Option<Door>) -> Result<(), ServeError> {
     let stop = shared.stop.clone();
     let mut ends = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
@@ -114,6 +129,7 @@ async fn until_the_end(shared: Arc<Shared>, door: Option<Door>) -> Result<(), Se
         stopped.cancel();
     });
     tokio::spawn(tell_changes(Arc::clone(&shared)));
+    tokio::spawn(follow(Arc::clone(&shared)));
     let (host, shelf) = (Arc::clone(&shared.host), Arc::clone(&shared.shelf));
     let listening = watch::listen(&host.around);
     let answering = tokio::spawn(watch::answer(listening, Arc::clone(&shelf)));

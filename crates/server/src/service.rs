@@ -43,6 +43,9 @@ const FRESH_MS: u64 = 5_000;
 /// What an operator calls the tool that lists environments.
 const LIST: &str = "list";
 
+/// What an operator calls the tools that tell and end sessions.
+const SESSIONS: &str = "sessions";
+
 /// What every connection shares.
 #[derive(Debug)]
 pub struct Shared {
@@ -137,6 +140,9 @@ impl Service {
         }
         if self.offers(LIST) {
             tools.push(schema::list());
+        }
+        if self.offers(SESSIONS) {
+            tools.extend([schema::list_sessions(), schema::end_session()]);
         }
         if self.shared.fixtures {
             tools.extend(fixtures::tools());
@@ -378,6 +384,8 @@ impl ServerHandler for Service {
                 result.structured_content = Some(listed);
                 Ok(result.into())
             }
+            schema::LIST_SESSIONS if self.offers(SESSIONS) => self.list_sessions(arguments, &context),
+            schema::END_SESSION if self.offers(SESSIONS) => self.end_session(arguments, &context).await,
             other if self.shared.fixtures => {
                 if other == fixtures::CHANGES {
                     self.shared.shelf.tell();

@@ -39,14 +39,14 @@ fn wrong(told: impl Into<String>) -> ErrorData {
 }
 
 /// Texts of a call, each at most once.
-struct Texts {
-    tool: &'static str,
-    takes: &'static str,
-    arguments: JsonObject,
+pub(crate) struct Texts {
+    pub(crate) tool: &'static str,
+    pub(crate) takes: &'static str,
+    pub(crate) arguments: JsonObject,
 }
 
 impl Texts {
-    fn maybe(&mut self, name: &str) -> Result<Option<String>, ErrorData> {
+    pub(crate) fn maybe(&mut self, name: &str) -> Result<Option<String>, ErrorData> {
         match self.arguments.remove(name) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
@@ -54,7 +54,7 @@ impl Texts {
         }
     }
 
-    fn text(&mut self, name: &str) -> Result<String, ErrorData> {
+    pub(crate) fn text(&mut self, name: &str) -> Result<String, ErrorData> {
         let missing = || wrong(format!("`{name}` is missing; `{}` takes {}", self.tool, self.takes));
         match self.arguments.get(name) {
             None | Some(Value::Null) => Err(missing()),
@@ -62,7 +62,7 @@ impl Texts {
         }
     }
 
-    fn end(self) -> Result<(), ErrorData> {
+    pub(crate) fn end(self) -> Result<(), ErrorData> {
         let Some(name) = self.arguments.keys().next() else { return Ok(()) };
         Err(wrong(format!("`{}` takes no {}; it takes {}", self.tool, shown(name), self.takes)))
     }
@@ -119,7 +119,7 @@ fn padding(encoded: &str) -> usize {
 }
 
 /// What a client is told that cannot be done.
-fn failed(failure: Failure) -> CallToolResponse {
+pub(crate) fn failed(failure: Failure) -> CallToolResponse {
     let text = match &failure.hint {
         Some(hint) => format!("{}\nhint: {hint}", failure.message),
         None => failure.message,
@@ -128,7 +128,7 @@ fn failed(failure: Failure) -> CallToolResponse {
 }
 
 /// Does what waits, on a thread of its own.
-async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ErrorData> {
+pub(crate) async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ErrorData> {
     tokio::task::spawn_blocking(work).await.map_err(|error| {
         tracing::error!("a file was lost: {error}");
         ErrorData::internal_error("the call was lost by a mistake of the server's", None)

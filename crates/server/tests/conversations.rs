@@ -150,3 +150,35 @@ fn a_call_that_prints_nothing_for_long_is_waited_for() {
     }
     assert_eq!(printed(&waits.message().unwrap()), "late\n");
 }
+
+#[test]
+fn the_sessions_of_others_are_neither_seen_nor_ended() {
+    let served = Served::start(json!({ "http": "127.0.0.1:0", "tools": ["sessions"] }), Some(TOKEN));
+    let (one, two) = (served.talk(), served.talk());
+    let call = |talk: &common::http::Talk<'_>, name: &str, arguments: Value| {
+        talk.ask(name, "tools/call", json!({ "name": name, "arguments": arguments })).message().unwrap()["result"]
+            .clone()
+    };
+    let stateless = |name: &str, arguments: Value| {
+        served.ask("tools/call", Some(name), json!({ "name": name, "arguments": arguments })).1["result"].clone()
+    };
+    let code = |session: &str| json!({ "env": "shell", "session": session, "code": "x=1" });
+    call(&one, "run", code("s"));
+    assert_eq!(call(&one, "list_sessions", json!({}))["structuredContent"]["sessions"][0]["name"], "s");
+    assert_eq!(call(&two, "list_sessions", json!({}))["structuredContent"]["sessions"], json!([]));
+    let begun = stateless("run", code("new"));
+    let name = begun["structuredContent"]["session"]["name"].as_str().unwrap().to_owned();
+    // Without connections a name is asked for, and none is told.
+    let asked = stateless("list_sessions", json!({}));
+    assert!(asked["isError"] == true && !asked.to_string().contains(&name), "{asked}");
+    let listed = stateless("list_sessions", json!({ "session": name }));
+    assert_eq!(listed["structuredContent"]["sessions"][0]["env"], "shell", "{listed}");
+    for session in ["s", &name] {
+        let refused = call(&two, "end_session", json!({ "session": session }));
+        assert!(refused["isError"] == true && text(&refused).contains("there is no session"), "{refused}");
+    }
+    assert_eq!(stateless("end_session", json!({ "session": "s" }))["isError"], true);
+    assert_eq!(stateless("end_session", json!({ "session": name }))["isError"], false);
+    assert_eq!(stateless("list_sessions", json!({ "session": name }))["isError"], true);
+    assert_eq!(call(&one, "end_session", json!({ "session": "s" }))["isError"], false);
+}

@@ -120,3 +120,92 @@ fn an_artifact_without_a_session_program_says_so() {
     assert_eq!(told["isError"], true);
     assert!(text(&told).contains("it has no bin/session-run"), "{told}");
 }
+
+fn tool(client: &mut Client, name: &str, arguments: Value) -> Value {
+    client.call("tools/call", json!({ "name": name, "arguments": arguments }))["result"].clone()
+}
+
+#[test]
+fn a_client_sees_and_ends_its_own_sessions() {
+    let home = Home::new();
+    let mut client = home.client(json!({ "tools": ["sessions"] }));
+    let names: Vec<Value> = client.call("tools/list", json!({}))["result"]["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].clone())
+        .collect();
+    assert_eq!(names, ["run", "list_sessions", "end_session"]);
+    let listed =
+        |client: &mut Client| tool(client, "list_sessions", json!({}))["structuredContent"]["sessions"].clone();
+    assert_eq!(listed(&mut client), json!([]));
+    call(&mut client, "python", "a", "x = 1");
+    call(&mut client, "shell", "b", "x=1");
+    call(&mut client, "shell", "b", "x=1");
+    let running = ask(&mut client, "python", "a", "import time\nprint('begun', flush=True)\ntime.sleep(60)");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let all = listed(&mut client);
+    let told: Vec<_> = all
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (one["name"].as_str().unwrap(), one["env"].as_str().unwrap(), one["calls"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(told, [("a", "python", 1), ("b", "shell", 2)]);
+    assert!(all[0]["idle_seconds"].is_null() && all[1]["idle_seconds"].as_f64().unwrap() < 60.0, "{all}");
+    assert!(
+        all.as_array().unwrap().iter().all(|one| (3000.0..=3600.0).contains(&one["left_seconds"].as_f64().unwrap()))
+    );
+    let one = tool(&mut client, "list_sessions", json!({ "session": "b" }));
+    assert_eq!(one["structuredContent"]["sessions"].as_array().map(Vec::len), Some(1));
+    // One that is ended takes its call along, and the next one by its name begins anew.
+    assert_eq!(tool(&mut client, "end_session", json!({ "session": "a" }))["isError"], false);
+    let ended = client.answer(running)["result"].clone();
+    assert!(text(&ended).contains("begun") && text(&ended).contains("its owner ended it"), "{ended}");
+    let again = call(&mut client, "python", "a", "print('x' in globals())");
+    assert!(text(&again).starts_with("False\n") && again["structuredContent"]["session"]["fresh"] == true, "{again}");
+    assert_eq!(text(&call(&mut client, "shell", "b", "echo $x")), "1\n");
+    for name in ["list_sessions", "end_session"] {
+        let none = tool(&mut client, name, json!({ "session": "c" }));
+        assert!(none["isError"] == true && text(&none).contains("there is no session `c`"), "{none}");
+    }
+    let mut plain = home.client(json!({}));
+    let answer = plain.call("tools/call", json!({ "name": "list_sessions", "arguments": {} }));
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+}
+
+#[test]
+fn sessions_have_bounds_that_a_reload_changes() {
+    let home = Home::new();
+    home.configure("[session]\nmax_sessions_per_client = 1\n");
+    let mut client = home.client(json!({ "tools": ["sessions"] }));
+    call(&mut client, "shell", "a", "x=1");
+    let full = call(&mut client, "shell", "b", "x=1");
+    assert_eq!((&full["isError"], &full["structuredContent"]["error"]["step"]), (&json!(true), &json!("busy")));
+    assert!(text(&full).contains("you have 1 sessions already\nhint: end one"), "{full}");
+    home.configure("[session]\nmax_sessions = 2\nidle_timeout_seconds = 3\n");
+    client.find("list_changed", |message| message["method"] == "notifications/tools/list_changed");
+    assert_eq!(call(&mut client, "shell", "b", "x=1")["isError"], false);
+    assert!(text(&call(&mut client, "shell", "c", "x=1")).contains("there are 2 sessions already"));
+    // Without a call they end, and that is told once.
+    common::until("both to be idle for too long", || {
+        tool(&mut client, "list_sessions", json!({}))["structuredContent"]["sessions"] == json!([])
+    });
+    let told = call(&mut client, "shell", "a", "echo ${x-none}");
+    assert!(text(&told).contains("session 'a' is over: it was not used for longer than it may be"), "{told}");
+    assert!(text(&call(&mut client, "shell", "a", "echo ${x-none}")).starts_with("none\n"));
+}
+
+#[test]
+fn a_session_that_is_used_is_not_idle() {
+    let home = Home::new();
+    home.configure("[session]\nidle_timeout_seconds = 2\n");
+    let mut client = home.client(json!({}));
+    call(&mut client, "shell", "s", "x=1");
+    for _ in 0..3 {
+        std::thread::sleep(std::time::Duration::from_millis(1200));
+        assert_eq!(text(&call(&mut client, "shell", "s", "echo $x")), "1\n");
+    }
+    // Nor is one whose call takes longer than that.
+    assert_eq!(text(&call(&mut client, "shell", "s", "sleep 3; echo $x")), "1\n");
+}

@@ -53,8 +53,8 @@ pub struct Parsed {
     pub problems: Vec<Problem>,
     /// `[project]`, its path absolute.
     pub project: Option<Written>,
-    /// `[session]`: idle time and life time.
-    pub session: (Option<u64>, Option<u64>),
+    /// `[session]`.
+    pub session: Lives,
 }
 
 const FORMS: &[&str] = &["preset", "sandbox", "flake", "profile", "image"];
@@ -245,11 +245,21 @@ impl Reader<'_> {
             return out.problems.push(self.problem(&value.span(), "session", kind(value.get_ref()), "a table"));
         };
         let mut fields = Fields { reader: self, prefix: "session", table, problems: &mut out.problems };
-        fields.unknown(&["idle_timeout_seconds", "max_lifetime_seconds"]);
-        out.session = (
-            fields.number("idle_timeout_seconds", most_seconds()),
-            fields.number("max_lifetime_seconds", most_seconds()),
-        );
+        fields.unknown(&["idle_timeout_seconds", "max_lifetime_seconds", "max_sessions", "max_sessions_per_client"]);
+        let lives = Lives {
+            idle_timeout_seconds: fields.number("idle_timeout_seconds", most_seconds()),
+            max_lifetime_seconds: fields.number("max_lifetime_seconds", most_seconds()),
+            max_sessions: fields.number("max_sessions", MOST_SESSIONS),
+            max_sessions_per_client: fields.number("max_sessions_per_client", MOST_SESSIONS),
+        };
+        let total = lives.max_sessions.unwrap_or(super::Sessions::default().max_sessions);
+        if let Some(own) = lives.max_sessions_per_client.filter(|own| *own > total)
+            && let Some(value) = fields.table.get("max_sessions_per_client")
+        {
+            let problem = format!("`{own}` is more than all clients together may have, by max_sessions");
+            fields.wrong(&value.span(), "max_sessions_per_client", problem, &format!("1 to {total}"));
+        }
+        out.session = lives;
     }
 
     /// A path as written: below the home, or from the directory of the file.
@@ -260,6 +270,22 @@ impl Reader<'_> {
         }
     }
 }
+
+/// What `[session]` says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lives {
+    /// Seconds without a call.
+    pub idle_timeout_seconds: Option<u64>,
+    /// Seconds altogether.
+    pub max_lifetime_seconds: Option<u64>,
+    /// Sessions of all clients.
+    pub max_sessions: Option<u64>,
+    /// Sessions of one client.
+    pub max_sessions_per_client: Option<u64>,
+}
+
+/// More sessions than any host has room for.
+const MOST_SESSIONS: u64 = 10_000;
 
 /// Whether a `sandbox` is a flake reference and no path.
 pub fn is_reference(text: &str) -> bool {

@@ -274,18 +274,27 @@ pub(crate) const PROJECT_ACCESS: &[(&str, bool)] = &[("ro", false), ("read-only"
 /// Where a project is inside, unless somebody says otherwise.
 pub const PROJECT_MOUNT: &str = "/project";
 
-/// How long sessions live.
+/// How long sessions live, and how many there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sessions {
     /// Seconds without a call.
     pub idle_timeout_seconds: u64,
     /// Seconds altogether.
     pub max_lifetime_seconds: u64,
+    /// Of all clients at a time.
+    pub max_sessions: u64,
+    /// Of one client at a time.
+    pub max_sessions_per_client: u64,
 }
 
 impl Default for Sessions {
     fn default() -> Sessions {
-        Sessions { idle_timeout_seconds: 300, max_lifetime_seconds: 3600 }
+        Sessions {
+            idle_timeout_seconds: 300,
+            max_lifetime_seconds: 3600,
+            max_sessions: 64,
+            max_sessions_per_client: 16,
+        }
     }
 }
 

@@ -174,9 +174,12 @@ impl Environments {
         {
             out.configuration = Some(file);
             project = parsed.project.or(project);
-            let (idle, life) = parsed.session;
-            out.sessions.idle_timeout_seconds = idle.unwrap_or(out.sessions.idle_timeout_seconds);
-            out.sessions.max_lifetime_seconds = life.unwrap_or(out.sessions.max_lifetime_seconds);
+            let (said, lives) = (parsed.session, &mut out.sessions);
+            lives.idle_timeout_seconds = said.idle_timeout_seconds.unwrap_or(lives.idle_timeout_seconds);
+            lives.max_lifetime_seconds = said.max_lifetime_seconds.unwrap_or(lives.max_lifetime_seconds);
+            lives.max_sessions = said.max_sessions.unwrap_or(lives.max_sessions);
+            let own = said.max_sessions_per_client.unwrap_or(lives.max_sessions_per_client);
+            lives.max_sessions_per_client = own.min(lives.max_sessions);
             out.problems.extend(parsed.problems);
             for definition in parsed.definitions {
                 out.all.push(defined(definition, around));
