@@ -1,9 +1,31 @@
-//! The API that a policy passes through: every request goes to one base URL. Nothing else is reachable here.
+//! The API that a policy passes through: every request goes to one base URL, and its method, path, status, bytes and
+//! duration are told. Nothing else is reachable here; heads and bodies are not told.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
 
+use bytes::Bytes;
+use cofferdam_policy::HttpUrl;
+use cofferdam_policy::host::UrlHost;
+use http::header::HeaderValue;
+use http::uri::PathAndQuery;
+use http::{Method, Request, Response, Uri};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::time::Instant;
+
+use crate::event::{Kind, Via};
+use crate::http::authority::Authority;
 use crate::http::door::{Dial, Door, Io};
-use crate::name::Host;
+use crate::http::forward::{Broken, Outgoing, Upstream};
+use crate::http::refuse::{About, Refused};
+use crate::http::request::{Wrong, aim};
+use crate::http::serve::{Line, Serve, serve};
+use crate::layout::{API_PORT, INSIDE};
+use crate::name::{Host, Name};
+use crate::rules::Target;
 
 /// Makes a connection to the base URL's host and port, and nothing else.
 pub type Connect = Arc<dyn Fn() -> Dial + Send + Sync>;
@@ -11,16 +33,266 @@ pub type Connect = Arc<dyn Fn() -> Dial + Send + Sync>;
 /// The base URL, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Api {
-    /// The host, which may be local or private: the policy names it.
+    /// The host, which may be local or private: the policy names it. `localhost` is 127.0.0.1.
     pub host: Host,
     /// The port.
     pub port: u16,
     /// Path in front of every request's path: empty, or beginning with `/` and not ending with one.
     pub prefix: String,
+    /// What the requests' Host becomes.
+    authority: HeaderValue,
 }
 
-/// Serves a connection to the API's address inside until either side ends it. `connect` makes a connection to the base
-/// URL's host and nothing else.
-pub async fn api(door: Arc<dyn Door>, client: Io, api: Arc<Api>) {
-    drop((door, client, api));
+/// Why there can be no passing through to a base URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ApiError {
+    /// TLS is not spoken to it.
+    #[error(
+        "an API with https cannot be passed through; \
+         hint: allow its host in `network.allow`, or put a proxy of your own on the host's loopback and name that with http"
+    )]
+    Https,
+    /// The host is no name that can be resolved.
+    #[error("the API's host is no host name: {0}")]
+    Host(&'static str),
+}
+
+impl Api {
+    /// What a policy's `network.api.url` means.
+    ///
+    /// # Errors
+    /// It cannot be passed through to.
+    pub fn new(url: &HttpUrl) -> Result<Api, ApiError> {
+        if url.https {
+            return Err(ApiError::Https);
+        }
+        let host = match &url.host {
+            UrlHost::Address(address) => Host::Address(*address),
+            UrlHost::Name(name) if name == "localhost" => Host::Address(INSIDE),
+            UrlHost::Name(name) => Host::Name(Name::parse(name.as_bytes()).map_err(ApiError::Host)?),
+        };
+        let text = match url.port {
+            80 => url.host.to_string(),
+            port => format!("{}:{port}", url.host),
+        };
+        let authority = HeaderValue::try_from(text).map_err(|_| ApiError::Host("a character that no host has"))?;
+        Ok(Api { host, port: url.port, prefix: url.path.clone(), authority })
+    }
+
+    fn target(&self) -> Target {
+        match &self.host {
+            Host::Name(name) => Target::Name(name.clone()),
+            Host::Address(address) => Target::Address(*address),
+        }
+    }
+
+    /// A request's path behind the base URL's.
+    fn below(&self, path: &PathAndQuery) -> Result<Uri, Wrong> {
+        if self.prefix.is_empty() {
+            return Ok(Uri::from(path.clone()));
+        }
+        if !path.as_str().starts_with('/') || climbs(path.path()) {
+            return Err(Wrong("a path that could lead out of the API's own".to_owned()));
+        }
+        let whole = format!("{}{}", self.prefix, path.as_str());
+        whole.parse().map_err(|_| Wrong("a path that is too long".to_owned()))
+    }
+}
+
+/// Whether some server could take a segment of this path for `.` or `..`: in percent-encoding, also of percent-encoding,
+/// between backslashes, or with parameters behind a semicolon.
+fn climbs(path: &str) -> bool {
+    let mut bytes = path.as_bytes().to_vec();
+    loop {
+        let dots = |segment: &[u8]| {
+            let end = segment.iter().position(|byte| matches!(byte, b';' | 0)).unwrap_or(segment.len());
+            let name = segment[..end].trim_ascii();
+            name == b"." || name == b".."
+        };
+        if bytes.split(|byte| matches!(byte, b'/' | b'\\')).any(dots) {
+            return true;
+        }
+        let decoded = decoded(&bytes);
+        if decoded.len() == bytes.len() {
+            return false;
+        }
+        bytes = decoded;
+    }
+}
+
+/// Percent-encoding undone once; what is none stays.
+fn decoded(bytes: &[u8]) -> Vec<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        match bytes.get(at + 1..at + 3).and_then(|two| Some(digit(two[0])? * 16 + digit(two[1])?)) {
+            Some(value) if *byte == b'%' => {
+                out.push(value as u8);
+                at += 3;
+            }
+            _ => {
+                out.push(*byte);
+                at += 1;
+            }
+        }
+    }
+    out
+}
+
+struct Passing {
+    api: Arc<Api>,
+    upstream: Upstream,
+}
+
+/// Serves a connection to the API's address inside until either side ends it. Each request is an event.
+pub async fn api(door: Arc<dyn Door>, client: Io, api: Arc<Api>, connect: Connect) {
+    let upstream = Upstream::new(None, move || connect());
+    serve(door, Via::Api, client, Passing { api, upstream }).await;
+}
+
+impl Serve for Passing {
+    async fn serve(
+        &self,
+        line: &Line,
+        request: Request<hyper::body::Incoming>,
+        about: &mut About,
+    ) -> Result<Response<Outgoing>, Refused> {
+        let began = Instant::now();
+        about.to = Some((self.api.target(), self.api.port));
+        if request.method() == Method::CONNECT {
+            return Err(Wrong("CONNECT is for the proxy, and this is an API".to_owned()).into());
+        }
+        let aim = aim(request.method(), request.uri())?;
+        about.path = Some(aim.path.path().to_owned());
+        let here = Authority { target: Target::Address(INSIDE), port: Some(API_PORT) };
+        if let Some(url) = aim.url.filter(|url| *url != here) {
+            return Err(Refused::mismatch(&url, &here.target, API_PORT));
+        }
+        let uri = self.api.below(&aim.path)?;
+        let up = Arc::new(AtomicU64::new(0));
+        let request = {
+            let up = Arc::clone(&up);
+            request.map(|body| Counted { body: body.map_err(Broken::from).boxed_unsync(), count: up, told: None })
+        };
+        let response = line.pass(request, uri, self.api.authority.clone(), &self.upstream).await?;
+        let told = Told {
+            door: Arc::clone(&line.door),
+            about: about.clone(),
+            status: response.status().as_u16(),
+            began,
+            up,
+            down: Arc::default(),
+        };
+        Ok(response.map(|body| Counted { body, count: Arc::clone(&told.down), told: Some(told) }.boxed_unsync()))
+    }
+}
+
+/// Tells of a request when its answer has ended, or nobody wants more of it.
+struct Told {
+    door: Arc<dyn Door>,
+    about: About,
+    status: u16,
+    began: Instant,
+    up: Arc<AtomicU64>,
+    down: Arc<AtomicU64>,
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        let mut event = self.about.event(Kind::ApiRequest);
+        event.status = Some(self.status);
+        event.bytes_up = Some(self.up.load(Ordering::Relaxed));
+        event.bytes_down = Some(self.down.load(Ordering::Relaxed));
+        event.duration_ms = Some(self.began.elapsed().as_millis() as u64);
+        self.door.event(event);
+    }
+}
+
+/// A body whose bytes are counted.
+struct Counted {
+    body: Outgoing,
+    count: Arc<AtomicU64>,
+    told: Option<Told>,
+}
+
+impl Body for Counted {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                let length = frame.data_ref().map_or(0, |data| data.len() as u64);
+                self.count.fetch_add(length, Ordering::Relaxed);
+            }
+            Poll::Ready(_) => drop(self.told.take()),
+            Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_climb_are_known_in_every_spelling() {
+        for path in [
+            "/..",
+            "/../x",
+            "/a/..",
+            "/a/../../b",
+            "/%2e%2e/x",
+            "/.%2E/x",
+            "/%252e%252e/x",
+            "/%25252e./x",
+            "/..%2fx",
+            "/a/..%5cx",
+            "/a\\..\\x",
+            "/..;/x",
+            "/..;a=b/x",
+            "/./x",
+            "/%2e",
+            "/a/%2e%2e%2fx",
+            "/..%00/x",
+            "/..%20/x",
+        ] {
+            assert!(climbs(path), "{path}");
+        }
+        for path in
+            ["/", "/a.b", "/...", "/a..b/c", "/..a", "/a%2fb", "/%25", "/%", "/%zz", "/a;..", "/.well-known/x", "//a"]
+        {
+            assert!(!climbs(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_base_url_keeps_its_prefix_and_names_itself() {
+        let api = |text: &str| Api::new(&text.parse().unwrap());
+        for (text, authority) in [
+            ("http://127.0.0.1:8000/v1", "127.0.0.1:8000"),
+            ("http://localhost:8000", "localhost:8000"),
+            ("http://[::1]", "[::1]"),
+            ("http://api.example/", "api.example"),
+        ] {
+            assert_eq!(api(text).unwrap().authority, authority, "{text}");
+        }
+        let based = api("http://api.example/v1/").unwrap();
+        let below = |path: &str| based.below(&path.parse().unwrap()).map(|uri| uri.to_string());
+        assert_eq!(below("/x?a=../b"), Ok("/v1/x?a=../b".to_owned()));
+        assert_eq!(below("/"), Ok("/v1/".to_owned()));
+        assert!(below("/../x").is_err() && below("*").is_err());
+        assert_eq!(api("https://api.example"), Err(ApiError::Https));
+    }
 }

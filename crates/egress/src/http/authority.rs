@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use http::HeaderValue;
+
 use crate::name::Host;
 use crate::rules::Target;
 
@@ -57,6 +59,13 @@ fn parse_port(text: &str) -> Result<u16, &'static str> {
         return Err("no port number");
     }
     text.parse().map_err(|_| "no port number")
+}
+
+impl From<&Authority> for HeaderValue {
+    fn from(authority: &Authority) -> HeaderValue {
+        // Names, addresses and ports have no character that a header's value has not.
+        HeaderValue::try_from(authority.to_string()).unwrap_or(HeaderValue::from_static("invalid"))
+    }
 }
 
 impl fmt::Display for Authority {

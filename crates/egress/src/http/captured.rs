@@ -59,6 +59,6 @@ impl Serve for Captured {
         }
         line.door.request(&self.grant, request.method().as_str(), aim.path.path())?;
         let host = Authority { target: self.target.clone(), port: host.port };
-        line.pass(request, Uri::from(aim.path), &host, &self.upstream).await
+        line.pass(request, Uri::from(aim.path), (&host).into(), &self.upstream).await
     }
 }

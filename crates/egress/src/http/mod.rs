@@ -21,7 +21,7 @@ mod refuse;
 mod request;
 mod serve;
 
-pub use api::{Api, Connect, api};
+pub use api::{Api, ApiError, Connect, api};
 pub use captured::captured;
 pub use door::{Dial, Dialed, Done, Door, Io, Replay, Seat, Stream};
 pub use proxy::proxy;

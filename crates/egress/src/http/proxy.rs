@@ -67,7 +67,7 @@ impl Serve for Proxy {
             }
         };
         let host = Authority { target, port: (port != HTTP).then_some(port) };
-        line.pass(request, Uri::from(aim.path), &host, &upstream).await
+        line.pass(request, Uri::from(aim.path), (&host).into(), &upstream).await
     }
 }
 

@@ -107,15 +107,13 @@ fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
 }
 
 /// The request's headers as they go to upstream.
-pub(crate) fn clean_request(headers: &mut HeaderMap, host: &Authority, websocket: bool) {
+pub(crate) fn clean_request(headers: &mut HeaderMap, host: HeaderValue, websocket: bool) {
     let trailers = has_token(headers, &TE, "trailers");
     let expects = headers.contains_key(EXPECT);
     strip(headers);
     headers.remove(http::header::CONTENT_LENGTH);
     headers.remove(EXPECT);
-    if let Ok(value) = HeaderValue::try_from(host.to_string()) {
-        headers.insert(HOST, value);
-    }
+    headers.insert(HOST, host);
     if expects {
         headers.insert(EXPECT, HeaderValue::from_static("100-continue"));
     }

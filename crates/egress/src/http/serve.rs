@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Bytes, BytesMut};
-use http::{Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::upgrade::{OnUpgrade, Upgraded};
@@ -16,7 +16,6 @@ use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional;
 
 use crate::event::Via;
-use crate::http::authority::Authority;
 use crate::http::door::{Door, Io, Replay};
 use crate::http::forward::{Broken, Outgoing, Patient, Upstream};
 use crate::http::guard::{Guard, Watch};
@@ -65,21 +64,24 @@ impl Line {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Passes a request on whose destination and rules have been checked. Its target becomes the path of `uri`, its Host
-    /// `host`.
-    pub(crate) async fn pass(
+    /// Passes a request on whose destination and rules have been checked. Its target becomes `uri`, its Host `host`.
+    pub(crate) async fn pass<B>(
         &self,
-        mut request: Request<Incoming>,
-        uri: http::Uri,
-        host: &Authority,
+        mut request: Request<B>,
+        uri: Uri,
+        host: HeaderValue,
         upstream: &Upstream,
-    ) -> Result<Response<Outgoing>, Refused> {
+    ) -> Result<Response<Outgoing>, Refused>
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Broken>,
+    {
         let client = hyper::upgrade::on(&mut request);
         let websocket = wants_websocket(request.headers());
         *request.uri_mut() = uri;
         *request.version_mut() = http::Version::HTTP_11;
         clean_request(request.headers_mut(), host, websocket);
-        let request = request.map(|body| body.map_err(Broken::from).boxed_unsync());
+        let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
         let mut response = match upstream.exchange(request).await {
             Ok(response) => response,
             Err(refusal) => {

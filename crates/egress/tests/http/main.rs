@@ -1,7 +1,9 @@
 //! HTTP through the gateway, with raw bytes on both sides: what a client sends, what upstream gets, what is answered and
 //! told. Everything in memory: no socket, no privilege.
 
+mod api;
 mod captured;
+mod flow;
 mod proxy;
 mod shapes;
 mod support;

@@ -1,0 +1,107 @@
+//! The API that is passed through: one base URL, an event for each request, and no way to anything else.
+
+use std::sync::Arc;
+
+use cofferdam_egress::event::{Kind, Reason, Via};
+use cofferdam_egress::http::{Api, Connect, Door, api};
+use cofferdam_egress::rules::Target;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+use crate::support::{Fake, Noted, echo, grant, read_requests, talk};
+
+const BASE: &str = "http://127.0.0.1:8000/v1";
+
+fn connect(door: &Arc<Fake>, base: &str) -> DuplexStream {
+    let (client, ours) = duplex(16 * 1024);
+    let base = Arc::new(Api::new(&base.parse().expect("a URL")).expect("an API"));
+    let connect: Connect = {
+        let door = Arc::clone(door);
+        Arc::new(move || door.dial(&Target::Address([127, 0, 0, 1].into()), 8000, &grant()))
+    };
+    let door: Arc<dyn Door> = door.clone();
+    tokio::spawn(api(door, Box::new(ours), base, connect));
+    client
+}
+
+#[tokio::test]
+async fn each_request_goes_to_the_base_url_and_is_told() {
+    let door = Arc::new(Fake::new(echo));
+    let text = "POST /chat?key=secret HTTP/1.1\r\nHost: 127.0.0.1:3129\r\nAuthorization: Bearer token\r\nContent-Length: 5\r\n\r\nhello\
+                GET http://127.0.0.1:3129/models HTTP/1.1\r\nHost: localhost:3129\r\n\r\n";
+    let answer = talk(connect(&door, BASE), text.as_bytes()).await;
+    assert_eq!(answer.matches("200 OK").count(), 2, "{answer}");
+    let seen = read_requests(&door.received()).expect("requests");
+    let lines: Vec<_> = seen.iter().map(|seen| (seen.line.as_str(), seen.get("host"))).collect();
+    assert_eq!(
+        lines,
+        [
+            ("POST /v1/chat?key=secret HTTP/1.1", vec!["127.0.0.1:8000"]),
+            ("GET /v1/models HTTP/1.1", vec!["127.0.0.1:8000"]),
+        ]
+    );
+    assert_eq!((seen[0].get("authorization"), seen[0].body.as_slice()), (vec!["Bearer token"], b"hello".as_slice()));
+    let events = door.events();
+    assert_eq!(events.len(), 2, "{events:?}");
+    let first = &events[0];
+    assert_eq!((first.kind, first.via, first.status), (Kind::ApiRequest, Via::Api, Some(200)));
+    assert_eq!((first.method.as_deref(), first.path.as_deref()), (Some("POST"), Some("/chat")));
+    assert_eq!((first.bytes_up, first.bytes_down), (Some(5), Some("POST /v1/chat?key=secret HTTP/1.1".len() as u64)));
+    assert!(first.duration_ms.is_some());
+    let all = format!("{events:?}");
+    assert!(!all.contains("secret") && !all.contains("token") && !all.contains("hello"), "{all}");
+}
+
+#[tokio::test]
+async fn nothing_else_can_be_reached() {
+    for (line, status, reason) in [
+        ("GET http://127.0.0.1:9000/x", 403, Reason::HostMismatch),
+        ("GET http://127.0.0.1:8000/v1/x", 403, Reason::HostMismatch),
+        ("GET http://evil.example/x", 403, Reason::HostMismatch),
+        ("GET https://127.0.0.1:3129/x", 400, Reason::BadRequest),
+        ("GET http://a@127.0.0.1:3129/x", 400, Reason::BadRequest),
+        ("CONNECT 127.0.0.1:8000", 400, Reason::BadRequest),
+        ("GET /../admin", 400, Reason::BadRequest),
+        ("GET /a/../../admin", 400, Reason::BadRequest),
+        ("GET /%2e%2e/admin", 400, Reason::BadRequest),
+        ("GET /%252e%252e/admin", 400, Reason::BadRequest),
+        ("GET /..%2fadmin", 400, Reason::BadRequest),
+        ("GET /..\\admin", 400, Reason::BadRequest),
+        ("GET /..;/admin", 400, Reason::BadRequest),
+        ("GET http://127.0.0.1:3129/../admin", 400, Reason::BadRequest),
+        ("OPTIONS *", 400, Reason::BadRequest),
+    ] {
+        let door = Arc::new(Fake::new(echo));
+        let answer =
+            talk(connect(&door, BASE), format!("{line} HTTP/1.1\r\nHost: 127.0.0.1:3129\r\n\r\n").as_bytes()).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{line}: {answer}");
+        assert_eq!((door.reasons(), door.made().len()), (vec![reason], 0), "{line}");
+    }
+    let door = Arc::new(Fake::new(echo));
+    let text = "GET //evil.example/../x HTTP/1.1\r\nHost: 127.0.0.1:3129\r\n\r\n";
+    let answer = talk(connect(&door, "http://127.0.0.1:8000"), text.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "without a prefix every path is the API's own: {answer}");
+    assert_eq!(read_requests(&door.received()).expect("requests")[0].get("host"), ["127.0.0.1:8000"]);
+}
+
+#[tokio::test]
+async fn a_redirect_is_the_clients_to_follow() {
+    async fn redirecting(mut stream: DuplexStream, noted: Noted) {
+        let mut space = [0; 4096];
+        let count = stream.read(&mut space).await.expect("request");
+        noted.add(&space[..count]);
+        let answer = "HTTP/1.1 302 Found\r\nLocation: http://evil.example/\r\nContent-Length: 0\r\n\r\n";
+        stream.write_all(answer.as_bytes()).await.expect("answer");
+    }
+    let door = Arc::new(Fake::new(redirecting));
+    let answer = talk(connect(&door, BASE), b"GET /x HTTP/1.1\r\nHost: 127.0.0.1:3129\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 302 ") && answer.contains("Location: http://evil.example/\r\n"), "{answer}");
+    assert_eq!((door.made().len(), door.events()[0].status), (1, Some(302)));
+}
+
+#[tokio::test]
+async fn an_api_that_is_not_there_is_a_failure() {
+    let door = Arc::new(Fake::unreachable());
+    let answer = talk(connect(&door, BASE), b"GET /x HTTP/1.1\r\nHost: 127.0.0.1:3129\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+    assert_eq!(door.reasons(), [Reason::Unreachable]);
+}
