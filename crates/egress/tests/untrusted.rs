@@ -4,6 +4,7 @@
 #[path = "common/untrusted.rs"]
 mod untrusted;
 
+use cofferdam_egress::dns::Transport;
 use cofferdam_egress::hello::{self, Read};
 use proptest::prelude::*;
 
@@ -164,6 +165,60 @@ fn greetings() -> impl Strategy<Value = (Vec<u8>, Option<String>)> {
     )
 }
 
+/// A query for what is drawn, and whether it is well-formed.
+fn queries() -> impl Strategy<Value = Vec<u8>> {
+    let label = prop_oneof![
+        prop::sample::select(vec![
+            "known",
+            "example",
+            "localhost",
+            "_tcp",
+            "in-addr",
+            "arpa",
+            "ip6",
+            "198",
+            "18",
+            "0",
+            "1",
+            "a"
+        ])
+        .prop_map(|label| label.as_bytes().to_vec()),
+        prop::collection::vec(any::<u8>(), 1..64),
+    ];
+    let kind = prop_oneof![prop::sample::select(vec![1u16, 28, 12, 16, 33, 64, 65, 251, 255]), any::<u16>()];
+    let edns = prop::option::of((any::<u16>(), 0u8..2, prop::collection::vec(any::<u8>(), 0..20)));
+    (any::<u16>(), 0u8..8, prop::collection::vec(label, 0..6), kind, 0u16..3, edns).prop_map(
+        |(id, flags, labels, kind, class, edns)| {
+            let mut bytes = id.to_be_bytes().to_vec();
+            bytes.extend([
+                if flags == 7 { 0x20 } else { 1 },
+                flags << 4,
+                0,
+                1,
+                0,
+                0,
+                0,
+                0,
+                0,
+                u8::from(edns.is_some()),
+            ]);
+            labels.iter().for_each(|label| bytes.extend([&[label.len() as u8][..], label].concat()));
+            bytes.push(0);
+            [kind, class].iter().for_each(|word| bytes.extend(word.to_be_bytes()));
+            if let Some((size, version, option)) = edns {
+                bytes.extend([0, 0, 41]);
+                bytes.extend(size.to_be_bytes());
+                bytes.extend([0, version, 0x80, 0]);
+                bytes.extend((option.len() as u16 + 4).to_be_bytes());
+                bytes.extend([0, 12]);
+                bytes.extend((option.len() as u16).to_be_bytes());
+                bytes.extend(option);
+            }
+            bytes
+        },
+    )
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -213,6 +268,37 @@ proptest! {
     }
 
     #[test]
+    fn queries_that_are_drawn(bytes in queries()) {
+        untrusted::dns(&bytes);
+    }
+
+    #[test]
+    fn queries_that_are_drawn_and_changed(bytes in queries(), changes in prop::collection::vec(change(), 1..4)) {
+        untrusted::dns(&changed(bytes, &changes));
+    }
+
+    #[test]
+    fn queries_are_read_as_another_implementation_reads_them(bytes in queries()) {
+        use hickory_proto::op::Message;
+        let answer = cofferdam_egress::dns::answer(&bytes, Transport::Udp, &mut untrusted::Inside::new());
+        if let Some(answer) = answer.filter(|answer| answer.len() > 12) {
+            let (asked, answered) = (Message::from_vec(&bytes).unwrap(), Message::from_vec(&answer).unwrap());
+            prop_assert_eq!(&asked.queries, &answered.queries);
+            prop_assert_eq!(asked.edns.is_some(), answered.edns.is_some());
+        }
+    }
+
+    #[test]
+    fn any_query(bytes in any_behind(vec![b"", b"\0\x01\x01\0\0\x01\0\0\0\0\0\0", b"\0\x01\x01\0\0\x01\0\0\0\0\0\x01\x05known\x07example\0"])) {
+        untrusted::dns(&bytes);
+    }
+
+    #[test]
+    fn queries_of_real_clients_changed(bytes in mutated("dns")) {
+        untrusted::dns(&bytes);
+    }
+
+    #[test]
     fn socks_of_real_clients_changed(bytes in mutated("socks")) {
         untrusted::socks(&bytes);
     }
@@ -224,8 +310,12 @@ type Holds = fn(&[u8]);
 /// Each seed unchanged, and cut at every byte.
 #[test]
 fn seeds_hold_at_every_length() {
-    let parsers: [(&str, Holds); 3] =
-        [("hello", untrusted::hello), ("first", untrusted::first), ("socks", untrusted::socks)];
+    let parsers: [(&str, Holds); 4] = [
+        ("hello", untrusted::hello),
+        ("first", untrusted::first),
+        ("socks", untrusted::socks),
+        ("dns", untrusted::dns),
+    ];
     for (parser, holds) in parsers {
         for seed in seeds(parser) {
             for end in 0..=seed.len() {

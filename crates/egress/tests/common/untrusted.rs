@@ -1,8 +1,15 @@
 //! What must hold of any bytes that a sandbox sends to the gateway. Shared by the properties of this crate and the fuzz
 //! targets; panics where something does not hold.
 
+use std::net::IpAddr;
+
+use cofferdam_egress::dns::{self, Resolve, Transport};
+use cofferdam_egress::event::Reason;
 use cofferdam_egress::first::{self, First};
 use cofferdam_egress::hello::{self, Hello, Read};
+use cofferdam_egress::name::Name;
+use cofferdam_egress::names::{self, Family, Names};
+use cofferdam_egress::rules::Refusal;
 use cofferdam_egress::socks::{self, Asked, Greeting, Progress, Request};
 
 /// Beginnings to be tried: all of them of what is short, some of what is long.
@@ -128,4 +135,110 @@ fn same<T: PartialEq + std::fmt::Debug>(bytes: &[u8], read: fn(&[u8]) -> Progres
         let earlier = read(&bytes[..end]);
         assert!(earlier == Progress::More || earlier == progress, "{earlier:?} at {end}, then {progress:?}");
     }
+}
+
+/// Allows what ends in `.example`.
+pub struct Inside {
+    names: Names,
+    refused: usize,
+}
+
+impl Inside {
+    /// Knows one name.
+    pub fn new() -> Inside {
+        let mut names = Names::new(16);
+        names.address(&Name::parse(b"known.example").expect("a name"), Family::V4).expect("room");
+        Inside { names, refused: 0 }
+    }
+}
+
+impl Resolve for Inside {
+    fn address(&mut self, name: &Name, family: Family) -> Result<IpAddr, Refusal> {
+        let reason = match name.as_str().ends_with(".example") {
+            true => match self.names.address(name, family) {
+                Ok(address) => return Ok(address),
+                Err(_) => Reason::TooManyNames,
+            },
+            false => Reason::NotAllowed,
+        };
+        Err(Refusal { reason, rule: None, detail: None })
+    }
+
+    fn reverse(&self, address: IpAddr) -> Option<Name> {
+        self.names.lookup(address).cloned()
+    }
+
+    fn refused(&mut self, text: String, _: Refusal) {
+        assert!(text.len() <= 1024 && text.bytes().all(|byte| byte.is_ascii_graphic()), "{text:?}");
+        self.refused += 1;
+    }
+}
+
+/// A query: an answer to it that is one, no longer than a datagram, with addresses of allowed names alone; and each
+/// refusal told once.
+pub fn dns(bytes: &[u8]) {
+    let mut inside = Inside::new();
+    let answer = dns::answer(bytes, Transport::Udp, &mut inside);
+    let mut again = Inside::new();
+    assert_eq!(dns::answer(bytes, Transport::Tcp, &mut again), answer, "nothing is so long that it would be cut");
+    assert_eq!(again.refused, inside.refused);
+    let answers_itself = bytes.len() < 12 || bytes[2] & 0x80 != 0;
+    assert_eq!(answer.is_none(), answers_itself);
+    assert_eq!(
+        dns::framed(&dns::frame(&bytes[..bytes.len().min(65535)])).map(|framed| framed.0.len()),
+        Some(bytes.len().min(65535))
+    );
+    let Some(answer) = answer else { return };
+    assert!(answer.len() <= 512);
+    assert_eq!(answer[..2], bytes[..2]);
+    assert_eq!(answer[2] & 0xfb, bytes[2] & 0x79 | 0x80, "an answer to that operation, not authoritative, not cut");
+    assert_eq!(dns::answer(&answer, Transport::Udp, &mut inside), None, "answers are not answered");
+    let code = answer[3] & 15;
+    // Each beginning of what is well-formed is not.
+    if answer.len() > 12 {
+        for end in 12..bytes.len().min(600) {
+            let cut = dns::answer(&bytes[..end], Transport::Udp, &mut Inside::new()).expect("it has a header");
+            assert_eq!((cut.len(), cut[3] & 15), (12, 1), "{end}");
+        }
+        let mut end = 12;
+        while bytes[end] != 0 {
+            end += 1 + usize::from(bytes[end]);
+        }
+        end += 5;
+        assert_eq!(answer[12..end], bytes[12..end], "the question as it came");
+        assert_records(&answer, end, &inside.names);
+    } else {
+        assert!(code == 1 || code == 4, "{code}");
+        assert_eq!(inside.refused, 1);
+    }
+    if matches!(code, 2 | 5) {
+        assert_eq!(inside.refused, 1);
+    }
+}
+
+/// The records behind the question: whole, of the question's name or the root, and addresses that stand for something.
+fn assert_records(answer: &[u8], mut at: usize, known: &Names) {
+    let word = |at: usize| u16::from_be_bytes([answer[at], answer[at + 1]]);
+    for _ in 0..word(6) + word(8) + word(10) {
+        at += match answer[at] {
+            0 => 1,
+            _ => {
+                assert_eq!(word(at), 0xc00c);
+                2
+            }
+        };
+        let (kind, length) = (word(at), usize::from(word(at + 8)));
+        let data = &answer[at + 10..at + 10 + length];
+        let address = match kind {
+            1 => Some(IpAddr::from(<[u8; 4]>::try_from(data).expect("four bytes"))),
+            28 => Some(IpAddr::from(<[u8; 16]>::try_from(data).expect("sixteen bytes"))),
+            6 | 12 | 41 => None,
+            other => panic!("a record of type {other}"),
+        };
+        if let Some(address) = address {
+            assert!(address.is_loopback() || names::synthetic(address) && known.lookup(address).is_some(), "{address}");
+        }
+        at += 10 + length;
+    }
+    assert_eq!(at, answer.len(), "nothing behind them");
 }
