@@ -24,6 +24,8 @@ mod child;
 mod clone;
 #[cfg(target_os = "linux")]
 pub mod command;
+#[cfg(target_os = "linux")]
+pub mod datagram;
 #[cfg(feature = "jail")]
 pub mod foreign;
 #[cfg(feature = "jail")]
