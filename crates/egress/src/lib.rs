@@ -22,10 +22,14 @@ pub mod gateway;
 pub mod hello;
 pub mod http;
 pub mod layout;
+pub mod limits;
 pub mod name;
 pub mod names;
 pub mod relay;
+pub mod resolve;
 pub mod rules;
 pub mod sandbox;
 pub mod socks;
+#[allow(dead_code, reason = "used by what follows")]
+mod tell;
 pub mod upstream;

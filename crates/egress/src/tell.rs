@@ -1,0 +1,188 @@
+//! A sandbox's events on their way out: in order, one at a time, those that repeat counted, and none after the end.
+//! Knows nothing of what they mean.
+//!
+//! A program may be refused a hundred thousand times in a second. The first of equal refusals is told at once, those of
+//! the next second are counted and told as one; and of different ones, no more than a bounded number each second.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::event::{Event, Kind, Reason, Sink, Via};
+
+/// How long equal refusals are counted before they are told again.
+const WINDOW: Duration = Duration::from_secs(1);
+/// Most different refusals that are told in one window; the rest are told as one.
+const MOST_DIFFERENT: usize = 512;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    kind: Kind,
+    via: Via,
+    host: Option<String>,
+    address: Option<IpAddr>,
+    port: Option<u16>,
+    reason: Option<Reason>,
+    rule: Option<String>,
+}
+
+struct State {
+    sink: Option<Sink>,
+    window: Instant,
+    /// What was told in this window, and what has repeated since.
+    told: HashMap<Key, Option<Event>>,
+    rest: Option<Event>,
+    refused: u64,
+}
+
+/// Where a sandbox's events go.
+pub struct Teller {
+    since: Instant,
+    state: Mutex<State>,
+}
+
+impl Teller {
+    /// Nothing told yet; times count from now.
+    pub fn new(sink: Sink) -> Teller {
+        let since = Instant::now();
+        let state = State { sink: Some(sink), window: since, told: HashMap::new(), rest: None, refused: 0 };
+        Teller { since, state: Mutex::new(state) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells it, now or counted with its like.
+    pub fn tell(&self, mut event: Event) {
+        let now = Instant::now();
+        event.at_ms = millis(now.saturating_duration_since(self.since));
+        let state = &mut *self.lock();
+        if event.kind == Kind::Refused {
+            state.refused += event.count;
+        }
+        if !matches!(event.kind, Kind::Refused | Kind::Failed) {
+            state.send(event);
+            return;
+        }
+        if now.saturating_duration_since(state.window) >= WINDOW {
+            state.flush();
+            state.window = now;
+        }
+        let key = Key {
+            kind: event.kind,
+            via: event.via,
+            host: event.host.clone(),
+            address: event.address,
+            port: event.port,
+            reason: event.reason,
+            rule: event.rule.clone(),
+        };
+        if let Some(repeated) = state.told.get_mut(&key) {
+            add(repeated, event);
+        } else if state.told.len() < MOST_DIFFERENT {
+            state.told.insert(key, None);
+            state.send(event);
+        } else {
+            add(&mut state.rest, event);
+        }
+    }
+
+    /// Tells what has been counted for long enough; to be called now and then.
+    pub fn tick(&self) {
+        let now = Instant::now();
+        let state = &mut *self.lock();
+        if now.saturating_duration_since(state.window) >= WINDOW {
+            state.flush();
+            state.window = now;
+        }
+    }
+
+    /// Tells what was counted, and nothing after that. Returns how often something was refused.
+    pub fn end(&self) -> u64 {
+        let state = &mut *self.lock();
+        state.flush();
+        state.sink = None;
+        state.refused
+    }
+}
+
+fn add(to: &mut Option<Event>, event: Event) {
+    match to {
+        Some(earlier) => earlier.count += event.count,
+        None => *to = Some(event),
+    }
+}
+
+impl State {
+    fn send(&self, event: Event) {
+        if let Some(sink) = &self.sink {
+            sink(event);
+        }
+    }
+
+    fn flush(&mut self) {
+        let mut counted: Vec<Event> = self.told.drain().filter_map(|(_, repeated)| repeated).collect();
+        counted.sort_by_key(|event| event.at_ms);
+        counted.extend(self.rest.take());
+        counted.into_iter().for_each(|event| self.send(event));
+    }
+}
+
+/// Whole milliseconds.
+pub fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn teller() -> (Teller, Arc<Mutex<Vec<Event>>>) {
+        let seen: Arc<Mutex<Vec<Event>>> = Arc::default();
+        let to = Arc::clone(&seen);
+        (Teller::new(Arc::new(move |event| to.lock().unwrap().push(event))), seen)
+    }
+
+    fn refused(port: u16) -> Event {
+        Event { port: Some(port), reason: Some(Reason::NotAllowed), ..Event::new(Kind::Refused, Via::Connect) }
+    }
+
+    #[test]
+    fn equal_refusals_are_told_once_and_then_counted() {
+        let (teller, seen) = teller();
+        (0..1000).for_each(|_| teller.tell(refused(1)));
+        teller.tell(refused(2));
+        assert_eq!(
+            seen.lock().unwrap().iter().map(|e| (e.port, e.count)).collect::<Vec<_>>(),
+            [(Some(1), 1), (Some(2), 1)]
+        );
+        assert_eq!(teller.end(), 1001);
+        assert_eq!(seen.lock().unwrap().iter().map(|e| e.count).sum::<u64>(), 1001);
+        assert_eq!(seen.lock().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn different_refusals_beyond_a_number_are_one_and_none_is_lost() {
+        let (teller, seen) = teller();
+        (0..10_000).for_each(|port| teller.tell(refused(port)));
+        assert_eq!(teller.end(), 10_000);
+        let seen = seen.lock().unwrap();
+        assert!(seen.len() < 2 * MOST_DIFFERENT, "{}", seen.len());
+        assert_eq!(seen.iter().map(|e| e.count).sum::<u64>(), 10_000);
+    }
+
+    #[test]
+    fn allowed_connections_are_never_counted_together_and_nothing_follows_the_end() {
+        let (teller, seen) = teller();
+        (0..600).for_each(|_| teller.tell(Event::new(Kind::Allowed, Via::Connect)));
+        assert_eq!(seen.lock().unwrap().len(), 600);
+        teller.end();
+        teller.tell(Event::new(Kind::Allowed, Via::Connect));
+        teller.tell(refused(1));
+        assert_eq!(seen.lock().unwrap().len(), 600);
+    }
+}
