@@ -79,7 +79,7 @@ fn each_client_gets_the_server_where_it_looks_for_servers_and_loses_it_again() {
         assert_eq!(entry["args"], json!(["mcp", "--config", config]));
         assert!(home.done(client, &["--yes", "--config", "e.toml"]).contains("nothing to change"));
         home.done(client, &["--yes", "--remove"]);
-        assert_eq!(home.json(file)[key], json!({}));
+        assert_eq!(home.json(file), json!({}), "nothing is left of it");
         assert!(home.done(client, &["--yes", "--remove"]).contains("nothing to change"));
     }
     assert_eq!(home.names("project"), [] as [&str; 0]);

@@ -303,7 +303,7 @@ pub fn with(text: &str, key: &str, name: &str, entry: &Value) -> Result<String, 
     checked(new, &expected)
 }
 
-/// The text in which the object of `key` has no such entry.
+/// The text in which the object of `key` has no such entry; and no such object, where nothing is left in it.
 ///
 /// # Errors
 /// As [`with`].
@@ -311,10 +311,30 @@ pub fn removed(text: &str, key: &str, name: &str) -> Result<String, EditError> {
     if text.trim_start_matches('\u{feff}').trim().is_empty() {
         return Ok(text.to_owned());
     }
-    let (root, old) = read(text)?;
+    let (root, mut expected) = read(text)?;
     let Some((_, group)) = find(&root, key)? else { return Ok(text.to_owned()) };
-    let Some((at, gone)) = find(&group.value, name)? else { return Ok(text.to_owned()) };
-    let Some((members, comma)) = &group.value.members else { return Ok(text.to_owned()) };
+    let Some((at, _)) = find(&group.value, name)? else { return Ok(text.to_owned()) };
+    let mut new = without(text, &group.value, at);
+    if let Some(group) = expected[key].as_object_mut() {
+        group.remove(name);
+    }
+    let (root, _) = read(&new)?;
+    // A comment that is left in it is somebody's.
+    if let Some((at, group)) = find(&root, key)?
+        && new[group.value.start + 1..group.value.end - 1].trim().is_empty()
+    {
+        new = without(&new, &root, at);
+        if let Some(root) = expected.as_object_mut() {
+            root.remove(key);
+        }
+    }
+    checked(new, &expected)
+}
+
+/// The text without one member of an object.
+fn without(text: &str, object: &Node, at: usize) -> String {
+    let Some((members, comma)) = &object.members else { return text.to_owned() };
+    let Some(gone) = members.get(at) else { return text.to_owned() };
     // From the end of the line before, so that no empty line is left.
     let before = text[..gone.start].trim_end_matches([' ', '\t', '\r']);
     let start = if before.ends_with('\n') { before.trim_end_matches(['\n', '\r']).len() } else { gone.start };
@@ -341,11 +361,7 @@ pub fn removed(text: &str, key: &str, name: &str) -> Result<String, EditError> {
             new += &text[end..];
         }
     }
-    let mut expected = old;
-    if let Some(group) = expected[key].as_object_mut() {
-        group.remove(name);
-    }
-    checked(new, &expected)
+    new
 }
 
 fn checked(text: String, expected: &Value) -> Result<String, EditError> {
@@ -383,8 +399,8 @@ mod tests {
             let back = removed(&new, "mcpServers", "cofferdam").unwrap();
             assert_eq!(removed(&back, "mcpServers", "cofferdam").unwrap(), back);
             let (mut was, now) = (read(text).unwrap().1, read(&back).unwrap().1);
-            if was.get("mcpServers").is_none() {
-                was["mcpServers"] = json!({});
+            if was["mcpServers"] == json!({}) {
+                was.as_object_mut().unwrap().remove("mcpServers");
             }
             assert_eq!(now, was);
         }
@@ -409,6 +425,17 @@ mod tests {
         let last = "{\n  \"servers\": {\n    \"b\": {}, // b, with a comma\n    \"cofferdam\": {}\n  }\n}\n";
         let left = removed(last, "servers", "cofferdam").unwrap();
         assert_eq!(left, "{\n  \"servers\": {\n    \"b\": {} // b, with a comma\n  }\n}\n");
+    }
+
+    #[test]
+    fn an_object_in_which_nothing_is_left_goes_too_and_one_with_a_comment_stays() {
+        let end = |text: &str| removed(text, "servers", "cofferdam").unwrap();
+        assert_eq!(end("{\n  \"a\": 1,\n  \"servers\": {\n    \"cofferdam\": {}\n  }\n}\n"), "{\n  \"a\": 1\n}\n");
+        assert_eq!(end("{\n  \"servers\": {\n    \"cofferdam\": {}\n  },\n  \"a\": 1\n}\n"), "{\n  \"a\": 1\n}\n");
+        assert_eq!(end("{\"servers\": {\"cofferdam\": {}}}"), "{}");
+        assert_eq!(end("// mine\n{\n  \"servers\": {\n    \"cofferdam\": {},\n  },\n}\n"), "// mine\n{\n}\n");
+        let kept = "{\n  \"servers\": {\n    // my servers\n  }\n}\n";
+        assert_eq!(end(&kept.replace("servers\n", "servers\n    \"cofferdam\": {}\n")), kept);
     }
 
     #[test]
