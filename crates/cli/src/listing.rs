@@ -75,6 +75,9 @@ pub fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
     }
 }
 
+/// Why nothing that is defined is used while there are mistakes which are not about one environment alone.
+const REFUSED: &str = "what defines environments has mistakes, and the name may not mean what it should";
+
 /// One definition, as `--json` prints it.
 #[derive(Serialize)]
 struct Row<'e> {
@@ -123,6 +126,12 @@ impl<'e> Row<'e> {
         }
     }
 
+    /// As eval and the server do while something that defines environments cannot be relied upon.
+    fn refuse(&mut self) {
+        self.available = false;
+        self.reason.get_or_insert_with(|| REFUSED.to_owned());
+    }
+
     fn state(&self) -> &'static str {
         match (self.broken, self.available, self.built) {
             (true, ..) => "broken",
@@ -141,7 +150,10 @@ fn missing(name: &str, caller: &Caller) -> Option<String> {
 
 fn list(all: &Environments, caller: &Caller, json: bool, hidden: bool) -> Result<i32, Refusal> {
     let rows = all.all().iter().map(|one| Row::of(one, Some(all), Some(caller)));
-    let rows: Vec<Row<'_>> = rows.filter(|row| hidden || row.hidden_by.is_none()).collect();
+    let mut rows: Vec<Row<'_>> = rows.filter(|row| hidden || row.hidden_by.is_none()).collect();
+    if !all.problems.is_empty() {
+        rows.iter_mut().for_each(Row::refuse);
+    }
     if json {
         print_json(&rows)?;
     } else {

@@ -442,3 +442,33 @@ fn the_project_is_shown_read_only_to_defined_environments() {
         scene.command().env("PROJECT_DIR", scene.path("project")).args(["eval", "shell", "ls /project"]).output();
     assert_ne!(output.unwrap().status.code(), Some(0));
 }
+
+#[test]
+fn the_list_says_of_a_broken_configuration_what_eval_says() {
+    let scene = Scene::new();
+    let ready = |scene: &Scene| {
+        let rows = scene.json(&["environment", "list", "--json"]);
+        let shell = rows.as_array().unwrap().iter().find(|row| row["name"] == "shell").unwrap().clone();
+        (shell["available"].as_bool().unwrap(), shell["reason"].as_str().unwrap_or_default().to_owned())
+    };
+    scene.config("[environments.mine]\npreset = \"shell\"\n");
+    assert_eq!(ready(&scene), (true, String::new()));
+    scene.expect(&["eval", "shell", "echo x"], 0, "x\n");
+    let configuration = scene.path("home/.config/cofferdam/config.toml");
+    scene.config("[environments.mine\n");
+    for what in ["a mistake", "a directory"] {
+        if what == "a directory" {
+            std::fs::remove_file(&configuration).unwrap();
+            std::fs::create_dir(&configuration).unwrap();
+        }
+        let told = scene.expect(&["eval", "shell", "echo x"], 125, "");
+        assert!(told.contains("what defines environments has mistakes"), "{what}: {told}");
+        let (available, reason) = ready(&scene);
+        assert!(!available && reason.contains("what defines environments has mistakes"), "{what}: {reason}");
+        let output = scene.output(&["environment", "list"]);
+        assert_eq!(output.status.code(), Some(1));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(!text.contains("ready") && text.contains("unavailable"), "{what}: {text}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("config.toml"), "what is wrong is told");
+    }
+}
