@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use axum::extract::{ConnectInfo, Request};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use cofferdam_config::serve::Serve;
@@ -109,6 +109,7 @@ pub async fn serve(shared: Arc<Shared>, door: Door, stop: CancellationToken) -> 
         let token = Arc::new(token);
         router = router.layer(middleware::from_fn(move |request, next| admit(Arc::clone(&token), request, next)));
     }
+    router = router.layer(middleware::from_fn(hinted));
     axum::serve(Doorway::new(listener), router.into_make_service_with_connect_info::<LetIn>())
         .with_graceful_shutdown(async move { stop.cancelled().await })
         .await
@@ -133,6 +134,56 @@ async fn follow(shared: Arc<Shared>, conversations: Weak<Conversations>) {
 async fn stays(ConnectInfo(let_in): ConnectInfo<LetIn>, request: Request, next: Next) -> Response {
     let_in.stays();
     next.run(request).await
+}
+
+/// Longest text of a refusal.
+const LONGEST_REFUSAL: usize = 64 << 10;
+
+/// Has each refusal say what helps, where it is no message of the protocol.
+async fn hinted(request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    let status = response.status();
+    let kind = response.headers().get(header::CONTENT_TYPE).map(|kind| kind.as_bytes());
+    if !(status.is_client_error() || status.is_server_error()) || kind.is_some_and(|kind| kind == b"application/json") {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let body = axum::body::to_bytes(body, LONGEST_REFUSAL).await.unwrap_or_default();
+    let said = String::from_utf8_lossy(&body);
+    let said = match said.trim() {
+        "" => status.canonical_reason().unwrap_or("refused"),
+        said => said,
+    };
+    let told = match hint(status, said) {
+        Some(hint) if !said.contains("\nhint: ") => format!("{said}\nhint: {hint}\n"),
+        _ => format!("{said}\n"),
+    };
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.remove(header::TRANSFER_ENCODING);
+    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    Response::from_parts(parts, told.into())
+}
+
+/// What helps with a refusal. The library says them in words that are told apart here, and only for a better hint.
+fn hint(status: StatusCode, said: &str) -> Option<&'static str> {
+    Some(match status {
+        StatusCode::BAD_REQUEST if said.contains("Session ID") => {
+            "send initialize first, and the Mcp-Session-Id of its answer with what follows; or MCP-Protocol-Version: 2026-07-28"
+        }
+        StatusCode::FORBIDDEN if said.contains("Origin") => "have the server started with --allow-origin ORIGIN",
+        StatusCode::FORBIDDEN => "use a loopback name, or have the server started with --allow-host NAME",
+        StatusCode::NOT_FOUND if said.contains("Session") => {
+            "the session is over; send initialize again, without Mcp-Session-Id"
+        }
+        StatusCode::NOT_FOUND => "the protocol is served at /mcp",
+        StatusCode::METHOD_NOT_ALLOWED => "POST the protocol's messages to /mcp",
+        StatusCode::NOT_ACCEPTABLE => "send Accept: application/json, text/event-stream",
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            "code may have 16 MiB; larger data goes in by several calls of upload, or a project"
+        }
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => "send one message of JSON-RPC 2.0, and Content-Type: application/json",
+        _ => return None,
+    })
 }
 
 /// Lets a request through that says the token.
