@@ -4,15 +4,16 @@
 //! nowhere else: no symbolic link is followed, no other mount entered, nothing but a regular file read or replaced. A server
 //! that is root does it on a thread of its own, as the workspace's owner and without a capability: what it makes is the
 //! program's, and what the program may not it may not. (Root itself could not: its id means nothing in the program's user
-//! namespace.) The kernel has such a process be no other's to look into from then on, which is as it should be.
+//! namespace.) The kernel has such a process be no other's to look into from then on; it is made again what it was.
 
 use std::fs::File as Opened;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fchmod, fstat, mkdirat, openat2, renameat, statat, unlinkat};
 use rustix::io::Errno;
-use rustix::process::{Gid, Uid, geteuid};
+use rustix::process::{DumpableBehavior, Gid, Uid, dumpable_behavior, geteuid, set_dumpable_behavior};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::files::{BENEATH, File, LARGEST, content};
@@ -128,14 +129,22 @@ fn as_owner<T: Send>(root: &OwnedFd, work: impl FnOnce() -> Result<T, String> + 
         // The last of them takes every capability out of effect with it.
         set_thread_res_uid(None::<Uid>, uid, None::<Uid>)
     };
-    std::thread::scope(|scope| {
+    static BEFORE: OnceLock<Result<DumpableBehavior, Errno>> = OnceLock::new();
+    let before = *BEFORE.get_or_init(dumpable_behavior);
+    let done = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("cofferdam-files".into()).spawn_scoped(scope, || {
             become_owner().map_err(|errno| format!("no thread can be user {}: {errno}", owner.st_uid))?;
             work()
         });
         let thread = thread.map_err(|error| format!("no thread can be started: {error}"))?;
         thread.join().unwrap_or_else(|_| Err("it was lost by a mistake of the server's".into()))
-    })
+    });
+    // The kernel takes it from the whole process when one thread's effective ids change, and gives it back to none. Another
+    // such thread that is under way stays nobody's to look into: its real and saved ids are root's.
+    if let Err(errno) = before.and_then(set_dumpable_behavior) {
+        tracing::debug!("the server stays as it is, for nobody to look into: {errno}");
+    }
+    done
 }
 
 fn write(root: BorrowedFd<'_>, place: &Place, bytes: &[u8], word: &str) -> Result<bool, String> {
@@ -428,5 +437,6 @@ mod tests {
         std::fs::set_permissions(all.path().join("in/roots"), std::fs::Permissions::from_mode(0o600)).unwrap();
         assert!(get(&root, &place("roots")).is_err_and(|told| told.contains("does not allow that")));
         assert!(geteuid().is_root() && std::fs::read(all.path().join("in/roots")).is_ok());
+        assert_eq!(dumpable_behavior(), Ok(DumpableBehavior::Dumpable), "the process is what it was");
     }
 }
