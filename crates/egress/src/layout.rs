@@ -43,3 +43,80 @@ pub struct Layout {
     /// Inclusive ranges of ports that are redirected, empty where none is.
     pub redirected: Vec<(u16, u16)>,
 }
+
+/// More ports are wanted than a sandbox may have listeners, and its namespace cannot redirect.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "network.allow names {wanted} ports; at most {} can be listened on here, which cannot redirect\nhint: name fewer \
+     ports, or load the kernel's nf_tables with NAT",
+    MOST_LISTENERS
+)]
+pub struct TooManyPorts {
+    /// How many ports are wanted, those of the gateway's own services included.
+    pub wanted: usize,
+}
+
+impl Layout {
+    /// The sockets for these ports (sorted, merged, inclusive ranges): resolver, its TCP listener, proxies, the API where
+    /// there is one, then a listener for each port. Where they are too many, as many as fit have listeners of their own,
+    /// the narrowest ranges first, and the rest is redirected to one.
+    ///
+    /// # Errors
+    /// They are too many, and `can_redirect` is not given.
+    pub fn of(ports: &[(u16, u16)], api: bool, can_redirect: bool) -> Result<Layout, TooManyPorts> {
+        let mut own = vec![DNS_PORT, HTTP_PROXY_PORT, SOCKS_PORT];
+        own.extend(api.then_some(API_PORT));
+        let is_wanted = |port: u16| ports.iter().any(|(first, last)| (*first..=*last).contains(&port));
+        let width = |(first, last): (u16, u16)| usize::from(last - first) + 1;
+        let already = own.iter().filter(|port| is_wanted(**port)).count();
+        let wanted = own.len() + ports.iter().copied().map(width).sum::<usize>() - already;
+        let mut listeners = own.clone();
+        let mut redirected = Vec::new();
+        if wanted <= MOST_LISTENERS {
+            listeners.extend(ports.iter().flat_map(|(first, last)| *first..=*last).filter(|port| !own.contains(port)));
+        } else if !can_redirect {
+            return Err(TooManyPorts { wanted });
+        } else {
+            let mut narrow_first = ports.to_vec();
+            narrow_first.sort_by_key(|range| (width(*range), *range));
+            for range in narrow_first {
+                // One is kept for the listener to which the rest is redirected.
+                match listeners.len() + width(range) < MOST_LISTENERS {
+                    true => listeners.extend((range.0..=range.1).filter(|port| !own.contains(port))),
+                    false => redirected.push(range),
+                }
+            }
+        }
+        let mut sockets = vec![Socket::Resolver];
+        if redirected.is_empty() {
+            sockets.extend(listeners.into_iter().map(Socket::Listener));
+            return Ok(Layout { sockets, redirected });
+        }
+        // A port that nobody wants, from the top; where every port is wanted, one that is listened on itself.
+        let free = |port: &u16| !listeners.contains(port);
+        let to = (1..=u16::MAX).rev().filter(free).find(|port| !is_wanted(*port));
+        let to = to.or_else(|| (1..=u16::MAX).rev().find(free)).ok_or(TooManyPorts { wanted })?;
+        sockets.extend(listeners.iter().copied().map(Socket::Listener));
+        sockets.push(Socket::Redirect(to));
+        let mut listened = listeners;
+        listened.push(to);
+        Ok(Layout { sockets, redirected: without(redirected, listened) })
+    }
+}
+
+/// The ranges without these ports, ascending.
+fn without(ranges: Vec<(u16, u16)>, mut holes: Vec<u16>) -> Vec<(u16, u16)> {
+    holes.sort_unstable();
+    let mut left = Vec::new();
+    for (first, last) in ranges {
+        let mut next = u32::from(first);
+        for hole in holes.iter().copied().filter(|hole| (first..=last).contains(hole)) {
+            left.extend((next < u32::from(hole)).then(|| (next as u16, hole - 1)));
+            next = u32::from(hole) + 1;
+        }
+        // At most `last` by the condition.
+        left.extend((next <= u32::from(last)).then_some((next as u16, last)));
+    }
+    left.sort_unstable();
+    left
+}

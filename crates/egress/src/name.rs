@@ -1,43 +1,36 @@
-//! Host names as they are compared: ASCII, lower case, no final dot; and the spellings that are refused.
+//! Host names as they are compared: ASCII, lower case, no final dot; and the spellings that are refused. Pure.
+//!
+//! What a name is says `policy::host`, so that a policy and what a program asks for are read by one reader.
 
+use std::fmt;
 use std::net::IpAddr;
 
-/// A host name in lower-case ASCII without a final dot, which is no address in any spelling.
+use cofferdam_policy::host::{UrlHost, host_name, is_local};
+
+/// A host name in lower-case ASCII without a final dot, which is no address in any spelling and not the sandbox itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(String);
 
 impl Name {
-    /// Normalises a name, or says what is wrong with it.
+    /// Normalises a name, also one in Unicode (UTS 46), or says what is wrong with it.
+    ///
+    /// # Errors
+    /// What is no host name: a NUL, a userinfo, a zone, a port, an empty label or one of more than 63 characters; an
+    /// address in any spelling; and `localhost`, which inside is the sandbox.
     pub fn parse(bytes: &[u8]) -> Result<Name, &'static str> {
-        let text = std::str::from_utf8(bytes).map_err(|_| "not ASCII")?.to_ascii_lowercase();
-        let text = text.strip_suffix('.').unwrap_or(&text);
-        if text.is_empty() || text.len() > 253 {
-            return Err("empty or longer than 253 bytes");
-        }
-        let label = |label: &str| {
-            (1..=63).contains(&label.len())
-                && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-                && !label.starts_with('-')
-                && !label.ends_with('-')
-        };
-        if !text.split('.').all(label) {
-            return Err("a label that no host name has");
-        }
-        let last = text.rsplit('.').next().unwrap_or(text);
-        if last.bytes().all(|b| b.is_ascii_digit())
-            || last.strip_prefix("0x").is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_hexdigit()))
-        {
-            return Err("a number where a name ends");
-        }
-        if last == "localhost" {
-            return Err("localhost");
-        }
-        Ok(Name(text.to_owned()))
+        let name = host_name(std::str::from_utf8(bytes).map_err(|_| "neither ASCII nor UTF-8")?)?;
+        if is_local(&name) { Err("`localhost` is the sandbox itself") } else { Ok(Name(name)) }
     }
 
     /// The name's text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
@@ -52,13 +45,87 @@ pub enum Host {
 
 impl Host {
     /// Reads canonical dotted IPv4, bracketed IPv6 without a zone, or a name.
+    ///
+    /// # Errors
+    /// Anything else, in words: see [`Name::parse`].
     pub fn parse(text: &str) -> Result<Host, &'static str> {
-        if let Some(inner) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            return inner.parse().map(|v6| Host::Address(IpAddr::V6(v6))).map_err(|_| "no IPv6 address");
+        match text.parse()? {
+            UrlHost::Address(address) => Ok(Host::Address(address)),
+            UrlHost::Name(name) if is_local(&name) => Err("`localhost` is the sandbox itself"),
+            UrlHost::Name(name) => Ok(Host::Name(Name(name))),
         }
-        match text.parse() {
-            Ok(v4) => Ok(Host::Address(IpAddr::V4(v4))),
-            Err(_) => Name::parse(text.as_bytes()).map(Host::Name),
+    }
+
+    /// The host that a policy names for the gateway itself, on the host's side: there it may be `localhost`.
+    pub fn of_policy(host: &UrlHost) -> Host {
+        match host {
+            UrlHost::Address(address) => Host::Address(*address),
+            UrlHost::Name(name) => Host::Name(Name(name.clone())),
         }
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Host::Name(name) => name.fmt(f),
+            Host::Address(IpAddr::V4(v4)) => v4.fmt(f),
+            Host::Address(IpAddr::V6(v6)) => write!(f, "[{v6}]"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_one_form_and_hosts_one_spelling() {
+        for spelling in ["Example.COM", "example.com.", "\u{ff25}xample.com", "example\u{3002}com"] {
+            assert_eq!(Name::parse(spelling.as_bytes()).unwrap().as_str(), "example.com", "{spelling}");
+        }
+        assert_eq!(Name::parse("b\u{fc}cher.example".as_bytes()), Name::parse(b"XN--BCHER-KVA.example."));
+        for same in ["192.0.2.1", "[2001:db8::1]", "a.example"] {
+            assert_eq!(Host::parse(same).unwrap().to_string(), same);
+        }
+        let api: cofferdam_policy::HttpUrl = "http://localhost:8000".parse().unwrap();
+        assert_eq!(Host::of_policy(&api.host).to_string(), "localhost");
+    }
+
+    #[test]
+    fn what_a_program_could_mean_otherwise_is_no_host() {
+        for bad in [
+            "",
+            ".",
+            "a..b",
+            "a\0.example",
+            "a.example\0.evil",
+            "user@a.example",
+            "a.example:80",
+            "a.example%25eth0",
+            "127.1",
+            "2130706433",
+            "0x7f000001",
+            "0177.0.0.1",
+            "127.0.0.1.",
+            "0x7f.1",
+            "\u{ff11}27.0.0.1",
+            "localhost",
+            "LOCALHOST.",
+            "a.localhost",
+            "\u{ff4c}ocalhost",
+            "fe80::1%eth0",
+            "[fe80::1%25eth0]",
+            "::1",
+            "[127.0.0.1]",
+            "a b",
+            "a/b",
+            "*.a",
+        ] {
+            assert!(Host::parse(bad).is_err(), "{bad:?} is {:?}", Host::parse(bad));
+        }
+        assert!(Name::parse(b"\xff\xfe").is_err() && Name::parse(b"192.0.2.1").is_err());
+        assert!(Name::parse(&[b"a".repeat(63), b".example".to_vec()].concat()).is_ok());
+        assert!(Name::parse(&[b"a".repeat(64), b".example".to_vec()].concat()).is_err());
     }
 }

@@ -1,10 +1,11 @@
 //! What holds for every policy, every text and every path.
 
 mod common;
+#[path = "common/texts.rs"]
+mod texts;
 
 use std::time::Instant;
 
-use cofferdam_policy::host::host_name;
 use cofferdam_policy::paths::{PathSet, ancestors, fault, is_within, normalize};
 use cofferdam_policy::*;
 use proptest::prelude::*;
@@ -126,34 +127,6 @@ proptest! {
     }
 
     #[test]
-    fn allowlist_entries_never_panic(entry in any::<String>(), short in "[a-z0-9.*:/\\[\\]-]{0,12}") {
-        for text in [&entry, &short] {
-            if let Ok(read) = text.parse::<AllowEntry>() {
-                prop_assert!(!read.matches_name("", 1));
-                // What is read is written in its one form.
-                let written = read.to_string();
-                prop_assert_eq!(written.parse::<AllowEntry>(), Ok(read));
-            }
-            if let Ok(read) = text.parse::<DenyEntry>() {
-                prop_assert_eq!(read.to_string().parse::<DenyEntry>(), Ok(read));
-            }
-        }
-    }
-
-    #[test]
-    fn a_name_has_one_form_in_every_spelling(name in any::<String>(), likely in "[a-zA-Z\u{e4}\u{df}\u{130}\u{3002}.-]{0,12}") {
-        for name in [&name, &likely] {
-            if let Ok(normal) = host_name(name) {
-                prop_assert_eq!(host_name(&normal), Ok(normal.clone()));
-                prop_assert_eq!(host_name(&format!("{normal}.")), Ok(normal.clone()));
-                prop_assert_eq!(host_name(&normal.to_ascii_uppercase()), Ok(normal.clone()));
-                prop_assert!(normal.is_ascii() && normal.len() <= 253 && !normal.ends_with('.'));
-                prop_assert!(normal.parse::<std::net::IpAddr>().is_err());
-            }
-        }
-    }
-
-    #[test]
     fn an_entry_that_covers_another_means_all_that_it_means(
         over in common::entry(),
         under in common::entry(),
@@ -171,15 +144,14 @@ proptest! {
     }
 
     #[test]
-    fn urls_and_paths_never_panic_and_read_back(text in any::<String>(), likely in "(http://)?[a-z@:/\\[\\]0-9%.*-]{0,16}") {
-        for text in [&text, &likely] {
-            if let Ok(url) = text.parse::<HttpUrl>() {
-                prop_assert_eq!(url.to_text().parse::<HttpUrl>(), Ok(url));
-            }
-            if webpath::pattern_fault(text).is_none() {
-                prop_assert_eq!(webpath::matches(text, text.trim_end_matches('*')), true);
-            }
-        }
+    fn texts_of_the_network_are_written_in_one_form(
+        text in any::<String>(),
+        likely in "(http://)?[a-zA-Z@:/\\[\\]0-9%.*,;-]{0,16}",
+        unicode in "[a-zA-Z\u{e4}\u{df}\u{130}\u{3002}\u{ff10}.-]{0,12}(:[0-9,-]{0,6})?",
+    ) {
+        texts::hold(&text);
+        texts::hold(&likely);
+        texts::hold(&unicode);
     }
 }
 
@@ -206,5 +178,15 @@ fn dots_go_by_name_and_never_above_the_root() {
     for (path, clean) in [("/a/./b/../c", "/a/c"), ("/../../etc", "/etc"), ("a//b", "/a/b"), ("/", "/"), ("/a/..", "/")]
     {
         assert_eq!(cofferdam_policy::paths::lexical(Path::new(path)), Path::new(clean), "{path}");
+    }
+}
+
+#[test]
+fn the_seeds_of_the_network_hold_as_well() {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/seeds/network_entry");
+    let files: Vec<_> = std::fs::read_dir(directory).unwrap().collect();
+    assert!(files.len() >= 10, "{directory}: {}", files.len());
+    for file in files {
+        texts::hold(&std::fs::read_to_string(file.unwrap().path()).unwrap());
     }
 }

@@ -147,7 +147,7 @@ impl Door for Fake {
 }
 
 pub fn grant() -> Grant {
-    Grant { rule: 0 }
+    Grant::default()
 }
 
 /// A connection to `GOOD:80` whose client does as it likes; the gateway serves it in a task.

@@ -1,0 +1,406 @@
+//! What the rules decide: as tables, and as properties of any rules and any question.
+
+#[path = "common/decisions.rs"]
+mod decisions;
+
+use std::path::Path;
+
+use cofferdam_egress::event::Reason;
+use cofferdam_egress::layout::{MOST_LISTENERS, Socket};
+use cofferdam_egress::name::{Host, Name};
+use cofferdam_egress::rules::{Rules, Target};
+use cofferdam_policy::{Network, Policy};
+use proptest::prelude::*;
+
+fn network(fields: &str) -> Network {
+    let text = format!(r#"{{"version":1,"command":{{"argv":["x"]}},"network":{{"mode":"allowlist",{fields}}}}}"#);
+    Policy::from_json(text.as_bytes()).unwrap_or_else(|errors| panic!("{errors}")).network
+}
+
+fn rules(fields: &str) -> Rules {
+    Rules::compile(&network(fields))
+}
+
+fn target(host: &str) -> Target {
+    match Host::parse(host).unwrap_or_else(|why| panic!("{host}: {why}")) {
+        Host::Name(name) => Target::Name(name),
+        Host::Address(address) => Target::Address(address),
+    }
+}
+
+#[test]
+fn each_refusal_has_its_reason_and_its_line_and_a_twin_that_is_allowed() {
+    let rules = rules(
+        r#""allow":["a.example","*.b.example:22","192.0.2.0/24:443","[2001:db8::/32]:*","127.0.0.1:80"],
+           "deny":["bad.b.example","192.0.2.66","c.example:25","a.example:80"]"#,
+    );
+    for (host, port, reason, line) in [
+        ("other.example", 443, Reason::NotAllowed, None),
+        ("xa.example", 443, Reason::NotAllowed, None),
+        ("a.example.evil.example", 443, Reason::NotAllowed, None),
+        ("b.example", 22, Reason::NotAllowed, None),
+        ("a.example", 22, Reason::PortNotAllowed, Some("$.network.allow[0]")),
+        ("x.b.example", 443, Reason::PortNotAllowed, Some("$.network.allow[1]")),
+        ("bad.b.example", 22, Reason::Denied, Some("$.network.deny[0]")),
+        ("192.0.2.66", 443, Reason::Denied, Some("$.network.deny[1]")),
+        ("[::ffff:192.0.2.66]", 443, Reason::Denied, Some("$.network.deny[1]")),
+        ("[64:ff9b::192.0.2.66]", 443, Reason::Denied, Some("$.network.deny[1]")),
+        ("a.example", 80, Reason::Denied, Some("$.network.deny[3]")),
+        ("192.0.2.1", 80, Reason::PortNotAllowed, Some("$.network.allow[2]")),
+        ("192.0.3.1", 443, Reason::NotAllowed, None),
+        // Inside these are the sandbox itself, whatever is listed.
+        ("127.0.0.1", 80, Reason::AddressNotPublic, None),
+        ("127.9.9.9", 80, Reason::AddressNotPublic, None),
+        ("[::1]", 80, Reason::AddressNotPublic, None),
+        ("0.0.0.0", 80, Reason::AddressNotPublic, None),
+        ("[::ffff:127.0.0.1]", 80, Reason::AddressNotPublic, None),
+    ] {
+        let refusal = rules.connect(&target(host), port).unwrap_err();
+        assert_eq!((refusal.reason, refusal.rule.as_deref()), (reason, line), "{host}:{port}");
+    }
+    for (host, port, rule) in [
+        ("a.example", 443, 0),
+        ("A.EXAMPLE.", 443, 0),
+        ("x.b.example", 22, 1),
+        ("x.y.b.example", 22, 1),
+        ("192.0.2.1", 443, 2),
+        ("[::ffff:192.0.2.1]", 443, 2),
+        ("[2001:db8::1]", 65_535, 3),
+    ] {
+        assert_eq!(rules.connect(&target(host), port).unwrap().rule, rule, "{host}:{port}");
+    }
+    let detail = rules.connect(&target("a.example"), 22).unwrap_err().detail;
+    assert_eq!(detail.as_deref(), Some("allowed are 80,443"));
+}
+
+#[test]
+fn a_name_is_resolved_when_some_port_of_it_is_open() {
+    let rules = rules(
+        r#""allow":["a.example","b.example:80","*.c.example","192.0.2.1"],"deny":["a.example:443","b.example:70-79","x.c.example","b.example:22"]"#,
+    );
+    let name = |name: &str| rules.name(&Name::parse(name.as_bytes()).unwrap());
+    for open in ["a.example", "b.example", "y.c.example"] {
+        assert_eq!(name(open), Ok(()), "{open}");
+    }
+    let denied = name("x.c.example").unwrap_err();
+    assert_eq!((denied.reason, denied.rule.as_deref()), (Reason::Denied, Some("$.network.deny[2]")));
+    assert_eq!(name("c.example").unwrap_err().reason, Reason::NotAllowed);
+    // A greeting to a bare address may not name what is denied.
+    assert_eq!(rules.denied(&target("x.c.example"), 443).unwrap_err().reason, Reason::Denied);
+    assert_eq!(rules.denied(&target("unknown.example"), 443), Ok(()));
+}
+
+#[test]
+fn only_public_addresses_and_those_that_are_named_are_connected_to() {
+    let rules = rules(
+        r#""allow":["a.example:*","8.0.0.0/5:*","10.1.0.0/16:5432","169.254.0.0/16:80","fd00::/8","127.0.0.1:8080","100.100.100.200:80",
+                    "203.0.113.7:443","0.0.0.0/1:443"],
+           "deny":["8.8.4.0/24","9.9.9.9:53"]"#,
+    );
+    let a = target("a.example");
+    for (address, port) in [
+        ("1.1.1.1", 443),
+        ("2600::1", 25),
+        ("8.8.8.8", 53),
+        ("9.9.9.9", 443),
+        ("10.1.2.3", 5432),
+        ("fd12::1", 443),
+        ("127.0.0.1", 8080),
+        ("169.254.1.1", 80),
+        ("100.100.100.200", 80),
+        ("203.0.113.7", 443),
+    ] {
+        assert_eq!(rules.upstream(&a, port, address.parse().unwrap()), Ok(()), "{address}:{port}");
+    }
+    for (address, port) in [
+        // `8.0.0.0/5` and `0.0.0.0/1` are about 10.0.0.1 as well, but do not name it.
+        ("10.0.0.1", 443),
+        ("10.1.2.3", 443),
+        ("10.2.0.1", 5432),
+        ("127.0.0.1", 443),
+        ("127.0.0.2", 8080),
+        ("0.0.0.0", 443),
+        // Link-local is named, the metadata service in it is not.
+        ("169.254.169.254", 80),
+        ("fd00:ec2::254", 443),
+        ("100.64.0.1", 80),
+        ("192.168.0.1", 443),
+        ("203.0.113.8", 443),
+        ("::1", 443),
+        ("::ffff:10.1.2.3", 5432),
+        ("::ffff:1.1.1.1", 443),
+        ("64:ff9b::1.1.1.1", 443),
+        ("2002:a01:203::1", 5432),
+        ("2001::f5fe:fdfc", 5432),
+        ("fe80::1", 443),
+        ("224.0.0.1", 443),
+        ("255.255.255.255", 443),
+        ("168.63.129.16", 443),
+    ] {
+        let refusal = rules.upstream(&a, port, address.parse().unwrap()).unwrap_err();
+        assert_eq!(refusal.reason, Reason::AddressNotPublic, "{address}:{port}");
+        assert!(
+            refusal.detail.unwrap().starts_with(&format!("{} is ", address.parse::<std::net::IpAddr>().unwrap())),
+            "{address}"
+        );
+    }
+    for (address, port, line) in [
+        ("8.8.4.4", 443, "$.network.deny[0]"),
+        ("64:ff9b::8.8.4.4", 443, "$.network.deny[0]"),
+        ("9.9.9.9", 53, "$.network.deny[1]"),
+    ] {
+        let refusal = rules.upstream(&a, port, address.parse().unwrap()).unwrap_err();
+        assert_eq!((refusal.reason, refusal.rule.as_deref()), (Reason::Denied, Some(line)), "{address}");
+    }
+    // The host's own addresses are named by themselves alone, public or not.
+    assert!(rules.upstream_own(443, "203.0.113.7".parse().unwrap()).is_ok());
+    for own in ["8.8.8.8", "10.1.2.3", "1.1.1.1"] {
+        assert_eq!(
+            rules.upstream_own(443, own.parse().unwrap()).unwrap_err().reason,
+            Reason::AddressNotPublic,
+            "{own}"
+        );
+    }
+}
+
+#[test]
+fn requests_need_one_rule_that_has_both_method_and_path() {
+    let rules = rules(
+        r#""allow":[{"to":"a.example:80","methods":["GET"],"paths":["/v1/*","/status"]},{"to":"*.example:80","methods":["POST"],"paths":["/up"]},
+                    {"to":"b.example:80,443,22","paths":["/x"]},"c.example"],"methods":["GET","POST","PUT"]"#,
+    );
+    let asked = |host: &str, method: &str, path: &str| {
+        let grant = rules.connect(&target(host), 80).unwrap();
+        rules.request(&grant, method, path).map_err(|refusal| (refusal.reason, refusal.rule.unwrap()))
+    };
+    for (host, method, path) in [
+        ("a.example", "GET", "/v1/"),
+        ("a.example", "GET", "/v1/models/x%20y"),
+        ("a.example", "GET", "/status"),
+        ("a.example", "POST", "/up"),
+        ("b.example", "PUT", "/x"),
+        ("c.example", "PUT", "/../any//thing"),
+        ("c.example", "GET", "*"),
+    ] {
+        assert_eq!(asked(host, method, path), Ok(()), "{host} {method} {path}");
+    }
+    let path = |line: &str| (Reason::PathNotAllowed, format!("{line}.paths"));
+    let method = |line: &str| (Reason::MethodNotAllowed, line.to_owned());
+    for (host, verb, asked_for, refusal) in [
+        ("a.example", "GET", "/v1", path("$.network.allow[0]")),
+        ("a.example", "GET", "/v1/../admin", path("$.network.allow[0]")),
+        ("a.example", "GET", "/v1/%2e%2e/admin", path("$.network.allow[0]")),
+        ("a.example", "GET", "/v1/..%2fadmin", path("$.network.allow[0]")),
+        ("a.example", "GET", "/v1//x", path("$.network.allow[0]")),
+        ("a.example", "GET", "/v1/..;/x", path("$.network.allow[0]")),
+        ("a.example", "GET", "/v1\\..\\x", path("$.network.allow[0]")),
+        ("a.example", "GET", "/V1/x", path("$.network.allow[0]")),
+        ("a.example", "GET", "/up", path("$.network.allow[0]")),
+        ("a.example", "POST", "/v1/x", path("$.network.allow[1]")),
+        ("a.example", "PUT", "/v1/x", method("$.network.allow[0].methods")),
+        ("a.example", "get", "/v1/x", method("$.network.methods")),
+        ("c.example", "DELETE", "/", method("$.network.methods")),
+        ("b.example", "GET", "*", path("$.network.allow[2]")),
+    ] {
+        assert_eq!(asked(host, verb, asked_for), Err(refusal), "{host} {verb} {asked_for}");
+    }
+}
+
+#[test]
+fn a_grant_says_how_far_its_rules_look_into_a_connection() {
+    let rules = rules(
+        r#""allow":[{"to":"a.example:*","paths":["/"]},{"to":"b.example","methods":["GET"]},"*.example:443",
+                    {"to":"c.example","encrypted_hello":true}]"#,
+    );
+    let grant = |host: &str, port| {
+        let grant = rules.connect(&target(host), port).unwrap();
+        (grant.rules, grant.inspected, grant.plain_only, grant.encrypted_hello)
+    };
+    assert_eq!(grant("a.example", 80), (vec![0], true, true, false));
+    assert_eq!(grant("a.example", 9000), (vec![0], true, false, false));
+    assert_eq!(grant("a.example", 443), (vec![0, 2], false, false, false));
+    assert_eq!(grant("b.example", 80), (vec![1], true, true, false));
+    assert_eq!(grant("c.example", 443), (vec![2, 3], false, false, true));
+    let all = self::rules(r#""allow":["a.example"],"methods":["GET"]"#);
+    let both = |port| all.connect(&target("a.example"), port).map(|grant| (grant.inspected, grant.plain_only)).unwrap();
+    assert_eq!((both(80), both(443)), ((true, true), (true, false)));
+}
+
+#[test]
+fn an_entry_without_ports_is_about_80_and_443_and_another_mode_about_nothing() {
+    let given = network(r#""allow":["a.example","b.example:*"]"#);
+    let rules = Rules::compile(&given);
+    for (host, port, allowed) in [
+        ("a.example", 80, true),
+        ("a.example", 443, true),
+        ("a.example", 8080, false),
+        ("b.example", 1, true),
+        ("b.example", 65_535, true),
+        ("b.example", 0, false),
+    ] {
+        assert_eq!(rules.connect(&target(host), port).is_ok(), allowed, "{host}:{port}");
+    }
+    assert_eq!(rules.ports(), [(1, 65_535)]);
+    let closed = Rules::compile(&Network { mode: cofferdam_policy::NetworkMode::None, ..given });
+    assert!(closed.connect(&target("a.example"), 443).is_err() && closed.ports().is_empty());
+}
+
+#[test]
+fn wide_sets_of_ports_are_redirected_or_refused_and_never_narrowed() {
+    use Socket::{Listener, Redirect, Resolver};
+    let few = rules(r#""allow":["a.example","b.example:22"],"api":{"url":"http://localhost:1"}"#);
+    let services = [Resolver, Listener(53), Listener(3128), Listener(1080), Listener(3129)];
+    let layout = few.layout(false).unwrap();
+    assert_eq!(layout.sockets, [&services[..], &[Listener(22), Listener(80), Listener(443)]].concat());
+    assert!(layout.redirected.is_empty());
+    // The last set that fits, and the first that does not.
+    let ports = |last: usize| rules(&format!(r#""allow":["a.example:10001-{}"]"#, 10_000 + last));
+    let fits = MOST_LISTENERS - 3;
+    assert_eq!(ports(fits).layout(false).unwrap().sockets.len(), MOST_LISTENERS + 1);
+    let refusal = ports(fits + 1).layout(false).unwrap_err();
+    assert!(refusal.to_string().contains("names 129 ports") && refusal.to_string().contains("hint:"), "{refusal}");
+    let wide = ports(fits + 1).layout(true).unwrap();
+    assert_eq!(wide.sockets.last(), Some(&Redirect(65_535)));
+    assert_eq!(wide.redirected, [(10_001, 10_126)]);
+    // Services keep their ports, and where every port is wanted one of them takes the rest.
+    let all = rules(r#""allow":["a.example:*","b.example:22"]"#).layout(true).unwrap();
+    assert_eq!(all.redirected, [(1, 52), (54, 1079), (1081, 3127), (3129, 65_534)]);
+    assert_eq!(all.sockets.last(), Some(&Redirect(65_535)));
+}
+
+/// Lines of rules and questions, from few words, so that they meet.
+fn lines() -> impl Strategy<Value = String> {
+    let to = || {
+        prop::sample::select(vec![
+            "a",
+            "b",
+            "a.b",
+            "x.a.b",
+            "*.b",
+            "*.a.b",
+            "\u{e4}.b",
+            "10.0.0.0/8",
+            "10.1.0.0/16",
+            "10.1.0.1",
+            "0.0.0.0/1",
+            "8.8.8.8",
+            "169.254.0.0/16",
+            "[fd00::/8]",
+            "[::/1]",
+            "[2600::1]",
+            "[64:ff9b::/96]",
+        ])
+    };
+    let ports = || prop::sample::select(vec![":80", ":443", ":*", ":1-300", ":80,443", ":22,8000-8200", ":53,3128"]);
+    let host = || {
+        prop::sample::select(vec![
+            "a",
+            "B.",
+            "a.b",
+            "X.A.B",
+            "y.x.a.b",
+            "\u{c4}.b",
+            "xn--4ca.b",
+            "c",
+            "10.0.0.1",
+            "10.1.0.1",
+            "8.8.8.8",
+            "127.0.0.1",
+            "169.254.169.254",
+            "[fd00::1]",
+            "[::1]",
+            "[2600::1]",
+            "[::ffff:10.1.0.1]",
+            "[64:ff9b::808:808]",
+        ])
+    };
+    let port = || prop::sample::select(vec![22, 53, 80, 443, 8100, 65_535]);
+    let more = prop::sample::select(vec!["", " methods=GET", " paths=/v1/*,/x", " methods=PUT,GET paths=/x", " hello"]);
+    let address = prop::sample::select(vec![
+        "10.0.0.1",
+        "10.1.0.1",
+        "8.8.8.8",
+        "127.0.0.1",
+        "169.254.169.254",
+        "fd00::1",
+        "2600::1",
+        "::ffff:10.1.0.1",
+        "64:ff9b::10.1.0.1",
+        "2002:a01:1::",
+        "0.0.0.0",
+    ]);
+    let path = prop::sample::select(vec!["/", "/x", "/v1/a", "/v1/../x", "/%78", "//x", "*"]);
+    let method = prop::sample::select(vec!["GET", "PUT", "POST", "get"]);
+    prop_oneof![
+        3 => (to(), ports(), more).prop_map(|(to, ports, more)| format!("allow {to}{ports}{more}")),
+        2 => (to(), ports()).prop_map(|(to, ports)| format!("deny {to}{ports}")),
+        1 => prop::sample::select(vec!["methods GET", "methods GET,PUT,POST", ""]).prop_map(str::to_owned),
+        4 => (host(), port()).prop_map(|(host, port)| format!("connect {host} {port}")),
+        3 => (host(), port(), address).prop_map(|(host, port, address)| format!("upstream {host} {port} {address}")),
+        3 => (host(), port(), method, path).prop_map(|(h, p, m, path)| format!("request {h} {p} {m} {path}")),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_rules_give_the_answer_of_a_look_at_each_in_any_order(lines in prop::collection::vec(lines(), 0..24)) {
+        decisions::rules(lines.join("\n").as_bytes());
+    }
+
+    #[test]
+    fn any_bytes_are_one_name_or_none(
+        bytes in prop::collection::vec(any::<u8>(), 0..80),
+        text in any::<String>(),
+        likely in "[a-zA-Z0-9._\\-@%:\u{e4}\u{df}\u{3002}\u{ff10}\u{130}]{0,20}",
+    ) {
+        decisions::name(&bytes);
+        decisions::name(text.as_bytes());
+        decisions::name(likely.as_bytes());
+    }
+
+    #[test]
+    fn what_is_special_stays_so_in_every_form_that_hides_it(v4 in any::<u32>(), low in any::<u64>()) {
+        use cofferdam_egress::address::{embedded, special};
+        use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+        let v4 = Ipv4Addr::from(v4);
+        let bits = u128::from(u32::from(v4));
+        let forms = [
+            bits | 0xffff << 32,
+            bits,
+            bits | 0xffff << 48,
+            bits | 0x64_ff9b << 96,
+            bits | 0x64_ff9b_0001 << 80,
+            0x2002 << 112 | bits << 80 | u128::from(low),
+            0x2001 << 112 | u128::from(!u32::from(v4)),
+            0x2a00 << 112 | 0x5efe << 32 | bits,
+            0x2a00 << 112 | 0x0200_5efe << 32 | bits,
+        ];
+        for form in forms {
+            let v6 = IpAddr::V6(Ipv6Addr::from(form));
+            // The very low ones are `::` and `::1`, which are special by themselves.
+            prop_assert!(special(v6).is_some(), "{v6} hides {v4}");
+            prop_assert!(embedded(v6) == Some(v4) || bits < 2, "{v6} hides {v4}");
+        }
+    }
+
+    #[test]
+    fn every_ipv6_address_outside_of_global_unicast_is_special(bits in any::<u128>()) {
+        let address = std::net::Ipv6Addr::from(bits);
+        if address.segments()[0] & 0xe000 != 0x2000 {
+            prop_assert!(cofferdam_egress::address::special(address.into()).is_some(), "{address}");
+        }
+    }
+}
+
+#[test]
+fn the_seeds_hold_as_well() {
+    for (directory, check) in [("name", decisions::name as fn(&[u8])), ("rules", decisions::rules)] {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/seeds").join(directory);
+        let mut seeds = 0;
+        for file in std::fs::read_dir(&directory).unwrap() {
+            check(&std::fs::read(file.unwrap().path()).unwrap());
+            seeds += 1;
+        }
+        assert!(seeds >= 10, "{}: {seeds}", directory.display());
+    }
+}
