@@ -5,31 +5,70 @@
 
 use std::io;
 use std::mem::ManuallyDrop;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use cofferdam_policy::{Network, NetworkLimits};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::event::Sink;
+use crate::http::{Api, ApiError};
 use crate::layout::Layout;
+use crate::name::Host;
+use crate::relay::Pipes;
+use crate::resolve::{Resolve, System};
 use crate::rules::Rules;
+use crate::sandbox::Sandbox;
+use crate::upstream::Proxy;
 
 /// Most threads, however many processors there are: what they do is waiting and splicing.
 const MOST_WORKERS: usize = 4;
+/// Most pipes at a time: each takes two descriptors while bytes are in it.
+const PIPES: usize = 64;
 
 /// What a sandbox may reach and whom to tell.
 #[derive(Clone)]
 pub struct Job {
     /// The policy's rules.
     pub rules: Arc<Rules>,
+    /// What it may use in all.
+    pub limits: NetworkLimits,
     /// The sockets of its namespace, in the order in which their descriptors come.
     pub layout: Layout,
+    /// The API that is passed through to it.
+    pub api: Option<Api>,
+    /// The host's own proxy, through which everything goes.
+    pub upstream_proxy: Option<Proxy>,
     /// Where its events go. Called from the gateway's threads, one event at a time; it must not block, and must not end
     /// the sandbox.
     pub sink: Sink,
     /// Process id of the sandbox's first process, as this process sees it: whose descendants are asked which of them
     /// made a refused connection. Without it events have no process.
     pub init: Option<u32>,
+}
+
+impl Job {
+    /// What a policy's network asks for. `rules` are those compiled of it.
+    ///
+    /// # Errors
+    /// The API cannot be passed through.
+    pub fn new(
+        network: &Network,
+        rules: Arc<Rules>,
+        layout: Layout,
+        sink: Sink,
+        init: Option<u32>,
+    ) -> Result<Job, ApiError> {
+        let api = network.api.as_ref().map(|api| Api::new(&api.url)).transpose()?;
+        let upstream_proxy = network.upstream_proxy.as_ref().map(|url| Proxy {
+            host: Host::of_policy(&url.host),
+            port: url.port,
+            credentials: url.credentials.clone(),
+        });
+        Ok(Job { rules, limits: network.limits, layout, api, upstream_proxy, sink, init })
+    }
 }
 
 /// What a sandbox sent and received in all.
@@ -45,10 +84,36 @@ pub struct Traffic {
     pub bytes_down: u64,
 }
 
+/// What a gateway is started with.
+pub struct Settings {
+    /// What resolves names.
+    pub resolve: Arc<dyn Resolve>,
+    /// Where a connection was made to, given the address that it arrived at. For tests, whose sockets are not those of a
+    /// namespace in which every address is local.
+    pub destination: Option<Arc<dyn Fn(SocketAddr) -> SocketAddr + Send + Sync>>,
+    /// How long a program may take to say what it speaks, once it has begun.
+    pub greeting: Duration,
+    /// How long a connection may be silent both ways.
+    pub idle: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            resolve: Arc::new(System::default()),
+            destination: None,
+            greeting: Duration::from_secs(10),
+            idle: Duration::from_secs(300),
+        }
+    }
+}
+
 /// A gateway: a pool of threads and what its sandboxes share.
 pub struct Gateway {
     runtime: Runtime,
     owner: u32,
+    settings: Arc<Settings>,
+    pipes: Arc<Pipes>,
 }
 
 /// Its value in a forked child is the parent's, whose threads do not exist there: to drop it would wait for them.
@@ -64,7 +129,7 @@ impl Gateway {
             return Ok(gateway);
         }
         // Not under the lock: a child forked meanwhile would find it held for ever.
-        let new = Arc::new(Gateway::start()?);
+        let new = Arc::new(Gateway::with(Settings::default())?);
         let mut shared = GATEWAY.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(earlier) = shared.as_ref().filter(|g| g.owner == new.owner) {
             return Ok(Arc::clone(earlier));
@@ -78,38 +143,45 @@ impl Gateway {
         shared.as_ref().filter(|g| g.owner == std::process::id()).map(|g| Arc::clone(g))
     }
 
-    fn start() -> io::Result<Gateway> {
+    /// One beside that of the process.
+    ///
+    /// # Errors
+    /// As those of `shared`.
+    pub fn with(settings: Settings) -> io::Result<Gateway> {
         let workers = std::thread::available_parallelism().map_or(1, |n| n.get()).min(MOST_WORKERS);
         let runtime = Builder::new_multi_thread().worker_threads(workers).thread_name("egress").enable_all().build()?;
-        Ok(Gateway { runtime, owner: std::process::id() })
+        let pipes = Arc::new(Pipes::new(PIPES));
+        Ok(Gateway { runtime, owner: std::process::id(), settings: Arc::new(settings), pipes })
     }
 
     /// Serves a sandbox: receives the descriptors of its sockets from `letters` (SEQPACKET, SCM_RIGHTS, any number in
     /// each letter) in the order of the job's layout, and everything that connects to them. Returns at once.
     pub fn attach(&self, letters: OwnedFd, job: Job) -> Attached {
-        let task = self.runtime.spawn(async move {
-            drop((letters, job));
-        });
-        Attached { task: Some(task), owner: self.owner }
+        let (settings, pipes) = (Arc::clone(&self.settings), Arc::clone(&self.pipes));
+        let sandbox = Sandbox::new(job, settings, pipes, self.runtime.handle().clone());
+        sandbox.start(letters);
+        Attached { sandbox: Some(ManuallyDrop::new(sandbox)), owner: self.owner }
     }
 }
 
 /// A sandbox that is served. Dropping it ends its connections.
 pub struct Attached {
-    task: Option<tokio::task::JoinHandle<()>>,
+    /// In a forked child it is the parent's to end.
+    sandbox: Option<ManuallyDrop<Arc<Sandbox>>>,
     owner: u32,
 }
 
 impl Attached {
-    /// Closes everything at once, and returns when no event can follow any more.
+    /// Closes everything at once, and returns when no event can follow any more. In a process forked from the one that
+    /// attached it, this does nothing.
     pub fn end(mut self) -> Traffic {
-        self.close();
-        Traffic::default()
+        self.close()
     }
 
-    fn close(&mut self) {
-        if let Some(task) = self.task.take().filter(|_| self.owner == std::process::id()) {
-            task.abort();
+    fn close(&mut self) -> Traffic {
+        match self.sandbox.take() {
+            Some(sandbox) if self.owner == std::process::id() => ManuallyDrop::into_inner(sandbox).end(),
+            _ => Traffic::default(),
         }
     }
 }

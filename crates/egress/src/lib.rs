@@ -14,22 +14,29 @@
 //! `upstream`, `relay`, `http`) are at the edge. Never starts a process, reads a policy file or enters a namespace.
 #![forbid(unsafe_code)]
 
+mod accept;
 pub mod address;
+mod attempts;
+mod client;
+mod datagrams;
 pub mod dns;
 pub mod event;
 pub mod first;
+mod flow;
 pub mod gateway;
 pub mod hello;
 pub mod http;
 pub mod layout;
+mod letters;
 pub mod limits;
 pub mod name;
 pub mod names;
+mod process;
+mod proxies;
 pub mod relay;
 pub mod resolve;
 pub mod rules;
-pub mod sandbox;
+mod sandbox;
 pub mod socks;
-#[allow(dead_code, reason = "used by what follows")]
 mod tell;
 pub mod upstream;

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use cofferdam_policy::NetworkLimits;
+
 use crate::event::Reason;
 use crate::rules::{Refusal, Target};
 
@@ -44,8 +46,22 @@ pub struct Most {
     pub host_down: u64,
     /// Bytes in each second, both ways together.
     pub rate: Option<u64>,
-    /// Names that are asked for.
-    pub names: usize,
+}
+
+impl From<&NetworkLimits> for Most {
+    fn from(limits: &NetworkLimits) -> Most {
+        let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let bytes = |mib: Option<u64>| mib.map_or(u64::MAX, |mib| mib.saturating_mul(1 << 20));
+        Most {
+            connections: count(limits.connections),
+            connections_per_host: count(limits.connections_per_host),
+            up: bytes(Some(limits.up_mb)),
+            down: bytes(Some(limits.down_mb)),
+            host_up: bytes(limits.host_up_mb),
+            host_down: bytes(limits.host_down_mb),
+            rate: limits.kib_per_second.map(|kib| kib.saturating_mul(1 << 10)),
+        }
+    }
 }
 
 /// Something that fills evenly and is taken from: bytes or attempts.

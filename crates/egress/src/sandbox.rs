@@ -1,1 +1,269 @@
-//! One sandbox's side of the gateway: its listeners, its connections, its limits, and their end.
+//! One sandbox's side of the gateway: what its connections share, the life of its tasks, and their end.
+//!
+//! ```text
+//! letters ─▶ sockets ─▶ accept ─▶ Client ─▶ resolver │ proxies │ API │ captured flow
+//!                    └▶ datagrams, first packets
+//! ```
+//!
+//! Nothing here is shared with another sandbox but the threads, the pipes and the cache of names. Whatever one does, its
+//! tasks are bounded by its own limits, and every one of them ends when it does.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, watch};
+
+use crate::event::{Event, Kind, Reason, Via};
+use crate::gateway::{Job, Settings, Traffic};
+use crate::http::Api;
+use crate::layout::{Layout, Socket};
+use crate::limits::{Bucket, Limits, Most, Way};
+use crate::names::Names;
+use crate::relay::Pipes;
+use crate::rules::{Grant, Refusal, Rules, Target};
+use crate::tell::Teller;
+use crate::upstream::Upstream;
+use crate::{accept, attempts, datagrams, letters};
+
+/// Connections that are accepted each second; the rest wait in the kernel's backlog. What one sandbox can make the host
+/// work is bounded by this.
+const ACCEPTS_PER_SECOND: u64 = 2000;
+/// The same for queries.
+const QUERIES_PER_SECOND: u64 = 2000;
+/// Greetings that are being read at once, each with a buffer; further ones wait.
+const GREETINGS: usize = 64;
+/// How often what was counted is told.
+const TICK: Duration = Duration::from_secs(1);
+
+/// One sandbox.
+pub struct Sandbox {
+    /// What the policy says.
+    pub rules: Arc<Rules>,
+    /// The way out.
+    pub upstream: Upstream,
+    /// What may be used.
+    pub limits: Arc<Limits>,
+    /// Where events go.
+    pub teller: Teller,
+    /// The gateway's pipes.
+    pub pipes: Arc<Pipes>,
+    /// What the gateway was started with.
+    pub settings: Arc<Settings>,
+    /// The API that is passed through.
+    pub api: Option<Arc<Api>>,
+    /// Greetings that may be read at once.
+    pub greetings: Semaphore,
+    /// Connections that may be accepted.
+    pub accepts: Bucket,
+    /// Queries that may be answered.
+    pub queries: Bucket,
+    /// Its first process.
+    pub init: Option<u32>,
+    layout: Layout,
+    names: Mutex<Names>,
+    connections: AtomicU64,
+    went_out: AtomicU64,
+    handle: Handle,
+    ended: watch::Sender<bool>,
+    alive: Mutex<usize>,
+    gone: Condvar,
+}
+
+impl Sandbox {
+    /// Nothing is served yet.
+    pub fn new(job: Job, settings: Arc<Settings>, pipes: Arc<Pipes>, handle: Handle) -> Arc<Sandbox> {
+        let names = Names::new(usize::try_from(job.limits.names).unwrap_or(usize::MAX));
+        Arc::new(Sandbox {
+            upstream: Upstream {
+                resolve: Arc::clone(&settings.resolve),
+                rules: Arc::clone(&job.rules),
+                proxy: job.upstream_proxy.map(Arc::new),
+            },
+            rules: job.rules,
+            limits: Limits::new(Most::from(&job.limits)),
+            teller: Teller::new(job.sink),
+            pipes,
+            settings,
+            api: job.api.map(Arc::new),
+            greetings: Semaphore::new(GREETINGS),
+            accepts: Bucket::new(ACCEPTS_PER_SECOND, ACCEPTS_PER_SECOND),
+            queries: Bucket::new(QUERIES_PER_SECOND, QUERIES_PER_SECOND),
+            init: job.init,
+            layout: job.layout,
+            names: Mutex::new(names),
+            connections: AtomicU64::new(0),
+            went_out: AtomicU64::new(0),
+            handle,
+            ended: watch::Sender::new(false),
+            alive: Mutex::new(0),
+            gone: Condvar::new(),
+        })
+    }
+
+    /// Receives the sockets and serves them.
+    pub fn start(self: &Arc<Sandbox>, letters: OwnedFd) {
+        let sandbox = Arc::clone(self);
+        self.spawn(async move {
+            match letters::receive(letters, sandbox.layout.sockets.len()).await {
+                Ok(sockets) => {
+                    for (what, socket) in sandbox.layout.sockets.iter().zip(sockets) {
+                        sandbox.serve(*what, socket);
+                    }
+                }
+                Err(error) => sandbox.failed(&format!("the sandbox's sockets: {error}")),
+            }
+        });
+        let sandbox = Arc::clone(self);
+        self.spawn(async move {
+            loop {
+                tokio::time::sleep(TICK).await;
+                sandbox.teller.tick();
+            }
+        });
+    }
+
+    fn serve(self: &Arc<Sandbox>, what: Socket, socket: OwnedFd) {
+        let sandbox = Arc::clone(self);
+        match what {
+            Socket::Resolver => self.spawn(datagrams::serve(sandbox, socket)),
+            Socket::Listener(port) => self.spawn(accept::serve(sandbox, socket, port, false)),
+            Socket::Redirect(port) => self.spawn(accept::serve(sandbox, socket, port, true)),
+            Socket::Attempts => self.spawn(attempts::serve(sandbox, socket)),
+        }
+    }
+
+    /// Says that a part of the gateway failed.
+    pub fn failed(&self, why: &str) {
+        let mut event = Event::new(Kind::Failed, Via::Connect);
+        (event.reason, event.detail) = (Some(Reason::Gateway), Some(why.to_owned()));
+        self.teller.tell(event);
+    }
+
+    /// Runs a task that ends with the sandbox: everything it holds is dropped then.
+    pub fn spawn(self: &Arc<Sandbox>, task: impl Future<Output = ()> + Send + 'static) {
+        let alive = Alive::new(self);
+        let mut ended = self.ended.subscribe();
+        self.handle.spawn(async move {
+            tokio::select! {
+                biased;
+                // An error means that the sandbox itself is gone.
+                _ = ended.wait_for(|ended| *ended) => {}
+                () = task => {}
+            }
+            drop(alive);
+        });
+    }
+
+    /// Ends every task, and returns when none is left.
+    pub fn end(&self) -> Traffic {
+        self.ended.send_replace(true);
+        let mut alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        while *alive > 0 {
+            alive = self.gone.wait(alive).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(alive);
+        let refused = self.teller.end();
+        Traffic {
+            connections: self.went_out.load(Ordering::Relaxed),
+            refused,
+            bytes_up: self.limits.moved(Way::Up),
+            bytes_down: self.limits.moved(Way::Down),
+        }
+    }
+
+    /// The next connection's number.
+    pub fn number(&self) -> u64 {
+        self.connections.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Counts a connection that goes out.
+    pub fn goes_out(&self) {
+        self.went_out.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The names that were asked for.
+    pub fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a program means by a target: a synthetic address is the name that it was given for.
+    pub fn meant(&self, target: &Target) -> Result<Target, Refusal> {
+        let Target::Address(address) = target else { return Ok(target.clone()) };
+        let address = address.to_canonical();
+        if !crate::names::synthetic(address) {
+            return Ok(Target::Address(address));
+        }
+        match self.names().lookup(address) {
+            Some(name) => Ok(Target::Name(name.clone())),
+            None => Err(refusal(Reason::UnknownAddress, "an address that stands for no name")),
+        }
+    }
+
+    /// May this be connected to?
+    pub fn decide(&self, target: &Target, port: u16) -> Result<Grant, Refusal> {
+        self.rules.connect(target, port)
+    }
+
+    /// Where a connection was really made to, in tests whose sockets are ordinary ones.
+    pub fn destination(&self, local: SocketAddr) -> SocketAddr {
+        let local = SocketAddr::new(local.ip().to_canonical(), local.port());
+        self.settings.destination.as_ref().map_or(local, |of| of(local))
+    }
+}
+
+/// A refusal of the gateway's own, which no line of the policy asked for.
+pub fn refusal(reason: Reason, why: &str) -> Refusal {
+    Refusal { reason, rule: None, detail: Some(why.to_owned()) }
+}
+
+/// Fills the name or the address in.
+pub fn about(event: &mut Event, target: &Target, port: u16) {
+    match target {
+        Target::Name(name) => event.host = Some(name.as_str().to_owned()),
+        Target::Address(address) => event.address = Some(*address),
+    }
+    event.port = Some(port);
+}
+
+/// An event that something was refused, or failed upstream.
+pub fn refused(via: Via, target: Option<&Target>, port: u16, refusal: Refusal, address: Option<IpAddr>) -> Event {
+    let kind = match refusal.reason {
+        Reason::NotResolved | Reason::Unreachable | Reason::UpstreamTimedOut | Reason::Reset | Reason::Gateway => {
+            Kind::Failed
+        }
+        _ => Kind::Refused,
+    };
+    let mut event = Event::new(kind, via);
+    if let Some(target) = target {
+        about(&mut event, target, port);
+    }
+    event.port = Some(port);
+    event.address = address.or(event.address);
+    (event.reason, event.rule, event.detail) = (Some(refusal.reason), refusal.rule, refusal.detail);
+    event
+}
+
+/// A task of a sandbox that has not ended, or a connection to upstream.
+pub struct Alive(Arc<Sandbox>);
+
+impl Alive {
+    /// One more.
+    pub fn new(sandbox: &Arc<Sandbox>) -> Alive {
+        *sandbox.alive.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        Alive(Arc::clone(sandbox))
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        let mut alive = self.0.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        *alive -= 1;
+        if *alive == 0 {
+            self.0.gone.notify_all();
+        }
+    }
+}
