@@ -13,7 +13,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::metadata::{most_memory, most_seconds};
 use super::{
-    BackendWord, NAME_ACCEPTED, Overrides, PRESETS, PROJECT_ACCESS, Problem, Written, interpreter_words, is_name, shown,
+    BackendWord, NAME_ACCEPTED, Overrides, PRESETS, PROJECT_ACCESS, Problem, Written, interpreter_words, is_name,
+    is_variable, shown,
 };
 
 /// What a definition runs its code with, as written.
@@ -391,9 +392,8 @@ impl<'a> Fields<'a, '_> {
         };
         let texts = list.get_ref().as_array().map(|array| array.iter().map(|item| item.get_ref().as_str()).collect());
         let names: Option<Vec<&str>> = texts.unwrap_or(None);
-        let is_variable = |name: &&str| !name.is_empty() && !name.contains(['=', '\0']);
         match names {
-            Some(names) if names.iter().all(is_variable) => names.into_iter().map(str::to_owned).collect(),
+            Some(names) if names.iter().all(|name| is_variable(name)) => names.into_iter().map(str::to_owned).collect(),
             _ => {
                 self.wrong(&value.span(), key, "is no list of names", "a list of variables' names");
                 Vec::new()

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::{LONGEST_FILE, Problem, is_name, shown};
+use super::{LONGEST_FILE, Problem, is_name, is_variable, shown};
 
 /// How `bin/run`, which reads its standard input, passes the code on to its interpreter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -246,7 +246,9 @@ impl Reader<'_> {
                 let mount_point = self.text(project, "mount_point").map(str::to_owned);
                 let use_flake = get(project, "use_flake") == Some(&Json::Bool(true));
                 let variables = match get(project, "inherit_env") {
-                    Some(Json::Object(inherit)) => texts(get(inherit, "vars")),
+                    Some(Json::Object(inherit)) => {
+                        texts(get(inherit, "vars")).filter(|names| names.iter().all(|name| is_variable(name)))
+                    }
                     None | Some(Json::Null) => Some(Vec::new()),
                     Some(_) => None,
                 };

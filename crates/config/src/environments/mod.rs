@@ -304,6 +304,12 @@ pub fn is_name(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.chars().all(plain) && text.starts_with(|c: char| c.is_ascii_alphanumeric())
 }
 
+/// Whether a text is the name that a variable can have in a policy.
+pub(crate) fn is_variable(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.chars().all(plain) && text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+}
+
 /// What is accepted as a name.
 pub const NAME_ACCEPTED: &str = "1 to 64 letters, digits, `-`, `_` or `.`, of which the first is a letter or digit";
 
