@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use cofferdam_policy::HttpUrl;
-use cofferdam_policy::host::UrlHost;
 use http::header::HeaderValue;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, Uri};
@@ -24,7 +23,7 @@ use crate::http::refuse::{About, Refused};
 use crate::http::request::{Wrong, aim};
 use crate::http::serve::{Line, Serve, serve};
 use crate::layout::{API_PORT, INSIDE};
-use crate::name::{Host, Name};
+use crate::name::Host;
 use crate::rules::Target;
 
 /// Makes a connection to the base URL's host and port, and nothing else.
@@ -33,7 +32,7 @@ pub type Connect = Arc<dyn Fn() -> Dial + Send + Sync>;
 /// The base URL, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Api {
-    /// The host, which may be local or private: the policy names it. `localhost` is 127.0.0.1.
+    /// The host, which may be local or private: the policy names it.
     pub host: Host,
     /// The port.
     pub port: u16,
@@ -48,13 +47,13 @@ pub struct Api {
 pub enum ApiError {
     /// TLS is not spoken to it.
     #[error(
-        "an API with https cannot be passed through; \
-         hint: allow its host in `network.allow`, or put a proxy of your own on the host's loopback and name that with http"
+        "an API with https cannot be passed through; hint: allow its host in `network.allow`, \
+         or run a proxy to it on this host's loopback and name that, with http"
     )]
     Https,
-    /// The host is no name that can be resolved.
-    #[error("the API's host is no host name: {0}")]
-    Host(&'static str),
+    /// The URL's host has a character that no host has; a policy that was validated has none such.
+    #[error("the API's host is no host")]
+    Host,
 }
 
 impl Api {
@@ -66,17 +65,12 @@ impl Api {
         if url.https {
             return Err(ApiError::Https);
         }
-        let host = match &url.host {
-            UrlHost::Address(address) => Host::Address(*address),
-            UrlHost::Name(name) if name == "localhost" => Host::Address(INSIDE),
-            UrlHost::Name(name) => Host::Name(Name::parse(name.as_bytes()).map_err(ApiError::Host)?),
-        };
         let text = match url.port {
             80 => url.host.to_string(),
             port => format!("{}:{port}", url.host),
         };
-        let authority = HeaderValue::try_from(text).map_err(|_| ApiError::Host("a character that no host has"))?;
-        Ok(Api { host, port: url.port, prefix: url.path.clone(), authority })
+        let authority = HeaderValue::try_from(text).map_err(|_| ApiError::Host)?;
+        Ok(Api { host: Host::of_policy(&url.host), port: url.port, prefix: url.path.clone(), authority })
     }
 
     fn target(&self) -> Target {

@@ -24,6 +24,9 @@ const HEAD: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(75);
 /// A body goes on within this time.
 const BODY: Duration = Duration::from_secs(120);
+/// A client that has ended its own direction and has requests open is taken to be gone when nothing was written to it for
+/// this long: one that has died looks the same as one that still reads.
+const GONE: Duration = Duration::from_secs(60);
 /// After a refusal what the client still sends is read for this long, so that the answer is not lost in a reset…
 const LINGER: Duration = Duration::from_millis(500);
 /// …and at most so much of it.
@@ -45,7 +48,9 @@ struct Shared {
     frame: Frame,
     /// Number of the request that is a stand-in.
     refused: Option<u64>,
-    /// Who waits for [`Watch::go_on`].
+    /// Requests that were answered to the end.
+    answered: u64,
+    /// Who waits for [`Watch::go_on`] or [`Watch::answered`].
     waker: Option<Waker>,
     linger: bool,
     /// `broken` has been asked.
@@ -61,6 +66,8 @@ pub(crate) struct Guard {
     /// Came, and was not looked at yet.
     rest: BytesMut,
     wait: Option<(Wait, Pin<Box<Sleep>>)>,
+    /// The client has ended its direction.
+    ended: Option<Pin<Box<Sleep>>>,
     lingering: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
@@ -96,6 +103,15 @@ impl Watch {
         }
     }
 
+    /// A request has been answered to the end, or nobody wants the rest.
+    pub(crate) fn answered(&self) {
+        let mut shared = lock(&self.0);
+        shared.answered += 1;
+        if let Some(waker) = shared.waker.take() {
+            waker.wake();
+        }
+    }
+
     /// The connection ends with an answer that its client should get, whatever it is still sending.
     pub(crate) fn linger(&self) {
         lock(&self.0).linger = true;
@@ -107,7 +123,10 @@ impl Guard {
     pub(crate) fn new(io: Io) -> (Guard, Watch) {
         let shared = Arc::new(Mutex::new(Shared::default()));
         let watch = Watch(Arc::clone(&shared));
-        (Guard { io, shared, out: BytesMut::new(), rest: BytesMut::new(), wait: None, lingering: None }, watch)
+        (
+            Guard { io, shared, out: BytesMut::new(), rest: BytesMut::new(), wait: None, ended: None, lingering: None },
+            watch,
+        )
     }
 
     /// The connection itself, and what was read of it and did not pass.
@@ -166,11 +185,16 @@ impl Guard {
     /// Whether the time for what the connection waits for is over.
     fn poll_time(&mut self, context: &mut Context<'_>) -> Poll<Wait> {
         let kind = {
-            let shared = lock(&self.shared);
+            let mut shared = lock(&self.shared);
             if shared.frame.in_head() {
                 Wait::Head
             } else if shared.frame.is_incomplete() {
                 Wait::Body
+            } else if shared.answered < shared.frame.heads() {
+                // It is not for the client to go on; it waits for upstream.
+                shared.waker = Some(context.waker().clone());
+                self.wait = None;
+                return Poll::Pending;
             } else {
                 Wait::Idle
             }
@@ -186,6 +210,13 @@ impl Guard {
                 let (_, sleep) = wait.insert((kind, Box::pin(sleep_until(Instant::now() + time))));
                 sleep.as_mut().poll(context).map(|()| kind)
             }
+        }
+    }
+
+    /// Something is written, and whoever is gone will not take it for long.
+    fn still_there(&mut self) {
+        if let Some(gone) = &mut self.ended {
+            gone.as_mut().reset(Instant::now() + GONE);
         }
     }
 
@@ -217,11 +248,24 @@ impl AsyncRead for Guard {
             {
                 let mut shared = lock(&this.shared);
                 if shared.frame.faulty().is_some() {
+                    // Not the end yet where an answer is to be given: at the end of a connection it would be dropped.
+                    if shared.refused.is_some_and(|refused| shared.answered <= refused) {
+                        shared.waker = Some(context.waker().clone());
+                        return Poll::Pending;
+                    }
                     return Poll::Ready(Ok(()));
                 }
                 if shared.frame.is_turning() {
                     shared.waker = Some(context.waker().clone());
                     return Poll::Pending;
+                }
+                if let Some(gone) = &mut this.ended {
+                    // Whoever serves the connection would drop the requests that are open.
+                    if shared.answered >= shared.frame.heads() {
+                        return Poll::Ready(Ok(()));
+                    }
+                    shared.waker = Some(context.waker().clone());
+                    return gone.as_mut().poll(context).map(Ok);
                 }
             }
             if !this.rest.is_empty() {
@@ -237,7 +281,8 @@ impl AsyncRead for Guard {
             match Pin::new(&mut this.io).poll_read(context, buffer) {
                 Poll::Ready(Ok(())) if buffer.filled().len() == before => {
                     if !lock(&this.shared).frame.is_incomplete() {
-                        return Poll::Ready(Ok(()));
+                        this.ended = Some(Box::pin(sleep_until(Instant::now() + GONE)));
+                        continue;
                     }
                     lock(&this.shared).frame.fault(Fault::Incomplete);
                     this.refuse();
@@ -265,6 +310,7 @@ impl AsyncRead for Guard {
 
 impl AsyncWrite for Guard {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.still_there();
         Pin::new(&mut self.io).poll_write(context, bytes)
     }
 
@@ -273,6 +319,7 @@ impl AsyncWrite for Guard {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.still_there();
         Pin::new(&mut self.io).poll_write_vectored(context, parts)
     }
 

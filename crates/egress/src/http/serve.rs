@@ -2,13 +2,15 @@
 //! for others.
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt;
-use hyper::body::{Body, Incoming};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::upgrade::{OnUpgrade, Upgraded};
@@ -122,7 +124,6 @@ pub(crate) async fn serve<S: Serve>(door: Arc<dyn Door>, via: Via, client: Io, s
         })
     };
     let served = http1::Builder::new()
-        .half_close(true)
         .preserve_header_case(true)
         .auto_date_header(false)
         .max_headers(head::MOST_HEADERS)
@@ -156,11 +157,41 @@ async fn one<S: Serve>(line: &Line, service: &S, number: u64, request: Request<I
     if !line.is_turning() {
         line.watch.go_on();
     }
-    answered.unwrap_or_else(|refused| {
+    let response = answered.unwrap_or_else(|refused| {
         line.watch.linger();
         tell(&*line.door, &about, &refused.refusal);
         answer(&about, &refused)
-    })
+    });
+    response.map(|body| Answer { body, watch: line.watch.clone() }.boxed_unsync())
+}
+
+/// An answer's body, which says when it is over.
+struct Answer {
+    body: Outgoing,
+    watch: Watch,
+}
+
+impl Body for Answer {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.watch.answered();
+    }
 }
 
 async fn become_another(line: &Line, client: OnUpgrade, turn: Turn) {

@@ -42,7 +42,7 @@ async fn until(client: &mut DuplexStream, end: &str) -> String {
     let mut all = Vec::new();
     let mut byte = [0];
     while !all.ends_with(end.as_bytes()) {
-        let read = timeout(Duration::from_secs(20), client.read(&mut byte)).await.expect("in time").expect("read");
+        let read = timeout(Duration::from_secs(1000), client.read(&mut byte)).await.expect("in time").expect("read");
         assert_eq!(read, 1, "the end came after {:?}", String::from_utf8_lossy(&all));
         all.push(byte[0]);
     }
@@ -418,4 +418,62 @@ async fn a_client_that_goes_takes_its_upstream_along() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     panic!("upstream is still connected");
+}
+
+/// An upstream that answers after some seconds, and otherwise says nothing.
+fn slow(seconds: u64, gone: &Arc<AtomicUsize>) -> Fake {
+    let gone = Arc::clone(gone);
+    Fake::new(move |mut stream: DuplexStream, _: Noted| {
+        let gone = Arc::clone(&gone);
+        async move {
+            head(&mut stream).await;
+            let mut byte = [0];
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_secs(seconds)) => {
+                    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.expect("answer");
+                }
+                _ = stream.read(&mut byte) => {
+                    gone.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_waits_is_answered_however_long_it_takes() {
+    let gone = Arc::default();
+    let door = Arc::new(slow(250, &gone));
+    let mut client = connect(&door);
+    client.write_all(GET.as_bytes()).await.expect("request");
+    let began = tokio::time::Instant::now();
+    assert!(until(&mut client, "\r\n\r\nok").await.starts_with("HTTP/1.1 200 OK"));
+    assert_eq!(began.elapsed().as_secs(), 250);
+    // Only then it is idle.
+    assert_eq!(client.read(&mut [0]).await.expect("the end"), 0);
+    assert_eq!(began.elapsed().as_secs(), 325);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_only_reads_any_more_is_answered() {
+    let gone = Arc::default();
+    let door = Arc::new(slow(50, &gone));
+    let mut client = connect(&door);
+    client.write_all(GET.as_bytes()).await.expect("request");
+    client.shutdown().await.expect("its direction");
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.expect("answer");
+    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("ok"), "{answer}");
+    assert_eq!(gone.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_has_gone_holds_no_silent_upstream() {
+    let gone = Arc::default();
+    let door = Arc::new(slow(250, &gone));
+    let mut client = connect(&door);
+    client.write_all(GET.as_bytes()).await.expect("request");
+    drop(client);
+    tokio::time::sleep(Duration::from_secs(70)).await;
+    assert_eq!(gone.load(Ordering::Relaxed), 1);
 }
