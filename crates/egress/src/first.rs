@@ -17,8 +17,9 @@
 //!
 //! Never reads further than `MOST` bytes: what is still undecided then is `Http`, where it is refused.
 //!
-//! Not held: a server that takes a method with control characters, or an unknown method with control characters in its
-//! target. Where a rule has methods or paths, only `Http` satisfies it.
+//! Not held: a server that takes a method with characters that none has (RFC 9110, 5.6.2), or an unknown method with
+//! control characters in its target. Python's does both; its usual handlers answer such a method with an error. So where a
+//! rule has methods or paths, `Opaque` must not satisfy it.
 
 /// Most bytes that may come before it is certain what they are.
 pub const MOST: usize = 16 * 1024;
@@ -45,24 +46,45 @@ const HTTP2: &[u8] = b"PRI * HTTP/2.0";
 /// connection began there.
 const PROXY: [&[u8]; 2] = [b"PROXY ", b"\r\n\r\n\0\r\nQUIT\n"];
 
-/// Methods that servers know (RFC 9110, 5789, 4918), by which a request without a version is one of HTTP/0.9.
-const METHODS: [&[u8]; 16] = [
-    b"GET",
-    b"HEAD",
-    b"POST",
-    b"PUT",
-    b"DELETE",
-    b"CONNECT",
-    b"OPTIONS",
-    b"TRACE",
-    b"PATCH",
-    b"PROPFIND",
-    b"PROPPATCH",
-    b"MKCOL",
-    b"COPY",
-    b"MOVE",
-    b"LOCK",
-    b"UNLOCK",
+/// Methods that servers know, by which a request without a version is one of HTTP/0.9: those of IANA's registry that are
+/// in use, and what Node's parser has besides.
+const METHODS: &[&str] = &[
+    "GET",
+    "HEAD",
+    "POST",
+    "PUT",
+    "DELETE",
+    "CONNECT",
+    "OPTIONS",
+    "TRACE",
+    "PATCH",
+    "PRI",
+    "QUERY",
+    "ACL",
+    "BIND",
+    "CHECKOUT",
+    "COPY",
+    "LINK",
+    "LOCK",
+    "M-SEARCH",
+    "MERGE",
+    "MKACTIVITY",
+    "MKCALENDAR",
+    "MKCOL",
+    "MOVE",
+    "NOTIFY",
+    "PROPFIND",
+    "PROPPATCH",
+    "PURGE",
+    "REBIND",
+    "REPORT",
+    "SEARCH",
+    "SOURCE",
+    "SUBSCRIBE",
+    "UNBIND",
+    "UNLINK",
+    "UNLOCK",
+    "UNSUBSCRIBE",
 ];
 
 /// Tells what `bytes`, all that have come so far, begin. Once it is not `More`, further bytes change nothing.
@@ -119,14 +141,14 @@ fn request(line: &[u8]) -> First {
     if method.is_empty() || !blank(rest[0]) && rest[0] != b'\n' {
         return First::Opaque;
     }
-    let known = METHODS.iter().any(|known| known.eq_ignore_ascii_case(method));
+    let known = METHODS.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(method));
     let upper = known && !method.iter().any(u8::is_ascii_lowercase);
     let Some(blanks) = rest.iter().position(|byte| !blank(*byte)) else { return First::More };
     let target = rest[blanks];
     match target {
         b'/' | b'*' if known => return First::Http,
-        // NATS begins so, and no target does.
-        b'{' if method == b"CONNECT" => {}
+        // NATS and STOMP begin so, and no target does.
+        b'{' | b'\n' if method == b"CONNECT" => {}
         // In lower case it may be another protocol's word, as `get key` is.
         _ if upper => return First::Http,
         _ => {}

@@ -96,6 +96,9 @@ fn requests_without_a_version_are_http() {
         b"GET \r\n",
         b"GET\r\n",
         b"DELETE /x\n",
+        b"M-SEARCH http://a/\r\n",
+        b"SOURCE *\r\n",
+        b"CONNECT a.example:443\r\n",
         b"get /\r\n",
         b"Get http://a.example/\r\n",
         b"FOO /x\r\n",
@@ -129,7 +132,7 @@ fn http_2_is_known_by_its_preface() {
     assert_eq!(certain(b"PRI * HTTP/2.0"), 14);
     http(b"PRI * HTTP/1.1\r\n");
     http(b"PRI /x\r\n");
-    opaque(b"PRI x\r\n");
+    http(b"PRI *http/1.0\r\n");
 }
 
 #[test]
@@ -153,6 +156,8 @@ fn other_protocols_are_opaque() {
         b"get key\r\n",
         b"*1\r\n$4\r\nPING\r\n",
         b"CONNECT {\"verbose\":false,\"lang\":\"go\"}\r\n",
+        b"CONNECT\naccept-version:1.2\nhost:a\n\n\0",
+        b"STOMP\naccept-version:1.2\n",
         b"NICK someone\r\n",
         b"HTTP/1.1 200 OK\r\n",
         b"\n\nEHLO x\r\n",
