@@ -12,6 +12,7 @@ const IP_PKTINFO: i32 = 8;
 const SOL_IPV6: i32 = 41;
 const IPV6_V6ONLY: i32 = 26;
 const IPV6_RECVPKTINFO: i32 = 49;
+const IPV6_FREEBIND: i32 = 78;
 const SOL_PACKET: i32 = 263;
 const PACKET_IGNORE_OUTGOING: i32 = 23;
 
@@ -24,10 +25,11 @@ impl Socket {
     /// Takes datagrams to port 53 of every address, and tells of each to which it was sent.
     pub fn resolver(versions: Versions) -> Socket {
         let mut s = Socket::bound(DATAGRAM, DNS, versions, "the resolver's socket".into());
-        s.options.push(match versions {
-            Versions::Both => (SOL_IPV6, IPV6_RECVPKTINFO, 1),
-            Versions::Four => (SOL_IP, IP_PKTINFO, 1),
-        });
+        match versions {
+            // The source of an answer over IPv6 has to be an address of an interface, unless the socket says otherwise.
+            Versions::Both => s.options.extend([(SOL_IPV6, IPV6_RECVPKTINFO, 1), (SOL_IPV6, IPV6_FREEBIND, 1)]),
+            Versions::Four => s.options.push((SOL_IP, IP_PKTINFO, 1)),
+        }
         s
     }
 
@@ -195,6 +197,13 @@ mod tests {
         p.extend([0; 9]);
         p.extend([flags, 0, 0, 0, 0, 0, 0]);
         p
+    }
+
+    /// A client may ask a server of its own choice, of either version; without this an answer over IPv6 is EINVAL.
+    #[test]
+    fn the_resolver_answers_over_ipv6_from_whatever_address_was_asked() {
+        assert!(Socket::resolver(Versions::Both).options.contains(&(SOL_IPV6, IPV6_FREEBIND, 1)));
+        assert!(Socket::resolver(Versions::Four).options.iter().all(|(level, ..)| *level == SOL_IP));
     }
 
     #[test]
