@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
@@ -150,7 +150,8 @@ impl Client {
         let Connected { stream, address } = connected;
         let told = AtomicBool::new(false);
         let (since, _alive) = (Instant::now(), Alive::new(&self.sandbox));
-        Link { stream, address, account, client: self, target, port, rule, told, since, _alive }
+        let cut = OnceLock::new();
+        Link { stream, address, account, client: self, target, port, rule, told, cut, since, _alive }
     }
 
     /// A connection to upstream that the rules allowed.
@@ -188,6 +189,7 @@ pub struct Link {
     port: u16,
     rule: Option<String>,
     told: AtomicBool,
+    cut: OnceLock<Reason>,
     since: Instant,
     /// Dropped last, after the end was told.
     _alive: Alive,
@@ -210,8 +212,14 @@ impl Link {
         }
     }
 
+    /// Its end is no orderly one: this is told with it.
+    pub fn cut(&self, reason: Reason) {
+        self.cut.get_or_init(|| reason);
+    }
+
     /// Tells that it had to end.
     pub fn refuse(&self, refusal: Refusal) {
+        self.cut(refusal.reason);
         self.client.event(refused(self.client.via, Some(&self.target), self.port, refusal, self.address));
     }
 
@@ -224,11 +232,16 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
+        // Half an upload must not look like a whole one.
+        if self.client.sandbox.is_ended() {
+            reset(&self.stream);
+        }
         if *self.told.get_mut() {
             let mut event = self.event(Kind::Closed);
             event.bytes_up = Some(self.account.moved(Way::Up));
             event.bytes_down = Some(self.account.moved(Way::Down));
             event.duration_ms = Some(millis(self.since.elapsed()));
+            event.reason = self.cut.get().copied();
             self.client.event(event);
         }
     }

@@ -102,8 +102,11 @@ pub async fn serve(client: Arc<Client>, target: Target, port: u16, grant: Grant,
             reset(&client.stream);
             if let Some(link) = link {
                 reset(&link.stream);
-                if let End::Limit(refusal) = end {
-                    link.refuse(refusal);
+                match end {
+                    End::Limit(refusal) => link.refuse(refusal),
+                    End::Idle => link.cut(Reason::TimedOut),
+                    End::UpstreamReset => link.cut(Reason::Reset),
+                    End::ClientReset | End::Closed => {}
                 }
             }
         }

@@ -175,6 +175,11 @@ impl Sandbox {
         }
     }
 
+    /// Whether it is over: what has not ended by itself is cut off.
+    pub fn is_ended(&self) -> bool {
+        *self.ended.borrow()
+    }
+
     /// The next connection's number.
     pub fn number(&self) -> u64 {
         self.connections.fetch_add(1, Ordering::Relaxed) + 1

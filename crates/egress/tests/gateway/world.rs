@@ -94,6 +94,23 @@ fn send(letters: &OwnedFd, fds: &[BorrowedFd<'_>]) {
 }
 
 impl World {
+    /// A sandbox whose sockets have not come: they would by this.
+    pub fn waiting(&self, network: &Network) -> (Inside, OwnedFd) {
+        let mut inside = self.inside(network);
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        inside.attached = Some(self.attach(network, ours, &inside.events));
+        (inside, theirs)
+    }
+
+    fn attach(&self, network: &Network, letters: OwnedFd, events: &Arc<Mutex<Vec<Event>>>) -> Attached {
+        let told = Arc::clone(events);
+        let layout = Layout { sockets: vec![Socket::Resolver, Socket::Listener(80)], redirected: Vec::new() };
+        let rules = Arc::new(Rules::compile(network));
+        let sink = Arc::new(move |event| told.lock().unwrap().push(event));
+        self.gateway.attach(letters, Job::new(network, rules, layout, sink, None).unwrap())
+    }
+
     /// A sandbox with these rules.
     pub fn inside(&self, network: &Network) -> Inside {
         let listener = TcpListener::bind("0.0.0.0:0").unwrap();
@@ -102,11 +119,7 @@ impl World {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
-        let told = Arc::clone(&events);
-        let layout = Layout { sockets: vec![Socket::Resolver, Socket::Listener(80)], redirected: Vec::new() };
-        let rules = Arc::new(Rules::compile(network));
-        let sink = Arc::new(move |event| told.lock().unwrap().push(event));
-        let attached = self.gateway.attach(ours, Job::new(network, rules, layout, sink, None).unwrap());
+        let attached = self.attach(network, ours, &events);
         // In two letters: a sandbox with many sockets has several.
         send(&theirs, &[resolver.as_fd()]);
         send(&theirs, &[listener.as_fd()]);
@@ -133,7 +146,11 @@ impl Inside {
         let [high, low] = u16::try_from(places.len()).unwrap().to_be_bytes();
         places.push(to.into());
         drop(places);
-        let stream = TcpStream::connect((Ipv4Addr::new(127, 77, high, low), self.port)).unwrap();
+        let stream = match TcpStream::connect((Ipv4Addr::new(127, 77, high, low), self.port)) {
+            // The gateway was faster than the program, which then learns it at once.
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => cut_off(),
+            connected => connected.unwrap(),
+        };
         stream.set_read_timeout(Some(SOON)).unwrap();
         stream.set_write_timeout(Some(SOON)).unwrap();
         stream
@@ -145,15 +162,25 @@ impl Inside {
         self.connect((address, port))
     }
 
+    /// Where the resolver is.
+    pub fn resolver(&self) -> SocketAddr {
+        self.resolver
+    }
+
     /// Asks the resolver for an IPv4 address.
     pub fn resolve(&self, name: &str) -> Option<IpAddr> {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.set_read_timeout(Some(SOON)).unwrap();
-        socket.send_to(&query(name), self.resolver).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
         let mut answer = [0u8; 1500];
-        let (length, from) = socket.recv_from(&mut answer).unwrap();
-        assert_eq!(from, self.resolver);
-        address(&answer[..length])
+        // As every client does: a datagram may be lost.
+        for _ in 0..5 {
+            socket.send_to(&query(name), self.resolver).unwrap();
+            if let Ok((length, from)) = socket.recv_from(&mut answer) {
+                assert_eq!(from, self.resolver);
+                return address(&answer[..length]);
+            }
+        }
+        panic!("no answer for {name}");
     }
 
     /// What has been told so far.
@@ -208,6 +235,15 @@ pub fn address(answer: &[u8]) -> Option<IpAddr> {
             answer[..answer.len()].windows(6).rev().find(|w| w[..2] == [0, 4]).unwrap()[2..].try_into().unwrap();
         IpAddr::from(last)
     })
+}
+
+/// A connection that was reset.
+fn cut_off() -> TcpStream {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (other, _) = listener.accept().unwrap();
+    rustix::net::sockopt::set_socket_linger(&other, Some(Duration::ZERO)).unwrap();
+    stream
 }
 
 /// Whether the other side reset the connection, or had refused it before.
