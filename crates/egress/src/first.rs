@@ -147,8 +147,9 @@ fn request(line: &[u8]) -> First {
     let target = rest[blanks];
     match target {
         b'/' | b'*' if known => return First::Http,
-        // NATS and STOMP begin so, and no target does.
-        b'{' | b'\n' if method == b"CONNECT" => {}
+        // NATS begins so, and no target does. STOMP has the end of the line at once, Node's parser only behind a blank.
+        b'{' if method == b"CONNECT" => {}
+        b'\n' if method == b"CONNECT" && matches!(rest[..blanks], [] | [b'\r']) => {}
         // In lower case it may be another protocol's word, as `get key` is.
         _ if upper => return First::Http,
         _ => {}

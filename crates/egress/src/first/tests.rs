@@ -99,6 +99,7 @@ fn requests_without_a_version_are_http() {
         b"M-SEARCH http://a/\r\n",
         b"SOURCE *\r\n",
         b"CONNECT a.example:443\r\n",
+        b"CONNECT \r\n",
         b"get /\r\n",
         b"Get http://a.example/\r\n",
         b"FOO /x\r\n",
