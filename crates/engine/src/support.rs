@@ -104,3 +104,55 @@ pub struct Mechanism {
     /// The exact command that would provide it, when it is missing and there is one.
     pub enable: Option<String>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The strength with and without a gateway, and the reason with one.
+    fn of(network: &str, field: Field) -> (Strength, Strength, String) {
+        let text = format!(r#"{{"version":1,"command":{{"argv":["x"]}},"network":{{"mode":"allowlist",{network}}}}}"#);
+        let policy = Policy::from_json(text.as_bytes()).unwrap_or_else(|errors| panic!("{errors}"));
+        let answer = |gateway| super::network(&policy, gateway).into_iter().find(|(f, _)| *f == field).unwrap().1;
+        (answer(true).strength, answer(false).strength, answer(true).reason)
+    }
+
+    #[test]
+    fn what_looks_into_requests_is_held_in_full_only_where_nothing_is_encrypted() {
+        use Strength::{Full, None, Partial};
+        for (network, with, without) in [
+            (r#""allow":["a.example"]"#, Full, Full),
+            (r#""allow":["a.example:80,8080"],"methods":["GET"]"#, Full, None),
+            (r#""allow":[{"to":"a.example:80","paths":["/v1/*"]},"b.example"]"#, Full, None),
+            (r#""allow":["a.example"],"methods":["GET"]"#, Partial, None),
+            (r#""allow":[{"to":"a.example:80,443","methods":["GET"]}]"#, Partial, None),
+            (r#""allow":[{"to":"a.example:*","paths":["/"]}]"#, Partial, None),
+            (r#""allow":["a.example:80","b.example:22"],"methods":["GET"]"#, Partial, None),
+        ] {
+            let (gateway, plain, reason) = of(network, Field::Methods);
+            assert_eq!((gateway, plain), (with, without), "{network}: {reason}");
+        }
+        let reason = of(r#""allow":["a.example:80",{"to":"b.example","paths":["/"]}]"#, Field::Methods).2;
+        assert!(reason.contains("network.allow[1] (`b.example`)"), "{reason}");
+    }
+
+    #[test]
+    fn api_proxy_and_limits_are_the_gateways() {
+        use Strength::{Full, None, Partial};
+        let api = r#""api":{"url":"http://127.0.0.1:1"}"#;
+        let proxy = r#""allow":["a"],"upstream_proxy":"http://proxy:3128""#;
+        let limits = r#""allow":["a"],"limits":{"up_mb":1}"#;
+        for (network, field, with, without) in [
+            (api, Field::Api, Full, None),
+            (limits, Field::Api, Full, Full),
+            // Whose names a proxy resolves, that proxy's word is all there is.
+            (proxy, Field::UpstreamProxy, Partial, None),
+            (api, Field::UpstreamProxy, Full, Full),
+            (limits, Field::NetworkLimits, Full, None),
+            (proxy, Field::NetworkLimits, Full, Full),
+        ] {
+            let (gateway, plain, reason) = of(network, field);
+            assert_eq!((gateway, plain), (with, without), "{network}: {reason}");
+        }
+    }
+}

@@ -472,3 +472,19 @@ fn left_out_is_built_in_and_given_replaces_it() {
     assert!(policy.command.variables.is_empty());
     assert_eq!(policy.filesystem.protected, PROTECTED_DEFAULT);
 }
+
+#[test]
+fn the_example_of_the_docs_is_a_policy() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/network.md");
+    let Ok(page) = std::fs::read_to_string(page) else {
+        eprintln!("docs/network.md is not read: the sources are not on this machine");
+        return;
+    };
+    let example =
+        page.split("```json").nth(1).and_then(|rest| rest.split("```").next()).expect("the page has an example");
+    let mut policy: serde_json::Value = serde_json::from_str(example).unwrap();
+    policy["version"] = 1.into();
+    policy["command"] = serde_json::json!({"argv": ["true"]});
+    let read = accepted(&policy.to_string());
+    assert_eq!((read.network.allow.len(), read.network.deny.len(), read.network.limits.down_mb), (4, 2, 500));
+}
