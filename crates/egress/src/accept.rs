@@ -60,7 +60,8 @@ fn arrived(sandbox: &Arc<Sandbox>, stream: TcpStream, peer: SocketAddr, redirect
     let Ok(local) = stream.local_addr() else { return reset(&stream) };
     let local = if redirect { original(&stream, local) } else { local };
     let destination = sandbox.destination(local);
-    let open = match sandbox.limits.connection() {
+    let open = sandbox.limits.connection().and_then(|open| Ok((open, sandbox.descriptors.take()?)));
+    let open = match open {
         Ok(open) => open,
         Err(refusal) => {
             reset(&stream);

@@ -25,6 +25,9 @@ use crate::tell::millis;
 use crate::upstream::Connected;
 use crate::{flow, process, proxies};
 
+/// Why there is no connection to upstream, and the address that it is about.
+pub type Failed = (Refusal, Option<IpAddr>);
+
 /// A program's connection.
 pub struct Client {
     /// Whose it is.
@@ -40,7 +43,7 @@ pub struct Client {
     number: u64,
     peer: SocketAddr,
     me: Weak<Client>,
-    _open: Open,
+    _open: (Open, (Open, Open)),
 }
 
 impl Client {
@@ -51,7 +54,7 @@ impl Client {
         via: Via,
         peer: SocketAddr,
         destination: SocketAddr,
-        open: Open,
+        open: (Open, (Open, Open)),
     ) -> Arc<Client> {
         Arc::new_cyclic(|me| Client {
             sandbox: Arc::clone(sandbox),
@@ -128,21 +131,27 @@ impl Client {
     ///
     /// # Errors
     /// As those of `connect`.
-    pub async fn named(self: Arc<Client>, host: &Host, port: u16) -> Result<Link, (Refusal, Option<IpAddr>)> {
+    pub async fn named(self: Arc<Client>, host: &Host, port: u16) -> Result<Link, Failed> {
         let target = match host {
             Host::Name(name) => Target::Name(name.clone()),
             Host::Address(address) => Target::Address(*address),
         };
-        let account = self.sandbox.limits.host(&target).map_err(|refusal| (refusal, None))?;
+        let account = self.room(&target)?;
         let connecting = self.sandbox.upstream.named(host, port);
         let connected = connecting.await.map_err(|failure| (failure.refusal, failure.address))?;
         Ok(self.link(connected, account, target, port, Some("$.network.api".to_owned())))
     }
 
+    /// Room for one more connection to a host.
+    fn room(&self, target: &Target) -> Result<(Account, (Open, Open)), Failed> {
+        let account = self.sandbox.limits.host(target).map_err(|refusal| (refusal, None))?;
+        Ok((account, self.sandbox.descriptors.take().map_err(|refusal| (refusal, None))?))
+    }
+
     fn link(
         self: Arc<Client>,
         connected: Connected,
-        account: Account,
+        (account, _open): (Account, (Open, Open)),
         target: Target,
         port: u16,
         rule: Option<String>,
@@ -151,20 +160,15 @@ impl Client {
         let told = AtomicBool::new(false);
         let (since, _alive) = (Instant::now(), Alive::new(&self.sandbox));
         let cut = OnceLock::new();
-        Link { stream, address, account, client: self, target, port, rule, told, cut, since, _alive }
+        Link { stream, address, account, client: self, target, port, rule, told, cut, since, _open, _alive }
     }
 
     /// A connection to upstream that the rules allowed.
     ///
     /// # Errors
     /// What is to be told, and nothing told yet: the reason, and the address that it is about.
-    pub async fn connect(
-        self: Arc<Client>,
-        target: Target,
-        port: u16,
-        grant: Grant,
-    ) -> Result<Link, (Refusal, Option<IpAddr>)> {
-        let account = self.sandbox.limits.host(&target).map_err(|refusal| (refusal, None))?;
+    pub async fn connect(self: Arc<Client>, target: Target, port: u16, grant: Grant) -> Result<Link, Failed> {
+        let account = self.room(&target)?;
         let connecting = self.sandbox.upstream.connect(&target, port);
         let (connected, passed_over) = connecting.await.map_err(|failure| (failure.refusal, failure.address))?;
         for (address, refusal) in passed_over {
@@ -192,6 +196,7 @@ pub struct Link {
     cut: OnceLock<Reason>,
     since: Instant,
     /// Dropped last, after the end was told.
+    _open: (Open, Open),
     _alive: Alive,
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use tokio::sync::SetOnce;
 
-use crate::client::{Client, Link, dialed};
+use crate::client::{Client, Failed, Link, dialed};
 use crate::event::Reason;
 use crate::first::{self, First};
 use crate::hello::{self, Read};
@@ -31,7 +31,6 @@ const INSPECTED: &str = "the rule looks into requests, and this is none in the c
 const READ: usize = 4 * 1024;
 
 type Dialing = Pin<Box<dyn Future<Output = Result<Link, Failed>> + Send>>;
-type Failed = (Refusal, Option<std::net::IpAddr>);
 
 /// What the program's first bytes are.
 enum Known {

@@ -11,11 +11,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cofferdam_policy::{Network, NetworkLimits};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::event::Sink;
 use crate::http::{Api, ApiError};
 use crate::layout::Layout;
+use crate::limits::Descriptors;
 use crate::name::Host;
 use crate::relay::Pipes;
 use crate::resolve::{Resolve, System};
@@ -27,6 +29,12 @@ use crate::upstream::Proxy;
 const MOST_WORKERS: usize = 4;
 /// Most pipes at a time: each takes two descriptors while bytes are in it.
 const PIPES: usize = 64;
+/// Descriptors that are left to the rest of the process.
+const KEPT_DESCRIPTORS: usize = 128;
+/// What connections may take however little there is: then accepting fails, and is told.
+const LEAST_DESCRIPTORS: usize = 64;
+/// More than any gateway needs.
+const MOST_DESCRIPTORS: u64 = 1 << 20;
 
 /// What a sandbox may reach and whom to tell.
 #[derive(Clone)]
@@ -95,6 +103,8 @@ pub struct Settings {
     pub greeting: Duration,
     /// How long a connection may be silent both ways.
     pub idle: Duration,
+    /// Descriptors that connections and pipes may take; left out, what the process's limit leaves.
+    pub descriptors: Option<usize>,
 }
 
 impl Default for Settings {
@@ -104,6 +114,7 @@ impl Default for Settings {
             destination: None,
             greeting: Duration::from_secs(10),
             idle: Duration::from_secs(300),
+            descriptors: None,
         }
     }
 }
@@ -114,6 +125,7 @@ pub struct Gateway {
     owner: u32,
     settings: Arc<Settings>,
     pipes: Arc<Pipes>,
+    descriptors: Descriptors,
 }
 
 /// Its value in a forked child is the parent's, whose threads do not exist there: to drop it would wait for them.
@@ -150,18 +162,45 @@ impl Gateway {
     pub fn with(settings: Settings) -> io::Result<Gateway> {
         let workers = std::thread::available_parallelism().map_or(1, |n| n.get()).min(MOST_WORKERS);
         let runtime = Builder::new_multi_thread().worker_threads(workers).thread_name("egress").enable_all().build()?;
-        let pipes = Arc::new(Pipes::new(PIPES));
-        Ok(Gateway { runtime, owner: std::process::id(), settings: Arc::new(settings), pipes })
+        let room = settings.descriptors.unwrap_or_else(room);
+        let pipes = PIPES.min(room / 8);
+        Ok(Gateway {
+            runtime,
+            owner: std::process::id(),
+            settings: Arc::new(settings),
+            pipes: Arc::new(Pipes::new(pipes)),
+            descriptors: Descriptors::new(room - 2 * pipes),
+        })
     }
 
     /// Serves a sandbox: receives the descriptors of its sockets from `letters` (SEQPACKET, SCM_RIGHTS, any number in
     /// each letter) in the order of the job's layout, and everything that connects to them. Returns at once.
     pub fn attach(&self, letters: OwnedFd, job: Job) -> Attached {
         let (settings, pipes) = (Arc::clone(&self.settings), Arc::clone(&self.pipes));
-        let sandbox = Sandbox::new(job, settings, pipes, self.runtime.handle().clone());
+        let sandbox = Sandbox::new(job, settings, pipes, self.descriptors.part(), self.runtime.handle().clone());
         sandbox.start(letters);
         Attached { sandbox: Some(ManuallyDrop::new(sandbox)), owner: self.owner }
     }
+}
+
+/// Descriptors that the soft limit leaves, now, but for those that the rest of the process may want.
+fn room() -> usize {
+    let soft = getrlimit(Resource::Nofile).current.map_or(MOST_DESCRIPTORS, |soft| soft.min(MOST_DESCRIPTORS));
+    let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    usize::try_from(soft).unwrap_or(usize::MAX).saturating_sub(open + KEPT_DESCRIPTORS).max(LEAST_DESCRIPTORS)
+}
+
+/// Raises the soft limit of descriptors to the hard one, and returns it: for a program that is its process's only one, at
+/// its start. A gateway never does so by itself, because it lives in the processes of others, and a limit belongs to the
+/// process: code there may use select(2), which overflows from descriptor 1024 on, and what that process starts inherits
+/// it. Sandboxes are not concerned: each has the limit of its policy.
+///
+/// # Errors
+/// setrlimit(2).
+pub fn raise_descriptor_limit() -> io::Result<Option<u64>> {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
+    Ok(limit.maximum)
 }
 
 /// A sandbox that is served. Dropping it ends its connections.

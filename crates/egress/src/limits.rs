@@ -168,6 +168,40 @@ impl Drop for Open {
     }
 }
 
+/// Descriptors of the process that a gateway's connections may take, and each sandbox of them.
+#[derive(Debug, Clone)]
+pub struct Descriptors {
+    all: Arc<AtomicUsize>,
+    most: usize,
+    one: Arc<AtomicUsize>,
+}
+
+impl Descriptors {
+    /// None taken yet.
+    pub fn new(most: usize) -> Descriptors {
+        Descriptors { all: Arc::default(), most, one: Arc::default() }
+    }
+
+    /// One sandbox's part: no more than half, so that another one has some.
+    pub fn part(&self) -> Descriptors {
+        Descriptors { all: Arc::clone(&self.all), most: self.most, one: Arc::default() }
+    }
+
+    /// Room for one more.
+    pub fn take(&self) -> Result<(Open, Open), Refusal> {
+        let one = Open::one(&self.one, (self.most / 2).max(1));
+        one.and_then(|one| Some((one, Open::one(&self.all, self.most)?))).ok_or_else(|| Refusal {
+            reason: Reason::TooManyConnections,
+            rule: None,
+            detail: Some(format!(
+                "this process has {} descriptors for connections, and one sandbox half of them; hint: raise its limit \
+                 (`ulimit -n`)",
+                self.most
+            )),
+        })
+    }
+}
+
 /// One host of a sandbox.
 #[derive(Debug)]
 struct Host {

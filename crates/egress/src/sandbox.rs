@@ -21,7 +21,7 @@ use crate::event::{Event, Kind, Reason, Via};
 use crate::gateway::{Job, Settings, Traffic};
 use crate::http::Api;
 use crate::layout::{Layout, Socket};
-use crate::limits::{Bucket, Limits, Most, Way};
+use crate::limits::{Bucket, Descriptors, Limits, Most, Way};
 use crate::names::Names;
 use crate::relay::Pipes;
 use crate::rules::{Grant, Refusal, Rules, Target};
@@ -47,6 +47,8 @@ pub struct Sandbox {
     pub upstream: Upstream,
     /// What may be used.
     pub limits: Arc<Limits>,
+    /// What its connections may take of the process's.
+    pub descriptors: Descriptors,
     /// Where events go.
     pub teller: Teller,
     /// The gateway's pipes.
@@ -75,7 +77,13 @@ pub struct Sandbox {
 
 impl Sandbox {
     /// Nothing is served yet.
-    pub fn new(job: Job, settings: Arc<Settings>, pipes: Arc<Pipes>, handle: Handle) -> Arc<Sandbox> {
+    pub fn new(
+        job: Job,
+        settings: Arc<Settings>,
+        pipes: Arc<Pipes>,
+        descriptors: Descriptors,
+        handle: Handle,
+    ) -> Arc<Sandbox> {
         let names = Names::new(usize::try_from(job.limits.names).unwrap_or(usize::MAX));
         Arc::new(Sandbox {
             upstream: Upstream {
@@ -85,6 +93,7 @@ impl Sandbox {
             },
             rules: job.rules,
             limits: Limits::new(Most::from(&job.limits)),
+            descriptors,
             teller: Teller::new(job.sink),
             pipes,
             settings,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use cofferdam_egress::event::{Kind, Reason};
 use cofferdam_policy::Network;
 
-use crate::world::{SOON, echo, is_reset, network, query, rest, serve, timed, world};
+use crate::world::{SOON, echo, is_reset, network, query, rest, serve, timed, with, world};
 
 const MIB: usize = 1 << 20;
 
@@ -138,6 +138,24 @@ fn bandwidth_is_bounded_for_all_connections_together() {
     let took = begun.elapsed();
     assert!(took > Duration::from_millis(700), "512 KiB at 512 KiB/s in {took:?}");
     assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+#[test]
+fn descriptors_run_out_for_the_sandbox_that_takes_them_and_not_for_another() {
+    // Half of 32, of which each connection takes two.
+    let (world, port) = (with(SOON, SOON, Some(40)), echo());
+    world.name("good.example", &["127.0.0.1"]);
+    let (greedy, other) = (world.inside(&limited(|_| {})), world.inside(&limited(|_| {})));
+    let talks = |mut stream: TcpStream| {
+        stream.write_all(&[1]).ok()?;
+        stream.read_exact(&mut [0u8; 1]).ok().map(|()| stream)
+    };
+    let open: Vec<_> = (0..30).filter_map(|_| talks(greedy.connect_name("good.example", port))).collect();
+    assert!((5..=8).contains(&open.len()), "{}", open.len());
+    let (reason, event) = greedy.refusal();
+    assert_eq!(reason, Reason::TooManyConnections);
+    assert!(event.detail.as_ref().is_some_and(|detail| detail.contains("ulimit -n")), "{event:?}");
+    assert!(talks(other.connect_name("good.example", port)).is_some());
 }
 
 #[test]

@@ -58,6 +58,11 @@ pub fn world() -> World {
 
 /// With other times for greetings and silence.
 pub fn timed(greeting: Duration, idle: Duration) -> World {
+    with(greeting, idle, None)
+}
+
+/// With so many descriptors for connections.
+pub fn with(greeting: Duration, idle: Duration, descriptors: Option<usize>) -> World {
     let places = Places::default();
     let names = Arc::<Fixed>::default();
     let at = Arc::clone(&places);
@@ -72,6 +77,7 @@ pub fn timed(greeting: Duration, idle: Duration) -> World {
         destination: Some(Arc::new(destination)),
         greeting,
         idle,
+        descriptors,
     };
     World { gateway: Gateway::with(settings).unwrap(), places, names }
 }
