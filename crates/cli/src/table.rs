@@ -256,8 +256,7 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
         takes: Takes::Many("HOST[:PORTS]"),
         help: "A host, *.SUFFIX or CIDR it may reach",
         more: "PORTS is a list such as `22`, `80,8000-8010`, or `*` for every port; without it 80 and 443. Alone it means \
-               --network allowlist. This version has no gateway to let it out: it refuses such a policy, \
-               and with --best-effort=network.mode nothing is reached.",
+               --network allowlist.",
         heading: RIGHTS,
         leaves: &["network.allow"],
         requires: &[Field::Network],

@@ -4,7 +4,9 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use cofferdam_engine::{Change, Ending, Evidence, Failure, Strength, Violation};
+use cofferdam_engine::{
+    Change, Ending, Evidence, Failure, NetworkEvent, NetworkKind, NetworkReason, NetworkVia, Strength, Violation,
+};
 use common::outcome;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -27,9 +29,12 @@ fn explained(value: impl Serialize) {
 
 #[test]
 fn every_field_of_an_outcome_stands_in_its_page() {
-    let (_, o) = outcome(&["run", "--json", "-w", "/", "--timeout", "100ms", "--", "sleep", "60"]);
+    let (_, o) =
+        outcome(&["run", "--json", "-w", "/", "--allow", "a.example", "--timeout", "100ms", "--", "sleep", "60"]);
     assert!(o["limit"] == "limits.wall_ms", "{o:#}");
     explained(&o["truncated"]);
+    explained(&o["network"]);
+    explained(every_part_of_an_event());
     explained(o["enforcement"].as_object().unwrap().values().next().unwrap());
     explained(o);
     explained(outcome(&["run", "--json", "-w", "/", "--", "no such"]).1);
@@ -53,15 +58,47 @@ fn every_field_of_an_outcome_stands_in_its_page() {
         json!(Strength::None),
         json!(Strength::Partial),
         json!(Strength::Full),
+        json!(NetworkKind::Allowed),
+        json!(NetworkKind::Refused),
+        json!(NetworkKind::Failed),
+        json!(NetworkKind::Closed),
+        json!(NetworkKind::ApiRequest),
+        json!(NetworkVia::Dns),
+        json!(NetworkVia::Connect),
+        json!(NetworkVia::HttpProxy),
+        json!(NetworkVia::Socks),
+        json!(NetworkVia::Api),
     ];
     for word in &words {
         assert!(names().contains(word.as_str().unwrap()), "docs/outcome.md says nothing about {word}");
     }
 }
 
+/// An event of the gateway's in which everything is known.
+fn every_part_of_an_event() -> Value {
+    let text = Some(String::new());
+    json!(NetworkEvent {
+        host: text.clone(),
+        address: Some(std::net::Ipv4Addr::LOCALHOST.into()),
+        port: Some(1),
+        rule: text.clone(),
+        reason: Some(NetworkReason::NotAllowed),
+        detail: text.clone(),
+        pid: Some(1),
+        bytes_up: Some(0),
+        bytes_down: Some(0),
+        duration_ms: Some(0),
+        method: text.clone(),
+        path: text,
+        status: Some(200),
+        ..NetworkEvent::new(NetworkKind::Refused, NetworkVia::Connect)
+    })
+}
+
 #[test]
 fn no_row_of_the_page_is_about_a_field_that_is_gone() {
-    let (_, o) = outcome(&["run", "--json", "-w", "/", "--timeout", "100ms", "--", "sleep", "60"]);
+    let (_, o) =
+        outcome(&["run", "--json", "-w", "/", "--allow", "a.example", "--timeout", "100ms", "--", "sleep", "60"]);
     let table = PAGE.split("| field | type | says |").nth(1).unwrap().split("\n\n").next().unwrap();
     let firsts = table.lines().skip(2).map(|row| row.split('|').nth(1).unwrap());
     let fields: BTreeSet<&str> = firsts.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();

@@ -6,7 +6,7 @@
 
 use crate::plan::Plan;
 use crate::wire::capture::{LETTER, PARTS, SOCKETS};
-use crate::wire::{LETTER_FDS, Letter, Messages, Socket, SocketOption, fd, step};
+use crate::wire::{LETTER_SOCKETS, Letter, Messages, Socket, SocketOption, fd, step};
 use crate::{Fault, Step, at, netlink, sys};
 
 /// SOCK_CLOEXEC | SOCK_NONBLOCK
@@ -25,10 +25,10 @@ pub fn apply(plan: &Plan) -> Step {
         })?;
     }
     let sockets = plan.items::<Socket>(h.sockets);
-    for (i, part) in sockets.chunks(LETTER_FDS).enumerate() {
-        let mut made = [-1i32; LETTER_FDS];
+    for (i, part) in sockets.chunks(LETTER_SOCKETS).enumerate() {
+        let mut made = [-1i32; LETTER_SOCKETS];
         for (k, spec) in part.iter().enumerate() {
-            made[k] = socket(plan, spec, i * LETTER_FDS + k)?;
+            made[k] = socket(plan, spec, i * LETTER_SOCKETS + k)?;
         }
         let made = &made[..part.len()];
         send(sockets.len(), made).map_err(at(step::CAPTURE, LETTER as usize))?;
@@ -76,10 +76,10 @@ fn send(total: usize, fds: &[i32]) -> Result<(), i32> {
         len: usize,
         level: i32,
         kind: i32,
-        fds: [i32; LETTER_FDS],
+        fds: [i32; LETTER_SOCKETS],
     }
     // SOL_SOCKET, SCM_RIGHTS
-    let mut control = Control { len: 16 + fds.len() * 4, level: 1, kind: 1, fds: [-1; LETTER_FDS] };
+    let mut control = Control { len: 16 + fds.len() * 4, level: 1, kind: 1, fds: [-1; LETTER_SOCKETS] };
     control.fds[..fds.len()].copy_from_slice(fds);
     let letter = Letter { total: total as u32 };
     let iov = [(&raw const letter) as usize, core::mem::size_of::<Letter>()];

@@ -96,6 +96,9 @@ pub mod flag {
 /// Most descriptors in one letter; the kernel takes 253 (`unix(7)`).
 pub const LETTER_FDS: usize = 200;
 
+/// Most sockets in one letter of init's.
+pub const LETTER_SOCKETS: usize = 64;
+
 /// What the owner's messages on the sync socket say, and init's one answer: the sockets of a capture.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]

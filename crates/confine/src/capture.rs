@@ -73,6 +73,30 @@ pub enum Versions {
     Four,
 }
 
+/// Which versions a new network namespace has here; asked once.
+pub fn versions() -> Versions {
+    use rustix::net::{AddressFamily, SocketType, socket};
+    static KNOWN: std::sync::OnceLock<Versions> = std::sync::OnceLock::new();
+    let is = |path: &str, value: &str| std::fs::read_to_string(path).is_ok_and(|text| text.trim() == value);
+    *KNOWN.get_or_init(|| {
+        let known = socket(AddressFamily::INET6, SocketType::DGRAM, None).is_ok();
+        // Switched off for all interfaces, and new namespaces begin like this one (`net.core.devconf_inherit_init_net`)
+        // or like the first one: a way to tell them apart is not needed where either is so.
+        let inherited = ["1", "3"].iter().any(|how| is("/proc/sys/net/core/devconf_inherit_init_net", how));
+        let off = inherited && is("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
+        if known && !off { Versions::Both } else { Versions::Four }
+    })
+}
+
+/// A version of IP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// IPv4.
+    Four,
+    /// IPv6.
+    Six,
+}
+
 impl Capture {
     /// The routes and rules of both versions, or of the one there is.
     pub fn new(versions: Versions) -> Capture {

@@ -30,9 +30,13 @@ pub enum Socket {
     /// TCP, listening on this port: to it the namespace redirects every other port that is wanted; `SO_ORIGINAL_DST` has
     /// what the program connected to.
     Redirect(u16),
-    /// A packet socket that sees the first packet of each connection and nothing else, by which attempts on other ports
-    /// are known.
-    Attempts,
+    /// A raw socket that sees the first packet of each connection to a port that has no listener, and nothing else: of IPv6,
+    /// where it begins with the TCP header, or of IPv4, where it begins with the one before. Tells the address that each was
+    /// sent to. It is no packet socket: closing one of those waits for every processor, many milliseconds.
+    Attempts {
+        /// Of IPv6.
+        ipv6: bool,
+    },
 }
 
 /// The sockets of a namespace, in the order in which their descriptors come.

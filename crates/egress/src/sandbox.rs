@@ -141,7 +141,7 @@ impl Sandbox {
             Socket::Resolver => self.spawn(datagrams::serve(sandbox, socket)),
             Socket::Listener(port) => self.spawn(accept::serve(sandbox, socket, port, false)),
             Socket::Redirect(port) => self.spawn(accept::serve(sandbox, socket, port, true)),
-            Socket::Attempts => self.spawn(attempts::serve(sandbox, socket)),
+            Socket::Attempts { ipv6 } => self.spawn(attempts::serve(sandbox, socket, ipv6)),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What `doctor` shows: each mechanism of the host, whether this process can use it, how that is known, and the command
 //! that would provide it.
 
-use cofferdam_confine::{cgroup, host, landlock, memfd};
+use cofferdam_confine::{capture, cgroup, host, landlock, memfd};
 
 use crate::engine::Engine;
 use crate::support::Mechanism;
@@ -43,6 +43,24 @@ impl Engine {
             "abstract sockets and signals stay inside without namespaces",
             if abi >= 6 { Ok(format!("ABI {abi}")) } else { Err(format!("ABI {abi}, 6 is needed")) },
             Some("apt-get install a kernel of version 6.12 or later"),
+        ));
+        let versions = capture::versions();
+        let told = match versions {
+            capture::Versions::Both => "every IPv4 and IPv6 address was made local",
+            capture::Versions::Four => "every IPv4 address was made local; there is no IPv6",
+        };
+        let captured = capture::attempt(&capture::Capture::new(versions));
+        rows.push(row(
+            "captured network",
+            "mode allowlist: every connection arrives at the egress gateway",
+            captured.map(|()| told.to_owned()).map_err(|(what, e)| format!("cannot {what}: {e}")),
+            Some("a kernel with CONFIG_IP_MULTIPLE_TABLES"),
+        ));
+        rows.push(row(
+            "redirected ports",
+            "mode allowlist with more ports than there can be listeners",
+            crate::egress::redirects(versions).map(|()| "nf_tables took the rules".to_owned()),
+            Some("modprobe -a nft_chain_nat nft_redir"),
         ));
         let actions = std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();
         let has = |a: &str| actions.split_whitespace().any(|x| x == a);

@@ -5,6 +5,7 @@
 use cofferdam_confine::seccomp::classify::Verdict;
 use cofferdam_confine::seccomp::{Arch, Reason, syscall_name};
 use cofferdam_confine::status::Event;
+use cofferdam_egress::event as network;
 use cofferdam_policy::{Audit, AuditLevel, OnViolation, Policy};
 
 use crate::outcome::{Evidence, Violation};
@@ -85,6 +86,26 @@ impl Log {
     /// What was collected.
     pub fn into_violations(self) -> Vec<Violation> {
         self.list
+    }
+
+    /// Takes one refusal of the egress gateway's.
+    pub fn gateway(&mut self, e: &network::Event) {
+        if !self.refusals {
+            return;
+        }
+        let operation = match e.via {
+            _ if e.method.is_some() || e.via == network::Via::Api => "request",
+            network::Via::Dns => "resolve",
+            _ => "connect",
+        };
+        self.add(Violation {
+            operation: operation.into(),
+            object: crate::egress::destination(e).map(|object| escape(object.as_bytes())),
+            field: e.rule.clone().unwrap_or_else(|| "$.network.allow".into()),
+            evidence: Evidence::Gateway,
+            pid: e.pid.map_or(0, crate::tree::pid_inside),
+            count: e.count,
+        });
     }
 
     /// Takes one event of init's.

@@ -190,6 +190,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
         denied: policy.filesystem.deny.iter().cloned().collect(),
         protected: Default::default(),
         crowds: Vec::new(),
+        way: None,
         enforcement: Enforcement::new(),
     };
     plan.enforcement = enforcement(policy, abi, me);
@@ -252,7 +253,7 @@ fn enforcement(policy: &Policy, abi: u32, me: Identity) -> Enforcement {
             NetworkMode::None => full("seccomp refuses every network socket, Landlock TCP behind it"),
             NetworkMode::Host => full("nothing to hold: the host's network was asked for"),
             NetworkMode::Loopback => none("there is no network namespace: loopback would be the host's"),
-            NetworkMode::Allowlist => none("there is no network namespace, and no egress gateway in this build"),
+            NetworkMode::Allowlist => none("there is no network namespace from which everything would arrive at the egress gateway: the jail has one"),
         },
     );
     e.extend(crate::support::network(policy, false));

@@ -15,6 +15,7 @@ pub mod backends;
 pub mod compat;
 mod crowd;
 pub mod doctor;
+mod egress;
 pub mod engine;
 pub mod evidence;
 mod executables;

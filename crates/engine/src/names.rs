@@ -1,5 +1,5 @@
-//! What a root of the sandbox's own says of host names: nothing but its own, and what the host's files say where the
-//! host's network was asked for, since names belong to it.
+//! What a sandbox's files say of host names: nothing but its own, what the host's files say where the host's network was
+//! asked for, since names belong to it, and the gateway's resolver where that is the way out.
 
 use std::fs;
 
@@ -24,6 +24,21 @@ pub fn hosts(policy: &Policy) -> String {
 /// The text of the sandbox's `/etc/resolv.conf`.
 pub fn resolver(policy: &Policy) -> String {
     the_hosts(policy, FILES[1]).unwrap_or_default()
+}
+
+/// How the libraries look names up: in files, then by the resolver.
+pub const ORDER: &str = "passwd: files\ngroup: files\nhosts: files dns\n";
+
+/// In a captured network the files are these in every root view: path, name in the scratch, text. Whoever reads none of
+/// them and asks a resolver by its address is answered all the same.
+pub fn captured(policy: &Policy) -> [(&'static str, &'static str, String); 3] {
+    let host = &policy.process.hostname;
+    [
+        (FILES[0], "hosts", format!("127.0.0.1 localhost {host}\n::1 localhost\n")),
+        // No names are tried behind the one that was asked for, whatever the host name ends in.
+        (FILES[1], "resolver", format!("nameserver {}\nsearch .\n", cofferdam_egress::layout::INSIDE)),
+        ("/etc/nsswitch.conf", "lookup", ORDER.to_owned()),
+    ]
 }
 
 fn the_hosts(policy: &Policy, path: &str) -> Option<String> {

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+pub use cofferdam_egress::event::{
+    Event as NetworkEvent, Kind as NetworkKind, Reason as NetworkReason, Via as NetworkVia,
+};
 use cofferdam_policy::Field;
 use serde::Serialize;
 
@@ -57,6 +60,8 @@ pub enum Evidence {
     ArgumentAsRead,
     /// Concluded from other facts.
     Inferred,
+    /// The egress gateway refused what had arrived at it, of which it has a copy of its own.
+    Gateway,
 }
 
 /// One denial: what was tried, on what, and which line of the policy refused it.
@@ -75,6 +80,23 @@ pub struct Violation {
     pub pid: u32,
     /// How many times the same thing was seen.
     pub count: u64,
+}
+
+/// What went through the egress gateway, and what it refused.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Network {
+    /// Connections that went out.
+    pub connections: u64,
+    /// Attempts that were refused.
+    pub refused: u64,
+    /// Bytes that the program sent.
+    pub bytes_up: u64,
+    /// Bytes that came back.
+    pub bytes_down: u64,
+    /// What happened, in order, up to a thousand of them.
+    pub events: Vec<NetworkEvent>,
+    /// How many more there were.
+    pub lost: u64,
 }
 
 /// What a copy-on-write mount changed.
@@ -120,6 +142,9 @@ pub struct Outcome {
     pub violations: Vec<Violation>,
     /// Whether `violations` holds everything that docs/evidence.md calls reported: needs `audit.trace`.
     pub violations_complete: bool,
+    /// Connections and refusals, where the network's mode is `allowlist`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
     /// Files changed in copy-on-write mounts.
     pub changes: Vec<Change>,
     /// What was applied, per field.
@@ -155,6 +180,7 @@ impl Outcome {
             limit: None,
             violations: Vec::new(),
             violations_complete: true, // what never ran was refused nothing
+            network: None,
             changes: Vec::new(),
             enforcement: Enforcement::new(),
             backend: String::new(),

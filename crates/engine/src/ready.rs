@@ -193,6 +193,7 @@ fn alike(staged: &Plan, wanted: &Plan) -> bool {
         && (a.ids_in, a.ids_out) == (b.ids_in, b.ids_out)
         && (a.scratch_bytes, a.scratch_inodes) == (b.scratch_bytes, b.scratch_inodes)
         && a.hostname == b.hostname
+        && a.capture == b.capture
         && staged.own_net == wanted.own_net
         && staged.prepared == wanted.prepared
         && wanted.layers.is_empty()

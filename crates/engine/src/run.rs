@@ -15,17 +15,20 @@ use cofferdam_confine::host::Identity;
 use cofferdam_confine::netns;
 use cofferdam_confine::recipe::Step;
 use cofferdam_confine::wire::flag;
-use cofferdam_policy::{AuditLevel, Backend, Field, NetworkMode, Policy, Stdin};
+use cofferdam_policy::{AuditLevel, Backend, Field, NetworkMode, OnViolation, Policy, Stdin};
 
 use crate::ahead::{Ahead, Made};
 use crate::backends;
+use crate::egress::Egress;
 use crate::engine::{Filters, name_of, sufficient};
 use crate::evidence::{Log, Paths};
 use crate::executables::Executables;
 use crate::io::{Input, Io, Stream};
 use crate::jail;
 use crate::landlock;
-use crate::outcome::{Applied, Ending, Enforcement, Evidence, Failure, Outcome, Strength, Truncated, Violation};
+use crate::outcome::{
+    Applied, Ending, Enforcement, Evidence, Failure, Network, Outcome, Strength, Truncated, Violation,
+};
 use crate::ready::Ready;
 use crate::session::Channel;
 use crate::streams::{Sink, Source};
@@ -80,6 +83,7 @@ const FRESH: Duration = Duration::from_millis(20);
 struct Finished {
     report: Report,
     enforcement: Enforcement,
+    network: Option<Network>,
     changes: Vec<crate::outcome::Change>,
     problems: Vec<String>,
     memory: Option<u64>,
@@ -291,11 +295,26 @@ impl Core {
             Some(staged) => self.let_go(staged, &mut plan)?,
             None => self.stage(&mut plan, channel.as_deref_mut())?,
         };
+        // Init is at work meanwhile; what connects before the gateway has its sockets waits at them.
+        let egress = match (&plan.way, &staged.started) {
+            (Some(way), Some(started)) => {
+                let letters = staged.letters.take().ok_or_else(|| refusal("spawn", "init's letters are gone"))?;
+                Some(way.attach(&self.policy.network, letters, started.running.pid)?)
+            }
+            _ => None,
+        };
         let Some(started) = staged.started.take() else { return Err(refusal("spawn", "init is gone")) };
-        let report = self.watch(started, &plan, staged.cgroup.as_ref(), io, channel.as_deref());
+        let mut report = self.watch(started, &plan, staged.cgroup.as_ref(), io, channel.as_deref(), egress.as_ref());
+        let network = egress.map(|egress| egress.end(&mut report.log));
+        // It is told as a program that ended by itself where that came first: under `terminate` no refusal goes unnoticed.
+        let refused = network.as_ref().is_some_and(|network| network.refused > 0);
+        if refused && self.policy.on_violation == OnViolation::Terminate && matches!(report.end, End::Wait(_)) {
+            report.end = End::Violation;
+        }
         drop(staged.network.take()); // every process in it is dead and reaped: the next run may have it
         let mut f = self.figures(report, std::mem::take(&mut staged.enforcement), staged.cgroup.take());
         self.layers(&mut f, &plan, io);
+        f.network = network;
         Ok((f, plan))
     }
 
@@ -339,17 +358,20 @@ impl Core {
                     .begin(&mut plan.recipe, &extra)?
             }
         };
-        let letters = (plan.recipe.flags & flag::HOLD != 0).then_some(letters);
+        // A held sandbox gets another plan, and a captured one's sockets come back.
+        let wanted = plan.recipe.flags & flag::HOLD != 0 || plan.way.is_some();
+        let letters = wanted.then_some(letters);
         Ok(Staged { started: Some(started), letters, cgroup, enforcement, network })
     }
 
     /// Gives a staged sandbox the program of this very run.
-    fn let_go(&self, mut staged: Staged, plan: &mut jail::Plan) -> Result<Staged, Failure> {
+    fn let_go(&self, staged: Staged, plan: &mut jail::Plan) -> Result<Staged, Failure> {
         if staged.cgroup.is_some() {
             crate::rlimits::leave_processes_to_the_cgroup(&mut plan.recipe.rlimits);
         }
-        let letters = staged.letters.take().ok_or_else(|| refusal("spawn", "the staged sandbox waits for nothing"))?;
-        jail::tell(&letters, &plan.recipe, &[])?;
+        let letters =
+            staged.letters.as_ref().ok_or_else(|| refusal("spawn", "the staged sandbox waits for nothing"))?;
+        jail::tell(letters, &plan.recipe, &[])?;
         Ok(staged)
     }
 
@@ -417,6 +439,7 @@ impl Core {
         cgroup: Option<&Cgroup>,
         io: &mut Io,
         channel: Option<&Channel>,
+        egress: Option<&Egress>,
     ) -> Report {
         let l = &self.policy.limits;
         let [to, out, err] = started.stdio;
@@ -446,6 +469,7 @@ impl Core {
             log: Log::new(&self.policy),
             session: channel,
             workspace: plan.recipe.mounts.iter().position(handed),
+            gateway: egress.map(|e| (e.watch(), self.policy.on_violation == OnViolation::Terminate)),
         };
         if let Some(session) = channel {
             session.tap().begin(&run.events);
@@ -462,6 +486,7 @@ impl Core {
             processes: (report.sampled_processes > 0).then_some(report.sampled_processes),
             report,
             enforcement,
+            network: None,
             changes: Vec::new(),
             problems: Vec::new(),
             pids_hits: 0,
@@ -571,7 +596,11 @@ impl Core {
             log.met(audit, AuditLevel::Error, killed_by_filter());
         }
         // A call that the filter kills for is told by nobody; nor is a read that Landlock alone refuses.
-        let told = !kills && !killed && self.backend != Backend::Landlock;
+        // What knocks at ports without a listener faster than the gateway reads is not counted either.
+        let told = !kills
+            && !killed
+            && self.backend != Backend::Landlock
+            && self.policy.network.mode != NetworkMode::Allowlist;
         let complete =
             told && !self.policy.process.nested_sandboxes && log.trace && !log.overflowed && f.report.lost == 0;
         o.violations_complete = complete || !ran; // what never ran was refused nothing
@@ -581,6 +610,7 @@ impl Core {
         o.stderr = String::from_utf8_lossy(&err).into_owned();
         o.truncated = Truncated { stdout: out_cut, stderr: err_cut };
         (o.memory_used_bytes, o.cpu_time_seconds, o.pid_count) = (f.memory, f.cpu, f.processes);
+        o.network = f.network;
         o.changes = f.changes;
         o.enforcement = f.enforcement;
         for (step, errno) in f.report.weakened {

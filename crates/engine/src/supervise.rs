@@ -16,6 +16,7 @@ use cofferdam_confine::{Running, process};
 use cofferdam_policy::Field;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::egress::Watch;
 use crate::evidence::{Log, Paths};
 use crate::io::Io;
 use crate::session::Channel;
@@ -56,6 +57,8 @@ pub struct Run<'a> {
     pub session: Option<&'a Channel>,
     /// The mount step of that tmpfs.
     pub workspace: Option<usize>,
+    /// What the egress gateway tells, and whether a refusal ends the run.
+    pub gateway: Option<(&'a Watch, bool)>,
 }
 
 /// How it ended.
@@ -194,6 +197,9 @@ impl Loop<'_, '_> {
             if ready.events {
                 self.read_events(256);
             }
+            if ready.refused {
+                self.read_refusals();
+            }
             for i in 0..2 {
                 if let Some(sink) = &mut self.run.sinks[i]
                     && (ready.sinks[i] || sink.waits())
@@ -233,7 +239,7 @@ impl Loop<'_, '_> {
     fn wait(&mut self) -> Ready {
         type Set = fn(&mut Ready);
         let oom = self.oom.as_ref();
-        let candidates: [(Option<BorrowedFd<'_>>, PollFlags, Set); 8] = [
+        let candidates: [(Option<BorrowedFd<'_>>, PollFlags, Set); 9] = [
             (Some(self.run.status.as_fd()), PollFlags::IN, |r| r.status = true),
             (Some(self.run.running.pidfd.as_fd()), PollFlags::IN, |r| r.dead = true),
             ((!self.deaf).then(|| self.run.events.as_fd()), PollFlags::IN, |r| r.events = true),
@@ -242,6 +248,7 @@ impl Loop<'_, '_> {
             (self.run.source.poll_from(), PollFlags::IN, |r| r.from = true),
             (self.run.source.poll_to(), PollFlags::OUT, |r| r.to = true),
             (oom.map(|o| o.file.as_fd()), oom.map_or(PollFlags::IN, |o| o.ready), |r| r.oom = true),
+            (self.run.gateway.map(|(watch, _)| watch.wakes()), PollFlags::IN, |r| r.refused = true),
         ];
         let (mut fds, sets): (Vec<PollFd<'_>>, Vec<Set>) = candidates
             .into_iter()
@@ -347,6 +354,21 @@ impl Loop<'_, '_> {
         if let Some(told) = &mut told {
             told.clear();
             told.extend_from_slice(self.report.log.violations());
+        }
+    }
+
+    /// What the gateway refused goes where init's events go.
+    fn read_refusals(&mut self) {
+        let Some((watch, ends)) = self.run.gateway else { return };
+        let mut told = self.run.session.map(|session| session.tap().list());
+        let any = watch.drain(&mut self.report.log);
+        if let Some(told) = &mut told {
+            told.clear();
+            told.extend_from_slice(self.report.log.violations());
+        }
+        drop(told);
+        if any && ends {
+            self.kill(End::Violation);
         }
     }
 
@@ -511,6 +533,7 @@ struct Ready {
     status: bool,
     dead: bool,
     events: bool,
+    refused: bool,
     sinks: [bool; 2],
     from: bool,
     to: bool,

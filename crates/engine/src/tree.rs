@@ -44,6 +44,13 @@ pub fn sample(root: i32) -> Sample {
     s
 }
 
+/// The number that a process has in the innermost pid namespace it is in; 0 when it is gone.
+pub fn pid_inside(pid: u32) -> u32 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    line.and_then(|numbers| numbers.split_whitespace().last()?.parse().ok()).unwrap_or(0)
+}
+
 /// Kills every descendant of this process, which must be the one that orphans among them fall to.
 ///
 /// A pid that is below it both before and after its pidfd was opened is the one meant.

@@ -152,8 +152,7 @@ fn capture_hint(code: i32) -> Option<String> {
     match code {
         // ENOPROTOOPT, EPROTONOSUPPORT, EOPNOTSUPP, EAFNOSUPPORT
         92..=95 | 97 => Some(
-            "this kernel lacks a part of its network: CONFIG_IP_MULTIPLE_TABLES, CONFIG_IPV6_MULTIPLE_TABLES and \
-             CONFIG_PACKET are needed"
+            "this kernel lacks a part of its network: CONFIG_IP_MULTIPLE_TABLES and CONFIG_IPV6_MULTIPLE_TABLES are needed"
                 .into(),
         ),
         24 => Some("raise the limit of open files of this process: ulimit -n 1024".into()),

@@ -1,10 +1,10 @@
 //! The sockets of a captured network, as data: listeners, the resolver's, and the packet socket with its filter.
 
-use super::{AF_INET, AF_INET6, DNS, LO, Socket, TCP, Versions};
+use super::{AF_INET, AF_INET6, DNS, Socket, TCP, Version, Versions};
 
-const AF_PACKET: u16 = 17;
 const STREAM: u16 = 1;
 const DATAGRAM: u16 = 2;
+const RAW: u16 = 3;
 /// Connections that wait at a listener until the owner accepts them.
 const BACKLOG: u16 = 1024;
 const SOL_IP: i32 = 0;
@@ -13,8 +13,6 @@ const SOL_IPV6: i32 = 41;
 const IPV6_V6ONLY: i32 = 26;
 const IPV6_RECVPKTINFO: i32 = 49;
 const IPV6_FREEBIND: i32 = 78;
-const SOL_PACKET: i32 = 263;
-const PACKET_IGNORE_OUTGOING: i32 = 23;
 
 impl Socket {
     /// Listens for TCP on a port of every address. Nobody can share the port: it has no SO_REUSEADDR and no SO_REUSEPORT.
@@ -45,23 +43,23 @@ impl Socket {
     }
 
     /// Sees the first packet of each TCP connection to an address that is not a loopback one, at a port that has none of
-    /// these listeners; the packet begins with its IP header. It sees them as they come in, which everything on lo does:
-    /// looking at what goes out would cost every packet a copy.
-    pub fn attempts(listeners: &[u16]) -> Socket {
-        const ALL: u16 = 3; // ETH_P_ALL
-        let mut address = vec![0; 20]; // struct sockaddr_ll
-        address[..2].copy_from_slice(&AF_PACKET.to_ne_bytes());
-        address[2..4].copy_from_slice(&ALL.to_be_bytes());
-        address[4..8].copy_from_slice(&LO.to_ne_bytes());
+    /// these listeners, and tells the address; a packet of IPv4 begins with its IP header, one of IPv6 with that of TCP.
+    pub fn attempts(version: Version, listeners: &[u16]) -> Socket {
+        let (family, option, len) = match version {
+            Version::Four => (AF_INET, (SOL_IP, IP_PKTINFO, 1), 16),
+            Version::Six => (AF_INET6, (SOL_IPV6, IPV6_RECVPKTINFO, 1), 28),
+        };
+        let mut address = vec![0; len];
+        address[..2].copy_from_slice(&family.to_ne_bytes());
         Socket {
-            family: AF_PACKET,
-            kind: DATAGRAM,
-            protocol: 0, // nothing comes in before it is bound
+            family,
+            kind: RAW,
+            protocol: TCP.into(),
             backlog: 0,
-            options: vec![(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)],
-            filter: first_packets(listeners),
+            options: vec![option],
+            filter: first_packets(version, listeners),
             address,
-            is: "the packet socket of attempts".into(),
+            is: "the raw socket of attempts".into(),
         }
     }
 }
@@ -71,9 +69,8 @@ const MOST_LEFT_OUT: usize = 250;
 /// How much of a packet is kept: both headers.
 const KEPT: u32 = 96;
 
-/// Classic BPF (`bpf(4)`): TCP, the first fragment, SYN and no ACK, to another address than loopback and to none of these
-/// ports.
-fn first_packets(left_out: &[u16]) -> Vec<u64> {
+/// Classic BPF (`bpf(4)`): SYN and no ACK, to another address than loopback and to none of these ports.
+fn first_packets(version: Version, left_out: &[u16]) -> Vec<u64> {
     let op = |code: u16, jt: u8, jf: u8, k: u32| {
         u64::from(code) | u64::from(jt) << 16 | u64::from(jf) << 24 | u64::from(k) << 32
     };
@@ -86,48 +83,40 @@ fn first_packets(left_out: &[u16]) -> Vec<u64> {
     const HEADER_LEN: u16 = 0xb1; // X = 4 * (byte & 15)
     const AND: u16 = 0x54;
     const EQUAL: u16 = 0x15;
-    const ANY: u16 = 0x45;
     const GO: u16 = 0x05;
-    const PROTOCOL: u32 = 0xffff_f000; // SKF_AD_OFF + SKF_AD_PROTOCOL
+    const IP_HEADER: u32 = 0xfff0_0000; // SKF_NET_OFF
     const FLAGS: u32 = 0x12; // SYN and ACK
     const SYN: u32 = 0x02;
     let ports = &left_out[..left_out.len().min(MOST_LEFT_OUT)];
-    let mut program = vec![
-        op(HALF, 0, 0, PROTOCOL),
-        op(EQUAL, 0, 13, 0x0800),
-        // IPv4
-        op(BYTE, 0, 0, 9),
-        op(EQUAL, 0, 10, TCP.into()),
-        op(HALF, 0, 0, 6),
-        op(ANY, 8, 0, 0x1fff),
-        op(BYTE, 0, 0, 16),
-        op(EQUAL, 6, 0, 127),
-        op(HEADER_LEN, 0, 0, 0),
-        op(BYTE_X, 0, 0, 13),
-        op(AND, 0, 0, FLAGS),
-        op(EQUAL, 0, 2, SYN),
-        op(HALF_X, 0, 0, 2),
-        op(GO, 0, 0, 18),
-        op(RET, 0, 0, 0),
-        // IPv6
-        op(EQUAL, 0, 15, 0x86dd),
-        op(BYTE, 0, 0, 6),
-        op(EQUAL, 0, 13, TCP.into()),
-        op(BYTE, 0, 0, 53),
-        op(AND, 0, 0, FLAGS),
-        op(EQUAL, 0, 10, SYN),
-        op(WORD, 0, 0, 24),
-        op(EQUAL, 0, 6, 0),
-        op(WORD, 0, 0, 28),
-        op(EQUAL, 0, 4, 0),
-        op(WORD, 0, 0, 32),
-        op(EQUAL, 0, 2, 0),
-        op(WORD, 0, 0, 36),
-        op(EQUAL, 2, 0, 1), // ::1
-        op(HALF, 0, 0, 42),
-        op(GO, 0, 0, 1),
-        op(RET, 0, 0, 0),
-    ];
+    let mut program = match version {
+        Version::Four => vec![
+            op(BYTE, 0, 0, 16),
+            op(EQUAL, 6, 0, 127),
+            op(HEADER_LEN, 0, 0, 0),
+            op(BYTE_X, 0, 0, 13),
+            op(AND, 0, 0, FLAGS),
+            op(EQUAL, 0, 2, SYN),
+            op(HALF_X, 0, 0, 2),
+            op(GO, 0, 0, 1),
+            op(RET, 0, 0, 0),
+        ],
+        Version::Six => vec![
+            op(BYTE, 0, 0, 13),
+            op(AND, 0, 0, FLAGS),
+            op(EQUAL, 0, 10, SYN),
+            op(WORD, 0, 0, IP_HEADER + 24),
+            op(EQUAL, 0, 6, 0),
+            op(WORD, 0, 0, IP_HEADER + 28),
+            op(EQUAL, 0, 4, 0),
+            op(WORD, 0, 0, IP_HEADER + 32),
+            op(EQUAL, 0, 2, 0),
+            op(WORD, 0, 0, IP_HEADER + 36),
+            op(EQUAL, 2, 0, 1), // ::1
+            op(HALF, 0, 0, 2),
+            op(GO, 0, 0, 1),
+            op(RET, 0, 0, 0),
+        ],
+    };
     let n = ports.len();
     program.extend(ports.iter().enumerate().map(|(i, &port)| op(EQUAL, (n - i) as u8, 0, port.into())));
     program.push(op(RET, 0, 0, KEPT));
@@ -139,20 +128,19 @@ fn first_packets(left_out: &[u16]) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    const UDP: u8 = 17;
-
-    /// Runs a filter of `first_packets` on a packet, as the kernel would.
-    fn kept(program: &[u64], protocol: u16, packet: &[u8]) -> u32 {
+    /// Runs a filter of `first_packets` on a packet, of IPv6 on what follows its header, as the kernel would.
+    fn kept(program: &[u64], version: Version, packet: &[u8]) -> u32 {
+        let begins = if version == Version::Six { 40 } else { 0 };
         let (mut a, mut x, mut at) = (0u32, 0usize, 0);
         loop {
             let i = program[at];
             let (code, jt, jf, k) = (i as u16, (i >> 16) as u8, (i >> 24) as u8, (i >> 32) as u32);
             let load = |at: usize, len: usize| {
+                let at = at.checked_sub(0xfff0_0000).unwrap_or(at + begins);
                 packet.get(at..at + len).map(|b| b.iter().fold(0u32, |n, &b| n << 8 | u32::from(b)))
             };
             let jump = |yes: bool| usize::from(if yes { jt } else { jf });
             let loaded = match code {
-                0x28 if k == 0xffff_f000 => Some(protocol.into()),
                 0x28 => load(k as usize, 2),
                 0x30 => load(k as usize, 1),
                 0x20 => load(k as usize, 4),
@@ -167,7 +155,6 @@ mod tests {
                 0x54 => a &= k,
                 0xb1 => x = 4 * (packet[k as usize] as usize & 15),
                 0x15 => at += jump(a == k),
-                0x45 => at += jump(a & k != 0),
                 0x05 => at += k as usize,
                 _ => {}
             }
@@ -175,28 +162,25 @@ mod tests {
         }
     }
 
-    fn packet4(to: [u8; 4], protocol: u8, fragment: u16, port: u16, flags: u8, options: usize) -> Vec<u8> {
-        let mut p = vec![0x45 + options as u8, 0, 0, 40, 0, 0];
-        p.extend(fragment.to_be_bytes());
-        p.extend([64, protocol, 0, 0, 192, 0, 2, 1]);
+    fn packet4(to: [u8; 4], port: u16, flags: u8, options: usize) -> Vec<u8> {
+        let mut p = vec![0x45 + options as u8, 0, 0, 40, 0, 0, 0, 0, 64, TCP, 0, 0, 192, 0, 2, 1];
         p.extend(to);
         p.extend(vec![1; options * 4]);
-        p.extend([0x30, 0x39]);
-        p.extend(port.to_be_bytes());
-        p.extend([0; 9]);
-        p.extend([flags, 0, 0, 0, 0, 0, 0]);
+        p.extend(tcp(port, flags));
         p
     }
 
-    fn packet6(to: [u8; 16], next: u8, port: u16, flags: u8) -> Vec<u8> {
-        let mut p = vec![0x60, 0, 0, 0, 0, 20, next, 64];
+    fn packet6(to: [u8; 16], port: u16, flags: u8) -> Vec<u8> {
+        let mut p = vec![0x60, 0, 0, 0, 0, 20, TCP, 64];
         p.extend([0x20; 16]);
         p.extend(to);
-        p.extend([0x30, 0x39]);
-        p.extend(port.to_be_bytes());
-        p.extend([0; 9]);
-        p.extend([flags, 0, 0, 0, 0, 0, 0]);
+        p.extend(tcp(port, flags));
         p
+    }
+
+    fn tcp(port: u16, flags: u8) -> Vec<u8> {
+        let [high, low] = port.to_be_bytes();
+        vec![0x30, 0x39, high, low, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, flags, 0, 0, 0, 0, 0, 0]
     }
 
     /// A client may ask a server of its own choice, of either version; without this an answer over IPv6 is EINVAL.
@@ -210,36 +194,35 @@ mod tests {
     fn the_filter_keeps_first_packets_to_other_ports_and_nothing_else() {
         let listeners: Vec<u16> = (0..128).map(|i| 443 + i).collect();
         for ports in [&[][..], &[443], &listeners] {
-            let f = first_packets(ports);
-            let (four, six) = (0x0800, 0x86dd);
+            let filters = [Version::Four, Version::Six].map(|version| (version, first_packets(version, ports)));
+            let kept = |packet: &[u8]| {
+                let (version, filter) = &filters[usize::from(packet[0] >> 4 == 6)];
+                kept(filter, *version, packet) > 0
+            };
             let out = [93, 184, 216, 34];
             let out6 = [0x20, 1, 0x48, 0x60, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
             let loopback6 = std::net::Ipv6Addr::LOCALHOST.octets();
-            for (what, is_kept, protocol, packet) in [
-                ("SYN", true, four, packet4(out, TCP, 0, 22, 2, 0)),
-                ("SYN with ECN", true, four, packet4(out, TCP, 0, 22, 0xc2, 0)),
-                ("SYN behind options", true, four, packet4(out, TCP, 0, 22, 2, 10)),
-                ("SYN that may not be split", true, four, packet4(out, TCP, 0x4000, 22, 2, 0)),
-                ("answer", false, four, packet4(out, TCP, 0, 22, 0x12, 0)),
-                ("data", false, four, packet4(out, TCP, 0, 22, 0x18, 0)),
-                ("reset", false, four, packet4(out, TCP, 0, 22, 4, 0)),
-                ("a later fragment", false, four, packet4(out, TCP, 1, 22, 2, 0)),
-                ("to loopback", false, four, packet4([127, 9, 9, 9], TCP, 0, 22, 2, 0)),
-                ("UDP", false, four, packet4(out, UDP, 0, 22, 2, 0)),
-                ("IPv6 SYN", true, six, packet6(out6, TCP, 22, 2)),
-                ("IPv6 answer", false, six, packet6(out6, TCP, 22, 0x12)),
-                ("IPv6 UDP", false, six, packet6(out6, UDP, 22, 2)),
-                ("to IPv6 loopback", false, six, packet6(loopback6, TCP, 22, 2)),
-                ("ARP", false, 0x0806, packet4(out, TCP, 0, 22, 2, 0)),
-                ("cut", false, four, packet4(out, TCP, 0, 22, 2, 0)[..30].to_vec()),
+            for (what, is_kept, packet) in [
+                ("SYN", true, packet4(out, 22, 2, 0)),
+                ("SYN with ECN", true, packet4(out, 22, 0xc2, 0)),
+                ("SYN behind options", true, packet4(out, 22, 2, 10)),
+                ("answer", false, packet4(out, 22, 0x12, 0)),
+                ("data", false, packet4(out, 22, 0x18, 0)),
+                ("reset", false, packet4(out, 22, 4, 0)),
+                ("to loopback", false, packet4([127, 9, 9, 9], 22, 2, 0)),
+                ("IPv6 SYN", true, packet6(out6, 22, 2)),
+                ("IPv6 answer", false, packet6(out6, 22, 0x12)),
+                ("IPv6 data", false, packet6(out6, 22, 0x18)),
+                ("to IPv6 loopback", false, packet6(loopback6, 22, 2)),
+                ("cut", false, packet4(out, 22, 2, 0)[..30].to_vec()),
+                ("cut in IPv6", false, packet6(out6, 22, 2)[..50].to_vec()),
             ] {
-                assert_eq!(kept(&f, protocol, &packet) > 0, is_kept, "{what}, {} listeners", ports.len());
+                assert_eq!(kept(&packet), is_kept, "{what}, {} listeners", ports.len());
             }
             for &port in [ports.first(), ports.last()].into_iter().flatten() {
-                assert_eq!(kept(&f, four, &packet4(out, TCP, 0, port, 2, 0)), 0);
-                assert_eq!(kept(&f, six, &packet6(out6, TCP, port, 2)), 0);
+                assert!(!kept(&packet4(out, port, 2, 0)) && !kept(&packet6(out6, port, 2)));
             }
-            assert!(kept(&f, six, &packet6(out6, TCP, 442, 2)) > 0);
+            assert!(kept(&packet6(out6, 442, 2)));
         }
     }
 }

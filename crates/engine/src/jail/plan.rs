@@ -14,6 +14,7 @@ use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root, SeccompL
 
 use super::paths::{self, Held, Unheld};
 use super::root::{Build, HOST, Ids};
+use crate::egress::Way;
 use crate::outcome::{Applied, Enforcement, Failure, Strength};
 use crate::view::{Place, Shows, View};
 
@@ -65,6 +66,8 @@ pub struct Plan {
     pub protected: std::collections::BTreeSet<String>,
     /// Crowds of denied names: one layer each; the step index of each whiteout and its names.
     pub crowds: Vec<(usize, Vec<String>)>,
+    /// The one way out of a captured network.
+    pub way: Option<Way>,
     /// What holds, as far as the plan can tell; limits that a cgroup gives are filled in by the run.
     pub enforcement: Enforcement,
 }
@@ -187,6 +190,9 @@ pub fn plan(policy: &Policy, me: Identity, filters: &crate::engine::Filters, ids
         left_out: Vec::new(),
     };
     p.root_source()?;
+    if policy.network.mode == NetworkMode::Allowlist {
+        p.build.lookup(policy);
+    }
     for (i, mount) in policy.filesystem.mounts.iter().enumerate() {
         p.mount(i, mount)?;
     }
@@ -434,9 +440,11 @@ impl Planner<'_> {
         mounts.extend(held.steps);
         let own_net = policy.network.mode != NetworkMode::Host;
         let mut flags = start(self.me, nested);
-        if matches!(policy.network.mode, NetworkMode::Loopback | NetworkMode::Allowlist) {
+        // A captured network's messages bring loopback up as well.
+        if policy.network.mode == NetworkMode::Loopback {
             flags |= flag::LOOPBACK;
         }
+        let way = Way::of(policy)?;
         flags |= match policy.network.mode {
             NetworkMode::None => flag::NO_NETWORK,
             NetworkMode::Loopback => flag::ONLY_LOOPBACK,
@@ -453,6 +461,7 @@ impl Planner<'_> {
             mounts,
             system_mounts: system,
             guards: held.guards,
+            capture: way.as_ref().map(Way::capture),
             ..outline
         };
         // Whoever is in a domain that handles files may mount nothing (landlock(7)); since ABI 4 there are others.
@@ -465,6 +474,9 @@ impl Planner<'_> {
             });
         }
         crate::program::fill(&mut recipe, policy, flags, filter);
+        if way.is_some() {
+            recipe.envp.extend(crate::egress::variables(policy).into_iter().map(|(k, v)| format!("{k}={v}")));
+        }
         recipe.wall_ns = policy.limits.wall_ms.saturating_mul(1_000_000);
         let layers =
             self.layers.into_iter().map(|(op, target, source)| Layer { op: op + shift, target, source }).collect();
@@ -477,6 +489,7 @@ impl Planner<'_> {
             denied: held.denied,
             protected: held.protected,
             crowds,
+            way,
             enforcement: Enforcement::new(),
         };
         enforcement(policy, abi, &held.linked, &self.foreign, &mut plan);
@@ -594,12 +607,13 @@ fn enforcement(policy: &Policy, abi: u32, linked: &[String], foreign: &[String],
         NetworkMode::None => full("an empty network namespace, loopback down"),
         NetworkMode::Loopback => full("a network namespace of its own with loopback"),
         NetworkMode::Host => full("nothing to hold: the host's network was asked for"),
-        NetworkMode::Allowlist => {
-            Applied { strength: Strength::None, reason: "the egress gateway is not part of this build".to_owned() }
-        }
+        NetworkMode::Allowlist => plan.way.as_ref().map_or_else(
+            || Applied { strength: Strength::None, reason: "its rules are not compiled".to_owned() },
+            Way::applied,
+        ),
     };
     e.insert(Field::Network, net);
-    e.extend(crate::support::network(policy, false));
+    e.extend(crate::support::network(policy, plan.way.is_some()));
     let level = match policy.process.seccomp.level {
         SeccompLevel::Disabled => "the floor that every level has",
         SeccompLevel::Basic => "seccomp, level basic",

@@ -148,6 +148,32 @@ impl Build {
         }
     }
 
+    /// Files that lead to the gateway's resolver, in place of those that the view has. Where it has none, libraries ask the
+    /// resolver of the machine itself, which is the same one.
+    pub fn lookup(&mut self, policy: &Policy) {
+        for (path, name, text) in crate::names::captured(policy) {
+            // A link, as into /run, leads to where the sandbox has nothing of the host's: there the file itself is made.
+            let place = self.place_of(path);
+            let covering = self.view.covering(&place).map(|p| (p.target.clone(), p.shows == Shows::Own));
+            let Some((covering, is_own)) = covering else { continue };
+            if let Some((_, scratch, mode)) = SCRATCH.into_iter().find(|(dir, ..)| *dir == covering) {
+                let rest = crate::view::below(&place, &covering).unwrap_or_default().to_owned();
+                if let Some(file) = self.tree(scratch, &rest, false, mode) {
+                    self.skeleton.push(Step::File { name: file, text, mode: 0o444 });
+                }
+                continue;
+            }
+            let there = match self.view.host_path(&place) {
+                Some(host) => fs::symlink_metadata(host).is_ok_and(|meta| meta.is_file()),
+                None => is_own && self.made.contains(&format!("{ROOTFS}{place}")),
+            };
+            if there {
+                self.skeleton.push(Step::File { name: name.into(), text, mode: 0o444 });
+                self.mounts.push(Step::Scratch { name: name.into(), target: place, attrs: HOST, optional: true });
+            }
+        }
+    }
+
     /// All steps in order, the root view's before what the policy adds, and how many of them are on the system's own paths.
     pub fn steps(&mut self) -> (Vec<Step>, usize) {
         let (mut skeleton, mut mounts) = (std::mem::take(&mut self.skeleton), std::mem::take(&mut self.mounts));
@@ -398,7 +424,7 @@ impl Build {
             ),
             ("group", "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n".to_owned()),
             ("hosts", crate::names::hosts(policy)),
-            ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n".to_owned()),
+            ("nsswitch.conf", crate::names::ORDER.to_owned()),
             ("resolv.conf", crate::names::resolver(policy)),
         ] {
             self.file(&format!("{ROOTFS}/etc/{name}"), text, 0o444);

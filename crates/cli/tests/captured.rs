@@ -1,0 +1,377 @@
+//! The network of mode `allowlist` from inside: whatever leaves a program arrives at the gateway or nowhere, and nothing in
+//! there changes that. What the gateway then does with it is for other tests.
+
+mod common;
+
+use common::{PYTHON, cofferdam, needs, outcome, outcome_of, violations};
+use serde_json::Value;
+
+/// What every program below begins with: attempts that print a word and how they ended.
+const TRIES: &str = "
+import errno, os, socket, struct, sys, time
+FASTOPEN, SO_BINDTODEVICE, IP_OPTIONS = 0x20000000, 25, 4
+def tell(what, how): print(what, how, flush=True)
+def tcp(what, to, setup=None, protocol=0, fast=False):
+    family = socket.AF_INET6 if ':' in to[0] else socket.AF_INET
+    try:
+        s = socket.socket(family, socket.SOCK_STREAM, protocol)
+        if setup: setup(s)
+        if fast: s.sendto(b'x', FASTOPEN, to)
+        else: s.connect(to)
+        tell(what, 'connected')
+        return s
+    # The gateway resets what it refuses, and that may come before connect has returned: it had arrived all the same.
+    except OSError as e: tell(what, 'connected' if e.errno == errno.ECONNRESET else errno.errorcode[e.errno])
+def attempt(what, f):
+    begun = time.monotonic()
+    try: f(); how = 'done'
+    except OSError as e: how = errno.errorcode[e.errno]
+    tell(what, how if time.monotonic() - begun < 1 else 'LATE ' + how)
+";
+
+/// Runs Python in a captured network; the lines that it printed as `(word, how)`, and the outcome.
+#[track_caller]
+fn python(options: &[&str], program: &str) -> (Vec<(String, String)>, Value) {
+    let program = format!("{TRIES}\n{program}");
+    let arguments =
+        [&["run", "--json", "-w", "/", "--allow", "a.example:443,8443"], options, &["--", PYTHON, "-c", &program]]
+            .concat();
+    let (_, o) = outcome(&arguments);
+    assert_eq!(o["stderr"], "", "{o:#}");
+    assert_eq!(o["outcome"], "exited", "{o:#}");
+    let lines = o["stdout"].as_str().unwrap().lines();
+    (lines.filter_map(|l| l.split_once(' ')).map(|(a, b)| (a.to_owned(), b.to_owned())).collect(), o)
+}
+
+#[track_caller]
+fn told<'a>(lines: &'a [(String, String)], what: &str) -> &'a str {
+    lines.iter().find(|(w, _)| w == what).map_or_else(|| panic!("nothing of {what}: {lines:?}"), |(_, how)| how)
+}
+
+/// Whether the gateway refused a connection to this address and port.
+fn refused(o: &Value, address: &str, port: u16) -> bool {
+    let events = o["network"]["events"].as_array().unwrap();
+    events.iter().any(|e| e["kind"] == "refused" && e["address"] == address && e["port"] == port)
+}
+
+fn skipped() -> bool {
+    !needs("captured network")
+}
+
+#[test]
+fn every_connection_arrives_at_the_gateway_however_it_is_made() {
+    if skipped() {
+        return;
+    }
+    let ways: &[(&str, &str, u16, &str)] = &[
+        ("v4", "203.0.113.1", 443, "tcp('v4', ('203.0.113.1', 443))"),
+        ("v6", "2001:db8::1", 443, "tcp('v6', ('2001:db8::1', 443))"),
+        ("mapped", "203.0.113.2", 443, "tcp('mapped', ('::ffff:203.0.113.2', 443))"),
+        ("other", "203.0.113.3", 8443, "tcp('other', ('203.0.113.3', 8443))"),
+        ("private", "10.1.2.3", 443, "tcp('private', ('10.1.2.3', 443))"),
+        ("metadata", "169.254.169.254", 443, "tcp('metadata', ('169.254.169.254', 443))"),
+        ("translated", "64:ff9b::102:304", 443, "tcp('translated', ('64:ff9b::1.2.3.4', 443))"),
+        ("fast", "203.0.113.4", 443, "tcp('fast', ('203.0.113.4', 443), fast=True)"),
+        (
+            "device",
+            "203.0.113.5",
+            443,
+            "tcp('device', ('203.0.113.5', 443), lambda s: s.setsockopt(1, SO_BINDTODEVICE, b'lo\\0'))",
+        ),
+        ("source", "203.0.113.6", 443, "tcp('source', ('203.0.113.6', 443), lambda s: s.bind(('192.0.2.77', 0)))"),
+        ("own", "203.0.113.7", 443, "tcp('own', ('203.0.113.7', 443), lambda s: s.bind(('127.0.0.9', 0)))"),
+        (
+            "options",
+            "203.0.113.8",
+            443,
+            "tcp('options', ('203.0.113.8', 443), lambda s: s.setsockopt(0, IP_OPTIONS, bytes([7, 39, 4] + [0] * 36 + [1])))",
+        ),
+    ];
+    let lines: Vec<&str> = ways.iter().map(|w| w.3).collect();
+    let program = format!("{}\ntime.sleep(0.3)", lines.join("\n"));
+    let (told_, o) = python(&[], &program);
+    for (what, address, port, _) in ways {
+        assert_eq!(told(&told_, what), "connected", "{what}: {o:#}");
+        assert!(refused(&o, address, *port), "the gateway has seen nothing of {what}: {:#}", o["network"]);
+    }
+    assert_eq!(o["network"]["connections"], 0, "{o:#}");
+}
+
+#[test]
+fn a_port_that_no_rule_names_is_refused_at_once_and_told() {
+    if skipped() {
+        return;
+    }
+    let program = "
+tcp('v4', ('203.0.113.1', 22))
+tcp('v6', ('2001:db8::1', 22))
+tcp('inside', ('127.0.0.1', 22))
+tcp('listened', ('203.0.113.1', 443))
+time.sleep(0.3)";
+    let (lines, o) = python(&[], program);
+    for what in ["v4", "v6", "inside"] {
+        assert_eq!(told(&lines, what), "ECONNREFUSED");
+    }
+    assert_eq!(told(&lines, "listened"), "connected");
+    assert!(refused(&o, "203.0.113.1", 22) && refused(&o, "2001:db8::1", 22), "{:#}", o["network"]);
+    assert!(!refused(&o, "127.0.0.1", 22), "what nobody listens to inside is nobody else's affair");
+    let found = violations(&o);
+    assert!(found.iter().any(|v| v.0 == "connect" && v.1 == "203.0.113.1:22" && v.3 == "gateway"), "{found:#?}");
+}
+
+#[test]
+fn nothing_but_tcp_and_questions_for_a_resolver_gets_anywhere() {
+    if skipped() {
+        return;
+    }
+    let program = "
+def udp(what, to, setup=None):
+    s = socket.socket(socket.AF_INET6 if ':' in to[0] else socket.AF_INET, socket.SOCK_DGRAM)
+    if setup: setup(s)
+    attempt(what, lambda: s.sendto(b'x', to))
+def opened(what, *how):
+    def f():
+        s = socket.socket(*how); s.settimeout(3)
+        s.connect(('2001:db8::1', 443) if how[0] == socket.AF_INET6 else ('203.0.113.1', 443))
+    attempt(what, f)
+udp('quic', ('203.0.113.1', 443))
+udp('quic6', ('2001:db8::1', 443))
+udp('time', ('203.0.113.1', 123))
+udp('source', ('203.0.113.1', 443), lambda s: s.bind(('192.0.2.1', 0)))
+def bound(s): s.setsockopt(1, SO_BINDTODEVICE, b'lo\\0')
+here = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); here.bind(('0.0.0.0', 4443)); here.settimeout(0.5)
+for what, address in (('device', '203.0.113.1'), ('device-loopback', '127.0.0.1')):
+    udp(what, (address, 4443), bound)
+    try: here.recv(9); tell('came-by-' + what, 'yes')
+    except OSError: tell('came-by-' + what, 'no')
+udp('loopback', ('127.0.0.1', 9))
+udp('loopback6', ('::1', 9))
+udp('resolver', ('203.0.113.1', 53))
+udp('resolver6', ('2001:db8::1', 53))
+opened('ping', socket.AF_INET, socket.SOCK_DGRAM, 1)
+opened('ping6', socket.AF_INET6, socket.SOCK_DGRAM, 58)
+opened('raw', socket.AF_INET, socket.SOCK_RAW, 255)
+opened('sctp', socket.AF_INET, socket.SOCK_STREAM, 132)
+opened('dccp', socket.AF_INET, 6, 33)
+opened('lite', socket.AF_INET, socket.SOCK_DGRAM, 136)
+opened('packet', 17, socket.SOCK_RAW, 0x300)
+opened('vsock', 40, socket.SOCK_STREAM)
+tcp('tcp', ('203.0.113.1', 443))";
+    let (lines, o) = python(&["--trace"], program);
+    for what in ["quic", "quic6", "time", "source"] {
+        assert_eq!(told(&lines, what), "EACCES", "{what}");
+    }
+    // Bound to the interface the kernel asks no rule: it sends to the namespace itself, where the program's own socket is.
+    assert_eq!((told(&lines, "came-by-device"), told(&lines, "came-by-device-loopback")), ("yes", "yes"));
+    for what in ["loopback", "loopback6", "resolver", "resolver6"] {
+        assert_eq!(told(&lines, what), "done", "{what}");
+    }
+    assert_eq!(told(&lines, "tcp"), "connected");
+    for what in ["ping", "ping6", "raw", "sctp", "dccp", "lite", "packet", "vsock"] {
+        let how = told(&lines, what);
+        assert!(
+            ["EACCES", "EPERM", "EPROTONOSUPPORT", "EAFNOSUPPORT", "ESOCKTNOSUPPORT"].contains(&how),
+            "{what} {how}"
+        );
+    }
+    // A trace tells what was sent past the gateway, and not what was sent to it.
+    let found = violations(&o);
+    for object in ["203.0.113.1:443", "[2001:db8::1]:443", "203.0.113.1:123"] {
+        let is = |v: &(String, String, String, String)| v.0 == "sendto" && v.1 == object && v.2 == "$.network.mode";
+        assert!(found.iter().any(is), "{object}: {found:#?}");
+    }
+    assert!(!found.iter().any(|v| v.0 == "sendto" && (v.1.ends_with(":53") || v.1.ends_with(":9"))), "{found:#?}");
+}
+
+#[test]
+fn nothing_inside_can_take_a_gateways_place_or_change_where_packets_go() {
+    if skipped() {
+        return;
+    }
+    let program = "
+def take(what, address, port, kind=socket.SOCK_STREAM):
+    s = socket.socket(socket.AF_INET6 if ':' in address else socket.AF_INET, kind)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    if s.family == socket.AF_INET6: s.setsockopt(41, 26, 1)
+    attempt(what, lambda: (s.bind((address, port)), kind == socket.SOCK_STREAM and s.listen()))
+    return s
+for address in ('0.0.0.0', '127.0.0.1', '203.0.113.1', '::', '::1'):
+    for port in (53, 443, 1080, 3128, 8443):
+        take(f'take-{address}-{port}', address, port)
+    take(f'answer-{address}', address, 53, socket.SOCK_DGRAM)
+mine = take('mine', '127.0.0.1', 8080)
+tcp('mine-reached', ('127.0.0.1', 8080))
+n = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+def netlink(what, kind, flags, body):
+    n.send(struct.pack('=IHHII', 16 + len(body), kind, flags | 5, 1, 0) + body)
+    code = -struct.unpack('=i', n.recv(4096)[16:20])[0]
+    tell(what, errno.errorcode.get(code, 'done'))
+lo = struct.pack('=HHI', 8, 4, 1)
+netlink('route', 24, 0x600, bytes([2, 0, 0, 0, 254, 3, 0, 1, 0, 0, 0, 0]) + lo)
+netlink('rule', 32, 0x600, bytes([2, 0, 0, 0, 254, 0, 0, 1, 0, 0, 0, 0]) + struct.pack('=HHI', 8, 6, 1))
+netlink('unrule', 33, 0, bytes([2, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0]) + struct.pack('=HHI', 8, 6, 40))
+netlink('link', 16, 0, struct.pack('=IIII', 0, 1, 0, 1))
+netlink('address', 20, 0x600, struct.pack('=BBBBI', 2, 24, 0, 0, 1) + struct.pack('=HH4s', 8, 2, bytes([192, 0, 2, 5])))
+attempt('sysctl', lambda: open('/proc/sys/net/ipv4/ip_forward', 'w').write('1'))
+attempt('init', lambda: os.listdir('/proc/1/fd'))
+print('open', sorted(os.listdir('/proc/self/fd'))[:3])
+print('views', all(len(open('/proc/net/' + f).readlines()) > 1 for f in ('tcp', 'tcp6', 'udp6')))
+tcp('still', ('203.0.113.1', 443))";
+    let (lines, o) = python(&[], program);
+    for (what, how) in lines.iter().filter(|(what, _)| what.starts_with("take-") || what.starts_with("answer-")) {
+        assert!(["EADDRINUSE", "EACCES"].contains(&how.as_str()), "{what} {how}");
+    }
+    assert_eq!(told(&lines, "take-127.0.0.1-3128"), "EADDRINUSE");
+    assert_eq!((told(&lines, "mine"), told(&lines, "mine-reached")), ("done", "connected"));
+    for what in ["route", "rule", "unrule", "link", "address"] {
+        assert_eq!(told(&lines, what), "EPERM", "{what}");
+    }
+    for what in ["sysctl", "init"] {
+        assert_ne!(told(&lines, what), "done", "{what}");
+    }
+    assert_eq!(told(&lines, "views"), "True");
+    assert_eq!(told(&lines, "still"), "connected", "{o:#}");
+}
+
+#[test]
+fn more_ports_than_there_can_be_listeners_are_redirected_and_loopback_is_left_alone() {
+    if skipped() || !needs("redirected ports") {
+        return;
+    }
+    let program = "
+for port in (8000, 8500, 9999): tcp(f'v4-{port}', ('203.0.113.1', port)); tcp(f'v6-{port}', ('2001:db8::1', port))
+tcp('beside', ('203.0.113.1', 7999))
+s = socket.socket(); s.bind(('127.0.0.1', 8600)); s.listen()
+tcp('own', ('127.0.0.1', 8600)); s.settimeout(3); a, _ = s.accept(); tell('accepted', a.getsockname()[1])
+tcp('nobody', ('127.0.0.1', 8700))
+time.sleep(0.3)";
+    let (lines, o) = python(&["--allow", "b.example:8000-9999"], program);
+    for port in [8000, 8500, 9999] {
+        for (version, address) in [("v4", "203.0.113.1"), ("v6", "2001:db8::1")] {
+            assert_eq!(told(&lines, &format!("{version}-{port}")), "connected");
+            assert!(refused(&o, address, port), "{address} {port}: {:#}", o["network"]);
+        }
+    }
+    assert_eq!(told(&lines, "beside"), "ECONNREFUSED");
+    assert_eq!((told(&lines, "own"), told(&lines, "accepted")), ("connected", "8600"));
+    assert_eq!(told(&lines, "nobody"), "ECONNREFUSED");
+}
+
+#[test]
+fn names_are_looked_up_by_the_gateways_resolver_in_every_root_view() {
+    if skipped() {
+        return;
+    }
+    let cat = "cat /etc/resolv.conf; grep -h '^hosts' /etc/nsswitch.conf; grep -h localhost /etc/hosts";
+    let expected = "nameserver 127.0.0.1\nsearch .\nhosts: files dns\n127.0.0.1 localhost sandbox\n::1 localhost\n";
+    for root in ["host", "minimal"] {
+        let (_, o) =
+            outcome(&["run", "--json", "-w", "/", "--root", root, "--allow", "a.example", "--", "sh", "-c", cat]);
+        assert_eq!(o["stdout"], expected, "{root}: {o:#}");
+    }
+    // Without an allowlist nothing is put in the place of the view's own.
+    let (_, o) = outcome(&["run", "--json", "-w", "/", "--", "cat", "/etc/nsswitch.conf"]);
+    assert_eq!(o["stdout"], std::fs::read_to_string("/etc/nsswitch.conf").unwrap());
+}
+
+#[test]
+fn proxies_are_named_in_the_variables_unless_the_policy_names_one() {
+    if skipped() {
+        return;
+    }
+    let (_, o) = outcome(&["run", "--json", "-w", "/", "--allow", "a.example", "-e", "http_proxy=", "--", "env"]);
+    let lines: Vec<&str> = o["stdout"].as_str().unwrap().lines().collect();
+    for line in [
+        "http_proxy=",
+        "HTTPS_PROXY=http://127.0.0.1:3128",
+        "https_proxy=http://127.0.0.1:3128",
+        "ALL_PROXY=socks5h://127.0.0.1:1080",
+        "all_proxy=socks5h://127.0.0.1:1080",
+        "NO_PROXY=localhost,127.0.0.1,::1",
+        "no_proxy=localhost,127.0.0.1,::1",
+    ] {
+        assert!(lines.contains(&line), "{line}: {lines:?}");
+    }
+    assert!(!lines.iter().any(|line| line.starts_with("HTTP_PROXY=")), "{lines:?}");
+    let (_, o) = outcome(&["run", "--json", "-w", "/", "--", "env"]);
+    assert!(!o["stdout"].as_str().unwrap().to_lowercase().contains("proxy"), "{o:#}");
+}
+
+#[test]
+fn a_refusal_ends_a_run_that_is_to_end_at_violations() {
+    if skipped() {
+        return;
+    }
+    let code = "import socket, time\ntry: socket.create_connection(('203.0.113.1', 443))\nexcept OSError: pass\ntime.sleep(60)";
+    let begun = std::time::Instant::now();
+    let run = |more: &[&str]| {
+        let arguments =
+            [&["run", "--json", "-w", "/", "--allow", "a.example"], more, &["--", PYTHON, "-c", code]].concat();
+        outcome(&arguments)
+    };
+    let (exit, o) = run(&["--on-violation", "terminate"]);
+    assert_eq!((exit, &o["outcome"]), (137, &Value::from("violation")), "{o:#}");
+    assert!(begun.elapsed().as_secs() < 20, "{o:#}");
+    let found = violations(&o);
+    assert!(found.iter().any(|v| v.0 == "connect" && v.1 == "203.0.113.1:443"), "{found:#?}");
+    let (_, o) = run(&["--timeout", "1"]);
+    assert_eq!(o["outcome"], "timed_out", "the same run goes on where it is not to end: {o:#}");
+    assert!(refused(&o, "203.0.113.1", 443), "{o:#}");
+}
+
+#[test]
+fn other_modes_have_no_gateway_and_other_backends_refuse_the_mode() {
+    let (_, o) = outcome(&["run", "--json", "-w", "/", "--", "true"]);
+    assert!(o.get("network").is_none(), "{o:#}");
+    let less = "--best-effort=filesystem.root,filesystem.mounts,filesystem.deny,process.isolation,process.hostname,\
+                process.tree_kill,process.spawn,limits.tmpfs_mb";
+    let (exit, o) = outcome(&["run", "--json", "--backend", "landlock", less, "--allow", "a.example", "--", "true"]);
+    assert_eq!(exit, 125);
+    let message = o["error"]["message"].as_str().unwrap();
+    assert!(message.contains("the jail has one"), "{message}");
+}
+
+#[test]
+fn who_makes_sandboxes_inside_cannot_change_the_network_outside_of_them() {
+    if skipped() {
+        return;
+    }
+    // As user 0 with every capability, in a user namespace below the sandbox's: over a network of its own, and not over ours.
+    let code = "
+import ctypes, os, socket, struct, errno
+def rule(where):
+    n = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    body = bytes([2, 0, 0, 0, 254, 0, 0, 1, 0, 0, 0, 0]) + struct.pack('=HHI', 8, 6, 1)
+    n.send(struct.pack('=IHHII', 16 + len(body), 32, 0x605, 1, 0) + body)
+    code = -struct.unpack('=i', n.recv(4096)[16:20])[0]
+    print(where, errno.errorcode.get(code, 'done'), flush=True)
+libc = ctypes.CDLL(None, use_errno=True)
+uid, gid = os.getuid(), os.getgid()
+assert libc.unshare(0x10000000) == 0, os.strerror(ctypes.get_errno())
+open('/proc/self/setgroups', 'w').write('deny')
+open('/proc/self/uid_map', 'w').write(f'0 {uid} 1')
+open('/proc/self/gid_map', 'w').write(f'0 {gid} 1')
+rule('ours')
+assert libc.unshare(0x40000000) == 0, os.strerror(ctypes.get_errno())
+rule('its')
+";
+    let mut command = cofferdam();
+    let arguments = [
+        "run",
+        "--json",
+        "-w",
+        "/",
+        "--root",
+        "minimal",
+        "--nested-sandboxes",
+        "--allow",
+        "a.example",
+        "--",
+        PYTHON,
+        "-c",
+        code,
+    ];
+    let (_, o) = outcome_of(&mut command, &arguments);
+    assert_eq!(o["stdout"], "ours EPERM\nits done\n", "{o:#}");
+}
