@@ -57,6 +57,9 @@ pub enum Fault {
     /// A header line without a colon, or with a name that is none.
     #[error("a header's name is not a word")]
     HeaderName,
+    /// A name that some take for Host, Content-Length or Transfer-Encoding: `Content_Length`, `#Host`.
+    #[error("a header's name is almost Host, Content-Length or Transfer-Encoding")]
+    AlmostHeader,
     /// No Host.
     #[error("there is no Host header")]
     NoHost,
@@ -203,7 +206,21 @@ pub(crate) fn header(line: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
     if !token(name) {
         return Err(Fault::HeaderName);
     }
+    if is_almost(name) {
+        return Err(Fault::AlmostHeader);
+    }
     Ok((name, trim(value)))
+}
+
+/// Whether a name differs from one that frames or routes a request in nothing but punctuation. Gateways to programs turn
+/// what is no letter into `_`, and others drop it.
+fn is_almost(name: &[u8]) -> bool {
+    let known: [&[u8]; 3] = [b"Host", b"Content-Length", b"Transfer-Encoding"];
+    known.iter().any(|known| !name.eq_ignore_ascii_case(known) && letters(name).eq(letters(known)))
+}
+
+fn letters(name: &[u8]) -> impl Iterator<Item = u8> {
+    name.iter().filter(|byte| byte.is_ascii_alphanumeric()).map(u8::to_ascii_lowercase)
 }
 
 /// Headers that say what a message is or where it goes: neither a connection's own nor a trailer's.

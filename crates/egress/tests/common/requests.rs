@@ -105,10 +105,10 @@ fn plain_head(head: &[u8]) -> Option<usize> {
             let plain: Vec<u8> = line
                 .iter()
                 .take_while(|byte| **byte != b':')
-                .filter(|byte| byte.is_ascii_alphanumeric() || **byte == b'-' || **byte == b'_')
+                .filter(|byte| byte.is_ascii_alphanumeric())
                 .map(u8::to_ascii_lowercase)
                 .collect();
-            plain == name.as_bytes()
+            plain == name.replace('-', "").as_bytes()
         };
         lines[1..].iter().filter(is).map(|line| line.cut_at(|byte| *byte == b':').1.trim_ascii()).collect()
     };

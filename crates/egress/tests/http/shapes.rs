@@ -82,6 +82,11 @@ async fn lengths_and_encodings_are_read_in_one_way() {
         ("X[y]: z\r\n", "name is not a word"),
         (": z\r\n", "name is not a word"),
         ("no colon\r\n", "name is not a word"),
+        ("Content_Length: 5\r\n", "almost"),
+        ("Transfer_Encoding: chunked\r\n", "almost"),
+        ("#Content-Length: 5\r\n", "almost"),
+        ("Host.: other.example\r\n", "almost"),
+        ("'Host: other.example\r\n", "almost"),
         ("Host: good.example\r\n", "more than one Host"),
         ("Host: other.example\r\n", "more than one Host"),
         ("hOST: good.example\r\n", "more than one Host"),
@@ -100,6 +105,8 @@ async fn lengths_and_encodings_are_read_in_one_way() {
         "Content-Length:0\r\n",
         "X:\ty \r\n",
         "X: \u{fc}\r\n",
+        "X-Host: y\r\n",
+        "Hosts: y\r\n",
         "Connection: keep-alive, X-Mine\r\n",
     ] {
         allowed(&format!("POST / HTTP/1.1\r\nHost: good.example\r\n{headers}\r\n")).await;
