@@ -25,6 +25,10 @@ pub(crate) fn network(policy: &Policy, gateway: bool) -> [(Field, Applied); 4] {
     let network = &policy.network;
     let api = match (&network.api, gateway) {
         (None, _) => (Strength::Full, "nothing to hold: the policy names no API"),
+        (Some(api), true) if api.url.https => (
+            Strength::None,
+            "the egress gateway speaks no TLS to an API: give its URL with http, or allow its host in network.allow",
+        ),
         (Some(_), true) => (Strength::Full, "the egress gateway passes it through, and it alone"),
         (Some(_), false) => (Strength::None, none),
     };
@@ -140,10 +144,12 @@ mod tests {
     fn api_proxy_and_limits_are_the_gateways() {
         use Strength::{Full, None, Partial};
         let api = r#""api":{"url":"http://127.0.0.1:1"}"#;
+        let encrypted = r#""api":{"url":"https://a.example"}"#;
         let proxy = r#""allow":["a"],"upstream_proxy":"http://proxy:3128""#;
         let limits = r#""allow":["a"],"limits":{"up_mb":1}"#;
         for (network, field, with, without) in [
             (api, Field::Api, Full, None),
+            (encrypted, Field::Api, None, None),
             (limits, Field::Api, Full, Full),
             // Whose names a proxy resolves, that proxy's word is all there is.
             (proxy, Field::UpstreamProxy, Partial, None),

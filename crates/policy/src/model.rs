@@ -181,7 +181,8 @@ pub struct Network {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 pub struct NetworkApi {
-    /// Where it is, as the host sees it: `http(s)://HOST[:PORT][/PREFIX]`.
+    /// Where it is, as the host sees it: `http(s)://HOST[:PORT][/PREFIX]`. The egress gateway speaks no TLS to it, so that
+    /// with `https` nothing holds it; a program reaches such a host itself, where `allow` has it.
     pub url: HttpUrl,
     /// The variable that tells the program where it is inside.
     pub variable: String,
