@@ -253,3 +253,22 @@ fn every_refusal_says_what_helps() {
     let (status, answer) = served.ask("nothing/such", None, json!({}));
     assert_eq!((status, &answer["error"]["code"]), (404, &json!(-32601)));
 }
+
+#[test]
+fn silent_connections_keep_nobody_out() {
+    let served = Served::start(json!({ "http": "127.0.0.1:0" }), Some(TOKEN));
+    let begun = std::time::Instant::now();
+    // More than there are places, of somebody without the token.
+    let mut silent = Vec::new();
+    for index in 0..600 {
+        let mut stream = TcpStream::connect(("127.0.0.1", served.port)).unwrap();
+        if index % 2 == 0 {
+            drop(stream.write_all(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n"));
+        }
+        silent.push(stream);
+        if index % 200 == 199 {
+            assert_eq!(served.ask("tools/list", None, json!({})).0, 200);
+        }
+    }
+    assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
+}
