@@ -5,9 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
+use std::time::Duration;
 
 use cofferdam_config::environments::{Environment, Environments, Kind, Problem, Project, Sessions};
+use cofferdam_engine::session;
 use tokio::sync::watch;
 
 use crate::place::{Host, Place};
@@ -42,6 +45,19 @@ impl Catalogue {
         self.places.get(name)
     }
 
+    /// The same for who keeps them.
+    pub fn limits(&self) -> session::Limits {
+        let bounds = &self.sessions;
+        let count = |count| usize::try_from(count).unwrap_or(usize::MAX);
+        session::Limits {
+            idle: Duration::from_secs(bounds.idle_timeout_seconds),
+            lifetime: Duration::from_secs(bounds.max_lifetime_seconds),
+            sessions: count(bounds.max_sessions),
+            per_owner: count(bounds.max_sessions_per_client),
+            ..session::Limits::default()
+        }
+    }
+
     /// All of them, by name.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Place>> {
         self.places.values()
@@ -72,6 +88,26 @@ struct Read {
     refused: Vec<String>,
 }
 
+/// How often definitions were read again, and what came of it last.
+#[derive(Debug, Default)]
+pub struct Readings {
+    begun: AtomicU64,
+    /// The number of the last reading that is over. Held while one is under way.
+    pub last: tokio::sync::Mutex<Option<(u64, Reloaded)>>,
+}
+
+impl Readings {
+    /// How many have begun.
+    pub fn begun(&self) -> u64 {
+        self.begun.load(Ordering::SeqCst)
+    }
+
+    /// One more begins: its number.
+    pub fn begin(&self) -> u64 {
+        self.begun.fetch_add(1, Ordering::SeqCst) + 1
+    }
+}
+
 /// The catalogue in force, and how it is replaced.
 #[derive(Debug)]
 pub struct Shelf {
@@ -81,6 +117,10 @@ pub struct Shelf {
     /// What it was made of; also the turn of whoever reads definitions.
     read: Mutex<Read>,
     versions: watch::Sender<u64>,
+    /// The sessions that a change of theirs holds for.
+    governed: OnceLock<Weak<session::Sessions>>,
+    /// Of whoever waits for a reading.
+    pub readings: Readings,
 }
 
 impl Shelf {
@@ -101,7 +141,14 @@ impl Shelf {
             current,
             read: Mutex::new(Read { all, refused: Vec::new() }),
             versions: watch::Sender::new(0),
+            governed: OnceLock::new(),
+            readings: Readings::default(),
         })
+    }
+
+    /// Has what is defined of sessions hold for these, from the next change on.
+    pub fn governs(&self, sessions: &Arc<session::Sessions>) {
+        self.governed.get_or_init(|| Arc::downgrade(sessions));
     }
 
     /// The catalogue in force.
@@ -152,8 +199,12 @@ impl Shelf {
             return Reloaded::Refused(problems);
         }
         tell(&all, Some(&read.all));
-        let before = self.now();
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Catalogue::of(&all, Some(&before)));
+        let new = Arc::new(Catalogue::of(&all, Some(&self.now())));
+        // All of it is in force when anybody is told.
+        if let Some(sessions) = self.governed.get().and_then(Weak::upgrade) {
+            sessions.set_limits(new.limits());
+        }
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
         *read = Read { all, refused: Vec::new() };
         drop(read);
         self.tell();

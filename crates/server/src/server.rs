@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_config::environments::{ObserveError, Sessions as Bounds, Surroundings};
+use cofferdam_config::environments::{ObserveError, Surroundings};
 use cofferdam_config::serve::Serve;
-use cofferdam_engine::session::{Limits, Sessions};
+use cofferdam_engine::session::Sessions;
 use cofferdam_engine::{Engine, Likely};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -69,6 +70,7 @@ pub enum ServeError {
 /// # Errors
 /// It cannot begin.
 pub fn serve(serve: &Serve) -> Result<(), ServeError> {
+    make_room();
     let around = Surroundings::observe()?;
     let engine = Arc::new(Engine::for_own_process(&Likely::Unknown));
     let host = Arc::new(Host { around, engine: Arc::clone(&engine) });
@@ -77,9 +79,10 @@ pub fn serve(serve: &Serve) -> Result<(), ServeError> {
     // The suite sends no token: with its fixtures, and on a loopback address alone, none is asked for.
     let fixtures = std::env::var_os(fixtures::VARIABLE).is_some_and(|value| value == "1");
     let door = serve.http.as_deref().map(|address| Door::of(serve, address, fixtures)).transpose()?;
-    let limits = limits(&shelf.now().sessions);
+    let sessions = Arc::new(Sessions::new(engine, shelf.now().limits())?);
+    shelf.governs(&sessions);
     let shared = Arc::new(Shared {
-        sessions: Arc::new(Sessions::new(engine, limits)?),
+        sessions,
         tools: serve.tools.clone(),
         fixtures,
         host,
@@ -96,23 +99,18 @@ pub fn serve(serve: &Serve) -> Result<(), ServeError> {
     result
 }
 
-/// How long sessions live, and how many there are.
-fn limits(bounds: &Bounds) -> Limits {
-    let count = |count| usize::try_from(count).unwrap_or(usize::MAX);
-    Limits {
-        idle: Duration::from_secs(bounds.idle_timeout_seconds),
-        lifetime: Duration::from_secs(bounds.max_lifetime_seconds),
-        sessions: count(bounds.max_sessions),
-        per_owner: count(bounds.max_sessions_per_client),
-        ..Limits::default()
-    }
-}
+/// Files that may be open where the system allows it: a session holds some forty, and there may be many.
+const DESCRIPTORS: u64 = 16_384;
 
-/// Has sessions follow the definitions.
-async fn follow(shared: Arc<Shared>) {
-    let mut changes = shared.shelf.changes();
-    while changes.changed().await.is_ok() {
-        shared.sessions.set_limits(limits(&shared.shelf.now().sessions));
+/// Makes room for them, up to what the system allows. What runs in sandboxes has limits of its own.
+fn make_room() {
+    let now = getrlimit(Resource::Nofile);
+    let wanted = now.maximum.unwrap_or(DESCRIPTORS).min(DESCRIPTORS);
+    if now.current.is_none_or(|current| current >= wanted) {
+        return;
+    }
+    if let Err(errno) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: now.maximum }) {
+        tracing::warn!("no more than {:?} files can be open: {errno}", now.current);
     }
 }
 
@@ -129,7 +127,6 @@ async fn until_the_end(shared: Arc<Shared>, door: Option<Door>) -> Result<(), Se
         stopped.cancel();
     });
     tokio::spawn(tell_changes(Arc::clone(&shared)));
-    tokio::spawn(follow(Arc::clone(&shared)));
     let (host, shelf) = (Arc::clone(&shared.host), Arc::clone(&shared.shelf));
     let listening = watch::listen(&host.around);
     let answering = tokio::spawn(watch::answer(listening, Arc::clone(&shelf)));

@@ -2,7 +2,8 @@
 //!
 //! Holds nothing of a client's between requests but whom to tell that the tools have changed.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::answer::{answer, contents};
 use crate::calls::Calls;
-use crate::catalogue::{Reloaded, Shelf};
+use crate::catalogue::Shelf;
 use crate::fixtures;
 use crate::kept;
 use crate::place::{Host, Place};
@@ -65,8 +66,8 @@ pub struct Shared {
     pub stop: CancellationToken,
     /// Files that answers link to.
     pub kept: kept::Shelf,
-    /// Clients of the older protocol, who are told of changes without asking.
-    pub told: Mutex<Vec<Peer<RoleServer>>>,
+    /// Clients of the older protocol, who are told of changes without asking, each once: by its connection.
+    pub told: Mutex<BTreeMap<String, Peer<RoleServer>>>,
 }
 
 /// The service, one for each connection.
@@ -83,11 +84,16 @@ struct Connection {
     owner: String,
     /// Whether other clients come by the same way: then one is told from another by its connection alone.
     shared_way: bool,
+    /// Whether it ever meant a session: most requests over HTTP are a connection of their own, and mean none.
+    means_sessions: AtomicBool,
     sessions: Weak<Sessions>,
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        if !*self.means_sessions.get_mut() {
+            return;
+        }
         let (owner, sessions) = (std::mem::take(&mut self.owner), std::mem::take(&mut self.sessions));
         let ends = move || {
             if let Some(sessions) = sessions.upgrade() {
@@ -110,7 +116,8 @@ impl Service {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let owner = format!("connection {}", COUNT.fetch_add(1, Ordering::Relaxed));
         let sessions = Arc::downgrade(&shared.sessions);
-        Service { shared: Arc::clone(shared), connection: Arc::new(Connection { owner, shared_way, sessions }) }
+        let connection = Connection { owner, shared_way, means_sessions: AtomicBool::new(false), sessions };
+        Service { shared: Arc::clone(shared), connection: Arc::new(connection) }
     }
 
     /// Which session a call means.
@@ -118,6 +125,7 @@ impl Service {
         if self.connection.shared_way && is_modern(context) {
             return Asked { owner: NOBODY.into(), name, given: true };
         }
+        self.connection.means_sessions.store(true, Ordering::Relaxed);
         Asked { owner: self.connection.owner.clone(), name, given: false }
     }
 
@@ -158,9 +166,9 @@ impl Service {
     pub(crate) async fn place(&self, name: &str) -> Result<Arc<Place>, ErrorData> {
         let found = |name: &str| self.shared.shelf.now().find(name).cloned();
         let mut place = found(name);
-        if place.as_ref().is_none_or(|place| place.unavailable().is_some())
-            && watch::read_again(&self.shared.shelf).await == Reloaded::Changed
-        {
+        if place.as_ref().is_none_or(|place| place.unavailable().is_some()) {
+            // Whatever it says: what is in force may be newer than what was looked at above.
+            watch::read_again(&self.shared.shelf).await;
             place = found(name);
         }
         let now = self.shared.shelf.now();
@@ -254,15 +262,18 @@ pub async fn tell_changes(shared: Arc<Shared>) {
     let mut changes = shared.shelf.changes();
     while changes.changed().await.is_ok() {
         let peers = std::mem::take(&mut *shared.told.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut there = Vec::new();
-        for peer in peers {
+        let mut there = BTreeMap::new();
+        for (connection, peer) in peers {
             // Who does not take it in a second is as good as gone.
             let sent = tokio::time::timeout(Duration::from_secs(1), peer.notify_tool_list_changed()).await;
             if matches!(sent, Ok(Ok(()))) {
-                there.push(peer);
+                there.insert(connection, peer);
             }
         }
-        shared.told.lock().unwrap_or_else(PoisonError::into_inner).append(&mut there);
+        let mut told = shared.told.lock().unwrap_or_else(PoisonError::into_inner);
+        // Who has come meanwhile is the newer one.
+        there.append(&mut told);
+        *told = there;
     }
 }
 
@@ -468,8 +479,8 @@ impl ServerHandler for Service {
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let mut told = self.shared.told.lock().unwrap_or_else(PoisonError::into_inner);
-        told.retain(|peer| !peer.is_transport_closed());
-        told.push(context.peer);
+        told.retain(|_, peer| !peer.is_transport_closed());
+        told.insert(self.connection.owner.clone(), context.peer);
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {

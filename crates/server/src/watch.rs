@@ -72,16 +72,24 @@ pub async fn watch(host: Arc<Host>, shelf: Arc<Shelf>) {
     }
 }
 
-/// Reads them again, beside the runtime's thread.
+/// Reads them again, beside the runtime's thread. Who asks while they are read waits for the next reading, and all who wait
+/// share it: however many calls name what is not there, the files are read by one after the other.
 pub async fn read_again(shelf: &Arc<Shelf>) -> Reloaded {
-    let shelf = Arc::clone(shelf);
-    match tokio::task::spawn_blocking(move || shelf.reload()).await {
-        Ok(reloaded) => reloaded,
-        Err(error) => {
-            tracing::error!("cannot read the definitions: {error}");
-            Reloaded::Refused(vec![error.to_string()])
-        }
+    let asked = shelf.readings.begun();
+    let mut last = shelf.readings.last.lock().await;
+    if let Some((number, reloaded)) = &*last
+        && *number > asked
+    {
+        return reloaded.clone();
     }
+    let number = shelf.readings.begin();
+    let reads = Arc::clone(shelf);
+    let reloaded = tokio::task::spawn_blocking(move || reads.reload()).await.unwrap_or_else(|error| {
+        tracing::error!("cannot read the definitions: {error}");
+        Reloaded::Refused(vec![error.to_string()])
+    });
+    *last = Some((number, reloaded.clone()));
+    reloaded
 }
 
 /// Waits until the kernel tells of a change.

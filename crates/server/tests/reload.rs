@@ -148,3 +148,29 @@ fn sighup_and_the_command_have_the_definitions_read_again() {
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(ask(), [], "the socket goes with the server");
 }
+
+#[test]
+fn many_calls_of_what_is_not_there_hold_nobody_up() {
+    let home = Home::new();
+    let registry = home.registry();
+    // Enough that reading them takes a while.
+    for index in 0..50 {
+        artifact(&registry, &format!("one{index}"), SHELL);
+    }
+    let mut client = home.client(json!({}));
+    client.run("shell", "true");
+    let unknown: Vec<u64> = (0..2000).map(|index| client.begin(&format!("none{index}"), "x")).collect();
+    let begun = std::time::Instant::now();
+    assert_eq!(text(&client.run("shell", "echo mine")), "mine\n");
+    let waited = begun.elapsed();
+    for id in unknown {
+        assert_eq!(client.answer(id)["error"]["code"], -32602);
+    }
+    assert!(waited < std::time::Duration::from_secs(3), "{waited:?}");
+    // What is there a moment later is found, also by many at once.
+    artifact(&registry, "late", SHELL);
+    let asked: Vec<u64> = (0..20).map(|_| client.begin("late", "echo late")).collect();
+    for id in asked {
+        assert_eq!(text(&client.answer(id)["result"]), "late\n");
+    }
+}

@@ -185,7 +185,8 @@ fn sessions_have_bounds_that_a_reload_changes() {
     assert!(text(&full).contains("you have 1 sessions already\nhint: end one"), "{full}");
     home.configure("[session]\nmax_sessions = 2\nidle_timeout_seconds = 3\n");
     client.find("list_changed", |message| message["method"] == "notifications/tools/list_changed");
-    assert_eq!(call(&mut client, "shell", "b", "x=1")["isError"], false);
+    let second = call(&mut client, "shell", "b", "x=1");
+    assert_eq!(second["isError"], false, "{second}");
     assert!(text(&call(&mut client, "shell", "c", "x=1")).contains("there are 2 sessions already"));
     // Without a call they end, and that is told once.
     common::until("both to be idle for too long", || {
@@ -208,4 +209,26 @@ fn a_session_that_is_used_is_not_idle() {
     }
     // Nor is one whose call takes longer than that.
     assert_eq!(text(&call(&mut client, "shell", "s", "sleep 3; echo $x")), "1\n");
+}
+
+#[test]
+fn as_many_sessions_as_may_be_have_room() {
+    let home = Home::new();
+    let server = home.program(&json!({}));
+    // What shells give by default, and less.
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "ulimit -Sn 200 && exec \"$0\" \"$@\""]).arg(server.get_program()).args(server.get_args());
+    shell.env_clear().envs(server.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(home.path());
+    let mut client = Client::start(shell);
+    client.introduce("2025-11-25");
+    for index in 0..16 {
+        let name = format!("s{index}");
+        let begun = call(&mut client, "shell", &name, "x=1; ulimit -n");
+        assert_eq!(
+            (&begun["isError"], &begun["structuredContent"]["session"]["fresh"]),
+            (&json!(false), &json!(true)),
+            "{begun}"
+        );
+    }
+    assert_eq!(text(&call(&mut client, "shell", "s0", "echo $x")), "1\n");
 }
