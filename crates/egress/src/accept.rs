@@ -64,11 +64,11 @@ fn arrived(sandbox: &Arc<Sandbox>, stream: TcpStream, peer: SocketAddr, redirect
     let open = match open {
         Ok(open) => open,
         Err(refusal) => {
-            reset(&stream);
             let target = Target::Address(destination.ip());
             let target = sandbox.meant(&target).unwrap_or(target);
             let event = refused(Via::Connect, Some(&target), destination.port(), refusal, None);
-            return sandbox.teller.tell(event);
+            sandbox.teller.tell(event); // first: who sees the reset can be told why
+            return reset(&stream);
         }
     };
     if stream.set_nodelay(true).is_err() {

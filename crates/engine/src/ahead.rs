@@ -91,6 +91,14 @@ mod tests {
         assert_eq!(begun_suits(&host, |p| p.limits.tmpfs_mb = 1), Some(false));
         assert_eq!(begun_suits(&host, |p| p.filesystem.root = Root::Minimal), Some(false));
         assert_eq!(begun_suits(&host, |p| p.network.mode = NetworkMode::Host), Some(false));
+        let captured = |p: &mut Policy| {
+            p.network.mode = NetworkMode::Allowlist;
+            p.network.allow = vec!["a.example".parse().unwrap()];
+        };
+        assert_eq!(begun_suits(&host, captured), Some(true));
+        let minimal = Likely::View(Root::Minimal);
+        let captured = |p: &mut Policy| (captured(p), p.filesystem.root = Root::Minimal).1;
+        assert_eq!(begun_suits(&minimal, captured), Some(true));
         assert_eq!(begun_suits(&Likely::View(Root::Minimal), |_| ()), Some(false));
         assert_eq!(begun_suits(&Likely::View(Root::Minimal), |p| p.filesystem.root = Root::Minimal), Some(true));
         assert_eq!(begun_suits(&Likely::Jail, |p| p.process.hostname = "other".into()), Some(true));

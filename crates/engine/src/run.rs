@@ -472,7 +472,7 @@ impl Core {
             gateway: egress.map(|e| (e.watch(), self.policy.on_violation == OnViolation::Terminate)),
         };
         if let Some(session) = channel {
-            session.tap().begin(&run.events);
+            session.tap().begin([run.events.as_fd()].into_iter().chain(egress.map(|e| e.watch().wakes())));
         }
         io.monitor.begin(run.running.pid, cgroup, 1);
         supervise::supervise(run, io)

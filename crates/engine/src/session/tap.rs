@@ -1,9 +1,10 @@
 //! What a session was refused so far, while it lives: the supervisor collects it, and a call asks for what is new.
 //!
-//! Init writes of a refusal before the program goes on, so by the time of an answer the record lies in the supervisor's
-//! socket. Whoever asks waits until it has been read.
+//! Init writes of a refusal before the program goes on, and the gateway before it resets a connection, so by the time of an
+//! answer the record lies in the supervisor's socket, or a descriptor of the gateway's is ready. Whoever asks waits until it
+//! has been read.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,16 +18,16 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// A view of the supervisor's list.
 #[derive(Debug, Default)]
 pub(crate) struct Tap {
-    /// The supervisor's socket.
-    events: OnceLock<OwnedFd>,
+    /// The supervisor's socket, and what else wakes it.
+    events: OnceLock<Vec<OwnedFd>>,
     list: Mutex<Vec<Violation>>,
 }
 
 impl Tap {
     /// The supervisor begins.
-    pub fn begin(&self, events: &OwnedFd) {
-        if let Ok(copy) = events.try_clone() {
-            self.events.get_or_init(|| copy);
+    pub fn begin<'f>(&self, events: impl Iterator<Item = BorrowedFd<'f>>) {
+        if let Ok(copies) = events.map(|fd| fd.try_clone_to_owned()).collect() {
+            self.events.get_or_init(|| copies);
         }
     }
 
@@ -40,9 +41,9 @@ impl Tap {
         let Some(events) = self.events.get() else { return Vec::new() };
         let begun = Instant::now();
         let waits = || {
-            let mut fds = [PollFd::new(events, PollFlags::IN)];
+            let mut fds: Vec<PollFd<'_>> = events.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
             poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
-                && !fds[0].revents().contains(PollFlags::HUP)
+                && !fds.iter().any(|fd| fd.revents().contains(PollFlags::HUP))
         };
         while waits() && begun.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_micros(200));

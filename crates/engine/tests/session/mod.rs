@@ -10,6 +10,7 @@ use cofferdam_policy::{Backend, Field, Policy};
 
 mod endings;
 mod forging;
+mod network;
 mod state;
 mod streams;
 mod table;
