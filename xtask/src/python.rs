@@ -12,6 +12,8 @@ use crate::workspace::Workspace;
 
 /// Packages of the environment with tools: py-nickel is the `nickel` command 1.18 as a module.
 const TOOLS: &[&str] = &["py-nickel==1.18.0", "maturin>=1.8,<2"];
+/// Packages of the environment that signs manifests with nothing of ours.
+const SIGNING: &[&str] = &["eth-keys>=0.7,<1", "eth-hash[pycryptodome]>=0.7,<1", "rfc8785>=0.1,<1"];
 /// Packages of the environment that the wheel is tested in.
 const TESTING: &[&str] = &["pytest>=8,<10", "mypy>=1.13,<3"];
 
@@ -72,6 +74,14 @@ fn pip(python: &Path) -> Command {
 /// Packages cannot be installed.
 pub fn tools(workspace: &Workspace) -> Result<Option<PathBuf>> {
     environment(&workspace.target.join("python/tools"), TOOLS)
+}
+
+/// A Python that signs manifests with nothing of ours.
+///
+/// # Errors
+/// Packages cannot be installed.
+pub fn signing(workspace: &Workspace) -> Result<Option<PathBuf>> {
+    environment(&workspace.target.join("python/signing"), SIGNING)
 }
 
 /// Builds the source distribution, and of it, in that profile, the wheel with this evaluator in it.

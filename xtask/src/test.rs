@@ -37,7 +37,7 @@ pub fn run(arguments: &[String]) -> Result {
     }
     let workspace = Workspace::read()?;
     let nickel = python::tools(&workspace)?;
-    let runner = Runner::find(nickel.clone());
+    let runner = Runner::find(nickel.clone(), python::signing(&workspace)?);
 
     step("build the tests");
     shell::run(runner.command().args(["--workspace", "--no-run"]))?;
@@ -83,11 +83,13 @@ struct Runner {
     nextest: bool,
     /// A Python with Nickel in it.
     nickel: Option<PathBuf>,
+    /// A Python that signs manifests.
+    signing: Option<PathBuf>,
 }
 
 impl Runner {
-    fn find(nickel: Option<PathBuf>) -> Runner {
-        Runner { nickel, nextest: succeeds(cargo().args(["nextest", "--version"])) }
+    fn find(nickel: Option<PathBuf>, signing: Option<PathBuf>) -> Runner {
+        Runner { nickel, signing, nextest: succeeds(cargo().args(["nextest", "--version"])) }
     }
 
     fn command(&self) -> Command {
@@ -99,6 +101,9 @@ impl Runner {
         }
         if let Some(python) = &self.nickel {
             command.env("COFFERDAM_PY_NICKEL", python);
+        }
+        if let Some(python) = &self.signing {
+            command.env("COFFERDAM_ETH_KEYS", python);
         }
         command
     }

@@ -1,5 +1,5 @@
-//! Configuration in TOML, read into what the engine takes: the guard's table, and environments. Small, without the
-//! evaluator: a program that uses the guard depends on this and on the engine.
+//! What people write, read into what the engine takes: the guard's table, environments, and signed skills. Small, without
+//! the evaluator: a program that uses the guard depends on this and on the engine.
 //!
 //! Reads and checks the form; what the values come to, and whether this host can hold them, is the engine's to say. Every
 //! key that is not known is an error with its line: a misspelt rule never goes unnoticed.
@@ -22,5 +22,6 @@ pub mod environments;
 mod guard;
 pub mod running;
 pub mod serve;
+pub mod skills;
 
 pub use guard::{ConfigError, guard, guard_from_file};

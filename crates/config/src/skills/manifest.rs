@@ -1,0 +1,345 @@
+//! SkillManifest v1: what a skill says of itself, its publisher's name under it.
+//!
+//! Owns the form: every object is closed, every limit and pattern is checked, every mistake is told with its JSON path. Pure:
+//! whether the signature is the publisher's is `signature`'s to say, and whether the files are those named, `intake`'s.
+
+use std::collections::BTreeSet;
+
+use cofferdam_policy::{AllowEntry, PolicyErrors, paths};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::json::{Reader, parse, shown};
+
+/// The manifest's file, at the top of a skill's directory. It cannot be one of its own files.
+pub const MANIFEST_FILE: &str = "manifest.json";
+
+/// Longest manifest, bytes.
+pub const MAX_MANIFEST_BYTES: usize = 4 << 20;
+
+/// Most files of a skill.
+pub const MAX_FILES: usize = 10_000;
+
+/// Largest whole number that every JSON reader takes for itself (RFC 8785 knows doubles only).
+const MAX_NUMBER: u64 = (1 << 53) - 1;
+
+/// Longest list of chains, hosts or paths.
+const MAX_LIST: usize = 1000;
+
+/// What a skill may ask its host to sign, as the schema names it.
+pub const TX_ACTIONS: &[&str] = &["transfer", "transfer_native", "approve", "swap_exact_in", "swap_exact_out"];
+
+/// A skill's manifest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Manifest {
+    /// Always "1".
+    pub version: String,
+    /// The skill's name, `^[a-z0-9-]{1,64}$`.
+    pub name: String,
+    /// Who signs it.
+    pub publisher: Publisher,
+    /// What it wishes for.
+    pub permissions: Permissions,
+    /// The limits that it is content with.
+    pub sandbox: Wants,
+    /// All of its files.
+    pub files: Vec<Listed>,
+    /// The publisher's signature over all of the above, `0x` and hexadecimal digits; none while it is being written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+}
+
+/// Who signs a manifest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Publisher {
+    /// A name for people.
+    pub name: String,
+    /// The address of the publisher's key, `^0x[0-9a-fA-F]{40}$`.
+    pub address: String,
+    /// An e-mail address.
+    pub contact: String,
+}
+
+/// What a skill wishes for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Permissions {
+    /// Of [`TX_ACTIONS`]; the API behind `ISCL_API_URL` decides on them.
+    pub tx_actions: Vec<String>,
+    /// Numbers of chains; as above.
+    pub chains: Vec<u64>,
+    /// None, what the operator says, or these hosts.
+    pub network_access: Wish,
+    /// None, or these paths of its own. Nothing of the host is ever granted by it.
+    pub filesystem_access: Wish,
+}
+
+/// A wish, as flag or as list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Wish {
+    /// Nothing, or whatever the other side grants.
+    Flag(bool),
+    /// These.
+    List(Vec<String>),
+}
+
+/// The limits that a skill is content with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Wants {
+    /// Memory, MiB, 1 to 512.
+    pub memory_mb: u64,
+    /// Wall time, milliseconds, 1000 to 60000.
+    pub timeout_ms: u64,
+    /// Whether it starts processes of its own.
+    pub allow_spawn: bool,
+}
+
+/// One file of a skill.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Listed {
+    /// Relative to the skill's directory, normalised.
+    pub path: String,
+    /// SHA-256 of its bytes, 64 lower-case hexadecimal digits.
+    pub sha256: String,
+}
+
+/// Whether a manifest must have its signature already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// It is still to be signed; an old signature may be there.
+    Draft,
+    /// It is signed.
+    Signed,
+}
+
+impl Manifest {
+    /// Reads one. Only a text that is no JSON at all, too long, or with a key twice ends in a single error.
+    ///
+    /// # Errors
+    /// Every mistake, with its JSON path.
+    pub fn decode(text: &[u8], stage: Stage) -> Result<Manifest, PolicyErrors> {
+        let root = parse(text, MAX_MANIFEST_BYTES)?;
+        let mut reader = Reader::default();
+        let manifest = manifest(&mut reader, &root, stage);
+        reader.finish().map(|()| manifest)
+    }
+
+    /// As JSON for people, with a line feed at its end; `decode` reads the same manifest back.
+    pub fn encode(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("a manifest has text keys, so nothing can fail");
+        text.push('\n');
+        text
+    }
+
+    /// What is signed: the manifest without its signature, in the canonical form of RFC 8785.
+    pub fn canonical(&self) -> Vec<u8> {
+        let unsigned = Manifest { signature: None, ..self.clone() };
+        serde_json_canonicalizer::to_vec(&unsigned).expect("a manifest has text keys and whole numbers only")
+    }
+}
+
+fn manifest(read: &mut Reader, root: &Value, stage: Stage) -> Manifest {
+    const KEYS: &[&str] = &["version", "name", "publisher", "permissions", "sandbox", "files", "signature"];
+    let required = if stage == Stage::Signed { KEYS } else { &KEYS[..KEYS.len() - 1] };
+    let top = read.object("$", Some(root), KEYS, required);
+    let publisher = read.object(
+        "$.publisher",
+        top.get("publisher"),
+        &["name", "address", "contact"],
+        &["name", "address", "contact"],
+    );
+    const PERMISSIONS: &[&str] = &["txActions", "chains", "networkAccess", "filesystemAccess"];
+    let permissions = read.object("$.permissions", top.get("permissions"), PERMISSIONS, PERMISSIONS);
+    const SANDBOX: &[&str] = &["memoryMb", "timeoutMs", "allowSpawn"];
+    let sandbox = read.object("$.sandbox", top.get("sandbox"), SANDBOX, SANDBOX);
+    Manifest {
+        version: read.text("$.version", top.get("version"), "\"1\"", |text| text == "1"),
+        name: read.text("$.name", top.get("name"), "^[a-z0-9-]{1,64}$", is_name),
+        publisher: Publisher {
+            name: read.text("$.publisher.name", publisher.get("name"), "1 to 256 printable characters", is_printable),
+            address: read.text("$.publisher.address", publisher.get("address"), "^0x[0-9a-fA-F]{40}$", is_address),
+            contact: read.text("$.publisher.contact", publisher.get("contact"), "an e-mail address", is_email),
+        },
+        permissions: Permissions {
+            tx_actions: actions(read, permissions.get("txActions")),
+            chains: chains(read, permissions.get("chains")),
+            network_access: wish(read, "$.permissions.networkAccess", permissions.get("networkAccess"), |text| {
+                text.parse::<AllowEntry>().map(|_| ())
+            }),
+            filesystem_access: wish(
+                read,
+                "$.permissions.filesystemAccess",
+                permissions.get("filesystemAccess"),
+                |text| if is_printable(text) { Ok(()) } else { Err("not 1 to 256 printable characters") },
+            ),
+        },
+        sandbox: Wants {
+            memory_mb: read.number("$.sandbox.memoryMb", sandbox.get("memoryMb"), 1, 512),
+            timeout_ms: read.number("$.sandbox.timeoutMs", sandbox.get("timeoutMs"), 1000, 60_000),
+            allow_spawn: read.flag("$.sandbox.allowSpawn", sandbox.get("allowSpawn")),
+        },
+        files: files(read, top.get("files")),
+        signature: top.get("signature").map(|value| {
+            read.text("$.signature", Some(value), "^0x[0-9a-fA-F]+$", |text| {
+                text.len() <= 1024
+                    && text
+                        .strip_prefix("0x")
+                        .is_some_and(|hex| !hex.is_empty() && hex.bytes().all(|b| b.is_ascii_hexdigit()))
+            })
+        }),
+    }
+}
+
+fn actions(read: &mut Reader, value: Option<&Value>) -> Vec<String> {
+    let items = read.list("$.permissions.txActions", value, 0, MAX_LIST);
+    let mut actions = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let at = format!("$.permissions.txActions[{index}]");
+        actions.push(read.text(&at, Some(item), &TX_ACTIONS.join(", "), |text| TX_ACTIONS.contains(&text)));
+    }
+    actions
+}
+
+fn chains(read: &mut Reader, value: Option<&Value>) -> Vec<u64> {
+    let items = read.list("$.permissions.chains", value, 0, MAX_LIST);
+    let mut chains = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        chains.push(read.number(&format!("$.permissions.chains[{index}]"), Some(item), 1, MAX_NUMBER));
+    }
+    chains
+}
+
+fn wish(
+    read: &mut Reader,
+    path: &str,
+    value: Option<&Value>,
+    fault: impl Fn(&str) -> Result<(), &'static str>,
+) -> Wish {
+    match value {
+        Some(Value::Array(_)) => {
+            let mut list = Vec::new();
+            for (index, item) in read.list(path, value, 0, MAX_LIST).iter().enumerate() {
+                let at = format!("{path}[{index}]");
+                let text = read.text(&at, Some(item), "a text", |_| true);
+                if item.is_string()
+                    && let Err(why) = fault(&text)
+                {
+                    read.wrong(&at, Some(item), why, "an entry that can be granted");
+                }
+                list.push(text);
+            }
+            Wish::List(list)
+        }
+        Some(Value::Bool(flag)) => Wish::Flag(*flag),
+        None => Wish::Flag(false),
+        Some(other) => {
+            read.wrong(path, Some(other), "neither a flag nor a list", "true, false, or a list of texts");
+            Wish::Flag(false)
+        }
+    }
+}
+
+fn files(read: &mut Reader, value: Option<&Value>) -> Vec<Listed> {
+    const KEYS: &[&str] = &["path", "sha256"];
+    let mut files: Vec<Listed> = Vec::new();
+    for (index, item) in read.list("$.files", value, 1, MAX_FILES).iter().enumerate() {
+        let at = format!("$.files[{index}]");
+        let file = read.object(&at, Some(item), KEYS, KEYS);
+        let path = read.text(&format!("{at}.path"), file.get("path"), "a text", |_| true);
+        if file.get("path").is_some_and(Value::is_string)
+            && let Some(why) = path_fault(&path)
+        {
+            read.wrong(
+                &format!("{at}.path"),
+                file.get("path"),
+                why,
+                "a path inside the skill's directory, such as lib/main.py",
+            );
+        }
+        let sha256 = read.text(&format!("{at}.sha256"), file.get("sha256"), "^[0-9a-f]{64}$", is_sha256);
+        files.push(Listed { path, sha256 });
+    }
+    let all: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
+    let mut before = BTreeSet::new();
+    for (index, file) in files.iter().enumerate() {
+        let path = Value::from(file.path.as_str());
+        if !before.insert(file.path.as_str()) {
+            read.wrong(
+                &format!("$.files[{index}].path"),
+                Some(&path),
+                "the same file stands there before",
+                "each file once",
+            );
+        }
+        let above = file.path.match_indices('/').map(|(end, _)| &file.path[..end]).find(|above| all.contains(above));
+        if let Some(above) = above {
+            let problem = format!("{} is a file already", shown(above));
+            read.wrong(&format!("$.files[{index}].path"), Some(&path), &problem, "a file below directories");
+        }
+    }
+    files
+}
+
+/// What is wrong with a path of `files`, if anything.
+pub fn path_fault(path: &str) -> Option<&'static str> {
+    if path.starts_with('/') {
+        return Some("the path is absolute");
+    }
+    if let Some(fault) = paths::fault(path) {
+        return Some(fault);
+    }
+    if path.contains('\\') {
+        return Some("the path has a backslash, which separates elsewhere");
+    }
+    if path.chars().any(char::is_control) {
+        return Some("the path has a control character");
+    }
+    if path.len() > 1024 {
+        return Some("the path is longer than 1024 bytes");
+    }
+    if path.split('/').count() > 32 {
+        return Some("the path is deeper than 32 directories");
+    }
+    (path == MANIFEST_FILE).then_some("the manifest cannot hold its own hash")
+}
+
+/// Whether a text is a skill's name.
+pub fn is_name(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+}
+
+/// Whether a text is an address.
+pub fn is_address(text: &str) -> bool {
+    text.strip_prefix("0x").is_some_and(|hex| hex.len() == 40 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+fn is_sha256(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+}
+
+fn is_printable(text: &str) -> bool {
+    let count = text.chars().take(257).count();
+    (1..=256).contains(&count) && !text.chars().any(char::is_control)
+}
+
+fn is_email(text: &str) -> bool {
+    let Some((local, domain)) = text.rsplit_once('@') else { return false };
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-/=?^_`{|}~.".contains(&byte);
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    text.len() <= 254
+        && (1..=64).contains(&local.len())
+        && local.bytes().all(plain)
+        && !local.starts_with('.')
+        && !local.ends_with('.')
+        && !local.contains("..")
+        && domain.contains('.')
+        && domain.split('.').all(label)
+}
