@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam_confine::apart;
 use cofferdam_confine::wire::flag;
-use cofferdam_policy::{Backend, Stdin};
+use cofferdam_policy::{Backend, NetworkMode, Stdin};
 
 use crate::io::Io;
 use crate::jail::Plan;
@@ -88,11 +88,15 @@ pub struct Early {
 
 impl Early {
     /// For runs of this policy, whose standard input is the caller's and whose program does nothing before it has read that;
-    /// one waits for at most `life`, and ten minutes. `None` where nothing can be started early: on other backends than the jail, with input that is the policy's own, or where the system
-    /// has no thread to spare.
+    /// one waits for at most `life`, and ten minutes. `None` where nothing can be started early: on other backends than the
+    /// jail, with input that is the policy's own or a network that is filtered by names, or where the system has no thread
+    /// to spare.
     pub fn new(prepared: Prepared, life: Duration) -> Option<Early> {
         let core = Arc::clone(prepared.core()?);
-        if core.backend == Backend::Landlock || core.policy.command.stdin != Stdin::Caller {
+        let policy = &core.policy;
+        // A way out is made for one run, when it begins.
+        let alone = policy.network.mode != NetworkMode::Allowlist;
+        if core.backend == Backend::Landlock || policy.command.stdin != Stdin::Caller || !alone {
             return None;
         }
         let shared = Arc::new(Shared::default());
