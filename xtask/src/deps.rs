@@ -29,6 +29,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("cofferdam-server", &["cofferdam-policy", "cofferdam-config", "cofferdam-engine", "cofferdam-profiles"]),
     ("cofferdam-escape", &["cofferdam-policy", "cofferdam-confine", "cofferdam-engine", "cofferdam"]),
     ("cofferdam-programs", &[]),
+    ("cofferdam-egress-tests", &[]),
     ("cofferdam-bench", &["cofferdam-policy", "cofferdam-command", "cofferdam-engine"]),
     ("xtask", &["cofferdam-policy", "cofferdam-engine", "cofferdam"]),
 ];

@@ -15,7 +15,6 @@ pub mod backends;
 pub mod compat;
 mod crowd;
 pub mod doctor;
-mod early;
 mod egress;
 pub mod engine;
 pub mod evidence;
@@ -49,7 +48,6 @@ mod view;
 mod words;
 
 pub use ahead::Likely;
-pub use early::Early;
 pub use engine::{Engine, sweep};
 pub use io::{Cancel, HandedBack, Input, Io, Output, Stream, Terminal};
 pub use monitor::{Monitor, ResourceUsage, Samples};

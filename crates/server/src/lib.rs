@@ -18,7 +18,6 @@ mod catalogue;
 mod conversations;
 mod cut;
 mod doorway;
-mod early;
 mod files;
 mod fixtures;
 mod http;

@@ -4,5 +4,4 @@
 mod attack;
 mod bounds;
 mod flows;
-mod proxied;
 mod world;

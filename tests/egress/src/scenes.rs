@@ -1,0 +1,167 @@
+//! What takes more than one sandbox, or more than one attempt, to see: others at work beside one that floods, the end of
+//! a sandbox, and what the command says.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::place::Place;
+use crate::trial::{Run, canary, filled, line, read, sandboxed};
+use crate::world::{Ended, World};
+
+/// A name, and what happens.
+pub type Scene = (&'static str, fn(&Place, &World) -> Result<(), String>);
+
+/// All of them.
+pub const SCENES: &[Scene] = &[
+    ("three-hundred-slow-connections-stop-nobody-else", slow_connections),
+    ("synthetic-addresses-of-another-sandbox-lead-nowhere", addresses_of_another),
+    ("connections-end-with-their-sandbox", end),
+    ("closed-connections-are-told-with-their-bytes", closed),
+    ("requests-to-the-api-are-told", api),
+    ("what-was-refused-is-said-at-the-end", said),
+    ("bandwidth-is-what-the-policy-says", bandwidth),
+    ("programs-inside-reach-each-other", inside),
+    ("backends-that-cannot-hold-it-start-nothing", other_backends),
+];
+
+const ALLOW: &[&str] = &["--allow", "allowed.test"];
+
+fn ensure(holds: bool, what: &str, run: &Run) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(format!("{what}\n{}", run.shown())) }
+}
+
+/// Begins a call in a sandbox.
+fn begin(place: &Place, world: &World, options: &[&str], call: &[&str]) -> Result<u64, String> {
+    let words = filled(place, world, call, "");
+    world.begin(&line(place, world, options, "", words)?, &[], &place.inside)
+}
+
+fn slow_connections(place: &Place, world: &World) -> Result<(), String> {
+    let options = [ALLOW, &["--network-limit", "connections_per_host=256"]].concat();
+    let slow = begin(place, world, &options, &["{attempt}", "many", "to=allowed.test", "count=300", "hold=3"])?;
+    std::thread::sleep(Duration::from_millis(1000));
+    for _ in 0..3 {
+        let token = canary();
+        let since = Instant::now();
+        let run =
+            sandboxed(place, world, ALLOW, "", &["{attempt}", "http", "to=allowed.test", "path=/{canary}"], &token)?;
+        ensure(run.stdout.contains("delivered"), "the other sandbox is not served", &run)?;
+        ensure(since.elapsed() < Duration::from_secs(3), "the other sandbox waits", &run)?;
+    }
+    let run = read(world.wait(slow)?)?;
+    ensure(run.stdout.contains("holding"), "the slow one did not begin", &run)?;
+    ensure(run.reasons().contains(&"too_many_connections"), "more connections than there may be", &run)
+}
+
+fn addresses_of_another(place: &Place, world: &World) -> Result<(), String> {
+    let other = begin(
+        place,
+        world,
+        &["--allow", "allowed.test:5000"],
+        &["{attempt}", "hold", "name=allowed.test", "seconds=2"],
+    )?;
+    std::thread::sleep(Duration::from_millis(500));
+    let token = canary();
+    let call = ["{attempt}", "sweep", "name=second.test", "host=allowed.test", "path=/{canary}"];
+    let run = sandboxed(place, world, &["--allow", "second.test"], "", &call, &token)?;
+    ensure(!run.stdout.contains("delivered"), "IT GOT OUT", &run)?;
+    let arrived = run.seen.iter().any(|entry| entry.to_string().contains(&token));
+    ensure(!arrived, "IT GOT OUT: the record has it", &run)?;
+    ensure(run.reasons().contains(&"unknown_address"), "no event says that the addresses are nobody's", &run)?;
+    let run = read(world.wait(other)?)?;
+    ensure(run.stdout.contains("echo of"), "the other sandbox had no connection", &run)
+}
+
+fn end(place: &Place, world: &World) -> Result<(), String> {
+    let since = Instant::now();
+    let run = sandboxed(
+        place,
+        world,
+        &["--allow", "allowed.test:5000", "--timeout", "1s"],
+        "",
+        &["{attempt}", "hold", "name=allowed.test", "seconds=30"],
+        "",
+    )?;
+    ensure(run.outcome["outcome"] == "timed_out", "it did not run into its limit", &run)?;
+    ensure(run.stdout.contains("echo of"), "there was no connection", &run)?;
+    ensure(since.elapsed() < Duration::from_secs(8), "the end waits for connections", &run)?;
+    // The server sees the end at once, or at least soon.
+    let ended = |entry: &Value| entry["what"] == "ended" && entry["port"] == 5000;
+    if run.seen.iter().any(ended) {
+        return Ok(());
+    }
+    let later = world.run(&["sleep".to_owned(), "0.5".to_owned()], &[], &place.inside)?;
+    ensure(later.seen.iter().any(ended), "the connection is open after the sandbox's end", &run)
+}
+
+fn closed(place: &Place, world: &World) -> Result<(), String> {
+    let call = ["{attempt}", "raw", "to=allowed.test", "port=5000", "send=0123456789", "half=yes"];
+    let run = sandboxed(place, world, &["--allow", "allowed.test:5000"], "", &call, "")?;
+    let of = |kind: &str| run.events().iter().find(|event| event["kind"] == kind);
+    let (Some(allowed), Some(closed)) = (of("allowed"), of("closed")) else {
+        return Err(format!("not both events are there\n{}", run.shown()));
+    };
+    ensure(allowed["host"] == "allowed.test" && allowed["rule"] == "$.network.allow[0]", "another rule", &run)?;
+    ensure(allowed["connection"] == closed["connection"], "another connection", &run)?;
+    ensure(closed["bytes_up"] == 10, "other bytes went up", &run)?;
+    ensure(closed["bytes_down"].as_u64().is_some_and(|bytes| bytes > 10), "other bytes came down", &run)
+}
+
+fn api(place: &Place, world: &World) -> Result<(), String> {
+    let call = ["sh", "-c", "curl -sS $SERVICE/things?secret=1"];
+    let options = ["--api", "SERVICE=http://127.0.0.1:3000/v1"];
+    let run = sandboxed(place, world, &options, "", &call, "")?;
+    ensure(run.stdout.contains("GET /v1/things?secret=1"), "the API did not answer", &run)?;
+    let event = run.events().iter().find(|event| event["kind"] == "api_request");
+    let told = event.is_some_and(|e| e["method"] == "GET" && e["status"] == 200 && e["path"] == "/things");
+    ensure(told, "the request is not told as it was", &run)?;
+    ensure(!run.outcome["network"].to_string().contains("secret"), "the query is on record", &run)
+}
+
+fn said(place: &Place, world: &World) -> Result<(), String> {
+    let words = filled(place, world, &["{attempt}", "http", "to=evil.test"], "");
+    let plain: Vec<String> =
+        line(place, world, ALLOW, "", words)?.into_iter().filter(|word| word != "--json").collect();
+    let Ended { stderr, .. } = world.run(&plain, &[], &place.inside)?;
+    let told: Vec<&str> = stderr.lines().filter(|l| l.starts_with("cofferdam: ") && l.contains("evil.test")).collect();
+    if told.len() == 1 { Ok(()) } else { Err(format!("one line about the refused host is wanted:\n{stderr}")) }
+}
+
+fn bandwidth(place: &Place, world: &World) -> Result<(), String> {
+    let call = ["{attempt}", "download", "to=allowed.test", "size=1500000"];
+    let took = |options: &[&str]| {
+        let run = sandboxed(place, world, &[ALLOW, options].concat(), "", &call, "")?;
+        ensure(run.stdout.contains("all of it came"), "not all of it came", &run)?;
+        Ok::<_, String>(run.outcome["execution_time_ms"].as_f64().unwrap_or_default())
+    };
+    let (slow, free) = (took(&["--network-limit", "kib_per_second=500"])?, took(&[])?);
+    // 1,465 KiB: the first second's worth may come at once.
+    if slow > 1500.0 && free < slow / 2.0 { Ok(()) } else { Err(format!("{slow} ms at 500 KiB/s, {free} ms without")) }
+}
+
+fn inside(place: &Place, world: &World) -> Result<(), String> {
+    let script = "cd /tmp && echo from inside > page && (busybox httpd -f -p 127.0.0.1:9090 & \
+                  for n in 1 2 3 4 5 6 7 8 9; do sleep 0.1; curl -sS http://127.0.0.1:9090/page && break; done; kill $!)";
+    let run = sandboxed(place, world, ALLOW, "", &["sh", "-c", script], "")?;
+    ensure(run.stdout.contains("from inside"), "a server inside cannot be reached there", &run)?;
+    ensure(run.seen.is_empty(), "something of it left", &run)
+}
+
+fn other_backends(place: &Place, world: &World) -> Result<(), String> {
+    for backend in ["landlock", "bubblewrap"] {
+        let call = ["sh", "-c", "echo it runs"];
+        let options = [ALLOW, &["--backend", backend]].concat();
+        let Err(why) = sandboxed(place, world, &options, "", &call, "") else {
+            return Err(format!("{backend} started something"));
+        };
+        if !why.contains("network.mode") || why.contains("it runs") {
+            return Err(format!("{backend} is refused for another reason: {why}"));
+        }
+    }
+    let run =
+        sandboxed(place, world, &[ALLOW, &["--backend", "jail"]].concat(), "", &["sh", "-c", "echo it runs"], "")?;
+    ensure(run.stdout.contains("it runs"), "the jail does not", &run)?;
+    let strength = &run.outcome["enforcement"]["network.mode"]["strength"];
+    ensure(strength == "full", "the jail holds it less than in full", &run)
+}
