@@ -74,6 +74,15 @@ pub fn command(command: Command) -> Command {
                 .long_help("Most calls that wait for a run to end; further ones are told to come again. Default: 64"),
         )
         .arg(
+            arg("early", "N")
+                .value_parser(clap::value_parser!(u8).range(..=1))
+                .help("Interpreters that are started before their calls, for each environment in use: 1 or 0")
+                .long_help(
+                    "Interpreters that are started before their calls, for each environment in use: 1 or 0. One is used \
+                     for one call and ends with it. Default: 1",
+                ),
+        )
+        .arg(
             Arg::new("verbose")
                 .long("verbose")
                 .short('v')
@@ -100,6 +109,7 @@ fn serve(matches: &ArgMatches) -> Serve {
         tools,
         max_runs: matches.get_one("max-runs").copied(),
         max_queue: matches.get_one("max-queue").copied(),
+        early: matches.get_one("early").copied(),
         verbose: matches.get_flag("verbose"),
     }
 }
@@ -162,20 +172,28 @@ mod tests {
             "2",
             "--max-queue",
             "9",
+            "--early",
+            "0",
             "-v",
             "--config",
             "c.toml",
         ])
         .unwrap();
         assert_eq!(all.tools, ["download", "list", "upload"]);
-        assert_eq!((all.max_runs, all.max_queue, all.verbose), (Some(2), Some(9), true));
+        assert_eq!((all.max_runs, all.max_queue, all.early, all.verbose), (Some(2), Some(9), Some(0), true));
         assert_eq!(all.allow_hosts, ["a", "b"]);
         assert_eq!((all.http.as_deref(), all.config.as_deref()), (Some("127.0.0.1:8800"), Some("c.toml")));
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for words in [&["--token-file", "t"][..], &["--tools", "everything"], &["--max-runs", "0"], &["extra"]] {
+        for words in [
+            &["--token-file", "t"][..],
+            &["--tools", "everything"],
+            &["--max-runs", "0"],
+            &["--early", "2"],
+            &["extra"],
+        ] {
             assert!(parsed(words).is_err(), "{words:?}");
         }
     }

@@ -30,6 +30,8 @@ pub struct Serve {
     pub max_runs: Option<usize>,
     /// Most calls that wait for one to end.
     pub max_queue: Option<usize>,
+    /// Interpreters that wait for a call, for each environment in use: 1 where nobody says, or 0.
+    pub early: Option<u8>,
     /// Say more on standard error.
     pub verbose: bool,
 }

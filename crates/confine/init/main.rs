@@ -94,7 +94,9 @@ fn live(plan: &Plan) -> Result<(), Fault> {
         fresh = late::another(0)?; // made ready ahead of its run: everything below is what this very run asks for
         plan = &fresh;
     }
-    sys::close(wire::fd::SYNC).map_err(at(step::SYNC, 1))?; // no further letter is read
+    if !plan.has(flag::EARLY) {
+        sys::close(wire::fd::SYNC).map_err(at(step::SYNC, 1))?; // no further letter is read
+    }
     payload::channel(plan)?; // a session's program gets its channel, and nothing else gets past exec
     let terminal = watch::terminal(plan)?; // a pty of the sandbox's own devpts
     let mut guards = guard::Guards::prepare(plan)?; // names that may not come into being, by inode of their directory

@@ -102,11 +102,21 @@ pub fn narrow(plan: &Plan) -> Step {
     Ok(())
 }
 
+/// How long a program that was started early may wait for its go, nanoseconds; its owner ends it sooner. An owner who is
+/// gone without closing its ends, as one whose forked child lives on, never sends one.
+const EARLIEST: u64 = 600_000_000_000;
+
 /// Until the payload or the owner ends.
 pub fn run(plan: &Plan, child: Child, mut guards: Guards) -> Step {
-    let started = sys::now_ns();
-    let deadline = started.saturating_add(plan.header().wall_ns);
-    send(&Status { kind: status::STARTED, value: child.pid, at_ns: started, ..Status::default() });
+    let begins = || {
+        let at_ns = sys::now_ns();
+        send(&Status { kind: status::STARTED, value: child.pid, at_ns, ..Status::default() });
+        at_ns.saturating_add(plan.header().wall_ns)
+    };
+    // Started early it waits for its input, which comes after the go. Nobody waits for it until then: it ends like any
+    // sandbox whose owner is gone.
+    let mut early = plan.has(flag::EARLY);
+    let mut deadline = if early { sys::now_ns().saturating_add(EARLIEST) } else { begins() };
     let mask = 1u64 << 16; // SIGCHLD
     let signals = sys::signalfd4(-1, &mask, 8, 0o2004000).map_err(at(step::INIT, 5))? as i32;
     let (mut answer, listener) = (child.answer, child.listener);
@@ -114,6 +124,7 @@ pub fn run(plan: &Plan, child: Child, mut guards: Guards) -> Step {
         PollFd { fd: signals, events: 1, revents: 0 },
         PollFd { fd: fd::LIFELINE, events: 1, revents: 0 },
         PollFd { fd: listener, events: 1, revents: 0 },
+        PollFd { fd: if early { fd::SYNC } else { -1 }, events: 1, revents: 0 },
     ];
     let mut ended = None;
     while ended.is_none() {
@@ -121,9 +132,20 @@ pub fn run(plan: &Plan, child: Child, mut guards: Guards) -> Step {
         let left = deadline.saturating_sub(sys::now_ns());
         let wait = if guards.waiting() { left.min(5_000_000) } else { left };
         let timeout = [wait / 1_000_000_000, wait % 1_000_000_000];
-        match sys::ppoll(fds.as_mut_ptr(), 3, timeout.as_ptr(), core::ptr::null(), 8) {
+        match sys::ppoll(fds.as_mut_ptr(), 4, timeout.as_ptr(), core::ptr::null(), 8) {
             Ok(_) | Err(errno::EINTR) => {}
             Err(e) => return Err(at(step::INIT, 6)(e)),
+        }
+        if fds[3].revents != 0 {
+            crate::late::go()?;
+            sys::close(fd::SYNC).map_err(at(step::SYNC, 2))?;
+            fds[3] = PollFd { fd: -1, events: 0, revents: 0 };
+            (early, deadline) = (false, begins());
+            continue; // what else was to be seen is there still
+        }
+        if left == 0 && early {
+            end_tree(plan);
+            sys::exit(0);
         }
         if left == 0 {
             let (events, lost) = answer.seen();

@@ -91,6 +91,8 @@ pub mod flag {
     pub const NO_CGROUP_NAMESPACES: u32 = 1_048_576;
     /// Whatever the program connects to arrives at the owner's sockets: datagrams go nowhere but to the resolver.
     pub const CAPTURED: u32 = 2_097_152;
+    /// The program is started ahead of its run, and waits for its input: wall time counts from the go that follows.
+    pub const EARLY: u32 = 4_194_304;
 }
 
 /// Most descriptors in one letter; the kernel takes 253 (`unix(7)`).

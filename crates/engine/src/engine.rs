@@ -1,6 +1,6 @@
 //! The engine: what this host can do, which backend holds a policy, and what is prepared for its runs.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -317,6 +317,7 @@ impl Engine {
             networks: netns::Pool::default(),
             owner_maps: jail::OwnerMaps::default(),
             ran: AtomicBool::new(false),
+            running: AtomicUsize::new(0),
             handed: std::sync::OnceLock::new(),
             ahead: Mutex::new(self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take()),
             cgroup: Mutex::new(self.cgroup.lock().unwrap_or_else(PoisonError::into_inner).take()),

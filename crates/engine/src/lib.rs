@@ -15,6 +15,7 @@ pub mod backends;
 pub mod compat;
 mod crowd;
 pub mod doctor;
+mod early;
 mod egress;
 pub mod engine;
 pub mod evidence;
@@ -48,6 +49,7 @@ mod view;
 mod words;
 
 pub use ahead::Likely;
+pub use early::Early;
 pub use engine::{Engine, sweep};
 pub use io::{Cancel, HandedBack, Input, Io, Output, Stream, Terminal};
 pub use monitor::{Monitor, ResourceUsage, Samples};

@@ -30,7 +30,7 @@ use crate::run::{Core, Staged};
 /// How long a staged sandbox waits for its run.
 const LIFE: Duration = Duration::from_secs(2);
 /// With more mounts than this, looking at each path again costs what staging saves.
-const MOST_MOUNTS: usize = 256;
+pub(crate) const MOST_MOUNTS: usize = 256;
 
 /// A staged sandbox and what it pictures.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ struct Stock {
 /// What stands under a name. A mount stays with the name that it was made on, and goes when that is removed: so it is not
 /// enough that the same file is there, it must not have gone and come back either.
 #[derive(Debug, PartialEq, Eq)]
-struct Identity {
+pub(crate) struct Identity {
     file: (u64, u64),
     /// The number of a removed file is given to a new one.
     made: Option<SystemTime>,
@@ -77,6 +77,8 @@ pub(crate) struct Ready {
     worker: Option<JoinHandle<()>>,
     /// The process whose sandboxes these are: one that forks off it has copies of everything here, but for the thread.
     owner: u32,
+    /// Processors that there are for runs.
+    processors: usize,
 }
 
 impl Ready {
@@ -90,11 +92,13 @@ impl Ready {
             .stack_size(512 << 10)
             .spawn(move || work(&core, &theirs, count))
             .ok();
-        Ready { shared, worker, owner: std::process::id() }
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Ready { shared, worker, owner: std::process::id(), processors }
     }
 
-    /// A staged sandbox that shows what this plan asks for, if there is one. The worker is told to stage another.
-    pub fn take(&self, plan: &Plan) -> Option<Staged> {
+    /// A staged sandbox that shows what this plan asks for, if there is one. The worker is told to stage another, unless
+    /// `running` runs have every processor: it would take from them what it gives to the next one, and its own besides.
+    pub fn take(&self, plan: &Plan, running: usize) -> Option<Staged> {
         if std::process::id() != self.owner {
             return None;
         }
@@ -102,7 +106,9 @@ impl Ready {
         (state.used, state.taken) = (Some(Instant::now()), apart::here());
         let found = state.stock.pop();
         drop(state);
-        self.shared.wake.notify_one();
+        if running < self.processors {
+            self.shared.wake.notify_one();
+        }
         found.filter(|s| s.shows(plan)).map(|s| s.staged)
     }
 }
@@ -184,7 +190,7 @@ impl Stock {
 }
 
 /// Whether two plans ask for the same namespaces, mounts and host name. The rest is the program's and comes with the go.
-fn alike(staged: &Plan, wanted: &Plan) -> bool {
+pub(crate) fn alike(staged: &Plan, wanted: &Plan) -> bool {
     let (a, b) = (&staged.recipe, &wanted.recipe);
     let same_mounts = a.mounts.len() == b.mounts.len() && a.mounts.iter().zip(&b.mounts).all(|(a, b)| same(a, b));
     same_mounts
@@ -212,7 +218,7 @@ fn same(a: &Step, b: &Step) -> bool {
 
 /// What each mount covers on the host at this moment, with all directories above it. `None` where that cannot be told by
 /// names, because one of them is a link.
-fn files(plan: &Plan) -> Option<Vec<Option<Identity>>> {
+pub(crate) fn files(plan: &Plan) -> Option<Vec<Option<Identity>>> {
     let mut paths = BTreeSet::new();
     for (i, step) in plan.recipe.mounts.iter().enumerate() {
         let (Step::Bind { target, .. }
@@ -240,7 +246,7 @@ fn files(plan: &Plan) -> Option<Vec<Option<Identity>>> {
     Some(all.iter().map(|path| identity(path)).collect())
 }
 
-fn identity(path: &Path) -> Option<Identity> {
+pub(crate) fn identity(path: &Path) -> Option<Identity> {
     let meta = std::fs::symlink_metadata(path).ok()?;
     Some(Identity {
         file: (meta.dev(), meta.ino()),

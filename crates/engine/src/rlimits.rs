@@ -37,9 +37,12 @@ pub fn leave_processes_to_the_cgroup(rlimits: &mut [(u32, u64, u64)]) {
     }
 }
 
-/// This machine's CPUs in thousandths.
-pub fn all_cpus() -> u64 {
-    std::thread::available_parallelism().map_or(u64::MAX, |n| n.get() as u64 * 1000)
+/// Whether a share of the CPUs, in thousandths of one, is all that this process may use.
+pub fn is_all(cpu_millis: u64) -> bool {
+    let of = |count: u64| cpu_millis >= count * 1000;
+    // No more than these, which is one question. What is fewer by a quota stands in files, several for each answer.
+    rustix::thread::sched_getaffinity(None).is_ok_and(|set| of(u64::from(set.count())))
+        || std::thread::available_parallelism().is_ok_and(|n| of(n.get() as u64))
 }
 
 /// What holds without a cgroup. `own_users`: the sandbox has a user namespace, in which processes are counted for it alone.
@@ -66,7 +69,7 @@ pub fn enforcement(policy: &Policy, own_users: bool, e: &mut Enforcement) {
     let none_here = "no cgroup here; run as root, or under systemd with a delegated scope";
     e.insert(Field::Memory, partial(&format!("the supervisor samples what the tree maps and kills it; {none_here}")));
     e.insert(Field::CpuTime, partial(&format!("RLIMIT_CPU per process, and the supervisor samples; {none_here}")));
-    let share = if policy.limits.cpu_millis >= all_cpus() {
+    let share = if is_all(policy.limits.cpu_millis) {
         full("the limit is no less than the whole machine")
     } else {
         none(none_here)
@@ -78,4 +81,15 @@ pub fn enforcement(policy: &Policy, own_users: bool, e: &mut Enforcement) {
         none("scratch space is the host's /tmp")
     };
     e.insert(Field::Tmpfs, tmpfs);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_all_there_is_from_as_many_cpus_on_as_there_are() {
+        let all = std::thread::available_parallelism().unwrap().get() as u64 * 1000;
+        assert!(is_all(all) && is_all(u64::MAX) && !is_all(all - 1) && !is_all(1));
+    }
 }

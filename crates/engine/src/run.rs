@@ -6,12 +6,13 @@
 //! ```
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use cofferdam_confine::cgroup::{self, Cgroup, Level, Limits, Location};
 use cofferdam_confine::host::Identity;
+use cofferdam_confine::letter;
 use cofferdam_confine::netns;
 use cofferdam_confine::recipe::Step;
 use cofferdam_confine::wire::flag;
@@ -68,6 +69,8 @@ pub(crate) struct Core {
     pub(crate) owner_maps: jail::OwnerMaps,
     /// Whether it has run before: the first run of a command is mostly the only one.
     pub(crate) ran: AtomicBool,
+    /// Runs under way.
+    pub(crate) running: AtomicUsize,
     /// The tmpfs whose root is handed back after a run: where it is inside, and the directory that is made in it.
     pub(crate) handed: OnceLock<(String, String)>,
     /// The process that was made for the first run.
@@ -186,6 +189,14 @@ impl Prepared {
         }
     }
 
+    /// What runs it, where that is ours.
+    pub(crate) fn core(&self) -> Option<&Arc<Core>> {
+        match &self.0 {
+            By::Own(core, _) => Some(core),
+            By::Foreign(_) => None,
+        }
+    }
+
     /// Whether it can run a session.
     pub(crate) fn gives_channel(&self) -> bool {
         matches!(self.0, By::Own(..))
@@ -204,6 +215,15 @@ pub(crate) struct Staged {
 }
 
 impl Staged {
+    /// Lets the wall time of a program that was started early begin.
+    ///
+    /// # Errors
+    /// Its init is gone.
+    pub fn go(&mut self) -> Result<(), Failure> {
+        let letters = self.letters.take().ok_or_else(|| refusal("spawn", "the program has its go"))?;
+        letter::go(letters.as_fd()).map_err(|e| refusal("spawn", &format!("init is gone: {e}")))
+    }
+
     /// Whether its init is gone, as it is after a failed step.
     pub fn is_over(&self) -> bool {
         self.started.as_ref().is_none_or(jail::Started::is_over)
@@ -245,6 +265,7 @@ impl Core {
 
     fn run(&self, mut io: Io, ready: Option<&Ready>, channel: Option<&mut Channel>) -> Outcome {
         let begun = Instant::now();
+        let _counted = Counted::one_of(&self.running);
         let outcome = match self.attempt(&mut io, ready, channel) {
             Ok((finished, plan)) => self.outcome(finished, &plan, begun),
             Err(failure) => {
@@ -291,10 +312,22 @@ impl Core {
             plan.recipe.terminal = Some((t.rows, t.columns));
             plan.recipe.mounts.push(jail::terminal_device());
         }
-        let mut staged = match ready.and_then(|r| r.take(&plan)) {
+        let staged = match ready.and_then(|r| r.take(&plan, self.running.load(Ordering::Relaxed))) {
             Some(staged) => self.let_go(staged, &mut plan)?,
             None => self.stage(&mut plan, channel.as_deref_mut())?,
         };
+        let finished = self.see_through(staged, &plan, io, channel.as_deref())?;
+        Ok((finished, plan))
+    }
+
+    /// Watches a sandbox whose program has its go until nothing of it is left.
+    fn see_through(
+        &self,
+        mut staged: Staged,
+        plan: &jail::Plan,
+        io: &mut Io,
+        channel: Option<&Channel>,
+    ) -> Result<Finished, Failure> {
         // Init is at work meanwhile; what connects before the gateway has its sockets waits at them.
         let egress = match (&plan.way, &staged.started) {
             (Some(way), Some(started)) => {
@@ -304,7 +337,7 @@ impl Core {
             _ => None,
         };
         let Some(started) = staged.started.take() else { return Err(refusal("spawn", "init is gone")) };
-        let mut report = self.watch(started, &plan, staged.cgroup.as_ref(), io, channel.as_deref(), egress.as_ref());
+        let mut report = self.watch(started, plan, staged.cgroup.as_ref(), io, channel, egress.as_ref());
         let network = egress.map(|egress| egress.end(&mut report.log));
         // It is told as a program that ended by itself where that came first: under `terminate` no refusal goes unnoticed.
         let refused = network.as_ref().is_some_and(|network| network.refused > 0);
@@ -313,9 +346,20 @@ impl Core {
         }
         drop(staged.network.take()); // every process in it is dead and reaped: the next run may have it
         let mut f = self.figures(report, std::mem::take(&mut staged.enforcement), staged.cgroup.take());
-        self.layers(&mut f, &plan, io);
+        self.layers(&mut f, plan, io);
         f.network = network;
-        Ok((f, plan))
+        Ok(f)
+    }
+
+    /// The run of a program that was started early, which has been told that its wall time begins.
+    pub(crate) fn run_early(&self, staged: Staged, plan: &jail::Plan, io: &mut Io, begun: Instant) -> Outcome {
+        let _counted = Counted::one_of(&self.running);
+        let outcome = match self.see_through(staged, plan, io, None) {
+            Ok(finished) => self.outcome(finished, plan, begun),
+            Err(failure) => self.refused(failure, begun),
+        };
+        io.monitor.end();
+        outcome
     }
 
     /// Makes everything but the program: what only this process can do, then init, which does the rest.
@@ -358,8 +402,8 @@ impl Core {
                     .begin(&mut plan.recipe, &extra)?
             }
         };
-        // A held sandbox gets another plan, and a captured one's sockets come back.
-        let wanted = plan.recipe.flags & flag::HOLD != 0 || plan.way.is_some();
+        // A held sandbox gets another plan, a program that was started early its go, and a captured one's sockets come back.
+        let wanted = plan.recipe.flags & (flag::HOLD | flag::EARLY) != 0 || plan.way.is_some();
         let letters = wanted.then_some(letters);
         Ok(Staged { started: Some(started), letters, cgroup, enforcement, network })
     }
@@ -403,7 +447,7 @@ impl Core {
             // Init is one of them.
             pids: Some(l.processes + 1),
             // A share of all there is needs no holding.
-            cpu_millis: (l.cpu_millis < crate::rlimits::all_cpus()).then_some(l.cpu_millis),
+            cpu_millis: (!crate::rlimits::is_all(l.cpu_millis)).then_some(l.cpu_millis),
             cpu_time: true,
             kill: self.backend == Backend::Landlock,
         };
@@ -620,6 +664,22 @@ impl Core {
             o.error = Some(Failure { code: 0, step: "cleanup".into(), message: f.problems.join("; "), hint: None });
         }
         o
+    }
+}
+
+/// One more, for as long as it is held.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl Counted<'_> {
+    fn one_of(count: &AtomicUsize) -> Counted<'_> {
+        count.fetch_add(1, Ordering::Relaxed);
+        Counted(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -71,6 +71,11 @@ impl Calls {
         Ok(Turn(permit))
     }
 
+    /// Whether one run alone is under way, and none waits.
+    pub fn is_one(&self) -> bool {
+        self.runs.available_permits() + 1 >= self.most_runs && self.waiting.load(Ordering::SeqCst) == 0
+    }
+
     /// Waits until no run is under way.
     pub async fn idle(&self) {
         let all = u32::try_from(self.most_runs).unwrap_or(u32::MAX);
@@ -97,6 +102,24 @@ mod tests {
         second.await.unwrap().unwrap();
         calls.turn().await.unwrap();
         calls.idle().await;
+    }
+
+    #[tokio::test]
+    async fn one_run_is_one_only_while_nothing_else_runs_or_waits() {
+        let calls = Calls::new(Some(2), Some(1));
+        let first = calls.turn().await.unwrap();
+        assert!(calls.is_one());
+        let second = calls.turn().await.unwrap();
+        assert!(!calls.is_one());
+        let queue = calls.clone();
+        let third = tokio::spawn(async move { queue.turn().await.map(drop) });
+        while calls.waiting.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        drop(second);
+        third.await.unwrap().unwrap();
+        assert!(calls.is_one());
+        drop(first);
     }
 
     #[tokio::test]

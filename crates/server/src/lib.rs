@@ -18,6 +18,7 @@ mod catalogue;
 mod conversations;
 mod cut;
 mod doorway;
+mod early;
 mod files;
 mod fixtures;
 mod http;

@@ -21,6 +21,8 @@ use cofferdam_profiles::helper::{self, DIRECTORY_VARIABLE};
 use cofferdam_profiles::protocol::{Encoding, Format, Wanted};
 use cofferdam_profiles::{Ask, Compiler};
 
+use crate::early::Waiting;
+
 /// The directory of [`WORKSPACE`] whose files come back.
 pub const OUTPUT: &str = "output";
 
@@ -34,6 +36,8 @@ pub struct Host {
     pub around: Surroundings,
     /// The engine.
     pub engine: Arc<Engine>,
+    /// Whether interpreters are started before the calls that they are for.
+    pub early: bool,
 }
 
 impl Host {
@@ -84,6 +88,8 @@ pub struct Ready {
     pub prepared: Prepared,
     /// How code goes in.
     pub entry: Entry,
+    /// The same started early, where that can be.
+    pub early: Option<Waiting>,
 }
 
 impl Ready {
@@ -279,7 +285,9 @@ impl Place {
         policy.validate().map_err(|errors| unusable("policy", &format!("the policy is refused: {errors}")))?;
         let prepared = host.engine.prepare(&policy)?.hands_back(WORKSPACE, OUTPUT).keep_ready(STAGED);
         tracing::debug!("the environment {name} is ready, by the {} backend", prepared.backend());
-        Ok(Ready { policy, prepared, entry })
+        let waits = host.early && prepared.backend() == "jail";
+        let early = waits.then(|| Waiting::of(&host.engine, &policy, &entry, (WORKSPACE, OUTPUT))).flatten();
+        Ok(Ready { policy, prepared, entry, early })
     }
 
     fn recipe(&self, environment: &Environment, built: Option<PathBuf>) -> Result<Recipe, Failure> {

@@ -97,8 +97,8 @@ impl Ran {
     }
 }
 
-/// Runs it.
-pub fn run(host: &Host, call: Call) -> Ran {
+/// Runs it. Where it `is_last`, so that nothing else would be held up, an interpreter is started for the next call.
+pub fn run(host: &Host, call: Call, is_last: impl Fn() -> bool) -> Ran {
     let begins = |text: &str| {
         if let Some(progress) = &call.progress {
             progress.step(text);
@@ -125,6 +125,9 @@ pub fn run(host: &Host, call: Call) -> Ran {
     let root = handed.lock().unwrap_or_else(PoisonError::into_inner).take();
     let files = root.map(|root| files::collect(&root, OUTPUT)).unwrap_or_default();
     outcome.artifacts = files.files.iter().map(|file| file.name.clone()).collect();
+    if let Some(early) = ready.early.as_ref().filter(|_| is_last()) {
+        early.start();
+    }
     Ran { outcome, files, session: None }
 }
 
@@ -150,7 +153,10 @@ fn streamed(host: &Host, ready: &Ready, code: String, io: Io, progress: Arc<Prog
 }
 
 /// Lets the code in, the way that the environment takes it.
-fn enter(host: &Host, ready: &Ready, code: String, io: Io) -> Outcome {
+fn enter(host: &Host, ready: &Ready, code: String, mut io: Io) -> Outcome {
+    if let Some(outcome) = ready.early.as_ref().and_then(|early| early.run(&code, &mut io)) {
+        return outcome;
+    }
     let (arguments, input) = match &ready.entry {
         Entry::Argument { after } => (std::iter::once(code).chain(after.iter().cloned()).collect(), Input::Closed),
         Entry::Input => (Vec::new(), Input::Bytes(code.into_bytes())),

@@ -73,7 +73,7 @@ pub fn serve(serve: &Serve) -> Result<(), ServeError> {
     make_room();
     let around = Surroundings::observe()?;
     let engine = Arc::new(Engine::for_own_process(&Likely::Unknown));
-    let host = Arc::new(Host { around, engine: Arc::clone(&engine) });
+    let host = Arc::new(Host { around, engine: Arc::clone(&engine), early: serve.early != Some(0) });
     let shelf = Shelf::load(Arc::clone(&host), serve.config.clone())
         .map_err(|problems| ServeError::Definitions(problems.iter().map(ToString::to_string).collect()))?;
     // The suite sends no token: with its fixtures, and on a loopback address alone, none is asked for.

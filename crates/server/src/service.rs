@@ -222,7 +222,7 @@ impl Service {
         let mut task = tokio::task::spawn_blocking(move || {
             let ran = match asked {
                 Some(asked) => session::run(&shared.host, &shared.sessions, asked, call),
-                None => run(&shared.host, call),
+                None => run(&shared.host, call, || shared.calls.is_one()),
             };
             drop(turn);
             ran

@@ -4,4 +4,5 @@
 mod attack;
 mod bounds;
 mod flows;
+mod proxied;
 mod world;

@@ -261,7 +261,7 @@ impl Ready {
         let limits = Limits {
             memory_bytes: Some(l.memory_mb << 20),
             pids: Some(l.processes + u64::from(self.ours())),
-            cpu_millis: (l.cpu_millis < crate::rlimits::all_cpus()).then_some(l.cpu_millis),
+            cpu_millis: (!crate::rlimits::is_all(l.cpu_millis)).then_some(l.cpu_millis),
             cpu_time: true,
             kill: true,
         };
