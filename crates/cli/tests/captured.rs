@@ -98,6 +98,36 @@ fn every_connection_arrives_at_the_gateway_however_it_is_made() {
 }
 
 #[test]
+fn the_process_of_a_refused_connection_is_told() {
+    if skipped() {
+        return;
+    }
+    // It is looked for no longer than a refusal may take, so on a busy host not every one is found.
+    let program = "
+for i in range(11, 30): tcp('main', ('203.0.113.%d' % i, 443))
+if (child := os.fork()) == 0:
+    for i in range(101, 120): tcp('child', ('203.0.113.%d' % i, 443))
+    time.sleep(0.3)
+    os._exit(0)
+os.waitpid(child, 0)";
+    for left in (0..10).rev() {
+        let (_, o) = python(&[], program);
+        let events = o["network"]["events"].as_array().unwrap();
+        let pids = |first: &str| {
+            let address = |e: &Value| e["address"].as_str().is_some_and(|a| a.len() == first.len() && a > first);
+            let found = events.iter().filter(|e| address(e)).filter_map(|e| e["pid"].as_u64());
+            found.collect::<std::collections::BTreeSet<u64>>()
+        };
+        let (main, child) = (pids("203.0.113.10"), pids("203.0.113.100"));
+        assert!(main.len() < 2 && child.len() < 2 && main.is_disjoint(&child), "{main:?} {child:?}: {events:#?}");
+        if main.len() + child.len() == 2 {
+            return;
+        }
+        assert!(left > 0, "no process is told: {events:#?}");
+    }
+}
+
+#[test]
 fn a_port_that_no_rule_names_is_refused_at_once_and_told() {
     if skipped() {
         return;

@@ -95,8 +95,21 @@ fn serve(with: impl Fn(TcpStream) + Send + Sync + Copy + 'static) -> SocketAddr 
     address
 }
 
-/// GiB/s of one stream, for a second and a half.
-fn stream(to: SocketAddr) -> f64 {
+/// Seconds that threads of this process have run: those of the gateway, and the others.
+fn ran() -> [f64; 2] {
+    let mut ran = [0.0; 2];
+    for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
+        let read = |file| std::fs::read_to_string(task.path().join(file)).unwrap_or_default();
+        let time: f64 = read("schedstat").split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0.0);
+        ran[usize::from(read("comm").trim() != "egress")] += time / 1e9;
+    }
+    ran
+}
+
+/// GiB/s of one stream, for a second and a half; and for each GiB the seconds of processor time of the gateway's threads,
+/// and of the client and the server, which a busy host changes less.
+fn stream(to: SocketAddr) -> (f64, [f64; 2]) {
+    let before = ran();
     let mut stream = TcpStream::connect(to).unwrap();
     let (mut buffer, mut all) = (vec![0u8; 256 << 10], 0u64);
     stream.write_all(&[1]).unwrap();
@@ -104,7 +117,14 @@ fn stream(to: SocketAddr) -> f64 {
     while begun.elapsed() < Duration::from_millis(1500) {
         all += stream.read(&mut buffer).unwrap() as u64;
     }
-    all as f64 / begun.elapsed().as_secs_f64() / f64::from(1 << 30)
+    let (gib, after) = (all as f64 / f64::from(1 << 30), ran());
+    (gib / begun.elapsed().as_secs_f64(), [0, 1].map(|i| (after[i] - before[i]) / gib))
+}
+
+fn streams(source: SocketAddr, inside: &Inside) {
+    let ((direct, [_, ends]), (through, [gateway, others])) = (stream(source), stream(inside.place(1)));
+    println!("one stream: direct {direct:.2} GiB/s, through {through:.2} GiB/s, {:.2}", through / direct);
+    println!("            direct {ends:.2} s/GiB, through {others:.2} s/GiB and the gateway's {gateway:.2}");
 }
 
 /// Connecting, and one byte there and back.
@@ -156,15 +176,11 @@ fn main() {
     let more = [(name, source.port()), (name, echo.port()), (IpAddr::from([93, 184, 216, 34]), 443)];
     places.lock().unwrap().extend(more.map(SocketAddr::from));
     if only.as_deref() == Some("stream") {
-        for _ in 0..4 {
-            let (direct, through) = (stream(source), stream(inside.place(1)));
-            println!("one stream: direct {direct:.2} GiB/s, through {through:.2} GiB/s, {:.2}", through / direct);
-        }
+        (0..4).for_each(|_| streams(source, &inside));
         return;
     }
     for round in 0..3 {
-        let (direct, through) = (stream(source), stream(inside.place(1)));
-        println!("one stream: direct {direct:.2} GiB/s, through {through:.2} GiB/s, {:.2}", through / direct);
+        streams(source, &inside);
         let greetings = |to| (0..1000).map(|_| greet(to)).collect::<Vec<_>>();
         println!("connect, a byte there and back: direct {}", quantiles(greetings(echo)));
         println!("                               through {}", quantiles(greetings(inside.place(2))));

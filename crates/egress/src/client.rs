@@ -23,7 +23,7 @@ use crate::rules::{Grant, Refusal, Target};
 use crate::sandbox::{Alive, Sandbox, about, refusal, refused};
 use crate::tell::millis;
 use crate::upstream::Connected;
-use crate::{flow, process, proxies};
+use crate::{flow, proxies};
 
 /// Why there is no connection to upstream, and the address that it is about.
 pub type Failed = (Refusal, Option<IpAddr>);
@@ -122,7 +122,7 @@ impl Client {
         event.connection = self.number;
         event.via = self.via;
         if event.kind == Kind::Refused && event.pid.is_none() {
-            event.pid = process::of(self.sandbox.init, self.peer, self.destination);
+            event.pid = self.sandbox.process(self.peer, self.destination);
         }
         self.sandbox.teller.tell(event);
     }

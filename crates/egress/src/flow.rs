@@ -10,6 +10,7 @@
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::sync::SetOnce;
@@ -25,6 +26,9 @@ use crate::relay::{End, one_way, reset, write_all};
 use crate::rules::{Grant, Refusal, Target};
 use crate::sandbox::{refusal, refused};
 
+/// From this length on, first bytes are looked at again no more often than so.
+const LONG: usize = 4 * 1024;
+const PIECES: Duration = Duration::from_millis(2);
 /// Why what is no request may not pass.
 const INSPECTED: &str = "the rule looks into requests, and this is none in the clear";
 /// Bytes read at once while it is not known what they are.
@@ -191,6 +195,10 @@ async fn greeting(
     let rest = async {
         let _permit = client.sandbox.greetings.acquire().await;
         loop {
+            if buffer.len() > LONG {
+                // All of it is read again with each piece: pieces that come one by one are waited for together.
+                tokio::time::sleep(PIECES).await;
+            }
             let ended = !more(client, buffer).await?;
             if let Some(known) = known(client, target, port, grant, buffer, ended)? {
                 return Ok(known);

@@ -37,6 +37,9 @@ pub enum Socket {
         /// Of IPv6.
         ipv6: bool,
     },
+    /// A netlink socket by which the namespace's other sockets are asked about (`NETLINK_SOCK_DIAG`), so that the process
+    /// of a refused connection can be told. Only where the kernel has such sockets.
+    Inspector,
 }
 
 /// The sockets of a namespace, in the order in which their descriptors come.

@@ -31,7 +31,7 @@ mod letters;
 pub mod limits;
 pub mod name;
 pub mod names;
-mod process;
+pub mod process;
 mod proxies;
 pub mod relay;
 pub mod resolve;

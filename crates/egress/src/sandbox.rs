@@ -11,7 +11,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -23,6 +23,7 @@ use crate::http::Api;
 use crate::layout::{Layout, Socket};
 use crate::limits::{Bucket, Descriptors, Limits, Most, Way};
 use crate::names::Names;
+use crate::process::Inspector;
 use crate::relay::Pipes;
 use crate::rules::{Grant, Refusal, Rules, Target};
 use crate::tell::Teller;
@@ -63,8 +64,8 @@ pub struct Sandbox {
     pub accepts: Bucket,
     /// Queries that may be answered.
     pub queries: Bucket,
-    /// Its first process.
-    pub init: Option<u32>,
+    init: Option<u32>,
+    inspector: OnceLock<Inspector>,
     layout: Layout,
     names: Mutex<Names>,
     connections: AtomicU64,
@@ -102,6 +103,7 @@ impl Sandbox {
             accepts: Bucket::new(ACCEPTS_PER_SECOND, ACCEPTS_PER_SECOND),
             queries: Bucket::new(QUERIES_PER_SECOND, QUERIES_PER_SECOND),
             init: job.init,
+            inspector: OnceLock::new(),
             layout: job.layout,
             names: Mutex::new(names),
             connections: AtomicU64::new(0),
@@ -142,6 +144,9 @@ impl Sandbox {
             Socket::Listener(port) => self.spawn(accept::serve(sandbox, socket, port, false)),
             Socket::Redirect(port) => self.spawn(accept::serve(sandbox, socket, port, true)),
             Socket::Attempts { ipv6 } => self.spawn(attempts::serve(sandbox, socket, ipv6)),
+            Socket::Inspector => {
+                self.inspector.get_or_init(|| Inspector::new(socket));
+            }
         }
     }
 
@@ -192,6 +197,11 @@ impl Sandbox {
     /// The next connection's number.
     pub fn number(&self) -> u64 {
         self.connections.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The process that made a connection which has not been reset yet, if it is found at once.
+    pub fn process(&self, peer: SocketAddr, destination: SocketAddr) -> Option<u32> {
+        self.inspector.get()?.process(self.init?, peer, destination)
     }
 
     /// Counts a connection that goes out.

@@ -18,6 +18,7 @@ use cofferdam_confine::capture::{self, Capture, Version, Versions};
 use cofferdam_egress::event::{Event, Kind};
 use cofferdam_egress::gateway::{Attached, Gateway, Job};
 use cofferdam_egress::layout::{API_PORT, HTTP_PROXY_PORT, INSIDE, Layout, SOCKS_PORT, Socket};
+use cofferdam_egress::process::can_inspect;
 use cofferdam_egress::rules::Rules;
 use cofferdam_policy::{self as policy, Field, NetworkMode, Policy};
 use rustix::event::{EventfdFlags, eventfd};
@@ -59,6 +60,9 @@ impl Way {
         if versions == Versions::Both {
             layout.sockets.push(Socket::Attempts { ipv6: true });
         }
+        if can_inspect() {
+            layout.sockets.push(Socket::Inspector);
+        }
         Ok(Some(Way { rules: Arc::new(rules), layout, versions }))
     }
 
@@ -75,6 +79,7 @@ impl Way {
                 Socket::Listener(port) | Socket::Redirect(port) => capture::Socket::listener(port, self.versions),
                 Socket::Attempts { ipv6: false } => capture::Socket::attempts(Version::Four, &listeners),
                 Socket::Attempts { ipv6: true } => capture::Socket::attempts(Version::Six, &listeners),
+                Socket::Inspector => capture::Socket::inspector(),
             });
         }
         capture
@@ -130,7 +135,7 @@ fn too_many(why: &str) -> Failure {
 fn port(socket: &Socket) -> Option<u16> {
     match *socket {
         Socket::Listener(port) | Socket::Redirect(port) => Some(port),
-        Socket::Resolver | Socket::Attempts { .. } => None,
+        Socket::Resolver | Socket::Attempts { .. } | Socket::Inspector => None,
     }
 }
 

@@ -7,6 +7,8 @@ const DATAGRAM: u16 = 2;
 const RAW: u16 = 3;
 /// Connections that wait at a listener until the owner accepts them.
 const BACKLOG: u16 = 1024;
+const AF_NETLINK: u16 = 16;
+const NETLINK_SOCK_DIAG: u16 = 4;
 const SOL_IP: i32 = 0;
 const IP_PKTINFO: i32 = 8;
 const SOL_IPV6: i32 = 41;
@@ -29,6 +31,23 @@ impl Socket {
             Versions::Four => s.options.push((SOL_IP, IP_PKTINFO, 1)),
         }
         s
+    }
+
+    /// Is asked about the namespace's other sockets, as whose one is. Whoever makes a recipe knows that the kernel has
+    /// such sockets.
+    pub fn inspector() -> Socket {
+        let mut address = vec![0; 12]; // struct sockaddr_nl: whatever number, no groups
+        address[..2].copy_from_slice(&AF_NETLINK.to_ne_bytes());
+        Socket {
+            family: AF_NETLINK,
+            kind: RAW,
+            protocol: NETLINK_SOCK_DIAG,
+            backlog: 0,
+            options: Vec::new(),
+            filter: Vec::new(),
+            address,
+            is: "the socket that is asked about others".into(),
+        }
     }
 
     fn bound(kind: u16, port: u16, versions: Versions, is: String) -> Socket {

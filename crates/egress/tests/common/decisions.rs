@@ -224,7 +224,7 @@ fn layout(rules: &Rules) {
         .iter()
         .filter_map(|socket| match socket {
             Socket::Listener(port) | Socket::Redirect(port) => Some(*port),
-            Socket::Resolver | Socket::Attempts { .. } => None,
+            Socket::Resolver | Socket::Attempts { .. } | Socket::Inspector => None,
         })
         .collect();
     let redirects = sockets.iter().filter(|socket| matches!(socket, Socket::Redirect(_))).count();

@@ -9,12 +9,21 @@ use cofferdam_egress::event::{Kind, Reason, Via};
 use crate::world::{SOON, echo, is_reset, network, serve, timed, world};
 
 fn hello(name: &str) -> Vec<u8> {
+    padded(name, 0)
+}
+
+/// With so many bytes of padding, which greetings may have.
+fn padded(name: &str, padding: usize) -> Vec<u8> {
     let name = name.as_bytes();
     let length = |n: usize| u16::try_from(n).unwrap().to_be_bytes();
     let server = [&length(name.len() + 3)[..], &[0], &length(name.len()), name].concat();
     let extensions = match name.is_empty() {
         true => vec![0, 10, 0, 4, 0, 2, 0, 29],
         false => [&[0, 0][..], &length(server.len()), &server].concat(),
+    };
+    let extensions = match padding {
+        0 => extensions,
+        _ => [&extensions[..], &[0, 21], &length(padding), &vec![0; padding]].concat(),
     };
     let body = [&[3, 3][..], &[9; 32], &[0, 0, 2, 0x13, 1, 1, 0], &length(extensions.len()), &extensions].concat();
     let message = [&[1, 0][..], &length(body.len()), &body].concat();
@@ -43,6 +52,21 @@ fn a_tls_greeting_passes_whole_for_its_own_name_only() {
         let event = inside.event_of(|event| event.reason == Some(why));
         assert_eq!((event.kind, event.host.as_deref()), (Kind::Refused, Some("good.example")));
     }
+}
+
+#[test]
+fn a_long_greeting_in_small_pieces_passes_and_costs_little() {
+    let (world, port) = (world(), echo());
+    world.name("good.example", &["127.0.0.1"]);
+    let inside = world.inside(&network(&[&format!("good.example:{port}"), "127.0.0.1:*"], &[]));
+    let long = padded("good.example", 15_000);
+    let mut stream = inside.connect_name("good.example", port);
+    stream.set_nodelay(true).unwrap();
+    let begun = Instant::now();
+    long.chunks(10).for_each(|piece| stream.write_all(piece).unwrap());
+    let mut back = vec![0u8; long.len()];
+    stream.read_exact(&mut back).unwrap();
+    assert!(back == long && begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
 }
 
 #[test]
