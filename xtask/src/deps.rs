@@ -22,7 +22,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("cofferdam-egress", &["cofferdam-policy", "cofferdam-confine"]),
     ("cofferdam-engine", &["cofferdam-policy", "cofferdam-confine", "cofferdam-egress"]),
     ("cofferdam-profiles", &["cofferdam-policy", "cofferdam-engine"]),
-    ("cofferdam-config", &["cofferdam-policy", "cofferdam-command", "cofferdam-engine"]),
+    ("cofferdam-config", &["cofferdam-policy", "cofferdam-command", "cofferdam-engine", "cofferdam-profiles"]),
     ("cofferdam-compile", &["cofferdam-policy", "cofferdam-profiles"]),
     ("cofferdam-python", &["cofferdam-policy", "cofferdam-engine", "cofferdam-profiles"]),
     ("cofferdam", &["cofferdam-policy", "cofferdam-config", "cofferdam-engine", "cofferdam-profiles"]),

@@ -15,7 +15,7 @@ pub mod compiler;
 pub mod helper;
 pub mod identity;
 pub mod overrides;
-mod private;
+pub mod private;
 pub mod protocol;
 pub mod store;
 #[cfg(feature = "compiler")]

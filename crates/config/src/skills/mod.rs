@@ -1,15 +1,24 @@
 //! Skills: directories of files under a signed manifest.
 //!
 //! ```text
-//! manifest.json ─ manifest ─▶ Manifest ─ signature ─▶ its publisher's
+//! DIR ─ intake (manifest, signature, hashes, scan) ─▶ Taken ─ registry, store ─▶ what may run, and its files
 //! ```
 //!
 //! What is not signed, not whole or not listed is refused, and every reason is told. Never runs anything.
 
+pub mod error;
+pub mod intake;
 mod json;
 pub mod manifest;
+pub mod registry;
+pub mod scan;
 pub mod signature;
+pub mod store;
+#[cfg(test)]
+mod store_tests;
 #[cfg(test)]
 mod tests;
 
+pub use error::{Code, Fault, SkillError};
 pub use manifest::Manifest;
+pub use registry::{Registry, Spec, State};

@@ -1,0 +1,187 @@
+//! Why a skill is not taken, or not run: named faults, all of them at once, in one order.
+//!
+//! ```text
+//! schema_validation_failed, then signature_verification_failed, file_hash_mismatch, static_scan_failed, duplicate_skill
+//! ```
+//!
+//! Where the manifest itself cannot be read, nothing after it can be told. Never prints.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+
+use cofferdam_policy::PolicyErrors;
+use serde::Serialize;
+
+/// The name of a fault. Their order is that in which they are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Code {
+    /// The manifest is not of the form that it must have.
+    SchemaValidationFailed,
+    /// It is not signed by its publisher.
+    SignatureVerificationFailed,
+    /// The directory holds something else than what the manifest lists.
+    FileHashMismatch,
+    /// A file holds what no skill should.
+    StaticScanFailed,
+    /// The same version, or another publisher's skill of that name, is registered.
+    DuplicateSkill,
+    /// It was registered, and is revoked.
+    Revoked,
+    /// There is no such skill.
+    NotRegistered,
+}
+
+impl Code {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Code::SchemaValidationFailed => "schema_validation_failed",
+            Code::SignatureVerificationFailed => "signature_verification_failed",
+            Code::FileHashMismatch => "file_hash_mismatch",
+            Code::StaticScanFailed => "static_scan_failed",
+            Code::DuplicateSkill => "duplicate_skill",
+            Code::Revoked => "revoked",
+            Code::NotRegistered => "not_registered",
+        }
+    }
+}
+
+/// One fault.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Fault {
+    /// Its name.
+    pub code: Code,
+    /// The file that it is in, below the skill's directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The line, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl Fault {
+    pub(super) fn new(code: Code, message: impl Into<String>) -> Fault {
+        Fault { code, file: None, line: None, message: message.into() }
+    }
+
+    pub(super) fn of_file(code: Code, file: &str, message: impl Into<String>) -> Fault {
+        Fault { file: Some(file.to_owned()), ..Fault::new(code, message) }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code.name())?;
+        if let Some(file) = &self.file {
+            write!(f, ": {}", file.escape_debug())?;
+        }
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+/// Why something cannot be done with a skill.
+#[derive(Debug)]
+pub enum SkillError {
+    /// The skill is at fault; never empty.
+    Refused(Vec<Fault>),
+    /// Somebody else could have written what is in the registry.
+    Untrusted {
+        /// Directory or file.
+        path: PathBuf,
+        /// Who could.
+        why: String,
+    },
+    /// What is in the registry is not what was put there.
+    Damaged {
+        /// Directory or file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// The system refuses.
+    Io {
+        /// What was tried.
+        operation: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl SkillError {
+    pub(super) fn one(code: Code, message: impl Into<String>) -> SkillError {
+        SkillError::Refused(vec![Fault::new(code, message)])
+    }
+
+    /// The names of what is wrong, each once, in their order.
+    pub fn codes(&self) -> Vec<Code> {
+        let SkillError::Refused(faults) = self else { return Vec::new() };
+        let mut codes: Vec<Code> = faults.iter().map(|fault| fault.code).collect();
+        codes.sort_unstable();
+        codes.dedup();
+        codes
+    }
+
+    /// What a user can do.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            SkillError::Refused(faults) => match faults.first()?.code {
+                Code::NotRegistered => Some("cofferdam skill list".into()),
+                Code::SignatureVerificationFailed => {
+                    Some("cofferdam skill sign DIR --key FILE, by the publisher".into())
+                }
+                _ => None,
+            },
+            SkillError::Untrusted { path, .. } => {
+                Some(format!("chown and chmod go-w {} if it is yours", path.display()))
+            }
+            SkillError::Damaged { .. } => Some("revoke it, and register it again from its source".into()),
+            SkillError::Io { source, .. } => match source.kind() {
+                ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
+                    Some("name a registry that is yours: --registry DIR, or COFFERDAM_SKILLS".into())
+                }
+                _ => None,
+            },
+        }
+    }
+}
+
+impl From<PolicyErrors> for SkillError {
+    fn from(errors: PolicyErrors) -> SkillError {
+        let fault = |error: &cofferdam_policy::PolicyError| Fault::new(Code::SchemaValidationFailed, error.to_string());
+        SkillError::Refused(errors.0.iter().map(fault).collect())
+    }
+}
+
+impl std::error::Error for SkillError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            SkillError::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for SkillError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SkillError::Refused(faults) => {
+                for (number, fault) in faults.iter().enumerate() {
+                    write!(f, "{}{fault}", if number > 0 { "\n" } else { "" })?;
+                }
+                Ok(())
+            }
+            SkillError::Untrusted { path, why } => write!(f, "cannot trust {}: {why}", path.display()),
+            SkillError::Damaged { path, why } => write!(f, "{} is damaged: {why}", path.display()),
+            SkillError::Io { operation, path, source } => write!(f, "cannot {operation} {}: {source}", path.display()),
+        }
+    }
+}

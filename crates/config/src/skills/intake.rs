@@ -1,0 +1,245 @@
+//! Takes a skill's directory in: every file is opened once, read once, and hashed from the bytes that are kept, so that
+//! whatever happens to the directory meanwhile, what goes on from here is what was hashed.
+//!
+//! ```text
+//! DIR ─ manifest.json ─ decode, verify ─┐
+//!  └─── walk, each name by descriptor ──┴─▶ Taken (manifest, bytes) or every fault
+//! ```
+//!
+//! No link is followed below the directory, no pipe is waited for, no device is read, and no size is believed. Writes nothing.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use cofferdam_policy::MAX_ERRORS;
+use cofferdam_profiles::private;
+use rustix::fs::{AtFlags, FileType, statat};
+use sha2::{Digest as _, Sha256};
+
+use super::error::{Code, Fault, SkillError};
+use super::manifest::{Listed, MANIFEST_FILE, MAX_FILES, MAX_MANIFEST_BYTES, Manifest, Stage};
+use super::scan::scan;
+use super::signature::{self, Version, hex};
+
+/// Largest file of a skill, bytes.
+pub const MAX_FILE_BYTES: u64 = 16 << 20;
+
+/// All files of a skill together, bytes: they are in memory while they are taken.
+pub const MAX_TOTAL_BYTES: u64 = 64 << 20;
+
+/// Deepest directory below a skill's own.
+const MAX_DEPTH: usize = 32;
+
+/// A skill that is whole, listed, signed and hashed.
+#[derive(Debug)]
+pub struct Taken {
+    /// Its manifest.
+    pub manifest: Manifest,
+    /// The manifest's very text.
+    pub text: Vec<u8>,
+    /// What is signed, as a hash.
+    pub version: Version,
+    /// The content of each file, by path.
+    pub files: BTreeMap<String, Vec<u8>>,
+}
+
+/// Reads a skill's directory.
+///
+/// # Errors
+/// Every fault, in the order of [`Code`]; or the directory cannot be read at all.
+pub fn take(directory: &Path) -> Result<Taken, SkillError> {
+    let (root, text) = open(directory)?;
+    let manifest = Manifest::decode(&text, Stage::Signed)?;
+    let mut faults = Vec::new();
+    if let Err(error) = signature::verify(&manifest) {
+        faults.push(Fault::new(Code::SignatureVerificationFailed, error.to_string()));
+    }
+    let mut walk = Walk::default();
+    walk.directory(&root, "", 0);
+    let mut mismatches = walk.faults;
+    for file in &manifest.files {
+        match walk.files.get(&file.path) {
+            Some(found) if found.sha256 != file.sha256 => {
+                let told = format!("its SHA-256 is {}, and the manifest says {}", found.sha256, file.sha256);
+                mismatches.push(Fault::of_file(Code::FileHashMismatch, &file.path, told));
+            }
+            None if !mismatches.iter().any(|fault| fault.file.as_deref() == Some(&file.path)) => {
+                mismatches.push(Fault::of_file(Code::FileHashMismatch, &file.path, "it is listed, and not there"));
+            }
+            _ => {}
+        }
+    }
+    let listed = |path: &String| manifest.files.iter().any(|file| file.path == *path);
+    for path in walk.files.keys().filter(|path| !listed(path)) {
+        mismatches.push(Fault::of_file(Code::FileHashMismatch, path, "it is there, and the manifest does not list it"));
+    }
+    mismatches.sort_by(|a, b| a.file.cmp(&b.file));
+    faults.extend(mismatches);
+    for (path, found) in &walk.files {
+        faults.extend(scan(path, found.mode, &found.bytes).into_iter().map(|finding| Fault {
+            line: finding.line,
+            ..Fault::of_file(Code::StaticScanFailed, path, format!("{}: {}", finding.rule, finding.what))
+        }));
+    }
+    if !faults.is_empty() {
+        faults.truncate(MAX_ERRORS);
+        return Err(SkillError::Refused(faults));
+    }
+    let version = Version::of(&manifest);
+    let files = walk.files.into_iter().map(|(path, found)| (path, found.bytes)).collect();
+    Ok(Taken { manifest, text, version, files })
+}
+
+/// The files of a directory as a manifest lists them, for whoever is to sign it.
+///
+/// # Errors
+/// There is something in it that no skill can have, or it cannot be read.
+pub fn listing(directory: &Path) -> Result<Vec<Listed>, SkillError> {
+    let root = private::open(directory).map_err(unreadable(directory))?;
+    let mut walk = Walk::default();
+    walk.directory(&root, "", 0);
+    if !walk.faults.is_empty() {
+        return Err(SkillError::Refused(walk.faults));
+    }
+    Ok(walk.files.into_iter().map(|(path, found)| Listed { path, sha256: found.sha256 }).collect())
+}
+
+/// A skill's directory and its manifest's text, for whoever is to sign it.
+///
+/// # Errors
+/// There is no manifest that could be one.
+pub fn open(directory: &Path) -> Result<(OwnedFd, Vec<u8>), SkillError> {
+    let root = private::open(directory).map_err(unreadable(directory))?;
+    let text = private::open_file(&root, MANIFEST_FILE)
+        .and_then(|file| read(&file, MAX_MANIFEST_BYTES as u64))
+        .map_err(|error| {
+            let told = format!("{MANIFEST_FILE} in {}: {error}", directory.display());
+            SkillError::one(Code::SchemaValidationFailed, told)
+        })?;
+    Ok((root, text))
+}
+
+fn unreadable(path: &Path) -> impl Fn(io::Error) -> SkillError {
+    move |source| SkillError::Io { operation: "read the skill's directory", path: path.to_owned(), source }
+}
+
+/// All of an open file, or a refusal by its size: first by what it says, then by what comes.
+pub(super) fn read(file: &File, most: u64) -> io::Result<Vec<u8>> {
+    let large = || io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {most} bytes"));
+    let said = file.metadata()?.len();
+    if said > most {
+        return Err(large());
+    }
+    let mut bytes = Vec::with_capacity(said as usize);
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most { Err(large()) } else { Ok(bytes) }
+}
+
+/// One file that was read.
+#[derive(Debug)]
+struct Found {
+    bytes: Vec<u8>,
+    sha256: String,
+    mode: u32,
+}
+
+/// What is below a directory.
+#[derive(Debug, Default)]
+struct Walk {
+    files: BTreeMap<String, Found>,
+    faults: Vec<Fault>,
+    entries: usize,
+    bytes: u64,
+}
+
+impl Walk {
+    fn fault(&mut self, path: &str, message: impl Into<String>) {
+        self.faults.push(Fault::of_file(Code::FileHashMismatch, path, message));
+    }
+
+    fn directory(&mut self, directory: &OwnedFd, above: &str, depth: usize) {
+        let names = match names(directory) {
+            Ok(names) => names,
+            Err(error) => return self.fault(above, format!("it cannot be listed: {error}")),
+        };
+        for raw in names {
+            self.entries += 1;
+            // Directories count as well: of a manifest's files each may have some above it.
+            if self.entries > 2 * MAX_FILES || self.bytes > MAX_TOTAL_BYTES || self.faults.len() >= MAX_ERRORS {
+                if self.entries > 2 * MAX_FILES {
+                    self.fault(above, format!("it has more than {} entries", 2 * MAX_FILES));
+                }
+                return;
+            }
+            let Ok(name) = raw.to_str() else {
+                self.fault(&format!("{above}{}", raw.to_string_lossy()), "its name is not UTF-8");
+                continue;
+            };
+            let path = format!("{above}{name}");
+            if path != MANIFEST_FILE {
+                self.entry(directory, name, &path, depth);
+            }
+        }
+    }
+
+    fn entry(&mut self, directory: &OwnedFd, name: &str, path: &str, depth: usize) {
+        let about = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(about) => about,
+            Err(error) => return self.fault(path, format!("it cannot be looked at: {}", io::Error::from(error))),
+        };
+        let kind = match FileType::from_raw_mode(about.st_mode) {
+            FileType::RegularFile => return self.file(directory, name, path),
+            FileType::Directory if depth >= MAX_DEPTH => return self.fault(path, "it is too deep"),
+            FileType::Directory => {
+                return match private::open_below(directory, name) {
+                    Ok(below) => self.directory(&below, &format!("{path}/"), depth + 1),
+                    Err(error) => self.fault(path, format!("it cannot be opened: {error}")),
+                };
+            }
+            FileType::Symlink => "a symbolic link",
+            FileType::Fifo => "a named pipe",
+            FileType::Socket => "a socket",
+            _ => "a device",
+        };
+        self.fault(path, format!("it is {kind}: a skill has regular files and directories only"));
+    }
+
+    fn file(&mut self, directory: &OwnedFd, name: &str, path: &str) {
+        // What was looked at above is not believed: neither kind nor size of what is opened now.
+        let taken = private::open_file(directory, name).and_then(|file| {
+            let bytes = read(&file, MAX_FILE_BYTES)?;
+            Ok((file.metadata()?.mode(), bytes))
+        });
+        let (mode, bytes) = match taken {
+            Ok(taken) => taken,
+            Err(error) => return self.fault(path, format!("it cannot be read: {error}")),
+        };
+        self.bytes += bytes.len() as u64;
+        if self.bytes > MAX_TOTAL_BYTES {
+            return self.fault(path, format!("with it, the files have more than {MAX_TOTAL_BYTES} bytes"));
+        }
+        let sha256 = hex(&Sha256::digest(&bytes));
+        self.files.insert(path.to_owned(), Found { bytes, sha256, mode });
+    }
+}
+
+/// The names in a directory, sorted, without `.` and `..`, whatever their bytes.
+fn names(directory: &OwnedFd) -> io::Result<Vec<CString>> {
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::read_from(directory)? {
+        let name = entry?.file_name().to_owned();
+        if !matches!(name.to_bytes(), b"." | b"..") {
+            names.push(name);
+        }
+        if names.len() > 2 * MAX_FILES {
+            break; // the walk says so
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
