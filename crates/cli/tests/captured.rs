@@ -3,7 +3,9 @@
 
 mod common;
 
-use common::{PYTHON, cofferdam, needs, outcome, outcome_of, violations};
+use std::os::unix::fs::symlink;
+
+use common::{PYTHON, cofferdam, needs, open_directory, outcome, outcome_of, violations};
 use serde_json::Value;
 
 /// What every program below begins with: attempts that print a word and how they ended.
@@ -294,15 +296,107 @@ fn names_are_looked_up_by_the_gateways_resolver_in_every_root_view() {
         return;
     }
     let cat = "cat /etc/resolv.conf; grep -h '^hosts' /etc/nsswitch.conf; grep -h localhost /etc/hosts";
-    let expected = "nameserver 127.0.0.1\nsearch .\nhosts: files dns\n127.0.0.1 localhost sandbox\n::1 localhost\n";
+    let expected = "nameserver 127.0.0.1\nhosts: files dns\n127.0.0.1 localhost sandbox\n::1 localhost\n";
     for root in ["host", "minimal"] {
         let (_, o) =
             outcome(&["run", "--json", "-w", "/", "--root", root, "--allow", "a.example", "--", "sh", "-c", cat]);
         assert_eq!(o["stdout"], expected, "{root}: {o:#}");
     }
+    let read = "for f in ('resolv.conf', 'nsswitch.conf', 'hosts'): print(open('/etc/' + f).read(), end='')";
+    let (lines, o) = python(&["--root", "interpreter", "--hostname", "mine"], read);
+    for (what, how) in [("nameserver", "127.0.0.1"), ("hosts:", "files dns"), ("127.0.0.1", "localhost mine")] {
+        assert_eq!(told(&lines, what), how, "{o:#}");
+    }
     // Without an allowlist nothing is put in the place of the view's own.
     let (_, o) = outcome(&["run", "--json", "-w", "/", "--", "cat", "/etc/nsswitch.conf"]);
     assert_eq!(o["stdout"], std::fs::read_to_string("/etc/nsswitch.conf").unwrap());
+}
+
+/// What an `/etc/resolv.conf` can be in a directory that is given as the root.
+#[derive(Debug, Clone, Copy)]
+enum Resolver {
+    File,
+    Link(&'static str),
+    Absent,
+}
+
+#[test]
+fn names_are_looked_up_in_a_directory_given_as_the_root_whatever_its_resolver_file_is() {
+    if skipped() {
+        return;
+    }
+    let look = "
+tell('says', ascii(open('/etc/resolv.conf').read()) if os.path.exists('/etc/resolv.conf') else 'absent')
+tell('address', socket.gethostbyname('a.example'))
+try: tell('other', socket.gethostbyname('b.example'))
+except socket.gaierror: tell('other', 'unknown')";
+    for (shape, says) in [
+        (Resolver::File, "'nameserver 127.0.0.1\\n'"),
+        (Resolver::Link("../run/systemd/resolve/stub-resolv.conf"), "'nameserver 127.0.0.1\\n'"),
+        (Resolver::Link("/run/resolvconf/resolv.conf"), "'nameserver 127.0.0.1\\n'"),
+        (Resolver::Link("real.conf"), "'nameserver 127.0.0.1\\n'"),
+        (Resolver::Link("/nowhere/resolv.conf"), "absent"),
+        (Resolver::Absent, "absent"),
+    ] {
+        let root = open_directory();
+        let at = |name: &str| root.path().join(name);
+        for name in ["usr", "dev", "proc", "sys", "run", "tmp", "var/tmp", "etc"] {
+            std::fs::create_dir_all(at(name)).unwrap();
+        }
+        for (link, to) in [("lib", "usr/lib"), ("lib64", "usr/lib64"), ("bin", "usr/bin")] {
+            symlink(to, at(link)).unwrap();
+        }
+        for name in ["hosts", "nsswitch.conf", "real.conf"] {
+            std::fs::write(at("etc").join(name), "nameserver 192.0.2.53\nhosts: dns\n").unwrap();
+        }
+        match shape {
+            Resolver::File => std::fs::write(at("etc/resolv.conf"), "nameserver 192.0.2.53\n").unwrap(),
+            Resolver::Link(to) => symlink(to, at("etc/resolv.conf")).unwrap(),
+            Resolver::Absent => {}
+        }
+        let (lines, o) = python(&["--root", root.path().to_str().unwrap(), "-v", "/usr:/usr:ro"], look);
+        assert_eq!(told(&lines, "says"), says, "{shape:?} {o:#}");
+        assert!(told(&lines, "address").starts_with("198.1"), "{shape:?} {o:#}");
+        assert_eq!(told(&lines, "other"), "unknown", "{shape:?} {o:#}");
+        let found = violations(&o);
+        assert!(
+            found.iter().all(|v| v.1 == "b.example" && v.0 == "resolve" && v.3 == "gateway"),
+            "{shape:?} {found:#?}"
+        );
+        assert!(!found.is_empty(), "{shape:?}");
+    }
+}
+
+#[test]
+fn a_resolver_of_ones_own_choice_gives_the_same_answers() {
+    if skipped() {
+        return;
+    }
+    // A query for the A record of this name, to a server that the program picks itself, over UDP and TCP.
+    let program = "
+def query(name): return struct.pack('>HHHHHH', 7, 0x100, 1, 0, 0, 0) + b''.join(bytes([len(p)]) + p.encode() for p in name.split('.')) + bytes([0, 0, 1, 0, 1])
+def answer(what, data): tell(what, f'{data[3] & 15} ' + (socket.inet_ntoa(data[-4:]) if data[7] else 'none'))
+def udp(what, server, name):
+    s = socket.socket(socket.AF_INET6 if ':' in server else socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5)
+    s.connect((server, 53)); s.send(query(name)); answer(what, s.recv(600))
+def stream(what, server, name):
+    s = socket.create_connection((server, 53), 5); q = query(name); s.sendall(struct.pack('>H', len(q)) + q)
+    data = b''
+    while len(data) < 2 or len(data) < 2 + struct.unpack('>H', data[:2])[0]: data += s.recv(600)
+    answer(what, data[2:])
+tell('libc', '0 ' + socket.gethostbyname('a.example'))
+for what, server in (('local', '127.0.0.1'), ('far', '203.0.113.53'), ('six', '2001:db8::53')):
+    udp(what, server, 'a.example'); udp(what + '-other', server, 'b.example')
+    stream(what + '-stream', server, 'a.example')";
+    let (lines, o) = python(&[], program);
+    let address = told(&lines, "libc");
+    assert!(address.starts_with("0 198.1"), "{o:#}");
+    for what in ["local", "far", "six", "local-stream", "far-stream", "six-stream"] {
+        assert_eq!(told(&lines, what), address, "{what} {o:#}");
+    }
+    for what in ["local-other", "far-other", "six-other"] {
+        assert_eq!(told(&lines, what), "3 none", "{what} {o:#}");
+    }
 }
 
 #[test]
@@ -386,7 +480,9 @@ rule('ours')
 assert libc.unshare(0x40000000) == 0, os.strerror(ctypes.get_errno())
 rule('its')
 ";
+    let here = open_directory();
     let mut command = cofferdam();
+    command.current_dir(&here);
     let arguments = [
         "run",
         "--json",

@@ -35,8 +35,7 @@ pub fn captured(policy: &Policy) -> [(&'static str, &'static str, String); 3] {
     let host = &policy.process.hostname;
     [
         (FILES[0], "hosts", format!("127.0.0.1 localhost {host}\n::1 localhost\n")),
-        // No names are tried behind the one that was asked for, whatever the host name ends in.
-        (FILES[1], "resolver", format!("nameserver {}\nsearch .\n", cofferdam_egress::layout::INSIDE)),
+        (FILES[1], "resolver", format!("nameserver {}\n", cofferdam_egress::layout::INSIDE)),
         ("/etc/nsswitch.conf", "lookup", ORDER.to_owned()),
     ]
 }
