@@ -21,9 +21,9 @@ use tokio::net::TcpStream;
 use crate::limits::{Account, Allowance, Way};
 use crate::rules::Refusal;
 
-/// What one pipe holds: more than the kernel's 64 KiB, so that a fast stream wants fewer system calls. Where the user's
-/// share of pipe memory is used up, a pipe holds less.
-const PIPE_BYTES: usize = 256 * 1024;
+/// What one pipe holds: more than the kernel's 64 KiB, because a fast stream costs the less the more is moved at a time. All
+/// pipes of a gateway together stay below half of what a user's pipes may hold before the kernel makes them small (64 MiB).
+const PIPE_BYTES: usize = 512 * 1024;
 /// Bytes of a copy.
 const COPY_BYTES: usize = 16 * 1024;
 /// Idle pipes kept.
