@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! DIR ─ intake (manifest, signature, hashes, scan) ─▶ Taken ─ registry, store ─▶ what may run, and its files
+//! manifest + operator ─ policy ─▶ Policy
 //! ```
 //!
 //! What is not signed, not whole or not listed is refused, and every reason is told. Never runs anything.
@@ -10,6 +11,10 @@ pub mod error;
 pub mod intake;
 mod json;
 pub mod manifest;
+pub mod operator;
+pub mod policy;
+#[cfg(test)]
+mod policy_tests;
 pub mod registry;
 pub mod scan;
 pub mod signature;
@@ -21,4 +26,5 @@ mod tests;
 
 pub use error::{Code, Fault, SkillError};
 pub use manifest::Manifest;
+pub use operator::SandboxConfig;
 pub use registry::{Registry, Spec, State};

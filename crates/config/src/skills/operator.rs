@@ -1,0 +1,236 @@
+//! The operator's side: what whoever runs skills grants them at most. TOML or JSON, ten fields and the program to run.
+//!
+//! ```toml
+//! networkMode = "allowlist"            # default: none
+//! allowedHosts = ["api.example.com"]
+//! memoryLimitMb = 256                  # default: 128
+//! cpuQuota = 50000                     # microseconds in each 100 ms; the default, half a CPU
+//! volumes = [{ target = "/work", sizeMb = 64 }]
+//! env = { ISCL_API_URL = "http://127.0.0.1:8080" }
+//! command = ["python3", "/skill/main.py"]
+//! ```
+//!
+//! Closed: a key that is not known, a mount of the host, a variable besides the API's is an error. Pure.
+
+use cofferdam_policy::{API_VARIABLE_DEFAULT, AllowEntry, HttpUrl, PolicyError, PolicyErrors, paths};
+use serde_json::Value;
+
+use super::json::{Reader, parse};
+
+/// Longest text, bytes.
+const MAX_BYTES: usize = 1 << 20;
+
+/// Memory where nobody says otherwise, MiB.
+pub const MEMORY_DEFAULT_MB: u64 = 128;
+/// CPU time in each period of 100 ms where nobody says otherwise, microseconds: half a CPU.
+pub const CPU_QUOTA_DEFAULT: u64 = 50_000;
+/// Size of /tmp, and of a volume of which nobody says it, MiB.
+pub const TMP_MB: u64 = 64;
+/// Where a skill's files are inside.
+pub const SKILL_DIRECTORY: &str = "/skill";
+
+const KEYS: &[&str] = &[
+    "image",
+    "networkMode",
+    "allowedHosts",
+    "readOnlyRootfs",
+    "memoryLimitMb",
+    "cpuQuota",
+    "timeoutMs",
+    "noSpawn",
+    "volumes",
+    "env",
+    "command",
+];
+
+/// What an operator says; what is left out is none of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SandboxConfig {
+    /// A container's image, by reference; or a directory as root, by absolute path.
+    pub image: Option<String>,
+    /// Whether the hosts of both sides may be reached; otherwise none.
+    pub allowlist: bool,
+    /// Which at most; none leaves it to the manifest.
+    pub allowed_hosts: Option<Vec<AllowEntry>>,
+    /// Memory at most, MiB.
+    pub memory_limit_mb: Option<u64>,
+    /// CPU time in each period of 100 ms, microseconds.
+    pub cpu_quota: Option<u64>,
+    /// Wall time at most, milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// No processes, whatever the manifest says.
+    pub no_spawn: bool,
+    /// Directories in memory, besides /tmp.
+    pub volumes: Vec<Volume>,
+    /// The API that the skill is told of, as the host sees it.
+    pub api: Option<HttpUrl>,
+    /// The program and its arguments.
+    pub command: Option<Vec<String>>,
+}
+
+/// An empty directory in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Volume {
+    /// Where, inside.
+    pub target: String,
+    /// Size, MiB.
+    pub size_mb: u64,
+}
+
+impl SandboxConfig {
+    /// Reads one: JSON where it begins with `{`, else TOML.
+    ///
+    /// # Errors
+    /// Every mistake, with its path.
+    pub fn decode(text: &[u8]) -> Result<SandboxConfig, PolicyErrors> {
+        let root = if text.trim_ascii_start().starts_with(b"{") { parse(text, MAX_BYTES)? } else { toml(text)? };
+        let mut reader = Reader::default();
+        let config = config(&mut reader, &root);
+        reader.finish().map(|()| config)
+    }
+}
+
+fn toml(text: &[u8]) -> Result<Value, PolicyErrors> {
+    let refused = |problem: String| {
+        let accepted = "TOML or one JSON object, in UTF-8, at most 1 MiB".to_owned();
+        PolicyErrors(vec![PolicyError { path: "$".into(), value: String::new(), problem, accepted }])
+    };
+    if text.len() > MAX_BYTES {
+        return Err(refused(format!("it has {} bytes", text.len())));
+    }
+    let text = std::str::from_utf8(text).map_err(|error| refused(error.to_string()))?;
+    let table: toml::Table = toml::from_str(text).map_err(|error| refused(error.to_string().trim_end().to_owned()))?;
+    serde_json::to_value(table).map_err(|error| refused(error.to_string()))
+}
+
+fn config(read: &mut Reader, root: &Value) -> SandboxConfig {
+    let top = read.object("$", Some(root), KEYS, &[]);
+    let text = |read: &mut Reader, key: &str, accepted: &str, fits: &dyn Fn(&str) -> bool| {
+        top.get(key).map(|value| read.text(&format!("$.{key}"), Some(value), accepted, fits))
+    };
+    let image = text(read, "image", "an image's reference, or the absolute path of a directory", &|image| {
+        (1..=4095).contains(&image.len()) && !image.chars().any(char::is_control)
+    });
+    let mode = text(read, "networkMode", "none or allowlist", &|mode| matches!(mode, "none" | "allowlist"));
+    let allowlist = mode.as_deref() == Some("allowlist");
+    if top.get("readOnlyRootfs").is_some_and(|value| !read.flag("$.readOnlyRootfs", Some(value))) {
+        read.wrong(
+            "$.readOnlyRootfs",
+            top.get("readOnlyRootfs"),
+            "a root that can be written",
+            "true: there is no other",
+        );
+    }
+    let number = |read: &mut Reader, key: &str, least: u64, most: u64| {
+        top.get(key).map(|value| read.number(&format!("$.{key}"), Some(value), least, most))
+    };
+    SandboxConfig {
+        image,
+        allowlist,
+        allowed_hosts: top.get("allowedHosts").map(|value| hosts(read, value, allowlist)),
+        memory_limit_mb: number(read, "memoryLimitMb", 1, 1 << 20),
+        cpu_quota: number(read, "cpuQuota", 1000, 100_000 * 8192),
+        timeout_ms: number(read, "timeoutMs", 1, 24 * 60 * 60 * 1000),
+        no_spawn: read.flag("$.noSpawn", top.get("noSpawn")),
+        volumes: volumes(read, top.get("volumes")),
+        api: api(read, top.get("env")),
+        command: top.get("command").map(|value| command(read, value)),
+    }
+}
+
+fn hosts(read: &mut Reader, value: &Value, allowlist: bool) -> Vec<AllowEntry> {
+    if !allowlist {
+        read.wrong("$.allowedHosts", Some(value), "hosts without a network", "hosts with networkMode allowlist only");
+    }
+    let mut hosts = Vec::new();
+    for (index, item) in read.list("$.allowedHosts", Some(value), 0, 1000).iter().enumerate() {
+        let at = format!("$.allowedHosts[{index}]");
+        let text = read.text(&at, Some(item), "a host", |_| true);
+        match text.parse() {
+            Ok(entry) => hosts.push(entry),
+            Err(why) if item.is_string() => {
+                read.wrong(&at, Some(item), why, "a host, such as api.example.com or *.example.com:443")
+            }
+            Err(_) => {}
+        }
+    }
+    hosts
+}
+
+fn volumes(read: &mut Reader, value: Option<&Value>) -> Vec<Volume> {
+    const ACCEPTED: &str = "an ephemeral one: { target = \"/work\", sizeMb = 64 }";
+    let mut volumes: Vec<Volume> = Vec::new();
+    for (index, item) in read.list("$.volumes", value, 0, 32).iter().enumerate() {
+        let at = format!("$.volumes[{index}]");
+        if !item.is_object() {
+            read.wrong(&at, Some(item), "no ephemeral volume", ACCEPTED);
+            continue;
+        }
+        let of_host = ["source", "src", "hostPath", "host"].into_iter().find(|key| item.get(key).is_some());
+        if let Some(key) = of_host {
+            read.wrong(&format!("{at}.{key}"), item.get(key), "a mount of the host's", ACCEPTED);
+            continue;
+        }
+        let volume = read.object(&at, Some(item), &["target", "sizeMb"], &["target"]);
+        let target = read.text(&format!("{at}.target"), volume.get("target"), "an absolute path", |target| {
+            target.starts_with('/') && target != "/" && paths::fault(target).is_none()
+        });
+        let own = ["/tmp", SKILL_DIRECTORY, "/proc", "/sys", "/dev"].iter().copied();
+        let taken = own.chain(volumes.iter().map(|other| other.target.as_str()));
+        let clash =
+            taken.into_iter().find(|other| paths::is_within(&target, other) || paths::is_within(other, &target));
+        if let Some(other) = clash.map(str::to_owned).filter(|_| !target.is_empty()) {
+            read.wrong(
+                &format!("{at}.target"),
+                volume.get("target"),
+                &format!("{other} is there"),
+                "a place of its own",
+            );
+        }
+        let size_mb = match volume.get("sizeMb") {
+            None => TMP_MB,
+            size => read.number(&format!("{at}.sizeMb"), size, 1, 1024),
+        };
+        volumes.push(Volume { target, size_mb });
+    }
+    volumes
+}
+
+/// The one variable that there can be.
+fn api(read: &mut Reader, value: Option<&Value>) -> Option<HttpUrl> {
+    let members = match value? {
+        Value::Object(members) => members,
+        other => {
+            read.wrong("$.env", Some(other), "not an object", "an object with ISCL_API_URL");
+            return None;
+        }
+    };
+    for name in members.keys().filter(|name| *name != API_VARIABLE_DEFAULT) {
+        // Its value may be the secret that does not belong there: it is not shown.
+        let at = format!("$.env[{}]", super::json::shown(name));
+        read.wrong(&at, None, "no variable of a skill's", "ISCL_API_URL alone: what is secret stays behind the API");
+    }
+    let url = members.get(API_VARIABLE_DEFAULT)?;
+    let text = read.text("$.env.ISCL_API_URL", Some(url), "an HTTP URL", |_| true);
+    match text.parse() {
+        Ok(url) => Some(url),
+        Err(why) => {
+            if url.is_string() {
+                let why: &str = why;
+                read.wrong("$.env.ISCL_API_URL", Some(url), why, "http(s)://HOST[:PORT][/PREFIX]");
+            }
+            None
+        }
+    }
+}
+
+fn command(read: &mut Reader, value: &Value) -> Vec<String> {
+    let items = read.list("$.command", Some(value), 1, 10_000);
+    let mut words = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        words.push(read.text(&format!("$.command[{index}]"), Some(item), "a text without NUL", |word| {
+            !word.contains('\0') && (index > 0 || !word.is_empty())
+        }));
+    }
+    words
+}

@@ -1,0 +1,157 @@
+//! What a skill may do: its manifest and its operator, the narrower of both, as a policy. Pure.
+//!
+//! | | manifest | operator | holds |
+//! |---|---|---|---|
+//! | memory | `memoryMb` | `memoryLimitMb`, else 128 | the smaller |
+//! | wall time | `timeoutMs` | `timeoutMs` | the smaller |
+//! | processes | `allowSpawn` | `noSpawn` | only if both let it |
+//! | network | a list | `none` | none |
+//! | | a list | `allowlist` | the list, and of it what is in `allowedHosts` too, if that is said |
+//! | | `true` | `allowlist` | `allowedHosts`, which must be said |
+//! | | `false` | any | none |
+//! | the API | | `env.ISCL_API_URL` | reachable, and nothing else by it |
+//! | files | `files` | | `/skill`, read-only; `/tmp`, 64 MiB, without programs; nothing of the host but what the program needs |
+
+use cofferdam_policy::{
+    API_VARIABLE_DEFAULT, Access, AllowEntry, Field, Mount, Network, NetworkApi, NetworkMode, OnViolation, Policy,
+    PolicyError, PolicyErrors, Root, Stdin,
+};
+
+use super::manifest::{Manifest, Wish};
+use super::operator::{CPU_QUOTA_DEFAULT, MEMORY_DEFAULT_MB, SKILL_DIRECTORY, SandboxConfig, TMP_MB};
+
+/// What is run where the operator names no program: the one of these that a skill has, with the program that runs it.
+const PROGRAMS: &[(&str, &[&str])] =
+    &[("run", &[]), ("main.py", &["python3"]), ("main.js", &["node"]), ("main.mjs", &["node"]), ("main.sh", &["sh"])];
+
+/// A policy, and what of the operator's it does not say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// What the skill may do. The jail and every backend that takes policies hold it.
+    pub policy: Policy,
+    /// The image that a container is made of.
+    pub image: Option<String>,
+}
+
+/// The policy of a skill whose files are in this directory of the host, with these further arguments.
+///
+/// # Errors
+/// The two sides contradict each other, or nothing says what to run; with every reason.
+pub fn policy(
+    manifest: &Manifest,
+    operator: &SandboxConfig,
+    files: &str,
+    arguments: &[String],
+) -> Result<Resolved, PolicyErrors> {
+    let mut policy = Policy::base();
+    policy.id = Some(manifest.name.clone()).filter(|name| !name.starts_with('-'));
+    policy.command.argv = program(manifest, operator)?;
+    policy.command.argv.extend_from_slice(arguments);
+    policy.command.cwd = Some(SKILL_DIRECTORY.into());
+    policy.command.stdin = Stdin::Closed;
+    policy.filesystem.root = Root::Interpreter;
+    policy.filesystem.mounts.push(Mount::Bind {
+        source: files.into(),
+        target: SKILL_DIRECTORY.into(),
+        access: Access::ReadOnly,
+        exec: true,
+        optional: false,
+    });
+    let volumes = operator.volumes.iter();
+    policy.filesystem.mounts.extend(volumes.map(|volume| Mount::Tmpfs {
+        target: volume.target.clone(),
+        size_mb: volume.size_mb,
+        exec: false,
+    }));
+    // A directory is a root for every backend; of what else an image can be, only containers are made.
+    let image = operator.image.clone();
+    if let Some(directory) = image.as_ref().filter(|image| image.starts_with('/')) {
+        policy.filesystem.root = Root::Directory(directory.clone());
+    }
+    policy.network = network(manifest, operator)?;
+    policy.process.spawn = manifest.sandbox.allow_spawn && !operator.no_spawn;
+    policy.limits.memory_mb = manifest.sandbox.memory_mb.min(operator.memory_limit_mb.unwrap_or(MEMORY_DEFAULT_MB));
+    policy.limits.cpu_millis = (operator.cpu_quota.unwrap_or(CPU_QUOTA_DEFAULT) / 100).max(1);
+    policy.limits.wall_ms = manifest.sandbox.timeout_ms.min(operator.timeout_ms.unwrap_or(u64::MAX));
+    policy.limits.tmpfs_mb = TMP_MB;
+    // What a manifest says is what its publisher and the operator agreed on: it holds, or nothing starts.
+    let named = [Field::Memory, Field::WallTime, Field::Tmpfs];
+    named.into_iter().for_each(|field| policy.require(field));
+    if operator.cpu_quota.is_some() {
+        policy.require(Field::CpuShare);
+    }
+    policy.on_violation = OnViolation::Terminate;
+    policy.validate()?;
+    Ok(Resolved { policy, image })
+}
+
+fn one(path: &str, problem: String, accepted: &str) -> PolicyErrors {
+    PolicyErrors(vec![PolicyError { path: path.into(), value: String::new(), problem, accepted: accepted.into() }])
+}
+
+fn program(manifest: &Manifest, operator: &SandboxConfig) -> Result<Vec<String>, PolicyErrors> {
+    if let Some(command) = &operator.command {
+        return Ok(command.clone());
+    }
+    let has = |name: &str| manifest.files.iter().any(|file| file.path == name);
+    let mut there = PROGRAMS.iter().filter(|(name, _)| has(name));
+    match (there.next(), there.next()) {
+        (Some((name, runner)), None) => {
+            let file = format!("{SKILL_DIRECTORY}/{name}");
+            Ok(runner.iter().map(|word| (*word).to_owned()).chain([file]).collect())
+        }
+        (None, _) => Err(one(
+            "$.command",
+            "missing".into(),
+            "the program to run: the skill has no run, main.py, main.js or main.sh",
+        )),
+        (Some((first, _)), Some((second, _))) => {
+            let problem = format!("missing, and the skill has both {first} and {second}");
+            Err(one("$.command", problem, "the program to run"))
+        }
+    }
+}
+
+fn network(manifest: &Manifest, operator: &SandboxConfig) -> Result<Network, PolicyErrors> {
+    let allow = match (&manifest.permissions.network_access, operator.allowlist) {
+        (Wish::Flag(false), _) | (_, false) => Vec::new(),
+        (Wish::Flag(true), true) => operator.allowed_hosts.clone().ok_or_else(|| {
+            let problem = "missing, and the manifest names no hosts of its own".into();
+            one("$.allowedHosts", problem, "the hosts that the skill may reach")
+        })?,
+        (Wish::List(hosts), true) => {
+            let wished: Vec<AllowEntry> = hosts.iter().filter_map(|host| host.parse().ok()).collect();
+            match &operator.allowed_hosts {
+                None => wished,
+                Some(granted) => both(&wished, granted),
+            }
+        }
+    };
+    let api = operator.api.clone().map(|url| NetworkApi { url, variable: API_VARIABLE_DEFAULT.into() });
+    if allow.is_empty() && api.is_none() {
+        return Ok(Network::none());
+    }
+    let allow = allow.into_iter().map(Into::into).collect();
+    Ok(Network { mode: NetworkMode::Allowlist, allow, api, ..Network::none() })
+}
+
+/// What both lists mean: of each pair the narrower entry, where one has the other in it.
+fn both(wished: &[AllowEntry], granted: &[AllowEntry]) -> Vec<AllowEntry> {
+    let mut common: Vec<AllowEntry> = Vec::new();
+    for (wish, grant) in wished.iter().flat_map(|wish| granted.iter().map(move |grant| (wish, grant))) {
+        let narrower = [(grant, wish), (wish, grant)].into_iter().find(|(wide, narrow)| wide.covers(narrow));
+        // Hosts that overlap and ports that do: the names of one with the ports that both have.
+        let narrower = narrower.map(|(_, narrow)| narrow.clone()).or_else(|| crossed(wish, grant));
+        common.extend(narrower.filter(|entry| !common.contains(entry)));
+    }
+    common
+}
+
+fn crossed(one: &AllowEntry, two: &AllowEntry) -> Option<AllowEntry> {
+    let to = [(one, two), (two, one)].into_iter().find(|(wide, narrow)| wide.to.covers(&narrow.to))?.1.to.clone();
+    let ranges =
+        one.ports.ranges().iter().flat_map(|a| two.ports.ranges().iter().map(move |b| (a.0.max(b.0), a.1.min(b.1))));
+    let ports: Vec<(u16, u16)> = ranges.filter(|(first, last)| first <= last).collect();
+    let ports = cofferdam_policy::Ports::from_ranges(ports);
+    (!ports.ranges().is_empty()).then_some(AllowEntry { to, ports })
+}

@@ -1,0 +1,251 @@
+//! What an operator can say, and what comes of both sides: the narrower one, always.
+
+use cofferdam_policy::{AllowEntry, Field, Mount, NetworkMode, OnViolation, Policy, Root};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::manifest::{Manifest, Stage};
+use super::operator::SandboxConfig;
+use super::policy::{Resolved, policy};
+
+fn manifest(change: impl Fn(&mut Value)) -> Manifest {
+    let mut document = json!({
+        "version": "1",
+        "name": "weather",
+        "publisher": { "name": "Example", "address": format!("0x{}", "0".repeat(40)), "contact": "dev@example.com" },
+        "permissions": { "txActions": [], "chains": [], "networkAccess": false, "filesystemAccess": true },
+        "sandbox": { "memoryMb": 100, "timeoutMs": 5000, "allowSpawn": true },
+        "files": [{ "path": "main.py", "sha256": "00".repeat(32) }],
+    });
+    change(&mut document);
+    Manifest::decode(document.to_string().as_bytes(), Stage::Draft).unwrap()
+}
+
+fn wishing(network: Value) -> Manifest {
+    manifest(|document| document["permissions"]["networkAccess"] = network.clone())
+}
+
+fn operator(text: &str) -> SandboxConfig {
+    SandboxConfig::decode(text.as_bytes()).unwrap()
+}
+
+fn resolve(manifest: &Manifest, operator: &SandboxConfig) -> Resolved {
+    policy(manifest, operator, "/store/files", &[]).unwrap()
+}
+
+fn hosts(policy: &Policy) -> Vec<String> {
+    policy.network.allow.iter().map(|rule| rule.entry.to_string()).collect()
+}
+
+#[test]
+fn without_a_word_the_documents_defaults_hold() {
+    let manifest = manifest(|document| document["sandbox"]["memoryMb"] = json!(512));
+    let Resolved { policy, image } = resolve(&manifest, &SandboxConfig::default());
+    assert_eq!(image, None);
+    assert_eq!(policy.command.argv, ["python3", "/skill/main.py"]);
+    assert_eq!(policy.command.cwd.as_deref(), Some("/skill"));
+    assert_eq!(policy.command.variables, Policy::base().command.variables);
+    let limits = (policy.limits.memory_mb, policy.limits.cpu_millis, policy.limits.tmpfs_mb, policy.limits.wall_ms);
+    assert_eq!(limits, (128, 500, 64, 5000));
+    assert_eq!((policy.network.mode, policy.on_violation), (NetworkMode::None, OnViolation::Terminate));
+    assert_eq!(policy.filesystem.root, Root::Interpreter);
+    let [Mount::Bind { source, target, access, .. }] = &policy.filesystem.mounts[..] else { panic!() };
+    assert_eq!((source.as_str(), target.as_str()), ("/store/files", "/skill"));
+    assert_eq!(*access, cofferdam_policy::Access::ReadOnly);
+    for field in [Field::Memory, Field::WallTime, Field::Tmpfs, Field::Spawn, Field::Network, Field::Mounts] {
+        assert!(policy.is_required(field), "{field}");
+    }
+    assert!(!policy.is_required(Field::CpuShare));
+}
+
+#[test]
+fn json_and_toml_say_the_same() {
+    let toml = r#"
+        image = "registry.example/skill@sha256:00"
+        networkMode = "allowlist"
+        allowedHosts = ["api.example.com"]
+        readOnlyRootfs = true
+        memoryLimitMb = 64
+        cpuQuota = 25000
+        timeoutMs = 2000
+        noSpawn = true
+        volumes = [{ target = "/work", sizeMb = 8 }, { target = "/cache" }]
+        env = { ISCL_API_URL = "http://127.0.0.1:8080" }
+        command = ["python3", "-I", "/skill/main.py"]
+    "#;
+    let as_json = json!({
+        "image": "registry.example/skill@sha256:00", "networkMode": "allowlist", "allowedHosts": ["api.example.com"],
+        "readOnlyRootfs": true, "memoryLimitMb": 64, "cpuQuota": 25000, "timeoutMs": 2000, "noSpawn": true,
+        "volumes": [{ "target": "/work", "sizeMb": 8 }, { "target": "/cache" }],
+        "env": { "ISCL_API_URL": "http://127.0.0.1:8080" }, "command": ["python3", "-I", "/skill/main.py"],
+    });
+    let config = operator(toml);
+    assert_eq!(config, operator(&as_json.to_string()));
+    let Resolved { policy, image } = resolve(&wishing(json!(true)), &config);
+    assert_eq!(image.as_deref(), Some("registry.example/skill@sha256:00"));
+    assert_eq!(policy.command.argv, ["python3", "-I", "/skill/main.py"]);
+    assert_eq!((policy.limits.memory_mb, policy.limits.cpu_millis, policy.limits.wall_ms), (64, 250, 2000));
+    assert!(!policy.process.spawn && policy.is_required(Field::CpuShare));
+    assert_eq!(hosts(&policy), ["api.example.com"]);
+    let api = policy.network.api.unwrap();
+    assert_eq!((api.url.to_string().as_str(), api.variable.as_str()), ("http://127.0.0.1:8080", "ISCL_API_URL"));
+    let tmpfs = |target: &str, size_mb| Mount::Tmpfs { target: target.into(), size_mb, exec: false };
+    assert_eq!(policy.filesystem.mounts[1..], [tmpfs("/work", 8), tmpfs("/cache", 64)]);
+    assert_eq!(operator(""), SandboxConfig::default());
+    assert_eq!(operator("{}"), SandboxConfig::default());
+}
+
+#[test]
+fn what_an_operator_cannot_grant_is_an_error_with_its_path() {
+    for (text, path, word) in [
+        ("unknown = 1", "$[\"unknown\"]", "no such key"),
+        ("networkMode = 'host'", "$.networkMode", "none or allowlist"),
+        ("networkMode = 'bridge'", "$.networkMode", "none or allowlist"),
+        ("allowedHosts = ['a.example']", "$.allowedHosts", "without a network"),
+        ("networkMode = 'allowlist'\nallowedHosts = ['*']", "$.allowedHosts[0]", "everything"),
+        ("readOnlyRootfs = false", "$.readOnlyRootfs", "written"),
+        ("memoryLimitMb = 0", "$.memoryLimitMb", "limits"),
+        ("cpuQuota = 999", "$.cpuQuota", "limits"),
+        ("timeoutMs = -1", "$.timeoutMs", "limits"),
+        ("noSpawn = 'no'", "$.noSpawn", "true or false"),
+        ("volumes = ['/home:/data']", "$.volumes[0]", "ephemeral"),
+        ("volumes = [{ target = '/x', source = '/home' }]", "$.volumes[0].source", "mount of the host"),
+        ("volumes = [{ target = '/x', hostPath = '/home' }]", "$.volumes[0].hostPath", "mount of the host"),
+        ("volumes = [{ target = '/skill/x' }]", "$.volumes[0].target", "/skill is there"),
+        ("volumes = [{ target = '/' }]", "$.volumes[0].target", "absolute path"),
+        ("volumes = [{ target = '/a/../tmp' }]", "$.volumes[0].target", "absolute path"),
+        ("volumes = [{ target = '/a' }, { target = '/a/b' }]", "$.volumes[1].target", "/a is there"),
+        ("volumes = [{ target = '/a', sizeMb = 2000 }]", "$.volumes[0].sizeMb", "limits"),
+        ("env = { AWS_SECRET_ACCESS_KEY = 'hidden' }", "$.env[\"AWS_SECRET_ACCESS_KEY\"]", "ISCL_API_URL alone"),
+        ("env = { PATH = '/hidden' }", "$.env[\"PATH\"]", "ISCL_API_URL alone"),
+        ("env = { ISCL_API_URL = 'ftp://x' }", "$.env.ISCL_API_URL", "http(s)"),
+        ("command = []", "$.command", "list"),
+        ("command = 'python3 x'", "$.command", "list"),
+        ("command = ['']", "$.command[0]", "form"),
+        ("{\"noSpawn\": false, \"noSpawn\": true}", "$", "twice"),
+        ("noSpawn = false\nnoSpawn = true", "$", "duplicate key"),
+        ("image = \"\"", "$.image", "reference"),
+    ] {
+        let errors = SandboxConfig::decode(text.as_bytes()).expect_err(text).to_string();
+        assert!(errors.starts_with(path) && errors.contains(word), "{text}: {errors}");
+        assert!(!errors.contains("hidden"), "{errors}");
+    }
+}
+
+#[test]
+fn the_narrower_network_wins() {
+    let granted = |hosts: &str| operator(&format!("networkMode = 'allowlist'\nallowedHosts = {hosts}"));
+    let (a, both) = (json!(["a.example.com"]), json!(["a.example.com", "*.b.example.com:443", "10.1.0.0/16"]));
+    for (wish, operator, holds) in [
+        (json!(false), granted("['a.example.com']"), vec![]),
+        (json!(true), granted("['a.example.com']"), vec!["a.example.com"]),
+        (json!(true), granted("[]"), vec![]),
+        (json!(true), SandboxConfig::default(), vec![]),
+        (a.clone(), SandboxConfig::default(), vec![]),
+        (a.clone(), operator("networkMode = 'none'"), vec![]),
+        (a.clone(), operator("networkMode = 'allowlist'"), vec!["a.example.com"]),
+        (a.clone(), granted("['*.example.com']"), vec!["a.example.com"]),
+        (a.clone(), granted("['*.example.com:443']"), vec!["a.example.com:443"]),
+        (a.clone(), granted("['b.example.com', '*.a.example.com']"), vec![]),
+        (a.clone(), granted("['a.example.com:8080']"), vec![]),
+        (json!(["*.example.com"]), granted("['a.example.com:80']"), vec!["a.example.com:80"]),
+        (
+            both.clone(),
+            granted("['x.b.example.com', '10.1.2.0/24:443']"),
+            vec!["x.b.example.com:443", "10.1.2.0/24:443"],
+        ),
+        (json!([]), operator("networkMode = 'allowlist'"), vec![]),
+    ] {
+        let Resolved { policy, .. } = resolve(&wishing(wish.clone()), &operator);
+        assert_eq!(hosts(&policy), holds, "{wish} {operator:?}");
+        let mode = if holds.is_empty() { NetworkMode::None } else { NetworkMode::Allowlist };
+        assert_eq!(policy.network.mode, mode);
+    }
+    let unsaid = policy(&wishing(json!(true)), &operator("networkMode = 'allowlist'"), "/f", &[]).unwrap_err();
+    assert!(unsaid.to_string().starts_with("$.allowedHosts: missing"), "{unsaid}");
+    // The API alone, with no host besides.
+    let api = operator("env = { ISCL_API_URL = 'http://127.0.0.1:8080' }");
+    let Resolved { policy, .. } = resolve(&wishing(json!(true)), &api);
+    assert!(policy.network.mode == NetworkMode::Allowlist && policy.network.allow.is_empty());
+}
+
+#[test]
+fn processes_need_both_sides() {
+    for (manifest_lets, operator_says, spawn) in
+        [(true, "", true), (true, "noSpawn = true", false), (false, "noSpawn = false", false), (false, "", false)]
+    {
+        let manifest = manifest(|document| document["sandbox"]["allowSpawn"] = json!(manifest_lets));
+        assert_eq!(resolve(&manifest, &operator(operator_says)).policy.process.spawn, spawn);
+    }
+}
+
+#[test]
+fn a_skill_with_one_known_start_needs_no_command() {
+    let with = |paths: &[&str]| {
+        manifest(|document| {
+            let file = |path: &&str| json!({ "path": path, "sha256": "00".repeat(32) });
+            document["files"] = paths.iter().map(file).collect();
+        })
+    };
+    let argv = |paths: &[&str]| {
+        policy(&with(paths), &SandboxConfig::default(), "/f", &["x".into(), "-y".into()])
+            .map(|it| it.policy.command.argv)
+    };
+    assert_eq!(argv(&["run", "lib/main.py"]).unwrap(), ["/skill/run", "x", "-y"]);
+    assert_eq!(argv(&["main.js"]).unwrap(), ["node", "/skill/main.js", "x", "-y"]);
+    assert!(argv(&["other.py"]).unwrap_err().to_string().contains("$.command: missing"));
+    assert!(argv(&["run", "main.py"]).unwrap_err().to_string().contains("both run and main.py"));
+}
+
+#[test]
+fn a_directory_as_image_is_the_root() {
+    let config = operator("image = '/srv/rootfs'");
+    assert_eq!(resolve(&manifest(|_| {}), &config).policy.filesystem.root, Root::Directory("/srv/rootfs".into()));
+}
+
+fn any_host() -> impl Strategy<Value = String> {
+    let name = prop_oneof![
+        Just("a.x.example"),
+        Just("b.x.example"),
+        Just("*.x.example"),
+        Just("*.example"),
+        Just("10.0.0.0/8"),
+        Just("10.1.1.1")
+    ];
+    let ports = prop_oneof![Just(""), Just(":443"), Just(":80-443"), Just(":400-9000"), Just(":*")];
+    (name, ports).prop_map(|(name, ports)| format!("{name}{ports}"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_holds_is_exactly_what_both_sides_mean(
+        wished in prop::collection::vec(any_host(), 0..4),
+        granted in prop::collection::vec(any_host(), 0..4),
+    ) {
+        let operator = operator(&json!({ "networkMode": "allowlist", "allowedHosts": granted }).to_string());
+        let Resolved { policy, .. } = resolve(&wishing(json!(wished)), &operator);
+        let read = |texts: &[String]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<AllowEntry>>();
+        let (wished, granted) = (read(&wished), read(&granted));
+        let held: Vec<AllowEntry> = policy.network.allow.into_iter().map(|rule| rule.entry).collect();
+        for name in ["a.x.example", "b.x.example", "c.x.example", "x.example", "y.example"] {
+            for port in [22, 80, 81, 400, 443, 8080, 9001] {
+                let any = |list: &[AllowEntry]| list.iter().any(|entry| entry.matches_name(name, port));
+                prop_assert_eq!(any(&held), any(&wished) && any(&granted), "{}:{}", name, port);
+            }
+        }
+        for address in ["10.1.1.1", "10.2.2.2", "192.0.2.1"] {
+            for port in [22, 80, 443, 8080] {
+                let any = |list: &[AllowEntry]| list.iter().any(|entry| entry.matches_address(address.parse().unwrap(), port));
+                prop_assert_eq!(any(&held), any(&wished) && any(&granted), "{}:{}", address, port);
+            }
+        }
+    }
+
+    #[test]
+    fn any_text_is_read_without_a_panic(text in ".{0,200}") {
+        let read = SandboxConfig::decode(text.as_bytes());
+        prop_assert!(read.is_err() || text.trim().is_empty() || text.trim_start().starts_with('#'));
+    }
+}
