@@ -1,6 +1,10 @@
 //! What is worth a line on standard error after a run, and the words for it. Pure: outcome in, lines out.
 
-use cofferdam_engine::{Ending, Failure, Outcome};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use cofferdam_engine::network_event::Reason;
+use cofferdam_engine::{Ending, Evidence, Failure, Outcome, Violation};
 use cofferdam_policy::{Access, Field, Mount, Policy};
 
 use crate::call::Call;
@@ -8,6 +12,8 @@ use crate::options::POLICY_OPTIONS;
 
 /// Most violations, and most changed files, that are told one by one.
 const TOLD: usize = 5;
+/// Most refused hosts that are told one by one.
+const TOLD_HOSTS: usize = 20;
 
 /// One line, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +47,17 @@ pub fn notes(outcome: &Outcome, call: &Call) -> Vec<Note> {
     }
     // The limit that ended it has been told.
     let ended_by = outcome.limit.map(Field::name);
-    let others: Vec<_> = outcome.violations.iter().filter(|v| Some(v.operation.as_str()) != ended_by).collect();
+    let missing = missing_hosts(outcome);
+    for host in missing.iter().take(TOLD_HOSTS) {
+        note(host.text(), Some(format!("--allow {}", host.entry())));
+    }
+    if missing.len() > TOLD_HOSTS {
+        let more = missing.len() - TOLD_HOSTS;
+        note(format!("{more} more hosts were refused"), Some("--json lists them all".into()));
+    }
+    let is_missing = |v: &Violation| missing.iter().any(|host| host.has(v));
+    let others: Vec<_> =
+        outcome.violations.iter().filter(|v| Some(v.operation.as_str()) != ended_by && !is_missing(v)).collect();
     for violation in others.iter().take(TOLD) {
         if let Some(limit) = Field::ALL.iter().copied().find(|f| f.name() == violation.operation) {
             let times = if violation.count == 1 { "once".into() } else { format!("{} times", violation.count) };
@@ -82,6 +98,73 @@ pub fn notes(outcome: &Outcome, call: &Call) -> Vec<Note> {
         note("no volume is copy-on-write, so there are no changes to keep".into(), Some("-v .:.:cow".into()));
     }
     notes
+}
+
+/// A host that the program wanted and no rule has, which is what there is to add to the rules.
+#[derive(Debug, PartialEq, Eq)]
+struct Missing {
+    /// Name, or address as rules have it.
+    host: String,
+    /// Those that it tried; none where it only asked for the name.
+    ports: BTreeSet<u16>,
+    /// What violations say of it.
+    objects: BTreeSet<String>,
+    times: u64,
+}
+
+impl Missing {
+    fn has(&self, violation: &Violation) -> bool {
+        violation.evidence == Evidence::Gateway && violation.object.as_ref().is_some_and(|o| self.objects.contains(o))
+    }
+
+    fn text(&self) -> String {
+        let times = if self.times > 1 { format!(", {} times", self.times) } else { String::new() };
+        format!("refused: {}{}{times}", self.host, ports(&self.ports))
+    }
+
+    /// What allows it, and nothing more than it tried.
+    fn entry(&self) -> String {
+        let is_web = self.ports.iter().all(|port| [80, 443].contains(port));
+        // Brackets are for what a port follows.
+        let host = if is_web { self.host.trim_matches(['[', ']']) } else { &self.host };
+        format!("{host}{}", if is_web { String::new() } else { ports(&self.ports) })
+    }
+}
+
+fn ports(ports: &BTreeSet<u16>) -> String {
+    let list: Vec<String> = ports.iter().map(u16::to_string).collect();
+    if list.is_empty() { String::new() } else { format!(":{}", list.join(",")) }
+}
+
+/// The hosts of refused attempts that the answer records, in the order of the first ones.
+fn missing_hosts(outcome: &Outcome) -> Vec<Missing> {
+    let mut hosts: Vec<Missing> = Vec::new();
+    let events = outcome.network.iter().flat_map(|network| &network.events);
+    for event in events.filter(|e| matches!(e.reason, Some(Reason::NotAllowed | Reason::PortNotAllowed))) {
+        let host = match (&event.host, event.address) {
+            (Some(host), _) => host.clone(),
+            (None, Some(IpAddr::V6(address))) => format!("[{address}]"),
+            (None, Some(address)) => address.to_string(),
+            (None, None) => continue,
+        };
+        let object = event.port.map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
+        let told = |v: &Violation| v.evidence == Evidence::Gateway && v.object.as_ref() == Some(&object);
+        if !outcome.violations.iter().any(told) {
+            continue;
+        }
+        let known = hosts.iter_mut().find(|known| known.host == host);
+        let entry = match known {
+            Some(known) => known,
+            None => {
+                hosts.push(Missing { host, ports: BTreeSet::new(), objects: BTreeSet::new(), times: 0 });
+                hosts.last_mut().expect("it was pushed")
+            }
+        };
+        entry.ports.extend(event.port);
+        entry.objects.insert(object);
+        entry.times += event.count;
+    }
+    hosts
 }
 
 /// The line for an `eval` that failed on code which is the name of a file. Looks the name up, on this path alone.

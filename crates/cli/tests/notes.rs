@@ -117,3 +117,51 @@ fn a_script_without_the_right_to_execute_says_what_to_do() {
     assert_eq!(output.status.code(), Some(126), "{text}");
     assert!(text.contains("chmod +x") && text.contains("-v .:.:rw,exec"), "{text}");
 }
+
+/// Hosts that no rule has are refused before anything is resolved or leaves, so none of these is ever reached.
+#[test]
+fn each_refused_host_is_told_once_with_what_would_allow_it() {
+    if !common::needs("captured network") {
+        return;
+    }
+    let program = "
+import socket
+def tcp(to, port):
+    try:
+        c = socket.create_connection((to, port), 5); c.sendall(b'\\0'); c.recv(1)
+    except OSError: pass
+for _ in range(2): tcp('one.example', 80)
+tcp('203.0.113.7', 443); tcp('203.0.113.7', 80); tcp('203.0.113.8', 2222); tcp('2001:db8::7', 443); tcp('2001:db8::8', 22)
+p = socket.create_connection(('127.0.0.1', 3128), 5)
+p.sendall(b'CONNECT two.example:8443 HTTP/1.1\\r\\nHost: two.example:8443\\r\\n\\r\\n'); p.recv(99)
+tcp('listed.example', 2222)";
+    let told = |more: &[&str]| {
+        let mut arguments = vec!["run", "--allow", "listed.example:80,443"];
+        arguments.extend(more);
+        arguments.extend(["--", common::PYTHON, "-c", program]);
+        common::told(&arguments)
+    };
+    let (code, text) = told(&[]);
+    assert_eq!(code, 0, "{text}");
+    for (what, hint) in [
+        ("one.example", "one.example"),
+        ("203.0.113.7:80,443", "203.0.113.7"),
+        ("203.0.113.8:2222", "203.0.113.8:2222"),
+        ("[2001:db8::7]:443", "2001:db8::7"),
+        ("[2001:db8::8]:22", "[2001:db8::8]:22"),
+        ("two.example:8443", "two.example:8443"),
+        ("listed.example:2222", "listed.example:2222"),
+    ] {
+        let about: Vec<&str> =
+            text.lines().filter(|line| line.starts_with(&format!("cofferdam: refused: {what}"))).collect();
+        let [line] = about[..] else { panic!("{what}: {text}") };
+        assert!(line.ends_with(&format!("; hint: --allow {hint}")), "{line}");
+        // What is said is a rule: with it the policy is read, and says nothing else.
+        let (code, text) = common::told(&["run", "--dry-run", "--allow", hint, "--", "true"]);
+        assert_eq!(code, 0, "{hint}: {text}");
+    }
+    assert_eq!(text.lines().count(), 7, "{text}");
+    // Who wants no refusals recorded is told none.
+    let (_, text) = told(&["--audit", "error"]);
+    assert!(!text.contains("refused"), "{text}");
+}

@@ -83,3 +83,13 @@ fn what_the_readme_shows_of_profiles_is_true() {
     // The directory is that of the tour, with its files.
     holds(&["tour", "profiles"]);
 }
+
+/// Nothing of it needs a network: what it shows is refused before anything could leave.
+#[test]
+fn what_the_readme_shows_of_the_network_is_true() {
+    if !common::needs("captured network") {
+        return;
+    }
+    assert!(tour("network").len() >= 2);
+    holds(&["network"]);
+}

@@ -125,7 +125,10 @@ fn said(place: &Place, world: &World) -> Result<(), String> {
         line(place, world, ALLOW, "", words)?.into_iter().filter(|word| word != "--json").collect();
     let Ended { stderr, .. } = world.run(&plain, &[], &place.inside)?;
     let told: Vec<&str> = stderr.lines().filter(|l| l.starts_with("cofferdam: ") && l.contains("evil.test")).collect();
-    if told.len() == 1 { Ok(()) } else { Err(format!("one line about the refused host is wanted:\n{stderr}")) }
+    match told[..] {
+        [line] if line.ends_with("hint: --allow evil.test") => Ok(()),
+        _ => Err(format!("one line about the refused host is wanted, and what would allow it:\n{stderr}")),
+    }
 }
 
 fn bandwidth(place: &Place, world: &World) -> Result<(), String> {
