@@ -357,5 +357,11 @@ mod tests {
         policy.command.variables.insert("https_proxy".into(), String::new());
         let names: Vec<String> = variables(&policy).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"]);
+        let url = "http://127.0.0.1:8000/v1".parse().unwrap();
+        policy.network.api = Some(policy::NetworkApi { url, variable: "ISCL_API_URL".into() });
+        let api = ("ISCL_API_URL".to_owned(), "http://127.0.0.1:3129".to_owned());
+        assert_eq!(variables(&policy).first(), Some(&api));
+        policy.command.variables.insert("ISCL_API_URL".into(), "mine".into());
+        assert!(!variables(&policy).contains(&api));
     }
 }
