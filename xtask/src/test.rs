@@ -1,15 +1,15 @@
 //! `cargo xtask test`: everything that shows that the project works, in one call.
 //!
 //! ```text
-//! packages ─▶ build once ─▶ doc tests ─▶ crates' tests as uid 65534 ─▶ guests ─▶ wheel ─▶ MCP clients ─▶ attacks ─▶ egress ─▶ the whole suite
+//! packages ─▶ build once ─▶ doc tests ─▶ crates' tests as uid 65534 ─▶ guests ─▶ wheel ─▶ MCP clients ─▶ attacks
+//!          ─▶ egress ─▶ the whole suite
 //! ```
 //!
 //! The whole suite comes last, so that the last lines are the test runner's. It runs as the caller; as root the
 //! integration tests of crates/ run a second time as an unprivileged user, because rootless is another path through
 //! the jail. The attacks of tests/escape and the attempts of tests/egress switch users by themselves; one process runs
 //! all of each, for they share a table or a world, so they are steps of their own under a runner that makes a process for
-//! each test (`.config/nextest.toml`). A step
-//! that fails ends the task with that step's own output.
+//! each test (`.config/nextest.toml`). A step that fails ends the task with that step's own output.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

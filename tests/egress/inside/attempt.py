@@ -150,9 +150,6 @@ def greet(to, shape, name="", other="", port="443"):
         segments = [tls_hello.records(tls_hello.hello(plain, padding=12000), 4096)]
     elif shape == "nul":
         segments = [tls_hello.records(tls_hello.hello([tls_hello.server_name(first + b"\0" + second)]))]
-    elif shape == "two hellos":
-        second_message = tls_hello.hello([tls_hello.server_name(second)])
-        segments = [tls_hello.records(message) + tls_hello.records(second_message)]
     elif shape == "empty record first":
         segments = [b"\x16\3\1\0\0" + segments[0]]
     elif shape == "alert first":
@@ -175,12 +172,12 @@ def greet(to, shape, name="", other="", port="443"):
         sys.stderr.write(f"no server hello, but {got[:40]!r}\n")
 
 
-def through_connect(target, port="80", host=None, path="/", proxy="127.0.0.1:3128", sni=None, more="", twice=""):
+def through_connect(target, port="80", host=None, path="/", proxy="127.0.0.1:3128", sni=None, twice=""):
     """An HTTP CONNECT to any target; then a request, in TLS where a server name is given; `twice` is a second CONNECT,
     made inside the first."""
     where, at = proxy.rsplit(":", 1)
     with connect(where.strip("[]"), at) as connection:
-        line = b"CONNECT " + unescape(target) + b" HTTP/1.1\r\nHost: " + unescape(target) + b"\r\n" + unescape(more) + b"\r\n"
+        line = b"CONNECT " + unescape(target) + b" HTTP/1.1\r\nHost: " + unescape(target) + b"\r\n\r\n"
         connection.sendall(line)
         answer = read_all(connection, b"\r\n\r\n")
         status = answer.split(b"\r\n")[0]
@@ -334,12 +331,6 @@ def nameserver():
     raise SystemExit("resolv.conf names no server")
 
 
-def resolve(name):
-    """Whatever the C library says."""
-    for entry in sorted({found[4][0] for found in socket.getaddrinfo(name, 80, type=socket.SOCK_STREAM)}):
-        print("address", entry)
-
-
 def sweep(name, host, path="/"):
     """Having asked for one name, connects to the first synthetic addresses there are, for another host."""
     socket.getaddrinfo(name, 80)
@@ -361,13 +352,12 @@ def hold(name, seconds, port="5000"):
         time.sleep(float(seconds))
 
 
-def take_port(port, address="0.0.0.0", reuse="yes"):
+def take_port(port, address="0.0.0.0"):
     """Listens where the gateway does, to get its connections."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
-        if reuse == "yes":
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind((address, int(port)))
         listener.listen()
     print("taken")

@@ -103,13 +103,17 @@ impl Drop for Place {
     }
 }
 
-/// Which of these is not on the caller's PATH.
+/// Which of these is not there: a program, or an absolute path.
 pub fn missing(needs: &[&'static str]) -> Option<&'static str> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |name: &str| {
-        std::env::split_paths(&path).any(|dir| dir.join(name).is_file())
-            || Path::new("/usr/sbin").join(name.trim_start_matches('/')).is_file()
-            || Path::new("/").join(name).exists() && name.starts_with('/')
+        let on_path = || std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
+        // Servers are where users' paths do not lead.
+        if name.starts_with('/') {
+            Path::new(name).exists()
+        } else {
+            on_path() || Path::new("/usr/sbin").join(name).is_file()
+        }
     };
     needs.iter().copied().find(|need| !is_there(need))
 }
