@@ -7,6 +7,7 @@
 //! of what it measured.
 
 mod command;
+mod egress;
 mod guard;
 mod mcp;
 mod peers;
@@ -53,6 +54,7 @@ const SECTIONS: &[Measure] = &[
     ("command", command::command),
     ("guard", guard::guard),
     ("mcp", mcp::mcp),
+    ("egress", egress::egress),
     ("profiles", profiles::profiles),
     ("python", profiles::python),
 ];

@@ -22,6 +22,8 @@ pub struct Programs {
     pub asks: PathBuf,
     /// The MCP server.
     pub server: PathBuf,
+    /// Both ends of connections.
+    pub egress: PathBuf,
 }
 
 impl Programs {
@@ -42,6 +44,7 @@ impl Programs {
         let mut program = |name: &str| built.remove(name).ok_or_else(|| format!("cargo built no {name}"));
         let (cofferdam, engine) = (program("cofferdam")?, program("bench-engine")?);
         let (asks, server) = (program("bench-guard")?, program("cofferdam-serve")?);
+        let egress = program("bench-egress")?;
         let directory = workspace.target.join("bench");
         std::fs::create_dir_all(&directory)
             .map_err(|error| format!("cannot create {}: {error}", directory.display()))?;
@@ -56,7 +59,7 @@ impl Programs {
                     .arg(source),
             )?;
         }
-        Ok(Programs { directory, cofferdam, engine, asks, server })
+        Ok(Programs { directory, cofferdam, engine, asks, server, egress })
     }
 
     /// Text without the places where this machine has the programs.
@@ -134,7 +137,12 @@ impl Worker {
 
     /// Asks for `count` samples; nanoseconds.
     pub fn samples(&mut self, count: usize) -> Result<Vec<f64>> {
-        self.write(&count.to_string())?;
+        self.asked(&count.to_string())
+    }
+
+    /// Asks, and reads the numbers of the answer.
+    pub fn asked(&mut self, request: &str) -> Result<Vec<f64>> {
+        self.write(request)?;
         let line = self.read()?;
         line.split_whitespace()
             .map(|word| word.parse().map_err(|_| format!("`{}` printed `{word}`", self.name)))
