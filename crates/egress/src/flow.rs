@@ -126,7 +126,7 @@ async fn relay(
     connected: &SetOnce<Link>,
     dialing: &mut Option<Dialing>,
 ) -> Result<(), Stop> {
-    let pipes = &client.sandbox.pipes;
+    let buffers = &client.sandbox.buffers;
     let dial = async {
         if let Some(dial) = dialing {
             let link = dial.await.map_err(Stop::Failed)?;
@@ -141,7 +141,7 @@ async fn relay(
         let link = connected.wait().await;
         link.stream.readable().await.map_err(|_| Stop::End(End::UpstreamReset))?;
         link.goes_out();
-        let moving = one_way(&link.stream, &client.stream, Way::Down, &link.account, &client.activity, pipes);
+        let moving = one_way(&link.stream, &client.stream, Way::Down, &link.account, &client.activity, buffers);
         moving.await.map_err(Stop::End)
     };
     let up = async {
@@ -152,7 +152,7 @@ async fn relay(
         let link = connected.wait().await;
         link.goes_out();
         send(link, client, &std::mem::take(buffer)).await?;
-        let moving = one_way(&client.stream, &link.stream, Way::Up, &link.account, &client.activity, pipes);
+        let moving = one_way(&client.stream, &link.stream, Way::Up, &link.account, &client.activity, buffers);
         moving.await.map_err(Stop::End)
     };
     tokio::try_join!(dial, down, up).map(drop)

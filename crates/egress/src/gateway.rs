@@ -19,16 +19,16 @@ use crate::http::{Api, ApiError};
 use crate::layout::Layout;
 use crate::limits::Descriptors;
 use crate::name::Host;
-use crate::relay::Pipes;
+use crate::relay::Buffers;
 use crate::resolve::{Resolve, System};
 use crate::rules::Rules;
 use crate::sandbox::Sandbox;
 use crate::upstream::Proxy;
 
-/// Most threads, however many processors there are: what they do is waiting and splicing.
+/// Most threads, however many processors there are: what they do is waiting and copying.
 const MOST_WORKERS: usize = 4;
-/// Most pipes at a time: each takes two descriptors while bytes are in it.
-const PIPES: usize = 64;
+/// Most large buffers, 256 KiB each: as many connections stream at full speed, others more slowly.
+const BUFFERS: usize = 32;
 /// Descriptors that are left to the rest of the process.
 const KEPT_DESCRIPTORS: usize = 128;
 /// What connections may take however little there is: then accepting fails, and is told.
@@ -103,7 +103,7 @@ pub struct Settings {
     pub greeting: Duration,
     /// How long a connection may be silent both ways.
     pub idle: Duration,
-    /// Descriptors that connections and pipes may take; left out, what the process's limit leaves.
+    /// Descriptors that connections may take; left out, what the process's limit leaves.
     pub descriptors: Option<usize>,
 }
 
@@ -124,7 +124,7 @@ pub struct Gateway {
     runtime: Runtime,
     owner: u32,
     settings: Arc<Settings>,
-    pipes: Arc<Pipes>,
+    buffers: Arc<Buffers>,
     descriptors: Descriptors,
 }
 
@@ -163,21 +163,20 @@ impl Gateway {
         let workers = std::thread::available_parallelism().map_or(1, |n| n.get()).min(MOST_WORKERS);
         let runtime = Builder::new_multi_thread().worker_threads(workers).thread_name("egress").enable_all().build()?;
         let room = settings.descriptors.unwrap_or_else(room);
-        let pipes = PIPES.min(room / 8);
         Ok(Gateway {
             runtime,
             owner: std::process::id(),
             settings: Arc::new(settings),
-            pipes: Arc::new(Pipes::new(pipes)),
-            descriptors: Descriptors::new(room - 2 * pipes),
+            buffers: Arc::new(Buffers::new(BUFFERS)),
+            descriptors: Descriptors::new(room),
         })
     }
 
     /// Serves a sandbox: receives the descriptors of its sockets from `letters` (SEQPACKET, SCM_RIGHTS, any number in
     /// each letter) in the order of the job's layout, and everything that connects to them. Returns at once.
     pub fn attach(&self, letters: OwnedFd, job: Job) -> Attached {
-        let (settings, pipes) = (Arc::clone(&self.settings), Arc::clone(&self.pipes));
-        let sandbox = Sandbox::new(job, settings, pipes, self.descriptors.part(), self.runtime.handle().clone());
+        let (settings, buffers) = (Arc::clone(&self.settings), Arc::clone(&self.buffers));
+        let sandbox = Sandbox::new(job, settings, buffers, self.descriptors.part(), self.runtime.handle().clone());
         sandbox.start(letters);
         Attached { sandbox: Some(ManuallyDrop::new(sandbox)), owner: self.owner }
     }

@@ -1,33 +1,32 @@
-//! Bytes between a program and upstream that need not be looked at: spliced, counted, bounded; half-closes and resets
-//! passed on. Knows no rule.
+//! Bytes between a program and upstream that need not be looked at: counted, bounded; half-closes and resets passed on.
+//! Knows no rule.
 //!
 //! ```text
-//! from ─ splice ─▶ pipe ─ splice ─▶ to          the pipe is borrowed while bytes are in it
-//! from ─ read ──▶ 16 KiB ─ write ─▶ to          when there is no pipe, or the sockets cannot be spliced
+//! from ─ read ─▶ 256 KiB, borrowed while bytes are in it ─ write ─▶ to
+//! from ─ read ─▶ 16 KiB, where all of those are lent      ─ write ─▶ to
 //! ```
+//!
+//! Copied and not spliced: on a sandbox's own loopback a large write leaves as packets several times as long as those that
+//! splice(2) makes of what came in, and that saves more than two copies cost (docs/performance.md).
 
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv, sockopt};
-use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::limits::{Account, Allowance, Way};
 use crate::rules::Refusal;
 
-/// What one pipe holds: more than the kernel's 64 KiB, because a fast stream costs the less the more is moved at a time. All
-/// pipes of a gateway together stay below half of what a user's pipes may hold before the kernel makes them small (64 MiB).
-const PIPE_BYTES: usize = 512 * 1024;
-/// Bytes of a copy.
-const COPY_BYTES: usize = 16 * 1024;
-/// Idle pipes kept.
-const IDLE_PIPES: usize = 16;
+/// Bytes of a lent buffer.
+const LARGE_BYTES: usize = 256 * 1024;
+/// Bytes that are moved at once without one.
+const SMALL_BYTES: usize = 16 * 1024;
 
 /// How a relayed connection ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,55 +43,43 @@ pub enum End {
     Limit(Refusal),
 }
 
-/// The pipes of a gateway: a bounded number, whoever needs them.
+/// The large buffers of a gateway: a bounded number, whoever needs them.
 #[derive(Debug)]
-pub struct Pipes {
-    idle: Mutex<Vec<(OwnedFd, OwnedFd)>>,
+pub struct Buffers {
+    idle: Mutex<Vec<Box<[u8]>>>,
     lent: AtomicUsize,
     most: usize,
 }
 
-/// A pipe, borrowed. With bytes in it it is never lent again: they are somebody's.
-struct Pipe<'p> {
-    pipes: &'p Pipes,
-    ends: Option<(OwnedFd, OwnedFd)>,
-    held: usize,
+/// A buffer, borrowed. A program's bytes never leave it but to their peer: only what was read into it is written.
+struct Buffer<'b> {
+    buffers: &'b Buffers,
+    bytes: Box<[u8]>,
 }
 
-impl Pipes {
+impl Buffers {
     /// At most so many at a time, none of them made yet.
-    pub fn new(most: usize) -> Pipes {
-        Pipes { idle: Mutex::default(), lent: AtomicUsize::new(0), most }
+    pub fn new(most: usize) -> Buffers {
+        Buffers { idle: Mutex::default(), lent: AtomicUsize::new(0), most }
     }
 
-    fn borrow(&self) -> Option<Pipe<'_>> {
+    fn borrow(&self) -> Option<Buffer<'_>> {
         if self.lent.fetch_add(1, Ordering::Relaxed) >= self.most {
             self.lent.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let ends = match idle {
-            Some(ends) => Some(ends),
-            None => pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).ok().inspect(|(read, _)| {
-                if let Err(error) = fcntl_setpipe_size(read, PIPE_BYTES) {
-                    tracing::debug!(%error, "pipe stays small");
-                }
-            }),
-        };
-        let pipe = Pipe { pipes: self, ends, held: 0 };
-        pipe.ends.is_some().then_some(pipe)
+        let bytes = idle.unwrap_or_else(|| vec![0; LARGE_BYTES].into_boxed_slice());
+        Some(Buffer { buffers: self, bytes })
     }
 }
 
-impl Drop for Pipe<'_> {
+impl Drop for Buffer<'_> {
     fn drop(&mut self) {
-        self.pipes.lent.fetch_sub(1, Ordering::Relaxed);
-        if let Some(ends) = self.ends.take().filter(|_| self.held == 0) {
-            let mut idle = self.pipes.idle.lock().unwrap_or_else(PoisonError::into_inner);
-            if idle.len() < IDLE_PIPES {
-                idle.push(ends);
-            }
-        }
+        // Back before it counts as free: there are never more of them than `most`.
+        let bytes = std::mem::take(&mut self.bytes);
+        self.buffers.idle.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+        self.buffers.lent.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -133,25 +120,6 @@ impl Default for Activity {
     }
 }
 
-/// Moves bytes both ways until both sides are done, one is gone, a limit is reached or nothing moves. The streams are
-/// left open; after anything but `Closed` the caller resets both.
-pub async fn relay(
-    client: &TcpStream,
-    upstream: &TcpStream,
-    account: &Account,
-    activity: &Activity,
-    idle: Duration,
-    pipes: &Pipes,
-) -> End {
-    let up = one_way(client, upstream, Way::Up, account, activity, pipes);
-    let down = one_way(upstream, client, Way::Down, account, activity, pipes);
-    let both = async { tokio::try_join!(up, down) };
-    tokio::select! {
-        ended = both => ended.map_or_else(|end| end, |_| End::Closed),
-        () = activity.idle(idle) => End::Idle,
-    }
-}
-
 fn source_gone(way: Way) -> End {
     match way {
         Way::Up => End::ClientReset,
@@ -176,12 +144,11 @@ pub async fn one_way(
     way: Way,
     account: &Account,
     activity: &Activity,
-    pipes: &Pipes,
+    buffers: &Buffers,
 ) -> Result<(), End> {
-    let mut splices = true;
     loop {
         from.readable().await.map_err(|_| source_gone(way))?;
-        let reserved = match account.reserve(way, PIPE_BYTES) {
+        let reserved = match account.reserve(way, LARGE_BYTES) {
             Allowance::Bytes(bytes) => bytes,
             Allowance::Wait(time) => {
                 // Waiting for its share is no idleness.
@@ -196,16 +163,14 @@ pub async fn one_way(
                 Err(_) => return Err(source_gone(way)),
             },
         };
-        let pipe = if splices { pipes.borrow() } else { None };
-        let moved = match pipe {
-            Some(pipe) => splice_once(from, to, way, pipe, account, reserved, activity).await,
-            None => copy_once(from, to, way, account, reserved, activity).await,
+        // A buffer is held only while it has something in it: a connection that waits has none.
+        let moved = match buffers.borrow() {
+            Some(mut large) => move_once(from, to, way, &mut large.bytes, account, reserved, activity).await,
+            None => move_once(from, to, way, &mut vec![0; SMALL_BYTES], account, reserved, activity).await,
         };
         match moved {
             Ok(0) => break,
-            Ok(_) => {}
-            Err(Stop::Again) => {}
-            Err(Stop::NoSplice) => splices = false,
+            Ok(_) | Err(Stop::Again) => {}
             Err(Stop::End(end)) => return Err(end),
         }
     }
@@ -220,7 +185,6 @@ pub async fn one_way(
 
 enum Stop {
     Again,
-    NoSplice,
     End(End),
 }
 
@@ -232,52 +196,17 @@ fn ended(stream: &TcpStream) -> io::Result<bool> {
     })
 }
 
-fn spliced(from: impl AsFd, to: impl AsFd, bytes: usize) -> io::Result<usize> {
-    Ok(splice(from, None, to, None, bytes, SpliceFlags::NONBLOCK | SpliceFlags::MOVE)?)
-}
-
-async fn splice_once(
+async fn move_once(
     from: &TcpStream,
     to: &TcpStream,
     way: Way,
-    mut pipe: Pipe<'_>,
+    buffer: &mut [u8],
     account: &Account,
     reserved: usize,
     activity: &Activity,
 ) -> Result<usize, Stop> {
-    let Some((read, write)) = pipe.ends.as_ref() else { return Err(Stop::NoSplice) };
-    let taken = from.try_io(Interest::READABLE, || spliced(from, write, reserved));
-    account.settle(way, reserved, *taken.as_ref().unwrap_or(&0));
-    pipe.held = taken.map_err(|error| stopped(&error, way))?;
-    let taken = pipe.held;
-    activity.touch();
-    while pipe.held > 0 {
-        match to.try_io(Interest::WRITABLE, || spliced(read, to, pipe.held)) {
-            Ok(0) => return Err(Stop::End(sink_gone(way))),
-            Ok(moved) => {
-                pipe.held -= moved;
-                activity.touch();
-            }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                to.writable().await.map_err(|_| Stop::End(sink_gone(way)))?;
-            }
-            Err(_) => return Err(Stop::End(sink_gone(way))),
-        }
-    }
-    Ok(taken)
-}
-
-async fn copy_once(
-    from: &TcpStream,
-    to: &TcpStream,
-    way: Way,
-    account: &Account,
-    reserved: usize,
-    activity: &Activity,
-) -> Result<usize, Stop> {
-    // On the heap, and only while it holds something: a connection that waits has no buffer.
-    let mut buffer = vec![0u8; COPY_BYTES.min(reserved)];
-    let taken = from.try_read(&mut buffer);
+    let most = buffer.len().min(reserved);
+    let taken = from.try_read(&mut buffer[..most]);
     account.settle(way, reserved, *taken.as_ref().unwrap_or(&0));
     let taken = taken.map_err(|error| stopped(&error, way))?;
     activity.touch();
@@ -288,7 +217,6 @@ async fn copy_once(
 fn stopped(error: &io::Error, way: Way) -> Stop {
     match error.kind() {
         ErrorKind::WouldBlock => Stop::Again,
-        ErrorKind::InvalidInput => Stop::NoSplice,
         _ => Stop::End(source_gone(way)),
     }
 }

@@ -5,7 +5,7 @@
 //!                    └▶ datagrams, first packets
 //! ```
 //!
-//! Nothing here is shared with another sandbox but the threads, the pipes and the cache of names. Whatever one does, its
+//! Nothing here is shared with another sandbox but the threads, the buffers and the cache of names. Whatever one does, its
 //! tasks are bounded by its own limits, and every one of them ends when it does.
 
 use std::net::{IpAddr, SocketAddr};
@@ -24,7 +24,7 @@ use crate::layout::{Layout, Socket};
 use crate::limits::{Bucket, Descriptors, Limits, Most, Way};
 use crate::names::Names;
 use crate::process::Inspector;
-use crate::relay::Pipes;
+use crate::relay::Buffers;
 use crate::rules::{Grant, Refusal, Rules, Target};
 use crate::tell::Teller;
 use crate::upstream::Upstream;
@@ -52,8 +52,8 @@ pub struct Sandbox {
     pub descriptors: Descriptors,
     /// Where events go.
     pub teller: Teller,
-    /// The gateway's pipes.
-    pub pipes: Arc<Pipes>,
+    /// The gateway's large buffers.
+    pub buffers: Arc<Buffers>,
     /// What the gateway was started with.
     pub settings: Arc<Settings>,
     /// The API that is passed through.
@@ -81,7 +81,7 @@ impl Sandbox {
     pub fn new(
         job: Job,
         settings: Arc<Settings>,
-        pipes: Arc<Pipes>,
+        buffers: Arc<Buffers>,
         descriptors: Descriptors,
         handle: Handle,
     ) -> Arc<Sandbox> {
@@ -96,7 +96,7 @@ impl Sandbox {
             limits: Limits::new(Most::from(&job.limits)),
             descriptors,
             teller: Teller::new(job.sink),
-            pipes,
+            buffers,
             settings,
             api: job.api.map(Arc::new),
             greetings: Semaphore::new(GREETINGS),

@@ -143,7 +143,7 @@ fn bandwidth_is_bounded_for_all_connections_together() {
 #[test]
 fn descriptors_run_out_for_the_sandbox_that_takes_them_and_not_for_another() {
     // Half of 32, of which each connection takes two.
-    let (world, port) = (with(SOON, SOON, Some(40)), echo());
+    let (world, port) = (with(SOON, SOON, Some(32)), echo());
     world.name("good.example", &["127.0.0.1"]);
     let (greedy, other) = (world.inside(&limited(|_| {})), world.inside(&limited(|_| {})));
     let talks = |mut stream: TcpStream| {
