@@ -7,6 +7,7 @@
 //!
 //! ```text
 //! bytes ─┬─ 14..18 03, or a greeting of SSL 2 ────────────────────────▶ Tls    (the greeting's reader knows 16 only)
+//!        ├─ 15 or 16 and another version, where a greeting follows ───▶ Tls
 //!        ├─ PRI * HTTP/2.0 ───────────────────────────────────────────▶ Http2
 //!        └─ blanks, word ─┬─ not of a method's characters ────────────▶ Opaque
 //!                         ├─ end of line ─────────────────────────────▶ Opaque
@@ -103,6 +104,15 @@ fn decide(bytes: &[u8]) -> First {
         // one, and read a greeting behind it.
         [0x14..=0x18] => return First::More,
         [0x14..=0x18, 3, ..] => return First::Tls,
+        // Some servers look at no version in the first record, or at half of it; of another one it is theirs only where
+        // the rest is that of a greeting or a warning, because other protocols begin so as well.
+        [0x15 | 0x16, 0..=0x0f, rest @ ..] => match rest {
+            [] | [_] => return First::More,
+            [_, 0..=0x48] | [_, 0..=0x48, _] => return First::More,
+            [_, 0..=0x48, _, 1, ..] if bytes[0] == 0x16 => return First::Tls,
+            [_, 0, 2, ..] if bytes[0] == 0x15 => return First::Tls,
+            _ => {}
+        },
         // A greeting in the form of SSL 2, without a name, which OpenSSL still takes: length with the highest bit,
         // client_hello, version. It is no longer than a record.
         [0x80..=0xc7] | [0x80..=0xc7, _] | [0x80..=0xc7, _, 1] | [0x80..=0xc7, _, 1, 0] => return First::More,

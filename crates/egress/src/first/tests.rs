@@ -44,13 +44,39 @@ fn records_of_tls_are_known_by_their_type_and_version() {
         assert_eq!(classify(&[kind]), First::More);
         told(&[kind, 3], First::Tls);
         told(&[kind, 3, 1, 0, 5], First::Tls);
-        opaque(&[kind, 2]);
-        opaque(&[kind, 4]);
+        opaque(&[kind, 0x10]);
     }
     opaque(&[0x13, 3]);
     opaque(&[0x19, 3]);
     told(include_bytes!("../../tests/seeds/hello/python"), First::Tls);
     told(include_bytes!("../../tests/seeds/hello/bad-alert-first"), First::Tls);
+}
+
+/// Go's server reads on behind a first record whose version is below 16.0, GnuTLS's behind one below 3.0; and both step
+/// over a warning.
+#[test]
+fn a_greeting_in_records_of_another_version_is_left_to_the_reader_of_greetings() {
+    let greeting = include_bytes!("../../tests/seeds/hello/python");
+    for major in (0..=0x0f).filter(|major| *major != 3) {
+        for minor in [0, 1, 3, 0xff] {
+            let mut odd = greeting.to_vec();
+            (odd[1], odd[2]) = (major, minor);
+            told(&odd, First::Tls);
+            // Its first record may have as little as one byte.
+            told(&[0x16, major, minor, 0, 1, 1], First::Tls);
+            told(&[[0x15, major, minor, 0, 2, 1, 0].as_slice(), greeting].concat(), First::Tls);
+        }
+    }
+    // No record is so long, none of these begins a greeting or is a warning; and nobody reads on behind other types.
+    for other in [[0x16, 2, 0, 0x49, 0, 1], [0x16, 2, 0, 0, 1, 2], [0x15, 1, 0, 0, 3, 1], [0x14, 1, 0, 0, 1, 1]] {
+        opaque(&other);
+    }
+    // MongoDB, with messages of such lengths.
+    for length in [0x116u32, 0x216, 0x115] {
+        let start = [&length.to_le_bytes()[..], &[7, 0, 0, 0, 0, 0, 0, 0, 0xdd, 7, 0, 0]].concat();
+        opaque(&start);
+        assert!(certain(&start) <= 6, "{start:?}");
+    }
 }
 
 #[test]
