@@ -54,6 +54,8 @@ pub mod recipe;
 pub mod seatbelt;
 #[cfg(target_os = "linux")]
 pub mod seccomp;
+#[cfg(target_os = "linux")]
+pub mod signals;
 #[cfg(feature = "jail")]
 pub mod spawn;
 #[cfg(feature = "jail")]

@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use cofferdam_confine::signals;
 use cofferdam_policy::{Network, NetworkLimits};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
@@ -23,14 +24,17 @@ use crate::relay::Buffers;
 use crate::resolve::{Resolve, System};
 use crate::rules::Rules;
 use crate::sandbox::Sandbox;
-use crate::upstream::Proxy;
+use crate::upstream::{Lookups, Proxy};
 
 /// Most threads, however many processors there are: what they do is waiting and copying.
 const MOST_WORKERS: usize = 4;
 /// Most large buffers, 256 KiB each: as many connections stream at full speed, others more slowly.
 const BUFFERS: usize = 32;
-/// Descriptors that are left to the rest of the process.
-const KEPT_DESCRIPTORS: usize = 128;
+/// Most names that are resolved at once. What they take is not counted one by one: several descriptors each, and more
+/// where a name server does not answer.
+const LOOKUPS: usize = 24;
+/// Descriptors that are left to them and to the rest of the process.
+const KEPT_DESCRIPTORS: usize = 128 + 6 * LOOKUPS;
 /// What connections may take however little there is: then accepting fails, and is told.
 const LEAST_DESCRIPTORS: usize = 64;
 /// More than any gateway needs.
@@ -126,6 +130,7 @@ pub struct Gateway {
     settings: Arc<Settings>,
     buffers: Arc<Buffers>,
     descriptors: Descriptors,
+    lookups: Lookups,
 }
 
 /// Its value in a forked child is the parent's, whose threads do not exist there: to drop it would wait for them.
@@ -161,7 +166,9 @@ impl Gateway {
     /// As those of `shared`.
     pub fn with(settings: Settings) -> io::Result<Gateway> {
         let workers = std::thread::available_parallelism().map_or(1, |n| n.get()).min(MOST_WORKERS);
-        let runtime = Builder::new_multi_thread().worker_threads(workers).thread_name("egress").enable_all().build()?;
+        let mut runtime = Builder::new_multi_thread();
+        runtime.worker_threads(workers).thread_name("egress").on_thread_start(signals::block).enable_all();
+        let runtime = runtime.build()?;
         let room = settings.descriptors.unwrap_or_else(room);
         Ok(Gateway {
             runtime,
@@ -169,6 +176,7 @@ impl Gateway {
             settings: Arc::new(settings),
             buffers: Arc::new(Buffers::new(BUFFERS)),
             descriptors: Descriptors::new(room),
+            lookups: Lookups::new(LOOKUPS),
         })
     }
 
@@ -176,7 +184,8 @@ impl Gateway {
     /// each letter) in the order of the job's layout, and everything that connects to them. Returns at once.
     pub fn attach(&self, letters: OwnedFd, job: Job) -> Attached {
         let (settings, buffers) = (Arc::clone(&self.settings), Arc::clone(&self.buffers));
-        let sandbox = Sandbox::new(job, settings, buffers, self.descriptors.part(), self.runtime.handle().clone());
+        let (descriptors, lookups) = (self.descriptors.part(), self.lookups.part());
+        let sandbox = Sandbox::new(job, settings, buffers, descriptors, lookups, self.runtime.handle().clone());
         sandbox.start(letters);
         Attached { sandbox: Some(ManuallyDrop::new(sandbox)), owner: self.owner }
     }

@@ -35,6 +35,7 @@ pub mod process;
 mod proxies;
 pub mod relay;
 pub mod resolve;
+mod route;
 pub mod rules;
 mod sandbox;
 pub mod socks;

@@ -27,7 +27,7 @@ use crate::process::Inspector;
 use crate::relay::Buffers;
 use crate::rules::{Grant, Refusal, Rules, Target};
 use crate::tell::Teller;
-use crate::upstream::Upstream;
+use crate::upstream::{Lookups, Upstream};
 use crate::{accept, attempts, datagrams, letters};
 
 /// Connections that are accepted each second; the rest wait in the kernel's backlog. What one sandbox can make the host
@@ -83,6 +83,7 @@ impl Sandbox {
         settings: Arc<Settings>,
         buffers: Arc<Buffers>,
         descriptors: Descriptors,
+        lookups: Lookups,
         handle: Handle,
     ) -> Arc<Sandbox> {
         let names = Names::new(usize::try_from(job.limits.names).unwrap_or(usize::MAX));
@@ -91,6 +92,8 @@ impl Sandbox {
                 resolve: Arc::clone(&settings.resolve),
                 rules: Arc::clone(&job.rules),
                 proxy: job.upstream_proxy.map(Arc::new),
+                lookups,
+                descriptors: descriptors.clone(),
             },
             rules: job.rules,
             limits: Limits::new(Most::from(&job.limits)),

@@ -3,7 +3,7 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -11,10 +11,13 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 
 use crate::event::Reason;
+use crate::limits::{Descriptors, Open};
 use crate::name::{Host, Name};
 use crate::resolve::Resolve;
+use crate::route::{Route, route};
 use crate::rules::{Refusal, Rules, Target};
 
 /// From the wish to the connection, the name's resolution included.
@@ -65,6 +68,33 @@ pub struct Upstream {
     pub rules: Arc<Rules>,
     /// The host's own proxy, if any.
     pub proxy: Option<Arc<Proxy>>,
+    /// How many names are resolved at once.
+    pub lookups: Lookups,
+    /// What attempts beside the first one of a connection may take of the process's.
+    pub descriptors: Descriptors,
+}
+
+/// How many names a gateway resolves at once, and each sandbox of them: a lookup takes several descriptors, for as long as
+/// the host's name servers let it wait.
+#[derive(Debug, Clone)]
+pub struct Lookups {
+    all: Arc<Semaphore>,
+    one: Arc<Semaphore>,
+    most: usize,
+}
+
+impl Lookups {
+    /// None under way.
+    pub fn new(most: usize) -> Lookups {
+        let all = Arc::new(Semaphore::new(most));
+        Lookups { one: Arc::clone(&all), all, most }.part()
+    }
+
+    /// One sandbox's part: no more than half.
+    pub fn part(&self) -> Lookups {
+        let one = Arc::new(Semaphore::new((self.most / 2).max(1)));
+        Lookups { all: Arc::clone(&self.all), one, most: self.most }
+    }
 }
 
 impl Upstream {
@@ -108,11 +138,13 @@ impl Upstream {
             let (address, refusal) = passed_over.swap_remove(0);
             return Err(Failure { refusal, address: Some(address) });
         }
-        let (stream, address) = first_of(&fit).await?;
+        let (stream, address) = first_of(&fit, &self.descriptors).await?;
         Ok((Connected { stream, address: Some(address) }, passed_over))
     }
 
     async fn resolved(&self, name: &Name) -> Result<Vec<IpAddr>, Failure> {
+        // Its own first: who waits for that keeps nobody else waiting. Neither is ever closed.
+        let _places = (self.lookups.one.acquire().await, self.lookups.all.acquire().await);
         self.resolve.addresses(name).await.map_err(|refusal| Failure { refusal, address: None })
     }
 
@@ -148,7 +180,7 @@ impl Upstream {
             Host::Address(address) => vec![*address],
         };
         let found: Vec<SocketAddr> = found.into_iter().map(|address| SocketAddr::new(address, port)).collect();
-        first_of(&found).await
+        first_of(&found, &self.descriptors).await
     }
 
     async fn tunnel(&self, proxy: &Proxy, target: &Target, port: u16) -> Result<Connected, Failure> {
@@ -181,42 +213,21 @@ fn failed(reason: Reason, why: &str, address: Option<IpAddr>) -> Failure {
     Failure { refusal: Refusal { reason, rule: None, detail: Some(why.to_owned()) }, address }
 }
 
-enum Route {
-    /// The address is this host's.
-    Own,
-    /// Some interface leads there.
-    Out,
-    /// None does.
-    None,
-}
-
-/// Which way the kernel would send to an address. Connecting a datagram socket sends nothing.
-fn route(address: IpAddr) -> Route {
-    let any: IpAddr = match address {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let source = UdpSocket::bind((any, 0)).and_then(|socket| {
-        socket.connect((address, 9))?;
-        socket.local_addr()
-    });
-    match source {
-        Ok(source) if source.ip() == address => Route::Own,
-        Ok(_) => Route::Out,
-        Err(_) => Route::None,
-    }
-}
-
-/// A connection to whichever answers first; each gets a start over the next.
-async fn first_of(addresses: &[SocketAddr]) -> Result<(TcpStream, IpAddr), Failure> {
+/// A connection to whichever answers first; each gets a start over the next, which begins beside it only where there is a
+/// descriptor for it: the first has that of the connection.
+async fn first_of(addresses: &[SocketAddr], descriptors: &Descriptors) -> Result<(TcpStream, IpAddr), Failure> {
     type Attempt = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
+    type Running = (SocketAddr, Attempt, Option<(Open, Open)>);
     let mut waiting = addresses.iter().copied();
-    let mut running: Vec<(SocketAddr, Attempt)> = Vec::new();
+    let mut running: Vec<Running> = Vec::new();
     let mut last = None;
     loop {
-        let next = waiting.next();
-        if let Some(address) = next {
-            running.push((address, Box::pin(TcpStream::connect(address))));
+        let has_first = running.iter().any(|(_, _, place)| place.is_none());
+        let place = if has_first { descriptors.take().ok().map(Some) } else { Some(None) };
+        if let Some(place) = place
+            && let Some(address) = waiting.next()
+        {
+            running.push((address, Box::pin(TcpStream::connect(address)), place));
         } else if running.is_empty() {
             let (address, error): (IpAddr, io::Error) =
                 last.unwrap_or((Ipv4Addr::UNSPECIFIED.into(), io::ErrorKind::AddrNotAvailable.into()));
@@ -225,7 +236,7 @@ async fn first_of(addresses: &[SocketAddr]) -> Result<(TcpStream, IpAddr), Failu
         let any = poll_fn(|context| {
             for index in 0..running.len() {
                 if let Poll::Ready(ended) = running[index].1.as_mut().poll(context) {
-                    let (address, _) = running.swap_remove(index);
+                    let (address, ..) = running.swap_remove(index);
                     return Poll::Ready((address, ended));
                 }
             }
@@ -275,7 +286,8 @@ async fn tunneled(stream: &mut TcpStream, to: &str, credentials: Option<&str>) -
     status.and_then(|digits| digits.parse().ok()).ok_or_else(|| io::Error::other("its answer is not HTTP/1"))
 }
 
-fn base64(bytes: &[u8]) -> String {
+/// RFC 4648, 4.
+pub(crate) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for three in bytes.chunks(3) {
@@ -290,17 +302,96 @@ fn base64(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use cofferdam_policy::Network;
+
     use super::*;
+
+    /// Listeners of which all but the last take no connection.
+    async fn full_but_the_last(count: u8) -> (Vec<SocketAddr>, Vec<TcpListener>, Vec<TcpStream>) {
+        let listeners: Vec<TcpListener> =
+            (1..=count).map(|last| TcpListener::bind((Ipv4Addr::new(127, 0, 0, last), 0)).unwrap()).collect();
+        let addresses: Vec<SocketAddr> = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
+        let mut held = Vec::new();
+        for (listener, address) in listeners.iter().zip(&addresses).take(usize::from(count) - 1) {
+            rustix::net::listen(listener, 0).unwrap();
+            for _ in 0..2 {
+                let stream = tokio::time::timeout(Duration::from_millis(100), TcpStream::connect(address)).await;
+                held.extend(stream.ok().and_then(Result::ok));
+            }
+        }
+        (addresses, listeners, held)
+    }
+
+    #[tokio::test]
+    async fn attempts_beside_the_first_take_descriptors_and_wait_where_there_is_none() {
+        let (addresses, _listeners, _held) = full_but_the_last(4).await;
+        let most = Descriptors::new(6);
+        let begun = std::time::Instant::now();
+        let (_, address) = first_of(&addresses, &most.part()).await.unwrap();
+        assert_eq!(address, addresses[3].ip());
+        assert!(begun.elapsed() < 5 * STAGGER);
+        // As many as one sandbox may have, and no longer than they are tried.
+        let part = most.part();
+        let places: Vec<_> = (0..2).map(|_| part.take().unwrap()).collect();
+        let tried = tokio::time::timeout(6 * STAGGER, first_of(&addresses, &part)).await;
+        assert!(tried.is_err(), "{tried:?}");
+        drop(places);
+        assert_eq!(first_of(&addresses, &part).await.unwrap().1, addresses[3].ip());
+        assert!((0..3).map(|_| part.take().ok()).collect::<Option<Vec<_>>>().is_some(), "some are kept");
+    }
+
+    /// Resolves nothing, and counts who waits.
+    #[derive(Default)]
+    struct Never(AtomicUsize);
+
+    impl Resolve for Never {
+        fn addresses(&self, name: &Name) -> crate::resolve::Addresses {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            let is_good = name.as_str() == "good.example";
+            Box::pin(async move {
+                if !is_good {
+                    std::future::pending::<()>().await;
+                }
+                Ok(vec![IpAddr::from([10, 0, 0, 1])])
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn names_that_do_not_resolve_take_places_of_their_own_sandbox_only() {
+        let never = Arc::<Never>::default();
+        let lookups = Lookups::new(10);
+        let upstream = || Upstream {
+            resolve: Arc::clone(&never) as Arc<dyn Resolve>,
+            rules: Arc::new(Rules::compile(&Network::none())),
+            proxy: None,
+            lookups: lookups.part(),
+            descriptors: Descriptors::new(10),
+        };
+        let to = |name: &str| Target::Name(Name::parse(name.as_bytes()).unwrap());
+        let hostile = upstream();
+        for number in 0..50 {
+            let (hostile, to) = (hostile.clone(), to(&format!("h{number}.example")));
+            tokio::spawn(async move { hostile.connect(&to, 443).await.map(drop) });
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(never.0.load(Ordering::Relaxed), 5);
+        let (other, good) = (upstream(), to("good.example"));
+        let soon = tokio::time::timeout(Duration::from_secs(1), other.connect(&good, 443));
+        let failure = soon.await.unwrap().unwrap_err();
+        assert_eq!(failure.refusal.reason, Reason::AddressNotPublic);
+        // Who has waited long enough gives up, and then the hostile one's own names are resolved again.
+        tokio::time::sleep(CONNECT).await;
+        let again = tokio::time::timeout(Duration::from_secs(1), hostile.connect(&good, 443)).await;
+        assert_eq!(again.unwrap().unwrap_err().refusal.reason, Reason::AddressNotPublic);
+    }
 
     #[test]
     fn base64_is_the_usual_one() {
         let pairs = [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("user:pass?>", "dXNlcjpwYXNzPz4=")];
         pairs.iter().for_each(|(plain, coded)| assert_eq!(base64(plain.as_bytes()), *coded));
-    }
-
-    #[test]
-    fn this_hosts_addresses_are_known_as_such() {
-        assert!(matches!(route(IpAddr::from([127, 0, 0, 1])), Route::Own));
-        assert!(matches!(route(IpAddr::from([127, 9, 9, 9])), Route::Own | Route::Out));
     }
 }

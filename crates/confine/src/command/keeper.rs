@@ -175,7 +175,7 @@ const SHORTAGE: Duration = Duration::from_millis(10);
 
 /// The thread.
 fn keep(inbox: &Inbox, mut woken: UnixStream, waker: &Waker) {
-    block_signals();
+    crate::signals::block();
     let mut sources: HashMap<u64, Source> = HashMap::new();
     let mut last = INBOX;
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 16];
@@ -217,16 +217,6 @@ fn keep(inbox: &Inbox, mut woken: UnixStream, waker: &Waker) {
                 sources.insert(last, source);
             }
         }
-    }
-}
-
-/// The caller's signals are for the caller's own threads.
-fn block_signals() {
-    // SAFETY: a set of signals is plain data, filled by sigfillset before it is used; the mask is this thread's own.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
     }
 }
 
