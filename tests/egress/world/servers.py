@@ -4,6 +4,8 @@ Each listens at every address of its namespace; an answer says at which address 
 a client knows whom it reached. They take whatever comes, lenient as the worst of real ones."""
 
 import asyncio
+import base64
+import hashlib
 import os
 import socket
 import ssl
@@ -126,7 +128,10 @@ class Servers:
             return False
         if fields.get("upgrade", "").lower() == "websocket" and target.startswith("/upgrade"):
             # What follows is nobody's but the two ends': these do not speak WebSocket.
-            writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+            key = fields.get("sec-websocket-key", "").encode() + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+            accept = base64.b64encode(hashlib.sha1(key).digest())
+            writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n")
+            writer.write(b"Sec-WebSocket-Accept: " + accept + b"\r\n\r\n")
             while data := await reader.read(65536):
                 writer.write(b"echo: " + data)
                 await writer.drain()

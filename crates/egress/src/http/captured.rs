@@ -10,7 +10,7 @@ use crate::http::authority::Authority;
 use crate::http::door::{Door, Io, Seat};
 use crate::http::forward::{Outgoing, Upstream};
 use crate::http::refuse::{About, Refused};
-use crate::http::request::{Wrong, agrees, aim, host};
+use crate::http::request::{Wrong, agrees, aim, host, plain};
 use crate::http::serve::{Line, Serve, serve};
 use crate::rules::{Grant, Target};
 
@@ -57,6 +57,7 @@ impl Serve for Captured {
         if !agrees(&host, &self.target, self.port) {
             return Err(Refused::mismatch(&host, &self.target, self.port));
         }
+        plain(&self.grant, request.headers())?;
         line.door.request(&self.grant, request.method().as_str(), aim.path.path())?;
         let host = Authority { target: self.target.clone(), port: host.port };
         line.pass(request, Uri::from(aim.path), (&host).into(), &self.upstream).await

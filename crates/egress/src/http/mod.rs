@@ -22,6 +22,7 @@ mod proxy;
 mod refuse;
 mod request;
 mod serve;
+mod websocket;
 
 pub use api::{Api, ApiError, Connect, api};
 pub use captured::captured;

@@ -13,7 +13,7 @@ use crate::http::captured::HTTP;
 use crate::http::door::{Door, Io};
 use crate::http::forward::{Outgoing, Upstream, empty};
 use crate::http::refuse::{About, Refused};
-use crate::http::request::{Wrong, agrees, aim, host, shown};
+use crate::http::request::{Wrong, agrees, aim, host, plain, shown};
 use crate::http::serve::{Line, Serve, Turn, serve};
 use crate::rules::Target;
 
@@ -53,6 +53,7 @@ impl Serve for Proxy {
             return Err(Refused::mismatch(&host, &target, port));
         }
         let grant = line.door.decide(&target, port)?;
+        plain(&grant, request.headers())?;
         line.door.request(&grant, request.method().as_str(), aim.path.path())?;
         let upstream = {
             let mut last = self.last.lock().await;

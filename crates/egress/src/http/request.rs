@@ -5,7 +5,7 @@ use http::uri::{PathAndQuery, Scheme};
 use http::{Method, Uri};
 
 use crate::http::authority::Authority;
-use crate::rules::Target;
+use crate::rules::{Grant, Target};
 
 /// Why a request is not understood, or not meant for here: one line, and the header's or target's own text where it helps.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +70,20 @@ pub(crate) fn agrees(authority: &Authority, target: &Target, port: u16) -> bool 
     authority.target == *target && authority.port.is_none_or(|given| given == port)
 }
 
+/// Headers by which some servers take another method or path than the request line's.
+const OVERRIDES: &[&str] =
+    &["x-http-method", "x-http-method-override", "x-method-override", "x-original-url", "x-rewrite-url"];
+
+/// Refuses a request that is for a rule to look into and names another method or path beside those that are looked at.
+pub(crate) fn plain(grant: &Grant, headers: &HeaderMap) -> Result<(), Wrong> {
+    match OVERRIDES.iter().find(|name| headers.contains_key(**name)) {
+        Some(name) if grant.inspected => {
+            Err(wrong(format!("`{name}`, which a rule with methods or paths does not have")))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Headers that are the connection's and not the message's, whatever `Connection` says.
 fn is_hop(name: &HeaderName) -> bool {
     matches!(name.as_str(), "connection" | "keep-alive" | "te" | "transfer-encoding" | "upgrade" | "http2-settings")
@@ -90,15 +104,8 @@ fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// Has the request asked to become a WebSocket? Other upgrades are not passed on: behind them would be requests that
-/// nobody looks into (`h2c`), or a TLS of which nobody has checked the name.
-pub(crate) fn wants_websocket(headers: &HeaderMap) -> bool {
-    let mut upgrades = headers.get_all(UPGRADE).iter();
-    let websocket = upgrades.next().is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"));
-    websocket && upgrades.next().is_none() && has_token(headers, &CONNECTION, "upgrade")
-}
-
-fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
+/// Whether a header is a list that has this word.
+pub(crate) fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
     headers
         .get_all(name)
         .iter()

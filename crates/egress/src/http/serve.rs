@@ -23,7 +23,8 @@ use crate::http::forward::{Broken, Outgoing, Patient, Upstream};
 use crate::http::guard::{Guard, Watch};
 use crate::http::head;
 use crate::http::refuse::{About, Refused, answer, tell};
-use crate::http::request::{clean_request, clean_response, wants_websocket};
+use crate::http::request::{clean_request, clean_response};
+use crate::http::websocket;
 use crate::rules::{Grant, Target};
 
 /// Most bytes of a client that wait in memory: a head at its largest, and something of a body.
@@ -79,10 +80,10 @@ impl Line {
         B::Error: Into<Broken>,
     {
         let client = hyper::upgrade::on(&mut request);
-        let websocket = wants_websocket(request.headers());
+        let websocket = websocket::wanted(request.headers());
         *request.uri_mut() = uri;
         *request.version_mut() = http::Version::HTTP_11;
-        clean_request(request.headers_mut(), host, websocket);
+        clean_request(request.headers_mut(), host, websocket.is_some());
         let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
         let mut response = match upstream.exchange(request).await {
             Ok(response) => response,
@@ -94,8 +95,12 @@ impl Line {
             }
         };
         let switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-        if switched && !websocket {
-            return Err(Refused::odd_answer("101 without having been asked for it"));
+        match websocket {
+            None if switched => return Err(Refused::odd_answer("101 without having been asked for it")),
+            Some(expected) if switched && !expected.is_in(response.headers()) => {
+                return Err(Refused::odd_answer("101 and not to this request's Sec-WebSocket-Key"));
+            }
+            _ => {}
         }
         if switched {
             let upstream = hyper::upgrade::on(&mut response);

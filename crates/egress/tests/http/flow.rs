@@ -290,6 +290,20 @@ async fn a_switch_that_nobody_asked_for_is_no_answer() {
     }
 }
 
+/// A server that answers with the status that it is asked for reads on for requests, into which nobody would look.
+#[tokio::test]
+async fn a_switch_that_does_not_answer_the_key_is_no_answer() {
+    for accept in ["", "Sec-WebSocket-Accept: AAAAAAAAAAAAAAAAAAAAAAAAAAA=\r\n"] {
+        let answer =
+            format!("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n{accept}\r\n");
+        let door = Arc::new(says(answer.leak()));
+        let answer = talk(connect(&door), format!("{SOCKET}DELETE /secret HTTP/1.1\r\n\r\n").as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+        assert_eq!(door.reasons(), [Reason::Gateway]);
+        assert!(!String::from_utf8(door.received()).expect("text").contains("DELETE"));
+    }
+}
+
 #[tokio::test]
 async fn an_upstream_that_closed_meanwhile_is_connected_to_again() {
     let door = Arc::new(Fake::new(|mut stream: DuplexStream, noted: Noted| async move {

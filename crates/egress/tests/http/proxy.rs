@@ -196,6 +196,23 @@ async fn methods_and_paths_hold_for_urls_as_well() {
 }
 
 #[tokio::test]
+async fn headers_that_name_another_method_or_path_do_not_pass_where_a_rule_looks_at_those() {
+    for header in ["X-HTTP-Method-Override: DELETE", "x-original-url: /private", "X-Rewrite-URL: /private"] {
+        for (ruled, status) in [(true, "HTTP/1.1 400 "), (false, "HTTP/1.1 200 ")] {
+            let direct = format!("GET /public/a HTTP/1.1\r\nHost: good.example\r\n{header}\r\n\r\n");
+            let proxied = direct.replace(" /public", " http://good.example/public");
+            let door = Arc::new(Fake { ruled, ..Fake::new(echo) });
+            let answer = talk(connect(&door), proxied.as_bytes()).await;
+            assert!(answer.starts_with(status), "{header}: {answer}");
+            let answer = talk(crate::support::connect(&door), direct.as_bytes()).await;
+            assert!(answer.starts_with(status), "{header}: {answer}");
+            assert_eq!(door.received().is_empty(), ruled, "{header}");
+            assert_eq!(door.reasons(), vec![Reason::BadRequest; if ruled { 2 } else { 0 }]);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_host_that_cannot_be_reached_is_a_failure() {
     let door = Arc::new(Fake::unreachable());
     let text = "GET http://good.example/ HTTP/1.1\r\nHost: good.example\r\n\r\n";

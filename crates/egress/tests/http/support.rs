@@ -104,7 +104,7 @@ impl Door for Fake {
         } else if !PORTS.contains(&port) {
             Err(refusal(Reason::PortNotAllowed))
         } else {
-            Ok(grant())
+            Ok(Grant { inspected: self.ruled, ..grant() })
         }
     }
 
@@ -158,8 +158,9 @@ pub fn connect(door: &Arc<Fake>) -> DuplexStream {
 pub fn connect_to(door: &Arc<Fake>, target: Target, port: u16) -> DuplexStream {
     let (client, ours) = duplex(16 * 1024);
     let upstream = door.dial(&target, port, &grant());
+    let grant = Grant { inspected: door.ruled, ..grant() };
     let door: Arc<dyn Door> = door.clone();
-    let seat = Seat { target, port, grant: grant(), via: Via::Connect, upstream };
+    let seat = Seat { target, port, grant, via: Via::Connect, upstream };
     tokio::spawn(captured(door, Box::new(ours), seat));
     client
 }
