@@ -237,9 +237,10 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // Half an upload must not look like a whole one.
+        // Half an upload must not look like a whole one; and upstream has seen what was cut off before its first byte.
         if self.client.sandbox.is_ended() {
             reset(&self.stream);
+            self.goes_out();
         }
         if *self.told.get_mut() {
             let mut event = self.event(Kind::Closed);

@@ -104,6 +104,8 @@ pub async fn serve(client: Arc<Client>, target: Target, port: u16, grant: Grant,
         Some(Stop::End(end)) => {
             reset(&client.stream);
             if let Some(link) = link {
+                // Upstream has seen it, if nothing else.
+                link.goes_out();
                 reset(&link.stream);
                 match end {
                     End::Limit(refusal) => link.refuse(refusal),
@@ -111,6 +113,9 @@ pub async fn serve(client: Arc<Client>, target: Target, port: u16, grant: Grant,
                     End::UpstreamReset => link.cut(Reason::Reset),
                     End::ClientReset | End::Closed => {}
                 }
+            } else {
+                let why = refusal(Reason::Unreachable, "the program did not wait for it");
+                client.event(refused(client.via, Some(&target), port, why, None));
             }
         }
     }

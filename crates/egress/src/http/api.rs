@@ -169,33 +169,47 @@ impl Serve for Passing {
             let up = Arc::clone(&up);
             request.map(|body| Counted { body: body.map_err(Broken::from).boxed_unsync(), count: up, told: None })
         };
-        let response = line.pass(request, uri, self.api.authority.clone(), &self.upstream).await?;
-        let told = Told {
+        // From here on it may have reached the API, whether or not its program waits for the answer.
+        let mut told = Told {
             door: Arc::clone(&line.door),
             about: about.clone(),
-            status: response.status().as_u16(),
+            status: None,
             began,
             up,
             down: Arc::default(),
+            elsewhere: false,
         };
+        let response = match line.pass(request, uri, self.api.authority.clone(), &self.upstream).await {
+            Ok(response) => response,
+            Err(refused) => {
+                told.elsewhere = true;
+                return Err(refused);
+            }
+        };
+        told.status = Some(response.status().as_u16());
         Ok(response.map(|body| Counted { body, count: Arc::clone(&told.down), told: Some(told) }.boxed_unsync()))
     }
 }
 
-/// Tells of a request when its answer has ended, or nobody wants more of it.
+/// Tells of a request when its answer has ended, or nobody wants more of it: without a status where none came.
 struct Told {
     door: Arc<dyn Door>,
     about: About,
-    status: u16,
+    status: Option<u16>,
     began: Instant,
     up: Arc<AtomicU64>,
     down: Arc<AtomicU64>,
+    /// There is no answer, and its refusal or failure is told.
+    elsewhere: bool,
 }
 
 impl Drop for Told {
     fn drop(&mut self) {
+        if self.elsewhere {
+            return;
+        }
         let mut event = self.about.event(Kind::ApiRequest);
-        event.status = Some(self.status);
+        event.status = self.status;
         event.bytes_up = Some(self.up.load(Ordering::Relaxed));
         event.bytes_down = Some(self.down.load(Ordering::Relaxed));
         event.duration_ms = Some(self.began.elapsed().as_millis() as u64);

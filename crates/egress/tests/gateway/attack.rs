@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use cofferdam_egress::event::{Kind, Reason, Via};
 
+use rustix::process::Signal;
+
 use crate::world::{SOON, echo, is_reset, network, serve, timed, world};
 
 fn hello(name: &str) -> Vec<u8> {
@@ -324,4 +326,77 @@ fn sockets_that_never_come_are_told_and_the_end_does_not_wait() {
     inside.end();
     assert!(begun.elapsed() < Duration::from_millis(500));
     drop(letters);
+}
+
+/// Writing to a socket whose peer is gone may raise SIGPIPE, and nobody knows what the caller's process does with that.
+#[test]
+fn threads_of_the_gateway_take_no_signal_that_would_end_the_callers_process() {
+    let (world, port) = (world(), echo());
+    world.name("good.example", &["127.0.0.1"]);
+    let inside = world.inside(&network(&[&format!("good.example:{port}"), "127.0.0.1:*"], &[]));
+    let mut stream = inside.connect_name("good.example", port);
+    stream.write_all(b"here\n").unwrap();
+    stream.read_exact(&mut [0; 5]).unwrap();
+    let mut threads = 0;
+    for task in std::fs::read_dir("/proc/self/task").unwrap() {
+        // Those of other tests come and go.
+        let read = |file| std::fs::read_to_string(task.as_ref().unwrap().path().join(file)).unwrap_or_default();
+        let status = read("status");
+        if !read("comm").starts_with("egress") || status.is_empty() {
+            continue;
+        }
+        threads += 1;
+        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap().trim();
+        let blocked = u64::from_str_radix(blocked, 16).unwrap();
+        for signal in [Signal::PIPE, Signal::TERM, Signal::CHILD].map(Signal::as_raw) {
+            assert_ne!(blocked & 1 << (signal - 1), 0, "signal {signal}: {blocked:x}");
+        }
+    }
+    assert!(threads > 0);
+}
+
+#[test]
+fn a_connection_that_upstream_has_seen_is_told_even_where_nothing_was_sent_on_it() {
+    let (told, accepted) = std::sync::mpsc::channel();
+    let told = std::sync::Mutex::new(told);
+    let port = serve(move |mut stream| {
+        told.lock().unwrap().send(()).unwrap();
+        while let Ok(1..) = stream.read(&mut [0; 64]) {}
+    });
+    let world = world();
+    world.name("good.example", &["127.0.0.1"]);
+    let mut inside = world.inside(&network(&[&format!("good.example:{port}"), "127.0.0.1:*"], &[]));
+    let gone = inside.connect_name("good.example", port);
+    accepted.recv_timeout(SOON).unwrap();
+    // The gateway knows of it a little later than the server.
+    std::thread::sleep(Duration::from_millis(200));
+    rustix::net::sockopt::set_socket_linger(&gone, Some(Duration::ZERO)).unwrap();
+    drop(gone);
+    let closed = inside.event(Kind::Closed);
+    assert_eq!((closed.bytes_up, closed.bytes_down), (Some(0), Some(0)));
+    // And where the sandbox ends meanwhile.
+    let _open = inside.connect_name("good.example", port);
+    accepted.recv_timeout(SOON).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(inside.end().connections, 2);
+    let kinds: Vec<Kind> = inside.events().iter().map(|event| event.kind).collect();
+    assert_eq!(kinds, [Kind::Allowed, Kind::Closed, Kind::Allowed, Kind::Closed]);
+}
+
+#[test]
+fn an_attempt_that_its_program_gave_up_is_told() {
+    let full = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = full.local_addr().unwrap();
+    rustix::net::listen(&full, 0).unwrap();
+    let connect = |_| TcpStream::connect_timeout(&address, Duration::from_millis(300)).ok();
+    let _waiting: Vec<TcpStream> = (0..2).filter_map(connect).collect();
+    let world = world();
+    world.name("good.example", &["127.0.0.1"]);
+    let inside = world.inside(&network(&["good.example:*", "127.0.0.1:*"], &[]));
+    let gone = inside.connect_name("good.example", address.port());
+    std::thread::sleep(Duration::from_millis(100));
+    rustix::net::sockopt::set_socket_linger(&gone, Some(Duration::ZERO)).unwrap();
+    drop(gone);
+    let event = inside.event(Kind::Failed);
+    assert_eq!((event.reason, event.host.as_deref()), (Some(Reason::Unreachable), Some("good.example")));
 }

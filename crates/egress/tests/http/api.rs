@@ -1,6 +1,7 @@
 //! The API that is passed through: one base URL, an event for each request, and no way to anything else.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cofferdam_egress::event::{Kind, Reason, Via};
 use cofferdam_egress::http::{Api, Connect, Door, api};
@@ -104,4 +105,27 @@ async fn an_api_that_is_not_there_is_a_failure() {
     let answer = talk(connect(&door, BASE), b"GET /x HTTP/1.1\r\nHost: 127.0.0.1:3129\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
     assert_eq!(door.reasons(), [Reason::Unreachable]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_of_which_nobody_awaits_the_answer_is_told_as_well() {
+    let door = Arc::new(Fake::new(|mut stream: DuplexStream, noted: Noted| async move {
+        let mut buffer = [0; 1024];
+        while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+            noted.add(&buffer[..count]);
+        }
+    }));
+    let mut client = connect(&door, BASE);
+    let text = "POST /chat HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello";
+    client.write_all(text.as_bytes()).await.expect("request");
+    while !door.received().ends_with(b"hello") {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(door.events(), []);
+    drop(client);
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    let events = door.events();
+    let [event] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((event.kind, event.status, event.bytes_up), (Kind::ApiRequest, None, Some(5)));
+    assert_eq!((event.method.as_deref(), event.path.as_deref()), (Some("POST"), Some("/chat")));
 }
