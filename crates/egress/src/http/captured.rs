@@ -36,13 +36,16 @@ pub async fn captured(door: Arc<dyn Door>, client: Io, seat: Seat) {
 }
 
 impl Serve for Captured {
+    fn to(&self) -> Option<(Target, u16)> {
+        Some((self.target.clone(), self.port))
+    }
+
     async fn serve(
         &self,
         line: &Line,
         request: Request<Incoming>,
         about: &mut About,
     ) -> Result<Response<Outgoing>, Refused> {
-        about.to = Some((self.target.clone(), self.port));
         if request.method() == Method::CONNECT {
             return Err(Wrong("CONNECT is for the proxy, and this is no proxy".to_owned()).into());
         }

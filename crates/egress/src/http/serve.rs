@@ -48,6 +48,11 @@ pub(crate) struct Line {
 
 /// Answers requests.
 pub(crate) trait Serve: Send + Sync + 'static {
+    /// Where every request of the connection goes, if that is known before one can be read.
+    fn to(&self) -> Option<(Target, u16)> {
+        None
+    }
+
     /// The answer, or the reason why there is none. `about` is for the refusal's event, and knows the method already.
     fn serve(
         &self,
@@ -136,12 +141,13 @@ pub(crate) async fn serve<S: Serve>(door: Arc<dyn Door>, via: Via, client: Io, s
         .serve_connection(TokioIo::new(guard), each)
         .with_upgrades()
         .await;
+    let unread = About { to: kept.to(), ..About::nothing(via) };
     if let Some(fault) = line.watch.broken() {
-        tell(&*line.door, &About::nothing(via), &Refused::from(fault).refusal);
+        tell(&*line.door, &unread, &Refused::from(fault).refusal);
     } else if let Err(error) = &served
         && error.is_parse()
     {
-        tell(&*line.door, &About::nothing(via), &Refused::unread(error).refusal);
+        tell(&*line.door, &unread, &Refused::unread(error).refusal);
     }
     let turn = line.turn.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let (Ok(()), Some((client, turn))) = (served, turn) {
@@ -151,7 +157,7 @@ pub(crate) async fn serve<S: Serve>(door: Arc<dyn Door>, via: Via, client: Io, s
 }
 
 async fn one<S: Serve>(line: &Line, service: &S, number: u64, request: Request<Incoming>) -> Response<Outgoing> {
-    let mut about = About::nothing(line.via);
+    let mut about = About { to: service.to(), ..About::nothing(line.via) };
     let answered = match line.watch.refused(number) {
         Some(fault) => Err(Refused::from(fault)),
         None => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cofferdam_egress::event::{Kind, Reason};
 
-use crate::support::{Fake, OTHER, connect, echo, read_requests, talk};
+use crate::support::{Fake, GOOD, OTHER, connect, echo, read_requests, talk};
 
 /// A request behind each shape, which one reading of it would take for a body, and another for the next request.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: other.example\r\n\r\n";
@@ -22,6 +22,8 @@ async fn refused(text: &[u8], why: &str) {
     assert_eq!(door.reasons(), [Reason::BadRequest], "{shown:?}");
     let event = &door.events()[0];
     assert_eq!(event.kind, Kind::Refused);
+    // Where it was to go is known before anything of it can be read.
+    assert_eq!((event.host.as_deref(), event.port), (Some(GOOD), Some(80)), "{shown:?}: {event:?}");
     assert!(event.detail.as_deref().is_some_and(|detail| detail.contains(why)), "{shown:?}: {event:?}");
     let received = door.received();
     assert!(read_requests(&received).is_ok_and(|seen| seen.is_empty()), "{shown:?}: {received:?}");
