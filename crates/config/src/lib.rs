@@ -22,6 +22,7 @@ pub mod environments;
 mod guard;
 pub mod running;
 pub mod serve;
+#[cfg(feature = "skills")]
 pub mod skills;
 
 pub use guard::{ConfigError, guard, guard_from_file};

@@ -105,6 +105,8 @@ pub enum SkillError {
         /// What is wrong.
         why: String,
     },
+    /// It would not stand on record.
+    Unrecorded(String),
     /// The system refuses.
     Io {
         /// What was tried.
@@ -143,6 +145,7 @@ impl SkillError {
             SkillError::Untrusted { path, .. } => {
                 Some(format!("chown and chmod go-w {} if it is yours", path.display()))
             }
+            SkillError::Unrecorded(_) => None,
             SkillError::Damaged { .. } => Some("revoke it, and register it again from its source".into()),
             SkillError::Io { source, .. } => match source.kind() {
                 ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
@@ -181,6 +184,7 @@ impl fmt::Display for SkillError {
             }
             SkillError::Untrusted { path, why } => write!(f, "cannot trust {}: {why}", path.display()),
             SkillError::Damaged { path, why } => write!(f, "{} is damaged: {why}", path.display()),
+            SkillError::Unrecorded(why) => write!(f, "nothing was registered, since it could not be recorded: {why}"),
             SkillError::Io { operation, path, source } => write!(f, "cannot {operation} {}: {source}", path.display()),
         }
     }

@@ -127,6 +127,19 @@ impl Manifest {
         reader.finish().map(|()| manifest)
     }
 
+    /// The text of a draft with these files in place of those that it lists, if it lists any; still to be decoded.
+    ///
+    /// # Errors
+    /// It is no JSON object, or has a key twice.
+    pub fn with_files(text: &[u8], files: &[Listed]) -> Result<Vec<u8>, PolicyErrors> {
+        let mut root = parse(text, MAX_MANIFEST_BYTES)?;
+        if let Value::Object(members) = &mut root {
+            let files = serde_json::to_value(files).expect("a list of texts");
+            members.insert("files".into(), files);
+        }
+        Ok(root.to_string().into_bytes())
+    }
+
     /// As JSON for people, with a line feed at its end; `decode` reads the same manifest back.
     pub fn encode(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("a manifest has text keys, so nothing can fail");

@@ -28,3 +28,11 @@ pub use error::{Code, Fault, SkillError};
 pub use manifest::Manifest;
 pub use operator::SandboxConfig;
 pub use registry::{Registry, Spec, State};
+
+/// Puts a whole file in its place, or nothing: as [`cofferdam_profiles::private::replace`], synchronised.
+///
+/// # Errors
+/// It cannot be written; what was there before is untouched.
+pub fn replace(directory: &std::os::fd::OwnedFd, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+    cofferdam_profiles::private::replace(directory, name, bytes, true)
+}

@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | memory | `memoryMb` | `memoryLimitMb`, else 128 | the smaller |
 //! | wall time | `timeoutMs` | `timeoutMs` | the smaller |
-//! | processes | `allowSpawn` | `noSpawn` | only if both let it |
+//! | processes | `allowSpawn` | `noSpawn` | only if both let it; then the system's programs are there as well |
 //! | network | a list | `none` | none |
 //! | | a list | `allowlist` | the list, and of it what is in `allowedHosts` too, if that is said |
 //! | | `true` | `allowlist` | `allowedHosts`, which must be said |
@@ -49,7 +49,9 @@ pub fn policy(
     policy.command.argv.extend_from_slice(arguments);
     policy.command.cwd = Some(SKILL_DIRECTORY.into());
     policy.command.stdin = Stdin::Closed;
-    policy.filesystem.root = Root::Interpreter;
+    policy.process.spawn = manifest.sandbox.allow_spawn && !operator.no_spawn;
+    // Who may start programs finds the system's, and who may not what its own needs.
+    policy.filesystem.root = if policy.process.spawn { Root::Minimal } else { Root::Interpreter };
     policy.filesystem.mounts.push(Mount::Bind {
         source: files.into(),
         target: SKILL_DIRECTORY.into(),
@@ -69,7 +71,6 @@ pub fn policy(
         policy.filesystem.root = Root::Directory(directory.clone());
     }
     policy.network = network(manifest, operator)?;
-    policy.process.spawn = manifest.sandbox.allow_spawn && !operator.no_spawn;
     policy.limits.memory_mb = manifest.sandbox.memory_mb.min(operator.memory_limit_mb.unwrap_or(MEMORY_DEFAULT_MB));
     policy.limits.cpu_millis = (operator.cpu_quota.unwrap_or(CPU_QUOTA_DEFAULT) / 100).max(1);
     policy.limits.wall_ms = manifest.sandbox.timeout_ms.min(operator.timeout_ms.unwrap_or(u64::MAX));

@@ -48,7 +48,7 @@ fn without_a_word_the_documents_defaults_hold() {
     let limits = (policy.limits.memory_mb, policy.limits.cpu_millis, policy.limits.tmpfs_mb, policy.limits.wall_ms);
     assert_eq!(limits, (128, 500, 64, 5000));
     assert_eq!((policy.network.mode, policy.on_violation), (NetworkMode::None, OnViolation::Terminate));
-    assert_eq!(policy.filesystem.root, Root::Interpreter);
+    assert_eq!(policy.filesystem.root, Root::Minimal);
     let [Mount::Bind { source, target, access, .. }] = &policy.filesystem.mounts[..] else { panic!() };
     assert_eq!((source.as_str(), target.as_str()), ("/store/files", "/skill"));
     assert_eq!(*access, cofferdam_policy::Access::ReadOnly);
@@ -175,7 +175,9 @@ fn processes_need_both_sides() {
         [(true, "", true), (true, "noSpawn = true", false), (false, "noSpawn = false", false), (false, "", false)]
     {
         let manifest = manifest(|document| document["sandbox"]["allowSpawn"] = json!(manifest_lets));
-        assert_eq!(resolve(&manifest, &operator(operator_says)).policy.process.spawn, spawn);
+        let Resolved { policy, .. } = resolve(&manifest, &operator(operator_says));
+        let root = if spawn { Root::Minimal } else { Root::Interpreter };
+        assert_eq!((policy.process.spawn, policy.filesystem.root), (spawn, root));
     }
 }
 

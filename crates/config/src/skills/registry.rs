@@ -108,6 +108,8 @@ pub struct Registered {
     pub name: String,
     /// The version.
     pub version: String,
+    /// The address of its publisher, in lower case.
+    pub publisher: String,
 }
 
 /// A registry. Nothing is opened or made before it is used.
@@ -127,21 +129,29 @@ impl Registry {
         &self.directory
     }
 
-    /// Takes a skill's directory in, as a new version.
+    /// Takes a skill's directory in, as a new version. It is registered only if `record` says that this stands on record.
     ///
     /// # Errors
-    /// Every fault of the skill, in the order of [`Code`]; or the registry cannot be written. Then it is as it was.
-    pub fn register(&self, source: &Path) -> Result<Registered, SkillError> {
-        let taken = intake::take(source);
-        let (taken, registry) = match taken {
-            Ok(taken) => (taken, self.locked()?),
-            Err(error) => return Err(error),
-        };
+    /// Every fault of the skill, in the order of [`Code`]; it cannot be recorded; or the registry cannot be written. Then
+    /// it is as it was.
+    pub fn register(
+        &self,
+        source: &Path,
+        record: impl FnOnce(&Registered) -> Result<(), String>,
+    ) -> Result<Registered, SkillError> {
+        let taken = intake::take(source)?;
+        let registry = self.locked()?;
         let mut contents = self.read(&registry.directory)?;
-        self.add(&registry, &mut contents, &taken)
+        self.add(&registry, &mut contents, &taken, record)
     }
 
-    fn add(&self, registry: &Locked, contents: &mut Contents, taken: &Taken) -> Result<Registered, SkillError> {
+    fn add(
+        &self,
+        registry: &Locked,
+        contents: &mut Contents,
+        taken: &Taken,
+        record: impl FnOnce(&Registered) -> Result<(), String>,
+    ) -> Result<Registered, SkillError> {
         let (name, version) = (taken.manifest.name.clone(), taken.version.hex());
         let publisher = taken.manifest.publisher.address.to_ascii_lowercase();
         let skill = contents
@@ -167,8 +177,10 @@ impl Registry {
         let versioned =
             Versioned { version: version.clone(), state: State::Registered, registered_at: now(), revoked_at: None };
         skill.versions.push(versioned);
+        let registered = Registered { name, version, publisher };
+        record(&registered).map_err(SkillError::Unrecorded)?;
         self.write(registry, contents)?;
-        Ok(Registered { name, version })
+        Ok(registered)
     }
 
     /// Revokes a version, or all of a skill's. What is revoked already stays so.
@@ -182,10 +194,12 @@ impl Registry {
         let one = spec.version.as_ref().map(|_| chosen(spec, skill).map(|at| skill.versions[at].version.clone()));
         let one = one.transpose()?;
         let mut revoked = Vec::new();
+        let publisher = skill.publisher.clone();
         for known in skill.versions.iter_mut().filter(|known| one.as_ref().is_none_or(|one| known.version == *one)) {
             if known.state == State::Registered {
                 (known.state, known.revoked_at) = (State::Revoked, Some(now()));
-                revoked.push(Registered { name: spec.name.clone(), version: known.version.clone() });
+                let (name, publisher) = (spec.name.clone(), publisher.clone());
+                revoked.push(Registered { name, version: known.version.clone(), publisher });
             }
         }
         self.write(&registry, &contents)?;

@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use super::error::{Code, SkillError};
 use super::intake::{listing, take};
 use super::manifest::{Manifest, Stage};
-use super::registry::{Registry, Spec, State};
+use super::registry::{Registered, Registry, Spec, State};
 use super::signature::{Key, hex};
 
 fn key(number: u8) -> Key {
@@ -58,6 +58,10 @@ fn example() -> (tempfile::TempDir, PathBuf, Registry) {
     (directory, source, registry)
 }
 
+fn register(registry: &Registry, source: &Path) -> Result<Registered, SkillError> {
+    registry.register(source, |_| Ok(()))
+}
+
 fn spec(text: &str) -> Spec {
     text.parse().unwrap()
 }
@@ -69,7 +73,7 @@ fn codes(result: Result<impl std::fmt::Debug, SkillError>) -> Vec<&'static str> 
 #[test]
 fn what_is_registered_is_kept_as_it_was_and_read_only() {
     let (_directory, source, registry) = example();
-    let registered = registry.register(&source).unwrap();
+    let registered = register(&registry, &source).unwrap();
     fs::remove_dir_all(&source).unwrap();
     let (versioned, kept) = registry.runnable(&spec("weather")).unwrap();
     assert_eq!((&versioned.version, versioned.state), (&registered.version, State::Registered));
@@ -96,21 +100,21 @@ fn the_name_of_a_skill_is_never_a_path() {
 #[test]
 fn versions_are_kept_and_a_revoked_one_never_runs_again() {
     let (_directory, source, registry) = example();
-    let first = registry.register(&source).unwrap();
-    assert_eq!(codes(registry.register(&source)), ["duplicate_skill"]);
+    let first = register(&registry, &source).unwrap();
+    assert_eq!(codes(register(&registry, &source)), ["duplicate_skill"]);
     skill(
         &source,
         "weather",
         &[("main.py", b"print(2)\n"), ("lib/a.py", b"a = 1\n"), ("run", b"#!/bin/sh\n")],
         &key(7),
     );
-    let second = registry.register(&source).unwrap();
+    let second = register(&registry, &source).unwrap();
     assert_eq!(registry.find("weather").unwrap().versions.len(), 2);
     assert_eq!(registry.runnable(&spec("weather")).unwrap().0.version, second.version);
     let one = spec(&format!("weather@{}", second.version));
     assert_eq!(registry.revoke(&one).unwrap(), [second]);
     assert_eq!(codes(registry.runnable(&one)), ["revoked"]);
-    assert_eq!(codes(registry.register(&source)), ["revoked"]);
+    assert_eq!(codes(register(&registry, &source)), ["revoked"]);
     assert_eq!(registry.runnable(&spec("weather")).unwrap().0.version, first.version);
     assert_eq!(registry.revoke(&spec("weather")).unwrap().len(), 1);
     assert_eq!(codes(registry.runnable(&spec("weather"))), ["revoked"]);
@@ -121,12 +125,27 @@ fn versions_are_kept_and_a_revoked_one_never_runs_again() {
 #[test]
 fn a_name_belongs_to_its_first_publisher() {
     let (directory, source, registry) = example();
-    registry.register(&source).unwrap();
+    register(&registry, &source).unwrap();
     let other = directory.path().join("other");
     skill(&other, "weather", &[("main.py", b"evil\n")], &key(8));
-    assert_eq!(codes(registry.register(&other)), ["duplicate_skill"]);
+    assert_eq!(codes(register(&registry, &other)), ["duplicate_skill"]);
     skill(&other, "weather2", &[("main.py", b"evil\n")], &key(8));
-    registry.register(&other).unwrap();
+    register(&registry, &other).unwrap();
+}
+
+#[test]
+fn what_cannot_be_recorded_is_not_registered() {
+    let (_directory, source, registry) = example();
+    let refused = registry.register(&source, |_| Err("the disk is full".into()));
+    assert!(matches!(refused, Err(SkillError::Unrecorded(_))));
+    assert!(registry.list().unwrap().is_empty());
+    let mut told = None;
+    let registered = registry.register(&source, |what| {
+        told = Some(what.clone());
+        assert!(registry.list().unwrap().is_empty());
+        Ok(())
+    });
+    assert_eq!(told, Some(registered.unwrap()));
 }
 
 #[test]
@@ -138,7 +157,7 @@ fn every_fault_is_told_in_order() {
     fs::write(source.join("lib/a.py"), format!("x\nkey = 'AKIA{}'\n", "B".repeat(16))).unwrap();
     fs::write(source.join("more.py"), "").unwrap();
     fs::remove_file(source.join("run")).unwrap();
-    let error = registry.register(&source).unwrap_err();
+    let error = register(&registry, &source).unwrap_err();
     let codes: Vec<_> = error.codes().into_iter().map(Code::name).collect();
     assert_eq!(codes, ["signature_verification_failed", "file_hash_mismatch", "static_scan_failed"]);
     let told = error.to_string();
@@ -194,7 +213,7 @@ fn a_skill_has_files_and_directories_only_and_a_file_of_each_is_welcome() {
     fs::remove_file(source.join("manifest.json")).unwrap();
     assert_eq!(codes(take(&source)), ["schema_validation_failed"]);
     fs::rename(directory.path().join("manifest.json"), source.join("manifest.json")).unwrap();
-    registry.register(&source).unwrap();
+    register(&registry, &source).unwrap();
 }
 
 #[test]
@@ -267,7 +286,7 @@ fn a_directory_that_changes_meanwhile_is_refused_or_kept_as_it_was_hashed() {
         let until = Instant::now() + Duration::from_secs(20);
         for round in 0.. {
             let registry = Registry::at(directory.path().join(format!("skills-{round}")));
-            match registry.register(&source) {
+            match register(&registry, &source) {
                 Err(error) => {
                     assert_eq!(error.codes(), [Code::FileHashMismatch], "{error}");
                     refused += 1;
@@ -292,7 +311,7 @@ fn a_directory_that_changes_meanwhile_is_refused_or_kept_as_it_was_hashed() {
 #[test]
 fn what_was_changed_in_the_store_does_not_run() {
     let (directory, source, registry) = example();
-    let registered = registry.register(&source).unwrap();
+    let registered = register(&registry, &source).unwrap();
     let files = registry.runnable(&spec("weather")).unwrap().1.files;
     let main = files.join("main.py");
     let writable = || fs::set_permissions(&main, fs::Permissions::from_mode(0o644)).unwrap();
@@ -336,7 +355,7 @@ fn what_was_changed_in_the_store_does_not_run() {
 #[test]
 fn a_store_that_was_copied_is_hashed_and_runs() {
     let (directory, source, registry) = example();
-    registry.register(&source).unwrap();
+    register(&registry, &source).unwrap();
     let moved = directory.path().join("moved");
     assert!(Command::new("cp").arg("-r").arg(registry.directory()).arg(&moved).status().unwrap().success());
     let copied = Registry::at(&moved);
@@ -347,14 +366,14 @@ fn a_store_that_was_copied_is_hashed_and_runs() {
 #[test]
 fn a_registry_that_others_can_write_to_is_refused() {
     let (_directory, source, registry) = example();
-    registry.register(&source).unwrap();
+    register(&registry, &source).unwrap();
     let open = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     let untrusted = || {
         assert!(matches!(registry.runnable(&spec("weather")), Err(SkillError::Untrusted { .. })));
     };
     open(registry.directory(), 0o777);
     untrusted();
-    assert!(matches!(registry.register(&source), Err(SkillError::Untrusted { .. })));
+    assert!(matches!(register(&registry, &source), Err(SkillError::Untrusted { .. })));
     open(registry.directory(), 0o700);
     open(&registry.directory().join("registry.json"), 0o666);
     untrusted();
@@ -389,9 +408,9 @@ fn writer() {
         // One name that all of them want.
         let shared = source.join("shared");
         skill(&shared, "shared", &[("main.py", format!("print('{name}', {round})\n").as_bytes())], &key(7));
-        let both = [registry.register(&shared).map(|_| ()), {
+        let both = [register(&registry, &shared).map(|_| ()), {
             fs::remove_dir_all(&shared).unwrap();
-            registry.register(&source).map(|_| ())
+            register(&registry, &source).map(|_| ())
         }];
         assert!(both.iter().all(Result::is_ok), "{both:?}");
         if round % 2 == 1 {
@@ -452,7 +471,7 @@ fn a_writer_that_is_killed_leaves_a_whole_registry() {
     // What a killed writer left is swept by the next one, who has to wait for nobody.
     let source = directory.path().join("last");
     skill(&source, "last", &[("main.py", b"print(1)\n")], &key(7));
-    registry.register(&source).unwrap();
+    register(&registry, &source).unwrap();
     let content = fs::read_dir(registry.directory().join("content")).unwrap();
     let names: Vec<_> = content.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     assert!(names.iter().all(|name| !name.starts_with(".new-")), "{names:?}");
