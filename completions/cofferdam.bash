@@ -43,6 +43,9 @@ _cofferdam() {
             cofferdam,run)
                 cmd="cofferdam__subcmd__run"
                 ;;
+            cofferdam,skill)
+                cmd="cofferdam__subcmd__skill"
+                ;;
             cofferdam__subcmd__help,audit)
                 cmd="cofferdam__subcmd__help__subcmd__audit"
                 ;;
@@ -70,6 +73,9 @@ _cofferdam() {
             cofferdam__subcmd__help,run)
                 cmd="cofferdam__subcmd__help__subcmd__run"
                 ;;
+            cofferdam__subcmd__help,skill)
+                cmd="cofferdam__subcmd__help__subcmd__skill"
+                ;;
             cofferdam__subcmd__help__subcmd__mcp,install)
                 cmd="cofferdam__subcmd__help__subcmd__mcp__subcmd__install"
                 ;;
@@ -92,7 +98,7 @@ _cofferdam() {
 
     case "${cmd}" in
         cofferdam)
-            opts="-h -V --help --version run eval check export environment mcp audit doctor help"
+            opts="-h -V --help --version run eval check export environment skill mcp audit doctor help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -474,7 +480,7 @@ _cofferdam() {
             return 0
             ;;
         cofferdam__subcmd__help)
-            opts="run eval check export environment mcp audit doctor help"
+            opts="run eval check export environment skill mcp audit doctor help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -614,6 +620,20 @@ _cofferdam() {
             return 0
             ;;
         cofferdam__subcmd__help__subcmd__run)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cofferdam__subcmd__help__subcmd__skill)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -933,6 +953,44 @@ _cofferdam() {
                     return 0
                     ;;
                 --audit-secret)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        cofferdam__subcmd__skill)
+            opts="-q -h --registry --key --files --config --backend --best-effort --audit-trail --dry-run --json --result --quiet --help keygen sign verify register list show run revoke"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --registry)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --backend)
+                    COMPREPLY=($(compgen -W "auto jail landlock bubblewrap nsjail seatbelt" -- "${cur}"))
+                    return 0
+                    ;;
+                --best-effort)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --audit-trail)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -31,6 +31,7 @@ complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "eval" -d 'Run c
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "check" -d 'Check policies and profiles: print each completed, or what is wrong with it'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "export" -d 'Evaluate Nickel profiles, and print or store what they become'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "environment" -d 'List, show, check, build or reload the environments that eval and mcp know'
+complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "skill" -d 'Sign, register, run and revoke skills: directories of files under a signed manifest'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "mcp" -d 'Serve environments to agents over MCP, on standard input and output or HTTP'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "audit" -d 'Verify and read the audit trail'
 complete -c cofferdam -n "__fish_cofferdam_needs_command" -f -a "doctor" -d 'Show what this host can enforce, and how to get the rest'
@@ -209,6 +210,23 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand environment" -l trus
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand environment" -l json -d 'Print one JSON value'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand environment" -l all -d 'List hidden definitions, too'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand environment" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l registry -d 'Where skills are registered' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l key -d 'sign: the publisher\'s key' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l config -d 'run: what the operator grants at most, as TOML or JSON' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l backend -d 'run: auto, jail, landlock, bubblewrap, nsjail or seatbelt' -r -f -a "auto\t''
+jail\t''
+landlock\t''
+bubblewrap\t''
+nsjail\t''
+seatbelt\t''"
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l best-effort -d 'run: start also where these limits cannot be held in full' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l audit-trail -d 'The trail in which it is recorded' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l files -d 'sign: list the files of DIR in the manifest first, as they are'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l dry-run -d 'run: print policy and plan; start nothing'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l json -d 'Print one JSON object; of run, its outcome'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l result -d 'run: print {success, exitCode, stdout, stderr, durationMs} as JSON'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -s q -l quiet -d 'run: say nothing about limits and refusals'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -l config -d 'The configuration that defines environments' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -l http -d 'Listen here for streamable HTTP, at /mcp' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -l token-file -d 'File with the bearer token; made when it is not there' -r
@@ -252,13 +270,14 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l json -d 'P
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand doctor" -l json -d 'Print one JSON object'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand doctor" -s h -l help -d 'Print help'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp audit doctor help" -f -a "run" -d 'Run a program in a sandbox'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp audit doctor help" -f -a "eval" -d 'Run code in an environment (python, shell, node, ...); CODE - is standard input'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp audit doctor help" -f -a "check" -d 'Check policies and profiles: print each completed, or what is wrong with it'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp audit doctor help" -f -a "export" -d 'Evaluate Nickel profiles, and print or store what they become'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp audit doctor help" -f -a "environment" -d 'List, show, check, build or reload the environments that eval and mcp know'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp audit doctor help" -f -a "mcp" -d 'Serve environments to agents over MCP, on standard input and output or HTTP'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp audit doctor help" -f -a "audit" -d 'Verify and read the audit trail'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp audit doctor help" -f -a "doctor" -d 'Show what this host can enforce, and how to get the rest'
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment mcp audit doctor help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment skill mcp audit doctor help" -f -a "run" -d 'Run a program in a sandbox'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment skill mcp audit doctor help" -f -a "eval" -d 'Run code in an environment (python, shell, node, ...); CODE - is standard input'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment skill mcp audit doctor help" -f -a "check" -d 'Check policies and profiles: print each completed, or what is wrong with it'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment skill mcp audit doctor help" -f -a "export" -d 'Evaluate Nickel profiles, and print or store what they become'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment skill mcp audit doctor help" -f -a "environment" -d 'List, show, check, build or reload the environments that eval and mcp know'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment skill mcp audit doctor help" -f -a "skill" -d 'Sign, register, run and revoke skills: directories of files under a signed manifest'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment skill mcp audit doctor help" -f -a "mcp" -d 'Serve environments to agents over MCP, on standard input and output or HTTP'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment skill mcp audit doctor help" -f -a "audit" -d 'Verify and read the audit trail'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment skill mcp audit doctor help" -f -a "doctor" -d 'Show what this host can enforce, and how to get the rest'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and not __fish_seen_subcommand_from run eval check export environment skill mcp audit doctor help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand help; and __fish_seen_subcommand_from mcp" -f -a "install" -d 'Put the server into a client\'s configuration'

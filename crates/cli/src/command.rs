@@ -22,7 +22,7 @@ limit; 137 for another limit; 125 when Cofferdam refused or failed itself;
 126 and 127 when the program cannot be executed or found.";
 
 /// Every subcommand by name.
-pub const SUBCOMMANDS: &[&str] = &["run", "eval", "check", "export", "environment", "mcp", "audit", "doctor"];
+pub const SUBCOMMANDS: &[&str] = &["run", "eval", "check", "export", "environment", "skill", "mcp", "audit", "doctor"];
 
 /// What of the command line is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +76,7 @@ fn subcommand(name: &'static str, full: bool) -> Command {
             ),
         "export" => crate::export::command(command),
         "environment" => crate::listing::command(command),
+        "skill" => crate::skill::command(command),
         "mcp" => crate::mcp::command(command),
         "audit" => crate::audit::command(command),
         _ => command

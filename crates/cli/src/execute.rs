@@ -23,6 +23,7 @@ use crate::keeping::Keeping;
 use crate::notes;
 use crate::passing;
 use crate::report::{REFUSED, Refusal, print_error, print_note, shown};
+use crate::runner;
 use crate::terminal;
 use crate::unstarted;
 
@@ -31,6 +32,8 @@ use crate::unstarted;
 pub struct Presentation {
     /// One outcome as JSON on standard output instead of the streams.
     pub json: bool,
+    /// The runner's result as JSON instead: `{success, exitCode, stdout, stderr, durationMs}`, 137 for the wall limit.
+    pub result: bool,
     /// Nothing about limits and refusals on standard error.
     pub quiet: bool,
     /// Policy and plan only.
@@ -39,6 +42,18 @@ pub struct Presentation {
 
 /// Runs the call and returns the exit code.
 pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Presentation) -> Result<i32, Refusal> {
+    execute_about(engine, call, caller, presentation, About::default())
+}
+
+/// The same, where the run's record says more than the policy does.
+pub fn execute_about(
+    engine: &Engine,
+    call: Call,
+    caller: &Caller,
+    presentation: Presentation,
+    about: About,
+) -> Result<i32, Refusal> {
+    let is_skill = about.skill.is_some();
     if call.tty {
         if presentation.json {
             return Err(Refusal::new("arguments", "-t and --json exclude each other").hint("leave one of them out"));
@@ -64,7 +79,7 @@ pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Prese
             })?),
             Stdin::Closed | Stdin::Text(_) => Input::Closed,
         },
-        output: if presentation.json {
+        output: if presentation.json || presentation.result {
             Output::Capture
         } else {
             let wall = Duration::from_millis(call.policy.limits.wall_ms);
@@ -95,7 +110,7 @@ pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Prese
     };
     let (mut outcome, unrecorded) = match &recording {
         None => (prepared.run(io), None),
-        Some(trail) => recorded(&prepared, io, &call, trail)?,
+        Some(trail) => recorded(&prepared, io, &call, trail, about)?,
     };
     drop(raw);
     if let (Some(keeping), Some(named), Some(failure)) = (&keeping, &call.keep_changes, &mut outcome.error) {
@@ -117,13 +132,19 @@ pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Prese
         print_json(&outcome)?;
         return Ok(code);
     }
+    if presentation.result {
+        let result = runner::RunnerResult::of(&outcome, code);
+        print_json(&result)?;
+        return Ok(result.exit_code);
+    }
     match &outcome.error {
         Some(failure) if outcome.outcome == Ending::SetupFailed => {
             print_error(&failure.message, failure.hint.as_deref())
         }
         _ if !presentation.quiet => {
             for note in notes::notes(&outcome, &call) {
-                print_note(&note.text, note.hint.as_deref());
+                // What the hints name are options of `run`.
+                print_note(&note.text, note.hint.as_deref().filter(|_| !is_skill));
             }
             if let Some(note) = notes::file_for_code(&outcome, &call) {
                 print_note(&note.text, note.hint.as_deref());
@@ -142,9 +163,15 @@ pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Prese
 }
 
 /// Runs it with its records. What ran and could not be recorded to its end is told, and no success.
-fn recorded(prepared: &Prepared, io: Io, call: &Call, trail: &Trail) -> Result<(Outcome, Option<Refusal>), Refusal> {
+fn recorded(
+    prepared: &Prepared,
+    io: Io,
+    call: &Call,
+    trail: &Trail,
+    about: About,
+) -> Result<(Outcome, Option<Refusal>), Refusal> {
     let refusal = |e: &Unrecorded| Refusal::new("audit", e.to_string()).split_hint();
-    match prepared.run_recorded(io, &call.policy, trail, About::default()) {
+    match prepared.run_recorded(io, &call.policy, trail, about) {
         Ok(outcome) => Ok((outcome, None)),
         Err(e @ Unrecorded::Start(_)) => Err(refusal(&e)),
         Err(e) => {
@@ -172,6 +199,8 @@ fn failed(mut failure: Failure, call: &Call, caller: &Caller, presentation: Pres
     let code = failure.code;
     if presentation.json {
         print_json(&notes::setup_failed(failure))?;
+    } else if presentation.result {
+        print_json(&runner::RunnerResult::of(&notes::setup_failed(failure), code))?;
     } else {
         print_error(&failure.message, failure.hint.as_deref());
     }

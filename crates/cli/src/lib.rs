@@ -30,6 +30,8 @@ mod passing;
 mod profile;
 mod reload;
 mod report;
+mod runner;
+mod skill;
 mod table;
 mod terminal;
 mod unstarted;
@@ -90,6 +92,7 @@ pub fn entry(arguments: Vec<OsString>) -> i32 {
         }
         "environment" => Caller::observe().and_then(|caller| listing::run(matches, &caller)),
         "mcp" => Caller::observe().and_then(|caller| mcp::run(matches, &caller)),
+        "skill" => skill::run(matches),
         "audit" => Caller::observe().and_then(|caller| audit::run(matches, &caller)),
         "export" => Caller::observe()
             .and_then(|caller| export::export(matches, &caller, &Engine::for_own_process(&Likely::Unknown))),
@@ -121,7 +124,8 @@ fn likely(texts: &[String]) -> Likely {
 
 fn sandbox(engine: &Engine, matches: &clap::ArgMatches, eval: bool) -> i32 {
     let flag = |name| matches.get_flag(name);
-    let presentation = Presentation { json: flag("json"), quiet: flag("quiet"), dry_run: flag("dry-run") };
+    let presentation =
+        Presentation { json: flag("json"), result: false, quiet: flag("quiet"), dry_run: flag("dry-run") };
     let result = Caller::observe().and_then(|caller| {
         let building = if presentation.dry_run { Building::Never } else { Building::WhenNeeded };
         let chosen = match eval {

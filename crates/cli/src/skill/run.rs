@@ -1,0 +1,121 @@
+//! `cofferdam skill run`: the registered content, under the narrower of manifest and operator, always on record.
+
+use std::path::Path;
+
+use cofferdam_config::skills::operator::SandboxConfig;
+use cofferdam_config::skills::policy::{Resolved, policy};
+use cofferdam_config::skills::{Code, SkillError};
+use cofferdam_engine::Engine;
+use cofferdam_engine::audit::{Durability, Entry};
+use cofferdam_engine::recorded::About;
+use cofferdam_policy::{Backend, Field, PolicyErrors};
+use serde_json::{Map, Value};
+
+use super::{Called, refused};
+use crate::call::{Call, read_policy_text};
+use crate::execute::{Presentation, execute_about};
+use crate::report::{REFUSED, Refusal};
+
+/// Runs a skill, and returns the exit code.
+pub(super) fn run(called: &Called<'_>, engine: &Engine) -> Result<i32, Refusal> {
+    let spec = called.spec()?;
+    let operator = match called.path("config") {
+        None => SandboxConfig::default(),
+        Some(path) => operator(&path)?,
+    };
+    let (versioned, kept) = match called.registry.runnable(&spec) {
+        Ok(runnable) => runnable,
+        Err(error) => return Err(not_started(called, &spec.name, &error)),
+    };
+    let files = kept.files.to_str().ok_or_else(|| Refusal::new("skill", "the registry's path is not UTF-8"))?;
+    let arguments: Vec<String> = called.matches.get_many("args").into_iter().flatten().cloned().collect();
+    let Resolved { mut policy, image } = policy(&kept.manifest, &operator, files, &arguments).map_err(|errors| {
+        Refusal::new("policy", format!("manifest and operator do not fit:\n  {}", indented(&errors)))
+            .hint("cofferdam skill run NAME --config FILE says what the operator grants")
+    })?;
+    if let Some(image) = image.filter(|image| !image.starts_with('/')) {
+        return Err(Refusal::new(
+            "policy",
+            format!("the image {image} is for containers, and this backend makes none"),
+        )
+        .hint("name the absolute path of a directory as image, or leave it out"));
+    }
+    policy.backend = backend(called.text("backend").unwrap_or_default());
+    for given in called.matches.get_many::<String>("best-effort").into_iter().flatten() {
+        best_effort(&mut policy, given)?;
+    }
+    let mut facts = Map::new();
+    facts.insert("skillVersion".into(), versioned.version.into());
+    facts.insert("publisher".into(), Value::from(kept.manifest.publisher.address.to_ascii_lowercase()));
+    let about = About { skill: Some(spec.name), facts };
+    let call = Call {
+        policy,
+        tty: false,
+        keep_changes: None,
+        audit_trail: Some(called.trail_directory()?.to_string_lossy().into_owned()),
+        audit_secrets: Vec::new(),
+        perhaps_file: None,
+    };
+    let presentation = Presentation {
+        json: called.flag("json"),
+        result: called.flag("result"),
+        quiet: called.flag("quiet"),
+        dry_run: called.flag("dry-run"),
+    };
+    execute_about(engine, call, called.caller, presentation, about)
+}
+
+/// The refusal of a skill that may not run, which is on record as well.
+fn not_started(called: &Called<'_>, name: &str, error: &SkillError) -> Refusal {
+    let mut refusal = refused(error, REFUSED);
+    let code = error.codes().first().map_or("registry_failed", |code: &Code| code.name());
+    let message: String = error.to_string().chars().take(8000).collect();
+    let entry =
+        Entry::new("sandbox_error").skill(name).with("error", message).with("step", code).with("exitCode", REFUSED);
+    let recorded = called.trail().and_then(|trail| {
+        trail.append(entry, Durability::Durable).map_err(|error| Refusal::new("audit", error.to_string()))
+    });
+    if let Err(unrecorded) = recorded {
+        refusal.message = format!("{}\nthis could not be recorded: {}", refusal.message, unrecorded.message);
+    }
+    refusal
+}
+
+fn operator(path: &Path) -> Result<SandboxConfig, Refusal> {
+    let shown = path.display();
+    let text = read_policy_text(&path.to_string_lossy())
+        .map_err(|error| Refusal::new("policy", format!("cannot read the operator's configuration {shown}: {error}")))?
+        .map_err(|_| Refusal::new("policy", format!("the operator's configuration {shown} is too long")))?;
+    SandboxConfig::decode(&text).map_err(|errors| {
+        Refusal::new("policy", format!("the operator's configuration {shown} is refused:\n  {}", indented(&errors)))
+    })
+}
+
+fn indented(errors: &PolicyErrors) -> String {
+    errors.to_string().replace('\n', "\n  ")
+}
+
+fn backend(name: &str) -> Backend {
+    match name {
+        "jail" => Backend::Jail,
+        "landlock" => Backend::Landlock,
+        "bubblewrap" => Backend::Bubblewrap,
+        "nsjail" => Backend::Nsjail,
+        "seatbelt" => Backend::Seatbelt,
+        _ => Backend::Auto,
+    }
+}
+
+/// Limits alone: what a skill can see and reach is never held by halves.
+fn best_effort(policy: &mut cofferdam_policy::Policy, given: &str) -> Result<(), Refusal> {
+    for name in given.split(',') {
+        let limits = Field::ALL.iter().filter(|field| field.name().starts_with("limits."));
+        let meant: Vec<Field> = limits.filter(|field| name == "limits" || field.name() == name).copied().collect();
+        if meant.is_empty() {
+            return Err(Refusal::new("arguments", format!("--best-effort: `{name}` is no limit"))
+                .hint("--best-effort=limits.memory_mb, or --best-effort for all of them"));
+        }
+        meant.into_iter().for_each(|field| policy.allow_partial(field));
+    }
+    Ok(())
+}

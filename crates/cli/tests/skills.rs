@@ -1,0 +1,421 @@
+//! `cofferdam skill`: signed, registered, run and revoked; what is wrong with one keeps it out; and all of it is on record.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use common::{PYTHON, cofferdam, needs, parse};
+use serde_json::{Value, json};
+
+/// A publisher, a registry and a trail of the test's own.
+struct Bench {
+    root: tempfile::TempDir,
+    address: String,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let root = tempfile::tempdir().unwrap();
+        let key = root.path().join("publisher.key");
+        let made = cofferdam().args(["skill", "keygen"]).arg(&key).output().unwrap();
+        let address = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+        assert!(made.status.success() && address.len() == 42, "{address}");
+        Bench { root, address }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// `skill` with these arguments. Limits are best effort: not every host has a cgroup for every user.
+    fn skill(&self, arguments: &[&str]) -> Output {
+        let mut command = cofferdam();
+        command.arg("skill").arg("--best-effort").arg("--registry").arg(self.path("skills"));
+        command.arg("--audit-trail").arg(self.path("audit")).args(arguments);
+        command.env("CALLERS_SECRET", "hunter2").output().unwrap()
+    }
+
+    /// A signed skill of these files, in a directory of its name.
+    fn signed(&self, name: &str, spawn: bool, files: &[(&str, &str)]) -> String {
+        let directory = self.path(name);
+        fs::create_dir_all(&directory).unwrap();
+        for (path, text) in files {
+            let path = directory.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let manifest = json!({
+            "version": "1",
+            "name": name,
+            "publisher": { "name": "Example", "address": self.address, "contact": "dev@example.com" },
+            "permissions": { "txActions": [], "chains": [], "networkAccess": false, "filesystemAccess": false },
+            "sandbox": { "memoryMb": 128, "timeoutMs": 20000, "allowSpawn": spawn },
+            "files": [],
+        });
+        fs::write(directory.join("manifest.json"), manifest.to_string()).unwrap();
+        let directory = directory.to_str().unwrap().to_owned();
+        let key = self.path("publisher.key");
+        let signed = self.skill(&["sign", "--files", "--key", key.to_str().unwrap(), &directory]);
+        assert!(signed.status.success(), "{}", said(&signed));
+        directory
+    }
+
+    fn registered(&self, name: &str, spawn: bool, files: &[(&str, &str)]) {
+        let directory = self.signed(name, spawn, files);
+        let registered = self.skill(&["register", &directory]);
+        assert!(registered.status.success(), "{}", said(&registered));
+    }
+
+    /// The records of the trail, which holds together, as kind and data.
+    fn records(&self) -> Vec<(String, Value)> {
+        let audit = |action: &str| {
+            let output =
+                cofferdam().args(["audit", action, "--json", "--dir"]).arg(self.path("audit")).output().unwrap();
+            assert!(output.status.success(), "{}", said(&output));
+            output
+        };
+        audit("verify");
+        let shown = audit("show");
+        let lines = String::from_utf8(shown.stdout).unwrap();
+        let records = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        records.skip(1).map(|record| (record["kind"].as_str().unwrap().to_owned(), record)).collect()
+    }
+
+    fn kinds(&self) -> Vec<String> {
+        self.records().into_iter().map(|(kind, _)| kind).collect()
+    }
+}
+
+/// A skill's name, the fault that it is refused for, and what brings that about.
+type Case<'b> = (&'static str, &'static str, Box<dyn Fn() + 'b>);
+
+fn said(output: &Output) -> String {
+    [&output.stdout[..], &output.stderr].concat().iter().map(|byte| char::from(*byte)).collect()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+#[test]
+fn a_skill_is_signed_registered_run_and_revoked() {
+    let bench = Bench::new();
+    let directory = bench.signed("hello", false, &[("main.sh", "echo hello \"$@\"\nexit 3\n")]);
+    assert_eq!(code(&bench.skill(&["verify", &directory])), 0);
+    assert_eq!(code(&bench.skill(&["run", "hello"])), 125, "it is not registered yet");
+    assert_eq!(code(&bench.skill(&["register", &directory])), 0);
+    let version = parse(&bench.skill(&["show", "--json", "hello"]))["version"].as_str().unwrap().to_owned();
+    // What becomes of the source is nothing to what is registered.
+    fs::write(bench.path("hello/main.sh"), "echo changed\n").unwrap();
+    let ran = bench.skill(&["run", "hello", "--", "you", "--json"]);
+    assert_eq!((code(&ran), ran.stdout.as_slice()), (3, &b"hello you --json\n"[..]), "{}", said(&ran));
+    let named = bench.skill(&["run", "--json", &format!("hello@{}", &version[..12])]);
+    assert_eq!((&parse(&named)["exit_code"], &parse(&named)["stdout"]), (&3.into(), &"hello\n".into()));
+    let result = parse(&bench.skill(&["run", "--result", "hello"]));
+    assert_eq!(
+        (&result["success"], &result["exitCode"], &result["stdout"]),
+        (&false.into(), &3.into(), &"hello\n".into())
+    );
+    assert_eq!(result.as_object().unwrap().len(), 5);
+    assert!(
+        said(&bench.skill(&["list"])).contains("hello") && said(&bench.skill(&["show", "hello"])).contains(&version)
+    );
+    assert_eq!(code(&bench.skill(&["revoke", "hello"])), 0);
+    let refused = bench.skill(&["run", "hello"]);
+    assert!(
+        code(&refused) == 125 && refused.stdout.is_empty() && said(&refused).contains("revoked"),
+        "{}",
+        said(&refused)
+    );
+    assert!(said(&bench.skill(&["list"])).contains("revoked"));
+    let run = ["sandbox_started", "sandbox_completed"];
+    let wanted =
+        [&["sandbox_error", "skill_registered"][..], &run, &run, &run, &["skill_revoked", "sandbox_error"]].concat();
+    let records = bench.records();
+    assert_eq!(records.iter().map(|(kind, _)| kind.as_str()).collect::<Vec<_>>(), wanted);
+    assert!(records.iter().all(|(_, record)| record["skill"] == "hello"));
+    let started = &records[2].1["data"];
+    assert_eq!(
+        (&started["skillName"], &started["memoryMb"], &started["networkMode"]),
+        (&"hello".into(), &128.into(), &"none".into())
+    );
+    assert_eq!((&started["skillVersion"], &started["publisher"]), (&version.into(), &bench.address.clone().into()));
+    assert_eq!(records[3].1["data"]["exitCode"], 3);
+}
+
+#[test]
+fn the_example_is_a_skill() {
+    let bench = Bench::new();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/skill");
+    let read = |name: &str| fs::read_to_string(example.join(name)).unwrap();
+    let directory =
+        bench.signed("word-count", false, &[("main.py", &read("main.py")), ("common.txt", &read("common.txt"))]);
+    let manifest = read("manifest.json").replace("0x0000000000000000000000000000000000000000", &bench.address);
+    fs::write(bench.path("word-count/manifest.json"), manifest).unwrap();
+    let key = bench.path("publisher.key");
+    let signed = bench.skill(&["sign", "--files", "--key", key.to_str().unwrap(), &directory]);
+    assert!(signed.status.success(), "{}", said(&signed));
+    assert_eq!(code(&bench.skill(&["register", &directory])), 0);
+    let ran = bench.skill(&["run", "word-count", "--", "The coffer of the dam."]);
+    assert_eq!(ran.stdout, b"5 words, 2 of them not common\n", "{}", said(&ran));
+}
+
+#[test]
+fn a_skill_sees_its_files_and_nothing_of_the_callers() {
+    if !needs("user namespaces") {
+        return;
+    }
+    let bench = Bench::new();
+    let victim = bench.path("victim");
+    fs::write(&victim, "the caller's").unwrap();
+    fs::set_permissions(&victim, fs::Permissions::from_mode(0o644)).unwrap();
+    let script = format!(
+        "cat data.txt\npwd\nenv | cut -d= -f1 | sort | tr '\\n' ' '\necho\n\
+         cat {} 2>/dev/null && echo SAW\n(echo x > /skill/new) 2>/dev/null && echo WROTE\n\
+         (echo x > data.txt) 2>/dev/null && echo WROTE\necho scratch > /tmp/file && cat /tmp/file\n\
+         cp /bin/true /tmp/t && chmod +x /tmp/t && /tmp/t 2>/dev/null && echo EXECUTED\nls /home /root 2>/dev/null\n\
+         (exec 3<>/dev/tcp/127.0.0.1/22) 2>/dev/null && echo CONNECTED\nexit 0\n",
+        victim.display()
+    );
+    bench.registered("looks", true, &[("main.sh", &script), ("data.txt", "its own\n")]);
+    let ran = bench.skill(&["run", "-q", "looks"]);
+    let lines = String::from_utf8(ran.stdout.clone()).unwrap();
+    let lines: Vec<&str> = lines.lines().collect();
+    assert_eq!((lines.first(), lines.get(1)), (Some(&"its own"), Some(&"/skill")), "{}", said(&ran));
+    let variables: Vec<&str> =
+        lines[2].split(' ').filter(|name| !matches!(*name, "" | "PWD" | "OLDPWD" | "_" | "SHLVL")).collect();
+    assert_eq!(variables, ["HOME", "LANG", "PATH", "TERM", "USER"]);
+    assert_eq!(lines[3..], ["scratch"], "{}", said(&ran));
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "the caller's");
+}
+
+#[test]
+fn no_process_where_the_manifest_has_none_and_threads_all_the_same() {
+    if !needs("user namespaces") || !needs("seccomp notification") {
+        return;
+    }
+    let bench = Bench::new();
+    let spawns = "import subprocess\nprint('before', flush=True)\n\
+                  print(subprocess.run(['/bin/echo', 'CHILD'], capture_output=True).stdout, flush=True)\n";
+    let threads = "import threading\nt = threading.Thread(target=lambda: print('thread'))\nt.start()\nt.join()\n";
+    bench.registered("spawns", false, &[("main.py", spawns)]);
+    bench.registered("may-spawn", true, &[("main.py", spawns)]);
+    bench.registered("threads", false, &[("main.py", threads)]);
+    let ran = bench.skill(&["run", "--json", "spawns"]);
+    let outcome = parse(&ran);
+    assert_eq!((&outcome["outcome"], &outcome["stdout"]), (&"violation".into(), &"before\n".into()), "{outcome}");
+    assert!(bench.kinds().contains(&"security_violation".to_owned()));
+    assert_eq!(parse(&bench.skill(&["run", "--json", "may-spawn"]))["stdout"], "before\nb'CHILD\\n'\n");
+    assert_eq!(parse(&bench.skill(&["run", "--json", "threads"]))["stdout"], "thread\n");
+    // The operator's no is the narrower one.
+    fs::write(bench.path("config.toml"), "noSpawn = true\n").unwrap();
+    let config = bench.path("config.toml");
+    let narrowed = parse(&bench.skill(&["run", "--json", "--config", config.to_str().unwrap(), "may-spawn"]));
+    assert_eq!(narrowed["outcome"], "violation");
+}
+
+#[test]
+fn the_wall_limit_is_137_in_the_runners_result() {
+    let bench = Bench::new();
+    bench.registered("slow", true, &[("main.sh", "echo begun; sleep 60\n")]);
+    fs::write(bench.path("config.json"), r#"{"timeoutMs": 400}"#).unwrap();
+    let config = bench.path("config.json");
+    let config = config.to_str().unwrap();
+    let ran = bench.skill(&["run", "--result", "--config", config, "slow"]);
+    let result = parse(&ran);
+    assert_eq!((code(&ran), &result["exitCode"], &result["success"]), (137, &137.into(), &false.into()));
+    assert_eq!(result["stdout"], "begun\n");
+    assert!(result["durationMs"].as_u64().is_some_and(|ms| (300..20_000).contains(&ms)), "{result}");
+    assert!(bench.kinds().contains(&"timeout_kill".to_owned()));
+    assert_eq!(code(&bench.skill(&["run", "--config", config, "slow"])), 124);
+}
+
+#[test]
+fn what_is_wrong_with_a_skill_has_a_name_and_is_on_record() {
+    let bench = Bench::new();
+    let change = |name: &str, from: &str, to: &str| {
+        let path = bench.path(name).join("manifest.json");
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{text}");
+        fs::write(&path, text.replacen(from, to, 1)).unwrap();
+    };
+    let files: &[(&str, &str)] = &[("main.sh", "echo ran\n")];
+    let cases: Vec<Case<'_>> = vec![
+        ("limits", "schema_validation_failed", Box::new(|| change("limits", "\"memoryMb\": 128", "\"memoryMb\": 513"))),
+        (
+            "twice",
+            "schema_validation_failed",
+            Box::new(|| change("twice", "\"version\": \"1\"", "\"version\": \"1\", \"version\": \"1\"")),
+        ),
+        ("leaves", "schema_validation_failed", Box::new(|| change("leaves", "\"main.sh\"", "\"../main.sh\""))),
+        (
+            "forged",
+            "signature_verification_failed",
+            Box::new(|| change("forged", "\"memoryMb\": 128", "\"memoryMb\": 129")),
+        ),
+        (
+            "cut",
+            "signature_verification_failed",
+            Box::new(|| {
+                let path = bench.path("cut/manifest.json");
+                let mut manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+                let signature = manifest["signature"].as_str().unwrap();
+                manifest["signature"] = signature[..signature.len() - 2].into();
+                fs::write(&path, manifest.to_string()).unwrap();
+            }),
+        ),
+        (
+            "changed",
+            "file_hash_mismatch",
+            Box::new(|| fs::write(bench.path("changed/main.sh"), "echo evil\n").unwrap()),
+        ),
+        ("more", "file_hash_mismatch", Box::new(|| fs::write(bench.path("more/x.sh"), "").unwrap())),
+        (
+            "large",
+            "file_hash_mismatch",
+            Box::new(|| {
+                fs::File::create(bench.path("large/main.sh")).unwrap().set_len(1 << 30).unwrap();
+            }),
+        ),
+        (
+            "bits",
+            "static_scan_failed",
+            Box::new(|| {
+                fs::set_permissions(bench.path("bits/main.sh"), fs::Permissions::from_mode(0o6755)).unwrap();
+            }),
+        ),
+    ];
+    for (name, error, spoil) in &cases {
+        let directory = bench.signed(name, false, files);
+        assert_eq!(code(&bench.skill(&["verify", &directory])), 0, "{name}");
+        spoil();
+        let refused = bench.skill(&["register", "--json", &directory]);
+        assert_eq!(
+            (code(&refused), &parse(&refused)["errors"][0]["code"]),
+            (1, &Value::from(*error)),
+            "{}",
+            said(&refused)
+        );
+        assert_eq!(code(&bench.skill(&["verify", &directory])), 1);
+        let (kind, record) = bench.records().pop().unwrap();
+        assert_eq!((kind.as_str(), &record["data"]["error"]), ("skill_registration_failed", &Value::from(*error)));
+        assert_eq!(record["skill"], *name);
+        assert_eq!(code(&bench.skill(&["run", name])), 125);
+    }
+    assert_eq!(parse(&bench.skill(&["list", "--json"])), json!({}));
+    // A pipe in place of a file, which nobody writes to.
+    let directory = bench.signed("pipe", false, files);
+    fs::remove_file(bench.path("pipe/main.sh")).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(bench.path("pipe/main.sh")).status().unwrap().success());
+    let refused = bench.skill(&["register", "--json", &directory]);
+    assert_eq!((code(&refused), &parse(&refused)["errors"][0]["code"]), (1, &"file_hash_mismatch".into()));
+    // Somebody else's key.
+    let directory = bench.signed("foreign", false, files);
+    let other = bench.path("other.key");
+    cofferdam().args(["skill", "keygen"]).arg(&other).output().unwrap();
+    let refused = bench.skill(&["sign", "--key", other.to_str().unwrap(), &directory]);
+    assert!(code(&refused) == 1 && said(&refused).contains("signature_verification_failed"), "{}", said(&refused));
+    assert_eq!(code(&bench.skill(&["register", &directory])), 0);
+    let again = bench.skill(&["register", "--json", &directory]);
+    assert_eq!((code(&again), &parse(&again)["errors"][0]["code"]), (1, &"duplicate_skill".into()));
+}
+
+#[test]
+fn what_was_changed_in_the_registry_does_not_run() {
+    let bench = Bench::new();
+    bench.registered("kept", false, &[("main.sh", "echo right\n")]);
+    let files = parse(&bench.skill(&["show", "--json", "kept"]))["files"].as_str().unwrap().to_owned();
+    assert_eq!(bench.skill(&["run", "kept"]).stdout, b"right\n");
+    let main = Path::new(&files).join("main.sh");
+    fs::set_permissions(&main, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::write(&main, "echo wrong\n").unwrap();
+    let refused = bench.skill(&["run", "kept"]);
+    assert!(
+        code(&refused) == 125 && refused.stdout.is_empty() && said(&refused).contains("damaged"),
+        "{}",
+        said(&refused)
+    );
+    assert_eq!(bench.kinds().pop().unwrap(), "sandbox_error");
+    fs::write(&main, "echo right\n").unwrap();
+    assert_eq!(bench.skill(&["run", "kept"]).stdout, b"right\n");
+}
+
+#[test]
+fn the_api_is_all_that_a_skill_is_told_of_and_reaches() {
+    if !needs("captured network") || !Path::new(PYTHON).exists() {
+        return;
+    }
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut request = [0; 4096];
+        let length = client.read(&mut request).unwrap();
+        client.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok").unwrap();
+        String::from_utf8_lossy(&request[..length]).into_owned()
+    });
+    let bench = Bench::new();
+    let script = "import os, urllib.request\n\
+                  opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))\n\
+                  print(opener.open(os.environ['ISCL_API_URL'] + '/v1/balance', timeout=10).read())\n";
+    bench.registered("asks", false, &[("main.py", script)]);
+    let config = bench.path("config.json");
+    fs::write(&config, json!({ "env": { "ISCL_API_URL": format!("http://127.0.0.1:{port}") } }).to_string()).unwrap();
+    let ran = bench.skill(&["run", "--config", config.to_str().unwrap(), "asks"]);
+    assert_eq!(ran.stdout, b"b'ok'\n", "{}", said(&ran));
+    assert!(server.join().unwrap().starts_with("GET /v1/balance "));
+    // What is no API, and what is the host's, is refused before anything starts.
+    for (text, word) in [
+        (json!({ "env": { "KEYSTORE_PASSWORD": "hunter2" } }), "ISCL_API_URL alone"),
+        (json!({ "volumes": [{ "target": "/keys", "source": "/root" }] }), "mount of the host"),
+        (json!({ "image": "example/skill:latest" }), "image"),
+    ] {
+        fs::write(&config, text.to_string()).unwrap();
+        let refused = bench.skill(&["run", "--config", config.to_str().unwrap(), "asks"]);
+        let told = said(&refused);
+        assert!(code(&refused) == 125 && told.contains(word) && !told.contains("hunter2"), "{told}");
+    }
+}
+
+#[test]
+fn what_cannot_be_recorded_is_neither_registered_nor_run() {
+    let bench = Bench::new();
+    bench.registered("kept", false, &[("main.sh", "echo ran\n")]);
+    let other = bench.signed("other", false, &[("main.sh", "echo ran\n")]);
+    let file = bench.path("no-trail");
+    fs::write(&file, "").unwrap();
+    let with = |arguments: &[&str]| {
+        let mut command = cofferdam();
+        command.arg("skill").arg("--best-effort").arg("--registry").arg(bench.path("skills"));
+        command.arg("--audit-trail").arg(&file).args(arguments).output().unwrap()
+    };
+    let ran = with(&["run", "kept"]);
+    assert!(code(&ran) == 125 && ran.stdout.is_empty(), "{}", said(&ran));
+    assert_eq!(code(&with(&["register", &other])), 125);
+    assert!(parse(&bench.skill(&["list", "--json"]))["other"].is_null());
+    // A revocation holds all the same, and says what is missing.
+    let revoked = with(&["revoke", "kept"]);
+    assert!(code(&revoked) == 125 && said(&revoked).contains("it is revoked"), "{}", said(&revoked));
+    assert_eq!(code(&bench.skill(&["run", "kept"])), 125);
+}
+
+#[test]
+fn mistakes_are_told_with_what_would_work() {
+    let bench = Bench::new();
+    for (arguments, word) in [
+        (&["run"][..], "skill run NAME"),
+        (&["run", "../x"], "NAME or NAME@VERSION"),
+        (&["run", "none"], "cofferdam skill list"),
+        (&["sign", "."], "--key FILE"),
+        (&["list", "--", "x"], "behind --"),
+        (&["run", "--json", "--result", "x"], "--result"),
+    ] {
+        let output = bench.skill(arguments);
+        assert!(code(&output) == 125 && said(&output).contains(word), "{arguments:?}: {}", said(&output));
+    }
+    assert!(!bench.path("skills").exists(), "asking makes nothing");
+}
