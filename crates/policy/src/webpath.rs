@@ -33,6 +33,9 @@ pub fn fault(path: &str) -> Option<&'static str> {
             _ => at += 1,
         }
     }
+    if overlong(&decoded(bytes)) {
+        return Some("percent-encoding of a character that is longer than it has to be");
+    }
     let mut segments = path[1..].split('/').peekable();
     while let Some(segment) = segments.next() {
         if segment.is_empty() && segments.peek().is_some() {
@@ -45,6 +48,32 @@ pub fn fault(path: &str) -> Option<&'static str> {
         }
     }
     None
+}
+
+/// Whether bytes have a character of UTF-8 that is longer than it has to be (RFC 3629, 3): a lenient reader takes `c0 ae`
+/// for a dot.
+pub fn overlong(bytes: &[u8]) -> bool {
+    bytes.windows(2).any(|pair| matches!(pair, [0xc0 | 0xc1, 0x80..=0xbf] | [0xe0, 0x80..=0x9f] | [0xf0, 0x80..=0x8f]))
+}
+
+/// Percent-encoding undone once; what is none stays.
+pub fn decoded(bytes: &[u8]) -> Vec<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        match bytes.get(at + 1..at + 3).and_then(|two| Some(digit(two[0])? * 16 + digit(two[1])?)) {
+            Some(value) if *byte == b'%' => {
+                out.push(value as u8);
+                at += 3;
+            }
+            _ => {
+                out.push(*byte);
+                at += 1;
+            }
+        }
+    }
+    out
 }
 
 /// What is wrong with an entry of `paths`, as words: it is such a path, exact, or one that ends in `/*`.
@@ -84,9 +113,22 @@ mod tests {
 
     #[test]
     fn paths_that_servers_could_read_differently_have_a_fault() {
-        for good in
-            ["/", "/v1/x", "/v1/x/", "/a%20b", "/%e4", "/a;b=c", "/...", "/.a", "/a.b", "/~u", "/a:b@c!$&'()*+,="]
-        {
+        for good in [
+            "/",
+            "/v1/x",
+            "/v1/x/",
+            "/a%20b",
+            "/%e4",
+            "/%c0",
+            "/%c3%a0",
+            "/%e0%a4%a0",
+            "/a;b=c",
+            "/...",
+            "/.a",
+            "/a.b",
+            "/~u",
+            "/a:b@c!$&'()*+,=",
+        ] {
             assert_eq!(fault(good), None, "{good}");
         }
         for bad in [
@@ -120,6 +162,9 @@ mod tests {
             "/..;/x",
             "/x/.;a=b",
             "/a%3bb",
+            "/%c0%ae%C0%AE/x",
+            "/%e0%80%af",
+            "/%f0%80%80%ae",
             "/\u{7f}",
         ] {
             assert!(fault(bad).is_some(), "{bad:?}");

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use cofferdam_policy::HttpUrl;
+use cofferdam_policy::webpath::{decoded, overlong};
 use http::header::HeaderValue;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, Uri};
@@ -93,17 +94,20 @@ impl Api {
     }
 }
 
-/// Whether some server could take a segment of this path for `.` or `..`: in percent-encoding, also of percent-encoding,
-/// between backslashes, or with parameters behind a semicolon.
+/// Whether some server could take a segment of this path for `.` or `..`: in percent-encoding, also of percent-encoding or
+/// in that of IIS (`%u002e`), in characters that are longer than they have to be, between backslashes, with parameters
+/// behind a semicolon, or cut at a control character.
 fn climbs(path: &str) -> bool {
     let mut bytes = path.as_bytes().to_vec();
     loop {
         let dots = |segment: &[u8]| {
-            let end = segment.iter().position(|byte| matches!(byte, b';' | 0)).unwrap_or(segment.len());
+            let end = segment.iter().position(|byte| *byte == b';' || byte.is_ascii_control()).unwrap_or(segment.len());
             let name = segment[..end].trim_ascii();
             name == b"." || name == b".."
         };
-        if bytes.split(|byte| matches!(byte, b'/' | b'\\')).any(dots) {
+        let wide =
+            bytes.windows(3).any(|three| matches!(three, [b'%', b'u' | b'U', digit] if digit.is_ascii_hexdigit()));
+        if wide || overlong(&bytes) || bytes.split(|byte| matches!(byte, b'/' | b'\\')).any(dots) {
             return true;
         }
         let decoded = decoded(&bytes);
@@ -112,26 +116,6 @@ fn climbs(path: &str) -> bool {
         }
         bytes = decoded;
     }
-}
-
-/// Percent-encoding undone once; what is none stays.
-fn decoded(bytes: &[u8]) -> Vec<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(byte) = bytes.get(at) {
-        match bytes.get(at + 1..at + 3).and_then(|two| Some(digit(two[0])? * 16 + digit(two[1])?)) {
-            Some(value) if *byte == b'%' => {
-                out.push(value as u8);
-                at += 3;
-            }
-            _ => {
-                out.push(*byte);
-                at += 1;
-            }
-        }
-    }
-    out
 }
 
 struct Passing {
@@ -275,6 +259,11 @@ mod tests {
             "/a/%2e%2e%2fx",
             "/..%00/x",
             "/..%20/x",
+            "/..%0d%0aX/y",
+            "/%u002e%u002e/x",
+            "/%c0%ae%c0%ae/x",
+            "/%25c0%25ae./x",
+            "/..%c0%af/x",
         ] {
             assert!(climbs(path), "{path}");
         }
