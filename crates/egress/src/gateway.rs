@@ -128,7 +128,7 @@ pub struct Gateway {
     runtime: Runtime,
     owner: u32,
     settings: Arc<Settings>,
-    buffers: Arc<Buffers>,
+    buffers: Buffers,
     descriptors: Descriptors,
     lookups: Lookups,
 }
@@ -174,7 +174,7 @@ impl Gateway {
             runtime,
             owner: std::process::id(),
             settings: Arc::new(settings),
-            buffers: Arc::new(Buffers::new(BUFFERS)),
+            buffers: Buffers::new(BUFFERS),
             descriptors: Descriptors::new(room),
             lookups: Lookups::new(LOOKUPS),
         })
@@ -183,7 +183,7 @@ impl Gateway {
     /// Serves a sandbox: receives the descriptors of its sockets from `letters` (SEQPACKET, SCM_RIGHTS, any number in
     /// each letter) in the order of the job's layout, and everything that connects to them. Returns at once.
     pub fn attach(&self, letters: OwnedFd, job: Job) -> Attached {
-        let (settings, buffers) = (Arc::clone(&self.settings), Arc::clone(&self.buffers));
+        let (settings, buffers) = (Arc::clone(&self.settings), Arc::new(self.buffers.part()));
         let (descriptors, lookups) = (self.descriptors.part(), self.lookups.part());
         let sandbox = Sandbox::new(job, settings, buffers, descriptors, lookups, self.runtime.handle().clone());
         sandbox.start(letters);

@@ -43,12 +43,31 @@ pub enum End {
     Limit(Refusal),
 }
 
-/// The large buffers of a gateway: a bounded number, whoever needs them.
+/// The large buffers of a gateway: a bounded number, and no more than half of them for one sandbox, whose programs may hold
+/// them for long by not reading.
 #[derive(Debug)]
 pub struct Buffers {
+    all: Arc<Lent>,
+    one: Lent,
+}
+
+/// Buffers that are lent, the most, and those that are not.
+#[derive(Debug)]
+struct Lent {
     idle: Mutex<Vec<Box<[u8]>>>,
-    lent: AtomicUsize,
+    count: AtomicUsize,
     most: usize,
+}
+
+impl Lent {
+    fn new(most: usize) -> Lent {
+        Lent { idle: Mutex::default(), count: AtomicUsize::new(0), most }
+    }
+
+    fn is_one_more(&self) -> bool {
+        let change = |now: usize| (now < self.most).then_some(now + 1);
+        self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change).is_ok()
+    }
 }
 
 /// A buffer, borrowed. A program's bytes never leave it but to their peer: only what was read into it is written.
@@ -60,15 +79,23 @@ struct Buffer<'b> {
 impl Buffers {
     /// At most so many at a time, none of them made yet.
     pub fn new(most: usize) -> Buffers {
-        Buffers { idle: Mutex::default(), lent: AtomicUsize::new(0), most }
+        Buffers { all: Arc::new(Lent::new(most)), one: Lent::new(most) }
+    }
+
+    /// One sandbox's part.
+    pub fn part(&self) -> Buffers {
+        Buffers { all: Arc::clone(&self.all), one: Lent::new(self.all.most.div_ceil(2)) }
     }
 
     fn borrow(&self) -> Option<Buffer<'_>> {
-        if self.lent.fetch_add(1, Ordering::Relaxed) >= self.most {
-            self.lent.fetch_sub(1, Ordering::Relaxed);
+        if !self.one.is_one_more() {
             return None;
         }
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        if !self.all.is_one_more() {
+            self.one.count.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        let idle = self.all.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let bytes = idle.unwrap_or_else(|| vec![0; LARGE_BYTES].into_boxed_slice());
         Some(Buffer { buffers: self, bytes })
     }
@@ -78,8 +105,9 @@ impl Drop for Buffer<'_> {
     fn drop(&mut self) {
         // Back before it counts as free: there are never more of them than `most`.
         let bytes = std::mem::take(&mut self.bytes);
-        self.buffers.idle.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
-        self.buffers.lent.fetch_sub(1, Ordering::Relaxed);
+        self.buffers.all.idle.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+        self.buffers.all.count.fetch_sub(1, Ordering::Relaxed);
+        self.buffers.one.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -247,5 +275,26 @@ pub fn reset(stream: &TcpStream) {
     let gone = rustix::net::connect_unspec(stream);
     if let (Err(error), Err(_)) = (lingers, gone) {
         tracing::debug!(%error, "connection was gone before its reset");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_sandbox_has_no_more_than_half_of_the_large_buffers() {
+        let all = Buffers::new(4);
+        let (hostile, other) = (all.part(), all.part());
+        let held: Vec<_> = (0..2).map(|_| hostile.borrow().unwrap()).collect();
+        assert!(hostile.borrow().is_none());
+        let others: Vec<_> = (0..2).map(|_| other.borrow().unwrap()).collect();
+        drop(held);
+        drop(others);
+        assert!(hostile.borrow().is_some() && all.all.count.load(Ordering::Relaxed) == 0);
+        // A third one finds none where two have them all.
+        let _held: Vec<_> = [&hostile, &other].into_iter().flat_map(|one| [one.borrow(), one.borrow()]).collect();
+        let third = all.part();
+        assert!(third.borrow().is_none() && third.one.count.load(Ordering::Relaxed) == 0);
     }
 }
