@@ -382,6 +382,33 @@ fn the_api_is_all_that_a_skill_is_told_of_and_reaches() {
 }
 
 #[test]
+fn a_way_out_that_is_not_granted_ends_the_run_and_stands_on_record() {
+    if !needs("captured network") || !needs("seccomp notification") {
+        return;
+    }
+    let bench = Bench::new();
+    let script = "import socket\nprint('before', flush=True)\n\
+                  a, b = socket.socketpair()\na.send(b'x')\nprint(b.recv(1), flush=True)\n\
+                  try: socket.create_connection(('192.0.2.1', 443), 5)\nexcept OSError: pass\n\
+                  import time; time.sleep(5)\nprint('after', flush=True)\n";
+    bench.registered("tries", false, &[("main.py", script)]);
+    let config = bench.path("config.toml");
+    fs::write(&config, "env = { ISCL_API_URL = 'http://127.0.0.1:9' }\n").unwrap();
+    for (options, evidence) in [(vec![], "kernel"), (vec!["--config", config.to_str().unwrap()], "gateway")] {
+        let outcome = parse(&bench.skill(&[&["run", "--json"], &options[..], &["tries"]].concat()));
+        // What it does among its own is no attempt.
+        assert_eq!(
+            (&outcome["outcome"], &outcome["stdout"]),
+            (&"violation".into(), &"before\nb'x'\n".into()),
+            "{outcome}"
+        );
+        let records = bench.records();
+        let violation = &records[records.len() - 2];
+        assert_eq!((violation.0.as_str(), &violation.1["data"]["evidence"]), ("security_violation", &evidence.into()));
+    }
+}
+
+#[test]
 fn what_cannot_be_recorded_is_neither_registered_nor_run() {
     let bench = Bench::new();
     bench.registered("kept", false, &[("main.sh", "echo ran\n")]);

@@ -8,7 +8,7 @@
 //!
 //! No link is followed below the directory, no pipe is waited for, no device is read, and no size is believed. Writes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -62,20 +62,21 @@ pub fn take(directory: &Path) -> Result<Taken, SkillError> {
     let mut walk = Walk::default();
     walk.directory(&root, "", 0);
     let mut mismatches = walk.faults;
+    let told: BTreeSet<String> = mismatches.iter().filter_map(|fault| fault.file.clone()).collect();
     for file in &manifest.files {
         match walk.files.get(&file.path) {
             Some(found) if found.sha256 != file.sha256 => {
                 let told = format!("its SHA-256 is {}, and the manifest says {}", found.sha256, file.sha256);
                 mismatches.push(Fault::of_file(Code::FileHashMismatch, &file.path, told));
             }
-            None if !mismatches.iter().any(|fault| fault.file.as_deref() == Some(&file.path)) => {
+            None if !told.contains(&file.path) => {
                 mismatches.push(Fault::of_file(Code::FileHashMismatch, &file.path, "it is listed, and not there"));
             }
             _ => {}
         }
     }
-    let listed = |path: &String| manifest.files.iter().any(|file| file.path == *path);
-    for path in walk.files.keys().filter(|path| !listed(path)) {
+    let listed: BTreeSet<&str> = manifest.files.iter().map(|file| file.path.as_str()).collect();
+    for path in walk.files.keys().filter(|path| !listed.contains(path.as_str())) {
         mismatches.push(Fault::of_file(Code::FileHashMismatch, path, "it is there, and the manifest does not list it"));
     }
     mismatches.sort_by(|a, b| a.file.cmp(&b.file));
