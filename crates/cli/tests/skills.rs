@@ -105,6 +105,8 @@ fn a_skill_is_signed_registered_run_and_revoked() {
     let bench = Bench::new();
     let directory = bench.signed("hello", false, &[("main.sh", "echo hello \"$@\"\nexit 3\n")]);
     assert_eq!(code(&bench.skill(&["verify", &directory])), 0);
+    let mode = |path: &str| fs::metadata(bench.path(path)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("publisher.key"), mode("hello/manifest.json")), (0o600, 0o644));
     assert_eq!(code(&bench.skill(&["run", "hello"])), 125, "it is not registered yet");
     assert_eq!(code(&bench.skill(&["register", &directory])), 0);
     let version = parse(&bench.skill(&["show", "--json", "hello"]))["version"].as_str().unwrap().to_owned();

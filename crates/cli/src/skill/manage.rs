@@ -53,7 +53,7 @@ pub(super) fn sign(called: &Called<'_>) -> Result<i32, Refusal> {
             .hint(format!("write the key's address, {}, as publisher.address", key.address()))
             .code(AT_FAULT)
     })?;
-    cofferdam_config::skills::replace(&root, MANIFEST_FILE, manifest.encode().as_bytes())
+    cofferdam_config::skills::put_manifest(&root, &manifest)
         .map_err(|error| Refusal::new("skill", format!("cannot write {MANIFEST_FILE}: {error}")))?;
     match called.flag("json") {
         true => print_json(&manifest)?,

@@ -29,10 +29,14 @@ pub use manifest::Manifest;
 pub use operator::SandboxConfig;
 pub use registry::{Registry, Spec, State};
 
-/// Puts a whole file in its place, or nothing: as [`cofferdam_profiles::private::replace`], synchronised.
+/// Puts a manifest in its place, whole or not at all, and readable by whoever is to check it.
 ///
 /// # Errors
 /// It cannot be written; what was there before is untouched.
-pub fn replace(directory: &std::os::fd::OwnedFd, name: &str, bytes: &[u8]) -> std::io::Result<()> {
-    cofferdam_profiles::private::replace(directory, name, bytes, true)
+pub fn put_manifest(directory: &std::os::fd::OwnedFd, manifest: &Manifest) -> std::io::Result<()> {
+    use cofferdam_profiles::private;
+    use std::os::unix::fs::PermissionsExt as _;
+    private::replace(directory, manifest::MANIFEST_FILE, manifest.encode().as_bytes(), true)?;
+    let file = private::open_file(directory, manifest::MANIFEST_FILE)?;
+    file.set_permissions(std::fs::Permissions::from_mode(0o644))
 }
