@@ -106,17 +106,17 @@ fn decide(bytes: &[u8]) -> First {
         [0x14..=0x18, 3, ..] => return First::Tls,
         // Some servers look at no version in the first record, or at half of it; of another one it is theirs only where
         // the rest is that of a greeting or a warning, because other protocols begin so as well.
-        [0x15 | 0x16, 0..=0x0f, rest @ ..] => match rest {
+        [0x15 | 0x16, _, rest @ ..] => match rest {
             [] | [_] => return First::More,
             [_, 0..=0x48] | [_, 0..=0x48, _] => return First::More,
             [_, 0..=0x48, _, 1, ..] if bytes[0] == 0x16 => return First::Tls,
             [_, 0, 2, ..] if bytes[0] == 0x15 => return First::Tls,
             _ => {}
         },
-        // A greeting in the form of SSL 2, without a name, which OpenSSL still takes: length with the highest bit,
-        // client_hello, version. It is no longer than a record.
+        // A greeting in the form of SSL 2, without a name, which OpenSSL still takes, and Java whatever its version: length
+        // with the highest bit, client_hello, version. It is no longer than a record.
         [0x80..=0xc7] | [0x80..=0xc7, _] | [0x80..=0xc7, _, 1] | [0x80..=0xc7, _, 1, 0] => return First::More,
-        [0x80..=0xc7, _, 1, 3, ..] | [0x80..=0xc7, _, 1, 0, 2, ..] => return First::Tls,
+        [0x80..=0xc7, _, 1, 3..=0xff, ..] | [0x80..=0xc7, _, 1, 0, 2, ..] => return First::Tls,
         _ => {}
     }
     for start in PROXY {

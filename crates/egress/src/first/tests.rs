@@ -44,7 +44,7 @@ fn records_of_tls_are_known_by_their_type_and_version() {
         assert_eq!(classify(&[kind]), First::More);
         told(&[kind, 3], First::Tls);
         told(&[kind, 3, 1, 0, 5], First::Tls);
-        opaque(&[kind, 0x10]);
+        assert_eq!(classify(&[kind, 2]), if matches!(kind, 0x15 | 0x16) { First::More } else { First::Opaque });
     }
     opaque(&[0x13, 3]);
     opaque(&[0x19, 3]);
@@ -52,12 +52,12 @@ fn records_of_tls_are_known_by_their_type_and_version() {
     told(include_bytes!("../../tests/seeds/hello/bad-alert-first"), First::Tls);
 }
 
-/// Go's server reads on behind a first record whose version is below 16.0, GnuTLS's behind one below 3.0; and both step
-/// over a warning.
+/// Java's server reads on behind a first record of any version, Go's behind one below 16.0, GnuTLS's behind one below 3.0;
+/// and some step over a warning.
 #[test]
 fn a_greeting_in_records_of_another_version_is_left_to_the_reader_of_greetings() {
     let greeting = include_bytes!("../../tests/seeds/hello/python");
-    for major in (0..=0x0f).filter(|major| *major != 3) {
+    for major in (0..=0xff).filter(|major| *major != 3) {
         for minor in [0, 1, 3, 0xff] {
             let mut odd = greeting.to_vec();
             (odd[1], odd[2]) = (major, minor);
@@ -86,7 +86,8 @@ fn a_greeting_of_ssl_2_is_left_to_the_reader_of_greetings() {
     told(&[0x80, 0x2e, 1, 0, 2], First::Tls);
     opaque(&[0x80, 0x2e, 2]);
     opaque(&[0x80, 0x2e, 1, 0, 3]);
-    opaque(&[0x80, 0x2e, 1, 4]);
+    told(&[0x80, 0x2e, 1, 4], First::Tls);
+    opaque(&[0x80, 0x2e, 1, 1]);
     // Telnet's three bytes wait for an answer.
     opaque(&[0xff, 0xfd, 1]);
     assert_eq!(certain(&[0xff, 0xfd, 1]), 1);
