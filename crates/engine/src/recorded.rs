@@ -99,6 +99,10 @@ fn events(outcome: &Outcome) -> Vec<(&'static str, Map<String, Value>)> {
         let kind = if v.field.starts_with("$.limits.") { "limit_reached" } else { "security_violation" };
         add(kind, serde_json::to_value(v).unwrap_or_default());
     }
+    for event in outcome.network.iter().flat_map(|network| &network.events) {
+        let value = serde_json::to_value(event).unwrap_or_default();
+        add(if value["kind"] == "api_request" { "api_call" } else { "network_attempt" }, value);
+    }
     match (outcome.outcome, outcome.limit) {
         (Ending::TimedOut, _) => add("timeout_kill", serde_json::json!({ "durationMs": outcome.execution_time_ms })),
         (Ending::LimitExceeded, Some(Field::Memory)) => {
@@ -191,6 +195,19 @@ mod tests {
         let (outcome, records) = recorded(&policy("unshare -U true; exit 0"), About::default());
         assert_eq!(outcome.exit_code, Some(0));
         assert!(kinds(&records).contains(&"security_violation"), "{records:?}");
+    }
+
+    #[test]
+    fn where_it_went_and_wanted_to_go_stands_between_as_well() {
+        use cofferdam_policy::NetworkMode;
+        let mut policy = policy("exec 3<>/dev/tcp/203.0.113.7/443; read -u 3 x; exit 0");
+        policy.command.argv[0] = "/bin/bash".into();
+        policy.network.mode = NetworkMode::Allowlist;
+        policy.network.allow.push("allowed.test".parse().unwrap());
+        let (_, records) = recorded(&policy, About::default());
+        let attempt = records.iter().find(|(kind, _)| kind == "network_attempt").map(|(_, data)| data);
+        let attempt = attempt.unwrap_or_else(|| panic!("{records:?}"));
+        assert_eq!((&attempt["address"], &attempt["reason"]), (&"203.0.113.7".into(), &"not_allowed".into()));
     }
 
     #[test]
