@@ -154,10 +154,19 @@ fn start_shared(arg: usize) -> Result<Child, Fault> {
     Ok(Child { pid: pid as i32, listener, answer: Answer::new(listener) })
 }
 
+/// Makes room for the program's number while the table is init's alone: one that two processes share grows only after every
+/// CPU has been through the kernel (`synchronize_rcu`), which takes about 10 ms.
+fn grow_descriptors() -> Step {
+    let number = fd::exec(raise_open_files()?);
+    sys::dup3(fd::SYNC, number, 0o2000000).map_err(at(step::FORK, 4))?;
+    sys::close(number).map(|_| ()).map_err(at(step::FORK, 5))
+}
+
 /// Without spawning the one exec goes through the listener, so init must be awake to let it through: the same without
 /// CLONE_VFORK. The descriptor table is shared until exec, so init keeps the payload's descriptors (`watch::narrow`), and
 /// a failed exec is found when the child has ended.
 fn start_gated(plan: &Plan, guards: &mut Guards, arg: usize) -> Result<Child, Fault> {
+    grow_descriptors()?;
     // SAFETY: the stack is used by this one child only; `entry` ends in exec or exit; the context is static.
     let pid = unsafe { sys::clone_on(0x100 | 0x400 | 17, stack_top(), entry, arg) }.map_err(at(step::FORK, 2))? as i32;
     while LISTENER.load(Ordering::SeqCst) < 0 && failure().is_none() {
