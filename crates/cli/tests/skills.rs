@@ -405,8 +405,10 @@ fn a_way_out_that_is_not_granted_ends_the_run_and_stands_on_record() {
             "{outcome}"
         );
         let records = bench.records();
-        let violation = &records[records.len() - 2];
-        assert_eq!((violation.0.as_str(), &violation.1["data"]["evidence"]), ("security_violation", &evidence.into()));
+        let of_this_run = records.iter().filter(|(_, record)| record["run"] == outcome["run_id"]);
+        let violations: Vec<_> = of_this_run.filter(|(kind, _)| kind == "security_violation").collect();
+        assert_eq!(violations.len(), 1, "{records:?}");
+        assert_eq!(violations[0].1["data"]["evidence"], evidence);
     }
 }
 
