@@ -216,6 +216,33 @@ tcp('tcp', ('203.0.113.1', 443))";
 }
 
 #[test]
+fn how_libc_sorts_the_addresses_of_an_allowed_name_is_told_at_level_debug_alone() {
+    if skipped() {
+        return;
+    }
+    let program = "
+found = socket.getaddrinfo('a.example', 443)
+tell('found', len({f[4][0] for f in found}))
+def datagram(to): socket.socket(socket.AF_INET6 if ':' in to else socket.AF_INET, socket.SOCK_DGRAM).connect((to, 443))
+attempt('other', lambda: datagram('203.0.113.1'))
+attempt('sent', lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('198.18.0.1', 443)))";
+    let told_of = |options: &[&str]| {
+        let (lines, o) = python(options, program);
+        assert!(["1", "2"].contains(&told(&lines, "found")), "{lines:?}");
+        assert_eq!((told(&lines, "other"), told(&lines, "sent")), ("EACCES", "EACCES"));
+        let found = violations(&o);
+        // What somebody else is at is told either way, and so is what is sent.
+        for (operation, object) in [("connect", "203.0.113.1:443"), ("sendto", "198.18.0.1:443")] {
+            let is = |v: &(String, String, String, String)| v.0 == operation && v.1 == object;
+            assert!(found.iter().any(is), "{operation} {object}: {found:#?}");
+        }
+        found.iter().filter(|v| v.0 == "connect" && v.1.starts_with("198.18.0.1:")).count()
+    };
+    assert_eq!(told_of(&["--trace"]), 0);
+    assert!(told_of(&["--trace", "--audit", "debug"]) > 0);
+}
+
+#[test]
 fn nothing_inside_can_take_a_gateways_place_or_change_where_packets_go() {
     if skipped() {
         return;

@@ -180,6 +180,7 @@ impl Answer {
                 return false;
             }
         };
+        let verdict = if address.by_libc { verdict.made_by_libc() } else { verdict };
         let mut record = Record::new(r, verdict, told::ADDRESS);
         let bytes = address.bytes();
         record.text[..bytes.len()].copy_from_slice(bytes);

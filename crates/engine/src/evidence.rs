@@ -6,7 +6,7 @@ use cofferdam_confine::seccomp::classify::Verdict;
 use cofferdam_confine::seccomp::{Arch, Reason, syscall_name};
 use cofferdam_confine::status::Event;
 use cofferdam_egress::event as network;
-use cofferdam_policy::{Audit, AuditLevel, OnViolation, Policy};
+use cofferdam_policy::{Audit, AuditLevel, NetworkMode, OnViolation, Policy};
 
 use crate::outcome::{Evidence, Violation};
 use crate::view::View;
@@ -36,6 +36,10 @@ pub struct Log {
     refusals: bool,
     /// What libc asks for by itself is told, which is silent otherwise.
     probes: bool,
+    /// At level `debug`.
+    debug: bool,
+    /// In mode `allowlist`.
+    captured: bool,
 }
 
 impl Log {
@@ -47,6 +51,8 @@ impl Log {
         Log {
             trace: audit.trace && refusals,
             refusals: refusals || (audit.enabled && policy.on_violation == OnViolation::Terminate),
+            debug: audit.records(AuditLevel::Debug),
+            captured: policy.network.mode == NetworkMode::Allowlist,
             probes: audit.records(AuditLevel::Debug) || (audit.trace && refusals),
             ..Log::default()
         }
@@ -132,7 +138,11 @@ impl Log {
             return self.add(violation(object, field.into(), Evidence::ArgumentAsRead));
         }
         if e.address {
-            let object = cofferdam_confine::reach::address(&e.paths[0]).map(|a| a.to_string());
+            let address = cofferdam_confine::reach::address(&e.paths[0]);
+            if e.verdict.by_libc() && !self.debug && address.is_some_and(|a| is_sorting(self.captured, a)) {
+                return;
+            }
+            let object = address.map(|a| a.to_string());
             return self.add(violation(object, "$.network.mode".into(), Evidence::ArgumentAsRead));
         }
         match e.verdict.class() {
@@ -157,6 +167,12 @@ impl Log {
             }
         }
     }
+}
+
+/// Whether a datagram socket that is connected there is how libc, or a runtime of its own, sorts the addresses of a name: to
+/// one that the gateway's resolver gave, or to port 0, where nothing is ever sent. Sending there is another call.
+fn is_sorting(captured: bool, to: std::net::SocketAddr) -> bool {
+    captured && (to.port() == 0 || cofferdam_egress::names::synthetic(to.ip()))
 }
 
 fn field_of(reason: Option<Reason>, rule: u32) -> String {
