@@ -7,6 +7,7 @@
 //! | processes | `allowSpawn` | `noSpawn` | only if both let it; then the system's programs are there as well |
 //! | network | a list | `none` | none |
 //! | | a list | `allowlist` | the list, and of it what is in `allowedHosts` too, if that is said |
+//! | | an address in the list | `allowlist` | only if `allowedHosts` has it too |
 //! | | `true` | `allowlist` | `allowedHosts`, which must be said |
 //! | | `false` | any | none, and making a socket for one is a violation |
 //! | the API | | `env.ISCL_API_URL` | reachable, and nothing else by it |
@@ -14,7 +15,7 @@
 
 use cofferdam_policy::{
     API_VARIABLE_DEFAULT, Access, AllowEntry, ArgCondition, ArgOp, Field, Mount, Network, NetworkApi, NetworkMode,
-    OnViolation, Policy, PolicyError, PolicyErrors, Root, Stdin, SyscallAction, SyscallRule,
+    OnViolation, Policy, PolicyError, PolicyErrors, Root, Stdin, SyscallAction, SyscallRule, To,
 };
 
 use super::manifest::{Manifest, Wish};
@@ -140,7 +141,19 @@ fn network(manifest: &Manifest, operator: &SandboxConfig) -> Result<Network, Pol
         (Wish::List(hosts), true) => {
             let wished: Vec<AllowEntry> = hosts.iter().filter_map(|host| host.parse().ok()).collect();
             match &operator.allowed_hosts {
-                None => wished,
+                // An address is reached even where names may not lead, such as the host's own network: nobody has one for
+                // the asking.
+                None => match wished.iter().find(|wish| matches!(wish.to, To::Net { .. })) {
+                    Some(address) => {
+                        let problem = format!("missing, and the manifest names an address, {address}");
+                        return Err(one(
+                            "$.allowedHosts",
+                            problem,
+                            "the addresses that the skill may reach, named here too",
+                        ));
+                    }
+                    None => wished,
+                },
                 Some(granted) => both(&wished, granted),
             }
         }

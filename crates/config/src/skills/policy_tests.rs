@@ -165,6 +165,16 @@ fn the_narrower_network_wins() {
     }
     let unsaid = policy(&wishing(json!(true)), &operator("networkMode = 'allowlist'"), "/f", &[]).unwrap_err();
     assert!(unsaid.to_string().starts_with("$.allowedHosts: missing"), "{unsaid}");
+    // An address passes what names may not resolve to, such as the host's own network: nobody has it for the asking.
+    for address in ["10.1.0.0/16", "169.254.169.254", "127.0.0.1:5432", "[::1]:22", "192.0.2.1"] {
+        let wishing = wishing(json!(["a.example.com", address]));
+        let refused = policy(&wishing, &operator("networkMode = 'allowlist'"), "/f", &[]).unwrap_err().to_string();
+        assert!(refused.starts_with("$.allowedHosts: missing") && refused.contains("an address"), "{refused}");
+        let by_name = resolve(&wishing, &granted("['a.example.com']"));
+        assert_eq!(hosts(&by_name.policy), ["a.example.com"]);
+        let both = resolve(&wishing, &granted(&format!("['{address}']")));
+        assert_eq!(both.policy.network.allow.len(), 1, "{address}");
+    }
     // The API alone, with no host besides.
     let api = operator("env = { ISCL_API_URL = 'http://127.0.0.1:8080' }");
     let Resolved { policy, .. } = resolve(&wishing(json!(true)), &api);
