@@ -206,6 +206,14 @@ fn unchanged(own: &OwnedFd, path: &Path, manifest: &Manifest) -> Result<bool, Sk
 /// Whether every file is the manifest's, and none besides.
 fn rehash(files: &Path, manifest: &Manifest) -> Result<(), SkillError> {
     let damaged = |why: String| SkillError::Damaged { path: files.to_owned(), why };
+    // A link could lead to other files after these were hashed; and a listing passes the manifest's name over.
+    let about = files.symlink_metadata().map_err(|error| damaged(error.to_string()))?;
+    if !about.is_dir() || files.join(MANIFEST_FILE).symlink_metadata().is_ok() {
+        return Err(damaged(format!(
+            "{} is not what was registered",
+            if about.is_dir() { MANIFEST_FILE } else { FILES }
+        )));
+    }
     let mut found = intake::listing(files).map_err(|error| damaged(error.to_string()))?;
     let mut wanted = manifest.files.clone();
     found.sort_by(|a, b| a.path.cmp(&b.path));

@@ -342,6 +342,24 @@ fn what_was_changed_in_the_store_does_not_run() {
     fs::remove_file(&main).unwrap();
     fs::rename(directory.path().join("main.py"), &main).unwrap();
     assert!(registry.runnable(&spec("weather")).is_ok());
+    // The manifest's own name is no way in: below `files` there is none, neither as file nor as directory.
+    fs::write(files.join("manifest.json"), "unsigned").unwrap();
+    damaged();
+    fs::remove_file(files.join("manifest.json")).unwrap();
+    fs::create_dir(files.join("manifest.json")).unwrap();
+    fs::write(files.join("manifest.json/evil.py"), "unsigned").unwrap();
+    damaged();
+    fs::remove_dir_all(files.join("manifest.json")).unwrap();
+    assert!(registry.runnable(&spec("weather")).is_ok());
+    // Another directory in the place of `files`, from which what was hashed could be exchanged.
+    let (copy, aside) = (directory.path().join("copy"), directory.path().join("aside"));
+    assert!(Command::new("cp").arg("-r").args([&files, &copy]).status().unwrap().success());
+    fs::rename(&files, &aside).unwrap();
+    symlink(&copy, &files).unwrap();
+    damaged();
+    fs::remove_file(&files).unwrap();
+    fs::rename(&aside, &files).unwrap();
+    assert!(registry.runnable(&spec("weather")).is_ok());
     // Another manifest, even one of the same publisher.
     let own = files.parent().unwrap().to_owned();
     let other = directory.path().join("other");
