@@ -339,13 +339,14 @@ fn line(record: &Record, json: bool) -> Result<String, Refusal> {
     }
     for (name, value) in &record.data {
         match value.as_str() {
-            Some(value) if !value.is_empty() && !value.contains([' ', '"']) => {
+            // What could pass for another field, or for another line, stands in quotes.
+            Some(value) if !value.is_empty() && !value.contains(|c: char| c == '"' || c.is_whitespace()) => {
                 text.push_str(&format!("  {name}={value}"))
             }
             _ => text.push_str(&format!("  {name}={value}")),
         }
     }
-    Ok(printable(&text) + "\n")
+    Ok(printable(&text.replace('\n', "\\n")) + "\n")
 }
 
 fn told_line(found: &Line, json: bool) -> Result<(), Refusal> {
@@ -406,6 +407,21 @@ fn tail(dir: &Path, filter: &Filter, follow: bool, json: bool) -> Result<i32, Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_is_one_line_and_no_value_passes_for_a_field() {
+        let mut record: Record = serde_json::from_value(serde_json::json!({
+            "seq": 2, "time": "t", "kind": "k", "run": "r\nr", "data": { "plain": "as-it-is", "a\nb": 1 }, "prev": "",
+        }))
+        .unwrap();
+        for value in ["x\nforged", "x\u{a0}skill=other", "x\u{2028}y", "x\ty", "x\u{1b}[2J", "x\u{202e}y"] {
+            record.data.insert("object".into(), value.into());
+            let shown = line(&record, false).unwrap();
+            assert_eq!((shown.matches('\n').count(), shown.lines().count()), (1, 1), "{shown:?}");
+            assert!(!shown.contains(['\u{1b}', '\u{202e}']) && shown.contains("plain=as-it-is"), "{shown:?}");
+            assert!(!value.contains(char::is_whitespace) || shown.contains("object=\"x"), "{shown:?}");
+        }
+    }
 
     #[test]
     fn times_compare_as_records_write_them() {
