@@ -369,4 +369,6 @@ impl Drop for Reservation {
 }
 
 #[cfg(test)]
+mod attacks;
+#[cfg(test)]
 mod tests;

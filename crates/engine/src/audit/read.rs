@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::record::{self, MOST_BYTES, Record};
-use super::store::{file_name, files};
+use super::store::{file_name, files, open_file};
 
 /// Which records are shown; what is not set excludes none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl Follow {
 
     fn next_file(&mut self) -> io::Result<bool> {
         let Some(number) = files(&self.dir)?.into_iter().find(|&number| number > self.number) else { return Ok(false) };
-        self.reader = Some(BufReader::new(File::open(self.dir.join(file_name(number)))?));
+        self.reader = Some(BufReader::new(open_file(&self.dir.join(file_name(number)))?));
         (self.number, self.line) = (number, 0);
         Ok(true)
     }

@@ -15,6 +15,8 @@ pub type Hash = [u8; 32];
 
 /// Most bytes of a record's line, its newline counted.
 pub const MOST_BYTES: usize = 64 * 1024;
+/// Greatest number of a record; no trail gets that far.
+const MOST_SEQ: u64 = u64::MAX >> 1;
 /// What follows the hashed bytes: the key, 64 digits, and the end of the object.
 const TAIL: usize = r#","hash":""}"#.len() + 64;
 
@@ -177,7 +179,17 @@ pub fn read(line: &[u8]) -> Result<Record, Broken> {
     let mut record: Record = serde_json::from_slice(&whole).map_err(|_| Broken::Shape)?;
     record.hash = digits.to_owned();
     unhex::<32>(&record.prev).ok_or(Broken::Shape)?;
+    if !(1..=MOST_SEQ).contains(&record.seq) {
+        return Err(Broken::Shape);
+    }
     Ok(record)
+}
+
+/// Whether a line that is no record has the length of one: more than a writer leaves that was stopped in the middle of it.
+pub fn is_full(line: &[u8]) -> bool {
+    const PREV: &[u8] = b",\"prev\":\"";
+    let at = line.windows(PREV.len()).rposition(|part| part == PREV);
+    at.is_some_and(|at| line.len() >= at + PREV.len() + 64 + 1 + TAIL)
 }
 
 impl Record {

@@ -9,7 +9,7 @@
 //! fit, as after a writer that was killed. Verification never reads it. Knows nothing of what records mean.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -93,6 +93,26 @@ pub fn files(dir: &Path) -> io::Result<Vec<u64>> {
     }
     list.sort_unstable();
     Ok(list)
+}
+
+/// Opens a file of a trail for reading. What is no regular file is refused: a link leads elsewhere, and a pipe waits.
+///
+/// # Errors
+/// It cannot be opened, or is none.
+pub fn open_file(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let told = |why: String| io::Error::other(format!("{}: {why}", path.display()));
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Err(Errno::LOOP) => return Err(told("it is a link, and none is followed".into())),
+        opened => File::from(opened?),
+    };
+    if file.metadata()?.is_file() { Ok(file) } else { Err(told("it is no regular file".into())) }
+}
+
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_file(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 impl Store {
@@ -210,7 +230,9 @@ impl Held<'_> {
             self.store.open = None;
             return Ok(false);
         }
-        Ok(about.len() == state.end)
+        // A writer that was killed after it made the next file, and before it was remembered, left one that goes on.
+        let next = self.store.path.join(file_name(state.file + 1));
+        Ok(about.len() == state.end && (state.end < self.store.rotate_at || next.symlink_metadata().is_err()))
     }
 
     /// Reads the last file anew: the chain ends with its last whole record. What a killed writer left after that stays
@@ -227,7 +249,7 @@ impl Held<'_> {
         let mut torn = None;
         for &number in list.iter().rev() {
             let place = self.store.path.join(file_name(number));
-            let bytes = std::fs::read(&place).map_err(fail("cannot read", &place))?;
+            let bytes = read_file(&place).map_err(fail("cannot read", &place))?;
             let tail = tail(&bytes);
             if number == last {
                 self.state = State { file: last, end: bytes.len() as u64, ..State::default() };
@@ -247,12 +269,21 @@ impl Held<'_> {
         if bytes.last() != Some(&b'\n') {
             self.write(b"\n", 0)?;
         }
+        // All of a record but its newline is that record.
+        if let Ok(record) = record::read(&bytes)
+            && let Some(whole) =
+                record.link().filter(|it| it.seq == link.seq + 1 && record.prev == record::hex(&link.hash))
+        {
+            self.state.link = whole;
+            return self.remember();
+        }
         let what = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
         let entry = Entry::new("recovered")
             .with("offset", offset as u64)
             .with("bytes", what.len() as u64)
             .with("sha256", record::hex(&sha256(what)));
-        self.append(&entry, now, false)?;
+        // In the same file, however full it is: what it seals is there.
+        self.put(&entry, now, false)?;
         Ok(())
     }
 
@@ -264,6 +295,10 @@ impl Held<'_> {
         if self.state.file == 0 || self.state.end >= self.store.rotate_at {
             self.rotate(now)?;
         }
+        self.put(entry, now, reserved)
+    }
+
+    fn put(&mut self, entry: &Entry, now: &str, reserved: bool) -> Result<Link, AuditError> {
         let (line, link) = record::write(entry, now, &self.state.link);
         if line.len() > record::MOST_BYTES {
             return Err(AuditError::TooLarge { kind: entry.kind.clone(), bytes: line.len() });

@@ -86,8 +86,8 @@ fn what_was_removed_reordered_repeated_or_replaced_is_named() {
     let anew = String::from_utf8(line).unwrap().trim_end().to_owned();
     assert_eq!(with(&|l| l[2] = anew.clone()).unwrap_err(), Wrong::Unchained);
     assert_eq!(with(&|l| l[2].push(' ')).unwrap_err(), Wrong::Changed);
-    // The first record gone looks like older files put away, and says so.
-    assert_eq!(with(&|l| drop(l.remove(0))).unwrap().first, 2);
+    // Older files are put away whole, so the first one begins with the first record.
+    assert_eq!(with(&|l| drop(l.remove(0))).unwrap_err(), Wrong::Removed { from: 1, to: 1 });
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::checkpoint::{self, PublicKey};
 use super::record::{self, Broken, Hash, Link, MOST_BYTES, Record, hex, sha256, unhex};
-use super::store::{file_name, files};
+use super::store::{file_name, files, open_file};
 
 /// What is wrong with a trail.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +50,13 @@ pub enum Wrong {
         /// Its number.
         anchored: u64,
     },
+    /// The trail begins after everything that was anchored, so the anchor says nothing of it.
+    Unanchored {
+        /// Number of the last record that was anchored.
+        anchored: u64,
+    },
+    /// A key was named, and no checkpoint is signed by it.
+    Unsigned,
     /// There is no record at all.
     Empty,
 }
@@ -76,6 +83,13 @@ impl std::fmt::Display for Wrong {
             Wrong::Rewritten { anchored } => {
                 write!(f, "the anchor has another record {anchored}: the trail was written anew")
             }
+            Wrong::Unanchored { anchored } => {
+                write!(
+                    f,
+                    "the anchor ends with record {anchored}, and the trail begins after it: nothing binds the two"
+                )
+            }
+            Wrong::Unsigned => f.write_str("there is no checkpoint, so the key says nothing of this trail"),
             Wrong::Empty => f.write_str("there is no record"),
         }
     }
@@ -122,18 +136,20 @@ pub struct Verified {
 /// What an anchor holds: numbers of records and their hashes.
 pub type Anchored = BTreeMap<u64, Hash>;
 
-/// Reads an anchor's lines; other lines of the same file, such as other programs' in a system log, are passed over.
+/// Reads an anchor's lines; other lines of the same file, such as other programs' in a system log, are passed over. Where
+/// a record is told twice, the first line counts: who can only add to an anchor takes nothing back.
 ///
 /// # Errors
 /// The file cannot be read.
 pub fn anchored(path: &Path) -> io::Result<Anchored> {
     let mut found = Anchored::new();
-    for line in BufReader::new(File::open(path)?).lines() {
+    for line in BufReader::new(File::open(path)?).split(b'\n') {
         let line = line?;
+        let line = String::from_utf8_lossy(&line);
         let Some((_, rest)) = line.split_once("cofferdam-audit ") else { continue };
         let mut words = rest.split_ascii_whitespace();
         if let (Some(seq), Some(hash)) = (words.next().and_then(|w| w.parse().ok()), words.next().and_then(unhex)) {
-            found.insert(seq, hash);
+            found.entry(seq).or_insert(hash);
         }
     }
     Ok(found)
@@ -191,6 +207,12 @@ pub fn verify(
     if let Some((&anchored, _)) = anchors.range(end.seq + 1..).next() {
         return Err(place(Wrong::CutShort { anchored }, end.seq + 1));
     }
+    if let Some((&anchored, _)) = anchors.last_key_value().filter(|_| walk.sum.anchored == 0) {
+        return Err(place(Wrong::Unanchored { anchored }, walk.sum.first));
+    }
+    if signer.is_some() && walk.sum.checkpoints == 0 {
+        return Err(place(Wrong::Unsigned, end.seq + 1));
+    }
     walk.sum.last = end;
     Ok(walk.sum)
 }
@@ -217,7 +239,7 @@ impl Walk<'_> {
 
     fn file(&mut self, path: &Path, last: bool) -> Result<(), Failed> {
         self.sum.files += 1;
-        let mut reader = BufReader::with_capacity(64 << 10, File::open(path)?);
+        let mut reader = BufReader::with_capacity(64 << 10, open_file(path)?);
         let (mut number, mut offset) = (0, 0);
         let mut tear: Option<Tear> = None;
         let problem = |wrong, at: &Raw, seq| {
@@ -237,8 +259,22 @@ impl Walk<'_> {
             }
             let raw = Raw { bytes, number, offset, whole };
             offset += n as u64;
-            match (record::read(&raw.bytes).ok().filter(|_| raw.whole), tear.take()) {
+            let read = record::read(&raw.bytes);
+            // Nobody is stopped in the middle of a record and leaves all of it: this one was whole.
+            let full = match &read {
+                Ok(_) => false,
+                Err(Broken::Changed | Broken::Shape) => raw.whole,
+                Err(Broken::Cut) => raw.whole && record::is_full(&raw.bytes),
+            };
+            match (read.ok().filter(|_| raw.whole), tear.take()) {
+                (None, before) if full => {
+                    return problem(Wrong::Changed, before.as_ref().map_or(&raw, |t| &t.at), self.next());
+                }
                 (Some(record), None) => {
+                    // Whole files are put away, and no lines.
+                    if self.end.is_none() && record.seq > 1 && path.ends_with(file_name(1)) {
+                        return problem(Wrong::Removed { from: 1, to: record.seq - 1 }, &raw, 1);
+                    }
                     if let Err(wrong) = self.take(&record) {
                         return problem(wrong, &raw, self.next());
                     }
@@ -254,6 +290,9 @@ impl Walk<'_> {
                 (None, Some(mut t)) if t.bytes.len() + raw.bytes.len() < MOST_BYTES => {
                     t.bytes.push(b'\n');
                     t.bytes.extend_from_slice(&raw.bytes);
+                    if record::is_full(&t.bytes) {
+                        return problem(Wrong::Changed, &t.at, self.next());
+                    }
                     tear = Some(t);
                 }
                 (None, Some(t)) => return problem(Wrong::Changed, &t.at, self.next()),
@@ -277,7 +316,16 @@ impl Walk<'_> {
         let link = record.link().ok_or(Wrong::Changed)?;
         match self.end {
             // Older files may have been put away: then the chain begins where it begins.
-            None => self.sum.first = record.seq,
+            None => {
+                self.sum.first = record.seq;
+                let before = record.seq - 1;
+                if let Some(hash) = self.anchors.get(&before) {
+                    if record.prev != hex(hash) {
+                        return Err(Wrong::Rewritten { anchored: before });
+                    }
+                    self.sum.anchored += 1;
+                }
+            }
             Some(_) if record.seq > expected => {
                 return Err(Wrong::Removed { from: expected, to: record.seq - 1 });
             }

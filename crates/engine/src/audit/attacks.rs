@@ -1,0 +1,196 @@
+//! The trail under attack: what somebody who can write its files does to them, and what kill -9 leaves at bad moments.
+
+use std::path::{Path, PathBuf};
+
+use super::*;
+
+fn trail(options: Options) -> (tempfile::TempDir, Trail) {
+    let dir = tempfile::tempdir().unwrap();
+    let trail = Trail::open(&dir.path().join("audit"), options).unwrap();
+    (dir, trail)
+}
+
+fn add(trail: &Trail, n: u64) {
+    trail.append(Entry::new("note").with("n", n), Durability::Written).unwrap();
+}
+
+fn check(dir: &Path, key: Option<PublicKey>, anchors: &Anchored) -> Result<Verified, Wrong> {
+    verify(dir, key, anchors, &mut |_| {}).map_err(|failed| match failed {
+        Failed::Wrong(problem) => problem.wrong,
+        Failed::Io(e) => panic!("{e}"),
+    })
+}
+
+fn plain(dir: &Path) -> Result<Verified, Wrong> {
+    check(dir, None, &Anchored::new())
+}
+
+fn file(dir: &Path, number: u64) -> PathBuf {
+    dir.join(store::file_name(number))
+}
+
+#[test]
+fn a_changed_end_is_not_sealed_as_a_tear_by_the_next_writer() {
+    let (_dir, trail) = trail(Options::default());
+    (0..2).for_each(|n| add(&trail, n));
+    let path = file(trail.path(), 1);
+    let good = std::fs::read(&path).unwrap();
+    let last = good[..good.len() - 1].iter().rposition(|&b| b == b'\n').unwrap() + 1;
+    for at in last..good.len() {
+        for byte in [good[at] ^ 1, b'\n', 0] {
+            if byte == good[at] {
+                continue;
+            }
+            let mut other = good.clone();
+            other[at] = byte;
+            std::fs::write(&path, &other).unwrap();
+            std::fs::remove_file(trail.path().join("lock")).ok();
+            add(&Trail::open(trail.path(), Options::default()).unwrap(), 9);
+            let found = plain(trail.path());
+            assert!(found.is_err(), "byte {at} as {byte}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn a_record_without_its_newline_alone_is_taken_as_the_record_that_it_is() {
+    let (_dir, trail) = trail(Options::default());
+    (0..2).for_each(|n| add(&trail, n));
+    let path = file(trail.path(), 1);
+    let good = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &good[..good.len() - 1]).unwrap();
+    add(&Trail::open(trail.path(), Options::default()).unwrap(), 2);
+    let found = plain(trail.path()).unwrap();
+    assert_eq!((found.last.seq, found.recovered.len()), (4, 0));
+    assert!(std::fs::read(&path).unwrap().starts_with(&good));
+}
+
+#[test]
+fn a_tear_where_a_file_is_full_is_sealed_in_that_file() {
+    let options = || Options { rotate_at: 2000, ..Options::default() };
+    let (_dir, trail) = trail(options());
+    let path = file(trail.path(), 1);
+    while std::fs::metadata(&path).map_or(0, |about| about.len()) < 1900 {
+        add(&trail, 0);
+    }
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes.extend_from_slice(&[b'x'; 300]);
+    std::fs::write(&path, &bytes).unwrap();
+    let again = Trail::open(trail.path(), options()).unwrap();
+    add(&again, 1);
+    let found = plain(trail.path()).unwrap();
+    assert_eq!((found.recovered.len(), found.files), (1, 2));
+}
+
+#[test]
+fn a_writer_that_was_killed_between_making_a_file_and_remembering_it_stops_nobody() {
+    let options = || Options { rotate_at: 2000, ..Options::default() };
+    let (_dir, trail) = trail(options());
+    while std::fs::metadata(file(trail.path(), 1)).map_or(0, |about| about.len()) < 2000 {
+        add(&trail, 0);
+    }
+    std::fs::write(file(trail.path(), 2), b"").unwrap();
+    let last = Trail::open(trail.path(), options()).unwrap().append(Entry::new("note"), Durability::Durable).unwrap();
+    assert_eq!(plain(trail.path()).unwrap().last.seq, last.seq);
+}
+
+#[test]
+fn the_first_file_begins_with_the_first_record() {
+    let options = || Options { rotate_at: 1000, ..Options::default() };
+    let (_dir, trail) = trail(options());
+    (0..20).for_each(|n| add(&trail, n));
+    let path = file(trail.path(), 1);
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.split_once('\n').unwrap().1).unwrap();
+    assert_eq!(plain(trail.path()).unwrap_err(), Wrong::Removed { from: 1, to: 1 });
+    std::fs::remove_file(&path).unwrap();
+    assert!(plain(trail.path()).unwrap().first > 1, "whole files may be put away");
+}
+
+#[test]
+fn numbers_that_no_writer_gives_are_no_records() {
+    for seq in [0, u64::MAX] {
+        let (_dir, trail) = trail(Options::default());
+        let entry = Entry::new("checkpoint").with("seq", 1);
+        let (line, _) = record::write(&entry, "t", &Link { seq: 7, hash: [0; 32] });
+        let body = String::from_utf8(line).unwrap();
+        let body = &body[..body.rfind(",\"hash\"").unwrap()].replace("{\"seq\":8", &format!("{{\"seq\":{seq}"));
+        let text = format!("{body},\"hash\":\"{}\"}}\n", hex(&sha256(body.as_bytes())));
+        std::fs::write(file(trail.path(), 2), text).unwrap();
+        assert!(plain(trail.path()).is_err(), "{seq}");
+    }
+}
+
+#[test]
+fn a_key_that_signed_nothing_vouches_for_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = Key::make(&dir.path().join("key")).unwrap();
+    let path = dir.path().join("audit");
+    let anew = Trail::open(&path, Options::default()).unwrap();
+    (0..3).for_each(|n| add(&anew, n));
+    assert_eq!(check(&path, Some(key.public()), &Anchored::new()).unwrap_err(), Wrong::Unsigned);
+    let signing = Trail::open(&path, Options { key: Some(key.clone()), ..Options::default() }).unwrap();
+    signing.checkpoint().unwrap();
+    check(&path, Some(key.public()), &Anchored::new()).unwrap();
+}
+
+#[test]
+fn a_trail_that_begins_after_all_that_was_anchored_is_not_the_one_that_was() {
+    let options = || Options { rotate_at: 1000, ..Options::default() };
+    let (_dir, trail) = trail(options());
+    (0..20).for_each(|n| add(&trail, n));
+    let mut links = Anchored::new();
+    verify(trail.path(), None, &Anchored::new(), &mut |r| {
+        links.extend(r.link().map(|link| (link.seq, link.hash)));
+    })
+    .unwrap();
+    std::fs::remove_file(file(trail.path(), 1)).unwrap();
+    let begins = plain(trail.path()).unwrap().first;
+    let anchored = |seq: u64| check(trail.path(), None, &Anchored::from([(seq, links[&seq])]));
+    assert_eq!(anchored(begins - 2).unwrap_err(), Wrong::Unanchored { anchored: begins - 2 });
+    // The first record names the one before it, so that one is still compared.
+    assert_eq!(anchored(begins - 1).unwrap().anchored, 1);
+    let other = check(trail.path(), None, &Anchored::from([(begins - 1, [7; 32])]));
+    assert_eq!(other.unwrap_err(), Wrong::Rewritten { anchored: begins - 1 });
+    assert_eq!(anchored(begins).unwrap().anchored, 1);
+}
+
+#[test]
+fn what_others_add_to_an_anchor_takes_nothing_back_and_hides_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("anchor");
+    let line = |byte: u8| format!("host cofferdam[1]: cofferdam-audit 5 {} t\n", hex(&[byte; 32]));
+    let text = [line(1).as_bytes(), b"\xff\xfe no text\n", line(2).as_bytes()].concat();
+    std::fs::write(&path, text).unwrap();
+    assert_eq!(anchored(&path).unwrap(), Anchored::from([(5, [1; 32])]));
+}
+
+#[test]
+fn what_is_no_regular_file_is_neither_waited_for_nor_followed() {
+    let (dir, trail) = trail(Options::default());
+    add(&trail, 0);
+    let (sent, done) = std::sync::mpsc::channel();
+    let place = trail.path().to_owned();
+    let second = file(&place, 2);
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &second,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    let elsewhere = dir.path().join("elsewhere");
+    std::fs::write(&elsewhere, b"").unwrap();
+    std::thread::spawn(move || {
+        let read = || verify(&place, None, &Anchored::new(), &mut |_| {}).is_err();
+        let pipe = (read(), show(&place, &Filter::default(), |_| Ok(())).is_err());
+        let opened = Trail::open(&place, Options::default()).is_ok();
+        std::fs::remove_file(&second).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &second).unwrap();
+        sent.send((pipe, opened, read())).unwrap();
+    });
+    let told = done.recv_timeout(std::time::Duration::from_secs(10)).expect("nobody waits for the pipe's writer");
+    assert_eq!((told.0, told.2), ((true, true), true));
+    drop(trail);
+}
