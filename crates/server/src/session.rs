@@ -210,6 +210,8 @@ fn outcome(answer: Answer) -> Outcome {
     if outcome.stderr.is_empty() && !success {
         outcome.stderr = last_words;
     }
+    // Of a session that is over the sandbox tells all that it was ever refused: this call is told of its own.
+    outcome.violations = answer.violations;
     outcome.execution_time_ms = answer.duration.as_secs_f64() * 1e3;
     (outcome.cpu_time_seconds, outcome.memory_used_bytes) = (answer.cpu_time_seconds, answer.memory_used_bytes);
     outcome

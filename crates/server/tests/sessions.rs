@@ -98,6 +98,52 @@ fn an_interpreter_that_dies_is_told_and_the_next_call_begins_anew() {
     assert_eq!(next["structuredContent"]["session"]["fresh"], true);
 }
 
+/// An environment whose profile lets its code reach the hosts that the page's example names.
+fn with_hosts(home: &Home) {
+    let page = include_str!("../../../docs/environments.md");
+    let example = |kind: &str| {
+        let after = page.split(kind).nth(1).and_then(|rest| rest.split("```").next());
+        after.unwrap_or_else(|| panic!("docs/environments.md has no {kind}"))
+    };
+    home.configure(example("```toml\n# ~/.config/cofferdam/config.toml, and hosts\n"));
+    let profiles = home.path().join(".config/cofferdam/profiles");
+    std::fs::create_dir_all(&profiles).unwrap();
+    std::fs::write(profiles.join("reader.ncl"), example("```nickel\n")).unwrap();
+}
+
+#[test]
+fn a_call_is_told_what_the_gateway_refused_it_with_a_session_and_without() {
+    let home = Home::new();
+    with_hosts(&home);
+    let mut client = home.client(json!({}));
+    let knock = |host: &str| {
+        format!(
+            "import socket\ns = socket.socket(); s.settimeout(10)\n\
+             try: s.connect(('{host}', 443)); s.recv(1)\nexcept ConnectionResetError: print('reset')"
+        )
+    };
+    let refused = |result: &Value| -> Vec<String> {
+        let all = result["structuredContent"]["violations"].as_array().unwrap_or_else(|| panic!("{result}")).clone();
+        all.iter().map(|v| format!("{} {}", v["operation"], v["object"]).replace('"', "")).collect()
+    };
+    let without = client.run("reader", &knock("203.0.113.1"));
+    assert_eq!(refused(&without), ["connect 203.0.113.1:443"], "{without}");
+    assert_eq!(without["structuredContent"]["network"]["refused"], 1, "{without}");
+    for host in ["203.0.113.1", "203.0.113.2"] {
+        let told = call(&mut client, "reader", "s", &knock(host));
+        assert!(text(&told).starts_with("reset\n"), "{told}");
+        assert_eq!(refused(&told), [format!("connect {host}:443")], "{told}");
+        assert!(told["structuredContent"].get("network").is_none_or(Value::is_null), "{told}");
+        assert!(refused(&call(&mut client, "reader", "s", "print('here')")).is_empty());
+    }
+    // The name that is allowed has an address in there.
+    let allowed = call(&mut client, "reader", "s", "import socket; print(socket.gethostbyname('pypi.org'))");
+    assert!(text(&allowed).starts_with("198.") && refused(&allowed).is_empty(), "{allowed}");
+    let last = call(&mut client, "reader", "s", &format!("{}\nimport os; os._exit(3)", knock("203.0.113.3")));
+    assert_eq!(refused(&last), ["connect 203.0.113.3:443"], "{last}");
+    assert_eq!(last["structuredContent"]["network"]["refused"], 3, "the whole session's: {last}");
+}
+
 #[test]
 fn files_of_a_session_come_back_when_they_are_written() {
     let home = Home::new();
