@@ -240,7 +240,9 @@ max_sessions_per_client = 4
         format!("/c/config.toml:6: environments.none: says nothing to run code with; {one}"),
         "/c/config.toml:7: environments.none.timeout_seconds: `0` is out of range; accepted: 1 to ".into(),
         "/c/config.toml:8: environments.none.memory_mb: is a string; accepted: a whole number, 1 to ".into(),
-        "/c/config.toml:9: environments.none.network: `open` is not known; accepted: none, loopback, host".into(),
+        "/c/config.toml:9: environments.none.network: `open` is not known; accepted: none, loopback, host; \
+         a list of hosts is a profile's to give, as network_policy = \"whitelist\" with allowed_domains"
+            .into(),
         "/c/config.toml:10: environments.none.backend: `docker` is not known; accepted: auto, jail".into(),
         "/c/config.toml:11: environments.none.colour: is not known; accepted: preset".into(),
         "/c/config.toml:13: environments.a b: `a b` is no name; accepted: 1 to 64 letters".into(),

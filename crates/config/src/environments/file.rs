@@ -58,6 +58,9 @@ pub struct Parsed {
     pub session: Lives,
 }
 
+/// Where a definition's `network` has no word for what is wanted.
+const HOSTS: &str = "; a list of hosts is a profile's to give, as network_policy = \"whitelist\" with allowed_domains";
+
 const FORMS: &[&str] = &["preset", "sandbox", "flake", "profile", "image"];
 const KEYS: &[&str] = &[
     "preset",
@@ -401,11 +404,11 @@ impl<'a> Fields<'a, '_> {
         }
     }
 
-    fn word<T: Copy>(&mut self, key: &str, words: &[(&str, T)]) -> Option<T> {
+    fn word<T: Copy>(&mut self, key: &str, words: &[(&str, T)], besides: &str) -> Option<T> {
         let (text, span) = self.text(key)?;
         let found = words.iter().find(|(word, _)| *word == text);
         if found.is_none() {
-            let accepted = words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
+            let accepted = words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ") + besides;
             self.wrong(&span, key, format!("{} is not known", shown(text)), &accepted);
         }
         found.map(|(_, value)| *value)
@@ -457,9 +460,9 @@ impl<'a> Fields<'a, '_> {
         Overrides {
             timeout_seconds: self.number("timeout_seconds", most_seconds()),
             memory_mb: self.number("memory_mb", most_memory()),
-            network: self.word("network", &networks),
+            network: self.word("network", &networks, HOSTS),
             description: self.text("description").map(|(text, _)| text.to_owned()),
-            backend: self.word("backend", &backends),
+            backend: self.word("backend", &backends, ""),
             nesting: self.flag("nesting"),
         }
     }
