@@ -393,10 +393,10 @@ impl Held<'_> {
 
     /// Bytes kept for the ends of runs that are under way.
     fn reserved(&self) -> Result<u64, AuditError> {
-        Ok(self.slots()?.iter().filter(|s| s.0 != 0).count() as u64 * END_ROOM)
+        Ok(self.slots()?.iter().filter(|s| s.0 != Owner::NONE).count() as u64 * END_ROOM)
     }
 
-    fn slots(&self) -> Result<Vec<(u32, u64)>, AuditError> {
+    fn slots(&self) -> Result<Vec<(Owner, u64)>, AuditError> {
         let mut table = vec![0u8; SLOTS * SLOT];
         let mut got = 0;
         while got < table.len() {
@@ -408,12 +408,12 @@ impl Held<'_> {
             }
         }
         let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
-        Ok(table.chunks_exact(SLOT).map(|s| (number(&s[..8]) as u32, number(&s[8..]))).collect())
+        Ok(table.chunks_exact(SLOT).map(|s| (Owner(number(&s[..8])), number(&s[8..]))).collect())
     }
 
-    fn set_slot(&self, slot: usize, (pid, start): (u32, u64)) -> Result<(), AuditError> {
+    fn set_slot(&self, slot: usize, (owner, start): (Owner, u64)) -> Result<(), AuditError> {
         let mut bytes = [0u8; SLOT];
-        bytes[..8].copy_from_slice(&u64::from(pid).to_le_bytes());
+        bytes[..8].copy_from_slice(&owner.0.to_le_bytes());
         bytes[8..].copy_from_slice(&start.to_le_bytes());
         self.store
             .lock
@@ -431,22 +431,27 @@ impl Held<'_> {
         }
         let slots = self.slots()?;
         let mut free = None;
+        let mut elsewhere = None;
         let mut taken = 0;
-        for (i, &(pid, start)) in slots.iter().enumerate() {
-            if pid == 0 {
+        let me = Owner::me();
+        for (i, &(owner, start)) in slots.iter().enumerate() {
+            if owner == Owner::NONE {
                 free = free.or(Some(i));
-            } else if alive(pid, start) {
+            } else if owner.is_elsewhere(me) {
+                // Nobody here can tell whether it lives: it keeps its room for as long as there is another.
+                elsewhere = elsewhere.or(Some(i));
+                taken += 1;
+            } else if alive(owner.pid(), start) {
                 taken += 1;
             } else {
-                self.set_slot(i, (0, 0))?;
+                self.set_slot(i, (Owner::NONE, 0))?;
                 free = free.or(Some(i));
             }
         }
-        let slot = free.ok_or(AuditError::TooMany { most: SLOTS })?;
+        let slot = free.or(elsewhere).ok_or(AuditError::TooMany { most: SLOTS })?;
         self.make_room(self.state.end + (taken + 1) * END_ROOM)?;
         self.remember()?;
-        let me = std::process::id();
-        self.set_slot(slot, (me, started(me).unwrap_or(0)))?;
+        self.set_slot(slot, (me, started(me.pid()).unwrap_or(0)))?;
         Ok(Slot(slot))
     }
 
@@ -455,7 +460,7 @@ impl Held<'_> {
     /// # Errors
     /// The lock file cannot be written.
     pub fn release(&mut self, slot: Slot) -> Result<(), AuditError> {
-        self.set_slot(slot.0, (0, 0))
+        self.set_slot(slot.0, (Owner::NONE, 0))
     }
 }
 
@@ -465,6 +470,29 @@ fn space(e: io::Error, path: &Path) -> AuditError {
             AuditError::Full { path: path.to_owned() }
         }
         _ => fail("cannot write", path)(e),
+    }
+}
+
+/// Who reserved room: a process, and the PID namespace in which that is its number; 0 where that is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Owner(u64);
+
+impl Owner {
+    const NONE: Owner = Owner(0);
+
+    fn me() -> Owner {
+        use std::os::unix::fs::MetadataExt;
+        let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |about| about.ino() as u32);
+        Owner(u64::from(namespace) << 32 | u64::from(std::process::id()))
+    }
+
+    fn pid(self) -> u32 {
+        self.0 as u32
+    }
+
+    fn is_elsewhere(self, me: Owner) -> bool {
+        let (theirs, mine) = (self.0 >> 32, me.0 >> 32);
+        theirs != 0 && mine != 0 && theirs != mine
     }
 }
 
@@ -510,6 +538,23 @@ mod tests {
         for name in ["trail-7.jsonl", "trail-0000007.jsonl", "trail-+00007.jsonl", "trail-000007.jsonl.bak", "lock"] {
             assert_eq!(file_number(name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn room_that_was_kept_in_another_pid_namespace_is_not_given_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(&dir.path().join("t"), 1 << 20).unwrap();
+        let mut held = store.hold("t").unwrap();
+        // A process that is not here: gone where it would be ours, perhaps alive where it is another namespace's.
+        let (gone, namespace) = (u64::from(u32::MAX - 1), Owner::me().0 >> 32);
+        assert!(namespace != 0);
+        held.set_slot(0, (Owner((namespace ^ 1) << 32 | gone), 7)).unwrap();
+        held.set_slot(1, (Owner(namespace << 32 | gone), 7)).unwrap();
+        assert_eq!(held.reserve("t").unwrap(), Slot(1));
+        assert_eq!(held.reserved().unwrap(), 2 * END_ROOM);
+        // Where none is left, runs go on all the same.
+        (0..SLOTS).for_each(|i| held.set_slot(i, (Owner((namespace ^ 1) << 32 | gone), 7)).unwrap());
+        held.reserve("t").unwrap();
     }
 
     #[test]
