@@ -107,7 +107,10 @@ impl Log {
         self.add(Violation {
             operation: operation.into(),
             object: crate::egress::destination(e).map(|object| escape(object.as_bytes())),
-            field: e.rule.clone().unwrap_or_else(|| "$.network.allow".into()),
+            field: e.rule.clone().unwrap_or_else(|| {
+                // The API has its own line of the policy, and no entry of `allow`.
+                if e.via == network::Via::Api { "$.network.api" } else { "$.network.allow" }.into()
+            }),
             evidence: Evidence::Gateway,
             pid: e.pid.map_or(0, crate::tree::pid_inside),
             count: e.count,
