@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use cofferdam_engine::network_event::Reason;
+use cofferdam_engine::network_address::{Special, special};
+use cofferdam_engine::network_event::{Event, Kind, Reason};
 use cofferdam_engine::{Ending, Evidence, Failure, Outcome, Violation};
-use cofferdam_policy::{Access, Field, Mount, Policy};
+use cofferdam_policy::{Access, AuditLevel, Field, Mount, Policy};
 
 use crate::call::Call;
 use crate::options::POLICY_OPTIONS;
@@ -66,11 +67,23 @@ pub fn notes(outcome: &Outcome, call: &Call) -> Vec<Note> {
         }
         let object = violation.object.as_deref().map(|o| format!(" {o}")).unwrap_or_default();
         let times = if violation.count > 1 { format!(", {} times", violation.count) } else { String::new() };
-        note(format!("refused: {}{object} ({}{times})", violation.operation, violation.field), None);
+        let (why, hint) = reasons(outcome, violation);
+        note(format!("refused: {}{object} ({}{times}){why}", violation.operation, violation.field), hint);
     }
     if others.len() > TOLD {
         let more = others.len() - TOLD;
         note(format!("{more} more violations"), Some("--json lists them all".into()));
+    }
+    if call.policy.audit.records(AuditLevel::Info) {
+        let failed = failures(outcome);
+        for (text, times) in failed.iter().take(TOLD) {
+            let times = if *times > 1 { format!(", {times} times") } else { String::new() };
+            note(format!("failed: {text}{times}"), None);
+        }
+        if failed.len() > TOLD {
+            let more = failed.len() - TOLD;
+            note(format!("{more} more connections failed"), Some("--json lists them all".into()));
+        }
     }
     for (cut, stream) in [(outcome.truncated.stdout, "output"), (outcome.truncated.stderr, "error output")] {
         if cut {
@@ -136,18 +149,89 @@ fn ports(ports: &BTreeSet<u16>) -> String {
     if list.is_empty() { String::new() } else { format!(":{}", list.join(",")) }
 }
 
+/// The host of an event as rules write it, and with its port, as violations have it.
+fn place(event: &Event) -> Option<(String, String)> {
+    let host = match (&event.host, event.address) {
+        (Some(host), _) => host.clone(),
+        (None, Some(IpAddr::V6(address))) => format!("[{address}]"),
+        (None, Some(address)) => address.to_string(),
+        (None, None) => return None,
+    };
+    let object = event.port.map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
+    Some((host, object))
+}
+
+/// The reason of an event, with what is known beyond it, on one line.
+fn reason(event: &Event) -> Option<String> {
+    let words = event.reason?.words();
+    Some(match event.detail.as_deref().map(|detail| detail.replace('\n', "; ")) {
+        // It says the same, with the address.
+        Some(detail) if event.reason == Some(Reason::AddressNotPublic) => detail,
+        Some(detail) if detail != words => format!("{words}: {detail}"),
+        _ => words.to_owned(),
+    })
+}
+
+/// Why the gateway refused it, behind a colon, and what allows it where its address is all that is missing.
+fn reasons(outcome: &Outcome, violation: &Violation) -> (String, Option<String>) {
+    let (mut told, mut entries): (Vec<String>, Vec<String>) = Default::default();
+    let events = outcome.network.iter().flat_map(|network| &network.events);
+    for event in events.filter(|e| e.kind == Kind::Refused && violation.evidence == Evidence::Gateway) {
+        let is_about = place(event).is_some_and(|(_, object)| violation.object.as_ref() == Some(&object));
+        // One without a rule is told under what would have to have one.
+        if !is_about || event.rule.as_ref().is_some_and(|rule| *rule != violation.field) {
+            continue;
+        }
+        told.extend(reason(event).filter(|why| !told.contains(why)));
+        entries.extend(address_entry(event).filter(|entry| !entries.contains(entry)));
+    }
+    told.truncate(TOLD);
+    entries.truncate(TOLD);
+    let why = if told.is_empty() { String::new() } else { format!(": {}", told.join(", ")) };
+    (why, (!entries.is_empty()).then(|| entries.join(" ")))
+}
+
+/// The option that names an address which is not public, and its port. None for those that lead nowhere whatever is
+/// listed, or to an address behind them, and none for what hands out a machine's credentials.
+fn address_entry(event: &Event) -> Option<String> {
+    let (address, port) = (event.address?.to_canonical(), event.port?);
+    let is_nameable = matches!(
+        special(address),
+        None | Some(
+            Special::Private
+                | Special::UniqueLocal
+                | Special::LinkLocal
+                | Special::Cgnat
+                | Special::Documentation
+                | Special::Benchmark
+        )
+    );
+    (event.reason == Some(Reason::AddressNotPublic) && is_nameable)
+        .then(|| format!("--allow {}", std::net::SocketAddr::new(address, port)))
+}
+
+/// What was allowed and could not be, each with how often.
+fn failures(outcome: &Outcome) -> Vec<(String, u64)> {
+    let mut list: Vec<(String, u64)> = Vec::new();
+    for event in outcome.network.iter().flat_map(|network| &network.events) {
+        // A server may end a connection as it likes: its client says so.
+        let is_told = event.kind == Kind::Failed && event.reason != Some(Reason::Reset);
+        let Some(((_, object), why)) = place(event).zip(reason(event)).filter(|_| is_told) else { continue };
+        let text = format!("{object}: {why}");
+        match list.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, times)) => *times += event.count,
+            None => list.push((text, event.count)),
+        }
+    }
+    list
+}
+
 /// The hosts of refused attempts that the answer records, in the order of the first ones.
 fn missing_hosts(outcome: &Outcome) -> Vec<Missing> {
     let mut hosts: Vec<Missing> = Vec::new();
     let events = outcome.network.iter().flat_map(|network| &network.events);
     for event in events.filter(|e| matches!(e.reason, Some(Reason::NotAllowed | Reason::PortNotAllowed))) {
-        let host = match (&event.host, event.address) {
-            (Some(host), _) => host.clone(),
-            (None, Some(IpAddr::V6(address))) => format!("[{address}]"),
-            (None, Some(address)) => address.to_string(),
-            (None, None) => continue,
-        };
-        let object = event.port.map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
+        let Some((host, object)) = place(event) else { continue };
         let told = |v: &Violation| v.evidence == Evidence::Gateway && v.object.as_ref() == Some(&object);
         if !outcome.violations.iter().any(told) {
             continue;

@@ -165,3 +165,80 @@ tcp('listed.example', 2222)";
     let (_, text) = told(&["--audit", "error"]);
     assert!(!text.contains("refused"), "{text}");
 }
+
+#[test]
+fn a_refusal_that_the_list_alone_does_not_explain_says_why() {
+    if !common::needs("captured network") {
+        return;
+    }
+    let program = "
+import socket, ssl
+def tcp(to, port, words=b'\\0'):
+    try:
+        c = socket.create_connection((to, port), 5); c.sendall(words); c.recv(99)
+    except OSError: pass
+tcp('10.1.2.3', 443)
+tcp('127.0.0.1', 3128, b'CONNECT 127.0.0.1:443 HTTP/1.1\\r\\nHost: 127.0.0.1:443\\r\\n\\r\\n')
+tcp('127.0.0.1', 3129, b'GET /../up HTTP/1.1\\r\\nHost: 127.0.0.1:3129\\r\\n\\r\\n')
+context = ssl._create_unverified_context()
+for name in (None, 'other.example'):
+    try: context.wrap_socket(socket.create_connection(('a.example', 443), 5), server_hostname=name)
+    except OSError: pass";
+    let (code, text) = common::told(&[
+        "run",
+        "--allow",
+        "8.0.0.0/5",
+        "--allow",
+        "a.example",
+        "--api",
+        "http://127.0.0.1:1/v1",
+        "--",
+        common::PYTHON,
+        "-c",
+        program,
+    ]);
+    assert_eq!(code, 0, "{text}");
+    let line = |of: &str| text.lines().find(|line| line.contains(of)).unwrap_or_else(|| panic!("{of}: {text}"));
+    // What names the address is said where an entry can, and is a rule.
+    assert_eq!(
+        line(" 10.1.2.3:443 "),
+        "cofferdam: refused: connect 10.1.2.3:443 ($.network.allow): 10.1.2.3 is private; hint: --allow 10.1.2.3:443"
+    );
+    let (code, dry) = common::told(&["run", "--dry-run", "--allow", "10.1.2.3:443", "--", "true"]);
+    assert_eq!(code, 0, "{dry}");
+    let own = line(" 127.0.0.1:443 ");
+    assert!(own.ends_with("($.network.allow): inside, it is the sandbox itself"), "{own}");
+    let api = line(" 127.0.0.1:1 ");
+    assert!(api.starts_with("cofferdam: refused: request 127.0.0.1:1 ($.network.api): "), "{api}");
+    let greeting = line(" a.example:443 ");
+    assert!(greeting.contains("the TLS greeting names no host"), "{greeting}");
+    assert!(greeting.contains("the TLS greeting names another host: "), "{greeting}");
+}
+
+#[test]
+fn what_was_allowed_and_could_not_be_is_told() {
+    if !common::needs("captured network") {
+        return;
+    }
+    let program = "
+import socket
+for _ in range(2):
+    try: c = socket.socket(); c.connect(('a.example', 22)); c.sendall(b'SSH-2.0-x\\r\\n'); c.recv(1)
+    except OSError: pass";
+    let told = |more: &[&str]| {
+        // Nobody listens on this host's port 1.
+        let mut arguments = vec!["run", "--allow", "a.example:22", "--upstream-proxy", "http://127.0.0.1:1"];
+        arguments.extend(["--best-effort=network.upstream_proxy"]);
+        arguments.extend(more);
+        arguments.extend(["--", common::PYTHON, "-c", program]);
+        common::told(&arguments)
+    };
+    let (code, text) = told(&[]);
+    assert_eq!(code, 0, "{text}");
+    let line = text.lines().find(|line| line.starts_with("cofferdam: failed: ")).unwrap_or_else(|| panic!("{text}"));
+    let begin = "cofferdam: failed: a.example:22: upstream cannot be reached: the host's proxy: Connection refused";
+    assert!(line.starts_with(begin) && line.ends_with(", 2 times"), "{line}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    let (_, text) = told(&["--audit", "error"]);
+    assert_eq!(text, "");
+}

@@ -94,6 +94,40 @@ pub enum Reason {
     Gateway,
 }
 
+impl Reason {
+    /// As words, which follow what it is about and a colon.
+    pub fn words(self) -> &'static str {
+        match self {
+            Reason::NotAllowed => "no entry of `network.allow` is about this host",
+            Reason::PortNotAllowed => "`network.allow` has this host, but not this port",
+            Reason::Denied => "an entry of `network.deny` is about it",
+            Reason::AddressNotPublic => "its address is not public, and no entry of `network.allow` names that address",
+            Reason::BadName => "that is no host name",
+            Reason::BadQuery => "the query is not one that is answered",
+            Reason::TooManyNames => "as many names were asked for as the policy has",
+            Reason::UnknownAddress => "no name has this address",
+            Reason::ServerNameMismatch => "the TLS greeting names another host",
+            Reason::ServerNameMissing => "the TLS greeting names no host",
+            Reason::EncryptedHello => "the TLS greeting hides the host's name",
+            Reason::BadHello => "the TLS greeting cannot be read",
+            Reason::HostMismatch => "the request is for another host than the connection",
+            Reason::BadRequest => "the request cannot be read in one way only",
+            Reason::MethodNotAllowed => "the rule does not have this method",
+            Reason::PathNotAllowed => "the rule does not have this path",
+            Reason::Http2NotInspected => "it is HTTP/2 without TLS, which is not looked into",
+            Reason::BadProxyRequest => "the SOCKS proxy does not take this request",
+            Reason::TooManyConnections => "there are as many connections as the policy has",
+            Reason::TooManyBytes => "as many bytes have passed as the policy has",
+            Reason::TimedOut => "the request did not go on in time",
+            Reason::NotResolved => "the name does not resolve",
+            Reason::Unreachable => "upstream cannot be reached",
+            Reason::UpstreamTimedOut => "upstream did not answer in time",
+            Reason::Reset => "upstream ended the connection",
+            Reason::Gateway => "the gateway itself failed",
+        }
+    }
+}
+
 /// One thing that happened, as it is recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Event {

@@ -49,6 +49,7 @@ mod view;
 mod words;
 
 pub use ahead::Likely;
+pub use cofferdam_egress::address as network_address;
 pub use cofferdam_egress::event as network_event;
 pub use early::Early;
 pub use engine::{Engine, sweep};

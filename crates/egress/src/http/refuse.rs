@@ -138,25 +138,7 @@ pub(crate) fn answer(about: &About, refused: &Refused) -> Response<Outgoing> {
 fn line(about: &About, refusal: &Refusal) -> String {
     let to = about.to.clone().map(|(target, port)| Authority { target, port: Some(port) }.to_string());
     let to = to.as_deref().unwrap_or("this request");
-    let why = match refusal.reason {
-        Reason::NotAllowed => "no entry of `network.allow` is about this host",
-        Reason::PortNotAllowed => "`network.allow` has this host, but not this port",
-        Reason::Denied => "an entry of `network.deny` is about it",
-        Reason::AddressNotPublic => "its address is not public, and no entry of `network.allow` names that address",
-        Reason::HostMismatch => "the request is for another host than the connection",
-        Reason::MethodNotAllowed => "the rule does not have this method",
-        Reason::PathNotAllowed => "the rule does not have this path",
-        Reason::BadRequest => "the request cannot be read in one way only",
-        Reason::BadName => "that is no host name",
-        Reason::TimedOut => "the request did not go on in time",
-        Reason::NotResolved => "the name does not resolve",
-        Reason::Unreachable => "upstream cannot be reached",
-        Reason::UpstreamTimedOut => "upstream did not answer in time",
-        Reason::Reset => "upstream ended the connection",
-        Reason::TooManyConnections => "there are as many connections as the policy has",
-        Reason::TooManyBytes => "as many bytes have passed as the policy has",
-        _ => "refused",
-    };
+    let why = refusal.reason.words();
     let mut line = format!("cofferdam: {to}: {why}");
     if let Some(detail) = refusal.detail.as_deref().filter(|detail| *detail != why) {
         line.push_str(&format!(": {detail}"));
