@@ -146,8 +146,14 @@ fn line(about: &About, refusal: &Refusal) -> String {
     if let Some(rule) = &refusal.rule {
         line.push_str(&format!(" ({rule})"));
     }
-    if let (Reason::NotAllowed | Reason::PortNotAllowed, Some(_)) = (refusal.reason, &about.to) {
-        line.push_str(&format!("; hint: --network allow={to}"));
+    if let (Reason::NotAllowed | Reason::PortNotAllowed, Some((target, port))) = (refusal.reason, &about.to) {
+        // As the command's own line after the run has it: an entry without ports is about these two.
+        let entry = match (target, port) {
+            (Target::Name(name), 80 | 443) => name.as_str().to_owned(),
+            (Target::Address(address), 80 | 443) => address.to_string(),
+            _ => to.to_owned(),
+        };
+        line.push_str(&format!("; hint: --allow {entry}"));
     }
     line.push('\n');
     line

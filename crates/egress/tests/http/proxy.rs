@@ -46,10 +46,10 @@ async fn a_tunnel_is_handed_on_with_every_byte() {
 #[tokio::test]
 async fn a_tunnel_elsewhere_is_refused_with_what_would_allow_it() {
     for (text, status, reason, hint) in [
-        ("evil.example:443", 403, Reason::NotAllowed, "--network allow=evil.example:443"),
-        ("good.example:22", 403, Reason::PortNotAllowed, "--network allow=good.example:22"),
-        ("192.0.2.7:443", 403, Reason::NotAllowed, "--network allow=192.0.2.7:443"),
-        ("[2001:db8::7]:443", 403, Reason::NotAllowed, "--network allow=[2001:db8::7]:443"),
+        ("evil.example:443", 403, Reason::NotAllowed, "; hint: --allow evil.example\n"),
+        ("good.example:22", 403, Reason::PortNotAllowed, "; hint: --allow good.example:22\n"),
+        ("192.0.2.7:443", 403, Reason::NotAllowed, "; hint: --allow 192.0.2.7\n"),
+        ("[2001:db8::7]:443", 403, Reason::NotAllowed, "; hint: --allow 2001:db8::7\n"),
         ("127.0.0.1:443", 403, Reason::NotAllowed, ""),
         ("good.example", 400, Reason::BadRequest, "no port"),
         ("good.example:", 400, Reason::BadRequest, ""),
@@ -154,7 +154,7 @@ async fn each_request_with_a_url_goes_to_its_own_host() {
 #[tokio::test]
 async fn urls_elsewhere_and_what_is_no_proxy_request_are_refused() {
     for (target, host, status, reason, hint) in [
-        ("http://evil.example/", "evil.example", 403, Reason::NotAllowed, "--network allow=evil.example:80"),
+        ("http://evil.example/", "evil.example", 403, Reason::NotAllowed, "; hint: --allow evil.example\n"),
         ("http://good.example:22/", "good.example:22", 403, Reason::PortNotAllowed, ""),
         ("http://127.0.0.1:3129/", "127.0.0.1:3129", 403, Reason::NotAllowed, ""),
         ("http://good.example/", "evil.example", 403, Reason::HostMismatch, ""),
