@@ -262,7 +262,8 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
         requires: &[Field::Network],
         apply: |draft, text| {
             draft.network_by_list();
-            draft.policy.network.allow.push(values::allow_rule(text)?);
+            let rule = values::allow_rule(text).map_err(|why| values::not_one_entry("allow", text, why))?;
+            draft.policy.network.allow.push(rule);
             Ok(())
         },
         ..BLANK
@@ -277,7 +278,8 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
         leaves: &["network.deny"],
         requires: &[Field::Network],
         apply: |draft, text| {
-            draft.policy.network.deny.push(values::deny_entry(text)?);
+            let entry = values::deny_entry(text).map_err(|why| values::not_one_entry("deny-host", text, why))?;
+            draft.policy.network.deny.push(entry);
             Ok(())
         },
         ..BLANK

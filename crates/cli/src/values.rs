@@ -294,6 +294,16 @@ pub fn deny_entry(text: &str) -> Result<DenyEntry, String> {
     text.parse().map_err(|why| format!("`{text}`: {why}; {NETWORK_ENTRY}"))
 }
 
+/// What is wrong with an entry of `option`, which takes one each time: several with commas between them are told so.
+pub fn not_one_entry(option: &str, text: &str, why: String) -> String {
+    let entries = network_list(text);
+    if entries.len() < 2 || entries.iter().any(|entry| allow_rule(entry).is_err()) {
+        return why;
+    }
+    let each: Vec<String> = entries.iter().map(|entry| format!("--{option} {entry}")).collect();
+    format!("{why}\nhint: {}", each.join(" "))
+}
+
 /// `[VARIABLE=]URL`.
 pub fn api(text: &str) -> Result<NetworkApi, String> {
     let (variable, url) = match text.split_once('=') {
@@ -399,6 +409,16 @@ mod tests {
         assert_eq!(tmpfs("/w:size=1g,exec"), Ok(Tmpfs { target: "/w".into(), size_mb: 1024, exec: true }));
         for bad in ["", ":exec", "/w:size=x", "/w:mode=7", "/w:"] {
             assert!(tmpfs(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn several_hosts_with_commas_are_told_to_be_given_one_by_one() {
+        let told = |text: &str| not_one_entry("allow", text, allow_rule(text).unwrap_err());
+        assert!(told("a.example,b.example").ends_with("\nhint: --allow a.example --allow b.example"));
+        assert!(told("a.example:80,443,b.example").ends_with("\nhint: --allow a.example:80,443 --allow b.example"));
+        for one in ["a.example:", "a.example,", "a.example,b..example"] {
+            assert!(!told(one).contains("hint"), "{one}: {}", told(one));
         }
     }
 
