@@ -152,6 +152,7 @@ fn options(page: &mut String, command: &clap::Command, wanted: impl Fn(&str) -> 
         let Some(long) = arg.get_long().filter(|long| wanted(long) && *long != "help") else { continue };
         let short = arg.get_short().map(|s| format!("-{s}, ")).unwrap_or_default();
         let value = match arg.get_value_names() {
+            Some([name, ..]) if arg.is_require_equals_set() => format!("[={name}]"),
             Some([name, ..]) if arg.get_action().takes_values() => format!(" {name}"),
             _ => String::new(),
         };
@@ -172,7 +173,8 @@ const TEXT: &str = "
 Options are written before PROGRAM; everything from PROGRAM on is the program's own. The last word counts where an
 option is given twice. Relative paths start at the working directory, on both sides of a volume.
 
-An option replaces what the defaults or `--policy FILE` say and goes through the same validation. What an option names
+An option replaces what the defaults or `--policy FILE` say and goes through the same validation; one that may be given
+several times adds to it, and so do the hosts of `--network allow=`. What an option names
 is *required*: where this host cannot hold it in full, nothing starts, and the error says what is missing.
 `--best-effort` takes that back.
 

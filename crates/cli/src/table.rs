@@ -225,7 +225,8 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
         long: "network",
         takes: Takes::One("MODE"),
         help: "none (default), loopback, host or allow=HOST,…",
-        more: "`allow=HOST[:PORTS],…` is the same as --network allowlist with an --allow for each.",
+        more: "`allow=HOST[:PORTS],…` is the same as --network allowlist with an --allow for each; it counts once, so more \
+               hosts stand in the one list or behind --allow.",
         heading: RIGHTS,
         leaves: &["network.mode"],
         requires: &[Field::Network],
