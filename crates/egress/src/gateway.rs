@@ -7,7 +7,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use cofferdam_confine::signals;
@@ -211,6 +211,19 @@ pub fn raise_descriptor_limit() -> io::Result<Option<u64>> {
     Ok(limit.maximum)
 }
 
+/// The repeats of a sandbox's refusals, which are counted for a while before they are told.
+#[derive(Debug)]
+pub struct Repeats(Weak<Sandbox>);
+
+impl Repeats {
+    /// Has what was refused until now told at once. Once the sandbox has ended, all has been told.
+    pub fn catch_up(&self) {
+        if let Some(sandbox) = self.0.upgrade() {
+            sandbox.teller.catch_up();
+        }
+    }
+}
+
 /// A sandbox that is served. Dropping it ends its connections.
 pub struct Attached {
     /// In a forked child it is the parent's to end.
@@ -223,6 +236,11 @@ impl Attached {
     /// attached it, this does nothing.
     pub fn end(mut self) -> Traffic {
         self.close()
+    }
+
+    /// What tells of repeats before their time, from any thread; it keeps nothing alive.
+    pub fn repeats(&self) -> Repeats {
+        Repeats(self.sandbox.as_ref().map_or_else(Weak::new, |sandbox| Arc::downgrade(sandbox)))
     }
 
     fn close(&mut self) -> Traffic {

@@ -56,9 +56,10 @@ impl Teller {
 
     /// Tells it, now or counted with its like.
     pub fn tell(&self, mut event: Event) {
+        let state = &mut *self.lock();
+        // Under the lock: who comes later is told later.
         let now = Instant::now();
         event.at_ms = millis(now.saturating_duration_since(self.since));
-        let state = &mut *self.lock();
         if event.kind == Kind::Refused {
             state.refused += event.count;
         }
@@ -99,6 +100,11 @@ impl Teller {
         }
     }
 
+    /// Tells what has been counted until now. What repeats after that is counted on, as before.
+    pub fn catch_up(&self) {
+        self.lock().tell_counted();
+    }
+
     /// Tells what was counted, and nothing after that. Returns how often something was refused.
     pub fn end(&self) -> u64 {
         let state = &mut *self.lock();
@@ -123,7 +129,12 @@ impl State {
     }
 
     fn flush(&mut self) {
-        let mut counted: Vec<Event> = self.told.drain().filter_map(|(_, repeated)| repeated).collect();
+        self.tell_counted();
+        self.told.clear();
+    }
+
+    fn tell_counted(&mut self) {
+        let mut counted: Vec<Event> = self.told.values_mut().filter_map(Option::take).collect();
         counted.sort_by_key(|event| event.at_ms);
         counted.extend(self.rest.take());
         counted.into_iter().for_each(|event| self.send(event));
@@ -163,6 +174,21 @@ mod tests {
         assert_eq!(teller.end(), 1001);
         assert_eq!(seen.lock().unwrap().iter().map(|e| e.count).sum::<u64>(), 1001);
         assert_eq!(seen.lock().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn who_asks_is_told_what_has_repeated_and_it_is_counted_on() {
+        let (teller, seen) = teller();
+        let counts = || seen.lock().unwrap().iter().map(|e| e.count).collect::<Vec<_>>();
+        (0..4).for_each(|_| teller.tell(refused(1)));
+        assert_eq!(counts(), [1]);
+        teller.catch_up();
+        assert_eq!(counts(), [1, 3]);
+        teller.catch_up();
+        assert_eq!(counts(), [1, 3], "nothing is told twice");
+        teller.tell(refused(1));
+        teller.end();
+        assert_eq!(counts(), [1, 3, 1]);
     }
 
     #[test]

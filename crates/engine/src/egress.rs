@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cofferdam_confine::capture::{self, Capture, Version, Versions};
 use cofferdam_egress::event::{Event, Kind};
-use cofferdam_egress::gateway::{Attached, Gateway, Job};
+use cofferdam_egress::gateway::{Attached, Gateway, Job, Repeats};
 use cofferdam_egress::layout::{API_PORT, HTTP_PROXY_PORT, INSIDE, Layout, SOCKS_PORT, Socket};
 use cofferdam_egress::process::can_inspect;
 use cofferdam_egress::rules::Rules;
@@ -186,6 +186,11 @@ impl Egress {
     /// What it tells while the run lives.
     pub fn watch(&self) -> &Watch {
         &self.watch
+    }
+
+    /// What tells of repeated refusals before their time.
+    pub fn repeats(&self) -> Repeats {
+        self.attached.repeats()
     }
 
     /// Ends the sandbox's connections; what there was. Refusals that nobody has taken are put into the log.

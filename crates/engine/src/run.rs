@@ -516,7 +516,8 @@ impl Core {
             gateway: egress.map(|e| (e.watch(), self.policy.on_violation == OnViolation::Terminate)),
         };
         if let Some(session) = channel {
-            session.tap().begin([run.events.as_fd()].into_iter().chain(egress.map(|e| e.watch().wakes())));
+            let wakes = [run.events.as_fd()].into_iter().chain(egress.map(|e| e.watch().wakes()));
+            session.tap().begin(wakes, egress.map(|e| e.repeats()));
         }
         io.monitor.begin(run.running.pid, cgroup, 1);
         supervise::supervise(run, io)

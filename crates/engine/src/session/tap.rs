@@ -8,6 +8,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use cofferdam_egress::gateway::Repeats;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::outcome::Violation;
@@ -20,12 +21,17 @@ const PATIENCE: Duration = Duration::from_millis(50);
 pub(crate) struct Tap {
     /// The supervisor's socket, and what else wakes it.
     events: OnceLock<Vec<OwnedFd>>,
+    /// What the gateway counts before it tells.
+    repeats: OnceLock<Repeats>,
     list: Mutex<Vec<Violation>>,
 }
 
 impl Tap {
     /// The supervisor begins.
-    pub fn begin<'f>(&self, events: impl Iterator<Item = BorrowedFd<'f>>) {
+    pub fn begin<'f>(&self, events: impl Iterator<Item = BorrowedFd<'f>>, repeats: Option<Repeats>) {
+        if let Some(repeats) = repeats {
+            self.repeats.get_or_init(|| repeats);
+        }
         if let Ok(copies) = events.map(|fd| fd.try_clone_to_owned()).collect() {
             self.events.get_or_init(|| copies);
         }
@@ -39,6 +45,9 @@ impl Tap {
     /// All that was refused until now.
     pub fn until_now(&self) -> Vec<Violation> {
         let Some(events) = self.events.get() else { return Vec::new() };
+        if let Some(repeats) = self.repeats.get() {
+            repeats.catch_up();
+        }
         let begun = Instant::now();
         let waits = || {
             let mut fds: Vec<PollFd<'_>> = events.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();

@@ -35,6 +35,12 @@ def knock(address, port):
         assert_eq!(told, [(format!("{address}:{port}").as_str(), 1)], "{answer:?}");
         assert_eq!(run("print('here')").violations, []);
     }
+    // The same again, at once: it is the gateway's to count repeats, and each call's to be told of its own.
+    for _ in 0..3 {
+        let answer = run("knock('203.0.113.3', 443); knock('203.0.113.3', 443)");
+        let told: Vec<_> = answer.violations.iter().map(|v| (v.object.as_deref().unwrap_or(""), v.count)).collect();
+        assert_eq!(told, [("203.0.113.3:443", 2)], "{answer:?}");
+    }
     // A name that is refused, and one that has an address of its own, the same in every call.
     let lookup = |name: &str| {
         format!("import socket\ntry: print(socket.gethostbyname('{name}'))\nexcept socket.gaierror: print('unknown')")
