@@ -178,7 +178,7 @@ pub struct Event {
     pub status: Option<u16>,
     /// Milliseconds since the sandbox was attached.
     pub at_ms: u64,
-    /// How many times the same thing happened in a row.
+    /// How many times it happened; what repeats may be told as an event of its own, with the time of the first repeat.
     pub count: u64,
 }
 

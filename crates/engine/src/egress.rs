@@ -28,6 +28,8 @@ use crate::outcome::{Applied, Failure, Network, Strength};
 
 /// Events kept of a run; more are counted.
 const MOST_EVENTS: usize = 1000;
+/// Within how long what repeats is counted on the event that it repeats, milliseconds; as long as the gateway counts it.
+const REPEATS_MS: u64 = 1000;
 /// Refusals that wait for the supervisor; what comes while it does not look is counted.
 const MOST_WAITING: usize = 4096;
 
@@ -198,6 +200,8 @@ impl Egress {
         let traffic = self.attached.end();
         self.watch.drain(log);
         let mut told = self.watch.0.lock();
+        // What was counted as one of too many comes later than it happened.
+        told.events.sort_by_key(|event| event.at_ms);
         Network {
             connections: traffic.connections,
             refused: traffic.refused,
@@ -247,12 +251,25 @@ impl Told {
                 debug_assert!(false, "an eventfd of ours cannot be written: {e}"); // the end of the run drains as well
             }
         }
-        if state.events.len() < MOST_EVENTS {
+        if let Some(earlier) = state.events.iter_mut().rev().find(|earlier| repeats(&event, earlier)) {
+            earlier.count += event.count;
+        } else if state.events.len() < MOST_EVENTS {
             state.events.push(event);
         } else {
             state.lost += event.count;
         }
     }
+}
+
+/// Whether the gateway tells of the same as before, so that it is counted there.
+fn repeats(event: &Event, earlier: &Event) -> bool {
+    let same = |a: &Event, b: &Event| {
+        (a.kind, a.via, a.port, a.address, a.reason) == (b.kind, b.via, b.port, b.address, b.reason)
+            && (&a.host, &a.rule) == (&b.host, &b.rule)
+    };
+    matches!(event.kind, Kind::Refused | Kind::Failed)
+        && event.at_ms.saturating_sub(earlier.at_ms) <= REPEATS_MS
+        && same(event, earlier)
 }
 
 impl Watch {
@@ -325,6 +342,30 @@ mod tests {
         assert!(!ready(&watch) && !watch.drain(&mut log));
         let told: Vec<_> = log.violations().iter().map(|v| v.object.as_deref().unwrap()).collect();
         assert_eq!(told, ["a.example:443", "b.example:443"]);
+    }
+
+    #[test]
+    fn what_repeats_is_counted_on_its_event_and_stands_where_it_was_first() {
+        let watch = Watch::new().unwrap();
+        let at = |at_ms, event: Event| Event { at_ms, ..event };
+        let failed = || Event { kind: Kind::Failed, ..refused("a.example") };
+        watch.0.take(at(0, refused("a.example")));
+        watch.0.take(at(10, refused("b.example")));
+        watch.0.take(at(20, Event::new(Kind::Allowed, Via::Connect)));
+        watch.0.take(at(30, Event::new(Kind::Allowed, Via::Connect)));
+        watch.0.take(at(40, failed()));
+        // The gateway's count of the second, which it tells at its end.
+        watch.0.take(at(5, Event { count: 7, ..refused("a.example") }));
+        watch.0.take(at(50, Event { reason: Some(Reason::Denied), ..refused("a.example") }));
+        watch.0.take(at(5000, refused("a.example")));
+        watch.0.take(at(5001, Event { count: 2, ..refused("a.example") }));
+        let told: Vec<_> = watch.0.lock().events.iter().map(|e| (e.at_ms, e.count)).collect();
+        assert_eq!(told, [(0, 8), (10, 1), (20, 1), (30, 1), (40, 1), (50, 1), (5000, 3)]);
+        // The refusals that the violations are made of are all there.
+        let mut log = Log::new(&Policy::base());
+        watch.drain(&mut log);
+        let counts: Vec<_> = log.violations().iter().map(|v| (v.object.as_deref().unwrap(), v.count)).collect();
+        assert_eq!(counts.iter().map(|(_, count)| count).sum::<u64>(), 13, "{counts:?}");
     }
 
     #[test]
