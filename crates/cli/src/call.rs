@@ -108,8 +108,9 @@ pub fn make_from(
         dress(&mut base, &chosen.recipe, chosen.project.as_ref(), &caller.homes, variable);
     }
     let base_mounts = base.filesystem.mounts.len();
-    let mut draft = Draft { policy: base, caller, base_mounts, network_named };
+    let mut draft = Draft { policy: base, caller, base_mounts, network_named, direct: false };
     let named = apply_options(&mut draft, matches)?;
+    let direct = draft.direct;
     let mut policy = draft.policy;
     if network_named && policy.network.mode != NetworkMode::Allowlist {
         // The mode replaces the policy file's, and its lists go with it; what the command line says itself is a mistake.
@@ -123,6 +124,10 @@ pub fn make_from(
             upstream_proxy: was.upstream_proxy.filter(|_| is_given("upstream-proxy")),
             limits: if is_given("network-limit") { was.limits } else { NetworkLimits::default() },
         };
+    }
+    // What a policy file says of the network is complete.
+    if text("policy").is_none() && !direct {
+        policy.go_by_hosts_proxy(|name| caller.variable(name).map(str::to_owned));
     }
     if flag("tty") {
         policy.command.stdin = Stdin::Caller;

@@ -76,6 +76,8 @@ pub struct Draft<'a> {
     pub base_mounts: usize,
     /// Whether the command line named a network mode; `--allow` alone means `allowlist`.
     pub network_named: bool,
+    /// Whether connections go out directly, whatever proxy the caller's variables name.
+    pub direct: bool,
 }
 
 impl Draft<'_> {

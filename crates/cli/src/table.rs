@@ -308,13 +308,18 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
         takes: Takes::One("URL"),
         help: "Proxy through which allowed connections go out",
         more: "`http://[USER:PASSWORD@]HOST:PORT`. The proxy then resolves the names, so what they resolve to is not \
-               checked: naming one accepts that (network.upstream_proxy becomes best effort).",
+               checked: naming one accepts that (network.upstream_proxy becomes best effort). Default: $HTTPS_PROXY, \
+               $https_proxy, $ALL_PROXY or $all_proxy, if it is an http:// URL; `none` goes out directly.",
         heading: RIGHTS,
         rare: true,
         leaves: &["network.upstream_proxy"],
         apply: |draft, text| {
-            draft.policy.network.upstream_proxy = Some(values::proxy(text)?);
-            draft.policy.allow_partial(Field::UpstreamProxy);
+            draft.direct = text == "none";
+            draft.policy.network.upstream_proxy = None;
+            if !draft.direct {
+                draft.policy.network.upstream_proxy = Some(values::proxy(text)?);
+                draft.policy.allow_partial(Field::UpstreamProxy);
+            }
             Ok(())
         },
         ..BLANK

@@ -210,6 +210,31 @@ fn each_option_changes_its_leaf() {
 }
 
 #[test]
+fn the_hosts_own_proxy_is_gone_through_unless_it_is_told_otherwise() {
+    let with = |variables: &[(&str, &str)], arguments: &[&str]| {
+        let mut caller = caller();
+        caller.variables.extend(variables.iter().map(|(k, v)| ((*k).into(), (*v).into())));
+        let all: Vec<&str> = ["run"].iter().chain(arguments).chain(&["--", "prog"]).copied().collect();
+        let policy = call_as(&caller, &all).unwrap().policy;
+        let partial = policy.enforcement.best_effort.contains(&Field::UpstreamProxy);
+        (policy.network.upstream_proxy.map(|url| url.to_text()), partial)
+    };
+    let proxy = "http://u:p@proxy.corp:3128";
+    let one = [("HTTPS_PROXY", proxy)];
+    assert_eq!(with(&one, &["--allow", "x.org"]), (Some(proxy.into()), true));
+    assert_eq!(with(&[("all_proxy", proxy)], &["--allow", "x.org"]).0.as_deref(), Some(proxy));
+    assert_eq!(with(&one, &["--allow", "x.org", "--upstream-proxy", "none"]), (None, false));
+    assert_eq!(
+        with(&one, &["--allow", "x.org", "--upstream-proxy", "http://other:1"]).0.as_deref(),
+        Some("http://other:1")
+    );
+    // Nothing to do with a proxy: another mode, no http URL, no variable.
+    assert_eq!(with(&one, &["--network", "host"]), (None, false));
+    assert_eq!(with(&[("HTTPS_PROXY", "socks5://p:1")], &["--allow", "x.org"]), (None, false));
+    assert_eq!(with(&[], &["--allow", "x.org"]), (None, false));
+}
+
+#[test]
 fn lists_grow_and_paths_become_absolute() {
     let policy = after(&["--deny", "secret", "--protect", "x/y", "--protect", "./z"]);
     let has = |list: &str, path: &str| at(&policy, list).as_array().unwrap().contains(&json!(path));

@@ -9,6 +9,7 @@ use crate::field::Field;
 use crate::limits::LIMITS;
 use crate::model::*;
 use crate::protected::PROTECTED_DEFAULT;
+use crate::url::HttpUrl;
 
 /// The variables of a program that is given none.
 pub const VARIABLES_DEFAULT: &[(&str, &str)] = &[
@@ -64,6 +65,23 @@ impl Policy {
     /// Lets a field be held only as far as the host allows; the outcome says how far that was.
     pub fn allow_partial(&mut self, field: Field) {
         self.enforcement.best_effort.insert(field);
+    }
+
+    /// Goes out through the proxy that the host's own variables name, where hosts are listed and no proxy is named: a host
+    /// that has one reaches nothing without it. The first of `HTTPS_PROXY`, `https_proxy`, `ALL_PROXY` and `all_proxy` counts,
+    /// if it is an `http://` URL. Such a proxy resolves names itself, so `network.upstream_proxy` becomes best effort.
+    pub fn go_by_hosts_proxy(&mut self, variable: impl Fn(&str) -> Option<String>) {
+        if self.network.mode != NetworkMode::Allowlist || self.network.upstream_proxy.is_some() {
+            return;
+        }
+        let named = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]
+            .into_iter()
+            .find_map(|name| variable(name).filter(|value| !value.is_empty()));
+        let proxy = named.and_then(|url| url.parse::<HttpUrl>().ok()).filter(|url| !url.https);
+        if let Some(proxy) = proxy {
+            self.network.upstream_proxy = Some(proxy);
+            self.allow_partial(Field::UpstreamProxy);
+        }
     }
 
     /// Whether nothing may start unless this field holds in full.

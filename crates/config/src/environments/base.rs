@@ -97,6 +97,7 @@ pub fn dress(
         policy.filesystem.deny.sort_unstable();
         policy.filesystem.deny.dedup();
     }
+    policy.go_by_hosts_proxy(&variable);
     recipe.dress(policy, project, variable);
 }
 
