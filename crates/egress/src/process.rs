@@ -20,8 +20,8 @@ use crate::limits::Bucket;
 const LOOKUPS: u64 = 50;
 /// Most processes of a sandbox that are looked through.
 const PROCESSES: usize = 256;
-/// How long that may take: a refusal waits for it.
-const LONGEST: Duration = Duration::from_micros(600);
+/// How long that may take: a refusal waits for it. Where nothing else runs it takes a tenth of that.
+const LONGEST: Duration = Duration::from_millis(2);
 
 /// `SOCK_DIAG_BY_FAMILY` of linux/sock_diag.h, a message that asks and the kernel's one that answers.
 const BY_FAMILY: u16 = 20;
