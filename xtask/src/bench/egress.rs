@@ -148,7 +148,9 @@ pub fn egress(context: &Context) -> Result<Section> {
         "memory of the gateway's process",
         Ok(Samples(vec![memory])),
     ));
-    let section = Section { unit: "ms, or as the row says", peer: DIRECT, rows, goals: Vec::new() }.with_ratios();
+    let mut section = Section { unit: "ms, or as the row says", peer: DIRECT, rows, goals: Vec::new() }.with_ratios();
+    // What is no connection has another unit, and no ratio to one.
+    section.rows.iter_mut().filter(|row| row.name.contains(':')).for_each(|row| row.ratio = None);
     Ok(with_goals(section, memory))
 }
 
