@@ -44,7 +44,7 @@ fn a_changed_end_is_not_sealed_as_a_tear_by_the_next_writer() {
             let mut other = good.clone();
             other[at] = byte;
             std::fs::write(&path, &other).unwrap();
-            std::fs::remove_file(trail.path().join("lock")).ok();
+            std::fs::remove_file(trail.path().join("lock")).unwrap();
             add(&Trail::open(trail.path(), Options::default()).unwrap(), 9);
             let found = plain(trail.path());
             assert!(found.is_err(), "byte {at} as {byte}: {found:?}");
