@@ -1,9 +1,12 @@
 //! The Debian packages that tests and measurements need: which are missing, and installing them.
 //!
 //! Only what is missing is installed, only as root, and what is installed is said first. Nothing is ever removed,
-//! and a program that the machine has from elsewhere counts as there.
+//! no service is started by an installation, and a program that the machine has from elsewhere counts as there.
 
-use std::path::Path;
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Result;
@@ -55,6 +58,14 @@ pub const TEST: &[Need] = &[
     Need { what: "/usr/lib/python3/dist-packages/pip", package: "python3-pip", why: "a client of the egress gateway" },
     Need { what: "nix", package: "nix-bin", why: "builds environments, in a store of the tests' own" },
     Need { what: "strace", package: "strace", why: "attacks by tracing" },
+    Need { what: "/usr/sbin/dockerd", package: "docker.io", why: "an engine, started by the tests themselves" },
+    Need { what: "podman", package: "podman", why: "an engine, started by the tests themselves" },
+    Need { what: "crun", package: "crun", why: "an OCI runtime" },
+    Need { what: "runc", package: "runc", why: "an OCI runtime" },
+    Need { what: "runsc", package: "runsc", why: "an OCI runtime" },
+    Need { what: "fuse-overlayfs", package: "fuse-overlayfs", why: "storage of an engine without root" },
+    Need { what: "slirp4netns", package: "slirp4netns", why: "an engine without root asks for it" },
+    Need { what: "newuidmap", package: "uidmap", why: "an engine without root, with ids of its own" },
 ];
 
 /// What the guests need besides.
@@ -101,8 +112,50 @@ pub fn ensure(needs: &[Need]) -> Result {
         eprintln!("not root, or no apt-get: tests that need them will say that they are skipped\n{hint}");
         return Ok(());
     }
+    // Daemons among them would start with the machine's own data: tests start theirs, with directories of their own.
+    let quiet = NoServices::declare(Path::new(POLICY))?;
     run(apt_get().args(["update", "-qq"]))?;
-    run(apt_get().args(["install", "-y", "-qq", "--no-install-recommends"]).args(&packages))
+    run(apt_get().args(["install", "-y", "-qq", "--no-install-recommends"]).args(&packages))?;
+    quiet.withdraw()
+}
+
+/// Where Debian's packages ask whether they may start their services.
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+/// The answer "no" to that question, for as long as this lives. An answer that the machine has already is left alone.
+struct NoServices(Option<PathBuf>);
+
+impl NoServices {
+    fn declare(file: &Path) -> std::result::Result<NoServices, String> {
+        match OpenOptions::new().write(true).create_new(true).mode(0o755).open(file) {
+            Ok(mut policy) => {
+                let ours = NoServices(Some(file.to_owned()));
+                policy
+                    .write_all(b"#!/bin/sh\n# Of `cargo xtask test`, while it installs packages: no service starts.\nexit 101\n")
+                    .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+                Ok(ours)
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(NoServices(None)),
+            Err(error) => Err(format!("cannot make {}: {error}", file.display())),
+        }
+    }
+
+    fn withdraw(mut self) -> Result {
+        match self.0.take() {
+            Some(file) => fs::remove_file(&file).map_err(|error| format!("cannot remove {}: {error}", file.display())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for NoServices {
+    fn drop(&mut self) {
+        if let Some(file) = &self.0
+            && let Err(error) = fs::remove_file(file)
+        {
+            eprintln!("cannot remove {}: {error}", file.display());
+        }
+    }
 }
 
 /// Whether a skip is a failure.
@@ -118,4 +171,31 @@ fn apt_get() -> Command {
     let mut command = Command::new("apt-get");
     command.env("DEBIAN_FRONTEND", "noninteractive");
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_are_forbidden_while_packages_are_installed_and_no_longer() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("policy-rc.d");
+        let quiet = NoServices::declare(&file).expect("declared");
+        let answer = Command::new("sh").arg(&file).args(["docker", "start"]).status().expect("the policy runs");
+        assert_eq!(answer.code(), Some(101));
+        quiet.withdraw().expect("withdrawn");
+        assert!(!file.exists());
+        drop(NoServices::declare(&file).expect("declared again"));
+        assert!(!file.exists(), "an installation that fails leaves it behind");
+    }
+
+    #[test]
+    fn an_answer_that_the_machine_has_stays_its_own() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("policy-rc.d");
+        fs::write(&file, "its own").expect("written");
+        NoServices::declare(&file).expect("declared").withdraw().expect("withdrawn");
+        assert_eq!(fs::read_to_string(&file).expect("still there"), "its own");
+    }
 }
