@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use cofferdam_engine::network_address::{Special, special};
+use cofferdam_engine::network_address::{Special, not_offered, special};
 use cofferdam_engine::network_event::{Event, Kind, Reason};
 use cofferdam_engine::{Ending, Evidence, Failure, Outcome, Violation};
 use cofferdam_policy::{Access, AuditLevel, Field, Mount, Policy};
@@ -15,6 +15,9 @@ use crate::options::POLICY_OPTIONS;
 const TOLD: usize = 5;
 /// Most refused hosts that are told one by one.
 const TOLD_HOSTS: usize = 20;
+
+/// Addresses of which what they are is nothing to whoever reads: they stand for any.
+const EXAMPLES: [Special; 2] = [Special::Documentation, Special::Benchmark];
 
 /// One line, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +53,7 @@ pub fn notes(outcome: &Outcome, call: &Call) -> Vec<Note> {
     let ended_by = outcome.limit.map(Field::name);
     let missing = missing_hosts(outcome);
     for host in missing.iter().take(TOLD_HOSTS) {
-        note(host.text(), Some(format!("--allow {}", host.entry())));
+        note(host.text(), host.hint());
     }
     if missing.len() > TOLD_HOSTS {
         let more = missing.len() - TOLD_HOSTS;
@@ -118,6 +121,8 @@ pub fn notes(outcome: &Outcome, call: &Call) -> Vec<Note> {
 struct Missing {
     /// Name, or address as rules have it.
     host: String,
+    /// As it was wanted, where no name was.
+    address: Option<IpAddr>,
     /// Those that it tried; none where it only asked for the name.
     ports: BTreeSet<u16>,
     /// What violations say of it.
@@ -132,7 +137,19 @@ impl Missing {
 
     fn text(&self) -> String {
         let times = if self.times > 1 { format!(", {} times", self.times) } else { String::new() };
-        format!("refused: {}{}{times}", self.host, ports(&self.ports))
+        let what = self.address.and_then(not_offered).or_else(|| {
+            let address = self.address?;
+            let known = special(address).filter(|special| !EXAMPLES.contains(special))?;
+            Some(format!("{address} is {known}"))
+        });
+        let what = what.map_or(String::new(), |what| format!(": {what}"));
+        format!("refused: {}{}{times}{what}", self.host, ports(&self.ports))
+    }
+
+    /// What to do about it: nothing that gives away what a machine's cloud trusts it with.
+    fn hint(&self) -> Option<String> {
+        let is_offered = self.address.and_then(not_offered).is_none();
+        is_offered.then(|| format!("--allow {}", self.entry()))
     }
 
     /// What allows it, and nothing more than it tried.
@@ -195,18 +212,7 @@ fn reasons(outcome: &Outcome, violation: &Violation) -> (String, Option<String>)
 /// listed, or to an address behind them, and none for what hands out a machine's credentials.
 fn address_entry(event: &Event) -> Option<String> {
     let (address, port) = (event.address?.to_canonical(), event.port?);
-    let is_nameable = matches!(
-        special(address),
-        None | Some(
-            Special::Private
-                | Special::UniqueLocal
-                | Special::LinkLocal
-                | Special::Cgnat
-                | Special::Documentation
-                | Special::Benchmark
-        )
-    );
-    (event.reason == Some(Reason::AddressNotPublic) && is_nameable)
+    (event.reason == Some(Reason::AddressNotPublic) && not_offered(address).is_none())
         .then(|| format!("--allow {}", std::net::SocketAddr::new(address, port)))
 }
 
@@ -240,7 +246,8 @@ fn missing_hosts(outcome: &Outcome) -> Vec<Missing> {
         let entry = match known {
             Some(known) => known,
             None => {
-                hosts.push(Missing { host, ports: BTreeSet::new(), objects: BTreeSet::new(), times: 0 });
+                let address = event.address.filter(|_| event.host.is_none()).map(|address| address.to_canonical());
+                hosts.push(Missing { host, address, ports: BTreeSet::new(), objects: BTreeSet::new(), times: 0 });
                 hosts.last_mut().expect("it was pushed")
             }
         };

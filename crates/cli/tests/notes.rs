@@ -166,6 +166,53 @@ tcp('listed.example', 2222)";
     assert!(!text.contains("refused"), "{text}");
 }
 
+/// What gives out a machine's credentials is not offered as if it were any host, whichever way it was asked for.
+#[test]
+fn no_hint_names_what_hands_out_credentials() {
+    if !common::needs("captured network") {
+        return;
+    }
+    let program = "
+import socket
+def tcp(to, port, words=b'\\0'):
+    try:
+        c = socket.create_connection((to, port), 5); c.sendall(words); c.recv(99)
+    except OSError: pass
+for to in ('169.254.169.254', '169.254.7.7', '168.63.129.16', 'fd00:ec2::254', 'fe80::7'): tcp(to, 80)
+tcp('10.1.2.3', 5432); tcp('203.0.113.7', 443)
+p = socket.create_connection(('127.0.0.1', 3128), 5)
+p.sendall(b'CONNECT [::ffff:169.254.170.2]:80 HTTP/1.1\\r\\nHost: [::ffff:169.254.170.2]:80\\r\\n\\r\\n'); print(p.recv(999))";
+    let told = |rules: &[&str]| {
+        let arguments =
+            [&["run", "--allow", "allowed.example"], rules, &["--", common::PYTHON, "-c", program]].concat();
+        let output = common::output(&arguments);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let (inside, text) = told(&[]);
+    let line = |of: &str| text.lines().find(|line| line.contains(of)).unwrap_or_else(|| panic!("{of}: {text}"));
+    for (what, why) in [
+        ("refused: 169.254.169.254:80", "169.254.169.254 is a cloud's metadata service"),
+        ("refused: 168.63.129.16:80", "168.63.129.16 is a cloud's metadata service"),
+        ("refused: [fd00:ec2::254]:80", "fd00:ec2::254 is a cloud's metadata service"),
+        ("refused: [::ffff:169.254.170.2]:80", "169.254.170.2 is a cloud's metadata service"),
+        ("refused: 169.254.7.7:80", "169.254.7.7 is link-local"),
+    ] {
+        let line = line(what);
+        assert!(line.contains(why) && !line.contains("--allow") && !line.contains("hint"), "{line}");
+    }
+    assert!(inside.contains("metadata service") && !inside.contains("--allow"), "{inside}");
+    assert!(!text.contains("--allow 169.") && !text.contains("--allow fe80"), "{text}");
+    // What is nobody's to give away is offered as ever, and what it is stands there too.
+    assert!(line("10.1.2.3:5432").ends_with(": 10.1.2.3 is private; hint: --allow 10.1.2.3:5432"), "{text}");
+    assert!(line("203.0.113.7:443").ends_with("refused: 203.0.113.7:443; hint: --allow 203.0.113.7"), "{text}");
+    // An address of a range that is allowed, and that the range does not name, is offered no more.
+    let (_, text) = told(&["--allow", "169.0.0.0/8"]);
+    let about: Vec<&str> = text.lines().filter(|line| line.contains("169.254.")).collect();
+    assert!(about.len() >= 2 && about.iter().all(|line| !line.contains("hint")), "{text}");
+}
+
 #[test]
 fn a_refusal_that_the_list_alone_does_not_explain_says_why() {
     if !common::needs("captured network") {

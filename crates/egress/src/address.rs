@@ -183,6 +183,26 @@ pub fn embedded(address: IpAddr) -> Option<Ipv4Addr> {
     }
 }
 
+/// Why no message offers the rule that names an address as what there is to do, in words; none where one may. What gives a
+/// machine's credentials to whoever asks is named by somebody who thought of it, and what no rule reaches by nobody.
+pub fn not_offered(address: IpAddr) -> Option<String> {
+    let address = canonical(address);
+    // Where it may be sent on to counts as much as what it is.
+    let place = embedded(address).map_or(address, IpAddr::V4);
+    match (special(place), special(address)?) {
+        (Some(Special::Metadata), _) | (_, Special::Metadata) => {
+            Some(format!("{address} is {}, which gives this machine's credentials to whoever asks", Special::Metadata))
+        }
+        (_, Special::LinkLocal) => Some(format!("{address} is link-local, as are clouds' services for their machines")),
+        (_, Special::Private | Special::UniqueLocal | Special::Cgnat | Special::Documentation | Special::Benchmark)
+            if place == address =>
+        {
+            None
+        }
+        (_, special) => Some(format!("{address} is {special}")),
+    }
+}
+
 /// Whether the lower half is that of RFC 5214: an IPv4 address after `0000:5efe` or `0200:5efe`.
 fn is_isatap(v6: Ipv6Addr) -> bool {
     let s = v6.segments();
@@ -195,6 +215,29 @@ mod tests {
 
     fn of(text: &str) -> Option<Special> {
         special(text.parse().unwrap_or_else(|_| panic!("{text}")))
+    }
+
+    #[test]
+    fn what_gives_credentials_away_or_can_be_named_by_nothing_is_not_offered() {
+        let why = |text: &str| not_offered(text.parse().unwrap_or_else(|_| panic!("{text}")));
+        for (text, words) in [
+            ("169.254.169.254", "credentials"),
+            ("::ffff:169.254.169.254", "credentials"),
+            ("64:ff9b::169.254.169.254", "credentials"),
+            ("fd00:1::5efe:a9fe:a9fe", "credentials"),
+            ("fd00:ec2::254", "credentials"),
+            ("169.254.1.2", "link-local"),
+            ("fe80::1", "link-local"),
+            ("127.0.0.1", "loopback"),
+            ("224.0.0.1", "multicast"),
+            ("2002:a00:1::", "6to4"),
+            ("fd00:1::5efe:a00:1", "unique local"),
+        ] {
+            assert!(why(text).is_some_and(|why| why.contains(words)), "{text}: {:?}", why(text));
+        }
+        for text in ["93.184.216.34", "10.1.2.3", "fd00::1", "203.0.113.7", "2606:4700::1", "::ffff:10.1.2.3"] {
+            assert_eq!(why(text), None, "{text}");
+        }
     }
 
     #[test]

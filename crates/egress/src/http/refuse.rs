@@ -4,6 +4,7 @@ use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 
+use crate::address::not_offered;
 use crate::event::{Event, Kind, Reason, Via};
 use crate::http::authority::Authority;
 use crate::http::door::Door;
@@ -147,13 +148,17 @@ fn line(about: &About, refusal: &Refusal) -> String {
         line.push_str(&format!(" ({rule})"));
     }
     if let (Reason::NotAllowed | Reason::PortNotAllowed, Some((target, port))) = (refusal.reason, &about.to) {
+        let unoffered = match target {
+            Target::Address(address) => not_offered(*address),
+            Target::Name(_) => None,
+        };
         // As the command's own line after the run has it: an entry without ports is about these two.
         let entry = match (target, port) {
             (Target::Name(name), 80 | 443) => name.as_str().to_owned(),
             (Target::Address(address), 80 | 443) => address.to_string(),
             _ => to.to_owned(),
         };
-        line.push_str(&format!("; hint: --allow {entry}"));
+        line.push_str(&unoffered.map_or_else(|| format!("; hint: --allow {entry}"), |why| format!("; {why}")));
     }
     line.push('\n');
     line
