@@ -964,7 +964,7 @@ _cofferdam() {
             return 0
             ;;
         cofferdam__subcmd__skill)
-            opts="-q -h --registry --key --files --config --backend --best-effort --audit-trail --dry-run --json --result --quiet --help keygen sign verify register list show run revoke"
+            opts="-q -h --registry --key --files --config --backend --best-effort --audit-trail --audit-secret --dry-run --json --result --quiet --help keygen sign verify register list show run revoke"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -991,6 +991,10 @@ _cofferdam() {
                     return 0
                     ;;
                 --audit-trail)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --audit-secret)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

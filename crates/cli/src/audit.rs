@@ -89,13 +89,23 @@ pub fn directory(caller: &Caller) -> Result<PathBuf, Refusal> {
     })
 }
 
-/// The trail that a run is recorded in, where one is.
-pub fn recording(call: &Call) -> Result<Option<Trail>, Refusal> {
+/// The trail that a run is recorded in, where one is. `further` are variables that the program has not, and whose values may
+/// come to it in other ways: the caller's, where a skill is run.
+pub fn recording(call: &Call, further: Option<&Caller>) -> Result<Option<Trail>, Refusal> {
     let Some(dir) = &call.audit_trail else { return Ok(None) };
-    let value = |name: &String| call.policy.command.variables.get(name).map(|value| (name.clone(), value.clone()));
+    let api = call.policy.network.api.as_ref();
+    let value = |name: &String| {
+        let own = call.policy.command.variables.get(name).cloned();
+        let url = || api.filter(|api| api.variable == *name).map(|api| api.url.to_text());
+        let callers = || further.and_then(|caller| caller.variable(name)).map(str::to_owned);
+        own.or_else(url).or_else(callers).map(|value| (name.clone(), value))
+    };
     if let Some(name) = call.audit_secrets.iter().find(|name| value(name).is_none()) {
-        return Err(Refusal::new("arguments", format!("--audit-secret {name} is no variable of the program's"))
-            .hint(format!("-e {name}=VALUE, or -e {name}")));
+        let (whose, hint) = match further {
+            None => ("of the program's", format!("-e {name}=VALUE, or -e {name}")),
+            Some(_) => ("of yours or the skill's", format!("{name}=VALUE cofferdam skill run …")),
+        };
+        return Err(Refusal::new("arguments", format!("--audit-secret {name} is no variable {whose}")).hint(hint));
     }
     let secrets = Secrets::new(call.audit_secrets.iter().filter_map(value));
     Trail::open(Path::new(dir), Options { secrets, ..Options::default() }).map(Some).map_err(|e| refused(&e))

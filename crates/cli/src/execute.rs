@@ -68,7 +68,7 @@ pub fn execute_about(
             Err(failure) => failed(failure, &call, caller, presentation),
         };
     }
-    let recording = audit::recording(&call)?;
+    let recording = audit::recording(&call, Some(caller).filter(|_| is_skill))?;
     let keeping = call.keep_changes.as_deref().map(Keeping::begin).transpose()?;
     let signals = Signals::catch(call.tty)?;
     let lost = Arc::new(AtomicI32::new(0));

@@ -413,6 +413,39 @@ fn a_way_out_that_is_not_granted_ends_the_run_and_stands_on_record() {
 }
 
 #[test]
+fn a_secret_of_the_callers_that_is_named_stands_nowhere_in_the_record() {
+    let bench = Bench::new();
+    bench.registered("told", false, &[("main.sh", "echo got $1\n")]);
+    // The caller of these tests has CALLERS_SECRET=hunter2.
+    let run = |options: &[&str]| {
+        let output = bench.skill(&[&["run"], options, &["told", "--", "key=hunter2"]].concat());
+        let records = bench.records();
+        let started =
+            records.iter().rev().find(|(kind, _)| kind == "sandbox_started").map(|(_, data)| data.to_string());
+        (code(&output), said(&output), started.unwrap_or_default())
+    };
+    let (code, said, record) = run(&[]);
+    assert!(code == 0 && said == "got key=hunter2\n" && record.contains("key=hunter2"), "{said} {record}");
+    let (code, said, record) = run(&["--audit-secret", "CALLERS_SECRET"]);
+    assert_eq!((code, said.as_str()), (0, "got key=hunter2\n"), "what the skill gets is untouched");
+    assert!(!record.contains("hunter2") && record.contains("key=[secret CALLERS_SECRET]"), "{record}");
+    // A name without a value keeps nothing out, so nothing starts.
+    let before = bench.records().len();
+    let (code, said, _) = run(&["--audit-secret", "NOT_SET_ANYWHERE"]);
+    assert!(code == 125 && said.contains("NOT_SET_ANYWHERE") && said.contains("hint"), "{said}");
+    assert_eq!(bench.records().len(), before);
+    // The address of the API may hold a key of its own.
+    let config = bench.path("config.json");
+    fs::write(&config, json!({ "env": { "ISCL_API_URL": "http://127.0.0.1:9/key-hunter2" } }).to_string()).unwrap();
+    let options = ["--config", config.to_str().unwrap(), "--audit-secret", "ISCL_API_URL"];
+    if needs("captured network") {
+        let output = bench.skill(&[&["run"], &options[..], &["told", "--", "http://127.0.0.1:9/key-hunter2"]].concat());
+        let last = bench.records().into_iter().rev().find(|(kind, _)| kind == "sandbox_started").unwrap().1.to_string();
+        assert!(output.status.success() && last.contains("[secret ISCL_API_URL]"), "{}{last}", self::said(&output));
+    }
+}
+
+#[test]
 fn what_cannot_be_recorded_is_neither_registered_nor_run() {
     let bench = Bench::new();
     bench.registered("kept", false, &[("main.sh", "echo ran\n")]);

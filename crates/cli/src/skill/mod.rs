@@ -67,6 +67,14 @@ pub fn command(command: Command) -> Command {
             "The trail in which it is recorded. Default: $COFFERDAM_AUDIT, or $XDG_STATE_HOME/cofferdam/audit, or \
              ~/.local/state/cofferdam/audit",
         ))
+        .arg(
+            text("audit-secret", "NAME", "run: take the value of this variable out of what is recorded")
+                .long_help(
+                    "run: take the value of this variable, of yours or the skill's, out of what is recorded; may be given \
+                     again",
+                )
+                .action(ArgAction::Append),
+        )
         .arg(flag("dry-run", "run: print policy and plan; start nothing"))
         .arg(flag("json", "Print one JSON object; of run, its outcome").conflicts_with("result"))
         .arg(flag("result", "run: print {success, exitCode, stdout, stderr, durationMs} as JSON"))

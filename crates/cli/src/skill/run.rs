@@ -53,7 +53,7 @@ pub(super) fn run(called: &Called<'_>, engine: &Engine) -> Result<i32, Refusal> 
         tty: false,
         keep_changes: None,
         audit_trail: Some(called.trail_directory()?.to_string_lossy().into_owned()),
-        audit_secrets: Vec::new(),
+        audit_secrets: called.matches.get_many("audit-secret").into_iter().flatten().cloned().collect(),
         perhaps_file: None,
     };
     let presentation = Presentation {
