@@ -228,7 +228,7 @@ _cofferdam() {
             return 0
             ;;
         cofferdam__subcmd__eval)
-            opts="-t -e -w -i -v -q -h --policy --profile --tty --env --workdir --interactive --stdin --id --description --volume --tmpfs --read-only --root --deny --protect --network --allow --deny-host --api --upstream-proxy --network-limit --methods --no-spawn --spawn --nested-sandboxes --seccomp --syscall-rule --unix-sockets --no-unix-sockets --hostname --memory --cpus --timeout --cpu-time --pids --open-files --file-size --tmpfs-size --output-limit --layer-size --layer-files --backend --best-effort --on-violation --audit --trace --no-trace --set --allow-import --trust-profile --profiles --keep-changes --audit-trail --audit-secret --dry-run --json --quiet --help --file --config python shell node"
+            opts="-t -e -w -i -v -q -h --policy --profile --tty --env --workdir --interactive --stdin --id --description --volume --tmpfs --read-only --root --image --deny --protect --network --allow --deny-host --api --upstream-proxy --network-limit --methods --no-spawn --spawn --nested-sandboxes --seccomp --syscall-rule --unix-sockets --no-unix-sockets --hostname --memory --cpus --timeout --cpu-time --pids --open-files --file-size --tmpfs-size --output-limit --layer-size --layer-files --backend --best-effort --on-violation --audit --trace --no-trace --set --allow-import --trust-profile --profiles --keep-changes --audit-trail --audit-secret --dry-run --json --quiet --help --file --config python shell node"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -283,6 +283,10 @@ _cofferdam() {
                     return 0
                     ;;
                 --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --image)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -379,7 +383,7 @@ _cofferdam() {
                     return 0
                     ;;
                 --backend)
-                    COMPREPLY=($(compgen -W "auto jail landlock bubblewrap nsjail seatbelt" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto jail landlock bubblewrap nsjail seatbelt docker podman oci oci:crun oci:runc oci:youki oci:runsc" -- "${cur}"))
                     return 0
                     ;;
                 --best-effort)
@@ -766,7 +770,7 @@ _cofferdam() {
             return 0
             ;;
         cofferdam__subcmd__run)
-            opts="-t -e -w -i -v -q -h --policy --profile --tty --env --workdir --interactive --stdin --id --description --volume --tmpfs --read-only --root --deny --protect --network --allow --deny-host --api --upstream-proxy --network-limit --methods --no-spawn --spawn --nested-sandboxes --seccomp --syscall-rule --unix-sockets --no-unix-sockets --hostname --memory --cpus --timeout --cpu-time --pids --open-files --file-size --tmpfs-size --output-limit --layer-size --layer-files --backend --best-effort --on-violation --audit --trace --no-trace --set --allow-import --trust-profile --profiles --keep-changes --audit-trail --audit-secret --dry-run --json --quiet --help"
+            opts="-t -e -w -i -v -q -h --policy --profile --tty --env --workdir --interactive --stdin --id --description --volume --tmpfs --read-only --root --image --deny --protect --network --allow --deny-host --api --upstream-proxy --network-limit --methods --no-spawn --spawn --nested-sandboxes --seccomp --syscall-rule --unix-sockets --no-unix-sockets --hostname --memory --cpus --timeout --cpu-time --pids --open-files --file-size --tmpfs-size --output-limit --layer-size --layer-files --backend --best-effort --on-violation --audit --trace --no-trace --set --allow-import --trust-profile --profiles --keep-changes --audit-trail --audit-secret --dry-run --json --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -821,6 +825,10 @@ _cofferdam() {
                     return 0
                     ;;
                 --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --image)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -917,7 +925,7 @@ _cofferdam() {
                     return 0
                     ;;
                 --backend)
-                    COMPREPLY=($(compgen -W "auto jail landlock bubblewrap nsjail seatbelt" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto jail landlock bubblewrap nsjail seatbelt docker podman oci oci:crun oci:runc oci:youki oci:runsc" -- "${cur}"))
                     return 0
                     ;;
                 --best-effort)
@@ -983,7 +991,7 @@ _cofferdam() {
                     return 0
                     ;;
                 --backend)
-                    COMPREPLY=($(compgen -W "auto jail landlock bubblewrap nsjail seatbelt" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto jail landlock bubblewrap nsjail seatbelt docker podman oci oci:crun oci:runc oci:youki oci:runsc" -- "${cur}"))
                     return 0
                     ;;
                 --best-effort)

@@ -46,6 +46,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l description 
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s v -l volume -d 'Show a host path; MODE ro (default), rw, cow' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l tmpfs -d 'Mount an empty file system in memory' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l root -d 'What / is: host, minimal, interpreter, or DIR' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l image -d 'What / is in a container: an image, a tarball or DIR' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l deny -d 'A path that can be neither read nor written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l protect -d 'A path that can be read but never written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l network -d 'none (default), loopback, host or allow=HOST,…' -r
@@ -72,12 +73,19 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l tmpfs-size -
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l output-limit -d 'Output passed on per stream; the rest is dropped' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l layer-size -d 'Changes kept per copy-on-write volume' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l layer-files -d 'Changed files per copy-on-write volume' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l backend -d 'auto, jail, landlock, bubblewrap, nsjail or seatbelt' -r -f -a "auto\t''
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l backend -d 'What holds the policy' -r -f -a "auto\t''
 jail\t''
 landlock\t''
 bubblewrap\t''
 nsjail\t''
-seatbelt\t''"
+seatbelt\t''
+docker\t''
+podman\t''
+oci\t''
+oci:crun\t''
+oci:runc\t''
+oci:youki\t''
+oci:runsc\t''"
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l best-effort -d 'Start also where these cannot be held in full' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l on-violation -d 'What a refused call does: deny (default) or terminate' -r -f -a "deny\t''
 terminate\t''"
@@ -117,6 +125,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l description
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s v -l volume -d 'Show a host path; MODE ro (default), rw, cow' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l tmpfs -d 'Mount an empty file system in memory' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l root -d 'What / is: host, minimal, interpreter, or DIR' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l image -d 'What / is in a container: an image, a tarball or DIR' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l deny -d 'A path that can be neither read nor written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l protect -d 'A path that can be read but never written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l network -d 'none (default), loopback, host or allow=HOST,…' -r
@@ -143,12 +152,19 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l tmpfs-size 
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l output-limit -d 'Output passed on per stream; the rest is dropped' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l layer-size -d 'Changes kept per copy-on-write volume' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l layer-files -d 'Changed files per copy-on-write volume' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l backend -d 'auto, jail, landlock, bubblewrap, nsjail or seatbelt' -r -f -a "auto\t''
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l backend -d 'What holds the policy' -r -f -a "auto\t''
 jail\t''
 landlock\t''
 bubblewrap\t''
 nsjail\t''
-seatbelt\t''"
+seatbelt\t''
+docker\t''
+podman\t''
+oci\t''
+oci:crun\t''
+oci:runc\t''
+oci:youki\t''
+oci:runsc\t''"
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l best-effort -d 'Start also where these cannot be held in full' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l on-violation -d 'What a refused call does: deny (default) or terminate' -r -f -a "deny\t''
 terminate\t''"
@@ -213,12 +229,19 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand environment" -s h -l
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l registry -d 'Where skills are registered' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l key -d 'sign: the publisher\'s key' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l config -d 'run: what the operator grants at most, as TOML or JSON' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l backend -d 'run: auto, jail, landlock, bubblewrap, nsjail or seatbelt' -r -f -a "auto\t''
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l backend -d 'run: what holds it: auto, jail, docker, podman, oci, …' -r -f -a "auto\t''
 jail\t''
 landlock\t''
 bubblewrap\t''
 nsjail\t''
-seatbelt\t''"
+seatbelt\t''
+docker\t''
+podman\t''
+oci\t''
+oci:crun\t''
+oci:runc\t''
+oci:youki\t''
+oci:runsc\t''"
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l best-effort -d 'run: start also where these limits cannot be held in full' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l audit-trail -d 'The trail in which it is recorded' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l audit-secret -d 'run: take the value of this variable out of what is recorded' -r

@@ -183,6 +183,25 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
         ..BLANK
     },
     PolicyOption {
+        long: "image",
+        takes: Takes::One("REF|TAR|DIR"),
+        help: "What / is in a container: an image, a tarball or DIR",
+        more: "Read-only. REF is an image's name, tag or digest; what the engine has not is pulled. A path, which begins with \
+               `/` or `.`, is a tarball or a directory of this host.",
+        heading: FILES,
+        rare: true,
+        leaves: &["filesystem.root"],
+        requires: &[Field::Root],
+        apply: |draft, text| {
+            let local = text.starts_with(['/', '.']);
+            let path = if local { draft.caller.absolute(text) } else { text.to_owned() };
+            let directory = local && std::fs::metadata(&path).is_ok_and(|meta| meta.is_dir());
+            draft.policy.filesystem.root = if directory { Root::Directory(path) } else { Root::Image(path) };
+            Ok(())
+        },
+        ..BLANK
+    },
+    PolicyOption {
         long: "deny",
         takes: Takes::Many("PATH"),
         help: "A path that can be neither read nor written",
@@ -597,20 +616,16 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
     },
     PolicyOption {
         long: "backend",
-        takes: Takes::Choice("NAME", &["auto", "jail", "landlock", "bubblewrap", "nsjail", "seatbelt"]),
-        help: "auto, jail, landlock, bubblewrap, nsjail or seatbelt",
+        takes: Takes::Choice("NAME", values::BACKENDS),
+        help: "What holds the policy",
+        more: "`auto` is the jail, else landlock. `docker` and `podman` run it in a container of theirs, `oci` in one made by \
+               the first of crun, runc and youki that is installed; `oci:crun`, `oci:runc`, `oci:youki`, `oci:runsc` name one. \
+               `cofferdam doctor` tells what each can hold here.",
         heading: HOLD,
         rare: true,
         leaves: &["backend"],
         apply: |draft, text| {
-            draft.policy.backend = match text {
-                "auto" => Backend::Auto,
-                "jail" => Backend::Jail,
-                "bubblewrap" => Backend::Bubblewrap,
-                "nsjail" => Backend::Nsjail,
-                "seatbelt" => Backend::Seatbelt,
-                _ => Backend::Landlock,
-            };
+            draft.policy.backend = Backend::from_name(text).unwrap_or(draft.policy.backend); // clap lets no other through
             Ok(())
         },
         ..BLANK

@@ -96,7 +96,7 @@ fn host_path(policy: &Policy, inside: &str) -> Option<Shown> {
         (None, _) if ["/tmp", "/dev", "/proc", "/run"].iter().any(|own| is_within(inside, own)) => None,
         (None, Root::Host) => below("/", "/", false),
         (None, Root::Directory(root)) => below(root, "/", false),
-        (None, Root::Minimal | Root::Interpreter) => None,
+        (None, Root::Minimal | Root::Interpreter | Root::Image(_)) => None,
     }
 }
 

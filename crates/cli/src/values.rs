@@ -4,13 +4,24 @@
 
 use cofferdam_policy::network_limits::NETWORK_LIMITS;
 use cofferdam_policy::{
-    API_VARIABLE_DEFAULT, Access, AllowRule, ArgCondition, ArgOp, DenyEntry, HttpUrl, NetworkApi, SyscallAction,
-    SyscallRule,
+    API_VARIABLE_DEFAULT, Access, AllowRule, ArgCondition, ArgOp, Backend, DenyEntry, HttpUrl, NetworkApi,
+    SyscallAction, SyscallRule,
 };
 
 /// What `--allow` and `--deny-host` take.
 const NETWORK_ENTRY: &str = "write it like api.example.org, api.example.org:443, *.example.org:8000-8010, 192.0.2.0/24 or \
                              [2001:db8::1]:443";
+
+/// The names of the backends.
+pub const BACKENDS: &[&str] = &{
+    let mut names = [""; Backend::NAMES.len()];
+    let mut i = 0;
+    while i < names.len() {
+        names[i] = Backend::NAMES[i].0;
+        i += 1;
+    }
+    names
+};
 
 /// A size in bytes: a whole number with an optional unit `b`, `k`, `m`, `g`, `t` (powers of 1024; `KiB`, `MB` and the
 /// like mean the same), as docker reads them.

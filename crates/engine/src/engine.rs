@@ -258,6 +258,9 @@ impl Engine {
 
     fn prepare_with(&self, policy: &Policy, programs: Option<Executables>) -> Result<Prepared, Failure> {
         let mut instead = None;
+        if policy.backend.is_container() {
+            backends::container::of(policy.backend)?;
+        }
         if let (Some(tool), Some(_)) = (tool_of(policy.backend), &programs) {
             return Err(executables::foreign(tool.name()));
         }
@@ -332,6 +335,10 @@ fn tool_of(backend: Backend) -> Option<Tool> {
         Backend::Nsjail => Some(Tool::Nsjail),
         Backend::Seatbelt => Some(Tool::Seatbelt),
         Backend::Auto | Backend::Jail | Backend::Landlock => None,
+        backend => {
+            debug_assert!(backend.is_container());
+            None
+        }
     }
 }
 

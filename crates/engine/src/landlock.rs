@@ -110,7 +110,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
             }
             rules.push(rule("/proc", access::READ, true));
         }
-        Root::Directory(_) => {
+        Root::Directory(_) | Root::Image(_) => {
             return Err(refuse(
                 "filesystem.root",
                 "a root directory needs mounts, which the landlock backend has not",

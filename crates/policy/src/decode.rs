@@ -33,14 +33,6 @@ const AUDIT_LEVELS: &[(&str, AuditLevel)] = &[
     ("info", AuditLevel::Info),
     ("debug", AuditLevel::Debug),
 ];
-const BACKENDS: &[(&str, Backend)] = &[
-    ("auto", Backend::Auto),
-    ("jail", Backend::Jail),
-    ("landlock", Backend::Landlock),
-    ("bubblewrap", Backend::Bubblewrap),
-    ("nsjail", Backend::Nsjail),
-    ("seatbelt", Backend::Seatbelt),
-];
 const LEVELS: &[(&str, SeccompLevel)] = &[
     ("disabled", SeccompLevel::Disabled),
     ("basic", SeccompLevel::Basic),
@@ -109,7 +101,7 @@ impl Decoder {
             enforcement: self.enforcement(&at.key("enforcement"), top.get("enforcement"), limits),
             on_violation: self.word(&at.key("on_violation"), top.get("on_violation"), ON_VIOLATIONS),
             audit: self.audit(&at.key("audit"), top.get("audit")),
-            backend: self.word(&at.key("backend"), top.get("backend"), BACKENDS),
+            backend: self.word(&at.key("backend"), top.get("backend"), Backend::NAMES),
         }
     }
 
@@ -165,13 +157,14 @@ impl Decoder {
     }
 
     fn root(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Root {
-        const ACCEPTED: &str = r#""host", "minimal", "interpreter" or {"directory": "/…"}"#;
+        const ACCEPTED: &str = r#""host", "minimal", "interpreter", {"directory": "/…"} or {"image": "…"}"#;
         match json {
             None => Root::Minimal,
             Some(json) => match (word_of(json), single_member(json)) {
                 (Some("host"), _) => Root::Host,
                 (Some("minimal"), _) => Root::Minimal,
                 (Some("interpreter"), _) => Root::Interpreter,
+                (_, Some(("image", name))) => Root::Image(self.string(&at.key("image"), name)),
                 (_, Some(("directory", path))) => Root::Directory(self.string(&at.key("directory"), path)),
                 _ => {
                     self.wrong(at, json, "not a root view", ACCEPTED);

@@ -105,6 +105,9 @@ pub enum Root {
     Interpreter,
     /// This directory, read-only.
     Directory(String),
+    /// An image that containers are made of, read-only: its reference, such as `alpine:3.20` or one with a digest, or the
+    /// absolute path of a tarball.
+    Image(String),
 }
 
 /// One thing mounted into the sandbox.
@@ -421,4 +424,57 @@ pub enum Backend {
     Nsjail,
     /// macOS's Seatbelt, sandbox-exec(1).
     Seatbelt,
+    /// A container of the Docker engine's.
+    Docker,
+    /// A container of Podman's.
+    Podman,
+    /// A container made by an OCI runtime: the first of crun, runc and youki that is installed.
+    Oci,
+    /// A container made by crun(1).
+    #[serde(rename = "oci:crun")]
+    OciCrun,
+    /// A container made by runc(8).
+    #[serde(rename = "oci:runc")]
+    OciRunc,
+    /// A container made by youki.
+    #[serde(rename = "oci:youki")]
+    OciYouki,
+    /// A container in gVisor, made by runsc.
+    #[serde(rename = "oci:runsc")]
+    OciRunsc,
+}
+
+impl Backend {
+    /// Every one, by the name that it has in a policy and as an option.
+    pub const NAMES: &'static [(&'static str, Backend)] = &[
+        ("auto", Backend::Auto),
+        ("jail", Backend::Jail),
+        ("landlock", Backend::Landlock),
+        ("bubblewrap", Backend::Bubblewrap),
+        ("nsjail", Backend::Nsjail),
+        ("seatbelt", Backend::Seatbelt),
+        ("docker", Backend::Docker),
+        ("podman", Backend::Podman),
+        ("oci", Backend::Oci),
+        ("oci:crun", Backend::OciCrun),
+        ("oci:runc", Backend::OciRunc),
+        ("oci:youki", Backend::OciYouki),
+        ("oci:runsc", Backend::OciRunsc),
+    ];
+
+    /// The backend of this name.
+    pub fn from_name(name: &str) -> Option<Backend> {
+        Backend::NAMES.iter().find(|(known, _)| *known == name).map(|(_, backend)| *backend)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Backend::NAMES.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether it makes containers.
+    pub fn is_container(self) -> bool {
+        use Backend::{Docker, Oci, OciCrun, OciRunc, OciRunsc, OciYouki, Podman};
+        matches!(self, Docker | Podman | Oci | OciCrun | OciRunc | OciYouki | OciRunsc)
+    }
 }

@@ -99,6 +99,16 @@ impl Checker {
             self.absolute(&at, directory);
             self.not_proc(&at, directory);
         }
+        if let Root::Image(image) = &filesystem.root {
+            let root = at.key("root");
+            let at = root.key("image");
+            if image.starts_with('/') {
+                self.absolute(&at, image);
+                self.not_proc(&at, image);
+            } else if let Some(problem) = image_fault(image) {
+                self.text(&at, image, problem, "a reference such as `alpine:3.20`, or the absolute path of a tarball");
+            }
+        }
         self.mounts(&at.key("mounts"), filesystem, policy.process.seccomp.level);
         self.deny(&at.key("deny"), policy);
         self.protected(&at.key("protected"), filesystem);
@@ -377,5 +387,18 @@ impl Mount {
             Mount::Bind { access, .. } => *access != Access::ReadOnly,
             Mount::Tmpfs { .. } => true,
         }
+    }
+}
+
+/// What is wrong with an image's reference. Which image it means is its engine's to say; nothing in it may be read as
+/// anything but a name.
+fn image_fault(image: &str) -> Option<&'static str> {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b"._-/:@".contains(&b);
+    match image {
+        "" => Some("an empty reference"),
+        _ if image.len() > 1024 => Some("a reference of more than 1024 bytes"),
+        _ if !image.bytes().all(fits) => Some("not an image's reference"),
+        _ if !image.as_bytes()[0].is_ascii_alphanumeric() => Some("a reference that begins with no letter or digit"),
+        _ => None,
     }
 }

@@ -53,7 +53,7 @@ fn mistakes_of_form_and_of_rule_come_all_at_once() {
             "$.limits.memory = 512: limits has no such key; did you mean `memory_mb`?",
             "$.command.env = {}: a command has no such key; did you mean `variables`?",
             "$.command.argv[1] = 5: not a text; accepted: a text in quotes",
-            r#"$.filesystem.root = "hots": not a root view; accepted: "host", "minimal", "interpreter" or {"directory": "/…"}"#,
+            r#"$.filesystem.root = "hots": not a root view; accepted: "host", "minimal", "interpreter", {"directory": "/…"} or {"image": "…"}"#,
             "$.filesystem.mounts[0].target: missing; accepted: a bind mount: `target` cannot be left out",
             r#"$.limits.cpu_seconds = "60s": a text, not a number; accepted: a whole number of seconds of CPU time, without quotes, unit or fraction"#,
             "$.limits.open_files = 1.5: not written as a whole number; accepted: a whole number of open files, without quotes, unit or fraction",
@@ -487,4 +487,21 @@ fn the_example_of_the_docs_is_a_policy() {
     policy["command"] = serde_json::json!({"argv": ["true"]});
     let read = accepted(&policy.to_string());
     assert_eq!((read.network.allow.len(), read.network.deny.len(), read.network.limits.down_mb), (4, 2, 500));
+}
+
+#[test]
+fn images_are_references_or_tarballs_and_every_backend_has_one_name() {
+    for good in ["alpine:3.20", "localhost:5000/a/b_c@sha256:0a", "/srv/rootfs.tar.gz"] {
+        let policy = accepted(&with(&format!(r#""filesystem":{{"root":{{"image":"{good}"}}}}"#)));
+        assert_eq!(policy.filesystem.root, Root::Image(good.into()));
+    }
+    for bad in ["", "-v", "a b", "a\\nb", "../x.tar", "/srv/../x.tar", "a?b"] {
+        let text = with(&format!(r#""filesystem":{{"root":{{"image":"{bad}"}}}}"#));
+        let errors = Policy::from_json(text.as_bytes()).err().map(|errors| errors.to_string());
+        assert!(errors.is_some_and(|errors| errors.contains("$.filesystem.root.image")), "{bad}");
+    }
+    for (name, backend) in Backend::NAMES {
+        assert_eq!(accepted(&with(&format!(r#""backend":"{name}""#))).backend, *backend);
+        assert_eq!((backend.name(), serde_json::to_value(backend).unwrap()), (*name, (*name).into()));
+    }
 }

@@ -20,7 +20,6 @@ use crate::caller::Caller;
 use crate::report::Refusal;
 
 const ACTIONS: &[&str] = &["keygen", "sign", "verify", "register", "list", "show", "run", "revoke"];
-const BACKENDS: &[&str] = &["auto", "jail", "landlock", "bubblewrap", "nsjail", "seatbelt"];
 
 /// Exit code when a skill is refused.
 const AT_FAULT: i32 = 1;
@@ -52,8 +51,8 @@ pub fn command(command: Command) -> Command {
         .arg(flag("files", "sign: list the files of DIR in the manifest first, as they are"))
         .arg(text("config", "FILE", "run: what the operator grants at most, as TOML or JSON"))
         .arg(
-            text("backend", "NAME", "run: auto, jail, landlock, bubblewrap, nsjail or seatbelt")
-                .value_parser(BACKENDS.to_vec())
+            text("backend", "NAME", "run: what holds it: auto, jail, docker, podman, oci, …")
+                .value_parser(crate::values::BACKENDS.to_vec())
                 .hide_possible_values(true),
         )
         .arg(

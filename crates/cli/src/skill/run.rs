@@ -40,7 +40,7 @@ pub(super) fn run(called: &Called<'_>, engine: &Engine) -> Result<i32, Refusal> 
         )
         .hint("name the absolute path of a directory as image, or leave it out"));
     }
-    policy.backend = backend(called.text("backend").unwrap_or_default());
+    policy.backend = called.text("backend").and_then(Backend::from_name).unwrap_or_default();
     for given in called.matches.get_many::<String>("best-effort").into_iter().flatten() {
         best_effort(&mut policy, given)?;
     }
@@ -93,17 +93,6 @@ fn operator(path: &Path) -> Result<SandboxConfig, Refusal> {
 
 fn indented(errors: &PolicyErrors) -> String {
     errors.to_string().replace('\n', "\n  ")
-}
-
-fn backend(name: &str) -> Backend {
-    match name {
-        "jail" => Backend::Jail,
-        "landlock" => Backend::Landlock,
-        "bubblewrap" => Backend::Bubblewrap,
-        "nsjail" => Backend::Nsjail,
-        "seatbelt" => Backend::Seatbelt,
-        _ => Backend::Auto,
-    }
 }
 
 /// Limits alone: what a skill can see and reach is never held by halves.

@@ -447,16 +447,11 @@ impl<'a> Fields<'a, '_> {
 
     fn overrides(&mut self) -> Overrides {
         let networks = [("none", NetworkMode::None), ("loopback", NetworkMode::Loopback), ("host", NetworkMode::Host)];
-        let ours = |backend| BackendWord::Ours(backend);
-        let backends = [
-            ("auto", ours(Backend::Auto)),
-            ("jail", ours(Backend::Jail)),
-            ("landlock", ours(Backend::Landlock)),
-            ("bubblewrap", ours(Backend::Bubblewrap)),
-            ("nsjail", ours(Backend::Nsjail)),
-            ("seatbelt", ours(Backend::Seatbelt)),
-            ("microvm", BackendWord::Microvm),
-        ];
+        let ours = Backend::NAMES.iter().filter(|(_, backend)| !backend.is_container());
+        let backends: Vec<(&str, BackendWord)> = ours
+            .map(|(name, backend)| (*name, BackendWord::Ours(*backend)))
+            .chain([("microvm", BackendWord::Microvm)])
+            .collect();
         Overrides {
             timeout_seconds: self.number("timeout_seconds", most_seconds()),
             memory_mb: self.number("memory_mb", most_memory()),

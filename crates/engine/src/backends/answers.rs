@@ -271,7 +271,7 @@ fn seatbelt(policy: &Policy, purpose: Purpose) -> Enforcement {
         Field::Root,
         match policy.filesystem.root {
             Root::Interpreter => partial("the system's other programs can be read as well"),
-            Root::Directory(_) => none("Seatbelt shows every file at its own place: it has no mounts"),
+            Root::Directory(_) | Root::Image(_) => none("Seatbelt shows every file at its own place: it has no mounts"),
             _ => full("deny by default, reads allowed by path"),
         },
     );

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use cofferdam_policy::{Access, Mount, Policy, Root};
+use cofferdam_policy::{Access, Mount, NetworkMode, Policy, Root};
 
 use super::facts::{Facts, Kind, Resolved, resolve};
 use crate::interpreter::Part;
@@ -104,6 +104,8 @@ pub struct Layout {
 /// Of the scratch space, in eighths: /tmp, /dev/shm, /var/tmp, /run.
 const SHARES: [(&str, u64, u32); 4] =
     [("/tmp", 4, 0o1777), ("/dev/shm", 2, 0o1777), ("/var/tmp", 1, 0o1777), ("/run", 1, 0o755)];
+/// Bytes of a container's /dev/shm.
+const SHM: u64 = 1 << 20;
 /// Files of procfs that tell about the host and that every user may read there.
 const PROC_MASKS: [&str; 3] = ["/proc/cmdline", "/proc/keys", "/proc/key-users"];
 /// Of /etc, what programs need to run.
@@ -128,7 +130,19 @@ fn joined(directory: &str, says: &str) -> String {
 /// # Errors
 /// A mount that cannot be made by mounts of this kind, or whose source or place is not there.
 pub fn layout(policy: &Policy, facts: &dyn Facts) -> Result<Layout, Failure> {
-    let mut b = Builder { policy, facts, out: Layout::default() };
+    laid_out(policy, facts, false)
+}
+
+/// The same for a container, which can be made of an image, and whose maker mounts nothing in /proc.
+///
+/// # Errors
+/// As [`layout`]; also the view of the whole host, over which a container's maker mounts nothing.
+pub fn in_container(policy: &Policy, facts: &dyn Facts) -> Result<Layout, Failure> {
+    laid_out(policy, facts, true)
+}
+
+fn laid_out(policy: &Policy, facts: &dyn Facts, container: bool) -> Result<Layout, Failure> {
+    let mut b = Builder { policy, facts, container, out: Layout::default() };
     b.root()?;
     b.common();
     for (i, mount) in policy.filesystem.mounts.iter().enumerate() {
@@ -141,6 +155,7 @@ pub fn layout(policy: &Policy, facts: &dyn Facts) -> Result<Layout, Failure> {
 struct Builder<'a> {
     policy: &'a Policy,
     facts: &'a dyn Facts,
+    container: bool,
     out: Layout,
 }
 
@@ -177,6 +192,24 @@ impl Builder<'_> {
 
     fn root(&mut self) -> Result<(), Failure> {
         match &self.policy.filesystem.root {
+            Root::Host if self.container => {
+                return Err(refuse(
+                    "filesystem.root",
+                    "a container has no view of the whole host".into(),
+                    "--root minimal for the system's programs, --image for those of an image, -v for directories",
+                ));
+            }
+            Root::Image(image) if !self.container => {
+                return Err(refuse(
+                    "filesystem.root",
+                    format!("containers are made of images such as {image}, and this backend makes none"),
+                    "use --backend docker, podman or oci, or name a directory that holds its files: --root ./DIR",
+                ));
+            }
+            Root::Image(_) => {
+                self.place("/", Shows::Own, false);
+                self.names();
+            }
             Root::Host => {
                 self.place("/", Shows::Own, false);
                 for name in self.facts.list("/") {
@@ -215,9 +248,39 @@ impl Builder<'_> {
                     ));
                 };
                 self.host(&canonical, "/", true);
+                if self.container {
+                    self.names();
+                }
             }
         }
         Ok(())
+    }
+
+    /// How names are looked up in a root that is somebody else's: in what the sandbox has of its own. In a directory only
+    /// where the files are, since they need a place.
+    fn names(&mut self) {
+        let captured = self.policy.network.mode == NetworkMode::Allowlist;
+        let files = crate::names::captured(self.policy);
+        for (index, (path, _, text)) in files.into_iter().enumerate() {
+            let hosts = crate::names::are_the_hosts(self.policy);
+            let there = match self.out.view.host_path(path) {
+                Some(host) => {
+                    matches!(resolve(self.facts, &host), (Resolved::There(_, Kind::File { .. }), links) if links.is_empty())
+                }
+                None => true,
+            };
+            match index {
+                _ if !there || (hosts && index > 1) => {}
+                // The host's network has the host's names.
+                0 | 1 if hosts => match resolve(self.facts, path).0 {
+                    Resolved::There(canonical, Kind::File { .. }) => self.host(&canonical, path, false),
+                    _ => self.text(path, text),
+                },
+                1 if !captured => self.text(path, "# none\n".into()),
+                2 if !captured => {}
+                _ => self.text(path, text),
+            }
+        }
     }
 
     /// A top-level entry of the host's: a link as a link, anything else bound.
@@ -255,6 +318,10 @@ impl Builder<'_> {
         ] {
             let path = format!("/etc/{name}");
             let hosts = crate::names::are_the_hosts(self.policy) && crate::names::FILES.contains(&path.as_str());
+            let captured = (self.container && self.policy.network.mode == NetworkMode::Allowlist)
+                .then(|| crate::names::captured(self.policy));
+            let own = captured.and_then(|files| files.into_iter().find(|(file, ..)| *file == path));
+            let text = own.map_or(text, |(.., text)| text);
             match resolve(self.facts, &path).0 {
                 Resolved::There(canonical, Kind::File { .. }) if hosts => self.host(&canonical, &path, false),
                 _ => self.text(&path, text),
@@ -271,7 +338,9 @@ impl Builder<'_> {
         for path in PROC_MASKS.iter().filter(|path| matches!(self.facts.kind(path), Kind::File { .. })) {
             self.out.items.push(Item::Mask { target: (*path).into(), directory: false });
         }
-        if matches!(self.facts.kind(BOOT_ID), Kind::File { .. }) {
+        if matches!(self.facts.kind(BOOT_ID), Kind::File { .. }) && self.container {
+            self.out.items.push(Item::Mask { target: BOOT_ID.into(), directory: false });
+        } else if matches!(self.facts.kind(BOOT_ID), Kind::File { .. }) {
             self.text(BOOT_ID, "00000000-0000-4000-8000-000000000000\n".into());
         }
         self.tmpfs("/sys", 1 << 16, 0o755, false);
@@ -279,12 +348,20 @@ impl Builder<'_> {
         if self.facts.kind(CPUS) == Kind::Directory {
             self.host(CPUS, CPUS, true);
         }
-        for (target, eighths, mode) in SHARES {
+        let scratch = self.policy.limits.tmpfs_mb << 20;
+        let shares: Vec<(&str, u64, u32)> = if self.container {
+            // Semaphores are all that most programs make in /dev/shm.
+            let shared = SHM.min(scratch / 2);
+            vec![("/tmp", scratch - shared, 0o1777), ("/dev/shm", shared, 0o1777)]
+        } else {
+            SHARES.map(|(target, eighths, mode)| (target, scratch / 8 * eighths, mode)).to_vec()
+        };
+        for (target, bytes, mode) in shares {
             // A directory given as the root may lack a mount point: then there is nothing to hide, and nothing to write.
             let lacks = matches!(self.policy.filesystem.root, Root::Directory(_))
                 && self.out.view.host_path(target).is_some_and(|host| self.facts.kind(&host) != Kind::Directory);
             if !lacks {
-                self.tmpfs(target, (self.policy.limits.tmpfs_mb << 20) / 8 * eighths, mode, false);
+                self.tmpfs(target, bytes, mode, false);
                 self.place(target, Shows::Own, true);
             }
             if !lacks && target == "/tmp" {

@@ -11,6 +11,7 @@
 
 pub mod answers;
 pub mod bubblewrap;
+pub mod container;
 pub mod export;
 pub mod facts;
 mod filter;

@@ -22,7 +22,7 @@ fn refuse(field: &str, message: &str) -> Failure {
 /// # Errors
 /// The policy asks for what needs mounts.
 pub fn plan(policy: &Policy, facts: &dyn Facts) -> Result<Profile, Failure> {
-    if let Root::Directory(_) = policy.filesystem.root {
+    if let Root::Directory(_) | Root::Image(_) = policy.filesystem.root {
         return Err(refuse("filesystem.root", "a root directory needs mounts, which Seatbelt has not"));
     }
     let mut granted = Vec::new();

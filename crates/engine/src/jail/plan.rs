@@ -236,6 +236,14 @@ impl Planner<'_> {
     }
 
     fn root_source(&mut self) -> Result<(), Failure> {
+        if let Root::Image(image) = &self.policy.filesystem.root {
+            let hint = "use --backend docker, podman or oci, or name a directory that holds its files: --root ./DIR";
+            return Err(refuse(
+                "filesystem.root",
+                format!("containers are made of images such as {image}, and the jail is none"),
+                Some(hint),
+            ));
+        }
         let Root::Directory(dir) = &self.policy.filesystem.root else { return Ok(()) };
         let looked = look(dir, "filesystem.root")?;
         if !looked.is_dir {

@@ -110,7 +110,7 @@ impl Build {
         b.scratch_dirs();
         match &policy.filesystem.root {
             Root::Host => b.host_root(policy),
-            Root::Minimal => b.minimal_root(policy),
+            Root::Minimal | Root::Image(_) => b.minimal_root(policy), // an image is refused before
             Root::Interpreter => b.interpreter_root(policy),
             Root::Directory(dir) => b.directory_root(dir),
         }

@@ -32,7 +32,8 @@ fn filesystem() -> impl Strategy<Value = Filesystem> {
         Just(Root::Host),
         Just(Root::Minimal),
         Just(Root::Interpreter),
-        any::<String>().prop_map(Root::Directory)
+        any::<String>().prop_map(Root::Directory),
+        any::<String>().prop_map(Root::Image)
     ];
     (root, prop::collection::vec(mount(), 0..4), texts(), texts())
         .prop_map(|(root, mounts, deny, protected)| Filesystem { root, mounts, deny, protected })

@@ -1,0 +1,1 @@
+//! How init comes by its descriptors where its maker hands none on.

@@ -1,0 +1,1 @@
+//! Where this user's containers keep files on the host.

@@ -1,0 +1,228 @@
+//! What a container is to be, for whichever maker makes it: a policy's layout without anything of a maker's.
+//!
+//! Pure. What it cannot say (a view of the whole host, copy-on-write mounts) the layout has refused before.
+
+use std::path::{Path, PathBuf};
+
+use cofferdam_policy::{NetworkMode, Policy, Root};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::backends::layout::{Item, Layout};
+use crate::view::below;
+
+/// Where the run's own directory is inside, read-only: init's program, and the door.
+pub const OWN: &str = "/dev/cofferdam";
+/// Capabilities that init starts with where it makes the network what the gateway needs. It drops all of them, from every
+/// set, before the program starts.
+pub const POWERS: [&str; 5] = ["NET_ADMIN", "NET_RAW", "SETUID", "SETGID", "SETPCAP"];
+
+/// A container, in full.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Shape {
+    /// Its name: `cofferdam-` and 16 hexadecimal digits.
+    pub id: String,
+    /// What `/` is.
+    pub root: Rootfs,
+    /// What is mounted over it, in order.
+    pub mounts: Vec<Mounted>,
+    /// Paths inside that are hidden, besides the maker's own list.
+    pub masked: Vec<String>,
+    /// User and group as whom init starts and the program runs; with `powers` init starts as 0.
+    pub user: (u32, u32),
+    /// Init starts with [`POWERS`]. Otherwise there is no capability in any set.
+    pub powers: bool,
+    /// Its host name.
+    pub hostname: String,
+    /// Its network.
+    pub network: Net,
+    /// Limits that the maker holds.
+    pub bounds: Bounds,
+    /// Labels: whose it is.
+    pub labels: Vec<(String, String)>,
+    /// Init and its arguments.
+    pub argv: Vec<String>,
+}
+
+/// What `/` is; read-only in each case.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rootfs {
+    /// An image by reference, digest or id.
+    Image(String),
+    /// The image in this tarball.
+    Tarball(PathBuf),
+    /// This directory of the host: a canonical path.
+    Directory(PathBuf),
+    /// An empty tree with these.
+    Made(Vec<Entry>),
+}
+
+/// What a made root holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Entry {
+    /// A directory.
+    Directory {
+        /// Absolute path inside.
+        path: String,
+        /// Permissions.
+        mode: u32,
+    },
+    /// A symbolic link.
+    Link {
+        /// Absolute path inside.
+        path: String,
+        /// What it says.
+        says: String,
+    },
+}
+
+/// One mount, nosuid and nodev.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mounted {
+    /// A file or directory of the host, private.
+    Bind {
+        /// Canonical path on the host.
+        source: PathBuf,
+        /// Path inside.
+        target: String,
+        /// Whether it can be written.
+        writable: bool,
+        /// Whether programs on it can be executed.
+        exec: bool,
+        /// Whether it is a directory.
+        directory: bool,
+    },
+    /// An empty file system in memory.
+    Tmpfs {
+        /// Path inside.
+        target: String,
+        /// Size.
+        bytes: u64,
+        /// Mode of its root.
+        mode: u32,
+        /// Whether programs on it can be executed.
+        exec: bool,
+        /// Whether it can be written.
+        writable: bool,
+    },
+}
+
+impl Mounted {
+    /// Where it is mounted.
+    pub fn target(&self) -> &str {
+        match self {
+            Mounted::Bind { target, .. } | Mounted::Tmpfs { target, .. } => target,
+        }
+    }
+}
+
+/// A container's network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Net {
+    /// A namespace with nothing but loopback.
+    Own,
+    /// The host's.
+    Host,
+}
+
+/// Limits that the maker holds; what is `None` is held by the run's own cgroup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Bounds {
+    /// Memory and swap together, bytes.
+    pub memory_bytes: Option<u64>,
+    /// CPU share in thousandths of one.
+    pub cpu_millis: Option<u64>,
+    /// Processes and threads, init among them.
+    pub pids: Option<u64>,
+}
+
+/// What of a layout neither mounts nor masks say.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Parts {
+    /// Root and mounts.
+    pub root: Option<Rootfs>,
+    /// See [`Shape::mounts`].
+    pub mounts: Vec<Mounted>,
+    /// See [`Shape::masked`].
+    pub masked: Vec<String>,
+    /// Texts that have to be files of the host: name below the directory of texts, and contents.
+    pub texts: Vec<(PathBuf, String)>,
+    /// Directories that init makes in file systems in memory, and their modes.
+    pub made: Vec<(String, u32)>,
+    /// Targets of binds whose sources must be what was looked at, with the source.
+    pub checked: Vec<(String, PathBuf)>,
+}
+
+/// Takes a layout apart; texts are to be found in the directory `texts`.
+pub fn parts(policy: &Policy, layout: &Layout, texts: &Path) -> Parts {
+    let mut parts = Parts::default();
+    let mut entries = Vec::new();
+    for item in &layout.items {
+        match item {
+            Item::Bind { source, target, .. } if target == "/" => {
+                parts.root = Some(Rootfs::Directory(source.into()));
+            }
+            Item::Bind { source, target, writable, exec, directory, .. } => {
+                parts.checked.push((target.clone(), source.into()));
+                parts.mounts.push(Mounted::Bind {
+                    source: source.into(),
+                    target: target.clone(),
+                    writable: *writable,
+                    exec: *exec,
+                    directory: *directory,
+                });
+            }
+            Item::Tmpfs { target, bytes, mode, exec } => parts.mounts.push(Mounted::Tmpfs {
+                target: target.clone(),
+                bytes: *bytes,
+                mode: *mode,
+                exec: *exec,
+                // What says what this host is shows nothing of it, and holds nothing of the program's.
+                writable: target != "/sys",
+            }),
+            Item::Directory { target, mode } if in_memory(&parts.mounts, target) => {
+                parts.made.push((target.clone(), *mode));
+            }
+            Item::Directory { target, mode } => entries.push(Entry::Directory { path: target.clone(), mode: *mode }),
+            Item::Link { says, target } => entries.push(Entry::Link { path: target.clone(), says: says.clone() }),
+            Item::Text { target, text } => {
+                let name = PathBuf::from(hex(&Sha256::digest(text.as_bytes())));
+                parts.mounts.push(Mounted::Bind {
+                    source: texts.join(&name),
+                    target: target.clone(),
+                    writable: false,
+                    exec: false,
+                    directory: false,
+                });
+                parts.texts.push((name, text.clone()));
+            }
+            Item::Mask { target, .. } => parts.masked.push(target.clone()),
+            Item::Dev | Item::Proc => {} // every maker has them
+        }
+    }
+    let root = match &policy.filesystem.root {
+        Root::Image(image) if image.starts_with('/') => Rootfs::Tarball(image.into()),
+        Root::Image(image) => Rootfs::Image(image.clone()),
+        _ => Rootfs::Made(entries),
+    };
+    parts.root.get_or_insert(root);
+    parts
+}
+
+fn in_memory(mounts: &[Mounted], path: &str) -> bool {
+    let nearest = mounts.iter().rev().find(|mount| below(path, mount.target()).is_some());
+    matches!(nearest, Some(Mounted::Tmpfs { .. }))
+}
+
+/// The network of a policy.
+pub fn network(policy: &Policy) -> Net {
+    if policy.network.mode == NetworkMode::Host { Net::Host } else { Net::Own }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
