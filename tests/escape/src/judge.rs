@@ -100,14 +100,7 @@ impl Run {
 
 /// What the command line calls a backend.
 pub fn backend_name(backend: Backend) -> &'static str {
-    match backend {
-        Backend::Auto => "auto",
-        Backend::Jail => "jail",
-        Backend::Landlock => "landlock",
-        Backend::Bubblewrap => "bubblewrap",
-        Backend::Nsjail => "nsjail",
-        Backend::Seatbelt => "seatbelt",
-    }
+    backend.name()
 }
 
 /// Attacks whose means are signals to the program itself.
