@@ -322,7 +322,8 @@ fn checkpoint(dir: &Path, key: Option<String>, anchor: Option<&str>, json: bool)
     let anchor = anchor.map(Anchor::parse).transpose().map_err(|e| Refusal::new("arguments", e))?;
     // Opening would make a trail where there is none.
     std::fs::metadata(dir).map_err(|e| unread(dir, &e))?;
-    let trail = Trail::open(dir, Options { key: Some(key), anchor, ..Options::default() }).map_err(|e| refused(&e))?;
+    let options = Options { key: Some(key), anchor, of_others: true, ..Options::default() };
+    let trail = Trail::open(dir, options).map_err(|e| refused(&e))?;
     let Some(link) = trail.checkpoint().map_err(|e| refused(&e))? else {
         return Err(Refusal::new("audit", format!("there is no record in {}", dir.display())));
     };

@@ -135,6 +135,33 @@ fn nothing_runs_that_cannot_be_recorded() {
 }
 
 #[test]
+fn the_trail_of_another_user_is_root_s_to_sign_and_nobody_s_to_write() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("audit");
+    let run = |dir: &Path| told(&["run", "--audit-trail", dir.to_str().unwrap(), "--", "/bin/true"]);
+    if !common::is_root() {
+        let (code, said) = run(Path::new("/usr"));
+        assert!(code == 125 && said.contains("/usr belongs to user 0") && said.contains("hint: name a dir"), "{said}");
+    }
+    assert_eq!(run(&dir).0, 0);
+    if !common::is_root() {
+        eprintln!("skipped: only root gives files away");
+        return;
+    }
+    for name in ["", "lock", "trail-000001.jsonl"] {
+        std::os::unix::fs::chown(dir.join(name), Some(65534), Some(65534)).unwrap();
+    }
+    let (code, said) = run(&dir);
+    assert!(code == 125 && said.contains("belongs to user 65534") && said.contains("hint: name a dir"), "{said}");
+    let key = root.path().join("key");
+    assert_eq!(output(&["audit", "keygen", key.to_str().unwrap()]).status.code(), Some(0));
+    let (code, said) = text(&dir, &["checkpoint", "--key", key.to_str().unwrap()]);
+    assert_eq!(code, 0, "{said}");
+    let (code, said) = text(&dir, &["verify"]);
+    assert!(code == 0 && said.contains("1 checkpoints"), "{said}");
+}
+
+#[test]
 fn mistakes_are_told_with_what_would_work() {
     let root = tempfile::tempdir().unwrap();
     let missing = root.path().join("none");

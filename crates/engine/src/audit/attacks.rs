@@ -194,3 +194,84 @@ fn what_is_no_regular_file_is_neither_waited_for_nor_followed() {
     assert_eq!((told.0, told.2), ((true, true), true));
     drop(trail);
 }
+
+/// A user that is not this one.
+const OTHER: u32 = 65534;
+
+fn is_foreign(opened: Result<Trail, AuditError>) -> bool {
+    matches!(opened, Err(AuditError::Foreign { .. }))
+}
+
+fn give(path: &Path) {
+    std::os::unix::fs::chown(path, Some(OTHER), Some(OTHER)).unwrap();
+}
+
+#[test]
+fn a_trail_that_belongs_to_another_user_is_not_written() {
+    let (dir, trail) = trail(Options::default());
+    add(&trail, 0);
+    let place = trail.path().to_owned();
+    let open = || Trail::open(&place, Options::default());
+    drop(trail);
+    assert!(open().is_ok());
+    // What was put there while others could, and that others can still change, is not trusted later.
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    for name in ["lock", "trail-000001.jsonl"] {
+        mode(&place.join(name), 0o620);
+        let told = open().and_then(|trail| trail.append(Entry::new("note"), Durability::Written)).unwrap_err();
+        assert!(matches!(&told, AuditError::Open { path } if path.ends_with(name)), "{name}: {told}");
+        mode(&place.join(name), 0o600);
+        open().unwrap().append(Entry::new("note"), Durability::Written).unwrap();
+    }
+    if !rustix::process::geteuid().is_root() {
+        // Only root can give files away; a directory of root's is there for everybody.
+        let told = Trail::open(Path::new("/usr"), Options::default());
+        assert!(is_foreign(told), "of root's");
+        assert!(is_foreign(Trail::open(Path::new("/usr"), Options { of_others: true, ..Options::default() })));
+        return;
+    }
+    give(&place);
+    assert!(is_foreign(open()), "its owner can change all of it");
+    std::os::unix::fs::chown(&place, Some(0), Some(0)).unwrap();
+    for name in ["lock", "trail-000001.jsonl"] {
+        give(&place.join(name));
+        let told = open().and_then(|trail| trail.append(Entry::new("note"), Durability::Written));
+        assert!(matches!(&told, Err(AuditError::Foreign { path, .. }) if path.ends_with(name)), "{name}: {told:?}");
+        std::os::unix::fs::chown(place.join(name), Some(0), Some(0)).unwrap();
+    }
+    open().unwrap().append(Entry::new("note"), Durability::Written).unwrap();
+    plain(&place).unwrap();
+    drop(dir);
+}
+
+#[test]
+fn root_signs_a_trail_of_another_user_who_can_write_it_afterwards_as_before() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root gives files away");
+        return;
+    }
+    let (dir, trail) = trail(Options::default());
+    add(&trail, 0);
+    let place = trail.path().to_owned();
+    drop(trail);
+    let key = Key::make(&dir.path().join("key")).unwrap();
+    ["", "lock", "trail-000001.jsonl"].iter().for_each(|name| give(&place.join(name)));
+    let options = || Options { key: Some(key.clone()), rotate_at: 1, of_others: true, ..Options::default() };
+    let signing = Trail::open(&place, options()).unwrap();
+    signing.checkpoint().unwrap();
+    assert_eq!(check(&place, Some(key.public()), &Anchored::new()).unwrap().files, 2, "it went on in a next file");
+    for entry in std::fs::read_dir(&place).unwrap() {
+        use std::os::unix::fs::MetadataExt;
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().uid(), OTHER, "{:?}", entry.file_name());
+    }
+    // A file of root's that its owner linked there is not written for them.
+    let own = dir.path().join("roots");
+    std::fs::write(&own, "").unwrap();
+    drop(signing);
+    std::fs::remove_file(place.join("lock")).unwrap();
+    std::fs::hard_link(&own, place.join("lock")).unwrap();
+    assert!(is_foreign(Trail::open(&place, options())));
+    assert_eq!(std::fs::metadata(&own).unwrap().len(), 0);
+}

@@ -42,10 +42,29 @@ pub enum AuditError {
         /// Why.
         source: io::Error,
     },
-    /// Others may write in the trail's directory.
+    /// Others may write in the trail's directory, or in one of its files.
     #[error("others may write in {}\nhint: chmod go-w {}", path.display(), path.display())]
     Open {
-        /// The directory.
+        /// The directory or file.
+        path: PathBuf,
+    },
+    /// The directory, or one of its files, is another user's, who can change all of it.
+    #[error(
+        "{} belongs to user {owner}, who can change it as they like, and this is user {me}\n\
+         hint: name a directory of your own, or write as user {owner}", path.display()
+    )]
+    Foreign {
+        /// The directory or file.
+        path: PathBuf,
+        /// Whose it is, a user id.
+        owner: u32,
+        /// Who writes, a user id.
+        me: u32,
+    },
+    /// A file of the trail is a pipe, a device or a directory.
+    #[error("{} is no regular file\nhint: remove it, or name another directory", path.display())]
+    NoFile {
+        /// The file.
         path: PathBuf,
     },
     /// No space is left, or none that the ends of runs do not need.
@@ -125,11 +144,21 @@ pub struct Options {
     pub checkpoint_every: u64,
     /// Where checkpoints are told as well.
     pub anchor: Option<Anchor>,
+    /// For root alone: the trail may be another user's, and what is made in it is that user's too. For checkpoints that are
+    /// signed with a key out of that user's reach.
+    pub of_others: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { rotate_at: 64 << 20, secrets: Secrets::default(), key: None, checkpoint_every: 1000, anchor: None }
+        Options {
+            rotate_at: 64 << 20,
+            secrets: Secrets::default(),
+            key: None,
+            checkpoint_every: 1000,
+            anchor: None,
+            of_others: false,
+        }
     }
 }
 
@@ -201,9 +230,9 @@ impl Trail {
     /// Opens the trail in a directory, which is made where it is not there. What a killed writer left is put in order.
     ///
     /// # Errors
-    /// It cannot be written, or others may write in its directory.
+    /// It cannot be written, or others may write in its directory, or it is another user's.
     pub fn open(dir: &Path, options: Options) -> Result<Trail, AuditError> {
-        let mut store = Store::open(dir, options.rotate_at)?;
+        let mut store = Store::open(dir, options.rotate_at, options.of_others)?;
         drop(store.hold(&now())?);
         let (path, store) = (dir.to_owned(), Mutex::new(store));
         Ok(Trail(Arc::new(Shared { path, options, store, sync: Mutex::default(), synced: Condvar::new() })))

@@ -13,8 +13,9 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, fallocate, flock, openat};
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, Uid, fallocate, flock, openat};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use super::AuditError;
 use super::record::{self, Entry, Hash, Link, sha256};
@@ -48,6 +49,8 @@ pub struct Store {
     dir: File,
     path: PathBuf,
     lock: File,
+    /// Whose it all is.
+    owner: Uid,
     /// Size at which a file is closed and the next one begun.
     rotate_at: u64,
     /// The file that grew when this process last wrote.
@@ -119,8 +122,8 @@ impl Store {
     /// Opens a trail's directory, which is made where it is not there, for its owner alone.
     ///
     /// # Errors
-    /// It cannot be made, opened or locked, or others may write in it.
-    pub fn open(path: &Path, rotate_at: u64) -> Result<Store, AuditError> {
+    /// It cannot be made, opened or locked, or others may write in it, or it is another user's: root may say that it knows.
+    pub fn open(path: &Path, rotate_at: u64, of_others: bool) -> Result<Store, AuditError> {
         use std::os::unix::fs::{DirBuilderExt, MetadataExt};
         std::fs::DirBuilder::new()
             .recursive(true)
@@ -132,12 +135,25 @@ impl Store {
             .map_err(|e| fail("cannot open the trail's directory", path)(e.into()))?
             .into();
         let about = dir.metadata().map_err(fail("cannot look at the trail's directory", path))?;
-        if about.mode() & 0o022 != 0 {
-            return Err(AuditError::Open { path: path.to_owned() });
+        let (me, theirs) = (geteuid(), Uid::from_raw(about.uid()));
+        let owner = if of_others && me.is_root() { theirs } else { me };
+        is_own(&about, owner, path)?;
+        // What another user may have put there is not made use of as if it had just been made.
+        let make = if owner == me { OFlags::CREATE } else { OFlags::empty() };
+        let lock = open_in(&dir, "lock", OFlags::RDWR | make).map_err(fail("cannot open the lock of", path))?;
+        let store = Store { dir, path: path.to_owned(), lock, owner, rotate_at, open: None };
+        store.is_own(&store.lock, "lock")?;
+        Ok(store)
+    }
+
+    /// Whether an open file of the trail is nobody else's.
+    fn is_own(&self, file: &File, name: &str) -> Result<(), AuditError> {
+        let path = self.path.join(name);
+        let about = file.metadata().map_err(fail("cannot look at", &path))?;
+        if !about.is_file() {
+            return Err(AuditError::NoFile { path });
         }
-        let lock =
-            open_in(&dir, "lock", OFlags::RDWR | OFlags::CREATE).map_err(fail("cannot open the lock of", path))?;
-        Ok(Store { dir, path: path.to_owned(), lock, rotate_at, open: None })
+        is_own(&about, self.owner, &path)
     }
 
     /// Waits until no other writer is at it. Whatever a killed writer left behind is put in order first.
@@ -182,6 +198,19 @@ impl Drop for Held<'_> {
     }
 }
 
+/// Whether only its owner can write something, and the owner is this one.
+fn is_own(about: &std::fs::Metadata, owner: Uid, path: &Path) -> Result<(), AuditError> {
+    use std::os::unix::fs::MetadataExt;
+    if about.uid() != owner.as_raw() {
+        return Err(AuditError::Foreign { path: path.to_owned(), owner: about.uid(), me: geteuid().as_raw() });
+    }
+    // With an access control list, the group's bits are the most that anybody named in it may do.
+    if about.mode() & 0o022 != 0 {
+        return Err(AuditError::Open { path: path.to_owned() });
+    }
+    Ok(())
+}
+
 fn open_in(dir: &File, name: &str, flags: OFlags) -> io::Result<File> {
     let all = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     Ok(openat(dir, name, all, Mode::RUSR | Mode::WUSR)?.into())
@@ -200,8 +229,10 @@ impl Held<'_> {
 
     fn current(&mut self, number: u64) -> Result<&File, AuditError> {
         if self.store.open.as_ref().is_none_or(|(n, _)| *n != number) {
-            let file = open_in(&self.store.dir, &file_name(number), OFlags::RDWR)
+            let name = file_name(number);
+            let file = open_in(&self.store.dir, &name, OFlags::RDWR | OFlags::NONBLOCK)
                 .map_err(fail("cannot open a file of", &self.store.path))?;
+            self.store.is_own(&file, &name)?;
             self.store.open = Some((number, file));
         }
         match &self.store.open {
@@ -359,6 +390,10 @@ impl Held<'_> {
         let name = file_name(next);
         let file = open_in(&self.store.dir, &name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
             .map_err(fail("cannot begin the next file of", &path))?;
+        if self.store.owner != geteuid() {
+            rustix::fs::fchown(&file, Some(self.store.owner), None)
+                .map_err(|e| fail("cannot give the next file to the owner of", &path)(e.into()))?;
+        }
         self.store.open = Some((next, file));
         self.state = State { file: next, end: 0, room: 0, link: before.link };
         if let Err(e) = self.make_room(record::MOST_BYTES as u64 + kept) {
@@ -543,7 +578,7 @@ mod tests {
     #[test]
     fn room_that_was_kept_in_another_pid_namespace_is_not_given_away() {
         let dir = tempfile::tempdir().unwrap();
-        let mut store = Store::open(&dir.path().join("t"), 1 << 20).unwrap();
+        let mut store = Store::open(&dir.path().join("t"), 1 << 20, false).unwrap();
         let mut held = store.hold("t").unwrap();
         // A process that is not here: gone where it would be ours, perhaps alive where it is another namespace's.
         let (gone, namespace) = (u64::from(u32::MAX - 1), Owner::me().0 >> 32);
@@ -561,7 +596,7 @@ mod tests {
     fn the_lock_is_let_go_and_a_second_store_goes_on_where_the_first_ended() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t");
-        let (mut a, mut b) = (Store::open(&path, 1 << 20).unwrap(), Store::open(&path, 1 << 20).unwrap());
+        let (mut a, mut b) = (Store::open(&path, 1 << 20, false).unwrap(), Store::open(&path, 1 << 20, false).unwrap());
         let one = a.hold("t").unwrap().append(&Entry::new("a"), "t", false).unwrap();
         let two = b.hold("t").unwrap().append(&Entry::new("b"), "t", false).unwrap();
         assert_eq!((one.seq, two.seq), (2, 3), "the first record opens the trail");
