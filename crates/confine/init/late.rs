@@ -10,12 +10,25 @@ use crate::{Fault, Step, at};
 
 const ROOM: usize = 16 + LETTER_FDS * 4;
 
+/// Room for the descriptors of one message.
 #[repr(C, align(8))]
-struct Control {
+pub struct Control {
     len: usize,
     level: i32,
     kind: i32,
     fds: [i32; LETTER_FDS],
+}
+
+impl Control {
+    /// Nothing yet.
+    pub const fn new() -> Control {
+        Control { len: 0, level: 0, kind: 0, fds: [-1; LETTER_FDS] }
+    }
+
+    /// The descriptors that came, `count` of them.
+    pub fn fds(&self, count: usize) -> &[i32] {
+        &self.fds[..count.min(LETTER_FDS)]
+    }
 }
 
 /// Waits for a plan and maps it in place of the one before. Descriptors that come along get their places from
@@ -24,8 +37,8 @@ pub fn plan(kept: i32) -> Result<Plan, Fault> {
     let fault = at(step::PLAN, 20);
     let mut got = 0;
     loop {
-        let mut control = Control { len: 0, level: 0, kind: 0, fds: [-1; LETTER_FDS] };
-        let (letter, count) = receive(&mut control).map_err(&fault)?;
+        let mut control = Control::new();
+        let (letter, count) = receive(fd::SYNC, &mut control).map_err(&fault)?;
         let mut fds = control.fds.iter().take(count).copied();
         if got == 0 {
             let plan = fds.next().ok_or(errno::EINVAL).map_err(&fault)?;
@@ -91,12 +104,12 @@ fn place(first: i32, count: usize) -> Result<(), i32> {
 
 /// Waits for the owner's go.
 pub fn go() -> Step {
-    let mut control = Control { len: 0, level: 0, kind: 0, fds: [-1; LETTER_FDS] };
-    receive(&mut control).map(|_| ()).map_err(at(step::SYNC, 0))
+    let mut control = Control::new();
+    receive(fd::SYNC, &mut control).map(|_| ()).map_err(at(step::SYNC, 0))
 }
 
 /// One message: what it says, and how many descriptors came with it.
-fn receive(control: &mut Control) -> Result<(Letter, usize), i32> {
+pub fn receive(socket: i32, control: &mut Control) -> Result<(Letter, usize), i32> {
     let mut letter = Letter { total: 0 };
     loop {
         let iov = [(&raw mut letter) as usize, core::mem::size_of::<Letter>()];
@@ -109,7 +122,7 @@ fn receive(control: &mut Control) -> Result<(Letter, usize), i32> {
             controllen: ROOM,
             flags: 0,
         };
-        match sys::recvmsg(fd::SYNC, (&raw mut message).cast(), 0x4000_0000) {
+        match sys::recvmsg(socket, (&raw mut message).cast(), 0x4000_0000) {
             Ok(0) => sys::exit(1), // the owner gave up: there is nobody to tell
             Ok(n) if n == core::mem::size_of::<Letter>() && message.flags & 0x8 == 0 => {
                 // SAFETY: the kernel wrote the control message through the pointer in `message`; read as memory.

@@ -20,6 +20,7 @@ mod capture;
 #[allow(dead_code, reason = "the library uses the rest")]
 #[path = "../src/seccomp/classify.rs"]
 mod classify;
+mod container;
 mod guard;
 mod late;
 mod mounts;
@@ -38,7 +39,10 @@ mod watch;
 #[allow(dead_code, reason = "the library uses the rest")]
 mod wire;
 
+use core::sync::atomic::{AtomicI32, Ordering};
+
 use plan::Plan;
+use sys::errno;
 use wire::{flag, status, step};
 
 /// A failed step: which, on which item, and the errno.
@@ -65,10 +69,15 @@ fn live(plan: &Plan) -> Result<(), Fault> {
     let jail = plan.has(flag::JAIL);
 
     reap(plan)?;
+    told_of_keys(plan);
     join(plan)?; // into the run's cgroups, so that everything from here on is counted there
     if jail {
         mounts::private()?; // nothing that follows may propagate to the host
         mounts::sources(plan)?; // every source is opened before any mount can hide it
+    }
+    if plan.has(flag::CONTAINER) {
+        container::as_agreed(plan)?; // what is mounted is what the owner looked at
+        capture::apply(plan)?; // while init has the capabilities that this takes
     }
     sync(plan)?; // a privileged owner has written the id maps
     ids(plan)?; // from here on files are made as the sandbox's own user
@@ -88,6 +97,9 @@ fn live(plan: &Plan) -> Result<(), Fault> {
         root.enter()?; // the old root goes
         let name = plan.bytes(plan.header().hostname);
         sys::sethostname(name.as_ptr(), name.len()).map_err(at(step::HOSTNAME, 0))?;
+    }
+    if plan.has(flag::CONTAINER) {
+        container::directories(plan)?; // as the program's own user
     }
     let fresh;
     if plan.has(flag::HOLD) {
@@ -120,27 +132,46 @@ fn session() -> Step {
             Err(e) => return Err(at(step::SESSION, signal as usize)(e)),
         }
     }
+    // A container's init can find something in the plan's place, to which a letter's descriptor is to come.
+    if let Err(e) = sys::close(wire::fd::PLAN)
+        && e != 9
+    {
+        return Err(at(step::SESSION, 98)(e)); // EBADF: nothing was there
+    }
     sys::close_range(3, u32::MAX, 4).map_err(at(step::SESSION, 99))?; // CLOEXEC: the payload gets 0, 1 and 2, nothing else
     let all = !0u64;
     sys::rt_sigprocmask(2, &all, core::ptr::null_mut(), 8).map_err(at(step::SESSION, 100))?;
-    sys::setsid().map_err(at(step::SESSION, 101))?;
+    match sys::setsid() {
+        // Who makes containers has done it.
+        Err(errno::EPERM) if sys::getsid(0).is_ok_and(|leader| leader == 1) => {}
+        done => done.map(|_| ()).map_err(at(step::SESSION, 101))?,
+    }
     sys::umask(0o022).map_err(at(step::SESSION, 105))?;
     no_favours()?;
     // KEYCTL_JOIN_SESSION_KEYRING: an inherited session keyring is a key of the owner's. Not there (ENOSYS, or refused
     // by an outer filter): then there is nothing to inherit through our own filter either, which refuses keyctl.
-    match sys::keyctl(1, 0) {
-        Ok(_) => Ok(()),
-        Err(38) => Ok(()),
-        Err(e) => {
-            watch::weakened(step::KEYRING, e);
-            Ok(())
-        }
+    if let Err(e) = sys::keyctl(1, 0)
+        && e != 38
+    {
+        NO_KEYRING.store(e, Ordering::SeqCst);
+    }
+    Ok(())
+}
+
+/// Why there is no session keyring of our own; 0 where there is one.
+static NO_KEYRING: AtomicI32 = AtomicI32::new(0);
+
+/// Who makes a container has given it a keyring, and refuses the call for that very reason.
+fn told_of_keys(plan: &Plan) {
+    let e = NO_KEYRING.load(Ordering::SeqCst);
+    if e != 0 && !plan.has(flag::CONTAINER) {
+        watch::weakened(step::KEYRING, e);
     }
 }
 
 /// Without a pid namespace orphans come to init only if it asks for them.
 fn reap(plan: &Plan) -> Step {
-    if !plan.has(flag::JAIL) {
+    if !plan.has(flag::JAIL) && !plan.has(flag::CONTAINER) {
         sys::prctl(36, 1, 0, 0, 0).map_err(at(step::SESSION, 104))?; // PR_SET_CHILD_SUBREAPER
     }
     Ok(())
@@ -211,6 +242,9 @@ fn ids(plan: &Plan) -> Step {
         sys::setresgid(h.gid_in, h.gid_in, h.gid_in).map_err(at(step::IDS, 4))?;
         sys::setresuid(h.uid_in, h.uid_in, h.uid_in).map_err(at(step::IDS, 5))?;
     } else if plan.has(flag::DROP_IDS) {
+        if plan.has(flag::CONTAINER) {
+            payload::drop_bounding()?; // another user may not, later
+        }
         sys::setgroups(0, core::ptr::null()).map_err(at(step::IDS, 6))?;
         sys::setresgid(h.gid_out, h.gid_out, h.gid_out).map_err(at(step::IDS, 7))?;
         sys::setresuid(h.uid_out, h.uid_out, h.uid_out).map_err(at(step::IDS, 8))?;
@@ -309,7 +343,12 @@ fn write_map(path: sys::Str, inside: u32, outside: u32) -> Result<(), i32> {
 }
 
 /// Entered from `rt::_start`.
-pub fn main() -> ! {
+pub fn main(door: Option<sys::Str>) -> ! {
+    if let Some(door) = door
+        && container::arrive(door).is_err()
+    {
+        sys::exit(1) // there is nobody to tell: who waits at the door sees that nobody comes
+    }
     // A new session first: no terminal of the owner's can reach us from here on.
     let fault = match session().and_then(|()| late::plan(0)) {
         Err(fault) => fault,

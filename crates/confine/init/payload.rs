@@ -252,7 +252,8 @@ fn raise_open_files() -> Result<u64, Fault> {
     Ok(pair[1])
 }
 
-fn drop_capabilities() -> Step {
+/// Empties the bounding set.
+pub fn drop_bounding() -> Step {
     let mut cap = 0;
     while cap < 64 {
         match sys::prctl(24, cap, 0, 0, 0) {
@@ -263,6 +264,11 @@ fn drop_capabilities() -> Step {
             Err(e) => return Err(at(step::CAPS, cap)(e)),
         }
     }
+    Ok(())
+}
+
+fn drop_capabilities() -> Step {
+    drop_bounding()?;
     match sys::prctl(47, 4, 0, 0, 0) {
         // PR_CAP_AMBIENT_CLEAR_ALL
         Ok(_) | Err(errno::EINVAL) => {}

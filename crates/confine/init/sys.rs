@@ -38,6 +38,7 @@ pub mod nr {
     pub const IOCTL: usize = 16;
     pub const PREAD64: usize = 17;
     pub const SOCKET: usize = 41;
+    pub const CONNECT: usize = 42;
     pub const SENDMSG: usize = 46;
     pub const RECVMSG: usize = 47;
     pub const BIND: usize = 49;
@@ -59,6 +60,7 @@ pub mod nr {
     pub const SETSID: usize = 112;
     pub const SETGROUPS: usize = 116;
     pub const SETRESUID: usize = 117;
+    pub const GETSID: usize = 124;
     pub const SETRESGID: usize = 119;
     pub const CAPGET: usize = 125;
     pub const CAPSET: usize = 126;
@@ -139,12 +141,14 @@ pub mod nr {
     pub const SETRESUID: usize = 147;
     pub const SETRESGID: usize = 149;
     pub const SETSID: usize = 157;
+    pub const GETSID: usize = 156;
     pub const SETGROUPS: usize = 159;
     pub const SETHOSTNAME: usize = 161;
     pub const UMASK: usize = 166;
     pub const PRCTL: usize = 167;
     pub const GETPPID: usize = 173;
     pub const SOCKET: usize = 198;
+    pub const CONNECT: usize = 203;
     pub const BIND: usize = 200;
     pub const LISTEN: usize = 201;
     pub const SETSOCKOPT: usize = 208;
@@ -229,6 +233,7 @@ wrap! {
     bind(nr::BIND, fd: i32, address: *const u8, len: usize);
     listen(nr::LISTEN, fd: i32, backlog: i32);
     socket(nr::SOCKET, family: i32, kind: i32, proto: i32);
+    connect(nr::CONNECT, fd: i32, address: *const u8, len: usize);
     recvmsg(nr::RECVMSG, fd: i32, msg: *mut u8, flags: i32);
     sendmsg(nr::SENDMSG, fd: i32, msg: *const u8, flags: i32);
     execve(nr::EXECVE, path: Str, argv: *const Str, envp: *const Str);
@@ -242,6 +247,7 @@ wrap! {
     fchmod(nr::FCHMOD, fd: i32, mode: u32);
     umask(nr::UMASK, mask: u32);
     setsid(nr::SETSID);
+    getsid(nr::GETSID, pid: i32);
     getppid(nr::GETPPID);
     sched_getscheduler(nr::SCHED_GETSCHEDULER, pid: i32);
     sched_setscheduler(nr::SCHED_SETSCHEDULER, pid: i32, policy: i32, priority: *const i32);

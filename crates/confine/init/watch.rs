@@ -158,6 +158,7 @@ pub fn run(plan: &Plan, child: Child, mut guards: Guards) -> Step {
                 ..Status::default()
             });
             end_tree(plan);
+            linger(plan);
             sys::exit(0);
         }
         if fds[1].revents != 0 {
@@ -176,6 +177,7 @@ pub fn run(plan: &Plan, child: Child, mut guards: Guards) -> Step {
                     ..Status::default()
                 });
                 end_tree(plan);
+                linger(plan);
                 sys::exit(0);
             }
         } else if fds[2].revents != 0 {
@@ -198,7 +200,20 @@ pub fn run(plan: &Plan, child: Child, mut guards: Guards) -> Step {
     let value = ended.unwrap_or(0);
     let index = most_kib();
     send(&Status { kind: status::ENDED, index, value, at_ns: sys::now_ns(), events, lost, ..Status::default() });
+    linger(plan);
     Ok(())
+}
+
+/// How long the owner has for its look.
+const LOOK: [u64; 2] = [2, 0];
+
+/// What the cgroup of a container has counted goes with its last process, which is this one: the owner looks first, and
+/// closes the lifeline.
+fn linger(plan: &Plan) {
+    if plan.has(flag::LINGER) {
+        let mut lifeline = [PollFd { fd: fd::LIFELINE, events: 1, revents: 0 }];
+        while let Err(errno::EINTR) = sys::ppoll(lifeline.as_mut_ptr(), 1, LOOK.as_ptr(), core::ptr::null(), 8) {}
+    }
 }
 
 /// The most memory that any one process had that has been reaped, KiB; 0 where none has.
@@ -229,7 +244,7 @@ fn reap(main: i32) -> Option<i32> {
 /// answer would go on then: so everything is killed first. Without a pid namespace: kill children until there are none, each
 /// orphan becoming a child of ours as its parent dies.
 pub fn end_tree(plan: &Plan) {
-    if plan.has(flag::JAIL) {
+    if plan.has(flag::JAIL) || plan.has(flag::CONTAINER) {
         // All of the namespace but us; ESRCH when there is nobody left.
         if let Err(e) = sys::kill(-1, 9)
             && e != 3

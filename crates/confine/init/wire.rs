@@ -20,6 +20,8 @@ pub mod fd {
     pub const SYNC: i32 = 7;
     /// Where the program finds its session's channel: the plan's place, which is free by then.
     pub const CHANNEL: i32 = PLAN;
+    /// How many a container's init is sent by its owner: the standard streams, and up to `SYNC`.
+    pub const ARRIVING: usize = SYNC as usize + 1;
     /// The first of the plan's own descriptors.
     pub const FIRST_EXTRA: i32 = 16;
     /// Where the program sits while `spawn` is false, unless the hard limit of open files is lower.
@@ -93,6 +95,10 @@ pub mod flag {
     pub const CAPTURED: u32 = 2_097_152;
     /// The program is started ahead of its run, and waits for its input: wall time counts from the go that follows.
     pub const EARLY: u32 = 4_194_304;
+    /// Init is the first process of a container: namespaces and mounts are somebody else's work, done before it started.
+    pub const CONTAINER: u32 = 8_388_608;
+    /// After the end init waits until the owner has read what its cgroup counted, which goes with init.
+    pub const LINGER: u32 = 16_777_216;
 }
 
 /// Most descriptors in one letter; the kernel takes 253 (`unix(7)`).

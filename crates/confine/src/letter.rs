@@ -27,6 +27,14 @@ pub fn plan(to: BorrowedFd<'_>, plan: BorrowedFd<'_>, extra: &[BorrowedFd<'_>]) 
     all.chunks(LETTER_FDS).try_for_each(|part| send(to, all.len() as u32, part))
 }
 
+/// Hands init its own descriptors over, at the door: from 0 on, as many as `fd::ARRIVING`.
+///
+/// # Errors
+/// sendmsg(2): init is gone.
+pub fn ends(to: BorrowedFd<'_>, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    send(to, fds.len() as u32, fds)
+}
+
 /// Lets init go on.
 ///
 /// # Errors

@@ -9,6 +9,11 @@ use rustix::io::{Errno, write};
 
 static INIT_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/init"));
 
+/// Init's program: for makers of containers, which start it from a file.
+pub fn init_bytes() -> &'static [u8] {
+    INIT_PROGRAM
+}
+
 fn filled(name: &str, flags: MemfdFlags, bytes: &[u8]) -> io::Result<OwnedFd> {
     let file = memfd_create(name, flags | MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     let mut rest = bytes;

@@ -268,6 +268,8 @@ pub struct Recipe {
     pub done: usize,
     /// Second wall.
     pub landlock: Option<Landlock>,
+    /// Without `landlock`: what has to be at these paths, by its identity, or the run fails. Rights do not count.
+    pub checked: Vec<PathRule>,
     /// Classic BPF, 8 bytes per instruction; empty for none.
     pub filter: Vec<u64>,
     /// The classifier of notified calls, likewise.
@@ -362,6 +364,8 @@ impl Recipe {
             h.flags |= flag::LANDLOCK;
             (h.handled_fs, h.handled_net, h.scoped) = (l.handled_fs, l.handled_net, l.scoped);
             h.land_rules = encode_rules(&mut b, &l.rules);
+        } else {
+            h.land_rules = encode_rules(&mut b, &self.checked);
         }
         if !self.filter.is_empty() {
             h.flags |= flag::FILTER;

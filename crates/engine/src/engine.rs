@@ -391,6 +391,7 @@ fn jail_needs() -> Needs {
         no_mounts: false,
         no_listener: false,
         limited_exec: false,
+        exec_number: None,
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Needs {
     pub no_listener: bool,
     /// Only some programs may be executed.
     pub limited_exec: bool,
+    /// The number that the one program has without spawning, where init's limit of open files is not this process's.
+    pub exec_number: Option<u32>,
 }
 
 /// The policy's own rules, as the emitter takes them.
@@ -82,7 +84,8 @@ pub fn request<'a>(policy: &Policy, needs: Needs, denials: Denials, rules: &'a [
         notify_creates: needs.guards,
         notify_removes: needs.links,
         trace: policy.audit.trace,
-        no_spawn: (!policy.process.spawn).then_some(NoSpawn { exec_fd: exec_number(), gate }),
+        no_spawn: (!policy.process.spawn)
+            .then_some(NoSpawn { exec_fd: needs.exec_number.unwrap_or_else(exec_number), gate }),
         unix_sockets: policy.process.unix_sockets,
         no_network_sockets: needs.no_net_namespace && policy.network.mode == NetworkMode::None,
         private_ipc: !needs.no_ipc_namespace,
@@ -162,6 +165,7 @@ mod tests {
             no_mounts: false,
             no_listener: false,
             limited_exec: false,
+            exec_number: None,
         };
         let asks = |level, on_violation, needs| {
             let audit = Audit { enabled: true, level, trace: false };

@@ -27,6 +27,7 @@ pub fn needs() -> Needs {
         no_mounts: true,
         no_listener: !host::listener_available(),
         limited_exec: false,
+        exec_number: None,
     }
 }
 

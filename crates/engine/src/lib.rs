@@ -43,6 +43,7 @@ mod show;
 mod streams;
 mod supervise;
 pub mod support;
+mod told;
 mod tree;
 mod twins;
 mod view;

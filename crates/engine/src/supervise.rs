@@ -10,7 +10,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use cofferdam_confine::cgroup::Cgroup;
+use cofferdam_confine::cgroup::{Cgroup, Events, Usage};
 use cofferdam_confine::status::{self, Status, decode_event};
 use cofferdam_confine::{Running, process};
 use cofferdam_policy::Field;
@@ -59,6 +59,20 @@ pub struct Run<'a> {
     pub workspace: Option<usize>,
     /// What the egress gateway tells, and whether a refusal ends the run.
     pub gateway: Option<(&'a Watch, bool)>,
+    /// What ends the run where init is in a container of somebody else's making.
+    pub container: Option<&'a dyn Outer>,
+}
+
+/// What is around an init that this process did not start itself.
+pub trait Outer {
+    /// Ends every process of it at once. Done already is done.
+    ///
+    /// # Errors
+    /// It may still run, and why.
+    fn kill(&self) -> Result<(), String>;
+
+    /// Whether the process that is watched is a child of this one, to be waited for.
+    fn is_child(&self) -> bool;
 }
 
 /// How it ended.
@@ -110,12 +124,16 @@ pub struct Report {
     pub weakened: Vec<(u16, i32)>,
     /// What went wrong beside the run.
     pub problems: Vec<String>,
+    /// What a cgroup counted that goes with its init, read when the program had ended.
+    pub counted: Option<(Usage, Events)>,
 }
 
 /// How often limits are sampled that the kernel does not hold by itself.
 const SAMPLE: Duration = Duration::from_millis(50);
 /// How long init may take over what it was asked to do, before it is done from outside.
 const GRACE: Duration = Duration::from_secs(1);
+/// How long a container may take to end once it has been told to.
+const LEAVE: Duration = Duration::from_secs(5);
 /// What setup takes at the most where nothing hangs.
 const SLOW_SETUP: Duration = Duration::from_secs(10);
 /// Setup that takes longer than this hangs, as on a dead network file system.
@@ -161,6 +179,7 @@ pub fn supervise(mut run: Run<'_>, io: &mut Io) -> Report {
         layers: Vec::new(),
         weakened: Vec::new(),
         problems: Vec::new(),
+        counted: None,
     };
     let now = Instant::now();
     let mut l = Loop {
@@ -313,15 +332,18 @@ impl Loop<'_, '_> {
             }
             Status::Ended { wait_status, at_ns, events, memory } => {
                 self.report.largest = memory;
-                end(&mut self.report, End::Wait(wait_status), at_ns, events)
+                end(&mut self.report, End::Wait(wait_status), at_ns, events);
+                self.let_init_go();
             }
             Status::Violation { at_ns, events, memory } => {
                 self.report.largest = memory;
-                end(&mut self.report, End::Violation, at_ns, events)
+                end(&mut self.report, End::Violation, at_ns, events);
+                self.let_init_go();
             }
             Status::TimedOut { at_ns, events, memory } => {
                 self.report.largest = memory;
-                end(&mut self.report, End::TimedOut, at_ns, events)
+                end(&mut self.report, End::TimedOut, at_ns, events);
+                self.let_init_go();
             }
             Status::Layer { op, fd } => {
                 if let Some(session) = self.run.session.filter(|_| self.run.workspace == Some(op)) {
@@ -331,6 +353,22 @@ impl Loop<'_, '_> {
             }
             Status::Weakened { step, errno } => self.report.weakened.push((step, errno)),
             Status::Terminal(master) => self.attach_terminal(master),
+        }
+    }
+
+    /// A container's cgroup goes with init, which waits for this look at it.
+    fn let_init_go(&mut self) {
+        if self.run.container.is_some() {
+            self.look();
+            self.run.lifeline = None;
+        }
+    }
+
+    fn look(&mut self) {
+        if let Some(c) = self.run.cgroup
+            && let (Ok(usage), Ok(events)) = (c.usage(), c.events())
+        {
+            self.report.counted = Some((usage, events));
         }
     }
 
@@ -460,6 +498,17 @@ impl Loop<'_, '_> {
             self.killed = Some(why);
             self.report.ended_ns = now_ns();
         }
+        if let Some(container) = self.run.container {
+            if self.run.lifeline.take().is_some() {
+                self.look();
+            }
+            if let Err(why) = container.kill()
+                && !self.report.problems.contains(&why)
+            {
+                self.report.problems.push(why);
+            }
+            return;
+        }
         // A pid namespace ends with its init, which is killed next: the kernel lets nothing in it live or fork.
         if !self.run.own_pids
             && let Some(c) = self.run.cgroup
@@ -490,12 +539,51 @@ impl Loop<'_, '_> {
         true
     }
 
-    fn finish(mut self) -> Report {
-        self.io.monitor.end(); // from here on its number may become another's
-        // Init's socket has closed, which happens as it ends; waiting for it waits for every process of its namespace.
+    fn reap(&mut self) {
         match process::wait(self.run.running.pidfd.as_fd()) {
             Ok(usage) => self.report.usage = usage,
             Err(e) => self.report.weakened.push((cofferdam_confine::wire::step::INIT, e.raw_os_error().unwrap_or(0))),
+        }
+    }
+
+    /// Init ends by itself; what is around it may have to be told.
+    fn see_off(&mut self, container: &dyn Outer) {
+        self.run.lifeline = None;
+        let mut ended = self.has_ended(LEAVE);
+        if !ended {
+            if let Err(why) = container.kill() {
+                self.report.problems.push(why);
+            }
+            ended = self.has_ended(LEAVE);
+        }
+        if !ended {
+            self.report.problems.push("the container does not end".into());
+        } else if container.is_child() {
+            self.reap();
+        }
+    }
+
+    /// Whether the watched process ends within that time.
+    fn has_ended(&self, within: Duration) -> bool {
+        let mut fds = [PollFd::new(&self.run.running.pidfd, PollFlags::IN)];
+        let until = Instant::now() + within;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+            match poll(&mut fds, Some(&timeout)) {
+                Ok(n) if n > 0 => return true,
+                Err(rustix::io::Errno::INTR) if !left.is_zero() => {}
+                _ => return false,
+            }
+        }
+    }
+
+    fn finish(mut self) -> Report {
+        self.io.monitor.end(); // from here on its number may become another's
+        // Init's socket has closed, which happens as it ends; waiting for it waits for every process of its namespace.
+        match self.run.container {
+            Some(container) => self.see_off(container),
+            None => self.reap(),
         }
         self.read_events(usize::MAX); // nobody is left to write more
         for i in 0..2 {
@@ -517,7 +605,7 @@ impl Loop<'_, '_> {
         }
         if let Some(c) = self.run.cgroup
             && matches!(self.report.end, End::Wait(_) | End::Lost)
-            && c.events().is_ok_and(|e| e.oom_kills > 0)
+            && self.report.counted.map_or_else(|| c.events().is_ok_and(|e| e.oom_kills > 0), |(_, e)| e.oom_kills > 0)
         {
             self.report.end = End::Limit(Field::Memory);
         }

@@ -82,6 +82,14 @@ pub fn failure(recipe: &Recipe, s: u16, index: usize, code: i32) -> Failure {
             None,
         ),
         step::RLIMIT => make("limits", format!("cannot set process limit {:?}: {e}", recipe.rlimits.get(index)), None),
+        step::LANDRULE if recipe.landlock.is_none() => make(
+            "filesystem.mounts",
+            format!(
+                "{} is not what was looked at when the run was prepared: {e}",
+                recipe.checked.get(index).map_or("a mount", |r| r.path.as_str())
+            ),
+            Some("its source was replaced meanwhile: run it again".into()),
+        ),
         step::LANDRULE if code == ESTALE => make(
             "landlock",
             format!(

@@ -21,6 +21,7 @@ mod kill;
 mod mounts;
 mod name;
 mod now;
+mod seen;
 mod sweep;
 pub mod systemd;
 mod types;

@@ -64,6 +64,7 @@ fn compiled<T>(
         no_mounts: false,
         no_listener: false,
         limited_exec: false,
+        exec_number: None,
     };
     let denials = match policy.on_violation {
         OnViolation::Deny => Denials::Errno,

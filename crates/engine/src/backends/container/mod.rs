@@ -16,6 +16,7 @@
 
 pub mod answers;
 mod door;
+pub(crate) mod owner;
 mod place;
 pub mod run;
 pub mod shape;

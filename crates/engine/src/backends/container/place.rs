@@ -1,1 +1,250 @@
-//! Where this user's containers keep files on the host.
+//! Where this user's containers keep files on the host: init's program, texts that are bound, a directory for each run, and
+//! what makers cache.
+//!
+//! ```text
+//! $COFFERDAM_STATE, else /var/lib/cofferdam as root, else $XDG_DATA_HOME/cofferdam, ~/.local/share/cofferdam    0700
+//! ├── init/HASH/init     the program, for hard links
+//! ├── texts/HASH         files such as the sandbox's own /etc/hosts
+//! ├── runs/ID/           one run: `init`, `door`, `owner`; mounted into its container
+//! └── cache/             a maker's own
+//! ```
+
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use cofferdam_confine::memfd;
+use sha2::{Digest, Sha256};
+
+use super::owner::{self, Here, Left};
+use crate::outcome::Failure;
+
+/// Names another directory for all of it.
+pub const VARIABLE: &str = "COFFERDAM_STATE";
+
+fn refuse(message: String, hint: Option<&str>) -> Failure {
+    Failure { code: 125, step: "state".into(), message, hint: hint.map(str::to_owned) }
+}
+
+/// The directories.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    root: PathBuf,
+}
+
+impl Place {
+    /// Finds and makes it.
+    ///
+    /// # Errors
+    /// It cannot be made, belongs to somebody else, or nothing on it can be executed.
+    pub fn find() -> Result<Place, Failure> {
+        let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let root = named(VARIABLE)
+            .or_else(|| rustix::process::geteuid().is_root().then(|| "/var/lib/cofferdam".into()))
+            .or_else(|| named("XDG_DATA_HOME").map(|dir| dir.join("cofferdam")))
+            .or_else(|| named("HOME").map(|dir| dir.join(".local/share/cofferdam")));
+        let root = root.ok_or_else(|| {
+            refuse(format!("neither {VARIABLE} nor HOME says where containers' files go"), Some("set COFFERDAM_STATE"))
+        })?;
+        Place::at(root)
+    }
+
+    /// The same at a given path.
+    ///
+    /// # Errors
+    /// See [`Place::find`].
+    pub fn at(root: PathBuf) -> Result<Place, Failure> {
+        let failed = |e: io::Error| {
+            refuse(format!("cannot use {} for containers' files: {e}", root.display()), Some("set COFFERDAM_STATE"))
+        };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&root).map_err(failed)?;
+        let meta = fs::metadata(&root).map_err(failed)?;
+        if meta.uid() != rustix::process::geteuid().as_raw() {
+            return Err(refuse(
+                format!("{} belongs to another user: what containers start would be theirs to change", root.display()),
+                Some("set COFFERDAM_STATE to a directory of your own"),
+            ));
+        }
+        if meta.mode() & 0o077 != 0 {
+            fs::set_permissions(&root, Permissions::from_mode(0o700)).map_err(failed)?;
+        }
+        let flags = rustix::fs::statvfs(&root).map_err(|e| failed(e.into()))?.f_flag;
+        if flags.contains(rustix::fs::StatVfsMountFlags::NOEXEC) {
+            return Err(refuse(
+                format!("{} is mounted noexec: a container's first program cannot be started from it", root.display()),
+                Some("set COFFERDAM_STATE to a directory on another file system"),
+            ));
+        }
+        for below in ["init", "texts", "runs", "cache"] {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(root.join(below)).map_err(failed)?;
+        }
+        Ok(Place { root })
+    }
+
+    /// Where the files of texts are.
+    pub fn texts(&self) -> PathBuf {
+        self.root.join("texts")
+    }
+
+    /// Where makers keep what they made of images.
+    pub fn cache(&self) -> PathBuf {
+        self.root.join("cache")
+    }
+
+    /// Has files of these texts there.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub fn write_texts(&self, texts: &[(PathBuf, String)]) -> Result<(), Failure> {
+        for (name, text) in texts {
+            let path = self.texts().join(name);
+            // What is there under the name of its own hash was put there whole.
+            if !fs::read(&path).is_ok_and(|there| there == text.as_bytes()) {
+                write_whole(&path, text.as_bytes(), 0o444)
+                    .map_err(|e| refuse(format!("cannot write {}: {e}", path.display()), None))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the directory of a run, with init in it.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn run(&self, id: &str) -> Result<RunDirectory, Failure> {
+        let path = self.root.join("runs").join(id);
+        let failed = |e: io::Error| refuse(format!("cannot make {}: {e}", path.display()), None);
+        let program = self.program().map_err(failed)?;
+        fs::DirBuilder::new().mode(0o755).create(&path).map_err(failed)?;
+        let made = RunDirectory { path: path.clone() };
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).map_err(failed)?; // whatever the umask
+        if let Some(me) = owner::me() {
+            fs::write(path.join("owner"), me).map_err(failed)?;
+        }
+        fs::hard_link(program, path.join("init")).map_err(failed)?;
+        Ok(made)
+    }
+
+    /// Init's program as a file.
+    fn program(&self) -> io::Result<PathBuf> {
+        let bytes = memfd::init_bytes();
+        let hash: String = Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect();
+        let path = self.root.join("init").join(hash);
+        // Only this user writes there; a length that is wrong is a disk that was full.
+        if fs::metadata(&path).is_ok_and(|meta| meta.len() == bytes.len() as u64 && meta.mode() & 0o777 == 0o555) {
+            return Ok(path);
+        }
+        write_whole(&path, bytes, 0o555)?;
+        Ok(path)
+    }
+
+    /// Removes the directories of runs whose owner is gone; `ended` says whether nothing of a container runs any more.
+    pub fn sweep(&self, ended: impl Fn(&str) -> bool) -> Vec<String> {
+        let Some(here) = Here::read() else { return Vec::new() };
+        let mut removed = Vec::new();
+        for entry in fs::read_dir(self.root.join("runs")).into_iter().flatten().flatten() {
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            if !owner::is_ours(&name) {
+                continue;
+            }
+            let owner = fs::read_to_string(entry.path().join("owner")).unwrap_or_default();
+            let left = match owner::left_by(&owner, &here, owner::process) {
+                Left::No => false,
+                Left::Yes => true,
+                Left::IfEnded => ended(&name),
+            };
+            if left && fs::remove_dir_all(entry.path()).is_ok() {
+                removed.push(name);
+            }
+        }
+        removed
+    }
+}
+
+/// Writes a file that is never seen in part.
+fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let mut random = [0u8; 8];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+    let beside = path.with_extension(format!("{:016x}", u64::from_ne_bytes(random)));
+    let written = (|| {
+        let mut file = fs::File::options().write(true).create_new(true).mode(0o600).open(&beside)?;
+        file.write_all(bytes)?;
+        file.set_permissions(Permissions::from_mode(mode))?;
+        drop(file);
+        fs::rename(&beside, path)
+    })();
+    if written.is_err()
+        && let Err(e) = fs::remove_file(&beside)
+    {
+        debug_assert!(e.kind() == io::ErrorKind::NotFound, "{e}");
+    }
+    written
+}
+
+/// The directory of one run; goes with it.
+#[derive(Debug)]
+pub(crate) struct RunDirectory {
+    path: PathBuf,
+}
+
+impl RunDirectory {
+    /// Where it is on the host.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Removes it.
+    ///
+    /// # Errors
+    /// What is left.
+    pub fn remove(self) -> io::Result<()> {
+        let path = self.path.clone();
+        std::mem::forget(self);
+        fs::remove_dir_all(path)
+    }
+}
+
+impl Drop for RunDirectory {
+    fn drop(&mut self) {
+        if let Err(e) = fs::remove_dir_all(&self.path) {
+            debug_assert!(e.kind() == io::ErrorKind::NotFound, "{}: {e}", self.path.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_has_a_directory_with_init_and_nothing_is_left_of_it() {
+        let temporary = tempfile::tempdir().unwrap();
+        let place = Place::at(temporary.path().join("state")).unwrap();
+        let run = place.run("cofferdam-0123456789abcdef").unwrap();
+        assert_eq!(fs::read(run.path().join("init")).unwrap(), memfd::init_bytes());
+        assert_eq!(fs::metadata(run.path()).unwrap().mode() & 0o777, 0o755);
+        assert_eq!(fs::metadata(temporary.path().join("state")).unwrap().mode() & 0o777, 0o700);
+        assert!(place.sweep(|_| true).is_empty(), "its owner lives");
+        fs::write(run.path().join("owner"), "1:1:other:1").unwrap();
+        assert!(place.sweep(|_| false).is_empty());
+        assert_eq!(place.sweep(|_| true), ["cofferdam-0123456789abcdef"]);
+        let again = place.run("cofferdam-0123456789abcdef").unwrap();
+        again.remove().unwrap();
+        assert!(!place.root.join("runs/cofferdam-0123456789abcdef").exists());
+    }
+
+    #[test]
+    fn texts_are_whole_and_repaired() {
+        let temporary = tempfile::tempdir().unwrap();
+        let place = Place::at(temporary.path().to_owned()).unwrap();
+        let texts = [(PathBuf::from("a"), "one\n".to_owned())];
+        place.write_texts(&texts).unwrap();
+        let path = place.texts().join("a");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o444);
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "on").unwrap();
+        place.write_texts(&texts).unwrap();
+        assert_eq!(fs::read_to_string(path).unwrap(), "one\n");
+    }
+}

@@ -38,6 +38,8 @@ pub struct Shape {
     pub network: Net,
     /// Limits that the maker holds.
     pub bounds: Bounds,
+    /// Hard and soft limit of open files with which init starts; the program's own is lower or the same.
+    pub open_files: u64,
     /// Labels: whose it is.
     pub labels: Vec<(String, String)>,
     /// Init and its arguments.

@@ -1,0 +1,82 @@
+//! Init as the first process of a container that somebody else has made: how it comes by its descriptors, and what it
+//! looks at before it goes on.
+//!
+//! The namespaces, the mounts and a filter stand when it starts. What the owner hands over at the door is what a jail's init
+//! has open from the beginning; from then on there is one way for both.
+
+use crate::late::{self, Control};
+use crate::plan::Plan;
+use crate::sys::{self, Str, errno};
+use crate::wire::{LandRule, fd, op, step};
+use crate::{Step, at};
+
+const AF_UNIX: u16 = 1;
+const SOCK_SEQPACKET: i32 = 5;
+const CLOEXEC: i32 = 0o2000000;
+/// Above everything that arrives.
+const ASIDE: i32 = 64;
+
+#[repr(C)]
+struct Address {
+    family: u16,
+    path: [u8; 108],
+}
+
+/// Connects to the owner, who listens at this path, and puts what it sends into its places: standard streams, lifeline,
+/// status, events, letters.
+pub fn arrive(door: Str) -> Result<(), i32> {
+    let mut address = Address { family: AF_UNIX, path: [0; 108] };
+    let mut n = 0;
+    // SAFETY: an argument is a string that ends in NUL and stays; the path's last byte stays NUL.
+    while unsafe { *door.add(n) } != 0 {
+        if n + 1 >= address.path.len() {
+            return Err(errno::ENAMETOOLONG);
+        }
+        // SAFETY: as above.
+        address.path[n] = unsafe { *door.add(n) };
+        n += 1;
+    }
+    let s = sys::socket(i32::from(AF_UNIX), SOCK_SEQPACKET | CLOEXEC, 0)? as i32;
+    sys::connect(s, (&raw const address).cast(), 2 + n + 1)?;
+    let mut control = Control::new();
+    let (_, count) = late::receive(s, &mut control)?;
+    let arrived = control.fds(count);
+    if count != fd::ARRIVING {
+        return Err(errno::EINVAL);
+    }
+    // What stands on the numbers that they are to have may be one of them.
+    for (i, &from) in arrived.iter().enumerate() {
+        sys::dup3(from, ASIDE + i as i32, CLOEXEC)?;
+    }
+    for i in 0..fd::ARRIVING as i32 {
+        sys::dup3(ASIDE + i, i, if i < 3 { 0 } else { CLOEXEC })?;
+    }
+    sys::close_range(fd::SYNC as u32 + 1, u32::MAX, 0).map(|_| ())
+}
+
+/// What the owner looked at, by device and inode, is what is mounted: the maker was told names.
+pub fn as_agreed(plan: &Plan) -> Step {
+    for (i, rule) in plan.items::<LandRule>(plan.header().land_rules).iter().enumerate() {
+        let fault = at(step::LANDRULE, i);
+        let mut st = sys::Statx::new();
+        // AT_SYMLINK_NOFOLLOW
+        sys::statx(-100, plan.str(rule.path), 0x100, 0x7ff, &mut st).map_err(&fault)?;
+        if rule.ino != st.ino || rule.dev != 0 && rule.dev != st.dev() {
+            return Err(fault(errno::ESTALE));
+        }
+    }
+    Ok(())
+}
+
+/// Makes directories in file systems in memory, which are empty until now.
+pub fn directories(plan: &Plan) -> Step {
+    for (i, made) in plan.items::<crate::wire::MountOp>(plan.header().mounts).iter().enumerate() {
+        if made.kind == op::MKDIR {
+            match sys::mkdirat(-100, plan.str(made.src), made.c as u32) {
+                Ok(_) | Err(errno::EEXIST) => {}
+                Err(e) => return Err(at(step::MOUNT, i)(e)),
+            }
+        }
+    }
+    Ok(())
+}
