@@ -11,6 +11,27 @@ pub struct Usage {
     pub cpu_us: u64,
 }
 
+/// The pid of whoever connected to this Unix socket, as this process sees it; 0 when it lives in a pid namespace that is
+/// not ours to see (`unix(7)`, SO_PEERCRED).
+///
+/// # Errors
+/// getsockopt(2).
+pub fn peer(socket: BorrowedFd<'_>) -> io::Result<i32> {
+    let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut size = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the buffer has the size that is passed, and any bytes are a value of it.
+    let r = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut found).cast(),
+            &raw mut size,
+        )
+    };
+    if r == 0 { Ok(found.pid) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Waits for the process of this pidfd and returns what its tree used; waitid(2) with the kernel's rusage argument.
 ///
 /// # Errors

@@ -12,7 +12,8 @@ use cofferdam_confine::netns;
 use cofferdam_policy::{Backend, Field, Policy};
 
 use crate::ahead::{self, Ahead, Likely};
-use crate::backends::{self, Installed, Tool, Tools};
+use crate::backends::container::run::{Contained, Tell};
+use crate::backends::{self, Installed, Tool, Tools, container};
 use crate::executables::{self, Executables};
 use crate::filter::{self, Filter, Needs};
 use crate::jail;
@@ -35,6 +36,18 @@ pub struct Engine {
     ahead: Mutex<Option<Ahead>>,
     /// Where other people's sandbox programs are; as the environment says when nobody has said.
     tools: Option<Tools>,
+    /// Who is told how far a pull is.
+    tell: Telling,
+}
+
+/// Who is told, if anybody.
+#[derive(Default)]
+struct Telling(Option<Tell>);
+
+impl std::fmt::Debug for Telling {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "Telling(..)" } else { "Telling(nobody)" })
+    }
 }
 
 /// A place for cgroups, and the cgroup that was made there ahead.
@@ -141,6 +154,12 @@ impl Engine {
         Engine { tools: Some(tools), ..self }
     }
 
+    /// Has somebody told how far it is, when an image is pulled or unpacked for a container.
+    #[must_use]
+    pub fn telling(self, tell: Tell) -> Engine {
+        Engine { tell: Telling(Some(tell)), ..self }
+    }
+
     fn identity(&self) -> Identity {
         *self.identity.get_or_init(host::identity)
     }
@@ -158,7 +177,32 @@ impl Engine {
     /// What each backend can enforce of this policy on this host.
     pub fn support(&self, policy: &Policy) -> Vec<Support> {
         let own = [Backend::Jail, Backend::Landlock].into_iter().map(|b| self.support_of(b, policy));
-        own.chain(Tool::ALL.into_iter().map(|tool| self.support_of_tool(tool, policy))).collect()
+        let foreign = Tool::ALL.into_iter().map(|tool| self.support_of_tool(tool, policy));
+        let containers =
+            Backend::NAMES.iter().filter(|(_, backend)| backend.is_container() && *backend != Backend::Oci);
+        own.chain(foreign).chain(containers.map(|(_, backend)| self.support_of_containers(*backend, policy))).collect()
+    }
+
+    fn support_of_containers(&self, backend: Backend, policy: &Policy) -> Support {
+        let (unavailable, fields) = match self.contained(backend, policy) {
+            Ok(contained) => (None, contained.enforcement),
+            Err(failure) => (Some(failure), Enforcement::new()),
+        };
+        Support { backend: backend.name(), unavailable, fields }
+    }
+
+    /// A policy planned for containers, its enforcement completed by what cgroups give here.
+    fn contained(&self, backend: Backend, policy: &Policy) -> Result<Contained, Failure> {
+        let maker = container::of(backend)?;
+        let mut contained = Contained::plan(policy, backend.name(), maker, self.identity(), self.tell.0.clone())?;
+        if !contained.holds_limits() {
+            self.cgroup_enforcement(&mut contained.enforcement);
+            if let Cgroups::Here(location, _) = self.cgroups() {
+                contained.location = Some(location.clone());
+            }
+            contained.count_the_makers_own();
+        }
+        Ok(contained)
     }
 
     fn support_of(&self, backend: Backend, policy: &Policy) -> Support {
@@ -259,7 +303,11 @@ impl Engine {
     fn prepare_with(&self, policy: &Policy, programs: Option<Executables>) -> Result<Prepared, Failure> {
         let mut instead = None;
         if policy.backend.is_container() {
-            backends::container::of(policy.backend)?;
+            if programs.is_some() {
+                return Err(executables::foreign(policy.backend.name()));
+            }
+            let contained = self.contained(policy.backend, policy)?;
+            return contained.sufficient().map(|()| Prepared::by_containers(contained));
         }
         if let (Some(tool), Some(_)) = (tool_of(policy.backend), &programs) {
             return Err(executables::foreign(tool.name()));

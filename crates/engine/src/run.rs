@@ -20,6 +20,7 @@ use cofferdam_policy::{Backend, Field, NetworkMode, OnViolation, Policy, Stdin};
 
 use crate::ahead::{Ahead, Made};
 use crate::backends;
+use crate::backends::container::run::Contained;
 use crate::egress::Egress;
 use crate::engine::{Filters, name_of, sufficient};
 use crate::evidence::{Log, Paths};
@@ -45,6 +46,8 @@ enum By {
     Own(Arc<Core>, Option<Ready>),
     /// Somebody else's program.
     Foreign(Box<backends::Ready>),
+    /// Containers.
+    Contained(Box<Contained>),
 }
 
 /// What every run of a prepared policy starts from.
@@ -89,6 +92,10 @@ impl Prepared {
         Prepared(By::Foreign(Box::new(ready)))
     }
 
+    pub(crate) fn by_containers(contained: Contained) -> Prepared {
+        Prepared(By::Contained(Box::new(contained)))
+    }
+
     /// Keeps up to `count` sandboxes staged ahead of their runs, so that a run only has to start its program: for callers
     /// who run the policy again and again and wait for each. A thread of this process stages them, from now on and after
     /// each run; each is a waiting process with its cgroup, and ends when it has not been used for two seconds or when
@@ -119,6 +126,7 @@ impl Prepared {
         match &self.0 {
             By::Own(core, _) => name_of(core.backend),
             By::Foreign(foreign) => foreign.backend(),
+            By::Contained(contained) => contained.backend(),
         }
     }
 
@@ -127,6 +135,7 @@ impl Prepared {
         match &self.0 {
             By::Own(core, _) => &core.reason,
             By::Foreign(foreign) => &foreign.reason,
+            By::Contained(contained) => &contained.reason,
         }
     }
 
@@ -135,6 +144,7 @@ impl Prepared {
         match &self.0 {
             By::Own(core, _) => &core.enforcement,
             By::Foreign(foreign) => &foreign.enforcement,
+            By::Contained(contained) => &contained.enforcement,
         }
     }
 
@@ -146,6 +156,7 @@ impl Prepared {
                 Err(failure) => serde_json::json!({ "error": failure }),
             },
             By::Foreign(foreign) => foreign.plan_json(),
+            By::Contained(contained) => contained.plan_json(),
         }
     }
 
@@ -162,6 +173,7 @@ impl Prepared {
         match &self.0 {
             By::Own(core, ready) => core.run(io, ready.as_ref(), None),
             By::Foreign(foreign) => foreign.run(io),
+            By::Contained(contained) => contained.run(io),
         }
     }
 
@@ -171,6 +183,7 @@ impl Prepared {
         match &self.0 {
             By::Own(core, _) => core.run(io, None, Some(channel)),
             By::Foreign(foreign) => foreign.run(io),
+            By::Contained(contained) => contained.run(io),
         }
     }
 
@@ -178,7 +191,7 @@ impl Prepared {
     pub(crate) fn core(&self) -> Option<&Arc<Core>> {
         match &self.0 {
             By::Own(core, _) => Some(core),
-            By::Foreign(_) => None,
+            By::Foreign(_) | By::Contained(_) => None,
         }
     }
 

@@ -231,6 +231,19 @@ impl Cgroup {
         self.nodes.iter().filter(|node| node.parent.version == Version::V1).map(open).collect()
     }
 
+    /// For a single-threaded child in a place of somebody else's: one file of each hierarchy to which it writes `0`, `tasks`
+    /// of version 1, `cgroup.procs` of version 2, where permission is judged by who opened it (since 5.16).
+    ///
+    /// # Errors
+    /// When one cannot be opened.
+    pub fn join_files(&self) -> Result<Vec<OwnedFd>, Error> {
+        let open = |node: &Node| {
+            let name = if node.parent.version == Version::V1 { c"tasks" } else { c"cgroup.procs" };
+            files::open(&node.dir, name, OFlags::WRONLY).map_err(self.error("open the processes of", node))
+        };
+        self.nodes.iter().map(open).collect()
+    }
+
     /// The `cgroup.procs` files open for writing, those of version 1 first. A child that writes `0` to each
     /// attaches itself, without the parent in between; permission is judged by who opened them (since 5.16).
     ///

@@ -1,1 +1,135 @@
 //! Per field, what a container holds of a policy: the one place where it is written down. Pure.
+
+use cofferdam_policy::{Field, Mount, NetworkMode, Policy, Root, SeccompLevel};
+
+use super::About;
+use crate::backends::layout::Layout;
+use crate::egress::Way;
+use crate::outcome::{Applied, Enforcement, Strength};
+
+fn full(reason: impl Into<String>) -> Applied {
+    Applied { strength: Strength::Full, reason: reason.into() }
+}
+
+fn partial(reason: impl Into<String>) -> Applied {
+    Applied { strength: Strength::Partial, reason: reason.into() }
+}
+
+/// Of a list of names, the first and how many more.
+fn some(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [one, rest @ ..] => format!("{one} and {} more", rest.len()),
+    }
+}
+
+/// What holds in a container of this maker. `other_user`: the program is another user than the caller.
+pub(crate) fn answers(
+    policy: &Policy,
+    layout: &Layout,
+    about: &About,
+    way: Option<&Way>,
+    other_user: bool,
+) -> Enforcement {
+    let mut e = Enforcement::new();
+    e.insert(
+        Field::Root,
+        full(match &policy.filesystem.root {
+            Root::Image(_) => "the image, read-only",
+            Root::Directory(_) => "a root of the container's own from that directory, read-only",
+            _ => "a root of the container's own with the system's directories bound, read-only",
+        }),
+    );
+    e.insert(Field::Mounts, crate::optional::told(mounts(policy, layout, other_user), &layout.left_out));
+    e.insert(Field::Layer, full("no copy-on-write mounts"));
+    let made = |names: &[String]| partial(format!("{}: mounts alone do not keep a name from being made", some(names)));
+    e.insert(Field::Deny, if layout.unheld_deny.is_empty() { full("masks") } else { made(&layout.unheld_deny) });
+    e.insert(
+        Field::Protected,
+        if !layout.unheld_protected.is_empty() {
+            made(&layout.unheld_protected)
+        } else if !layout.linked.is_empty() {
+            partial(format!("{}: it has other hard links, through which it could be written", some(&layout.linked)))
+        } else {
+            full("read-only binds")
+        },
+    );
+    e.insert(Field::Metadata, full("read-only mounts refuse metadata changes outside writable mounts"));
+    e.insert(
+        Field::Network,
+        match policy.network.mode {
+            NetworkMode::None => {
+                full("a network namespace with nothing but loopback, and the filter refuses its sockets")
+            }
+            NetworkMode::Loopback => full("a network namespace of its own with loopback"),
+            NetworkMode::Host => full("nothing to hold: the host's network was asked for"),
+            NetworkMode::Allowlist => way.map_or_else(
+                || Applied { strength: Strength::None, reason: "there is no way for an egress gateway in".into() },
+                Way::applied,
+            ),
+        },
+    );
+    e.extend(crate::support::network(policy, way.is_some()));
+    e.insert(Field::NestedSandboxes, crate::support::nested(policy));
+    let level = match policy.process.seccomp.level {
+        SeccompLevel::Disabled => "the floor that every level has",
+        SeccompLevel::Basic => "level basic",
+        SeccompLevel::Standard => "level standard",
+        SeccompLevel::Strict => "level strict",
+    };
+    e.insert(Field::Seccomp, full(format!("seccomp, {level}, added by init to {}", about.detail)));
+    e.insert(
+        Field::Spawn,
+        full(if policy.process.spawn { "spawning is allowed" } else { "seccomp: one exec, threads only" }),
+    );
+    e.insert(
+        Field::UnixSockets,
+        match (policy.process.unix_sockets, policy.network.mode) {
+            (false, _) => full("seccomp refuses socket(AF_UNIX)"),
+            (true, NetworkMode::Host) => partial("granted, and the host's network shares its abstract sockets"),
+            (true, _) => full("granted: those whose paths the file system shows can be reached"),
+        },
+    );
+    let users = if about.rootless { ", and a user namespace of the caller's" } else { "" };
+    e.insert(Field::Isolation, full(format!("pid, ipc, uts, cgroup and mount namespaces of the container's{users}")));
+    e.insert(Field::Hostname, full("uts namespace"));
+    e.insert(Field::TreeKill, full("the pid namespace ends with its init, and init with its owner"));
+    crate::rlimits::enforcement(policy, false, &mut e);
+    if about.limits {
+        for (field, reason) in [
+            (Field::Memory, "the container's cgroup, swap included"),
+            (Field::CpuShare, "the container's cgroup"),
+            (Field::Processes, "the container's cgroup"),
+            (Field::CpuTime, "the container's cgroup counts, the supervisor kills"),
+        ] {
+            e.insert(field, full(reason));
+        }
+    } else if other_user {
+        e.insert(Field::Processes, full("RLIMIT_NPROC of a user as which nothing else runs"));
+    }
+    e.insert(Field::Tmpfs, full("sized: /dev/shm has 1 MiB of it at most, /tmp the rest"));
+    e
+}
+
+fn mounts(policy: &Policy, layout: &Layout, other_user: bool) -> Applied {
+    let writes = policy.filesystem.mounts.iter().any(|m| matches!(m, Mount::Bind { .. }) && m.is_writable());
+    if writes && other_user {
+        return partial(
+            "the container's unprivileged user cannot write what belongs to others, and owners are not mapped",
+        );
+    }
+    let bound = |path: &&String| {
+        policy.filesystem.mounts.iter().any(|m| matches!(m, Mount::Bind { source, .. } if source == *path))
+    };
+    if let Some(nested) = layout.nested.iter().find(bound) {
+        return partial(format!("{nested}: what is mounted below it is not shown"));
+    }
+    if !layout.passing.is_empty() {
+        return partial(format!(
+            "{}: a FIFO in it can be written to though it is read-only, or it holds too much to look for one",
+            some(&layout.passing)
+        ));
+    }
+    full("mounts, without devices and setuid programs")
+}

@@ -172,7 +172,7 @@ pub(crate) struct Swept {
 ///
 /// # Errors
 /// The backend makes no containers, or its maker is not built into this program.
-pub(crate) fn of(backend: Backend) -> Result<Box<dyn Maker>, Failure> {
+pub(crate) fn of(backend: Backend) -> Result<std::sync::Arc<dyn Maker>, Failure> {
     Err(Failure {
         code: 125,
         step: "engine".into(),
