@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use cofferdam_config::skills::operator::SandboxConfig;
-use cofferdam_config::skills::policy::{Resolved, policy};
+use cofferdam_config::skills::policy::policy;
 use cofferdam_config::skills::{Code, SkillError};
 use cofferdam_engine::Engine;
 use cofferdam_engine::audit::{Durability, Entry};
 use cofferdam_engine::recorded::About;
-use cofferdam_policy::{Backend, Field, PolicyErrors};
+use cofferdam_policy::{Backend, Field, PolicyErrors, Root};
 use serde_json::{Map, Value};
 
 use super::{Called, refused};
@@ -29,16 +29,15 @@ pub(super) fn run(called: &Called<'_>, engine: &Engine) -> Result<i32, Refusal> 
     };
     let files = kept.files.to_str().ok_or_else(|| Refusal::new("skill", "the registry's path is not UTF-8"))?;
     let arguments: Vec<String> = called.matches.get_many("args").into_iter().flatten().cloned().collect();
-    let Resolved { mut policy, image } = policy(&kept.manifest, &operator, files, &arguments).map_err(|errors| {
+    let mut policy = policy(&kept.manifest, &operator, files, &arguments).map_err(|errors| {
         Refusal::new("policy", format!("manifest and operator do not fit:\n  {}", indented(&errors)))
             .hint("cofferdam skill run NAME --config FILE says what the operator grants")
     })?;
-    if let Some(image) = image.filter(|image| !image.starts_with('/')) {
-        return Err(Refusal::new(
-            "policy",
-            format!("the image {image} is for containers, and this backend makes none"),
-        )
-        .hint("name the absolute path of a directory as image, or leave it out"));
+    // Only the host tells a directory from a tarball.
+    if let Root::Directory(path) = &policy.filesystem.root
+        && std::fs::metadata(path).is_ok_and(|meta| meta.is_file())
+    {
+        policy.filesystem.root = Root::Image(path.clone());
     }
     policy.backend = called.text("backend").and_then(Backend::from_name).unwrap_or_default();
     for given in called.matches.get_many::<String>("best-effort").into_iter().flatten() {

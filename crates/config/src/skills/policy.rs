@@ -25,15 +25,6 @@ use super::operator::{CPU_QUOTA_DEFAULT, MEMORY_DEFAULT_MB, SKILL_DIRECTORY, San
 const PROGRAMS: &[(&str, &[&str])] =
     &[("run", &[]), ("main.py", &["python3"]), ("main.js", &["node"]), ("main.mjs", &["node"]), ("main.sh", &["sh"])];
 
-/// A policy, and what of the operator's it does not say.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resolved {
-    /// What the skill may do. The jail and every backend that takes policies hold it.
-    pub policy: Policy,
-    /// The image that a container is made of.
-    pub image: Option<String>,
-}
-
 /// The policy of a skill whose files are in this directory of the host, with these further arguments.
 ///
 /// # Errors
@@ -43,7 +34,7 @@ pub fn policy(
     operator: &SandboxConfig,
     files: &str,
     arguments: &[String],
-) -> Result<Resolved, PolicyErrors> {
+) -> Result<Policy, PolicyErrors> {
     let mut policy = Policy::base();
     policy.id = Some(manifest.name.clone()).filter(|name| !name.starts_with('-'));
     policy.command.argv = program(manifest, operator)?;
@@ -67,9 +58,9 @@ pub fn policy(
         exec: false,
     }));
     // A directory is a root for every backend; of what else an image can be, only containers are made.
-    let image = operator.image.clone();
-    if let Some(directory) = image.as_ref().filter(|image| image.starts_with('/')) {
-        policy.filesystem.root = Root::Directory(directory.clone());
+    if let Some(image) = &operator.image {
+        let path = image.starts_with('/');
+        policy.filesystem.root = if path { Root::Directory(image.clone()) } else { Root::Image(image.clone()) };
     }
     policy.network = network(manifest, operator)?;
     if policy.network.mode == NetworkMode::None {
@@ -87,7 +78,7 @@ pub fn policy(
     }
     policy.on_violation = OnViolation::Terminate;
     policy.validate()?;
-    Ok(Resolved { policy, image })
+    Ok(policy)
 }
 
 /// Families of sockets that lead out: IPv4 and IPv6.

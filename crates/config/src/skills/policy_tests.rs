@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::manifest::{Manifest, Stage};
 use super::operator::SandboxConfig;
-use super::policy::{Resolved, policy};
+use super::policy::policy;
 
 fn manifest(change: impl Fn(&mut Value)) -> Manifest {
     let mut document = json!({
@@ -29,7 +29,7 @@ fn operator(text: &str) -> SandboxConfig {
     SandboxConfig::decode(text.as_bytes()).unwrap()
 }
 
-fn resolve(manifest: &Manifest, operator: &SandboxConfig) -> Resolved {
+fn resolve(manifest: &Manifest, operator: &SandboxConfig) -> Policy {
     policy(manifest, operator, "/store/files", &[]).unwrap()
 }
 
@@ -40,8 +40,8 @@ fn hosts(policy: &Policy) -> Vec<String> {
 #[test]
 fn without_a_word_the_documents_defaults_hold() {
     let manifest = manifest(|document| document["sandbox"]["memoryMb"] = json!(512));
-    let Resolved { policy, image } = resolve(&manifest, &SandboxConfig::default());
-    assert_eq!(image, None);
+    let policy = resolve(&manifest, &SandboxConfig::default());
+    assert!(!matches!(policy.filesystem.root, Root::Image(_)));
     assert_eq!(policy.command.argv, ["python3", "/skill/main.py"]);
     assert_eq!(policy.command.cwd.as_deref(), Some("/skill"));
     assert_eq!(policy.command.variables, Policy::base().command.variables);
@@ -81,8 +81,8 @@ fn json_and_toml_say_the_same() {
     });
     let config = operator(toml);
     assert_eq!(config, operator(&as_json.to_string()));
-    let Resolved { policy, image } = resolve(&wishing(json!(true)), &config);
-    assert_eq!(image.as_deref(), Some("registry.example/skill@sha256:00"));
+    let policy = resolve(&wishing(json!(true)), &config);
+    assert_eq!(policy.filesystem.root, Root::Image("registry.example/skill@sha256:00".into()));
     assert_eq!(policy.command.argv, ["python3", "-I", "/skill/main.py"]);
     assert_eq!((policy.limits.memory_mb, policy.limits.cpu_millis, policy.limits.wall_ms), (64, 250, 2000));
     assert!(!policy.process.spawn && policy.is_required(Field::CpuShare));
@@ -156,7 +156,7 @@ fn the_narrower_network_wins() {
         ),
         (json!([]), operator("networkMode = 'allowlist'"), vec![]),
     ] {
-        let Resolved { policy, .. } = resolve(&wishing(wish.clone()), &operator);
+        let policy = resolve(&wishing(wish.clone()), &operator);
         assert_eq!(hosts(&policy), holds, "{wish} {operator:?}");
         let mode = if holds.is_empty() { NetworkMode::None } else { NetworkMode::Allowlist };
         assert_eq!(policy.network.mode, mode);
@@ -171,13 +171,13 @@ fn the_narrower_network_wins() {
         let refused = policy(&wishing, &operator("networkMode = 'allowlist'"), "/f", &[]).unwrap_err().to_string();
         assert!(refused.starts_with("$.allowedHosts: missing") && refused.contains("an address"), "{refused}");
         let by_name = resolve(&wishing, &granted("['a.example.com']"));
-        assert_eq!(hosts(&by_name.policy), ["a.example.com"]);
+        assert_eq!(hosts(&by_name), ["a.example.com"]);
         let both = resolve(&wishing, &granted(&format!("['{address}']")));
-        assert_eq!(both.policy.network.allow.len(), 1, "{address}");
+        assert_eq!(both.network.allow.len(), 1, "{address}");
     }
     // The API alone, with no host besides.
     let api = operator("env = { ISCL_API_URL = 'http://127.0.0.1:8080' }");
-    let Resolved { policy, .. } = resolve(&wishing(json!(true)), &api);
+    let policy = resolve(&wishing(json!(true)), &api);
     assert!(policy.network.mode == NetworkMode::Allowlist && policy.network.allow.is_empty());
 }
 
@@ -187,7 +187,7 @@ fn processes_need_both_sides() {
         [(true, "", true), (true, "noSpawn = true", false), (false, "noSpawn = false", false), (false, "", false)]
     {
         let manifest = manifest(|document| document["sandbox"]["allowSpawn"] = json!(manifest_lets));
-        let Resolved { policy, .. } = resolve(&manifest, &operator(operator_says));
+        let policy = resolve(&manifest, &operator(operator_says));
         let root = if spawn { Root::Minimal } else { Root::Interpreter };
         assert_eq!((policy.process.spawn, policy.filesystem.root), (spawn, root));
     }
@@ -202,8 +202,7 @@ fn a_skill_with_one_known_start_needs_no_command() {
         })
     };
     let argv = |paths: &[&str]| {
-        policy(&with(paths), &SandboxConfig::default(), "/f", &["x".into(), "-y".into()])
-            .map(|it| it.policy.command.argv)
+        policy(&with(paths), &SandboxConfig::default(), "/f", &["x".into(), "-y".into()]).map(|it| it.command.argv)
     };
     assert_eq!(argv(&["run", "lib/main.py"]).unwrap(), ["/skill/run", "x", "-y"]);
     assert_eq!(argv(&["main.js"]).unwrap(), ["node", "/skill/main.js", "x", "-y"]);
@@ -214,7 +213,7 @@ fn a_skill_with_one_known_start_needs_no_command() {
 #[test]
 fn a_directory_as_image_is_the_root() {
     let config = operator("image = '/srv/rootfs'");
-    assert_eq!(resolve(&manifest(|_| {}), &config).policy.filesystem.root, Root::Directory("/srv/rootfs".into()));
+    assert_eq!(resolve(&manifest(|_| {}), &config).filesystem.root, Root::Directory("/srv/rootfs".into()));
 }
 
 fn any_host() -> impl Strategy<Value = String> {
@@ -239,7 +238,7 @@ proptest! {
         granted in prop::collection::vec(any_host(), 0..4),
     ) {
         let operator = operator(&json!({ "networkMode": "allowlist", "allowedHosts": granted }).to_string());
-        let Resolved { policy, .. } = resolve(&wishing(json!(wished)), &operator);
+        let policy = resolve(&wishing(json!(wished)), &operator);
         let read = |texts: &[String]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<AllowEntry>>();
         let (wished, granted) = (read(&wished), read(&granted));
         let held: Vec<AllowEntry> = policy.network.allow.into_iter().map(|rule| rule.entry).collect();

@@ -621,7 +621,7 @@ fn figures(report: supervise::Report, enforcement: Enforcement, cgroup: Option<C
     };
     f.problems.append(&mut f.report.problems);
     let own = cgroup.as_ref().and_then(|c| Some((c.usage().ok()?, c.events().ok()?)));
-    if let Some((u, events)) = own.or(f.report.counted.clone()) {
+    if let Some((u, events)) = own.or(f.report.counted) {
         f.memory = u.memory_peak_bytes.or(f.memory);
         let counted = u.cpu_time_us.map_or(0.0, |us| us as f64 / 1e6);
         f.cpu = Some(f.cpu.unwrap_or(0.0).max(counted));
