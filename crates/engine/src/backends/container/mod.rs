@@ -16,6 +16,7 @@
 
 pub mod answers;
 mod door;
+mod engines;
 pub(crate) mod owner;
 mod place;
 pub mod run;
@@ -173,10 +174,14 @@ pub(crate) struct Swept {
 /// # Errors
 /// The backend makes no containers, or its maker is not built into this program.
 pub(crate) fn of(backend: Backend) -> Result<std::sync::Arc<dyn Maker>, Failure> {
-    Err(Failure {
-        code: 125,
-        step: "engine".into(),
-        message: format!("the {} backend is not built into this program", backend.name()),
-        hint: Some("use --backend jail".into()),
-    })
+    match backend {
+        Backend::Docker => Ok(std::sync::Arc::new(engines::Engine::docker())),
+        Backend::Podman => Ok(std::sync::Arc::new(engines::Engine::podman())),
+        other => Err(Failure {
+            code: 125,
+            step: "engine".into(),
+            message: format!("the {} backend is not built into this program", other.name()),
+            hint: Some("use --backend jail".into()),
+        }),
+    }
 }

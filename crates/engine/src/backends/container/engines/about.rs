@@ -1,0 +1,190 @@
+//! What an engine is and what it can hold here, from what it says of itself. Pure but for asking.
+
+use serde_json::Value;
+
+use super::client::{Client, Trouble};
+use crate::backends::container::{About, Arrival};
+
+/// Whose engine it is, by what it says: podman also answers at Docker's socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flavour {
+    /// dockerd.
+    Docker,
+    /// Podman's service.
+    Podman,
+}
+
+impl Flavour {
+    /// For people.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Flavour::Docker => "Docker",
+            Flavour::Podman => "Podman",
+        }
+    }
+}
+
+/// What of an engine decides what it is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct What {
+    /// Whose.
+    pub flavour: Flavour,
+    /// Its version.
+    pub version: String,
+    /// The version of its Docker interface.
+    pub api: (u32, u32),
+    /// It runs as the caller.
+    pub rootless: bool,
+    /// How many ids its containers have; none when they have all of the host's.
+    pub mapped: Option<u32>,
+    /// Version of the cgroups.
+    pub cgroups: u32,
+    /// Why it cannot hold memory, CPU share and processes; none when it can.
+    pub unlimited: Option<String>,
+    /// What runs containers where nobody says otherwise.
+    pub runtime: String,
+    /// The engine's profile for system calls is on.
+    pub seccomp: bool,
+    /// Hard limit of processes per user: what is not ours to raise cannot be the container's either.
+    pub processes: u64,
+}
+
+/// The number of pids that every kernel has.
+const LEAST_PIDS: u64 = 32768;
+
+impl What {
+    /// Asks an engine.
+    pub(super) fn ask(client: &Client) -> Result<What, Trouble> {
+        let version = client.json("/version".into())?;
+        let podman = is_podman(&version);
+        let info = client.json(if podman { "/v4.0.0/libpod/info".into() } else { "/info".into() })?;
+        let own = rustix::process::getrlimit(rustix::process::Resource::Nproc).maximum;
+        // Podman's service lowers its own to the number of pids that there can be.
+        let processes = own.unwrap_or(LEAST_PIDS).min(LEAST_PIDS);
+        Ok(if podman { What::podman(&version, &info, processes) } else { What::docker(&version, &info, processes) })
+    }
+
+    /// From `/version` and `/info`.
+    pub(super) fn docker(version: &Value, info: &Value, processes: u64) -> What {
+        let options: Vec<&str> =
+            info["SecurityOptions"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let option = |name: &str| options.iter().find(|option| option.split(',').next() == Some(name));
+        let rootless = option("name=rootless").is_some();
+        let unlimited = if info["CgroupDriver"] == "none" {
+            Some("it runs without cgroups: run it where systemd delegates them (cgroup version 2)".to_owned())
+        } else {
+            let lacking: Vec<&str> = [
+                ("MemoryLimit", "memory"),
+                ("SwapLimit", "swap (boot with swapaccount=1)"),
+                ("CpuCfsQuota", "CPU share"),
+                ("PidsLimit", "processes"),
+            ]
+            .into_iter()
+            .filter(|(key, _)| info[*key] != true)
+            .map(|(_, what)| what)
+            .collect();
+            (!lacking.is_empty()).then(|| format!("this kernel does not let it limit {}", lacking.join(", ")))
+        };
+        What {
+            flavour: Flavour::Docker,
+            version: text(&version["Version"]),
+            api: api(version),
+            rootless,
+            // rootlesskit wants 65536 subordinate ids, and a remapped engine has as many.
+            mapped: (rootless || option("name=userns").is_some()).then_some(65536),
+            cgroups: number(&info["CgroupVersion"]),
+            unlimited,
+            runtime: text(&info["DefaultRuntime"]),
+            seccomp: option("name=seccomp").is_some_and(|option| !option.contains("profile=unconfined")),
+            processes,
+        }
+    }
+
+    /// From `/version` and libpod's own `info`.
+    pub(super) fn podman(version: &Value, info: &Value, processes: u64) -> What {
+        let host = &info["host"];
+        let rootless = host["security"]["rootless"] == true;
+        let cgroups = number(&Value::String(text(&host["cgroupVersion"]).trim_start_matches('v').to_owned()));
+        let controllers: Vec<&str> =
+            host["cgroupControllers"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let lacking: Vec<&str> =
+            ["memory", "cpu", "pids"].into_iter().filter(|name| !controllers.contains(name)).collect();
+        let unlimited = if rootless && cgroups < 2 {
+            Some("it is rootless, and cgroup version 1 cannot be delegated".to_owned())
+        } else if !lacking.is_empty() {
+            Some(format!("it has no cgroup controllers {}: systemd has to delegate them", lacking.join(", ")))
+        } else {
+            None
+        };
+        let ids = |which: &str| {
+            let map = host["idMappings"][which].as_array();
+            let size = |entry: &Value| entry["size"].as_u64().unwrap_or(0);
+            map.map(|map| map.iter().map(size).sum::<u64>()).filter(|sum| *sum > 0)
+        };
+        let mapped = match (ids("uidmap"), ids("gidmap")) {
+            (Some(users), Some(groups)) => Some(u32::try_from(users.min(groups)).unwrap_or(u32::MAX)),
+            _ if rootless => Some(1),
+            _ => None,
+        };
+        What {
+            flavour: Flavour::Podman,
+            version: text(&version["Version"]),
+            api: api(version),
+            rootless,
+            mapped,
+            cgroups,
+            unlimited,
+            runtime: text(&host["ociRuntime"]["name"]),
+            seccomp: host["security"]["seccompEnabled"] == true,
+            processes,
+        }
+    }
+
+    /// For whoever chooses.
+    pub(super) fn about(&self) -> About {
+        let mut detail = format!(
+            "{} {}{}, {}, cgroup version {}",
+            self.flavour.name(),
+            self.version,
+            if self.rootless { ", rootless" } else { "" },
+            self.runtime,
+            self.cgroups
+        );
+        detail += if self.seccomp { ", its default seccomp profile" } else { ", without a seccomp profile of its own" };
+        if self.flavour == Flavour::Podman && self.cgroups < 2 {
+            detail += ", no cgroup namespace";
+        }
+        if let Some(why) = &self.unlimited {
+            detail += "; no limits: ";
+            detail += why;
+        }
+        About {
+            version: self.version.clone(),
+            rootless: self.rootless,
+            arrival: Arrival::Door,
+            listener: !self.runtime.contains("runsc"),
+            limits: self.unlimited.is_none(),
+            detail: crate::evidence::escape(detail.as_bytes()),
+        }
+    }
+}
+
+/// Whether what `/version` says is of Podman's service.
+pub(super) fn is_podman(version: &Value) -> bool {
+    version["Components"].as_array().into_iter().flatten().any(|component| component["Name"] == "Podman Engine")
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// A number, or one in a string.
+fn number(value: &Value) -> u32 {
+    value.as_u64().and_then(|n| u32::try_from(n).ok()).or_else(|| value.as_str()?.parse().ok()).unwrap_or(0)
+}
+
+fn api(version: &Value) -> (u32, u32) {
+    let said = text(&version["ApiVersion"]);
+    let mut parts = said.split('.').map(|part| part.parse().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+}
