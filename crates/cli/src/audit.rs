@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use cofferdam_engine::audit::{
-    self, Anchor, Anchored, Failed, Filter, Follow, Key, Line, Options, Problem, PublicKey, Record, Secrets, Trail,
-    Verified, Wrong,
+    self, Anchor, Anchored, Failed, Filter, Follow, Key, Life, Line, Options, Owner, Problem, PublicKey, Record,
+    Secrets, Trail, Unended, Verified, Wrong,
 };
 use serde::Serialize;
 
@@ -21,6 +21,8 @@ use crate::report::{Refusal, print_note, printable};
 const ACTIONS: &[&str] = &["verify", "show", "tail", "checkpoint", "keygen"];
 /// How often `tail -f` looks for more.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Most runs without an end that are told one by one.
+const TOLD: usize = 20;
 /// Records that `tail` begins with.
 const LAST: usize = 10;
 
@@ -34,7 +36,7 @@ pub fn command(command: Command) -> Command {
         .override_usage("cofferdam audit [OPTIONS] <verify | show | tail | checkpoint | keygen FILE>")
         .after_help(
             "verify: whether every record is as it was written, and which is not. What only an anchor shows: the last \
-             records cut off, or everything written anew. show: records, those that the options name. tail: the last \
+             records cut off, or everything written anew. show: records, those that the options name. Both name runs that began and have no end. tail: the last \
              ten; with -f those that come as well. checkpoint: signs the trail as it ends now, and tells the anchor. \
              keygen: makes a key that signs.\n\nExit code: 0 when all is right, 1 when the trail does not hold \
              together, 125 when nothing can be told.",
@@ -202,6 +204,7 @@ struct Verdict<'a> {
     covered: Option<u64>,
     keys: Option<&'a [String]>,
     anchored: Option<u64>,
+    unended: Option<Vec<serde_json::Value>>,
     file: Option<String>,
     line: Option<u64>,
     offset: Option<u64>,
@@ -222,12 +225,39 @@ fn good(v: &Verified) -> Verdict<'_> {
         covered: Some(v.covered),
         keys: Some(&v.keys),
         anchored: Some(v.anchored),
+        unended: Some(v.unended.iter().map(unended).collect()),
         file: None,
         line: None,
         offset: None,
         record: None,
         problem: None,
     }
+}
+
+/// A run without an end, as data.
+fn unended(run: &Unended) -> serde_json::Value {
+    serde_json::json!({
+        "run": run.run, "skill": run.skill, "record": run.seq, "time": run.time,
+        "owner": run.owner.as_ref().map(Owner::data), "state": life(run).name(),
+    })
+}
+
+fn life(run: &Unended) -> Life {
+    run.owner.as_ref().map_or(Life::Unknown, Owner::life)
+}
+
+/// The same for people.
+fn without_end(run: &Unended) -> String {
+    let state = match (life(run), &run.owner) {
+        (Life::Running, Some(owner)) => format!("it is under way, in process {}", owner.pid),
+        (Life::Gone, Some(owner)) => {
+            format!("its process {} was killed; the next writer says so in the trail", owner.pid)
+        }
+        (Life::OtherBoot, _) => "it is of another boot, so nothing of it is left on this machine".to_owned(),
+        (_, Some(owner)) => format!("whether its process {} is there cannot be told from here", owner.pid),
+        (_, None) => "its record does not say whose it is".to_owned(),
+    };
+    format!("run {} began with record {}, {}, and has no end: {state}", run.run, run.seq, run.time)
 }
 
 fn bad(p: &Problem) -> Verdict<'_> {
@@ -243,6 +273,7 @@ fn bad(p: &Problem) -> Verdict<'_> {
         covered: None,
         keys: None,
         anchored: None,
+        unended: None,
         file: Some(p.file.display().to_string()),
         line: Some(p.line),
         offset: Some(p.offset),
@@ -307,6 +338,13 @@ fn told(v: &Verified, unanchored: bool) -> String {
         let keys = v.keys.join(", ");
         text.push_str(&format!("{} checkpoints, up to record {}, signed by {keys}\n", v.checkpoints, v.covered));
     }
+    for run in v.unended.iter().take(TOLD) {
+        text.push_str(&format!("{}\n", without_end(run).replace('\n', "\\n")));
+    }
+    let more = v.unended.len().saturating_sub(TOLD) as u64 + v.uncounted;
+    if more > 0 {
+        text.push_str(&format!("{more} more runs have no end; --json lists them\n"));
+    }
     text.push_str(&match (unanchored, v.anchored) {
         (true, _) => "no anchor was compared: whether records are missing at the end cannot be told\n".to_owned(),
         (false, n) => format!("{n} anchored checkpoints are there\n"),
@@ -370,7 +408,11 @@ fn told_line(found: &Line, json: bool) -> Result<(), Refusal> {
     }
 }
 
-fn shown(dir: &Path, filter: &Filter, mut each: impl FnMut(Line) -> Result<(), Refusal>) -> Result<(), Refusal> {
+fn shown(
+    dir: &Path,
+    filter: &Filter,
+    mut each: impl FnMut(Line) -> Result<(), Refusal>,
+) -> Result<Vec<Unended>, Refusal> {
     let mut refusal = None;
     let done = audit::show(dir, filter, |found| {
         each(found).map_err(|e| {
@@ -381,12 +423,19 @@ fn shown(dir: &Path, filter: &Filter, mut each: impl FnMut(Line) -> Result<(), R
     match (refusal, done) {
         (Some(refusal), _) => Err(refusal),
         (None, Err(e)) => Err(unread(dir, &e)),
-        (None, Ok(())) => Ok(()),
+        (None, Ok(unended)) => Ok(unended),
     }
 }
 
 fn show(dir: &Path, filter: &Filter, json: bool) -> Result<i32, Refusal> {
-    shown(dir, filter, |found| told_line(&found, json)).map(|()| 0)
+    let unended = shown(dir, filter, |found| told_line(&found, json))?;
+    for run in unended.iter().take(TOLD) {
+        print_note(&without_end(run), None);
+    }
+    if unended.len() > TOLD {
+        print_note(&format!("{} more runs have no end", unended.len() - TOLD), Some("cofferdam audit verify --json"));
+    }
+    Ok(0)
 }
 
 fn tail(dir: &Path, filter: &Filter, follow: bool, json: bool) -> Result<i32, Refusal> {

@@ -135,6 +135,37 @@ fn nothing_runs_that_cannot_be_recorded() {
 }
 
 #[test]
+fn a_run_whose_command_was_killed_is_named_and_ended_by_the_next() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("audit");
+    let mut command = cofferdam();
+    command.args(["run", "--audit-trail"]).arg(&dir).args(["--", "/bin/sh", "-c", "echo on; exec sleep 60"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    assert!(BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap() > 0);
+    let (code, said) = text(&dir, &["verify"]);
+    assert!(code == 0 && said.contains("has no end: it is under way, in process"), "{said}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for action in ["verify", "show"] {
+        let (code, said) = text(&dir, &[action]);
+        assert!(code == 0 && said.contains(&format!("its process {} was killed", child.id())), "{said}");
+    }
+    let json = || parse(&cofferdam().args(["audit", "verify", "--json", "--dir"]).arg(&dir).output().unwrap());
+    let unended = json()["unended"].as_array().unwrap().clone();
+    assert_eq!((unended.len(), &unended[0]["state"], &unended[0]["record"]), (1, &"gone".into(), &2.into()));
+    assert_eq!(unended[0]["owner"]["pid"], child.id());
+    // Whoever comes next says it in the trail, and does not run into it.
+    assert_eq!(told(&["run", "--audit-trail", dir.to_str().unwrap(), "--", "/bin/true"]).0, 0);
+    assert_eq!(json()["unended"], serde_json::json!([]));
+    let (_, said) = text(&dir, &["show", "--run", unended[0]["run"].as_str().unwrap()]);
+    assert!(
+        said.lines().count() == 2 && said.contains("sandbox_abandoned") && said.contains("why=owner_gone"),
+        "{said}"
+    );
+}
+
+#[test]
 fn the_trail_of_another_user_is_root_s_to_sign_and_nobody_s_to_write() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("audit");

@@ -1,11 +1,12 @@
 //! The audit trail under processes that are killed, and on a disk that is full.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use cofferdam_engine::audit::{Anchored, AuditError, Durability, Entry, Options, Trail, verify};
+use cofferdam_engine::audit::{Anchored, AuditError, Durability, Entry, Life, Options, Owner, Trail, verify};
 
 const DIR: &str = "COFFERDAM_TEST_TRAIL";
 const WRITER: &str = "COFFERDAM_TEST_WRITER";
@@ -24,8 +25,10 @@ fn writer() {
     for n in 0.. {
         let entry = Entry::new("note").with("writer", me).with("n", n);
         if n % 50 == 0 {
-            let begun = trail.begin(entry).expect("begun");
-            begun.end(Entry::new("note").with("writer", me).with("n", n)).expect("ended");
+            let run = format!("{me}-{n}");
+            let begun = trail.begin(Entry { kind: "sandbox_started".into(), ..entry }.run(&run)).expect("begun");
+            let end = Entry::new("sandbox_completed").run(&run).with("writer", me).with("n", n);
+            begun.end(end).expect("ended");
         } else {
             trail.append(entry, Durability::Written).expect("written");
         }
@@ -85,9 +88,13 @@ fn a_hundred_thousand_records_of_eight_processes_that_are_killed_at_random_verif
     let trail = Trail::open(&dir, options()).expect("opens");
     trail.append(Entry::new("note").with("writer", 1_000_000).with("n", 0), Durability::Durable).expect("written");
     let mut last: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut runs: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut notes = 0u64;
     let found = verify(&dir, None, &Anchored::new(), &mut |record| {
         let number = |key: &str| record.data.get(key).and_then(serde_json::Value::as_u64);
+        if let Some(run) = &record.run {
+            runs.entry(run.clone()).or_default().push(record.kind.clone());
+        }
         if let (Some(writer), Some(n)) = (number("writer"), number("n")) {
             notes += 1;
             // No record of a writer's is lost between two that stand there.
@@ -99,6 +106,15 @@ fn a_hundred_thousand_records_of_eight_processes_that_are_killed_at_random_verif
         }
     })
     .expect("the chain holds");
+    // Each run has one start and one end, from its owner or, where that was killed, from another.
+    let mut abandoned = 0;
+    for (run, kinds) in &runs {
+        assert!(kinds.len() == 2 && kinds[0] == "sandbox_started", "{run}: {kinds:?}");
+        assert!(["sandbox_completed", "sandbox_abandoned"].contains(&kinds[1].as_str()), "{run}: {kinds:?}");
+        abandoned += u64::from(kinds[1] == "sandbox_abandoned");
+    }
+    assert!(found.unended.is_empty(), "{:?}", found.unended);
+    println!("{} runs, {abandoned} of them ended by others", runs.len());
     assert!(notes >= 90_000 && found.last.seq >= notes, "{notes} of {}", found.last.seq);
     println!("{} records, {} kills, {} seals, {} files", found.last.seq, kills, found.recovered.len(), found.files);
 
@@ -114,6 +130,87 @@ fn a_hundred_thousand_records_of_eight_processes_that_are_killed_at_random_verif
     }
     std::fs::write(&place, &whole).expect("as it was");
     verify(&dir, None, &Anchored::new(), &mut |_| {}).expect("holds again");
+}
+
+/// Begins a run and does not end it: tests kill it.
+#[test]
+#[ignore = "a process that another test starts"]
+fn begins_and_waits() {
+    let dir = std::env::var_os(DIR).expect("the trail's directory");
+    let trail = Trail::open(Path::new(&dir), Options::default()).expect("opens");
+    let run = std::env::var(WRITER).expect("the run's name");
+    let _begun = trail.begin(Entry::new("sandbox_started").run(&run).skill("s")).expect("begun");
+    println!("begun");
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+/// Such a process, with its run on record.
+fn begun(dir: &Path, run: &str) -> Child {
+    let mut child = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "begins_and_waits", "--ignored", "--nocapture"])
+        .env(DIR, dir)
+        .env(WRITER, run)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line.contains("begun")), "it begins");
+    child
+}
+
+#[test]
+fn a_run_whose_owner_is_killed_is_ended_once_by_whoever_comes_next_and_a_live_one_by_nobody() {
+    let root = tempfile::tempdir().expect("a directory");
+    let dir = root.path().join("audit");
+    let (mut killed, mut alive) = (begun(&dir, "killed"), begun(&dir, "alive"));
+    let told = || {
+        let mut ends = Vec::new();
+        let found = verify(&dir, None, &Anchored::new(), &mut |record| {
+            if record.kind == "sandbox_abandoned" {
+                ends.push((record.run.clone().unwrap_or_default(), record.data.clone()));
+            }
+        })
+        .expect("holds");
+        let lives: Vec<_> =
+            found.unended.iter().map(|it| (it.run.clone(), it.owner.as_ref().map(Owner::life))).collect();
+        (lives, ends)
+    };
+    // Eight at once, again and again.
+    let open = || {
+        std::thread::scope(|scope| {
+            (0..8).for_each(|_| drop(scope.spawn(|| drop(Trail::open(&dir, Options::default()).expect("opens")))))
+        })
+    };
+    open();
+    let live = |run: &str, life| (run.to_owned(), Some(life));
+    assert_eq!(told(), (vec![live("killed", Life::Running), live("alive", Life::Running)], vec![]));
+    killed.kill().expect("SIGKILL");
+    let pid = killed.id();
+    killed.wait().expect("reaped");
+    assert_eq!(told(), (vec![live("killed", Life::Gone), live("alive", Life::Running)], vec![]), "not yet opened");
+    open();
+    open();
+    let (lives, ends) = told();
+    assert_eq!(lives, [live("alive", Life::Running)]);
+    let [(run, data)] = &ends[..] else { panic!("once: {ends:?}") };
+    assert_eq!((run.as_str(), &data["why"], &data["owner"]["pid"]), ("killed", &"owner_gone".into(), &pid.into()));
+    alive.kill().expect("SIGKILL");
+    alive.wait().expect("reaped");
+    // A writer that is open already notices when it begins a run itself.
+    let trail = Trail::open(&dir, Options::default()).expect("opens");
+    let mut third = begun(&dir, "third");
+    third.kill().expect("SIGKILL");
+    third.wait().expect("reaped");
+    trail
+        .begin(Entry::new("sandbox_started").run("x"))
+        .expect("begun")
+        .end(Entry::new("sandbox_completed").run("x"))
+        .expect("ended");
+    let (lives, ends) = told();
+    assert_eq!(
+        (lives.len(), ends.iter().map(|(run, _)| run.as_str()).collect::<Vec<_>>()),
+        (0, vec!["killed", "alive", "third"])
+    );
 }
 
 /// A writer in a file system of 1 MiB, in namespaces of its own: it says on standard output what became of it.

@@ -5,15 +5,21 @@
 //!                            └─ every so often a signed checkpoint ─▶ anchor (a file, a command, syslog)
 //! ```
 //!
+//! A run that began gets an end: from its owner, or, when that was killed, from the next writer, who can tell because the
+//! kernel lets go of what the owner held.
+//!
 //! A changed, removed or reordered record is found by `verify`. What is *not* found from the files alone: the last
 //! records cut off, or the whole chain written anew by somebody who may write it and sign it. Only an anchor, kept where
-//! the same somebody cannot write, shows those. Knows nothing of runs: who calls says what happened.
+//! the same somebody cannot write, shows those. Of runs it knows when they begin and end; who calls says what happened.
 
 mod anchor;
+mod begun;
 mod checkpoint;
+mod owner;
 mod read;
 mod record;
 mod redact;
+mod slots;
 mod store;
 mod verify;
 
@@ -23,13 +29,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 pub use anchor::Anchor;
+pub use begun::Unended;
 pub use checkpoint::{Key, PublicKey};
+pub use owner::{Life, Owner};
 pub use read::{Filter, Follow, Line, show};
 pub use record::{Entry, Hash, Link, Record, hex, sha256, unhex};
 pub use redact::Secrets;
 pub use verify::{Anchored, Failed, Problem, Verified, Wrong, anchored, verify};
 
-use store::{Slot, Store};
+use slots::{Reserved, Slot, abandoned};
+use store::Store;
 
 /// Why something could not be recorded. Nothing that has to be recorded may start then.
 #[derive(Debug, thiserror::Error)]
@@ -200,20 +209,22 @@ struct Sync {
     since: u64,
 }
 
-/// Room for the last record of a run that was begun. Dropped without `end`, the room is given back and nothing written.
+/// Room for the last record of a run that was begun. Dropped without `end`, the record says that nobody ended it.
 #[derive(Debug)]
 pub struct Reservation {
     trail: Trail,
-    slot: Option<Slot>,
+    reserved: Option<Reserved>,
+    /// What to write then.
+    given_up: Entry,
 }
 
 /// What a record has to do with the room that is kept for ends.
 #[derive(Debug, Clone, Copy)]
-enum Room {
+enum Room<'a> {
     /// It leaves it alone.
     Leave,
     /// More is kept for its end.
-    Reserve,
+    Reserve(&'a Owner),
     /// It is such an end.
     Use(Option<Slot>),
 }
@@ -233,7 +244,8 @@ impl Trail {
     /// It cannot be written, or others may write in its directory, or it is another user's.
     pub fn open(dir: &Path, options: Options) -> Result<Trail, AuditError> {
         let mut store = Store::open(dir, options.rotate_at, options.of_others)?;
-        drop(store.hold(&now())?);
+        let now = now();
+        store.hold(&now)?.close_gone(&now)?;
         let (path, store) = (dir.to_owned(), Mutex::new(store));
         Ok(Trail(Arc::new(Shared { path, options, store, sync: Mutex::default(), synced: Condvar::new() })))
     }
@@ -253,19 +265,23 @@ impl Trail {
         Ok(link)
     }
 
-    /// Records that something begins, and keeps room for the record of its end. Durable when it returns.
+    /// Records that something begins, and whose it is, and keeps room for the record of its end. Durable when it returns.
     ///
     /// # Errors
     /// As of `append`; nothing may begin then.
     pub fn begin(&self, entry: Entry) -> Result<Reservation, AuditError> {
-        let (link, slot) = self.write(entry, Room::Reserve)?;
-        let reservation = Reservation { trail: self.clone(), slot };
+        let me = Owner::me();
+        let entry = entry.with("owner", me.data());
+        let (run, skill) = (entry.run.clone(), entry.skill.clone());
+        let (link, reserved) = self.write(entry, Room::Reserve(&me))?;
+        let given_up = Entry { run, skill, ..abandoned(link.seq, "given_up", &me.data()) };
+        let reservation = Reservation { trail: self.clone(), reserved, given_up };
         self.settle(link, Durability::Durable)?;
         Ok(reservation)
     }
 
-    /// Writes one record, with what is to be done about room, under one lock. Gives the slot that was reserved.
-    fn write(&self, mut entry: Entry, room: Room) -> Result<(Link, Option<Slot>), AuditError> {
+    /// Writes one record, with what is to be done about room, under one lock. Gives what was reserved.
+    fn write(&self, mut entry: Entry, room: Room<'_>) -> Result<(Link, Option<Reserved>), AuditError> {
         self.0.options.secrets.take_out(&mut entry);
         let now = now();
         let mut store = held(&self.0.store);
@@ -273,16 +289,18 @@ impl Trail {
             return Err(AuditError::Undurable { path: self.0.path.clone() });
         }
         let mut all = store.hold(&now)?;
-        let slot = if matches!(room, Room::Reserve) { Some(all.reserve(&now)?) } else { None };
+        let run = entry.run.as_deref().unwrap_or_default();
+        let reserved = if let Room::Reserve(me) = room { Some(all.reserve(me, run, &now)?) } else { None };
         let written = all.append(&entry, &now, matches!(room, Room::Use(_)));
         // An end that was written needs its room no more, and a start that was not has none.
-        match (&written, slot, room) {
-            (Err(_), Some(slot), _) | (Ok(_), None, Room::Use(Some(slot))) => all.release(slot)?,
+        match (&written, &reserved, room) {
+            (Err(_), Some(Reserved { slot, .. }), _) => all.release(*slot)?,
+            (Ok(_), None, Room::Use(Some(slot))) => all.release(slot)?,
             _ => {}
         }
         let link = written?;
         self.wrote(all, link)?;
-        Ok((link, slot))
+        Ok((link, reserved))
     }
 
     /// Remembers what is to be made durable, and lets other writers go on.
@@ -377,20 +395,26 @@ impl Reservation {
         if line.len() as u64 > store::END_ROOM {
             entry.data = Entry::new("").with("cut_bytes", line.len() as u64).data;
         }
-        let slot = self.slot.take();
+        // The file is held until the end stands there, or another writer would write one.
+        let reserved = self.reserved.take();
+        let slot = reserved.as_ref().map(|reserved| reserved.slot);
         let (link, _) = self.trail.write(entry, Room::Use(slot))?;
         self.trail.settle(link, Durability::Durable)?;
+        drop(reserved.and_then(|reserved| reserved.live));
         Ok(link)
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let Some(slot) = self.slot.take() else { return };
+        let Some(reserved) = self.reserved.take() else { return };
+        let entry = self.given_up.clone();
+        let Err(unwritten) = self.trail.write(entry, Room::Use(Some(reserved.slot))) else { return };
+        tracing::warn!("a run was given up, and that could not be recorded: {unwritten}");
         let mut store = held(&self.trail.0.store);
         // What cannot be given back now is given back when this process has ended.
         if let Ok(mut all) = store.hold(&now())
-            && let Err(e) = all.release(slot)
+            && let Err(e) = all.release(reserved.slot)
         {
             tracing::warn!("{e}");
         }
@@ -399,5 +423,7 @@ impl Drop for Reservation {
 
 #[cfg(test)]
 mod attacks;
+#[cfg(test)]
+mod left_tests;
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use super::begun::{self, Open, Unended};
 use super::record::{self, MOST_BYTES, Record};
 use super::store::{file_name, files, open_file};
 
@@ -100,17 +101,26 @@ impl Follow {
     }
 }
 
-/// Calls `each` with every record that the filter takes, and with what is broken.
+/// Calls `each` with every record that the filter takes, and with what is broken. Gives the runs that have no end, of those
+/// whose starts it would take if it took every kind.
 ///
 /// # Errors
 /// A file cannot be read, or `each` failed.
-pub fn show(dir: &Path, filter: &Filter, mut each: impl FnMut(Line) -> io::Result<()>) -> io::Result<()> {
+pub fn show(dir: &Path, filter: &Filter, mut each: impl FnMut(Line) -> io::Result<()>) -> io::Result<Vec<Unended>> {
     let mut all = Follow::new(dir);
+    let mut open = Open::default();
+    let starts = Filter { kinds: Vec::new(), ..filter.clone() };
     while let Some(line) = all.next_line()? {
-        match &line {
-            Line::Record(record) if !filter.takes(record) => {}
-            _ => each(line)?,
+        if let Line::Record(record) = &line {
+            // An end counts wherever it stands.
+            if record.kind != begun::STARTED || starts.takes(record) {
+                open.see(record);
+            }
+            if !filter.takes(record) {
+                continue;
+            }
         }
+        each(line)?;
     }
-    Ok(())
+    Ok(open.left().0)
 }

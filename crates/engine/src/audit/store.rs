@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! DIR/trail-000001.jsonl  trail-000002.jsonl …   the records, the last file growing
-//! DIR/lock                                       held while writing; remembers where the chain ends, and who reserved room
+//! DIR/lock                                       held while writing; remembers where the chain ends, and who keeps room
+//! DIR/run-0001 …                                 runs under way; `slots` has them
 //! ```
 //!
 //! What the lock file remembers is a hint to writers, checked against the trail's own bytes and made anew where it does not
@@ -24,11 +25,9 @@ use super::record::{self, Entry, Hash, Link, sha256};
 pub const END_ROOM: u64 = 8 * 1024;
 /// Room is asked of the file system in pieces of this size.
 const PIECE: u64 = 256 * 1024;
-/// Most runs that can be under way at once.
-const SLOTS: usize = 1024;
 const MAGIC: u64 = 0x6466_6672_6564_7501;
-const HEAD: usize = 96;
-const SLOT: usize = 16;
+/// Length of what the lock file says of the chain; who keeps room stands after it.
+pub const HEAD: usize = 96;
 
 /// Where the chain ends, as the last writer left it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -46,13 +45,13 @@ pub struct State {
 /// The directory of a trail, open.
 #[derive(Debug)]
 pub struct Store {
-    dir: File,
-    path: PathBuf,
-    lock: File,
+    pub(super) dir: File,
+    pub(super) path: PathBuf,
+    pub(super) lock: File,
     /// Whose it all is.
     owner: Uid,
     /// Size at which a file is closed and the next one begun.
-    rotate_at: u64,
+    pub(super) rotate_at: u64,
     /// The file that grew when this process last wrote.
     open: Option<(u64, File)>,
 }
@@ -60,15 +59,12 @@ pub struct Store {
 /// The store while no other writer can come between.
 #[derive(Debug)]
 pub struct Held<'a> {
-    store: &'a mut Store,
-    state: State,
+    pub(super) store: &'a mut Store,
+    pub(super) state: State,
 }
 
-/// A place in the table of those who reserved room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slot(usize);
-
-fn fail(what: &str, path: &Path) -> impl FnOnce(io::Error) -> AuditError {
+/// The error of a system call, with what it was for.
+pub(super) fn fail(what: &str, path: &Path) -> impl FnOnce(io::Error) -> AuditError {
     let place = format!("{what} {}", path.display());
     move |source| AuditError::Io { place, source }
 }
@@ -147,7 +143,7 @@ impl Store {
     }
 
     /// Whether an open file of the trail is nobody else's.
-    fn is_own(&self, file: &File, name: &str) -> Result<(), AuditError> {
+    pub(super) fn is_own(&self, file: &File, name: &str) -> Result<(), AuditError> {
         let path = self.path.join(name);
         let about = file.metadata().map_err(fail("cannot look at", &path))?;
         if !about.is_file() {
@@ -211,7 +207,8 @@ fn is_own(about: &std::fs::Metadata, owner: Uid, path: &Path) -> Result<(), Audi
     Ok(())
 }
 
-fn open_in(dir: &File, name: &str, flags: OFlags) -> io::Result<File> {
+/// Opens a file of the directory, and no link.
+pub(super) fn open_in(dir: &File, name: &str, flags: OFlags) -> io::Result<File> {
     let all = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     Ok(openat(dir, name, all, Mode::RUSR | Mode::WUSR)?.into())
 }
@@ -357,7 +354,7 @@ impl Held<'_> {
         Ok(())
     }
 
-    fn make_room(&mut self, wanted: u64) -> Result<(), AuditError> {
+    pub(super) fn make_room(&mut self, wanted: u64) -> Result<(), AuditError> {
         if wanted <= self.state.room {
             return Ok(());
         }
@@ -378,7 +375,7 @@ impl Held<'_> {
     }
 
     /// Begins the next file. The one before is durable before the next has a record, or a crash could leave a gap.
-    fn rotate(&mut self, now: &str) -> Result<(), AuditError> {
+    pub(super) fn rotate(&mut self, now: &str) -> Result<(), AuditError> {
         let (before, kept) = (self.state, self.reserved()?);
         let next = before.file + 1;
         let path = self.store.path.clone();
@@ -413,7 +410,7 @@ impl Held<'_> {
         self.remember()
     }
 
-    fn remember(&mut self) -> Result<(), AuditError> {
+    pub(super) fn remember(&mut self) -> Result<(), AuditError> {
         let s = self.state;
         let mut head = Vec::with_capacity(HEAD);
         for word in [MAGIC, s.file, s.end, s.room, s.link.seq, 0] {
@@ -425,120 +422,16 @@ impl Held<'_> {
         head.extend_from_slice(&sum[..8]);
         self.store.lock.write_all_at(&head, 0).map_err(fail("cannot write the lock of", &self.store.path))
     }
-
-    /// Bytes kept for the ends of runs that are under way.
-    fn reserved(&self) -> Result<u64, AuditError> {
-        Ok(self.slots()?.iter().filter(|s| s.0 != Owner::NONE).count() as u64 * END_ROOM)
-    }
-
-    fn slots(&self) -> Result<Vec<(Owner, u64)>, AuditError> {
-        let mut table = vec![0u8; SLOTS * SLOT];
-        let mut got = 0;
-        while got < table.len() {
-            match self.store.lock.read_at(&mut table[got..], (HEAD + got) as u64) {
-                Ok(0) => break, // never written: free
-                Ok(n) => got += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(fail("cannot read the lock of", &self.store.path)(e)),
-            }
-        }
-        let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
-        Ok(table.chunks_exact(SLOT).map(|s| (Owner(number(&s[..8])), number(&s[8..]))).collect())
-    }
-
-    fn set_slot(&self, slot: usize, (owner, start): (Owner, u64)) -> Result<(), AuditError> {
-        let mut bytes = [0u8; SLOT];
-        bytes[..8].copy_from_slice(&owner.0.to_le_bytes());
-        bytes[8..].copy_from_slice(&start.to_le_bytes());
-        self.store
-            .lock
-            .write_all_at(&bytes, (HEAD + slot * SLOT) as u64)
-            .map_err(fail("cannot write the lock of", &self.store.path))
-    }
-
-    /// Keeps room for one more end. What dead processes kept is theirs no more.
-    ///
-    /// # Errors
-    /// There is no space for it, or too many runs are under way.
-    pub fn reserve(&mut self, now: &str) -> Result<Slot, AuditError> {
-        if self.state.file == 0 {
-            self.rotate(now)?;
-        }
-        let slots = self.slots()?;
-        let mut free = None;
-        let mut elsewhere = None;
-        let mut taken = 0;
-        let me = Owner::me();
-        for (i, &(owner, start)) in slots.iter().enumerate() {
-            if owner == Owner::NONE {
-                free = free.or(Some(i));
-            } else if owner.is_elsewhere(me) {
-                // Nobody here can tell whether it lives: it keeps its room for as long as there is another.
-                elsewhere = elsewhere.or(Some(i));
-                taken += 1;
-            } else if alive(owner.pid(), start) {
-                taken += 1;
-            } else {
-                self.set_slot(i, (Owner::NONE, 0))?;
-                free = free.or(Some(i));
-            }
-        }
-        let slot = free.or(elsewhere).ok_or(AuditError::TooMany { most: SLOTS })?;
-        self.make_room(self.state.end + (taken + 1) * END_ROOM)?;
-        self.remember()?;
-        self.set_slot(slot, (me, started(me.pid()).unwrap_or(0)))?;
-        Ok(Slot(slot))
-    }
-
-    /// Keeps no more room for it.
-    ///
-    /// # Errors
-    /// The lock file cannot be written.
-    pub fn release(&mut self, slot: Slot) -> Result<(), AuditError> {
-        self.set_slot(slot.0, (Owner::NONE, 0))
-    }
 }
 
-fn space(e: io::Error, path: &Path) -> AuditError {
+/// The error of a write: no space, or another.
+pub(super) fn space(e: io::Error, path: &Path) -> AuditError {
     match e.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
             AuditError::Full { path: path.to_owned() }
         }
         _ => fail("cannot write", path)(e),
     }
-}
-
-/// Who reserved room: a process, and the PID namespace in which that is its number; 0 where that is not known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Owner(u64);
-
-impl Owner {
-    const NONE: Owner = Owner(0);
-
-    fn me() -> Owner {
-        use std::os::unix::fs::MetadataExt;
-        let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |about| about.ino() as u32);
-        Owner(u64::from(namespace) << 32 | u64::from(std::process::id()))
-    }
-
-    fn pid(self) -> u32 {
-        self.0 as u32
-    }
-
-    fn is_elsewhere(self, me: Owner) -> bool {
-        let (theirs, mine) = (self.0 >> 32, me.0 >> 32);
-        theirs != 0 && mine != 0 && theirs != mine
-    }
-}
-
-/// When a process started, clock ticks since boot.
-fn started(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
-}
-
-fn alive(pid: u32, start: u64) -> bool {
-    start == 0 || started(pid) == Some(start)
 }
 
 /// The last whole record of a file's bytes, and where it ends.
@@ -573,23 +466,6 @@ mod tests {
         for name in ["trail-7.jsonl", "trail-0000007.jsonl", "trail-+00007.jsonl", "trail-000007.jsonl.bak", "lock"] {
             assert_eq!(file_number(name), None, "{name}");
         }
-    }
-
-    #[test]
-    fn room_that_was_kept_in_another_pid_namespace_is_not_given_away() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut store = Store::open(&dir.path().join("t"), 1 << 20, false).unwrap();
-        let mut held = store.hold("t").unwrap();
-        // A process that is not here: gone where it would be ours, perhaps alive where it is another namespace's.
-        let (gone, namespace) = (u64::from(u32::MAX - 1), Owner::me().0 >> 32);
-        assert!(namespace != 0);
-        held.set_slot(0, (Owner((namespace ^ 1) << 32 | gone), 7)).unwrap();
-        held.set_slot(1, (Owner(namespace << 32 | gone), 7)).unwrap();
-        assert_eq!(held.reserve("t").unwrap(), Slot(1));
-        assert_eq!(held.reserved().unwrap(), 2 * END_ROOM);
-        // Where none is left, runs go on all the same.
-        (0..SLOTS).for_each(|i| held.set_slot(i, (Owner((namespace ^ 1) << 32 | gone), 7)).unwrap());
-        held.reserve("t").unwrap();
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use super::begun::{Open, Unended};
 use super::checkpoint::{self, PublicKey};
 use super::record::{self, Broken, Hash, Link, MOST_BYTES, Record, hex, sha256, unhex};
 use super::store::{file_name, files, open_file};
@@ -131,6 +132,10 @@ pub struct Verified {
     pub recovered: Vec<(PathBuf, u64)>,
     /// Anchored records that were compared.
     pub anchored: u64,
+    /// Runs that began and have no end: they are under way, or their owners were killed. No fault of the trail's.
+    pub unended: Vec<Unended>,
+    /// Starts that were too many to be remembered beside those.
+    pub uncounted: u64,
 }
 
 /// What an anchor holds: numbers of records and their hashes.
@@ -175,6 +180,7 @@ struct Walk<'a> {
     anchors: &'a Anchored,
     end: Option<Link>,
     sum: Verified,
+    open: Open,
     each: &'a mut dyn FnMut(&Record),
 }
 
@@ -190,7 +196,7 @@ pub fn verify(
     each: &mut dyn FnMut(&Record),
 ) -> Result<Verified, Failed> {
     let list = files(dir)?;
-    let mut walk = Walk { signer, anchors, end: None, sum: Verified::default(), each };
+    let mut walk = Walk { signer, anchors, end: None, sum: Verified::default(), open: Open::default(), each };
     for (i, &number) in list.iter().enumerate() {
         let expected = list[0] + i as u64;
         if number != expected {
@@ -214,6 +220,7 @@ pub fn verify(
         return Err(place(Wrong::Unsigned, end.seq + 1));
     }
     walk.sum.last = end;
+    (walk.sum.unended, walk.sum.uncounted) = walk.open.left();
     Ok(walk.sum)
 }
 
@@ -357,6 +364,7 @@ impl Walk<'_> {
         }
         self.end = Some(link);
         self.sum.until.clone_from(&record.time);
+        self.open.see(record);
         (self.each)(record);
         Ok(())
     }
