@@ -125,7 +125,13 @@ fn host(shape: &Shape, root: &Ready, what: &What) -> Result<HostConfig, Failure>
             }
             Mounted::Tmpfs { target, bytes, mode, exec, writable } => {
                 sayable(what, target, &[':'])?;
-                tmpfs.insert(target.clone(), options(what, *bytes, *mode, *exec, *writable));
+                let mut options = options(what, *bytes, *mode, *exec, *writable);
+                if what.flavour == Flavour::Docker && *writable && !shape.powers {
+                    // Where the image has such a directory, runc gives the file system that one's mode.
+                    let (uid, gid) = user(shape, what);
+                    options += &format!(",uid={uid},gid={gid}");
+                }
+                tmpfs.insert(target.clone(), options);
             }
         }
     }
@@ -156,8 +162,9 @@ fn mask(host: &mut HostConfig, paths: &[String], what: &What) -> Result<(), Fail
     }
     match what.flavour {
         Flavour::Docker => {
-            let own = MASKED.iter().map(|path| (*path).to_owned());
-            host.masked_paths = Some(own.chain(paths.iter().cloned()).collect());
+            let mut masked: Vec<String> = MASKED.iter().map(|path| (*path).to_owned()).collect();
+            masked.extend(paths.iter().filter(|path| !MASKED.contains(&path.as_str())).cloned());
+            host.masked_paths = Some(masked);
         }
         Flavour::Podman => {
             for path in paths {
@@ -169,13 +176,13 @@ fn mask(host: &mut HostConfig, paths: &[String], what: &What) -> Result<(), Fail
     Ok(())
 }
 
-/// No core files, and the files that the policy allows. Its other rlimits init sets.
+/// No core files (with 1 the kernel starts no handler for them either, which it does with 0), and the files that the policy allows. Its other rlimits init sets.
 fn ulimits(shape: &Shape, what: &What) -> Vec<ResourcesUlimits> {
     let limit = |name: &str, hard: u64| {
         let hard = Some(signed(hard));
         ResourcesUlimits { name: Some(name.into()), soft: hard, hard }
     };
-    let mut limits = vec![limit("core", 0), limit("nofile", shape.open_files)];
+    let mut limits = vec![limit("core", 1), limit("nofile", shape.open_files)];
     if what.flavour == Flavour::Podman {
         // Else it asks for a million, which not every engine may have.
         limits.push(limit("nproc", what.processes));

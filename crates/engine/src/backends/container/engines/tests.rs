@@ -202,3 +202,23 @@ fn a_container_has_no_powers_no_network_and_a_root_that_cannot_be_written() {
         assert_eq!(said(&out, "written"), "", "{kind:?}");
     }
 }
+
+#[test]
+fn a_file_system_in_memory_belongs_to_the_program_where_the_image_has_the_directory_too() {
+    let work = work();
+    let root = work.path().join("root");
+    image::root(&root, &[]).expect("a root");
+    std::fs::set_permissions(root.join("tmp"), std::fs::Permissions::from_mode(0o755)).expect("chmod");
+    let archive = work.path().join("root.tar");
+    image::tarball(&root, &archive).expect("a tarball");
+    for Pair { kind, engine, .. } in pairs().into_iter().filter(|pair| pair.kind == Kind::Docker) {
+        let out = work.path().join(format!("{kind:?}"));
+        let asked = shape(
+            Rootfs::Tarball(archive.clone()),
+            &out,
+            "touch /tmp/x && ls -ln /tmp > /out/list; echo $? > /out/code",
+        );
+        run(&engine, &asked);
+        assert_eq!(said(&out, "code").trim(), "0", "{kind:?}");
+    }
+}
