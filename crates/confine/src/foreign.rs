@@ -1,4 +1,4 @@
-//! Starts somebody else's sandbox program (bubblewrap, nsjail) the way init is started: everything prepared before clone,
+//! Starts somebody else's sandbox program (bubblewrap, nsjail, an OCI runtime) the way init is started: everything prepared before clone,
 //! nothing of the owner's goes along, and nothing is allocated in between.
 //!
 //! What the program does then is its own business; this file only says with which streams, descriptors, limits and ids it
@@ -43,6 +43,22 @@ pub struct Foreign<'a> {
     pub tasks: &'a [BorrowedFd<'a>],
 }
 
+/// What only some programs need: where their descriptors begin, and what of the host they must not see.
+#[derive(Debug, Clone, Copy)]
+pub struct Around<'a> {
+    /// The first number of [`Foreign::fds`] in the program, 3 or higher.
+    pub first_fd: i32,
+    /// A directory that is empty for this program: in a mount namespace of its own, and for who is not root in a user
+    /// namespace that maps just the caller.
+    pub hidden: Option<&'a CStr>,
+}
+
+impl Default for Around<'_> {
+    fn default() -> Self {
+        Around { first_fd: FIRST_FD, hidden: None }
+    }
+}
+
 /// What the child needs, as plain memory.
 struct Child {
     program: *const u8,
@@ -53,6 +69,9 @@ struct Child {
     fds: *const i32,
     scratch: *mut i32,
     len: usize,
+    first: i32,
+    /// Null where nothing is hidden.
+    hidden: *const u8,
     tasks: *const i32,
     tasks_len: usize,
     rlimits: *const (u32, u64, u64),
@@ -73,6 +92,17 @@ const STACK: usize = 32 * 1024;
 /// # Errors
 /// The step that failed; nothing is left behind.
 pub fn spawn(foreign: &Foreign<'_>) -> Result<Running, SpawnError> {
+    spawn_around(foreign, &Around::default())
+}
+
+/// The same for a program that finds its descriptors elsewhere, or must not see a directory.
+///
+/// # Errors
+/// As [`spawn`].
+pub fn spawn_around(foreign: &Foreign<'_>, around: &Around<'_>) -> Result<Running, SpawnError> {
+    if around.first_fd < 3 {
+        return Err(SpawnError::Prepare(io::ErrorKind::InvalidInput.into()));
+    }
     let raw = |fds: &[BorrowedFd<'_>]| fds.iter().map(AsRawFd::as_raw_fd).collect::<Vec<i32>>();
     let pointers = |texts: &[&CStr]| {
         let mut list: Vec<*const u8> = texts.iter().map(|text| text.as_ptr().cast()).collect();
@@ -93,6 +123,8 @@ pub fn spawn(foreign: &Foreign<'_>) -> Result<Running, SpawnError> {
         fds: fds.as_ptr(),
         scratch: scratch.as_mut_ptr(),
         len: fds.len(),
+        first: around.first_fd,
+        hidden: around.hidden.map_or(std::ptr::null(), |path| path.as_ptr().cast()),
         tasks: tasks.as_ptr(),
         tasks_len: tasks.len(),
         rlimits: foreign.rlimits.as_ptr(),
@@ -104,7 +136,9 @@ pub fn spawn(foreign: &Foreign<'_>) -> Result<Running, SpawnError> {
         line: 0,
     };
     let cgroup = foreign.cgroup.as_ref().map(AsRawFd::as_raw_fd);
-    let own_users = foreign.first_process && foreign.ids.is_none();
+    // Who is root mounts without a user namespace.
+    let mounts = around.hidden.is_some() && !rustix::process::geteuid().is_root();
+    let own_users = (foreign.first_process || mounts) && foreign.ids.is_none();
     let own = [
         format!("{0} {0} 1", rustix::process::geteuid().as_raw()),
         format!("{0} {0} 1", rustix::process::getegid().as_raw()),
@@ -112,8 +146,9 @@ pub fn spawn(foreign: &Foreign<'_>) -> Result<Running, SpawnError> {
     if own_users {
         child.maps = [(own[0].as_ptr(), own[0].len()), (own[1].as_ptr(), own[1].len())];
     }
-    let namespaces =
-        if foreign.first_process { libc::CLONE_NEWPID } else { 0 } | if own_users { libc::CLONE_NEWUSER } else { 0 };
+    let namespaces = if foreign.first_process { libc::CLONE_NEWPID } else { 0 }
+        | if own_users { libc::CLONE_NEWUSER } else { 0 }
+        | if around.hidden.is_some() { libc::CLONE_NEWNS } else { 0 };
     let flags = (libc::CLONE_VM | libc::CLONE_VFORK | namespaces) as u32 as u64;
     // No handler of the owner's may run on the child's stack while the memory is shared.
     let old = mask(u64::MAX).map_err(SpawnError::Prepare)?;
@@ -171,6 +206,7 @@ fn enter(c: &mut Child) -> Result<(), (i32, i32)> {
         sys::write(file, b"0".as_ptr(), 1).map_err(|e| (103, e))?;
     }
     maps(c)?;
+    hide(c)?;
     sys::setsid().map_err(|e| (104, e))?;
     // A fresh session keyring, so that none of the owner's keys goes along.
     match sys::keyctl(1, 0) {
@@ -225,9 +261,23 @@ fn maps(c: &Child) -> Result<(), (i32, i32)> {
     Ok(())
 }
 
+/// An empty directory in the place of one, for this process and its children alone.
+fn hide(c: &Child) -> Result<(), (i32, i32)> {
+    const PRIVATE: usize = 1 << 18 | 1 << 14; // MS_PRIVATE, MS_REC
+    const CLOSED: usize = 1 | 2 | 4 | 8; // MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC
+    if c.hidden.is_null() {
+        return Ok(());
+    }
+    let none = c"none".as_ptr().cast();
+    sys::mount(none, c"/".as_ptr().cast(), std::ptr::null(), PRIVATE, std::ptr::null()).map_err(|e| (144, e))?;
+    let size = c"size=4096,mode=555".as_ptr().cast();
+    sys::mount(none, c.hidden, c"tmpfs".as_ptr().cast(), CLOSED, size).map_err(|e| (145, e))?;
+    Ok(())
+}
+
 /// The signal comes for a death from now on; one before it shows on the lifeline, which then is no more needed.
 fn owner_lives(c: &Child) -> Result<(), (i32, i32)> {
-    let lifeline = FIRST_FD + c.len as i32 - 4;
+    let lifeline = c.first + c.len as i32 - 4;
     let mut fds = [sys::PollFd { fd: lifeline, events: 0, revents: 0 }];
     let now = [0u64; 2];
     sys::ppoll(fds.as_mut_ptr(), 1, now.as_ptr(), std::ptr::null(), 8).map_err(|e| (115, e))?;
@@ -264,9 +314,9 @@ fn no_favours() -> Result<(), (i32, i32)> {
     Ok(())
 }
 
-/// 0, 1, 2 and from [`FIRST_FD`] on what the owner lists; everything else is closed.
+/// 0, 1, 2 and from the first number on what the owner lists; everything else is closed.
 fn descriptors(c: &Child) -> Result<(), (i32, i32)> {
-    let base = FIRST_FD + c.len as i32;
+    let base = c.first + c.len as i32;
     // First up and out of the way, all of them, so that no target number overwrites a source.
     for i in 0..c.len {
         // SAFETY: `fds` points to `len` numbers, and `scratch` to room for as many.
@@ -278,11 +328,13 @@ fn descriptors(c: &Child) -> Result<(), (i32, i32)> {
     for i in 0..c.len {
         // SAFETY: as above.
         let moved = unsafe { c.scratch.add(i).read() };
-        let target = if i < 3 { i as i32 } else { FIRST_FD + i as i32 - 3 };
+        let target = if i < 3 { i as i32 } else { c.first + i as i32 - 3 };
         sys::dup3(moved, target, 0).map_err(|e| (121, e))?;
     }
-    sys::close_range(3, FIRST_FD as u32 - 1, 0).map_err(|e| (122, e))?;
-    sys::close_range((FIRST_FD + c.len as i32 - 3) as u32, u32::MAX, 0).map_err(|e| (123, e))?;
+    if c.first > 3 {
+        sys::close_range(3, c.first as u32 - 1, 0).map_err(|e| (122, e))?;
+    }
+    sys::close_range((c.first + c.len as i32 - 3) as u32, u32::MAX, 0).map_err(|e| (123, e))?;
     Ok(())
 }
 
@@ -302,6 +354,16 @@ mod tests {
         rlimits: &[(u32, u64, u64)],
         first_process: bool,
     ) -> (String, i32) {
+        run_around(script, extra, rlimits, first_process, &Around::default())
+    }
+
+    fn run_around(
+        script: &CStr,
+        extra: &[BorrowedFd<'_>],
+        rlimits: &[(u32, u64, u64)],
+        first_process: bool,
+        around: &Around<'_>,
+    ) -> (String, i32) {
         let (lifeline, _held) = std::io::pipe().unwrap();
         let null = std::fs::File::open("/dev/null").unwrap();
         let (out, theirs) = std::io::pipe().unwrap();
@@ -320,7 +382,7 @@ mod tests {
             cwd: c"/",
             tasks: &[],
         };
-        let running = spawn(&foreign).unwrap();
+        let running = spawn_around(&foreign, around).unwrap();
         drop(theirs);
         let text = std::io::read_to_string(out).unwrap();
         let (status, _) = process::wait_status(running.pidfd.as_fd()).unwrap();
@@ -339,6 +401,37 @@ mod tests {
             run(c"cat /proc/$$/fd/10; ls /proc/$$/fd; echo \"$A $HOME\"; exit 3", &[data.as_fd()], &[]);
         assert_eq!(text, "hello\n0\n1\n10\n2\nb \n");
         assert_eq!(status, 3 << 8);
+    }
+
+    #[test]
+    fn descriptors_begin_where_the_program_looks_for_them() {
+        let (data, mut ours) = std::io::pipe().unwrap();
+        std::io::Write::write_all(&mut ours, b"hello\n").unwrap();
+        drop(ours);
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let around = Around { first_fd: 3, hidden: None };
+        let script = c"cat <&4; ls /proc/$$/fd";
+        let (text, status) = run_around(script, &[null.as_fd(), data.as_fd()], &[], false, &around);
+        // The shell's own are at 10 and above.
+        assert_eq!((text.as_str(), status), ("hello\n0\n1\n2\n3\n4\n", 0));
+    }
+
+    #[test]
+    fn what_is_hidden_is_empty_for_the_program_alone() {
+        if !rustix::process::geteuid().is_root() && crate::host::user_namespaces_refused(false).is_some() {
+            eprintln!("skipped: no user namespaces here");
+            return;
+        }
+        let script = c"ls -A /usr; test -e /bin/sh && echo there; id -u";
+        let around = Around { first_fd: FIRST_FD, hidden: Some(c"/usr/share") };
+        let script_hidden = c"ls -A /usr/share; echo x 2>&1 > /usr/share/x || echo no; id -u";
+        let (text, status) = run_around(script_hidden, &[], &[], false, &around);
+        let me = rustix::process::geteuid().as_raw();
+        assert!(text.ends_with(&format!("no\n{me}\n")) && text.lines().count() == 3, "{text}");
+        assert_eq!(status, 0);
+        let (text, _) = run(script, &[], &[]);
+        assert!(text.contains("share\n") && text.ends_with(&format!("there\n{me}\n")), "{text}");
+        assert!(std::fs::read_dir("/usr/share").unwrap().next().is_some(), "nothing is hidden from anybody else");
     }
 
     #[test]
