@@ -17,6 +17,7 @@
 pub mod answers;
 mod door;
 mod engines;
+mod oci;
 pub(crate) mod owner;
 mod place;
 pub mod run;
@@ -177,6 +178,10 @@ pub(crate) fn of(backend: Backend) -> Result<std::sync::Arc<dyn Maker>, Failure>
     match backend {
         Backend::Docker => Ok(std::sync::Arc::new(engines::Engine::docker())),
         Backend::Podman => Ok(std::sync::Arc::new(engines::Engine::podman())),
+        runtime if oci::makes(runtime) => {
+            let cache = place::Place::find()?.cache();
+            Ok(std::sync::Arc::new(oci::Oci::new(runtime, &oci::Programs::from_environment(), &cache, None)?))
+        }
         other => Err(Failure {
             code: 125,
             step: "engine".into(),

@@ -1,0 +1,375 @@
+//! One container: its bundle written, its runtime started, ended and cleaned up after.
+//!
+//! ```text
+//! STATE/oci/ID/ owner        whose it is, and which runtime made it: written first (`leftovers`)
+//!               config.json  `spec`
+//!               state/       the runtime's own: no other program of this host's lists our containers, and none theirs here
+//!               log          what it says of its own failures
+//! ```
+//!
+//! The runtime stays in the foreground, so that it ends with its container and is ended with its owner; it removes what it made.
+//! What it did not remove is removed here.
+
+use std::cell::Cell;
+use std::ffi::{CStr, CString};
+use std::io::{Read, Seek, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use cofferdam_confine::foreign::{Around, FIRST_FD, Foreign, spawn_around};
+use cofferdam_confine::{Running, process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::leftovers::Note;
+use super::rootfs::Root;
+use super::runtimes::{Installed, Runtime, unified_has_controllers};
+use super::spec::{With, json};
+use crate::backends::container::{Ended, Handed, Made, Net, Shape};
+use crate::evidence::escape;
+use crate::outcome::Failure;
+
+/// How long a runtime may take to end after its container, or to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How much of what it says is read.
+const SAID: u64 = 64 << 10;
+
+pub(super) fn refused(step: &str, message: impl Into<String>, hint: Option<&str>) -> Failure {
+    Failure { code: 125, step: step.into(), message: message.into(), hint: hint.map(str::to_owned) }
+}
+
+/// How a runtime is called for one container.
+#[derive(Debug, Clone)]
+pub struct Calls {
+    pub(super) installed: Installed,
+    pub(super) rootless: bool,
+    pub(super) host_network: bool,
+    /// The bundle.
+    pub(super) bundle: PathBuf,
+    pub(super) id: String,
+}
+
+impl Calls {
+    fn argv(&self, log: &str, command: &[&str]) -> Result<Vec<CString>, Failure> {
+        let path = |name: &str| self.bundle.join(name).into_os_string().into_encoded_bytes();
+        let mut argv: Vec<Vec<u8>> = vec![self.installed.path.as_os_str().as_encoded_bytes().into()];
+        argv.extend([b"--root".to_vec(), path("state"), b"--log".to_vec(), path(log)]);
+        argv.extend([b"--log-format".to_vec(), b"json".to_vec()]);
+        argv.extend(self.installed.options(self.rootless, self.host_network).into_iter().map(String::into_bytes));
+        argv.extend(command.iter().map(|word| word.as_bytes().to_vec()));
+        argv.into_iter()
+            .map(|word| CString::new(word).map_err(|_| refused("container", "a path holds a NUL character", None)))
+            .collect()
+    }
+
+    fn spawn(&self, argv: &[CString], start: &Start<'_>) -> Result<Running, Failure> {
+        let argv: Vec<&CStr> = argv.iter().map(CString::as_c_str).collect();
+        let cgroup = start.cgroup.and_then(|cgroup| cgroup.dir_fd());
+        let tasks = match start.cgroup.map(|cgroup| cgroup.tasks_files()).transpose() {
+            Ok(tasks) => tasks.unwrap_or_default(),
+            Err(e) => return Err(refused("container", format!("cannot use the run's cgroup: {e}"), None)),
+        };
+        let tasks: Vec<BorrowedFd<'_>> = tasks.iter().map(AsFd::as_fd).collect();
+        let foreign = Foreign {
+            program: argv[0],
+            argv: &argv,
+            envp: &[],
+            stdio: start.stdio,
+            fds: start.fds,
+            ids: None,
+            first_process: false,
+            lifeline: start.lifeline,
+            rlimits: start.rlimits,
+            cgroup,
+            cwd: c"/",
+            tasks: &tasks,
+        };
+        let first_fd = if start.fds.is_empty() { FIRST_FD } else { 3 };
+        let around = Around { first_fd, hidden: self.installed.hidden(unified_has_controllers()) };
+        spawn_around(&foreign, &around).map_err(|e| {
+            let why = std::error::Error::source(&e).map(|source| format!(": {source}")).unwrap_or_default();
+            refused("container", format!("cannot start {}: {e}{why}", self.installed.path.display()), None)
+        })
+    }
+
+    /// Calls it and waits for the answer; what it said where it refused.
+    pub(super) fn call(&self, command: &[&str]) -> Result<(), Failure> {
+        let name = self.installed.runtime.name();
+        let failed = |e: &dyn std::fmt::Display| refused("container", format!("cannot ask {name}: {e}"), None);
+        let null = std::fs::File::open("/dev/null").map_err(|e| failed(&e))?;
+        let mut options = std::fs::OpenOptions::new();
+        let options = options.read(true).write(true).create(true).truncate(true).mode(0o600);
+        let mut said = options.open(self.bundle.join("answer")).map_err(|e| failed(&e))?;
+        let (lifeline, _held) = std::io::pipe().map_err(|e| failed(&e))?;
+        let start = Start {
+            stdio: [null.as_fd(), said.as_fd(), said.as_fd()],
+            fds: &[],
+            lifeline: lifeline.as_fd(),
+            rlimits: &[],
+            cgroup: None,
+        };
+        let running = self.spawn(&self.argv("answers", command)?, &start)?;
+        if !ended_within(&running, PATIENCE) {
+            process::kill(running.pidfd.as_fd()).map_err(|e| failed(&e))?;
+        }
+        let (status, _) = process::wait_status(running.pidfd.as_fd()).map_err(|e| failed(&e))?;
+        if status == 0 {
+            return Ok(());
+        }
+        let mut text = Vec::new();
+        let read = said.rewind().and_then(|()| (&said).take(SAID).read_to_end(&mut text));
+        let words = if read.is_ok() { complaint(&text) } else { None };
+        let words = words.unwrap_or_else(|| "it said nothing".into());
+        Err(refused("container", format!("{name} {}: {words}", command.join(" ")), None))
+    }
+
+    /// Whether the runtime keeps anything of the container, such as because it was killed.
+    pub(super) fn keeps_state(&self) -> bool {
+        std::fs::read_dir(self.bundle.join("state")).is_ok_and(|mut entries| entries.next().is_some())
+    }
+
+    /// Removes the container with everything in it, and its bundle.
+    pub(super) fn remove(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if self.keeps_state()
+            && let Err(failure) = self.call(&["delete", "--force", &self.id])
+        {
+            // The last word of it: the files say who it was, and the next sweep tries again.
+            problems.push(failure.message);
+            return problems;
+        }
+        if let Err(e) = std::fs::remove_dir_all(&self.bundle)
+            && e.kind() != std::io::ErrorKind::NotFound
+        {
+            problems.push(format!("cannot remove {}: {e}", self.bundle.display()));
+        }
+        problems
+    }
+}
+
+/// With what a runtime is started.
+struct Start<'a> {
+    stdio: [BorrowedFd<'a>; 3],
+    fds: &'a [BorrowedFd<'a>],
+    lifeline: BorrowedFd<'a>,
+    rlimits: &'a [(u32, u64, u64)],
+    cgroup: Option<&'a cofferdam_confine::cgroup::Cgroup>,
+}
+
+fn ended_within(running: &Running, patience: Duration) -> bool {
+    let until = Instant::now() + patience;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&running.pidfd, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) => return false,
+            Ok(_) => return true,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+/// What a log or an answer complains of: the message of the last error in it, else its last line.
+fn complaint(text: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(text);
+    let mut last = None;
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        match serde_json::from_str::<serde_json::Value>(line) {
+            Ok(record) => {
+                let is_error =
+                    record["level"].as_str().is_none_or(|level| matches!(level, "error" | "fatal" | "ERROR"));
+                let message = record["msg"].as_str().or_else(|| record["fields"]["message"].as_str());
+                if let Some(message) = message.filter(|_| is_error) {
+                    last = Some(message.to_owned());
+                }
+            }
+            Err(_) => last = Some(line.trim().to_owned()),
+        }
+    }
+    last.map(|words| escape(words.as_bytes()))
+}
+
+/// A container that runs, or has ended.
+pub struct Container {
+    calls: Calls,
+    running: Running,
+    /// What is `/` stays as long as it.
+    _root: Root,
+    reaped: Cell<bool>,
+}
+
+/// Starts a container.
+///
+/// # Errors
+/// It cannot be written or started; nothing is left of it.
+pub fn start(
+    calls: Calls,
+    shape: &Shape,
+    root: Root,
+    with: &With<'_>,
+    handed: &Handed<'_>,
+) -> Result<Container, Failure> {
+    let inherits = calls.installed.runtime.inherits();
+    let started = write(&calls, shape, with).and_then(|()| {
+        let mut command = vec!["run", "--bundle"];
+        let bundle =
+            calls.bundle.to_str().ok_or_else(|| refused("container", "the bundle's path is not UTF-8", None))?;
+        command.push(bundle);
+        if inherits {
+            command.push("--preserve-fds=5");
+        }
+        command.push(&calls.id);
+        let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null");
+        let null = null.map_err(|e| refused("container", format!("cannot open /dev/null: {e}"), None))?;
+        let start = Start {
+            // Where init comes by its descriptors through the door, the runtime has none of the run's.
+            stdio: if inherits { handed.stdio } else { [null.as_fd(); 3] },
+            fds: if inherits { &handed.init } else { &[] },
+            lifeline: handed.lifeline,
+            rlimits: handed.rlimits,
+            // Elsewhere init joins it itself; here the runtime is the sandbox.
+            cgroup: handed.cgroup.filter(|_| calls.installed.runtime == Runtime::Runsc),
+        };
+        calls.spawn(&calls.argv("log", &command)?, &start)
+    });
+    match started {
+        Ok(running) => Ok(Container { calls, running, _root: root, reaped: Cell::new(false) }),
+        Err(failure) => {
+            let problems = calls.remove();
+            let message = [vec![failure.message], problems].concat().join("; ");
+            Err(Failure { message, ..failure })
+        }
+    }
+}
+
+fn write(calls: &Calls, shape: &Shape, with: &With<'_>) -> Result<(), Failure> {
+    let fail = |path: &Path, e: &dyn std::fmt::Display| {
+        refused("container", format!("cannot write {}: {e}", path.display()), None)
+    };
+    let config = json(shape, with).map_err(|e| refused("container", format!("cannot write config.json: {e}"), None))?;
+    std::fs::DirBuilder::new().mode(0o700).create(&calls.bundle).map_err(|e| fail(&calls.bundle, &e))?;
+    let put = |name: &str, contents: &[u8]| -> Result<(), Failure> {
+        let path = calls.bundle.join(name);
+        let mut file = std::fs::OpenOptions::new();
+        let file = file.write(true).create_new(true).mode(0o600).open(&path);
+        file.and_then(|mut file| file.write_all(contents)).map_err(|e| fail(&path, &e))
+    };
+    put("owner", &Note::new(shape, calls.installed.runtime).text())?;
+    put("nothing", b"")?;
+    use std::os::unix::fs::PermissionsExt;
+    let nothing = calls.bundle.join("nothing");
+    std::fs::set_permissions(&nothing, std::fs::Permissions::from_mode(0o0)).map_err(|e| fail(&nothing, &e))?;
+    put("config.json", config.to_string().as_bytes())?;
+    let state = calls.bundle.join("state");
+    std::fs::DirBuilder::new().mode(0o700).create(&state).map_err(|e| fail(&state, &e))
+}
+
+impl Container {
+    fn said(&self) -> Option<String> {
+        let mut text = Vec::new();
+        let file = std::fs::File::open(self.calls.bundle.join("log")).ok()?;
+        file.take(SAID).read_to_end(&mut text).ok()?;
+        complaint(&text)
+    }
+
+    fn reap(&self) {
+        // ECHILD where whoever watched it has done so.
+        if !self.reaped.replace(true)
+            && let Err(e) = process::wait(self.running.pidfd.as_fd())
+        {
+            tracing::debug!("{} was reaped elsewhere: {e}", self.calls.installed.runtime.name());
+        }
+    }
+}
+
+impl Made for Container {
+    fn running(&self) -> Option<&Running> {
+        Some(&self.running)
+    }
+
+    fn gave_up(&self) -> Option<Failure> {
+        if !ended_within(&self.running, Duration::ZERO) {
+            return None;
+        }
+        let name = self.calls.installed.runtime.name();
+        let said = self.said().unwrap_or_else(|| "it said nothing".into());
+        Some(refused("container", format!("{name} could not start the container: {said}"), hint(&said)))
+    }
+
+    fn kill(&self) -> Result<(), Failure> {
+        if !self.calls.keeps_state() && ended_within(&self.running, Duration::ZERO) {
+            return Ok(());
+        }
+        let Err(refusal) = self.calls.call(&["kill", &self.calls.id, "KILL"]) else { return Ok(()) };
+        // There is none yet, or none any more: the runtime itself is what is left.
+        if let Err(e) = process::kill(self.running.pidfd.as_fd()) {
+            return Err(refused("container", format!("cannot end {}: {e}", self.calls.installed.runtime.name()), None));
+        }
+        let ended = ended_within(&self.running, PATIENCE);
+        match self.calls.keeps_state() {
+            true => self.calls.call(&["delete", "--force", &self.calls.id]),
+            false if ended => Ok(()),
+            false => Err(refusal),
+        }
+    }
+
+    fn end(self: Box<Self>) -> Ended {
+        let mut problems = Vec::new();
+        // What holds its network or its processes up is none of the program's: init is dead or ends now.
+        if !ended_within(&self.running, PATIENCE) {
+            if let Err(failure) = self.kill() {
+                problems.push(failure.message);
+            }
+            if !ended_within(&self.running, PATIENCE)
+                && let Err(e) = process::kill(self.running.pidfd.as_fd())
+            {
+                problems.push(format!("cannot end {}: {e}", self.calls.installed.runtime.name()));
+            }
+        }
+        self.reap();
+        let said = self.said().unwrap_or_default();
+        problems.extend(self.calls.remove());
+        Ended { oom_killed: None, said, problems }
+    }
+}
+
+/// What can be done about a refusal.
+fn hint(said: &str) -> Option<&'static str> {
+    let about = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    if about(&["hybrid mode"]) {
+        Some("use another runtime: --backend oci:runc")
+    } else if about(&["ermission denied", "peration not permitted"]) {
+        Some(
+            "as a user it takes user namespaces, and directories that this user can reach; `cofferdam doctor` tells more",
+        )
+    } else {
+        None
+    }
+}
+
+/// Calls for a shape's container.
+pub fn calls(installed: &Installed, state: &Path, shape: &Shape, rootless: bool) -> Calls {
+    Calls {
+        installed: installed.clone(),
+        rootless,
+        host_network: shape.network == Net::Host,
+        bundle: super::bundles(state).join(&shape.id),
+        id: shape.id.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_complaint_is_the_last_error_and_shows_no_control_characters() {
+        let log = b"{\"level\":\"warning\",\"msg\":\"w\"}\n{\"level\":\"error\",\"msg\":\"runc run failed: \\u001b[31mno\"}\n{\"level\":\"info\",\"msg\":\"i\"}\n";
+        assert_eq!(complaint(log).unwrap(), "runc run failed: \\u{1b}[31mno");
+        assert_eq!(complaint(b"plain words\n\n").unwrap(), "plain words");
+        assert_eq!(complaint(b"{\"level\":\"info\",\"msg\":\"i\"}\n"), None);
+        assert_eq!(complaint(b""), None);
+    }
+}

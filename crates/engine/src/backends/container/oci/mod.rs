@@ -1,0 +1,135 @@
+//! Containers that an OCI runtime makes: crun, runc, youki, and gVisor's runsc.
+//!
+//! ```text
+//! Rootfs ─ rootfs (directory; made; unpacked: unpack, tree, cache) ─┐
+//! Shape ── spec (config.json, pure) ────────────────────────────────┼─ launch: runtime run ─▶ init
+//!          runtimes (which, where, what it can) ────────────────────┘  leftovers: of dead owners
+//! ```
+//!
+//! No daemon has a part in it: the runtime is our child, in the foreground. Files are kept below one directory (`STATE/roots`,
+//! `STATE/oci`), and none of the system's own lists of containers is written.
+
+mod cache;
+mod launch;
+mod leftovers;
+mod rootfs;
+mod runtimes;
+mod spec;
+mod tree;
+mod unpack;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cofferdam_policy::Backend;
+use serde_json::{Value, json};
+
+use super::{About, Arrival, Handed, Made, Maker, Mounted, Progress, Ready, Rootfs, Shape, Swept};
+use crate::outcome::Failure;
+use cache::{Bounds, Cache, private};
+pub(crate) use rootfs::Images;
+use rootfs::Roots;
+use runtimes::{Installed, of};
+pub use runtimes::{Programs, Runtime};
+use spec::With;
+
+/// Whether a backend means OCI runtimes.
+pub(crate) fn makes(backend: Backend) -> bool {
+    !of(backend).is_empty()
+}
+
+/// Where bundles are.
+fn bundles(state: &Path) -> PathBuf {
+    state.join("oci")
+}
+
+/// Containers of one OCI runtime.
+#[derive(Debug)]
+pub(crate) struct Oci {
+    installed: Installed,
+    state: PathBuf,
+    roots: Roots,
+    /// User and group where the caller is not root.
+    caller: Option<(u32, u32)>,
+}
+
+impl Oci {
+    /// The runtime that a backend means, with files kept below `state`; images by name are those of `images`.
+    ///
+    /// # Errors
+    /// None is installed, or not one that can be used.
+    pub(crate) fn new(
+        backend: Backend,
+        programs: &Programs,
+        state: &Path,
+        images: Option<Arc<dyn Images>>,
+    ) -> Result<Oci, Failure> {
+        let installed = Installed::first(of(backend), programs)?;
+        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+        let caller = (!uid.is_root()).then(|| (uid.as_raw(), gid.as_raw()));
+        let roots = Roots { cache: Cache::new(state, Bounds::default()), images };
+        Ok(Oci { installed, state: state.to_owned(), roots, caller })
+    }
+
+    fn with<'a>(
+        &'a self,
+        root: &'a Path,
+        own: Option<&'a Path>,
+        masked: &'a [(String, bool)],
+        nothing: &'a Path,
+    ) -> With<'a> {
+        let empty_tmp = tree::Tree::open(root).and_then(|tree| tree.is_empty("/tmp")).unwrap_or(true);
+        With { runtime: self.installed.runtime, root, caller: self.caller, own, masked, nothing, empty_tmp }
+    }
+}
+
+impl Maker for Oci {
+    fn about(&self) -> Result<About, Failure> {
+        let runtime = self.installed.runtime;
+        Ok(About {
+            version: format!("{} {}", runtime.name(), self.installed.version),
+            rootless: self.caller.is_some(),
+            arrival: if runtime.inherits() { Arrival::Inherited } else { Arrival::Door },
+            listener: runtime != Runtime::Runsc,
+            limits: false,
+            detail: runtime.walls().into(),
+        })
+    }
+
+    fn prepare(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Ready, Failure> {
+        let root = self.roots.ready(root, mounts, told)?;
+        Ok(Ready { reference: root.path.to_string_lossy().into_owned(), volumes: Vec::new() })
+    }
+
+    fn start(&self, shape: &Shape, _root: &Ready, handed: &Handed<'_>) -> Result<Box<dyn Made>, Failure> {
+        // Again, and quick: what was made ready long ago may have been removed since, and is now held.
+        let root = self.roots.ready(&shape.root, &shape.mounts, &|_| {})?;
+        private(&bundles(&self.state))?;
+        let calls = launch::calls(&self.installed, &self.state, shape, self.caller.is_some());
+        let masked = rootfs::kinds(&root.path, &shape.mounts, &shape.masked);
+        let nothing = calls.bundle.join("nothing");
+        let path = root.path.clone();
+        let with = self.with(&path, Some(handed.directory), &masked, &nothing);
+        Ok(Box::new(launch::start(calls, shape, root, &with, handed)?))
+    }
+
+    fn sweep(&self) -> Result<Swept, Failure> {
+        Ok(leftovers::sweep(&self.installed, &bundles(&self.state), self.caller.is_some()))
+    }
+
+    fn runs_as(&self, shape: &Shape) -> (u32, u32) {
+        spec::runs_as(shape, self.caller.is_some())
+    }
+
+    fn show(&self, shape: &Shape, root: Option<&Ready>) -> Value {
+        let root = root.map_or("rootfs", |root| root.reference.as_str());
+        let masked: Vec<(String, bool)> = rootfs::kinds(Path::new(root), &shape.mounts, &shape.masked);
+        let config = spec::json(shape, &self.with(Path::new(root), None, &masked, Path::new("nothing")));
+        let options = self.installed.options(self.caller.is_some(), shape.network == super::Net::Host);
+        json!({
+            "runtime": self.installed.path,
+            "options": options,
+            "config.json": config.unwrap_or_else(|e| Value::String(e.to_string())),
+        })
+    }
+}

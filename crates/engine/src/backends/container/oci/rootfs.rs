@@ -1,0 +1,384 @@
+//! Roots: a directory as it is, a tree that is made, a tarball that is unpacked, an image that is fetched from an engine's store.
+//!
+//! What is made or unpacked is kept (`cache`), by its contents. A directory of the user's is never changed: a runtime makes the
+//! mount points that are missing, so that a missing one is refused here. In a tree of ours they are made; as empty directories
+//! they show in every root of the same contents.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::cache::{Cache, Held, failed};
+use super::tree::{There, Tree};
+use super::unpack;
+use crate::backends::container::Progress;
+use crate::backends::container::shape::{Entry, Mounted, Rootfs};
+use crate::outcome::Failure;
+use crate::view::{below, join};
+
+/// Where images are: an engine's store, which can tell an image's root file system as a tarball.
+pub(crate) trait Images: std::fmt::Debug + Send + Sync {
+    /// The content of a reference: the image's id, `sha256:` and 64 hexadecimal digits.
+    ///
+    /// # Errors
+    /// There is no such image, and it cannot be had.
+    fn id(&self, reference: &str, told: &dyn Fn(Progress)) -> Result<String, Failure>;
+
+    /// The root file system of the image with this id, as a tarball without compression.
+    ///
+    /// # Errors
+    /// It cannot be told. An error while it is read is one of [`Read`]'s.
+    fn export(&self, id: &str) -> Result<Box<dyn Read + '_>, Failure>;
+}
+
+/// Where roots come from and are kept.
+#[derive(Debug, Clone)]
+pub struct Roots {
+    pub(super) cache: Cache,
+    pub(super) images: Option<Arc<dyn Images>>,
+}
+
+/// A root that stays as long as this does.
+#[derive(Debug)]
+pub struct Root {
+    /// On this host.
+    pub path: PathBuf,
+    _held: Option<Held>,
+}
+
+/// What the runtime mounts besides the shape's.
+const OWN_MOUNTS: [&str; 2] = ["/proc", "/dev"];
+
+fn refused(message: String, hint: String) -> Failure {
+    Failure { code: 125, step: "image".into(), message, hint: Some(hint) }
+}
+
+impl Roots {
+    /// Makes a root ready. The same again is quick.
+    ///
+    /// # Errors
+    /// It is not there, cannot be used, or lacks a mount point.
+    pub fn ready(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Root, Failure> {
+        let points = points(mounts);
+        match root {
+            Rootfs::Directory(path) => {
+                lacks_nothing(path, &points, true)?;
+                sources(mounts)?;
+                Ok(Root { path: path.clone(), _held: None })
+            }
+            Rootfs::Made(entries) => {
+                sources(mounts)?;
+                let key = key_of("made", &(entries, &points));
+                let held = match self.cache.get(&key)? {
+                    Some(held) => held,
+                    None => self.cache.make(|rootfs| {
+                        made(rootfs, entries, &points).map_err(|e| failed("cannot make a root in", rootfs, &e))?;
+                        Ok((key, 4096 * (entries.len() + points.len()) as u64))
+                    })?,
+                };
+                Ok(Root { path: held.rootfs.clone(), _held: Some(held) })
+            }
+            Rootfs::Tarball(path) => {
+                sources(mounts)?;
+                self.with_points(unpack::tarball(&self.cache, path, told)?, &points)
+            }
+            Rootfs::Image(reference) => {
+                sources(mounts)?;
+                let Some(images) = &self.images else {
+                    return Err(refused(
+                        format!("{reference} is an image's name, and there is no engine here that has images"),
+                        "give a directory with --root ./DIR, or a tarball with --image /path/to/root.tar".into(),
+                    ));
+                };
+                let id = images.id(reference, told)?;
+                let Some(hash) = id.strip_prefix("sha256:").filter(|hash| hash.len() == 64) else {
+                    let hint = "give a directory with --root ./DIR, or a tarball".to_owned();
+                    return Err(refused(format!("the engine says no content of {reference}"), hint));
+                };
+                let held = match self.cache.get(&format!("image-{hash}"))? {
+                    Some(held) => held,
+                    None => unpack::image(&self.cache, images.as_ref(), &id, reference, told)?,
+                };
+                self.with_points(held, &points)
+            }
+        }
+    }
+
+    fn with_points(&self, held: Held, points: &[Point]) -> Result<Root, Failure> {
+        let add = || -> std::io::Result<()> {
+            let tree = Tree::open(&held.rootfs)?;
+            points.iter().try_for_each(|point| add_point(&tree, point))
+        };
+        add().map_err(|e| failed("cannot make mount points in", &held.rootfs, &e))?;
+        Ok(Root { path: held.rootfs.clone(), _held: Some(held) })
+    }
+}
+
+/// Where something is mounted on the root itself.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Point {
+    /// Absolute path inside.
+    pub target: String,
+    /// A directory; otherwise a file.
+    pub directory: bool,
+    /// Mode of a directory that has to be made. runc gives a file system in memory that of the directory below it.
+    pub mode: u32,
+}
+
+/// What a path of the sandbox is on, as mounts lie.
+#[derive(Debug, PartialEq, Eq)]
+enum Under {
+    Root,
+    Memory,
+    Host(PathBuf),
+}
+
+fn under(mounts: &[Mounted], target: &str) -> Under {
+    let nearest = mounts.iter().rev().find_map(|mount| Some((mount, below(target, mount.target())?)));
+    match nearest {
+        Some((Mounted::Tmpfs { .. }, _)) => Under::Memory,
+        Some((Mounted::Bind { source, .. }, rest)) => Under::Host(source.join(rest)),
+        None if OWN_MOUNTS.iter().any(|own| below(target, own).is_some()) => Under::Memory,
+        None => Under::Root,
+    }
+}
+
+fn point(mount: &Mounted, target: String) -> Point {
+    let mode = if let Mounted::Tmpfs { mode, .. } = mount { *mode } else { 0o755 };
+    let directory = matches!(mount, Mounted::Tmpfs { .. } | Mounted::Bind { directory: true, .. });
+    Point { target, directory, mode }
+}
+
+/// The mount points that a root must have.
+pub fn points(mounts: &[Mounted]) -> Vec<Point> {
+    let mut points: Vec<Point> =
+        OWN_MOUNTS.iter().map(|own| Point { target: (*own).into(), directory: true, mode: 0o755 }).collect();
+    for (i, mount) in mounts.iter().enumerate() {
+        let target = mount.target().trim_end_matches('/');
+        if !target.is_empty() && under(&mounts[..i], target) == Under::Root {
+            points.push(point(mount, target.into()));
+        }
+    }
+    points.sort();
+    points.dedup_by(|a, b| a.target == b.target);
+    points
+}
+
+/// Mount points that lie in what is bound must be there: a runtime would make them on the host.
+fn sources(mounts: &[Mounted]) -> Result<(), Failure> {
+    for (i, mount) in mounts.iter().enumerate() {
+        // What the root has is looked at there.
+        let Some(j) = mounts[..i].iter().rposition(|m| below(mount.target(), m.target()).is_some()) else { continue };
+        if let (Mounted::Bind { source, target, directory: true, .. }, Some(rest)) =
+            (&mounts[j], below(mount.target(), mounts[j].target()))
+        {
+            if rest.is_empty() {
+                continue; // over the whole of it
+            }
+            let point = point(mount, join("/", rest));
+            lacks_nothing(source, &[point], false).map_err(|failure| Failure {
+                message: format!("{} (mounted at {target})", failure.message),
+                ..failure
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn lacks_nothing(root: &Path, points: &[Point], is_root: bool) -> Result<(), Failure> {
+    let tree = Tree::open(root)
+        .map_err(|e| refused(format!("cannot use {}: {e}", root.display()), "name a directory that is there".into()))?;
+    for point in points {
+        let there = tree.there(&point.target).map_err(|e| {
+            let at = format!("{}{}", root.display(), point.target);
+            refused(format!("cannot look at {at}: {e}"), "name a directory that this user can search".into())
+        })?;
+        let wanted = if point.directory { There::Directory } else { There::Other };
+        if there == wanted {
+            continue;
+        }
+        let at = format!("{}{}", root.display(), point.target);
+        let kind = if point.directory { "directory" } else { "file" };
+        let message = match there {
+            There::Missing if is_root => format!("the root has no {kind} {} to mount on", point.target),
+            There::Missing => format!("there is no {kind} {at} to mount on"),
+            _ => format!("{at} is not a {kind}, and one is to be mounted there"),
+        };
+        let hint = match there {
+            There::Missing if point.directory => format!("mkdir -p {at}: it is not changed for you"),
+            There::Missing => format!("touch {at}: it is not changed for you"),
+            _ => "mount it elsewhere".into(),
+        };
+        return Err(refused(message, hint));
+    }
+    Ok(())
+}
+
+/// Of these paths inside those that are there, and whether each is a directory.
+pub fn kinds(root: &Path, mounts: &[Mounted], paths: &[String]) -> Vec<(String, bool)> {
+    let directory = |path: &String| -> Option<bool> {
+        let there = match under(mounts, path) {
+            Under::Memory => return None,
+            Under::Root => Tree::open(root).and_then(|tree| tree.there(path)).ok()?,
+            Under::Host(source) => match std::fs::symlink_metadata(&source).ok()?.is_dir() {
+                true => There::Directory,
+                false => There::Other,
+            },
+        };
+        (there != There::Missing).then_some(there == There::Directory)
+    };
+    paths.iter().filter_map(|path| Some((path.clone(), directory(path)?))).collect()
+}
+
+fn key_of(kind: &str, what: &impl Serialize) -> String {
+    // Of plain data, so that there is always JSON of it; without, every root would be the same one.
+    let text = serde_json::to_vec(what)
+        .unwrap_or_else(|e| crate::random::uuid().into_bytes().into_iter().chain(e.to_string().into_bytes()).collect());
+    format!("{kind}-{}", hex(&Sha256::digest(text)))
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn made(rootfs: &Path, entries: &[Entry], points: &[Point]) -> std::io::Result<()> {
+    let tree = Tree::open(rootfs)?;
+    for entry in entries {
+        match entry {
+            Entry::Directory { path, mode } => drop(tree.directory(path, *mode)?),
+            Entry::Link { path, says } => tree.link(path, says)?,
+        }
+    }
+    points.iter().try_for_each(|point| add_point(&tree, point))
+}
+
+fn add_point(tree: &Tree, point: &Point) -> std::io::Result<()> {
+    if point.directory { tree.directory(&point.target, point.mode).map(drop) } else { tree.file(&point.target) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cache::Bounds;
+    use super::*;
+
+    fn bind(source: &Path, target: &str, directory: bool) -> Mounted {
+        Mounted::Bind { source: source.into(), target: target.into(), writable: true, exec: true, directory }
+    }
+
+    fn tmpfs(target: &str) -> Mounted {
+        Mounted::Tmpfs { target: target.into(), bytes: 4096, mode: 0o755, exec: false, writable: true }
+    }
+
+    fn roots(state: &Path) -> Roots {
+        Roots { cache: Cache::new(state, Bounds::default()), images: None }
+    }
+
+    fn point(target: &str, directory: bool) -> Point {
+        Point { target: target.into(), directory, mode: 0o755 }
+    }
+
+    #[test]
+    fn a_root_needs_what_is_mounted_on_it_and_nothing_of_what_is_mounted_on_a_mount() {
+        let mounts = [
+            tmpfs("/sys"),
+            bind(Path::new("/sys/devices"), "/sys/devices", true),
+            bind(Path::new("/etc/hosts"), "/etc/hosts", false),
+            tmpfs("/dev/shm"),
+            tmpfs("/tmp"),
+            bind(Path::new("/srv"), "/tmp/work", true),
+        ];
+        let expected = [
+            point("/dev", true),
+            point("/etc/hosts", false),
+            point("/proc", true),
+            point("/sys", true),
+            point("/tmp", true),
+        ];
+        assert_eq!(points(&mounts), expected);
+    }
+
+    #[test]
+    fn a_directory_is_used_as_it_is_and_what_it_lacks_is_said() {
+        let state = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let root = Rootfs::Directory(dir.path().into());
+        let ready = |mounts: &[Mounted]| roots(state.path()).ready(&root, mounts, &|_| {});
+        for (lacking, what) in
+            [("dev", "directory"), ("etc/hosts", "file"), ("proc", "directory"), ("sys", "directory")]
+        {
+            let mounts = [tmpfs("/sys"), bind(Path::new("/etc/hosts"), "/etc/hosts", false)];
+            let failure = ready(&mounts).unwrap_err();
+            assert!(failure.message.contains(&format!("no {what} /{lacking} ")), "{failure:?}");
+            assert!(failure.hint.unwrap().contains(&format!("{}/{lacking}", dir.path().display())));
+            let at = dir.path().join(lacking);
+            if what == "file" {
+                std::fs::create_dir(dir.path().join("etc")).unwrap();
+                std::fs::write(at, "").unwrap();
+            } else {
+                std::fs::create_dir(at).unwrap();
+            }
+        }
+        let mounts = [tmpfs("/sys"), bind(Path::new("/etc/hosts"), "/etc/hosts", false)];
+        assert_eq!(ready(&mounts).unwrap().path, dir.path());
+        let failure = ready(&[bind(Path::new("/etc"), "/etc/hosts", true)]).unwrap_err();
+        assert!(failure.message.contains("is not a directory"), "{failure:?}");
+        assert!(!state.path().join("roots").exists(), "nothing of it is kept");
+    }
+
+    #[test]
+    fn nothing_is_made_in_what_is_bound() {
+        let state = tempfile::tempdir().unwrap();
+        let project = tempfile::tempdir().unwrap();
+        let mounts = [bind(project.path(), "/work", true), tmpfs("/work/scratch")];
+        let ready = || roots(state.path()).ready(&Rootfs::Made(Vec::new()), &mounts, &|_| {});
+        let failure = ready().unwrap_err();
+        assert!(failure.message.contains("scratch") && failure.message.contains("/work"), "{failure:?}");
+        assert!(!project.path().join("scratch").exists());
+        std::fs::create_dir(project.path().join("scratch")).unwrap();
+        assert!(ready().is_ok());
+    }
+
+    #[test]
+    fn a_made_root_holds_what_was_asked_for_and_is_the_same_one_again() {
+        let state = tempfile::tempdir().unwrap();
+        let entries = vec![
+            Entry::Link { path: "/bin".into(), says: "usr/bin".into() },
+            Entry::Directory { path: "/home/me".into(), mode: 0o700 },
+        ];
+        let mounts =
+            [bind(Path::new("/usr"), "/usr", true), tmpfs("/tmp"), bind(Path::new("/etc/hosts"), "/etc/hosts", false)];
+        let root = Rootfs::Made(entries);
+        let first = roots(state.path()).ready(&root, &mounts, &|_| {}).unwrap();
+        assert_eq!(std::fs::read_link(first.path.join("bin")).unwrap(), Path::new("usr/bin"));
+        for directory in ["home/me", "usr", "tmp", "proc", "dev"] {
+            assert!(first.path.join(directory).is_dir(), "{directory}");
+        }
+        assert!(first.path.join("etc/hosts").is_file());
+        assert_eq!(roots(state.path()).ready(&root, &mounts, &|_| {}).unwrap().path, first.path);
+        let other = roots(state.path()).ready(&root, &mounts[..1], &|_| {}).unwrap();
+        assert_ne!(other.path, first.path);
+    }
+
+    #[test]
+    fn an_image_without_an_engine_is_told_with_what_to_give_instead() {
+        let state = tempfile::tempdir().unwrap();
+        let failure = roots(state.path()).ready(&Rootfs::Image("alpine".into()), &[], &|_| {}).unwrap_err();
+        assert!(failure.message.contains("alpine") && failure.hint.unwrap().contains("--root"));
+    }
+
+    #[test]
+    fn what_a_mask_covers_is_looked_at_where_it_is() {
+        let root = tempfile::tempdir().unwrap();
+        let project = tempfile::tempdir().unwrap();
+        std::fs::create_dir(project.path().join(".git")).unwrap();
+        std::fs::write(project.path().join(".env"), "").unwrap();
+        std::fs::write(root.path().join("secret"), "").unwrap();
+        let mounts = [bind(project.path(), "/work", true), tmpfs("/tmp")];
+        let paths = ["/work/.git", "/work/.env", "/work/none", "/secret", "/tmp/x", "/proc/keys"].map(str::to_owned);
+        let expected = [("/work/.git", true), ("/work/.env", false), ("/secret", false)];
+        assert_eq!(kinds(root.path(), &mounts, &paths), expected.map(|(path, dir)| (path.to_owned(), dir)));
+    }
+}
