@@ -120,7 +120,9 @@ fn host(shape: &Shape, root: &Ready, what: &What) -> Result<HostConfig, Failure>
                 Flavour::Docker => mounts.push(bind(source, target, *writable, what)?),
                 Flavour::Podman => binds.push(podman_bind(source, target, *writable, *exec)?),
             },
-            Mounted::Tmpfs { target, exec: false, bytes, mode, writable } if is_volume(root, target) => {
+            Mounted::Tmpfs { target, exec: false, bytes, mode, writable }
+                if what.flavour == Flavour::Docker && is_volume(root, target) =>
+            {
                 mounts.push(cover(target, *bytes, *mode, *writable));
             }
             Mounted::Tmpfs { target, bytes, mode, exec, writable } => {

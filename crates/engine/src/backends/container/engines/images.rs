@@ -17,7 +17,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use bollard::query_parameters::{CreateImageOptions, ListImagesOptions, RemoveImageOptions, TagImageOptions};
+use bollard::query_parameters::{CreateImageOptions, RemoveImageOptions, TagImageOptions};
 use bytes::Bytes;
 use futures_util::stream::{StreamExt, unfold};
 use serde_json::Value;
@@ -463,17 +463,20 @@ fn untag(client: &Client, reference: &str) {
 
 /// Removes what a directory was before: those images are of no use once it has changed.
 fn forget(client: &Client, prefix: &str, but: &str) {
-    let filters = HashMap::from([("reference".to_owned(), vec![REPOSITORY.to_owned()])]);
-    let options = ListImagesOptions { filters: Some(filters), ..ListImagesOptions::default() };
-    let listed = client.call(ASK, move |docker| async move { docker.list_images(Some(options)).await });
+    let Ok(listed) = client.json(format!("/images/json?filters=%7B%22reference%22%3A%5B%22{REPOSITORY}%22%5D%7D"))
+    else {
+        return;
+    };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let old = i64::try_from(now.saturating_sub(KEPT).as_secs()).unwrap_or(0);
-    for image in listed.into_iter().flatten().filter(|image| image.created < old) {
-        for name in image.repo_tags {
+    let old = now.saturating_sub(KEPT).as_secs();
+    for image in
+        listed.as_array().into_iter().flatten().filter(|image| image["Created"].as_u64().unwrap_or(u64::MAX) < old)
+    {
+        for name in image["RepoTags"].as_array().into_iter().flatten().filter_map(Value::as_str) {
             // Podman says whose registry it would be.
-            let ours = name.strip_prefix("docker.io/").or(name.strip_prefix("localhost/")).unwrap_or(&name);
+            let ours = name.strip_prefix("docker.io/").or(name.strip_prefix("localhost/")).unwrap_or(name);
             if ours.starts_with(prefix) && !ours.ends_with(but) {
-                untag(client, &name);
+                untag(client, name);
             }
         }
     }

@@ -168,6 +168,7 @@ impl Place {
 #[derive(Debug)]
 struct Container {
     client: Client,
+    flavour: Flavour,
     name: String,
     place: Arc<Place>,
     waits: AbortHandle,
@@ -194,7 +195,7 @@ impl Container {
             }
         };
         // From here on it is removed whatever happens.
-        let mut container = Container::of(client, name);
+        let mut container = Container::of(client, what.flavour, name);
         let path = match what.flavour {
             Flavour::Docker => format!("/containers/{}/json", container.name),
             Flavour::Podman => format!("/v4.0.0/libpod/containers/{}/json", container.name),
@@ -232,9 +233,9 @@ impl Container {
         Ok(container)
     }
 
-    fn of(client: Client, name: String) -> Container {
+    fn of(client: Client, flavour: Flavour, name: String) -> Container {
         let waits = client.beside(|_, _| std::future::ready(()));
-        Container { client, name, place: Arc::default(), waits, removed: false }
+        Container { client, flavour, name, place: Arc::default(), waits, removed: false }
     }
 
     /// Removes what never ran, and says so where that fails.
@@ -244,6 +245,12 @@ impl Container {
             failure.message += &format!("; and the container {} cannot be removed: {trouble}", self.name);
         }
         failure
+    }
+
+    /// Whether its engine does not say that it has ended.
+    fn runs(&self) -> bool {
+        let told = self.client.json(format!("/containers/{}/json", self.name));
+        told.map_or(true, |told| told["State"]["Running"] != false)
     }
 
     /// Lets the engine say when it has ended.
@@ -298,6 +305,9 @@ impl Made for Container {
     }
 
     fn kill(&self) -> Result<(), Failure> {
+        if matches!(self.place.look(), Some(Ending::Told { .. })) {
+            return Ok(());
+        }
         let name = self.name.clone();
         let options = KillContainerOptions { signal: "SIGKILL".into() };
         let killed =
@@ -305,7 +315,7 @@ impl Made for Container {
         match killed {
             Ok(()) => Ok(()),
             // It does not run, or is not there any more.
-            Err(trouble) if trouble.is_absent() || trouble.is_conflict() => Ok(()),
+            Err(trouble) if trouble.is_absent() || trouble.is_conflict() || !self.runs() => Ok(()),
             Err(trouble) => Err(trouble.failure("container", "cannot kill the container", "remove it by hand")),
         }
     }
@@ -320,7 +330,8 @@ impl Made for Container {
         });
         match ending {
             Some(Ending::Told { oom_killed, said, .. }) => {
-                ended.oom_killed = Some(oom_killed);
+                // Podman sees it with some versions of cgroups only; what it does not see may have been.
+                ended.oom_killed = (oom_killed || self.flavour == Flavour::Docker).then_some(oom_killed);
                 ended.said = said;
             }
             Some(Ending::Lost(why)) => ended.said = format!("its engine is lost: {why}"),
