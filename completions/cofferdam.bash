@@ -112,7 +112,7 @@ _cofferdam() {
             return 0
             ;;
         cofferdam__subcmd__audit)
-            opts="-f -h --dir --key --anchor --run --skill --kind --since --until --follow --json --help verify show tail checkpoint keygen"
+            opts="-f -h --dir --key --anchor --trail --run --skill --kind --since --until --follow --json --help verify show tail checkpoint keygen"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -127,6 +127,10 @@ _cofferdam() {
                     return 0
                     ;;
                 --anchor)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --trail)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

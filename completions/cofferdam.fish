@@ -284,6 +284,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and __fish_seen
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l dir -d 'The trail\'s directory' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l key -d 'verify: the public key that checkpoints must be signed by; checkpoint: the key\'s file' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l anchor -d 'verify: a file with anchored checkpoints; checkpoint: file:PATH, command:PROGRAM or syslog' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l trail -d 'verify: the trail that it must be, which is told by verify' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l run -d 'Only records of this run' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l skill -d 'Only records of this skill' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l kind -d 'Only records of this kind; may be given again' -r

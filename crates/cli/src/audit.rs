@@ -55,6 +55,10 @@ pub fn command(command: Command) -> Command {
             "ANCHOR",
             "verify: a file with anchored checkpoints; checkpoint: file:PATH, command:PROGRAM or syslog",
         ))
+        .arg(text("trail", "ID", "verify: the trail that it must be, which is told by verify").long_help(
+            "verify: the trail that it must be, as verify told it when it was right. Of an anchor with lines of several \
+             trails, those of this one count",
+        ))
         .arg(text("run", "ID", "Only records of this run"))
         .arg(text("skill", "NAME", "Only records of this skill"))
         .arg(text("kind", "KIND", "Only records of this kind; may be given again").action(ArgAction::Append))
@@ -128,7 +132,9 @@ pub fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
         (_, Some(_)) => {
             Err(Refusal::new("arguments", format!("{action} takes no file")).hint("--dir DIR names the trail"))
         }
-        ("verify", _) => verify(&dir, text("key"), text("anchor").map(|file| caller.absolute(file)), json),
+        ("verify", _) => {
+            verify(&dir, text("key"), text("anchor").map(|file| caller.absolute(file)), text("trail"), json)
+        }
         ("checkpoint", _) => checkpoint(&dir, text("key").map(|file| caller.absolute(file)), text("anchor"), json),
         ("show", _) => show(&dir, &filter(matches)?, json),
         _ => tail(&dir, &filter(matches)?, matches.get_flag("follow"), json),
@@ -194,6 +200,7 @@ fn keygen(file: &Path, json: bool) -> Result<i32, Refusal> {
 #[derive(Serialize)]
 struct Verdict<'a> {
     ok: bool,
+    trail: Option<&'a str>,
     records: Option<u64>,
     first: Option<u64>,
     last: Option<u64>,
@@ -215,6 +222,7 @@ struct Verdict<'a> {
 fn good(v: &Verified) -> Verdict<'_> {
     Verdict {
         ok: true,
+        trail: v.trail.as_deref(),
         records: Some(v.last.seq + 1 - v.first),
         first: Some(v.first),
         last: Some(v.last.seq),
@@ -263,6 +271,7 @@ fn without_end(run: &Unended) -> String {
 fn bad(p: &Problem) -> Verdict<'_> {
     Verdict {
         ok: false,
+        trail: None,
         records: None,
         first: None,
         last: None,
@@ -282,14 +291,21 @@ fn bad(p: &Problem) -> Verdict<'_> {
     }
 }
 
-fn verify(dir: &Path, key: Option<&str>, anchor: Option<String>, json: bool) -> Result<i32, Refusal> {
+fn verify(
+    dir: &Path,
+    key: Option<&str>,
+    anchor: Option<String>,
+    trail: Option<&str>,
+    json: bool,
+) -> Result<i32, Refusal> {
     let signer = key.map(PublicKey::parse).transpose().map_err(|e| refused(&e))?;
     let anchors = match &anchor {
         Some(file) => audit::anchored(Path::new(file)).map_err(|e| unread(Path::new(file), &e))?,
         None => Anchored::new(),
     };
+    let anchors = trail.into_iter().fold(anchors, |anchors, trail| anchors.of(trail));
     if let Some(file) = anchor.filter(|_| anchors.is_empty()) {
-        return Err(Refusal::new("audit", format!("{file} holds no anchored checkpoint"))
+        return Err(Refusal::new("audit", format!("{file} holds no anchored checkpoint of this trail"))
             .hint("`cofferdam audit checkpoint --key FILE --anchor file:PATH` writes one"));
     }
     let (code, verdict, text) = match audit::verify(dir, signer, &anchors, &mut |_| {}) {
@@ -309,7 +325,11 @@ fn verify(dir: &Path, key: Option<&str>, anchor: Option<String>, json: bool) -> 
             } else {
                 p.file.display().to_string()
             };
-            print(&printable(&format!("{place}: record {}: {}\n", p.seq, p.wrong)))
+            let hint = match p.wrong {
+                Wrong::OtherTrail { .. } if trail.is_none() => "\nhint: --trail ID says which one it must be",
+                _ => "",
+            };
+            print(&printable(&format!("{place}: record {}: {}{hint}\n", p.seq, p.wrong)))
         }
         (_, Some(v)) if json => print_json(&good(&v)),
         (_, Some(v)) => print(&told(&v, anchors.is_empty())),
@@ -328,6 +348,9 @@ fn told(v: &Verified, unanchored: bool) -> String {
         audit::hex(&v.last.hash),
         v.until
     );
+    if let Some(trail) = &v.trail {
+        text.push_str(&format!("trail: {trail}\n"));
+    }
     if v.first > 1 {
         text.push_str(&format!("records 1 to {} are not here: older files were put away, or removed\n", v.first - 1));
     }

@@ -71,6 +71,31 @@ fn an_anchor_elsewhere_shows_a_trail_that_was_cut_short() {
 }
 
 #[test]
+fn an_anchor_of_several_trails_says_nothing_until_one_is_named() {
+    let root = tempfile::tempdir().unwrap();
+    let (key, anchor) = (root.path().join("key"), root.path().join("anchor"));
+    assert_eq!(output(&["audit", "keygen", key.to_str().unwrap()]).status.code(), Some(0));
+    let (one, two) = (root.path().join("one"), root.path().join("two"));
+    let mut ids = Vec::new();
+    for dir in [&one, &two] {
+        trail(dir, 3);
+        let place = format!("file:{}", anchor.display());
+        assert_eq!(text(dir, &["checkpoint", "--key", key.to_str().unwrap(), "--anchor", &place]).0, 0);
+        let told = parse(&cofferdam().args(["audit", "verify", "--json", "--dir"]).arg(dir).output().unwrap());
+        ids.push(told["trail"].as_str().unwrap().to_owned());
+    }
+    let verify =
+        |dir: &Path, more: &[&str]| text(dir, &[&["verify", "--anchor", anchor.to_str().unwrap()], more].concat());
+    let (code, said) = verify(&one, &[]);
+    assert!(code == 1 && said.contains(&ids[1]) && said.contains("hint: --trail ID"), "{said}");
+    let (code, said) = verify(&one, &["--trail", &ids[0]]);
+    assert!(code == 0 && said.contains("1 anchored checkpoints are there"), "{said}");
+    assert_eq!(verify(&two, &["--trail", &ids[0]]).0, 1, "it is another one");
+    assert_eq!(text(&two, &["verify", "--trail", &ids[0]]).0, 1, "without an anchor as well");
+    assert_eq!(text(&two, &["verify", "--trail", &ids[1]]).0, 0);
+}
+
+#[test]
 fn show_and_tail_pick_records_out() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("audit");

@@ -1,14 +1,15 @@
 //! Where a checkpoint is told besides the trail, so that a chain that was cut short or written anew shows.
 
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::AuditError;
-use super::record::{Link, hex};
+use super::record::{Hash, Link, hex, unhex};
 
 /// Where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,8 +42,8 @@ impl Anchor {
     ///
     /// # Errors
     /// It was not told.
-    pub(super) fn tell(&self, link: &Link, time: &str) -> Result<(), AuditError> {
-        let text = line(link, time);
+    pub(super) fn tell(&self, link: &Link, trail: Option<&str>, time: &str) -> Result<(), AuditError> {
+        let text = line(link, trail, time);
         let failed = |why: String| AuditError::Anchor { why };
         match self {
             Anchor::File(path) => OpenOptions::new()
@@ -75,7 +76,92 @@ impl Anchor {
     }
 }
 
-/// What is told: `cofferdam-audit SEQ HASH TIME`.
-pub(super) fn line(link: &Link, time: &str) -> String {
-    format!("cofferdam-audit {} {} {time}", link.seq, hex(&link.hash))
+/// What is told: `cofferdam-audit SEQ HASH TIME TRAIL`. Whoever reads no trail there reads the rest as before.
+fn line(link: &Link, trail: Option<&str>, time: &str) -> String {
+    let trail = trail.map_or(String::new(), |trail| format!(" {trail}"));
+    format!("cofferdam-audit {} {} {time}{trail}", link.seq, hex(&link.hash))
+}
+
+/// Numbers of records, each with the line that told it and its hash.
+type Told = BTreeMap<u64, (usize, Hash)>;
+
+/// What an anchor holds: records' numbers and hashes, of one trail or several.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Anchored {
+    /// Of lines that name no trail: they may be of any.
+    unnamed: Told,
+    /// Of those that do.
+    named: BTreeMap<String, Told>,
+    /// The trail that it must be.
+    wanted: Option<String>,
+}
+
+impl<const N: usize> From<[(u64, Hash); N]> for Anchored {
+    fn from(lines: [(u64, Hash); N]) -> Anchored {
+        let unnamed = lines.into_iter().enumerate().map(|(at, (seq, hash))| (seq, (at, hash))).collect();
+        Anchored { unnamed, ..Anchored::default() }
+    }
+}
+
+impl Anchored {
+    /// Nothing.
+    pub fn new() -> Anchored {
+        Anchored::default()
+    }
+
+    /// How many records it holds.
+    pub fn len(&self) -> usize {
+        self.unnamed.len() + self.named.values().map(BTreeMap::len).sum::<usize>()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What it holds of one trail, and of none that it names. No other trail than that one passes.
+    #[must_use]
+    pub fn of(mut self, trail: &str) -> Anchored {
+        self.named.retain(|named, _| named == trail);
+        self.wanted = Some(trail.to_owned());
+        self
+    }
+
+    /// A trail that this one would have to be, and is not.
+    pub(super) fn other(&self, trail: Option<&str>) -> Option<&str> {
+        self.wanted.iter().chain(self.named.keys()).map(String::as_str).find(|named| trail != Some(named))
+    }
+
+    /// What it says of a trail. Where a record is told twice, the first line counts: who can only add to an anchor takes
+    /// nothing back.
+    pub(super) fn lines_of(&self, trail: Option<&str>) -> BTreeMap<u64, Hash> {
+        let mut first = self.unnamed.clone();
+        for (&seq, &told) in trail.and_then(|trail| self.named.get(trail)).into_iter().flatten() {
+            let known = first.entry(seq).or_insert(told);
+            *known = (*known).min(told);
+        }
+        first.into_iter().map(|(seq, (_, hash))| (seq, hash)).collect()
+    }
+}
+
+/// Reads an anchor's lines; other lines of the same file, such as other programs' in a system log, are passed over.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn anchored(path: &Path) -> io::Result<Anchored> {
+    let mut found = Anchored::new();
+    for (at, line) in BufReader::new(File::open(path)?).split(b'\n').enumerate() {
+        let line = line?;
+        let line = String::from_utf8_lossy(&line);
+        let Some((_, rest)) = line.split_once("cofferdam-audit ") else { continue };
+        let mut words = rest.split_ascii_whitespace();
+        let told = (words.next().and_then(|word| word.parse().ok()), words.next().and_then(unhex));
+        let (Some(seq), Some(hash)) = told else { continue };
+        let of = match words.nth(1) {
+            Some(trail) => found.named.entry(trail.to_owned()).or_default(),
+            None => &mut found.unnamed,
+        };
+        of.entry(seq).or_insert((at, hash));
+    }
+    Ok(found)
 }

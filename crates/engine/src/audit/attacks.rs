@@ -139,7 +139,7 @@ fn a_trail_that_begins_after_all_that_was_anchored_is_not_the_one_that_was() {
     let options = || Options { rotate_at: 1000, ..Options::default() };
     let (_dir, trail) = trail(options());
     (0..20).for_each(|n| add(&trail, n));
-    let mut links = Anchored::new();
+    let mut links = std::collections::BTreeMap::new();
     verify(trail.path(), None, &Anchored::new(), &mut |r| {
         links.extend(r.link().map(|link| (link.seq, link.hash)));
     })
@@ -162,7 +162,76 @@ fn what_others_add_to_an_anchor_takes_nothing_back_and_hides_nothing() {
     let line = |byte: u8| format!("host cofferdam[1]: cofferdam-audit 5 {} t\n", hex(&[byte; 32]));
     let text = [line(1).as_bytes(), b"\xff\xfe no text\n", line(2).as_bytes()].concat();
     std::fs::write(&path, text).unwrap();
-    assert_eq!(anchored(&path).unwrap(), Anchored::from([(5, [1; 32])]));
+    let lines = |path: &Path, trail| Vec::from_iter(anchored(path).unwrap().lines_of(trail));
+    assert_eq!(lines(&path, None), [(5, [1; 32])]);
+    // Neither with the name of the trail, nor with that of another.
+    let text = format!("{}{}", line(1), line(2).replace(" t\n", " t trail-a\n"));
+    std::fs::write(&path, &text).unwrap();
+    assert_eq!(lines(&path, Some("trail-a")), [(5, [1; 32])]);
+    std::fs::write(&path, text.lines().rev().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    assert_eq!((lines(&path, Some("trail-a")), lines(&path, None)), (vec![(5, [2; 32])], vec![(5, [1; 32])]));
+}
+
+#[test]
+fn a_line_of_one_trail_does_not_stand_for_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = Key::make(&dir.path().join("key")).unwrap();
+    let anchor = dir.path().join("anchor");
+    let options =
+        || Options { key: Some(key.clone()), anchor: Some(Anchor::File(anchor.clone())), ..Options::default() };
+    let open = |name: &str| Trail::open(&dir.path().join(name), options()).unwrap();
+    let (one, two) = (open("one"), open("two"));
+    for trail in [&one, &two] {
+        (0..3).for_each(|n| add(trail, n));
+        trail.checkpoint().unwrap();
+    }
+    let of = |trail: &Trail| plain(trail.path()).unwrap().trail.unwrap();
+    let (first, second) = (of(&one), of(&two));
+    assert_ne!(first, second);
+    let all = || anchored(&anchor).unwrap();
+    // Two trails share the anchor: which one is meant has to be said.
+    let told = check(one.path(), Some(key.public()), &all()).unwrap_err();
+    assert!(matches!(told, Wrong::OtherTrail { .. }), "{told:?}");
+    assert_eq!(check(one.path(), Some(key.public()), &all().of(&first)).unwrap().anchored, 1);
+    assert_eq!(check(two.path(), Some(key.public()), &all().of(&second)).unwrap().anchored, 1);
+    let wanted = |wanted: &str, found: &str| Wrong::OtherTrail { wanted: wanted.into(), found: Some(found.into()) };
+    assert_eq!(check(one.path(), None, &all().of(&second)).unwrap_err(), wanted(&second, &first));
+    assert_eq!(check(one.path(), None, &Anchored::new().of(&second)).unwrap_err(), wanted(&second, &first));
+    // Written anew under a name of its own, with lines of its own added to the anchor: neither way does it pass.
+    std::fs::write(&anchor, std::fs::read_to_string(&anchor).unwrap().lines().next().unwrap().to_owned() + "\n")
+        .unwrap();
+    assert!(check(one.path(), None, &all()).is_ok());
+    std::fs::remove_dir_all(one.path()).unwrap();
+    let anew = open("one");
+    (0..9).for_each(|n| add(&anew, n));
+    anew.checkpoint().unwrap();
+    let third = of(&anew);
+    assert_eq!(check(anew.path(), None, &all()).unwrap_err(), wanted(&first, &third));
+    assert_eq!(check(anew.path(), None, &all().of(&first)).unwrap_err(), wanted(&first, &third));
+}
+
+#[test]
+fn which_trail_it_is_is_known_while_a_checkpoint_is_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = Key::make(&dir.path().join("key")).unwrap();
+    let anchor = dir.path().join("anchor");
+    let trail = Trail::open(
+        &dir.path().join("audit"),
+        Options {
+            key: Some(key.clone()),
+            rotate_at: 1000,
+            checkpoint_every: 4,
+            anchor: Some(Anchor::File(anchor.clone())),
+            ..Options::default()
+        },
+    )
+    .unwrap();
+    (0..20).for_each(|n| add(&trail, n));
+    let known = plain(trail.path()).unwrap().trail;
+    (1..4).for_each(|number| std::fs::remove_file(file(trail.path(), number)).unwrap());
+    trail.checkpoint().unwrap();
+    let found = check(trail.path(), Some(key.public()), &anchored(&anchor).unwrap()).unwrap();
+    assert!(known.is_some() && found.trail == known && found.first > 1 && found.anchored > 0, "{found:?}");
 }
 
 #[test]

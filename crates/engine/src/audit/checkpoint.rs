@@ -8,7 +8,9 @@ use super::AuditError;
 use super::record::{Entry, Link, Record, hex, unhex};
 
 /// What signatures are over begins with this, so that none can stand for anything else.
-const DOMAIN: &[u8] = b"cofferdam audit checkpoint v1\0";
+const DOMAIN: &[u8] = b"cofferdam audit checkpoint v2\0";
+/// The same, of those that name no trail: the first ones, and where nothing is left that says which trail it is.
+const DOMAIN_UNNAMED: &[u8] = b"cofferdam audit checkpoint v1\0";
 /// The kind of a checkpoint's record.
 pub const KIND: &str = "checkpoint";
 
@@ -26,8 +28,13 @@ impl std::fmt::Debug for Key {
     }
 }
 
-fn message(link: &Link) -> Vec<u8> {
-    [DOMAIN, &link.seq.to_be_bytes(), &link.hash].concat()
+fn message(link: &Link, trail: Option<&str>) -> Vec<u8> {
+    let end = [&link.seq.to_be_bytes()[..], &link.hash].concat();
+    match trail {
+        // The number and the hash have a fixed length, so the name is what is left.
+        Some(trail) => [DOMAIN, &end, trail.as_bytes()].concat(),
+        None => [DOMAIN_UNNAMED, &end].concat(),
+    }
 }
 
 impl Key {
@@ -76,13 +83,14 @@ impl Key {
         PublicKey(self.0.verifying_key())
     }
 
-    /// A checkpoint of a chain that ends so.
-    pub(super) fn sign(&self, end: &Link) -> Entry {
-        Entry::new(KIND)
+    /// A checkpoint of the chain of this trail that ends so.
+    pub(super) fn sign(&self, end: &Link, trail: Option<&str>) -> Entry {
+        let entry = trail.map_or(Entry::new(KIND), |trail| Entry::new(KIND).with("trail", trail));
+        entry
             .with("seq", end.seq)
             .with("head", hex(&end.hash))
             .with("key", self.public().text())
-            .with("signature", hex(&self.0.sign(&message(end)).to_bytes()))
+            .with("signature", hex(&self.0.sign(&message(end, trail)).to_bytes()))
     }
 }
 
@@ -102,20 +110,26 @@ impl PublicKey {
     }
 }
 
-/// Checks a checkpoint's record against the chain before it. Gives who signed.
+/// Checks a checkpoint's record against the chain before it, and the trail that it is in. Gives who signed.
 ///
 /// # Errors
-/// It is of another chain, or its signature is not its key's.
-pub fn check(record: &Record, before: &Link) -> Result<PublicKey, &'static str> {
+/// It is of another chain or trail, or its signature is not its key's.
+pub fn check(record: &Record, before: &Link, trail: Option<&str>) -> Result<PublicKey, &'static str> {
     let text = |key: &str| record.data.get(key).and_then(|v| v.as_str()).unwrap_or_default();
     if record.data.get("seq").and_then(serde_json::Value::as_u64) != Some(before.seq)
         || text("head") != hex(&before.hash)
     {
         return Err("it is of another chain");
     }
+    let named = record.data.contains_key("trail").then(|| text("trail"));
+    if named.is_some() && named != trail {
+        return Err("it is of another trail");
+    }
     let key = PublicKey::parse(text("key")).map_err(|_| "it names no key")?;
     let signature: [u8; 64] = unhex(text("signature")).ok_or("it has no signature")?;
     // Strict: no second signature of the same message passes.
-    key.0.verify_strict(&message(before), &Signature::from_bytes(&signature)).map_err(|_| "its signature is wrong")?;
+    key.0
+        .verify_strict(&message(before, named), &Signature::from_bytes(&signature))
+        .map_err(|_| "its signature is wrong")?;
     Ok(key)
 }

@@ -28,14 +28,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-pub use anchor::Anchor;
+pub use anchor::{Anchor, Anchored, anchored};
 pub use begun::Unended;
 pub use checkpoint::{Key, PublicKey};
 pub use owner::{Life, Owner};
 pub use read::{Filter, Follow, Line, show};
 pub use record::{Entry, Hash, Link, Record, hex, sha256, unhex};
 pub use redact::Secrets;
-pub use verify::{Anchored, Failed, Problem, Verified, Wrong, anchored, verify};
+pub use verify::{Failed, Problem, Verified, Wrong, verify};
 
 use slots::{Reserved, Slot, abandoned};
 use store::Store;
@@ -364,6 +364,8 @@ impl Trail {
     pub fn checkpoint(&self) -> Result<Option<Link>, AuditError> {
         let Some(key) = &self.0.options.key else { return Ok(None) };
         let time = now();
+        let trail = verify::identity(&self.0.path)
+            .map_err(|source| AuditError::Io { place: format!("cannot read {}", self.0.path.display()), source })?;
         let link = {
             let mut store = held(&self.0.store);
             let mut all = store.hold(&time)?;
@@ -371,13 +373,13 @@ impl Trail {
             if end.seq == 0 {
                 return Ok(None);
             }
-            let link = all.append(&key.sign(&end), &time, false)?;
+            let link = all.append(&key.sign(&end, trail.as_deref()), &time, false)?;
             self.wrote(all, link)?;
             link
         };
         self.make_durable(link.seq)?;
         if let Some(anchor) = &self.0.options.anchor {
-            anchor.tell(&link, &time)?;
+            anchor.tell(&link, trail.as_deref(), &time)?;
         }
         Ok(Some(link))
     }

@@ -175,6 +175,18 @@ fn an_anchor_shows_what_the_files_alone_cannot() {
     let anew = Trail::open(&path, Options::default()).unwrap();
     (0..20).for_each(|n| assert!(anew.append(note(n), Durability::Written).unwrap().seq > 0));
     assert!(check(&path).is_ok());
+    assert!(matches!(check_with(&path, None, &anchors).unwrap_err(), Wrong::OtherTrail { .. }));
+    // The same under the name that it had.
+    let opened = record::read(good[0].as_bytes()).unwrap();
+    let mut after = Link::default();
+    let mut anew = Vec::new();
+    for entry in [Entry { data: opened.data, ..Entry::new("trail_opened") }].into_iter().chain((0..20).map(note)) {
+        let (line, link) = record::write(&entry, "2026-01-01T00:00:00Z", &after);
+        after = link;
+        anew.push(String::from_utf8(line).unwrap().trim_end().to_owned());
+    }
+    put(&path, &anew);
+    assert!(check(&path).is_ok());
     assert!(matches!(check_with(&path, None, &anchors).unwrap_err(), Wrong::Rewritten { .. }));
 }
 
@@ -183,19 +195,32 @@ fn a_checkpoint_that_was_not_signed_so_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let key = Key::make(&dir.path().join("key")).unwrap();
     let end = Link { seq: 1, hash: [1; 32] };
-    let entry = key.sign(&end);
+    let entry = key.sign(&end, Some("t-1"));
     let as_record = |entry: &Entry| {
         let (line, _) = record::write(entry, "t", &end);
         record::read(line.strip_suffix(b"\n").unwrap()).unwrap()
     };
-    assert_eq!(checkpoint::check(&as_record(&entry), &end), Ok(key.public()));
-    assert!(checkpoint::check(&as_record(&entry), &Link { seq: 2, ..end }).is_err());
-    assert!(checkpoint::check(&as_record(&entry), &Link { hash: [2; 32], ..end }).is_err());
-    for (field, value) in [("signature", "00".repeat(64)), ("signature", String::new()), ("key", "11".repeat(32))] {
-        assert!(
-            checkpoint::check(&as_record(&entry.clone().with(field, value.clone())), &end).is_err(),
-            "{field} {value}"
-        );
+    let check = |record: &Record, end: &Link| checkpoint::check(record, end, Some("t-1"));
+    assert_eq!(check(&as_record(&entry), &end), Ok(key.public()));
+    assert!(check(&as_record(&entry), &Link { seq: 2, ..end }).is_err());
+    assert!(check(&as_record(&entry), &Link { hash: [2; 32], ..end }).is_err());
+    for other in [Some("t-2"), None] {
+        assert_eq!(checkpoint::check(&as_record(&entry), &end, other), Err("it is of another trail"));
+    }
+    // One that names no trail is read as before, and no name can be put to it or taken from it.
+    let unnamed = key.sign(&end, None);
+    assert_eq!(check(&as_record(&unnamed), &end), Ok(key.public()));
+    assert!(check(&as_record(&unnamed.with("trail", "t-1")), &end).is_err());
+    let mut stripped = entry.clone();
+    stripped.data.remove("trail");
+    assert!(check(&as_record(&stripped), &end).is_err());
+    for (field, value) in [
+        ("signature", "00".repeat(64)),
+        ("signature", String::new()),
+        ("key", "11".repeat(32)),
+        ("trail", "t-2".to_owned()),
+    ] {
+        assert!(check(&as_record(&entry.clone().with(field, value.clone())), &end).is_err(), "{field} {value}");
     }
 }
 

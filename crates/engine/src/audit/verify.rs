@@ -3,10 +3,10 @@
 //! Reads the files and nothing else: no lock, no memory of writers. Streams, so a trail may be larger than memory.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use super::anchor::Anchored;
 use super::begun::{Open, Unended};
 use super::checkpoint::{self, PublicKey};
 use super::record::{self, Broken, Hash, Link, MOST_BYTES, Record, hex, sha256, unhex};
@@ -56,6 +56,13 @@ pub enum Wrong {
         /// Number of the last record that was anchored.
         anchored: u64,
     },
+    /// The anchor, or whoever asks, means another trail.
+    OtherTrail {
+        /// The one that is meant.
+        wanted: String,
+        /// This one; none where nothing is left that says so.
+        found: Option<String>,
+    },
     /// A key was named, and no checkpoint is signed by it.
     Unsigned,
     /// There is no record at all.
@@ -90,6 +97,12 @@ impl std::fmt::Display for Wrong {
                     "the anchor ends with record {anchored}, and the trail begins after it: nothing binds the two"
                 )
             }
+            Wrong::OtherTrail { wanted, found: Some(found) } => {
+                write!(f, "this is trail {found}, and what it is compared with is of trail {wanted}")
+            }
+            Wrong::OtherTrail { wanted, found: None } => {
+                write!(f, "what it is compared with is of trail {wanted}, and nothing here says which trail this is")
+            }
             Wrong::Unsigned => f.write_str("there is no checkpoint, so the key says nothing of this trail"),
             Wrong::Empty => f.write_str("there is no record"),
         }
@@ -114,6 +127,8 @@ pub struct Problem {
 /// A trail that holds together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verified {
+    /// The id that it got when it was opened first; none where no record is left that says it.
+    pub trail: Option<String>,
     /// Number of the first record; above 1 where older files were put away.
     pub first: u64,
     /// The last record.
@@ -138,28 +153,6 @@ pub struct Verified {
     pub uncounted: u64,
 }
 
-/// What an anchor holds: numbers of records and their hashes.
-pub type Anchored = BTreeMap<u64, Hash>;
-
-/// Reads an anchor's lines; other lines of the same file, such as other programs' in a system log, are passed over. Where
-/// a record is told twice, the first line counts: who can only add to an anchor takes nothing back.
-///
-/// # Errors
-/// The file cannot be read.
-pub fn anchored(path: &Path) -> io::Result<Anchored> {
-    let mut found = Anchored::new();
-    for line in BufReader::new(File::open(path)?).split(b'\n') {
-        let line = line?;
-        let line = String::from_utf8_lossy(&line);
-        let Some((_, rest)) = line.split_once("cofferdam-audit ") else { continue };
-        let mut words = rest.split_ascii_whitespace();
-        if let (Some(seq), Some(hash)) = (words.next().and_then(|w| w.parse().ok()), words.next().and_then(unhex)) {
-            found.entry(seq).or_insert(hash);
-        }
-    }
-    Ok(found)
-}
-
 /// What was not verified: it could not be read, or it is wrong.
 #[derive(Debug)]
 pub enum Failed {
@@ -177,7 +170,9 @@ impl From<io::Error> for Failed {
 
 struct Walk<'a> {
     signer: Option<PublicKey>,
-    anchors: &'a Anchored,
+    /// Which trail it is, as far as it says.
+    trail: Option<String>,
+    anchors: BTreeMap<u64, Hash>,
     end: Option<Link>,
     sum: Verified,
     open: Open,
@@ -196,7 +191,10 @@ pub fn verify(
     each: &mut dyn FnMut(&Record),
 ) -> Result<Verified, Failed> {
     let list = files(dir)?;
-    let mut walk = Walk { signer, anchors, end: None, sum: Verified::default(), open: Open::default(), each };
+    let trail = identity(dir)?;
+    let other = anchors.other(trail.as_deref()).map(str::to_owned);
+    let anchors = anchors.lines_of(trail.as_deref());
+    let mut walk = Walk { signer, trail, anchors, end: None, sum: Verified::default(), open: Open::default(), each };
     for (i, &number) in list.iter().enumerate() {
         let expected = list[0] + i as u64;
         if number != expected {
@@ -210,16 +208,19 @@ pub fn verify(
         Failed::Wrong(Box::new(Problem { wrong, file, line: 0, offset: 0, seq }))
     };
     let Some(end) = walk.end else { return Err(place(Wrong::Empty, 1)) };
-    if let Some((&anchored, _)) = anchors.range(end.seq + 1..).next() {
+    if let Some(wanted) = other {
+        return Err(place(Wrong::OtherTrail { wanted, found: walk.trail.clone() }, walk.sum.first));
+    }
+    if let Some((&anchored, _)) = walk.anchors.range(end.seq + 1..).next() {
         return Err(place(Wrong::CutShort { anchored }, end.seq + 1));
     }
-    if let Some((&anchored, _)) = anchors.last_key_value().filter(|_| walk.sum.anchored == 0) {
+    if let Some((&anchored, _)) = walk.anchors.last_key_value().filter(|_| walk.sum.anchored == 0) {
         return Err(place(Wrong::Unanchored { anchored }, walk.sum.first));
     }
     if signer.is_some() && walk.sum.checkpoints == 0 {
         return Err(place(Wrong::Unsigned, end.seq + 1));
     }
-    walk.sum.last = end;
+    (walk.sum.last, walk.sum.trail) = (end, walk.trail);
     (walk.sum.unended, walk.sum.uncounted) = walk.open.left();
     Ok(walk.sum)
 }
@@ -346,7 +347,7 @@ impl Walk<'_> {
         if record.kind == checkpoint::KIND {
             let before =
                 self.end.unwrap_or(Link { seq: record.seq - 1, hash: unhex(&record.prev).ok_or(Wrong::Changed)? });
-            let key = checkpoint::check(record, &before).map_err(Wrong::Checkpoint)?;
+            let key = checkpoint::check(record, &before, self.trail.as_deref()).map_err(Wrong::Checkpoint)?;
             if self.signer.is_some_and(|signer| signer != key) {
                 return Err(Wrong::OtherKey(key.text()));
             }
@@ -368,6 +369,34 @@ impl Walk<'_> {
         (self.each)(record);
         Ok(())
     }
+}
+
+/// Which trail it is: the first record says it, and where whole files were put away, any checkpoint that is left.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn identity(dir: &Path) -> io::Result<Option<String>> {
+    for number in files(dir)? {
+        let mut reader = BufReader::with_capacity(64 << 10, open_file(&dir.join(file_name(number)))?);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            if reader.by_ref().take(MOST_BYTES as u64 + 1).read_until(b'\n', &mut line)? == 0 {
+                break;
+            }
+            let text = line.strip_suffix(b"\n").unwrap_or(&line);
+            // Most lines are neither, and need not be read.
+            let kind = |kind: &[u8]| text.windows(kind.len()).any(|part| part == kind);
+            if (kind(b"\"kind\":\"trail_opened\"") || kind(b"\"kind\":\"checkpoint\""))
+                && let Ok(record) = record::read(text)
+                && (record.kind == "trail_opened" || record.kind == checkpoint::KIND)
+                && let Some(trail) = record.data.get("trail").and_then(|it| it.as_str())
+            {
+                return Ok(Some(trail.to_owned()));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// Whether a record says that the bytes before it are what a writer left that was stopped.
