@@ -384,6 +384,36 @@ fn the_api_is_all_that_a_skill_is_told_of_and_reaches() {
 }
 
 #[test]
+fn no_root_of_a_skills_has_the_hosts_secrets_in_it() {
+    if !needs("user namespaces") {
+        return;
+    }
+    let bench = Bench::new();
+    bench.registered("reads", false, &[("main.sh", "cat /root/.ssh/id_ed25519 /etc/shadow\n")]);
+    let rootfs = common::open_directory();
+    ["dev", "proc", "tmp", "skill", "usr/bin"]
+        .iter()
+        .for_each(|name| fs::create_dir_all(rootfs.path().join(name)).unwrap());
+    std::os::unix::fs::symlink("/", rootfs.path().join("usr/all")).unwrap();
+    let config = bench.path("config.json");
+    let run = |image: &str| {
+        fs::write(&config, json!({ "image": image }).to_string()).unwrap();
+        let output = bench.skill(&["run", "--dry-run", "--config", config.to_str().unwrap(), "reads"]);
+        (code(&output), said(&output))
+    };
+    let (code, said) = run(rootfs.path().to_str().unwrap());
+    assert!(code == 0 && said.contains("\"directory\""), "one that was made for it: {said}");
+    let all = rootfs.path().join("usr/all");
+    let own = [bench.path(""), bench.path("skills"), bench.path("audit"), bench.path("skills").join("content")];
+    let own = own.iter().map(|path| path.to_str().unwrap().trim_end_matches('/'));
+    for image in ["/", "/root", "/home", "/etc", "/run", all.to_str().unwrap()].into_iter().chain(own) {
+        let (code, said) = run(image);
+        assert!(code == 125 && said.contains(&format!("the image {image} would show")), "{image}: {said}");
+        assert!(said.contains("hint: image = "), "{said}");
+    }
+}
+
+#[test]
 fn a_way_out_that_is_not_granted_ends_the_run_and_stands_on_record() {
     if !needs("captured network") || !needs("seccomp notification") {
         return;

@@ -11,7 +11,7 @@ use cofferdam_engine::recorded::About;
 use cofferdam_policy::{Backend, Field, PolicyErrors, Root};
 use serde_json::{Map, Value};
 
-use super::{Called, refused};
+use super::{Called, image, refused};
 use crate::call::{Call, read_policy_text};
 use crate::execute::{Presentation, execute_about};
 use crate::report::{REFUSED, Refusal};
@@ -34,10 +34,16 @@ pub(super) fn run(called: &Called<'_>, engine: &Engine) -> Result<i32, Refusal> 
             .hint("cofferdam skill run NAME --config FILE says what the operator grants")
     })?;
     // Only the host tells a directory from a tarball.
-    if let Root::Directory(path) = &policy.filesystem.root
-        && std::fs::metadata(path).is_ok_and(|meta| meta.is_file())
-    {
-        policy.filesystem.root = Root::Image(path.clone());
+    if let Root::Directory(path) = &policy.filesystem.root {
+        if std::fs::metadata(path).is_ok_and(|meta| meta.is_file()) {
+            policy.filesystem.root = Root::Image(path.clone());
+        } else {
+            let kept = [
+                ("the skills' registry", called.registry.directory().to_owned()),
+                ("the audit trail", called.trail_directory()?),
+            ];
+            image::check(path, &called.caller.homes, &kept)?;
+        }
     }
     policy.backend = called.text("backend").and_then(Backend::from_name).unwrap_or_default();
     for given in called.matches.get_many::<String>("best-effort").into_iter().flatten() {
