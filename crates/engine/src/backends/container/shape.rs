@@ -13,9 +13,9 @@ use crate::view::below;
 
 /// Where the run's own directory is inside, read-only: init's program, and the door.
 pub const OWN: &str = "/dev/cofferdam";
-/// Capabilities that init starts with where it makes the network what the gateway needs. It drops all of them, from every
+/// Capabilities that init starts with where it makes the network what the gateway needs, which answers on port 53. It drops all of them, from every
 /// set, before the program starts.
-pub const POWERS: [&str; 5] = ["NET_ADMIN", "NET_RAW", "SETUID", "SETGID", "SETPCAP"];
+pub const POWERS: [&str; 6] = ["NET_ADMIN", "NET_BIND_SERVICE", "NET_RAW", "SETUID", "SETGID", "SETPCAP"];
 
 /// A container, in full.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -134,7 +134,15 @@ fn namespaces(shape: &Shape, with: &With<'_>) -> Result<Vec<LinuxNamespace>, Oci
 fn process(shape: &Shape, with: &With<'_>) -> Result<Process, OciSpecError> {
     let (uid, gid) = if shape.powers { (0, 0) } else { runs_as(shape, with.caller.is_some()) };
     let powers: Capabilities = if shape.powers {
-        [Capability::NetAdmin, Capability::NetRaw, Capability::Setuid, Capability::Setgid, Capability::Setpcap].into()
+        [
+            Capability::NetAdmin,
+            Capability::NetBindService,
+            Capability::NetRaw,
+            Capability::Setuid,
+            Capability::Setgid,
+            Capability::Setpcap,
+        ]
+        .into()
     } else {
         Capabilities::new()
     };
