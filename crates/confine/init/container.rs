@@ -51,7 +51,7 @@ pub fn arrive(door: Str) -> Result<(), i32> {
     for i in 0..fd::ARRIVING as i32 {
         sys::dup3(ASIDE + i, i, if i < 3 { 0 } else { CLOEXEC })?;
     }
-    sys::close_range(fd::SYNC as u32 + 1, u32::MAX, 0).map(|_| ())
+    sys::close_range(fd::SYNC as u32 + 1, i32::MAX as u32, 0).map(|_| ())
 }
 
 /// What the owner looked at, by device and inode, is what is mounted: the maker was told names.

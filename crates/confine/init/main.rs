@@ -138,7 +138,7 @@ fn session() -> Step {
     {
         return Err(at(step::SESSION, 98)(e)); // EBADF: nothing was there
     }
-    sys::close_range(3, u32::MAX, 4).map_err(at(step::SESSION, 99))?; // CLOEXEC: the payload gets 0, 1 and 2, nothing else
+    sys::close_range(3, i32::MAX as u32, 4).map_err(at(step::SESSION, 99))?; // CLOEXEC: the payload gets 0, 1 and 2, nothing else
     let all = !0u64;
     sys::rt_sigprocmask(2, &all, core::ptr::null_mut(), 8).map_err(at(step::SESSION, 100))?;
     match sys::setsid() {

@@ -73,6 +73,9 @@ pub trait Outer {
 
     /// Whether the process that is watched is a child of this one, to be waited for.
     fn is_child(&self) -> bool;
+
+    /// Whether init's clock is another than this kernel's, as gVisor's is: then what it tells happened when it was told.
+    fn own_clock(&self) -> bool;
 }
 
 /// How it ended.
@@ -310,13 +313,15 @@ impl Loop<'_, '_> {
     }
 
     fn take_status(&mut self, s: Status) {
+        let own_clock = self.run.container.is_some_and(Outer::own_clock);
+        let here = |at_ns| if own_clock { now_ns() } else { at_ns };
         let end = |report: &mut Report, end, at_ns, events: (u64, u32)| {
             report.end = end;
-            report.ended_ns = at_ns;
+            report.ended_ns = here(at_ns);
             report.lost += events.1;
         };
         match s {
-            Status::Started { at_ns } => self.report.started_ns = at_ns,
+            Status::Started { at_ns } => self.report.started_ns = here(at_ns),
             // Without spawning init cannot wait for exec, and tells of its failure only afterwards: nothing ran then, either.
             Status::Failed { step, index, errno }
                 if self.report.started_ns == 0 || step == cofferdam_confine::wire::step::EXEC =>

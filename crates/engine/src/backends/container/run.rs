@@ -43,6 +43,9 @@ pub type Tell = Arc<dyn Fn(Progress) + Send + Sync>;
 /// Open files that init has room for, so that the number of the one program without spawning is the same everywhere.
 const OPEN_FILES: u64 = 4096;
 
+/// Threads that a kernel in user space has for itself on this one; about a hundred before the program does anything.
+const KERNEL_THREADS: u64 = 256;
+
 /// A policy with the maker of its containers, to be run many times and from several threads.
 pub struct Contained {
     policy: Policy,
@@ -160,7 +163,9 @@ impl Contained {
     /// Where the maker's own processes are in the run's cgroup, as gVisor's are, they count there as well.
     pub fn count_the_makers_own(&mut self) {
         if self.about.arrival == Arrival::Door && self.location.is_some() {
-            let reason = "the cgroup counts the threads of the container's kernel as well".to_owned();
+            let reason = format!(
+                "the cgroup counts the threads of the container's kernel as well, and has room for {KERNEL_THREADS}"
+            );
             self.enforcement.insert(Field::Processes, Applied { strength: Strength::Partial, reason });
         }
     }
@@ -346,7 +351,8 @@ impl Contained {
         let made = self.maker.start(&shape, &root, &handed)?;
         let joins = own.as_ref().filter(|_| door.is_none());
         let arrived = match door {
-            Some(door) => door.admit(&theirs, made.as_ref()),
+            // Who came may be a helper of the maker's. Where its process is ours, that one has them all below it, and is waited for.
+            Some(door) => door.admit(&theirs, made.as_ref()).and_then(|peer| made.running().map_or(Ok(peer), copy)),
             None => made.running().map(copy).unwrap_or_else(|| Err(refuse("container", "nothing runs", None))),
         };
         drop(theirs); // init's alone from here on, so that its end is seen
@@ -445,7 +451,7 @@ impl Contained {
         let l = &self.policy.limits;
         let limits = Limits {
             memory_bytes: Some(l.memory_mb << 20),
-            pids: Some(l.processes + 1),
+            pids: Some(l.processes + 1 + if self.about.listener { 0 } else { KERNEL_THREADS }),
             cpu_millis: (!crate::rlimits::is_all(l.cpu_millis)).then_some(l.cpu_millis),
             cpu_time: true,
             kill: false,
@@ -500,7 +506,7 @@ impl Contained {
             Stdin::Caller => std::mem::replace(&mut io.input, Input::Closed),
         };
         let (denied, protected) = (self.set(&self.policy.filesystem.deny), self.set(&self.policy.filesystem.protected));
-        let around = Around(made);
+        let around = Around { made, own_clock: !self.about.listener };
         let run = Run {
             status,
             events,
@@ -562,15 +568,23 @@ impl Contained {
 }
 
 /// What ends a container.
-struct Around<'a>(&'a dyn Made);
+struct Around<'a> {
+    made: &'a dyn Made,
+    /// A kernel of its own counts its own time.
+    own_clock: bool,
+}
 
 impl Outer for Around<'_> {
     fn kill(&self) -> Result<(), String> {
-        self.0.kill().map_err(|failure| failure.message)
+        self.made.kill().map_err(|failure| failure.message)
     }
 
     fn is_child(&self) -> bool {
-        self.0.running().is_some()
+        self.made.running().is_some()
+    }
+
+    fn own_clock(&self) -> bool {
+        self.own_clock
     }
 }
 

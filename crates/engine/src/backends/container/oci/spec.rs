@@ -154,11 +154,15 @@ fn process(shape: &Shape, with: &With<'_>) -> Result<Process, OciSpecError> {
         .ambient(Capabilities::new())
         .build()?;
     let limit = |typ, most: u64| PosixRlimitBuilder::default().typ(typ).soft(most).hard(most).build();
-    let limits = vec![
+    let mut limits = vec![
         // A limit of 1 stops handlers that cores are piped to as well, which 0 does not (core(5)); the program's is the same.
         limit(PosixRlimitType::RlimitCore, 1)?,
         limit(PosixRlimitType::RlimitNofile, shape.open_files)?,
     ];
+    if with.runtime == Runtime::Runsc {
+        // Its kernel begins with none, which nobody inside can raise to what every program gets.
+        limits.push(limit(PosixRlimitType::RlimitSigpending, 1024)?);
+    }
     // Of the score by which the kernel chooses whom to end when memory runs out nothing is said: the runtime is started with
     // none below 0, and who is not root may not lower one.
     let mut process = ProcessBuilder::default()
