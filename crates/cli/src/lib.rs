@@ -28,6 +28,7 @@ mod notes;
 pub mod options;
 mod passing;
 mod profile;
+mod progress;
 mod reload;
 mod report;
 mod runner;
@@ -80,11 +81,8 @@ pub fn entry(arguments: Vec<OsString>) -> i32 {
     let Some((name, matches)) = matches.subcommand() else { return usage_missing() };
     let result = match name {
         "run" | "eval" => {
-            return sandbox(
-                &engine.unwrap_or_else(|| Engine::for_own_process(&Likely::Unknown)),
-                matches,
-                name == "eval",
-            );
+            let engine = engine.unwrap_or_else(|| Engine::for_own_process(&Likely::Unknown));
+            return sandbox(&engine.telling(progress::tell(matches.get_flag("quiet"))), matches, name == "eval");
         }
         "check" => {
             let files: Vec<String> = matches.get_many("file").into_iter().flatten().cloned().collect();

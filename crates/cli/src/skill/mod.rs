@@ -157,7 +157,10 @@ pub fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
         "list" => manage::list(&called),
         "show" => manage::show(&called),
         "revoke" => manage::revoke(&called),
-        _ => run::run(&called, &engine.unwrap_or_else(|| Engine::for_own_process(&Likely::Unknown))),
+        _ => {
+            let engine = engine.unwrap_or_else(|| Engine::for_own_process(&Likely::Unknown));
+            run::run(&called, &engine.telling(crate::progress::tell(called.flag("quiet"))))
+        }
     }
 }
 
