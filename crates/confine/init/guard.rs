@@ -8,7 +8,7 @@
 //! Directories of guards are bound onto themselves by the mount plan, so a guarded directory cannot be moved away and
 //! replaced. Descriptors of them are kept open, so their inode numbers cannot be used again.
 
-use crate::notify::{Answer, Kept, Request, read_path};
+use crate::notify::{Answer, Kept, Request, read_memory, read_path};
 use crate::plan::Plan;
 use crate::sys::{self, Str, errno};
 use crate::task::{base_link, borrow, has_signal, number, terminal_of, umask_of};
@@ -414,9 +414,7 @@ impl Guards {
     fn bind(&self, plan: &Plan, answer: &Answer, r: &Request) -> Result<Made, i32> {
         let mut address = [0u8; 128];
         let len = (r.args[2] as u32 as usize).min(address.len());
-        let local = [address.as_mut_ptr() as usize, len];
-        let remote = [r.args[1] as usize, len];
-        if sys::process_vm_readv(r.pid as i32, local.as_ptr(), 1, remote.as_ptr(), 1, 0)? != len {
+        if read_memory(r.pid, r.args[1] as usize, &mut address[..len])? != len {
             return Err(errno::EFAULT);
         }
         let socket = borrow(r.pid, r.args[0] as i32)?;

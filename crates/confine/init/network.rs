@@ -4,7 +4,7 @@
 //! be something else by the time the kernel looks, so it is told as read and decides nothing but whether a run under
 //! `TERMINATE` ends.
 
-use crate::notify::Request;
+use crate::notify::{Request, read_memory};
 use crate::plan::Plan;
 use crate::reach::{self, Network, Wish};
 use crate::sys::{self, errno};
@@ -113,10 +113,10 @@ fn network(plan: &Plan) -> Option<Network> {
 
 /// The address of a `struct msghdr`.
 fn message(plan: &Plan, network: Network, r: &Request, at: u64, flags: u64) -> Result<Option<Address>, i32> {
-    let mut head = [0u64; 2]; // msg_name, msg_namelen
-    let local = [head.as_mut_ptr() as usize, 16];
-    read(r, &local, at, 16)?;
-    judge(plan, network, r, head[0], head[1] & 0xffff_ffff, flags)
+    let mut head = [0u8; 16]; // msg_name, msg_namelen
+    read(r, &mut head, at)?;
+    let word = |from: usize| u64::from_ne_bytes(core::array::from_fn(|i| head[from + i]));
+    judge(plan, network, r, word(0), word(8) & 0xffff_ffff, flags)
 }
 
 fn judge(plan: &Plan, network: Network, r: &Request, at: u64, len: u64, flags: u64) -> Result<Option<Address>, i32> {
@@ -124,8 +124,8 @@ fn judge(plan: &Plan, network: Network, r: &Request, at: u64, len: u64, flags: u
         return Ok(None); // sent on a connection
     }
     let mut a = Address { bytes: [0; LONGEST], len: (len & 0xffff_ffff).min(LONGEST as u64) as usize, by_libc: false };
-    let local = [a.bytes.as_mut_ptr() as usize, a.len];
-    read(r, &local, at, a.len)?;
+    let len = a.len;
+    read(r, &mut a.bytes[..len], at)?;
     let Some(address) = reach::address(a.bytes()) else { return Ok(None) };
     // Only now, since most calls on sockets are not about the network.
     let socket = borrow(r.pid, r.args[0] as i32)?;
@@ -167,8 +167,6 @@ fn option(socket: i32, option: i32) -> Result<Option<i32>, i32> {
 }
 
 /// Reads the calling thread's memory: all of it or nothing.
-fn read(r: &Request, local: &[usize; 2], at: u64, len: usize) -> Result<(), i32> {
-    let remote = [at as usize, len];
-    let n = sys::process_vm_readv(r.pid as i32, local.as_ptr(), 1, remote.as_ptr(), 1, 0)?;
-    if n == len { Ok(()) } else { Err(errno::EFAULT) }
+fn read(r: &Request, into: &mut [u8], at: u64) -> Result<(), i32> {
+    if read_memory(r.pid, at as usize, into)? == into.len() { Ok(()) } else { Err(errno::EFAULT) }
 }

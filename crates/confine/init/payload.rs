@@ -158,7 +158,7 @@ fn start_shared(arg: usize) -> Result<Child, Fault> {
 /// CPU has been through the kernel (`synchronize_rcu`), which takes about 10 ms.
 fn grow_descriptors() -> Step {
     let number = fd::exec(raise_open_files()?);
-    sys::dup3(fd::SYNC, number, 0o2000000).map_err(at(step::FORK, 4))?;
+    sys::dup3(fd::LIFELINE, number, 0o2000000).map_err(at(step::FORK, 4))?;
     sys::close(number).map(|_| ()).map_err(at(step::FORK, 5))
 }
 

@@ -66,7 +66,7 @@ pub fn terminal_of(pid: u32, flags: u64) -> Result<i32, i32> {
 }
 
 /// Opens a file of a process below /proc.
-fn open_proc(pid: u32, name: &[u8]) -> Result<i32, i32> {
+pub fn open_proc(pid: u32, name: &[u8]) -> Result<i32, i32> {
     let mut path = [0u8; 48];
     let mut digits = [0u8; 24];
     let text = number(pid as u64, &mut digits);
