@@ -282,10 +282,8 @@ impl Unpacker<'_> {
         if name.starts_with(b".wh.") {
             return Ok(());
         }
-        if above.is_empty() {
-            self.layers |= matches!(*name, b"manifest.json" | b"oci-layout");
-            self.system |= matches!(*name, b"bin" | b"etc" | b"usr" | b"lib" | b"sbin");
-        }
+        self.layers |= above.is_empty() && matches!(*name, b"manifest.json" | b"oci-layout");
+        self.system |= matches!(parts[0], b"bin" | b"etc" | b"usr" | b"lib" | b"sbin");
         let mode = entry.header().mode().unwrap_or(0o644);
         let fail = |this: &Self, e: Errno| match e {
             Errno::LOOP | Errno::NOTDIR => this.refuse(&path, "it goes through a link or a file"),
@@ -444,3 +442,6 @@ impl Unpacker<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
