@@ -188,3 +188,83 @@ fn api(version: &Value) -> (u32, u32) {
     let mut parts = said.split('.').map(|part| part.parse().unwrap_or(0));
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn docker(change: impl Fn(&mut Value)) -> What {
+        let version = json!({ "Version": "28.0.1", "ApiVersion": "1.48", "Components": [{ "Name": "Engine" }] });
+        let mut info = json!({
+            "SecurityOptions": ["name=seccomp,profile=builtin", "name=cgroupns"], "CgroupDriver": "systemd", "CgroupVersion": "2",
+            "DefaultRuntime": "runc", "MemoryLimit": true, "SwapLimit": true, "CpuCfsQuota": true, "PidsLimit": true,
+        });
+        change(&mut info);
+        assert!(!is_podman(&version));
+        What::docker(&version, &info, 100)
+    }
+
+    fn podman(change: impl Fn(&mut Value)) -> What {
+        let version = json!({ "Version": "4.3.1", "ApiVersion": "1.41", "Components": [{ "Name": "Podman Engine" }] });
+        let mut info = json!({ "host": {
+            "cgroupVersion": "v2", "cgroupControllers": ["cpu", "memory", "pids"], "ociRuntime": { "name": "crun" },
+            "idMappings": { "uidmap": null, "gidmap": null }, "security": { "rootless": false, "seccompEnabled": true },
+        } });
+        change(&mut info);
+        assert!(is_podman(&version));
+        What::podman(&version, &info, 100)
+    }
+
+    #[test]
+    fn limits_are_held_only_where_the_engine_says_so_for_each() {
+        assert!(docker(|_| {}).about().limits && podman(|_| {}).about().limits, "the twins");
+        for key in ["MemoryLimit", "SwapLimit", "CpuCfsQuota", "PidsLimit"] {
+            let about = docker(|info| info[key] = json!(false)).about();
+            assert!(!about.limits && about.detail.contains("no limits: "), "{key} {}", about.detail);
+        }
+        let about = docker(|info| info["CgroupDriver"] = json!("none")).about();
+        assert!(!about.limits && about.detail.contains("without cgroups"), "{}", about.detail);
+        let about = podman(|info| info["host"]["cgroupControllers"] = json!(["cpu", "memory"])).about();
+        assert!(!about.limits && about.detail.contains("controllers pids"), "{}", about.detail);
+        let about = podman(|info| {
+            info["host"]["security"]["rootless"] = json!(true);
+            info["host"]["cgroupVersion"] = json!("v1");
+        })
+        .about();
+        assert!(!about.limits && about.rootless, "{}", about.detail);
+    }
+
+    #[test]
+    fn ids_are_all_of_the_hosts_or_those_that_are_mapped() {
+        assert_eq!(docker(|_| {}).mapped, None);
+        assert_eq!(docker(|info| info["SecurityOptions"] = json!(["name=rootless"])).mapped, Some(65536));
+        assert_eq!(docker(|info| info["SecurityOptions"] = json!(["name=userns"])).mapped, Some(65536));
+        assert_eq!(podman(|_| {}).mapped, None);
+        let rootless = |uids: Value, gids: Value| {
+            podman(|info| {
+                info["host"]["security"]["rootless"] = json!(true);
+                info["host"]["idMappings"] = json!({ "uidmap": uids, "gidmap": gids });
+            })
+            .mapped
+        };
+        let one = json!([{ "container_id": 0, "host_id": 1000, "size": 1 }]);
+        let many = json!([{ "size": 1 }, { "size": 65536 }]);
+        assert_eq!(rootless(one.clone(), one.clone()), Some(1));
+        assert_eq!(rootless(many.clone(), many.clone()), Some(65537));
+        assert_eq!(rootless(many, one), Some(1), "both are needed");
+        assert_eq!(rootless(Value::Null, Value::Null), Some(1), "untold is as little as can be");
+    }
+
+    #[test]
+    fn what_is_weaker_than_usual_is_told() {
+        let about = docker(|info| info["SecurityOptions"] = json!(["name=seccomp,profile=unconfined"])).about();
+        assert!(about.detail.contains("without a seccomp profile"), "{}", about.detail);
+        assert!(docker(|_| {}).about().detail.contains("default seccomp profile"), "the twin");
+        assert!(!docker(|info| info["DefaultRuntime"] = json!("runsc")).about().listener);
+        assert!(docker(|_| {}).about().listener, "the twin");
+        let old = podman(|info| info["host"]["cgroupVersion"] = json!("v1")).about();
+        assert!(old.detail.contains("no cgroup namespace"), "{}", old.detail);
+        assert_eq!(docker(|_| {}).api, (1, 48));
+    }
+}

@@ -295,3 +295,6 @@ fn refused(path: &str, why: &str) -> Failure {
         hint: Some("rename it, or use --backend jail".into()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -224,6 +224,18 @@ pub(super) struct Service {
 /// One per process.
 static SERVICE: Mutex<Option<Arc<Service>>> = Mutex::new(None);
 
+impl Drop for Service {
+    /// Never of the process's one: that one ends by itself.
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // It may have ended already, and then there is nothing to do.
+            drop(child.kill());
+            drop(child.wait());
+        }
+        drop(std::fs::remove_dir_all(&self.directory));
+    }
+}
+
 impl Service {
     /// The process's one; started when it has none yet.
     ///
@@ -326,3 +338,6 @@ fn sweep(parent: &Path, uid: u32) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

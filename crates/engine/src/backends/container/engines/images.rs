@@ -452,7 +452,7 @@ fn tag(client: &Client, id: &str, name: &str) -> Result<(), Failure> {
 }
 
 /// Takes a name away, and the image where it was its last and nothing uses it. What stays behind costs room, no more.
-fn untag(client: &Client, reference: &str) {
+pub(super) fn untag(client: &Client, reference: &str) {
     let image = reference.to_owned();
     let removed = client
         .call(WORK, move |docker| async move { docker.remove_image(&image, None::<RemoveImageOptions>, None).await });

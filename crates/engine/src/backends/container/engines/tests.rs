@@ -1,5 +1,8 @@
 //! Real engines: the fixture's, of root and of another user where there is root.
 
+mod held;
+mod pull;
+
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsFd;

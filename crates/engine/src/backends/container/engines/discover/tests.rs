@@ -1,0 +1,215 @@
+//! Surroundings in which engines are, or are not; and a real service of Podman's.
+
+use std::collections::HashMap;
+
+use super::*;
+
+#[derive(Default)]
+struct Host {
+    variables: HashMap<&'static str, String>,
+    /// What connecting gives; anything else is not there.
+    sockets: HashMap<PathBuf, Option<io::ErrorKind>>,
+    files: HashMap<PathBuf, String>,
+    podman: bool,
+}
+
+impl Host {
+    fn with(variables: &[(&'static str, &str)], listening: &[&str]) -> Host {
+        Host {
+            variables: variables.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(),
+            sockets: listening.iter().map(|path| (PathBuf::from(path), None)).collect(),
+            ..Host::default()
+        }
+    }
+}
+
+impl Surroundings for Host {
+    fn variable(&self, name: &str) -> Option<String> {
+        self.variables.get(name).cloned()
+    }
+
+    fn connect(&self, path: &Path) -> io::Result<()> {
+        match self.sockets.get(path) {
+            Some(None) => Ok(()),
+            Some(Some(kind)) => Err((*kind).into()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn read(&self, path: &Path) -> Option<String> {
+        self.files.get(path).cloned()
+    }
+
+    fn program(&self, name: &str) -> Option<PathBuf> {
+        (self.podman && name == "podman").then(|| "/usr/bin/podman".into())
+    }
+
+    fn uid(&self) -> u32 {
+        1000
+    }
+}
+
+fn socket(path: &str) -> Found {
+    Found::Socket(path.into())
+}
+
+const DOCKER: &str = "/var/run/docker.sock";
+
+#[test]
+fn the_variable_comes_first_and_alone() {
+    let host = Host::with(&[("DOCKER_HOST", "unix:///a.sock")], &["/a.sock", DOCKER]);
+    assert_eq!(find(Flavour::Docker, &host).unwrap(), socket("/a.sock"));
+    let host = Host::with(&[("DOCKER_HOST", "unix:///a.sock")], &[DOCKER]);
+    let failure = find(Flavour::Docker, &host).unwrap_err();
+    assert!(failure.message.contains("/a.sock (not there)") && !failure.message.contains(DOCKER), "{failure:?}");
+    let host = Host::with(&[("CONTAINER_HOST", "unix:///p.sock")], &["/p.sock"]);
+    assert_eq!(find(Flavour::Podman, &host).unwrap(), socket("/p.sock"));
+}
+
+#[test]
+fn an_engine_of_another_machine_is_refused_and_not_replaced() {
+    for elsewhere in
+        ["tcp://127.0.0.1:2375", "ssh://u@host", "http://x", "unix://", "unix://relative", "npipe:////./pipe/x"]
+    {
+        let host = Host {
+            podman: true,
+            ..Host::with(&[("DOCKER_HOST", elsewhere), ("CONTAINER_HOST", elsewhere)], &[DOCKER])
+        };
+        for flavour in [Flavour::Docker, Flavour::Podman] {
+            let failure = find(flavour, &host).unwrap_err();
+            assert!(failure.message.contains("only an engine of this machine"), "{failure:?}");
+            assert!(failure.hint.unwrap().contains("=unix://"), "{elsewhere}");
+        }
+    }
+}
+
+#[test]
+fn the_current_context_counts_where_no_variable_does() {
+    // sha256 of `work`.
+    let digest: String = Sha256::digest(b"work").iter().map(|byte| format!("{byte:02x}")).collect();
+    let meta = format!("/home/u/.docker/contexts/meta/{digest}/meta.json");
+    let of = |address: &str| {
+        let mut host = Host::with(&[("HOME", "/home/u")], &["/work.sock", DOCKER]);
+        host.files.insert("/home/u/.docker/config.json".into(), r#"{"currentContext":"work","auths":{}}"#.into());
+        host.files.insert(
+            meta.clone().into(),
+            format!(r#"{{"Name":"work","Endpoints":{{"docker":{{"Host":"{address}"}}}}}}"#),
+        );
+        host
+    };
+    assert_eq!(find(Flavour::Docker, &of("unix:///work.sock")).unwrap(), socket("/work.sock"));
+    let failure = find(Flavour::Docker, &of("ssh://far")).unwrap_err();
+    assert!(failure.message.contains("context work"), "{failure:?}");
+    let failure = find(Flavour::Docker, &of("unix:///gone.sock")).unwrap_err();
+    assert!(failure.hint.unwrap().contains("docker context use default"));
+    let mut default = of("ssh://far");
+    default.variables.insert("DOCKER_CONTEXT", "default".into());
+    assert_eq!(find(Flavour::Docker, &default).unwrap(), socket(DOCKER));
+    let mut unknown = of("unix:///work.sock");
+    unknown.files.remove(Path::new(&meta));
+    assert!(find(Flavour::Docker, &unknown).unwrap_err().message.contains("nowhere described"));
+}
+
+#[test]
+fn the_usual_places_are_tried_in_turn_and_all_are_told() {
+    let own = &[("XDG_RUNTIME_DIR", "/run/user/1000")];
+    assert_eq!(find(Flavour::Docker, &Host::with(own, &[DOCKER])).unwrap(), socket(DOCKER));
+    let rootless = "/run/user/1000/docker.sock";
+    assert_eq!(find(Flavour::Docker, &Host::with(own, &[rootless])).unwrap(), socket(rootless));
+    assert_eq!(find(Flavour::Docker, &Host::with(&[], &[rootless])).unwrap(), socket(rootless), "no variable");
+    let both = ["/run/user/1000/podman/podman.sock", "/run/podman/podman.sock"];
+    assert_eq!(find(Flavour::Podman, &Host::with(own, &both)).unwrap(), socket(both[0]));
+    assert_eq!(find(Flavour::Podman, &Host::with(own, &both[1..])).unwrap(), socket(both[1]));
+    let failure = find(Flavour::Docker, &Host::with(own, &[])).unwrap_err();
+    assert!(failure.message.contains(DOCKER) && failure.message.contains(rootless), "{failure:?}");
+    assert!(failure.hint.unwrap().contains("systemctl start docker"));
+    let failure = find(Flavour::Podman, &Host::with(own, &[])).unwrap_err();
+    assert!(both.iter().all(|path| failure.message.contains(path)), "{failure:?}");
+    assert!(failure.message.contains("podman (not on PATH)") && failure.hint.unwrap().contains("podman.socket"));
+}
+
+#[test]
+fn a_socket_that_may_not_be_used_is_told_as_that() {
+    let mut host = Host::default();
+    host.sockets.insert(DOCKER.into(), Some(io::ErrorKind::PermissionDenied));
+    let failure = find(Flavour::Docker, &host).unwrap_err();
+    assert!(failure.message.contains("permission denied"), "{failure:?}");
+    assert!(failure.hint.unwrap().contains("usermod -aG docker"));
+    host.sockets.insert(DOCKER.into(), Some(io::ErrorKind::ConnectionRefused));
+    let failure = find(Flavour::Docker, &host).unwrap_err();
+    assert!(failure.message.contains("nobody listens") && failure.hint.unwrap().contains("systemctl start"));
+}
+
+#[test]
+fn podman_itself_serves_where_none_does() {
+    let host = Host { podman: true, ..Host::default() };
+    assert_eq!(find(Flavour::Podman, &host).unwrap(), Found::Program("/usr/bin/podman".into()));
+    assert!(find(Flavour::Docker, &host).is_err(), "not in Docker's place");
+}
+
+/// A program that is Podman with directories of its own.
+fn podman(work: &Path) -> Option<PathBuf> {
+    let real = Real.program("podman");
+    let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|value| value == "1");
+    let Some(real) = real else {
+        assert!(!must, "skipped: podman is missing\nhint: apt-get install podman");
+        eprintln!("skipped: podman is missing\nhint: apt-get install podman");
+        return None;
+    };
+    let conf = work.join("containers.conf");
+    std::fs::write(
+        &conf,
+        format!("[engine]\nevents_logger=\"none\"\nlock_type=\"file\"\ntmp_dir=\"{}/tmp\"\n", work.display()),
+    )
+    .unwrap();
+    let script = format!(
+        "exec env CONTAINERS_CONF={0}/containers.conf HOME={0} XDG_RUNTIME_DIR={0} {1} --root {0}/root --runroot {0}/run \
+         --storage-driver vfs --cgroup-manager cgroupfs \"$@\"\n",
+        work.display(),
+        real.display()
+    );
+    let program = work.join("podman");
+    // Written by another process: what a thread of this one starts meanwhile would hold it open.
+    let write = "printf '#!/bin/sh\\n%s' \"$1\" > \"$0\" && chmod 755 \"$0\"";
+    assert!(Command::new("sh").args(["-c", write]).arg(&program).arg(script).status().unwrap().success());
+    Some(program)
+}
+
+#[test]
+fn a_service_of_podmans_is_started_answers_and_is_started_again_when_it_has_ended() {
+    let work = tempfile::Builder::new().prefix("cdp").tempdir().unwrap();
+    let Some(program) = podman(work.path()) else { return };
+    let service = Arc::new(Service::new(&program).unwrap());
+    service.ensure().unwrap_or_else(|error| panic!("{error}"));
+    let directory = service.directory.clone();
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&directory).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o700, "nobody else's");
+    let client = super::super::client::Client::new(&service.socket(), Some(service.clone())).unwrap();
+    assert!(super::super::about::is_podman(&client.json("/version".into()).unwrap()));
+    // It ends by itself after a while; here it is ended.
+    let first = service.child.lock().unwrap().as_mut().map(|child| {
+        child.kill().unwrap();
+        child.wait().unwrap();
+        child.id()
+    });
+    assert!(super::super::about::is_podman(&client.json("/version".into()).unwrap()), "and it is there again");
+    assert_ne!(first, service.child.lock().unwrap().as_ref().map(Child::id));
+    drop((client, service));
+    let since = Instant::now();
+    while directory.exists() {
+        assert!(since.elapsed() < Duration::from_secs(10), "it is removed");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_program_that_cannot_serve_says_why() {
+    let work = tempfile::tempdir().unwrap();
+    let program = work.path().join("podman");
+    let write = "printf '#!/bin/sh\\necho no such command >&2\\nexit 125\\n' > \"$0\" && chmod 755 \"$0\"";
+    assert!(Command::new("sh").args(["-c", write]).arg(&program).status().unwrap().success());
+    let error = Service::new(&program).unwrap().ensure().unwrap_err().to_string();
+    assert!(error.contains("no such command"), "{error}");
+    let failure = Service::of_this_process(&program).unwrap_err();
+    assert!(failure.step == "engine" && failure.hint.is_some(), "{failure:?}");
+}
