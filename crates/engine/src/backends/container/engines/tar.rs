@@ -3,138 +3,32 @@
 //! Walks by descriptors, so that a tree that changes meanwhile cannot lead out of itself; stays on one file system; leaves
 //! out devices and sockets. Never follows a link.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use ::tar::{Builder, EntryType, Header};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use sha2::{Digest, Sha256};
 
 use crate::backends::container::{Entry, Mounted};
 
-const BLOCK: usize = 512;
 /// How deep a tree may be: each level keeps a descriptor open.
 const DEEPEST: usize = 200;
 
-/// Writes entries of a tar archive.
-pub(super) struct Archive<W> {
-    to: W,
-}
-
-/// What an entry is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind<'a> {
-    Directory,
-    /// Of this size; so many bytes follow.
-    File(u64),
-    Symlink(&'a [u8]),
-    /// The same file as this earlier entry.
-    Hardlink(&'a [u8]),
-    Fifo,
-}
-
 /// Whose an entry is, and what may be done with it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Owned {
-    pub mode: u32,
-    pub uid: u32,
-    pub gid: u32,
-    pub mtime: u64,
-}
-
-impl<W: Write> Archive<W> {
-    pub(super) fn new(to: W) -> Archive<W> {
-        Archive { to }
-    }
-
-    /// One entry's header, with those before it that names of more than a hundred bytes need. `path` has no slash before it.
-    pub(super) fn entry(&mut self, path: &[u8], kind: Kind<'_>, owned: Owned) -> io::Result<()> {
-        let (sign, size, link): (u8, u64, &[u8]) = match kind {
-            Kind::File(size) => (b'0', size, b""),
-            Kind::Hardlink(to) => (b'1', 0, to),
-            Kind::Symlink(says) => (b'2', 0, says),
-            Kind::Directory => (b'5', 0, b""),
-            Kind::Fifo => (b'6', 0, b""),
-        };
-        let mut name = path.to_vec();
-        if kind == Kind::Directory {
-            name.push(b'/');
-        }
-        if link.len() > 100 {
-            self.long(b'K', link)?;
-        }
-        if name.len() > 100 {
-            self.long(b'L', &name)?;
-        }
-        self.header(&name, sign, size, link, owned)
-    }
-
-    /// The contents of the last entry, which was said to be `size` long.
-    pub(super) fn contents(&mut self, mut from: impl Read, size: u64) -> io::Result<()> {
-        let copied = io::copy(&mut from.by_ref().take(size), &mut self.to)?;
-        if copied != size || from.read(&mut [0])? != 0 {
-            return Err(changed());
-        }
-        self.pad(size)
-    }
-
-    /// Two empty blocks.
-    pub(super) fn finish(mut self) -> io::Result<W> {
-        self.to.write_all(&[0; 2 * BLOCK])?;
-        self.to.flush()?;
-        Ok(self.to)
-    }
-
-    fn long(&mut self, sign: u8, text: &[u8]) -> io::Result<()> {
-        let size = text.len() as u64 + 1;
-        self.header(b"././@LongLink", sign, size, b"", Owned::default())?;
-        self.to.write_all(text)?;
-        self.to.write_all(&[0])?;
-        self.pad(size)
-    }
-
-    fn pad(&mut self, size: u64) -> io::Result<()> {
-        let over = usize::try_from(size % BLOCK as u64).unwrap_or(0);
-        if over > 0 { self.to.write_all(&[0; BLOCK][over..]) } else { Ok(()) }
-    }
-
-    fn header(&mut self, name: &[u8], sign: u8, size: u64, link: &[u8], owned: Owned) -> io::Result<()> {
-        let mut block = [0u8; BLOCK];
-        let put = |block: &mut [u8; BLOCK], at: usize, length: usize, text: &[u8]| {
-            let length = length.min(text.len());
-            block[at..at + length].copy_from_slice(&text[..length]);
-        };
-        put(&mut block, 0, 100, name);
-        number(&mut block[100..108], u64::from(owned.mode));
-        number(&mut block[108..116], u64::from(owned.uid));
-        number(&mut block[116..124], u64::from(owned.gid));
-        number(&mut block[124..136], size);
-        number(&mut block[136..148], owned.mtime);
-        block[156] = sign;
-        put(&mut block, 157, 100, link);
-        put(&mut block, 257, 8, b"ustar  \0"); // GNU's, whose long names these are
-        block[148..156].fill(b' ');
-        let sum: u64 = block.iter().map(|byte| u64::from(*byte)).sum();
-        put(&mut block, 148, 7, format!("{sum:06o}\0").as_bytes());
-        self.to.write_all(&block)
-    }
-}
-
-/// Octal where it fits, else GNU's binary form.
-fn number(field: &mut [u8], value: u64) {
-    let digits = field.len() - 1;
-    let text = format!("{value:0digits$o}");
-    if text.len() == digits {
-        field[..digits].copy_from_slice(text.as_bytes());
-    } else {
-        field.fill(0);
-        let start = field.len() - 8;
-        field[start..].copy_from_slice(&value.to_be_bytes());
-        field[0] |= 0x80;
-    }
+fn header(kind: EntryType, mode: u32, (uid, gid): (u32, u32), mtime: u64) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_uid(uid.into());
+    header.set_gid(gid.into());
+    header.set_mtime(mtime);
+    header.set_size(0);
+    header
 }
 
 fn changed() -> io::Error {
@@ -143,21 +37,18 @@ fn changed() -> io::Error {
 
 /// A made root, with the mount points of what will be mounted.
 pub(super) fn made(entries: &[Entry], mounts: &[Mounted]) -> io::Result<Vec<u8>> {
-    let mut tree: std::collections::BTreeMap<String, (Owned, Option<&str>, bool)> = std::collections::BTreeMap::new();
+    // Mode, and what a link says; a file has neither.
+    let mut tree: BTreeMap<String, (EntryType, u32, Option<&str>)> = BTreeMap::new();
     let relative = |path: &str| path.trim_matches('/').to_owned();
-    let directory = |mode| (Owned { mode, ..Owned::default() }, None, true);
+    let directory = |mode| (EntryType::Directory, mode, None);
     for mount in mounts {
-        let is_directory = !matches!(mount, Mounted::Bind { directory: false, .. });
-        let made =
-            if is_directory { directory(0o755) } else { (Owned { mode: 0o644, ..Owned::default() }, None, false) };
-        tree.insert(relative(mount.target()), made);
+        let file = matches!(mount, Mounted::Bind { directory: false, .. });
+        tree.insert(relative(mount.target()), if file { (EntryType::Regular, 0o644, None) } else { directory(0o755) });
     }
     for entry in entries {
         match entry {
             Entry::Directory { path, mode } => tree.insert(relative(path), directory(*mode)),
-            Entry::Link { path, says } => {
-                tree.insert(relative(path), (Owned { mode: 0o777, ..Owned::default() }, Some(says), false))
-            }
+            Entry::Link { path, says } => tree.insert(relative(path), (EntryType::Symlink, 0o777, Some(says))),
         };
     }
     let paths: Vec<String> = tree.keys().cloned().collect();
@@ -169,16 +60,15 @@ pub(super) fn made(entries: &[Entry], mounts: &[Mounted]) -> io::Result<Vec<u8>>
         }
     }
     tree.remove("");
-    let mut archive = Archive::new(Vec::new());
-    for (path, (owned, says, is_directory)) in &tree {
-        let kind = match says {
-            Some(says) => Kind::Symlink(says.as_bytes()),
-            None if *is_directory => Kind::Directory,
-            None => Kind::File(0),
-        };
-        archive.entry(path.as_bytes(), kind, *owned)?;
+    let mut archive = Builder::new(Vec::new());
+    for (path, (kind, mode, says)) in &tree {
+        let mut header = header(*kind, *mode, (0, 0), 0);
+        match says {
+            Some(says) => archive.append_link(&mut header, path, says)?,
+            None => archive.append_data(&mut header, path, io::empty())?,
+        }
     }
-    archive.finish()
+    archive.into_inner()
 }
 
 /// What a walk meets.
@@ -309,26 +199,28 @@ pub(super) fn fingerprint(root: &Path) -> io::Result<Fingerprint> {
 /// # Errors
 /// It cannot be read, changes meanwhile, or cannot be written out.
 pub(super) fn tree(root: &Path, own: bool, to: impl Write) -> io::Result<()> {
-    let mut archive = Archive::new(to);
+    let mut archive = Builder::new(to);
     let mut linked: HashMap<(u64, u64), Vec<u8>> = HashMap::new();
     walk(root, &mut |met| {
         let stat = met.stat;
-        let (uid, gid) = if own { (0, 0) } else { (stat.st_uid, stat.st_gid) };
-        let owned = Owned { mode: stat.st_mode & 0o7777, uid, gid, mtime: stat.st_mtime.max(0).cast_unsigned() };
+        let path = Path::new(OsStr::from_bytes(met.path));
+        let owner = if own { (0, 0) } else { (stat.st_uid, stat.st_gid) };
+        let of = |kind| header(kind, stat.st_mode & 0o7777, owner, stat.st_mtime.max(0).cast_unsigned());
         let wrap = |error| with_path(met.path, error);
         if met.kind != FileType::Directory && stat.st_nlink > 1 {
             if let Some(first) = linked.get(&(stat.st_dev, stat.st_ino)) {
-                return archive.entry(met.path, Kind::Hardlink(first), owned);
+                return archive.append_link(&mut of(EntryType::Link), path, OsStr::from_bytes(first)).map_err(wrap);
             }
             linked.insert((stat.st_dev, stat.st_ino), met.path.to_vec());
         }
         match met.kind {
-            FileType::Directory => archive.entry(met.path, Kind::Directory, owned),
+            FileType::Directory => archive.append_data(&mut of(EntryType::Directory), path, io::empty()).map_err(wrap),
             FileType::Symlink => {
                 let says = rustix::fs::readlinkat(met.parent, met.name, Vec::new())?;
-                archive.entry(met.path, Kind::Symlink(says.as_bytes()), owned)
+                let says = OsStr::from_bytes(says.as_bytes());
+                archive.append_link(&mut of(EntryType::Symlink), path, says).map_err(wrap)
             }
-            FileType::Fifo => archive.entry(met.path, Kind::Fifo, owned),
+            FileType::Fifo => archive.append_data(&mut of(EntryType::Fifo), path, io::empty()).map_err(wrap),
             FileType::RegularFile => {
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
                 let file = rustix::fs::openat(met.parent, met.name, flags, Mode::empty())
@@ -338,11 +230,155 @@ pub(super) fn tree(root: &Path, own: bool, to: impl Write) -> io::Result<()> {
                     return Err(wrap(changed()));
                 }
                 let size = stat.st_size.cast_unsigned();
-                archive.entry(met.path, Kind::File(size), owned)?;
-                archive.contents(std::fs::File::from(file), size).map_err(wrap)
+                let mut header = of(EntryType::Regular);
+                header.set_size(size);
+                let mut file = std::fs::File::from(file);
+                let mut exact = Exact { from: (&mut file).take(size), left: size };
+                archive.append_data(&mut header, path, &mut exact).map_err(wrap)?;
+                // Neither shorter nor longer than its header says.
+                if exact.left != 0 || file.read(&mut [0])? != 0 {
+                    return Err(wrap(changed()));
+                }
+                Ok(())
             }
             _ => Ok(()), // devices and sockets mean nothing in there
         }
     })?;
-    archive.finish().map(drop)
+    archive.into_inner().and_then(|mut to| to.flush())
+}
+
+/// Counts what is read.
+struct Exact<R> {
+    from: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Exact<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.from.read(buffer)?;
+        self.left = self.left.saturating_sub(read as u64);
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// What an archive holds: path, kind, mode, what a link says or a file holds.
+    fn list(bytes: &[u8]) -> BTreeMap<String, (EntryType, u32, String)> {
+        let mut archive = ::tar::Archive::new(bytes);
+        let read = |mut entry: ::tar::Entry<'_, &[u8]>| {
+            let path = entry.path().unwrap().display().to_string();
+            let mut says = entry.link_name().unwrap().map(|link| link.display().to_string()).unwrap_or_default();
+            entry.read_to_string(&mut says).unwrap();
+            let header = entry.header();
+            (path.trim_end_matches('/').to_owned(), (header.entry_type(), header.mode().unwrap(), says))
+        };
+        archive.entries().unwrap().map(|entry| read(entry.unwrap())).collect()
+    }
+
+    fn small() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
+        std::fs::write(dir.path().join("a/file"), "text").unwrap();
+        std::fs::hard_link(dir.path().join("a/file"), dir.path().join("a/same")).unwrap();
+        std::os::unix::fs::symlink("/etc", dir.path().join("out")).unwrap();
+        dir
+    }
+
+    #[test]
+    fn a_tree_is_written_with_its_links_and_not_through_them() {
+        let dir = small();
+        let long = format!("{}/{}", "d".repeat(90), "f".repeat(150));
+        std::fs::create_dir(dir.path().join("d".repeat(90))).unwrap();
+        std::fs::write(dir.path().join(&long), "far").unwrap();
+        let socket = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
+        let mut bytes = Vec::new();
+        tree(dir.path(), false, &mut bytes).unwrap();
+        drop(socket);
+        let list = list(&bytes);
+        assert_eq!(list["a/file"].2, "text");
+        assert_eq!((list["a/same"].0, list["a/same"].2.as_str()), (EntryType::Link, "a/file"));
+        assert_eq!((list["out"].0, list["out"].2.as_str()), (EntryType::Symlink, "/etc"));
+        assert_eq!(list[&long].2, "far");
+        assert!(!list.keys().any(|path| path.starts_with("out/") || path == "socket"), "{list:?}");
+        assert_eq!(list["a/b"].0, EntryType::Directory);
+    }
+
+    #[test]
+    fn a_fingerprint_is_another_after_every_change_and_the_same_without() {
+        let dir = small();
+        let print = || fingerprint(dir.path()).unwrap().hash;
+        let mut seen = vec![print()];
+        assert_eq!(seen[0], print());
+        let at = |name: &str| dir.path().join(name);
+        let changes: [&dyn Fn(); 6] = [
+            &|| std::fs::write(at("a/file"), "TEXT").unwrap(),
+            &|| std::fs::rename(at("a/b"), at("a/c")).unwrap(),
+            &|| std::fs::set_permissions(at("a/c"), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap(),
+            &|| std::fs::remove_file(at("out")).unwrap(),
+            &|| std::os::unix::fs::symlink("/usr", at("out")).unwrap(),
+            &|| std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o711)).unwrap(),
+        ];
+        for (index, change) in changes.iter().enumerate() {
+            std::thread::sleep(std::time::Duration::from_millis(20)); // the clock of inodes ticks slowly
+            change();
+            let now = print();
+            assert!(!seen.contains(&now), "change {index}");
+            seen.push(now);
+        }
+    }
+
+    #[test]
+    fn a_made_root_is_the_same_bytes_whatever_the_order_and_has_every_parent() {
+        let entries = [
+            Entry::Link { path: "/bin".into(), says: "usr/bin".into() },
+            Entry::Directory { path: "/usr/bin".into(), mode: 0o711 },
+        ];
+        let mounts = [
+            Mounted::Bind {
+                source: "/x".into(),
+                target: "/etc/deep/hosts".into(),
+                writable: false,
+                exec: false,
+                directory: false,
+            },
+            Mounted::Tmpfs { target: "/tmp".into(), bytes: 1, mode: 0o1777, exec: false, writable: true },
+        ];
+        let bytes = made(&entries, &mounts).unwrap();
+        let reversed: Vec<Entry> = entries.iter().rev().cloned().collect();
+        assert_eq!(bytes, made(&reversed, &mounts).unwrap());
+        let list = list(&bytes);
+        assert_eq!(
+            list.keys().collect::<Vec<_>>(),
+            ["bin", "etc", "etc/deep", "etc/deep/hosts", "tmp", "usr", "usr/bin"]
+        );
+        assert_eq!(list["usr/bin"].1, 0o711);
+        assert_eq!((list["bin"].0, list["bin"].2.as_str()), (EntryType::Symlink, "usr/bin"));
+        assert_eq!(list["etc/deep/hosts"].0, EntryType::Regular);
+    }
+
+    #[test]
+    fn a_file_that_grows_meanwhile_is_no_archive() {
+        let dir = small();
+        let grows = dir.path().join("a/file");
+        /// Writes to the file once the first bytes of it have gone out.
+        struct Meddles<'a>(&'a Path, bool);
+        impl Write for Meddles<'_> {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                if !self.1 && bytes.windows(4).any(|four| four == b"text") {
+                    self.1 = true;
+                    std::fs::write(self.0, "text and more")?;
+                }
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let error = tree(dir.path(), false, Meddles(&grows, false)).unwrap_err();
+        assert!(error.to_string().contains("changed while it was read"), "{error}");
+    }
 }
