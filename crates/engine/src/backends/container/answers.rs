@@ -78,7 +78,7 @@ pub(crate) fn answers(
         SeccompLevel::Standard => "level standard",
         SeccompLevel::Strict => "level strict",
     };
-    e.insert(Field::Seccomp, full(format!("seccomp, {level}, added by init to {}", about.detail)));
+    e.insert(Field::Seccomp, full(format!("seccomp, {level}, by init, on top of {}", about.detail)));
     e.insert(
         Field::Spawn,
         full(if policy.process.spawn { "spawning is allowed" } else { "seccomp: one exec, threads only" }),
@@ -110,6 +110,40 @@ pub(crate) fn answers(
     }
     e.insert(Field::Tmpfs, full("sized: /dev/shm has 1 MiB of it at most, /tmp the rest"));
     e
+}
+
+/// What makers answer on a host that has everything for them, by name: what the documentation's table is made of.
+///
+/// # Errors
+/// The policy cannot be held by containers at all.
+pub fn documented(
+    policy: &Policy,
+    facts: &dyn crate::backends::facts::Facts,
+) -> Result<Vec<(&'static str, Enforcement)>, crate::outcome::Failure> {
+    use super::Arrival::{Door, Inherited};
+    let layout = crate::backends::layout::in_container(policy, facts)?;
+    let way = Way::of(policy)?;
+    let makers = [
+        ("docker, podman", false, Door, true, true, "the engine's default profile"),
+        ("podman, rootless", true, Door, true, false, "the engine's default profile"),
+        ("oci: crun, runc, youki", false, Inherited, true, false, "a bundle without a profile"),
+        ("oci:runsc", false, Door, false, false, "gVisor's own kernel, which takes every call"),
+    ];
+    let answer = |(name, rootless, arrival, listener, limits, detail): (_, _, _, _, _, &str)| {
+        let about = About { version: String::new(), rootless, arrival, listener, limits, detail: detail.into() };
+        let mut e = answers(policy, &layout, &about, way.as_ref(), !rootless);
+        if !limits && !rootless {
+            for field in [Field::Memory, Field::CpuShare, Field::Processes] {
+                e.insert(field, full("the run's own cgroup"));
+            }
+            e.insert(Field::CpuTime, full("the run's own cgroup counts, the supervisor kills"));
+        }
+        if !listener {
+            e.insert(Field::Processes, super::run::crowded());
+        }
+        (name, e)
+    };
+    Ok(makers.into_iter().map(answer).collect())
 }
 
 fn mounts(policy: &Policy, layout: &Layout, other_user: bool) -> Applied {

@@ -40,6 +40,13 @@ use crate::told::{self, Finished, Told};
 /// Who is told how far a pull is.
 pub type Tell = Arc<dyn Fn(Progress) + Send + Sync>;
 
+/// What is held of `limits.processes` where the container's kernel is counted with the program.
+pub(super) fn crowded() -> Applied {
+    let reason =
+        format!("the cgroup counts the threads of the container's kernel as well, and has room for {KERNEL_THREADS}");
+    Applied { strength: Strength::Partial, reason }
+}
+
 /// Open files that init has room for, so that the number of the one program without spawning is the same everywhere.
 const OPEN_FILES: u64 = 4096;
 
@@ -163,10 +170,7 @@ impl Contained {
     /// Where the maker's own processes are in the run's cgroup, as gVisor's are, they count there as well.
     pub fn count_the_makers_own(&mut self) {
         if self.about.arrival == Arrival::Door && self.location.is_some() {
-            let reason = format!(
-                "the cgroup counts the threads of the container's kernel as well, and has room for {KERNEL_THREADS}"
-            );
-            self.enforcement.insert(Field::Processes, Applied { strength: Strength::Partial, reason });
+            self.enforcement.insert(Field::Processes, crowded());
         }
     }
 
