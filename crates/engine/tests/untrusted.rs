@@ -1,4 +1,4 @@
-//! Configurations of any bytes, in each of their forms, and what agents write. The fuzz targets hold the same for longer.
+//! Configurations of any bytes, in each of their forms, what agents write, and what stands in an audit trail. The fuzz targets hold the same for longer.
 
 #[path = "common/untrusted.rs"]
 mod untrusted;
@@ -14,6 +14,9 @@ const LEGACY: &str = r#"{"name":"x","mode":"EXEC","hostname":"h","cmd":["true"],
 const NSJAIL: &str = r#"{"name":"x","exec_bin":{"path":"/usr/bin/true","arg":["a"],"arg0":"true"},"envar":["A=b","C"],
     "hostname":"h","clone_newnet":false,"time_limit":"9","rlimit_cpu":"5","cgroup_mem_max":"1048576",
     "mount":[{"src":"/","dst":"/","is_bind":true},{"dst":"/data","fstype":"tmpfs","rw":true,"options":"size=1"}]}"#;
+
+const RECORD: &str = include_str!("seeds/audit_record/start");
+const RECORDS: &str = include_str!("seeds/audit_record/checkpoint");
 
 const POLICY: &str = r#"{"version":1,"command":{"argv":["true"]},"filesystem":{"root":"host"}}"#;
 
@@ -72,7 +75,26 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+/// Lines of a trail, some of them changed.
+fn lines() -> impl Strategy<Value = Vec<u8>> {
+    let known = prop::sample::select(vec![RECORD, RECORDS]).prop_map(str::to_owned);
+    let change = (any::<prop::sample::Index>(), prop_oneof!["[0-9]{1,20}", "\"[a-z_]{0,16}\"", "\\PC{0,6}"]);
+    (known, prop::collection::vec(change, 0..4)).prop_map(|(text, changes)| {
+        let mut text: Vec<char> = text.chars().collect();
+        for (at, put) in changes {
+            let at = at.index(text.len());
+            text.splice(at..(at + put.len()).min(text.len()), put.chars());
+        }
+        text.into_iter().collect::<String>().into_bytes()
+    })
+}
+
 proptest! {
+    #[test]
+    fn what_stands_in_a_trail_is_a_record_or_is_told(bytes in prop_oneof![any::<Vec<u8>>(), lines()]) {
+        untrusted::trail(&bytes);
+    }
+
     #[test]
     fn what_an_agent_writes_is_replies_up_to_the_first_mistake(bytes in prop_oneof![any::<Vec<u8>>(), frames()]) {
         untrusted::frames(&bytes);

@@ -99,8 +99,14 @@ fn toml(text: &[u8]) -> Result<Value, PolicyErrors> {
         return Err(refused(format!("it has {} bytes", text.len())));
     }
     let text = std::str::from_utf8(text).map_err(|error| refused(error.to_string()))?;
-    let table: toml::Table = toml::from_str(text).map_err(|error| refused(error.to_string().trim_end().to_owned()))?;
+    let table: toml::Table = toml::from_str(text).map_err(|error| refused(plain(error.to_string().trim_end())))?;
     serde_json::to_value(table).map_err(|error| refused(error.to_string()))
+}
+
+/// What quotes the text, over several lines, without anything that could drive a terminal.
+fn plain(text: &str) -> String {
+    let keep = |c: char| matches!(c, '\n' | '"' | '\'' | '\\');
+    text.chars().map(|c| if keep(c) { c.to_string() } else { c.escape_debug().to_string() }).collect()
 }
 
 fn config(read: &mut Reader, root: &Value) -> SandboxConfig {

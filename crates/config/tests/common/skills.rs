@@ -1,0 +1,89 @@
+//! What has to hold of any bytes that come as a skill's manifest or as an operator's configuration: for the property tests
+//! and the fuzz targets.
+
+use std::sync::OnceLock;
+
+use cofferdam_config::skills::manifest::{Manifest, Stage, is_address, is_name, path_fault};
+use cofferdam_config::skills::operator::{SKILL_DIRECTORY, SandboxConfig};
+use cofferdam_config::skills::policy::policy;
+use cofferdam_config::skills::signature::{Version, verify};
+use cofferdam_policy::{Access, Mount, NetworkMode, OnViolation, Policy, PolicyErrors, Root};
+
+const FILES: &str = "/var/lib/skills/content";
+
+fn told(errors: &PolicyErrors) {
+    assert!(!errors.0.is_empty());
+    for error in &errors.0 {
+        let text = error.to_string();
+        assert!(error.path.starts_with('$') && !error.problem.is_empty(), "{text:?}");
+        assert!(text.chars().all(|c| !c.is_control() || c == '\n'), "{text:?}");
+    }
+}
+
+/// Reading a manifest never panics; what is accepted is within every bound, means the same when it is written again, and
+/// makes a policy that gives no more than it asks for, or none.
+pub fn manifest(bytes: &[u8]) {
+    for stage in [Stage::Draft, Stage::Signed] {
+        let manifest = match Manifest::decode(bytes, stage) {
+            Ok(manifest) => manifest,
+            Err(errors) => {
+                told(&errors);
+                continue;
+            }
+        };
+        assert!(is_name(&manifest.name) && is_address(&manifest.publisher.address));
+        assert!(manifest.signature.is_some() || stage == Stage::Draft);
+        for (at, file) in manifest.files.iter().enumerate() {
+            assert_eq!(path_fault(&file.path), None, "{:?}", file.path);
+            assert!(manifest.files[..at].iter().all(|other| other.path != file.path), "twice {:?}", file.path);
+        }
+        let again = Manifest::decode(manifest.encode().as_bytes(), stage).expect("what was written is read");
+        assert_eq!(again, manifest);
+        assert_eq!(
+            (again.canonical(), Version::of(&again).hex()),
+            (manifest.canonical(), Version::of(&manifest).hex())
+        );
+        assert!(verify(&manifest).is_err() || manifest.signature.is_some(), "signed by nothing");
+        holds(&manifest, &SandboxConfig::default());
+    }
+}
+
+/// Reading an operator's configuration never panics; with one that is accepted no skill gets more than both sides grant.
+pub fn operator(bytes: &[u8]) {
+    static MANIFEST: OnceLock<Manifest> = OnceLock::new();
+    let manifest = MANIFEST.get_or_init(|| {
+        let text = include_bytes!("../seeds/skill_manifest/a.json");
+        Manifest::decode(text, Stage::Signed).expect("the seed is a manifest")
+    });
+    match SandboxConfig::decode(bytes) {
+        Ok(config) => holds(manifest, &config),
+        Err(errors) => told(&errors),
+    }
+}
+
+fn holds(manifest: &Manifest, operator: &SandboxConfig) {
+    let policy = match policy(manifest, operator, FILES, &[]) {
+        Ok(policy) => policy,
+        Err(errors) => return told(&errors),
+    };
+    assert_eq!(policy.validate(), Ok(()));
+    assert!(
+        policy.limits.memory_mb <= manifest.sandbox.memory_mb && policy.limits.wall_ms <= manifest.sandbox.timeout_ms
+    );
+    assert!(operator.memory_limit_mb.is_none_or(|most| policy.limits.memory_mb <= most));
+    assert!(operator.timeout_ms.is_none_or(|most| policy.limits.wall_ms <= most));
+    assert!(!policy.process.spawn || (manifest.sandbox.allow_spawn && !operator.no_spawn));
+    assert!(matches!(policy.network.mode, NetworkMode::None | NetworkMode::Allowlist));
+    assert!(policy.network.allow.is_empty() || operator.allowlist);
+    assert_eq!(policy.command.variables, Policy::base().command.variables, "none of anybody's");
+    assert_eq!(policy.on_violation, OnViolation::Terminate);
+    assert_ne!(policy.filesystem.root, Root::Host);
+    for mount in &policy.filesystem.mounts {
+        match mount {
+            Mount::Bind { source, target, access, .. } => {
+                assert_eq!((source.as_str(), target.as_str(), *access), (FILES, SKILL_DIRECTORY, Access::ReadOnly));
+            }
+            Mount::Tmpfs { exec, .. } => assert!(!exec),
+        }
+    }
+}
