@@ -41,7 +41,7 @@ pub(crate) fn answers(
             _ => "a root of the container's own with the system's directories bound, read-only",
         }),
     );
-    e.insert(Field::Mounts, crate::optional::told(mounts(policy, layout, other_user), &layout.left_out));
+    e.insert(Field::Mounts, crate::optional::told(mounts(policy, layout, about, other_user), &layout.left_out));
     e.insert(Field::Layer, full("no copy-on-write mounts"));
     let made = |names: &[String]| partial(format!("{}: mounts alone do not keep a name from being made", some(names)));
     e.insert(Field::Deny, if layout.unheld_deny.is_empty() { full("masks") } else { made(&layout.unheld_deny) });
@@ -108,7 +108,14 @@ pub(crate) fn answers(
     } else if other_user {
         e.insert(Field::Processes, full("RLIMIT_NPROC of a user as which nothing else runs"));
     }
-    e.insert(Field::Tmpfs, full("sized: /dev/shm has 1 MiB of it at most, /tmp the rest"));
+    e.insert(
+        Field::Tmpfs,
+        if about.inodes {
+            full("sized: /dev/shm has 1 MiB of it at most, /tmp the rest")
+        } else {
+            partial("sized, and of how many files it holds nothing but the memory limit is a bound")
+        },
+    );
     e
 }
 
@@ -123,14 +130,26 @@ pub fn documented(
     use super::Arrival::{Door, Inherited};
     let layout = crate::backends::layout::in_container(policy, facts)?;
     let way = Way::of(policy)?;
+    let about = |rootless, arrival, limits, [listener, inodes, flags]: [bool; 3], detail: &str| About {
+        version: String::new(),
+        rootless,
+        arrival,
+        listener,
+        limits,
+        inodes,
+        flags,
+        detail: detail.into(),
+    };
+    let profile = "the engine's default profile";
     let makers = [
-        ("docker, podman", false, Door, true, true, "the engine's default profile"),
-        ("podman, rootless", true, Door, true, false, "the engine's default profile"),
-        ("oci: crun, runc, youki", false, Inherited, true, false, "a bundle without a profile"),
-        ("oci:runsc", false, Door, false, false, "gVisor's own kernel, which takes every call"),
+        ("docker", about(false, Door, true, [true, true, false], profile)),
+        ("podman", about(false, Door, true, [true, false, true], profile)),
+        ("podman, rootless", about(true, Door, false, [true, false, true], profile)),
+        ("oci: crun, runc, youki", about(false, Inherited, false, [true, true, true], "a bundle without a profile")),
+        ("oci:runsc", about(false, Door, false, [false, false, true], "gVisor's own kernel, which takes every call")),
     ];
-    let answer = |(name, rootless, arrival, listener, limits, detail): (_, _, _, _, _, &str)| {
-        let about = About { version: String::new(), rootless, arrival, listener, limits, detail: detail.into() };
+    let answer = |(name, about): (_, About)| {
+        let About { rootless, listener, limits, .. } = about;
         let mut e = answers(policy, &layout, &about, way.as_ref(), !rootless);
         if !limits && !rootless {
             for field in [Field::Memory, Field::CpuShare, Field::Processes] {
@@ -146,7 +165,7 @@ pub fn documented(
     Ok(makers.into_iter().map(answer).collect())
 }
 
-fn mounts(policy: &Policy, layout: &Layout, other_user: bool) -> Applied {
+fn mounts(policy: &Policy, layout: &Layout, about: &About, other_user: bool) -> Applied {
     let writes = policy.filesystem.mounts.iter().any(|m| matches!(m, Mount::Bind { .. }) && m.is_writable());
     if writes && other_user {
         return partial(
@@ -165,5 +184,9 @@ fn mounts(policy: &Policy, layout: &Layout, other_user: bool) -> Applied {
             some(&layout.passing)
         ));
     }
-    full("mounts, without devices and setuid programs")
+    full(if about.flags {
+        "mounts, without devices and setuid programs"
+    } else {
+        "mounts; setuid programs gain nothing, and of devices none opens but the engine's harmless ones"
+    })
 }

@@ -82,6 +82,10 @@ pub(crate) struct About {
     pub listener: bool,
     /// Whether it holds memory, CPU share and processes itself. Otherwise the run's own cgroup does.
     pub limits: bool,
+    /// Whether it bounds how many files a file system in memory holds, and not only its size.
+    pub inodes: bool,
+    /// Whether its binds are nosuid and nodev. Otherwise no new privileges and its list of devices stand for that.
+    pub flags: bool,
     /// What stands behind the walls, for reasons: such as "namespaces, the default seccomp profile".
     pub detail: String,
 }

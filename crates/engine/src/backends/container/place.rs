@@ -18,6 +18,7 @@ use cofferdam_confine::memfd;
 use sha2::{Digest, Sha256};
 
 use super::owner::{self, Here, Left};
+use super::shape::DENIED;
 use crate::outcome::Failure;
 
 /// Names another directory for all of it.
@@ -99,6 +100,10 @@ impl Place {
     pub fn write_texts(&self, texts: &[(PathBuf, String)]) -> Result<(), Failure> {
         for (name, text) in texts {
             let path = self.texts().join(name);
+            if name == Path::new(DENIED) {
+                self.deny(&path).map_err(|e| refuse(format!("cannot make {}: {e}", path.display()), None))?;
+                continue;
+            }
             // What is there under the name of its own hash was put there whole.
             if !fs::read(&path).is_ok_and(|there| there == text.as_bytes()) {
                 write_whole(&path, text.as_bytes(), 0o444)
@@ -106,6 +111,14 @@ impl Place {
             }
         }
         Ok(())
+    }
+
+    /// Has the file there that nobody may read.
+    fn deny(&self, path: &Path) -> io::Result<()> {
+        match fs::symlink_metadata(path) {
+            Ok(there) if there.is_file() && there.len() == 0 && there.mode() & 0o777 == 0 => Ok(()),
+            _ => write_whole(path, b"", 0),
+        }
     }
 
     /// Makes the directory of a run, with init in it.
@@ -232,6 +245,21 @@ mod tests {
         let again = place.run("cofferdam-0123456789abcdef").unwrap();
         again.remove().unwrap();
         assert!(!place.root.join("runs/cofferdam-0123456789abcdef").exists());
+    }
+
+    #[test]
+    fn the_file_over_denied_ones_is_nobodys_to_read_and_repaired() {
+        let temporary = tempfile::tempdir().unwrap();
+        let place = Place::at(temporary.path().to_owned()).unwrap();
+        let (texts, path) = ([(PathBuf::from(DENIED), String::new())], place.texts().join(DENIED));
+        place.write_texts(&texts).unwrap();
+        let made = fs::metadata(&path).unwrap();
+        assert_eq!((made.mode() & 0o777, made.len()), (0, 0));
+        place.write_texts(&texts).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().ino(), made.ino(), "a run that has it mounted would not be as agreed");
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        place.write_texts(&texts).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0);
     }
 
     #[test]

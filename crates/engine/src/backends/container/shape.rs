@@ -13,6 +13,9 @@ use crate::view::below;
 
 /// Where the run's own directory is inside, read-only: init's program, and the door.
 pub const OWN: &str = "/dev/cofferdam";
+/// Among the files of texts, the empty one that nobody may read. It is mounted over denied files: a maker's own mask is
+/// /dev/null, which can be read and written.
+pub const DENIED: &str = "denied";
 /// Capabilities that init starts with where it makes the network what the gateway needs, which answers on port 53. It drops all of them, from every
 /// set, before the program starts.
 pub const POWERS: [&str; 6] = ["NET_ADMIN", "NET_BIND_SERVICE", "NET_RAW", "SETUID", "SETGID", "SETPCAP"];
@@ -202,6 +205,16 @@ pub fn parts(policy: &Policy, layout: &Layout, texts: &Path) -> Parts {
                 });
                 parts.texts.push((name, text.clone()));
             }
+            Item::Mask { target, directory: false } if below(target, "/proc").is_none() => {
+                parts.mounts.push(Mounted::Bind {
+                    source: texts.join(DENIED),
+                    target: target.clone(),
+                    writable: false,
+                    exec: false,
+                    directory: false,
+                });
+                parts.texts.push((DENIED.into(), String::new()));
+            }
             Item::Mask { target, .. } => parts.masked.push(target.clone()),
             Item::Dev | Item::Proc => {} // every maker has them
         }
@@ -220,6 +233,12 @@ fn in_memory(mounts: &[Mounted], path: &str) -> bool {
     matches!(nearest, Some(Mounted::Tmpfs { .. }))
 }
 
+/// How many files a file system in memory of this size may hold, where its maker can say that: as many as it has pages,
+/// as in a jail.
+pub fn inodes(bytes: u64) -> u64 {
+    (bytes >> 12).max(4096)
+}
+
 /// The network of a policy.
 pub fn network(policy: &Policy) -> Net {
     if policy.network.mode == NetworkMode::Host { Net::Host } else { Net::Own }
@@ -227,4 +246,36 @@ pub fn network(policy: &Policy) -> Net {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_denied_file_is_covered_by_one_that_nobody_reads_and_what_is_in_proc_by_the_makers_mask() {
+        let mask = |target: &str, directory| Item::Mask { target: target.into(), directory };
+        let layout = Layout {
+            items: vec![mask("/work/.env", false), mask("/work/.ssh", true), mask("/proc/keys", false)],
+            ..Layout::default()
+        };
+        let parts = parts(&Policy::base(), &layout, Path::new("/state/texts"));
+        assert_eq!(parts.masked, ["/work/.ssh", "/proc/keys"]);
+        assert_eq!(
+            parts.mounts,
+            [Mounted::Bind {
+                source: "/state/texts/denied".into(),
+                target: "/work/.env".into(),
+                writable: false,
+                exec: false,
+                directory: false,
+            }]
+        );
+        assert_eq!(parts.texts, [(PathBuf::from(DENIED), String::new())]);
+    }
+
+    #[test]
+    fn a_file_system_in_memory_holds_as_many_files_as_pages_and_some_in_any_case() {
+        assert_eq!([inodes(4096), inodes(16 << 20), inodes(64 << 20)], [4096, 4096, 16_384]);
+    }
 }

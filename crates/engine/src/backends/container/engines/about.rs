@@ -164,6 +164,8 @@ impl What {
             arrival: Arrival::Door,
             listener: !self.runtime.contains("runsc"),
             limits: self.unlimited.is_none(),
+            inodes: self.flavour == Flavour::Docker,
+            flags: self.flavour == Flavour::Podman,
             detail: crate::evidence::escape(detail.as_bytes()),
         }
     }

@@ -14,6 +14,7 @@ use bollard::models::{
 };
 
 use super::about::{Flavour, What};
+use crate::backends::container::shape::inodes;
 use crate::backends::container::{Mounted, Net, POWERS, Ready, Shape};
 use crate::outcome::Failure;
 
@@ -223,7 +224,12 @@ fn options(what: &What, bytes: u64, mode: u32, exec: bool, writable: bool) -> St
     let exec = if exec { "exec" } else { "noexec" };
     // Podman copies what the image has there into it otherwise.
     let copy = if what.flavour == Flavour::Podman { ",notmpcopyup" } else { "" };
-    format!("{access},{exec},nosuid,nodev,size={},mode={mode:o}{copy}", bytes.max(PAGE))
+    // Podman knows no such option.
+    let files = match what.flavour {
+        Flavour::Docker if writable => format!(",nr_inodes={}", inodes(bytes)),
+        _ => String::new(),
+    };
+    format!("{access},{exec},nosuid,nodev,size={},mode={mode:o}{files}{copy}", bytes.max(PAGE))
 }
 
 /// A tmpfs that stands in for a volume; nosuid, nodev and noexec are Docker's defaults for it.

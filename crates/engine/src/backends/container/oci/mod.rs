@@ -92,6 +92,8 @@ impl Maker for Oci {
             arrival: if runtime.inherits() { Arrival::Inherited } else { Arrival::Door },
             listener: runtime != Runtime::Runsc,
             limits: false,
+            inodes: runtime != Runtime::Runsc,
+            flags: true,
             detail: runtime.walls().into(),
         })
     }

@@ -16,7 +16,7 @@ use oci_spec::runtime::{
 use serde_json::Value;
 
 use super::runtimes::Runtime;
-use crate::backends::container::shape::{Mounted, Net, OWN, Shape};
+use crate::backends::container::shape::{Mounted, Net, OWN, Shape, inodes};
 
 /// What a specification needs to know besides the shape.
 #[derive(Debug, Clone, Copy)]
@@ -225,6 +225,9 @@ fn mounts(shape: &Shape, with: &With<'_>) -> Result<Vec<Mount>, OciSpecError> {
                 options.extend([format!("mode={mode:o}"), format!("size={bytes}")]);
                 options.push(if *writable { "rw" } else { "ro" }.into());
                 options.extend((!exec).then(|| "noexec".to_owned()));
+                if *writable && with.runtime != Runtime::Runsc {
+                    options.push(format!("nr_inodes={}", inodes(*bytes)));
+                }
                 mount(target, "tmpfs", "tmpfs", options)?
             }
         });
