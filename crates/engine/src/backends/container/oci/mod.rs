@@ -67,7 +67,8 @@ impl Oci {
         let installed = Installed::first(of(backend), programs)?;
         let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
         let caller = (!uid.is_root()).then(|| (uid.as_raw(), gid.as_raw()));
-        let roots = Roots { cache: Cache::new(state, Bounds::default()), images };
+        let modes_from_below = installed.modes_from_below();
+        let roots = Roots { cache: Cache::new(state, Bounds::default()), images, modes_from_below };
         Ok(Oci { installed, state: state.to_owned(), roots, caller })
     }
 

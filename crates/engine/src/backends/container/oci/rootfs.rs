@@ -39,6 +39,8 @@ pub(crate) trait Images: std::fmt::Debug + Send + Sync {
 pub struct Roots {
     pub(super) cache: Cache,
     pub(super) images: Option<Arc<dyn Images>>,
+    /// The runtime gives a file system in memory the mode of the directory that it is mounted on, whatever it is told.
+    pub(super) modes_from_below: bool,
 }
 
 /// A root that stays as long as this does.
@@ -65,12 +67,12 @@ impl Roots {
         let points = points(mounts);
         match root {
             Rootfs::Directory(path) => {
-                lacks_nothing(path, &points, true)?;
-                sources(mounts)?;
+                lacks_nothing(path, &points, true, self.modes_from_below)?;
+                self.sources(mounts)?;
                 Ok(Root { path: path.clone(), _held: None })
             }
             Rootfs::Made(entries) => {
-                sources(mounts)?;
+                self.sources(mounts)?;
                 let key = key_of("made", &(entries, &points));
                 let held = match self.cache.get(&key)? {
                     Some(held) => held,
@@ -82,11 +84,11 @@ impl Roots {
                 Ok(Root { path: held.rootfs.clone(), _held: Some(held) })
             }
             Rootfs::Tarball(path) => {
-                sources(mounts)?;
+                self.sources(mounts)?;
                 self.with_points(unpack::tarball(&self.cache, path, told)?, &points)
             }
             Rootfs::Image(reference) => {
-                sources(mounts)?;
+                self.sources(mounts)?;
                 let Some(images) = &self.images else {
                     return Err(refused(
                         format!("{reference} is an image's name, and there is no engine here that has images"),
@@ -110,10 +112,36 @@ impl Roots {
     fn with_points(&self, held: Held, points: &[Point]) -> Result<Root, Failure> {
         let add = || -> std::io::Result<()> {
             let tree = Tree::open(&held.rootfs)?;
-            points.iter().try_for_each(|point| add_point(&tree, point))
+            points.iter().try_for_each(|point| {
+                add_point(&tree, point)?;
+                point.mode.filter(|_| self.modes_from_below).map_or(Ok(()), |mode| tree.set_mode(&point.target, mode))
+            })
         };
         add().map_err(|e| failed("cannot make mount points in", &held.rootfs, &e))?;
         Ok(Root { path: held.rootfs.clone(), _held: Some(held) })
+    }
+
+    /// Mount points that lie in what is bound must be there: a runtime would make them on the host.
+    fn sources(&self, mounts: &[Mounted]) -> Result<(), Failure> {
+        for (i, mount) in mounts.iter().enumerate() {
+            // What the root has is looked at there.
+            let Some(j) = mounts[..i].iter().rposition(|m| below(mount.target(), m.target()).is_some()) else {
+                continue;
+            };
+            if let (Mounted::Bind { source, target, directory: true, .. }, Some(rest)) =
+                (&mounts[j], below(mount.target(), mounts[j].target()))
+            {
+                if rest.is_empty() {
+                    continue; // over the whole of it
+                }
+                let point = point(mount, join("/", rest));
+                lacks_nothing(source, &[point], false, self.modes_from_below).map_err(|failure| Failure {
+                    message: format!("{} (mounted at {target})", failure.message),
+                    ..failure
+                })?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -124,8 +152,8 @@ pub struct Point {
     pub target: String,
     /// A directory; otherwise a file.
     pub directory: bool,
-    /// Mode of a directory that has to be made. runc gives a file system in memory that of the directory below it.
-    pub mode: u32,
+    /// Mode of what is mounted, where that is a file system in memory that can be written.
+    pub mode: Option<u32>,
 }
 
 /// What a path of the sandbox is on, as mounts lie.
@@ -147,7 +175,7 @@ fn under(mounts: &[Mounted], target: &str) -> Under {
 }
 
 fn point(mount: &Mounted, target: String) -> Point {
-    let mode = if let Mounted::Tmpfs { mode, .. } = mount { *mode } else { 0o755 };
+    let mode = if let Mounted::Tmpfs { mode, writable: true, .. } = mount { Some(*mode) } else { None };
     let directory = matches!(mount, Mounted::Tmpfs { .. } | Mounted::Bind { directory: true, .. });
     Point { target, directory, mode }
 }
@@ -155,7 +183,7 @@ fn point(mount: &Mounted, target: String) -> Point {
 /// The mount points that a root must have.
 pub fn points(mounts: &[Mounted]) -> Vec<Point> {
     let mut points: Vec<Point> =
-        OWN_MOUNTS.iter().map(|own| Point { target: (*own).into(), directory: true, mode: 0o755 }).collect();
+        OWN_MOUNTS.iter().map(|own| Point { target: (*own).into(), directory: true, mode: None }).collect();
     for (i, mount) in mounts.iter().enumerate() {
         let target = mount.target().trim_end_matches('/');
         if !target.is_empty() && under(&mounts[..i], target) == Under::Root {
@@ -167,28 +195,7 @@ pub fn points(mounts: &[Mounted]) -> Vec<Point> {
     points
 }
 
-/// Mount points that lie in what is bound must be there: a runtime would make them on the host.
-fn sources(mounts: &[Mounted]) -> Result<(), Failure> {
-    for (i, mount) in mounts.iter().enumerate() {
-        // What the root has is looked at there.
-        let Some(j) = mounts[..i].iter().rposition(|m| below(mount.target(), m.target()).is_some()) else { continue };
-        if let (Mounted::Bind { source, target, directory: true, .. }, Some(rest)) =
-            (&mounts[j], below(mount.target(), mounts[j].target()))
-        {
-            if rest.is_empty() {
-                continue; // over the whole of it
-            }
-            let point = point(mount, join("/", rest));
-            lacks_nothing(source, &[point], false).map_err(|failure| Failure {
-                message: format!("{} (mounted at {target})", failure.message),
-                ..failure
-            })?;
-        }
-    }
-    Ok(())
-}
-
-fn lacks_nothing(root: &Path, points: &[Point], is_root: bool) -> Result<(), Failure> {
+fn lacks_nothing(root: &Path, points: &[Point], is_root: bool, modes: bool) -> Result<(), Failure> {
     let tree = Tree::open(root)
         .map_err(|e| refused(format!("cannot use {}: {e}", root.display()), "name a directory that is there".into()))?;
     for point in points {
@@ -198,7 +205,19 @@ fn lacks_nothing(root: &Path, points: &[Point], is_root: bool) -> Result<(), Fai
         })?;
         let wanted = if point.directory { There::Directory } else { There::Other };
         if there == wanted {
-            continue;
+            let mode = point.mode.filter(|_| modes).map(|wanted| Ok((wanted, tree.mode(&point.target)?)));
+            let mode = mode.transpose().map_err(|e: std::io::Error| {
+                refused(format!("cannot look at {}{}: {e}", root.display(), point.target), "mount it elsewhere".into())
+            })?;
+            match mode.filter(|(wanted, found)| wanted != found) {
+                None => continue,
+                Some((wanted, found)) => {
+                    let at = format!("{}{}", root.display(), point.target);
+                    let message =
+                        format!("runc would mount with the mode of {at}, which is {found:o}, and {wanted:o} is needed");
+                    return Err(refused(message, format!("chmod {wanted:o} {at}, or use --backend oci:crun")));
+                }
+            }
         }
         let at = format!("{}{}", root.display(), point.target);
         let kind = if point.directory { "directory" } else { "file" };
@@ -256,7 +275,11 @@ fn made(rootfs: &Path, entries: &[Entry], points: &[Point]) -> std::io::Result<(
 }
 
 fn add_point(tree: &Tree, point: &Point) -> std::io::Result<()> {
-    if point.directory { tree.directory(&point.target, point.mode).map(drop) } else { tree.file(&point.target) }
+    if point.directory {
+        tree.directory(&point.target, point.mode.unwrap_or(0o755)).map(drop)
+    } else {
+        tree.file(&point.target)
+    }
 }
 
 #[cfg(test)]
@@ -273,17 +296,17 @@ mod tests {
     }
 
     fn roots(state: &Path) -> Roots {
-        Roots { cache: Cache::new(state, Bounds::default()), images: None }
+        Roots { cache: Cache::new(state, Bounds::default()), images: None, modes_from_below: false }
     }
 
     fn point(target: &str, directory: bool) -> Point {
-        Point { target: target.into(), directory, mode: 0o755 }
+        Point { target: target.into(), directory, mode: None }
     }
 
     #[test]
     fn a_root_needs_what_is_mounted_on_it_and_nothing_of_what_is_mounted_on_a_mount() {
         let mounts = [
-            tmpfs("/sys"),
+            Mounted::Tmpfs { target: "/sys".into(), bytes: 4096, mode: 0o755, exec: false, writable: false },
             bind(Path::new("/sys/devices"), "/sys/devices", true),
             bind(Path::new("/etc/hosts"), "/etc/hosts", false),
             tmpfs("/dev/shm"),
@@ -295,7 +318,7 @@ mod tests {
             point("/etc/hosts", false),
             point("/proc", true),
             point("/sys", true),
-            point("/tmp", true),
+            Point { mode: Some(0o755), ..point("/tmp", true) },
         ];
         assert_eq!(points(&mounts), expected);
     }
@@ -326,6 +349,29 @@ mod tests {
         let failure = ready(&[bind(Path::new("/etc"), "/etc/hosts", true)]).unwrap_err();
         assert!(failure.message.contains("is not a directory"), "{failure:?}");
         assert!(!state.path().join("roots").exists(), "nothing of it is kept");
+    }
+
+    #[test]
+    fn modes_of_mount_points_count_where_the_runtime_takes_them() {
+        let state = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["dev", "proc", "tmp"] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let mounts = [Mounted::Tmpfs { target: "/tmp".into(), bytes: 4096, mode: 0o1777, exec: false, writable: true }];
+        let root = Rootfs::Directory(dir.path().into());
+        let ready = |modes_from_below| {
+            Roots { modes_from_below, ..roots(state.path()) }.ready(&root, &mounts, &|_| {}).map(|root| root.path)
+        };
+        use std::os::unix::fs::PermissionsExt;
+        let set =
+            |mode| std::fs::set_permissions(dir.path().join("tmp"), std::fs::Permissions::from_mode(mode)).unwrap();
+        set(0o755);
+        let failure = ready(true).unwrap_err();
+        assert!(failure.message.contains("is 755, and 1777 is needed"), "{failure:?}");
+        assert!(ready(false).is_ok());
+        set(0o1777);
+        assert!(ready(true).is_ok());
     }
 
     #[test]

@@ -155,6 +155,8 @@ pub fn of(backend: Backend) -> &'static [Runtime] {
 
 /// Oldest versions that are taken: before it runc has no read-only binds all the way down.
 const OLDEST_RUNC: (u64, u64) = (1, 1);
+/// From this one on runc mounts with the mode that it is told.
+const TOLD_MODES: (u64, u64) = (1, 2);
 /// The oldest that has been tried.
 const OLDEST_CRUN: (u64, u64) = (1, 8);
 /// gVisor counts by days. Before it files of `/tmp` would outlive a run in the root, and `--host-uds` has no `open`.
@@ -231,6 +233,11 @@ impl Installed {
     fn day(&self) -> Option<u64> {
         let mut parts = self.version.split(|c: char| !c.is_ascii_digit());
         parts.find(|part| part.len() == 8).and_then(|part| part.parse().ok())
+    }
+
+    /// Whether it gives a file system in memory the mode of a directory that is there already, whatever it is told.
+    pub fn modes_from_below(&self) -> bool {
+        self.runtime == Runtime::Runc && self.numbers() < TOLD_MODES
     }
 
     /// Options that stand before the command, besides where its state and log are.

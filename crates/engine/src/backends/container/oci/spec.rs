@@ -188,10 +188,15 @@ fn words(options: &[&str]) -> Vec<String> {
 }
 
 fn mounts(shape: &Shape, with: &With<'_>) -> Result<Vec<Mount>, OciSpecError> {
+    let mut devices = words(&["nosuid", "noexec", "strictatime", "mode=755", "size=65536"]);
+    if with.runtime != Runtime::Runsc {
+        // Nothing is written there but by the runtime, before it becomes so. gVisor would refuse to write to devices as well; there
+        // only who is 0 can make files in it, in memory that counts as the program's.
+        devices.push("ro".into());
+    }
     let mut all = vec![
         mount("/proc", "proc", "proc", words(&["nosuid", "noexec", "nodev"]))?,
-        // Nothing is written there but by the runtime, before it becomes read-only.
-        mount("/dev", "tmpfs", "tmpfs", words(&["nosuid", "noexec", "strictatime", "mode=755", "size=65536", "ro"]))?,
+        mount("/dev", "tmpfs", "tmpfs", devices)?,
     ];
     let mut terminals = words(&["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"]);
     if with.caller.is_none() {

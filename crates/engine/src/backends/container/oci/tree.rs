@@ -65,6 +65,23 @@ impl Tree {
         Ok(if kind == FileType::Directory { There::Directory } else { There::Other })
     }
 
+    /// The permissions of what is at a path.
+    ///
+    /// # Errors
+    /// There is nothing, or it cannot be told.
+    pub fn mode(&self, path: &str) -> io::Result<u32> {
+        Ok(fstat(self.inside(path, OFlags::PATH)?)?.st_mode & 0o7777)
+    }
+
+    /// Sets the permissions of a directory in a tree of ours.
+    ///
+    /// # Errors
+    /// There is none, or it is not ours.
+    pub fn set_mode(&self, path: &str, mode: u32) -> io::Result<()> {
+        let at = self.inside(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        Ok(rustix::fs::fchmod(at, Mode::from_raw_mode(mode))?)
+    }
+
     /// Whether a directory holds nothing; one that is missing holds nothing either.
     ///
     /// # Errors

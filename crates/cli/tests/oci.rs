@@ -1,0 +1,307 @@
+//! Containers of the OCI runtimes that are installed: each runs a program from start to end, holds what the policy says beside
+//! what it allows on the same victim, and leaves nothing, whoever is killed.
+
+mod common;
+
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::{carrying, cofferdam, eventually, is_root, marker, open_directory, outcome_of};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// A static program with everything that a root needs.
+const BUSYBOX: &str = "/bin/busybox";
+
+/// A place of their own for the files of one test's containers.
+struct Place {
+    state: tempfile::TempDir,
+    directory: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { state: tempfile::tempdir().unwrap(), directory: open_directory() }
+    }
+
+    fn command(&self, runtime: &str, options: &[&str]) -> Command {
+        let mut command = cofferdam();
+        command.current_dir(self.directory.path()).env("COFFERDAM_STATE", self.state.path());
+        command.args(["run", "--backend", &format!("oci:{runtime}")]).args(options);
+        command
+    }
+
+    /// Runs a shell script and hands over its outcome.
+    #[track_caller]
+    fn run(&self, runtime: &str, options: &[&str], script: &str) -> Value {
+        let mut command = self.command(runtime, &["--json"]);
+        outcome_of(command.args(options), &["--", "sh", "-c", script]).1
+    }
+
+    /// What is left of containers on this host.
+    fn left(&self) -> Vec<String> {
+        let mut left = Vec::new();
+        for below in ["runs", "cache/oci"] {
+            let entries = std::fs::read_dir(self.state.path().join(below)).into_iter().flatten().flatten();
+            left.extend(entries.map(|entry| entry.path().display().to_string()));
+        }
+        left
+    }
+
+    /// A root with a shell.
+    fn root(&self) -> PathBuf {
+        let root = self.directory.path().join("root");
+        for name in ["bin", "dev", "etc", "proc", "sys", "tmp"] {
+            std::fs::create_dir_all(root.join(name)).unwrap();
+        }
+        std::fs::set_permissions(root.join("tmp"), std::fs::Permissions::from_mode(0o1777)).unwrap();
+        std::fs::copy(BUSYBOX, root.join("bin/busybox")).unwrap();
+        for name in ["sh", "cat", "ls", "touch", "echo"] {
+            symlink("busybox", root.join("bin").join(name)).unwrap();
+        }
+        std::fs::write(root.join("etc/mark"), "of this root\n").unwrap();
+        root
+    }
+}
+
+/// The runtimes that are here. One that is missing is said; the three that Debian has may not be missing where all must work.
+fn runtimes() -> Vec<&'static str> {
+    let mut found = Vec::new();
+    for (name, must) in [("crun", true), ("runc", true), ("runsc", true), ("youki", false)] {
+        let place = Place::new();
+        let output = place.command(name, &["--root", "minimal", "--dry-run", "--", "true"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        if said.contains("is not installed") {
+            eprintln!("skipped: no {name}");
+            let all = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|v| v == "1");
+            assert!(!(must && all), "{name} must work here");
+        } else {
+            found.push(name);
+        }
+    }
+    found
+}
+
+/// Processes and their arguments in which a text stands.
+fn running(text: &str) -> Vec<i32> {
+    carrying(text)
+}
+
+/// Directories of cgroups with this name.
+fn cgroups(name: &str) -> usize {
+    fn walk(dir: &Path, name: &str, depth: usize) -> usize {
+        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        let directories = entries.filter(|entry| entry.file_type().is_ok_and(|t| t.is_dir()));
+        directories
+            .map(|entry| {
+                usize::from(entry.file_name().to_string_lossy() == name)
+                    + if depth > 0 { walk(&entry.path(), name, depth - 1) } else { 0 }
+            })
+            .sum()
+    }
+    walk(Path::new("/sys/fs/cgroup"), name, 6)
+}
+
+#[test]
+fn a_program_runs_from_start_to_end_and_leaves_nothing() {
+    for runtime in runtimes() {
+        let place = Place::new();
+        let mut command = place.command(runtime, &["--root", "minimal", "--json", "-e", "GIVEN=yes"]);
+        command.env("SECRET", "of the host's");
+        let script = "echo out; echo err >&2; echo $GIVEN $SECRET; exit 5";
+        let (code, o) = outcome_of(&mut command, &["--", "sh", "-c", script]);
+        assert_eq!((code, &o["exit_code"], &o["outcome"]), (5, &5.into(), &"exited".into()), "{runtime}: {o:#}");
+        assert_eq!((o["stdout"].as_str(), o["stderr"].as_str()), (Some("out\nyes\n"), Some("err\n")), "{runtime}");
+        assert_eq!(o["backend"], format!("oci:{runtime}"));
+        assert_eq!(o["error"], Value::Null, "{runtime}: {o:#}");
+        assert_eq!(place.left(), [""; 0], "{runtime}");
+    }
+}
+
+#[test]
+fn what_it_may_not_change_it_cannot_and_what_it_may_it_can() {
+    for runtime in runtimes() {
+        let place = Place::new();
+        let at = |name: &str| place.directory.path().join(name);
+        for name in ["open", "closed", "hidden"] {
+            std::fs::create_dir(at(name)).unwrap();
+            std::fs::set_permissions(at(name), std::fs::Permissions::from_mode(0o777)).unwrap();
+            std::fs::write(at(name).join("file"), "of the host's\n").unwrap();
+            std::fs::set_permissions(at(name).join("file"), std::fs::Permissions::from_mode(0o666)).unwrap();
+        }
+        let mounts = [
+            at("open").display().to_string(),
+            at("closed").display().to_string(),
+            at("hidden/file").display().to_string(),
+        ];
+        let writable = format!("{0}:{0}:rw", mounts[0]);
+        // As root owners are not mapped, so that a tree that can be written takes the user's consent.
+        let consent = "--best-effort=filesystem.mounts,filesystem.protected";
+        let options = ["--root", "minimal", "-v", &writable, "--deny", &mounts[2], consent];
+        let script = "for d in open closed hidden; do cat $d/file 2>/dev/null; echo changed > $d/file; done 2>/dev/null; \
+                      for f in /x /usr/x /etc/x /dev/x /sys/x /proc/sys/kernel/hostname /dev/cofferdam/x /tmp/x /dev/shm/x; do \
+                      (echo x > $f) 2>/dev/null && echo $f; done; cat open/file";
+        let o = place.run(runtime, &options, script);
+        // gVisor would refuse to write to the devices of a /dev that is read-only; a user is 0 in there.
+        let devices = if runtime == "runsc" && !is_root() { "/dev/x\n" } else { "" };
+        let expected = format!("of the host's\nof the host's\n{devices}/tmp/x\n/dev/shm/x\nchanged\n");
+        assert_eq!(o["stdout"].as_str(), Some(&*expected), "{runtime}: {o:#}");
+        assert_eq!(std::fs::read_to_string(at("open/file")).unwrap(), "changed\n", "{runtime}");
+        for name in ["closed", "hidden"] {
+            assert_eq!(std::fs::read_to_string(at(name).join("file")).unwrap(), "of the host's\n", "{runtime}: {name}");
+        }
+    }
+}
+
+#[test]
+fn it_has_no_power_and_sees_its_own_namespaces_alone() {
+    for runtime in runtimes() {
+        let place = Place::new();
+        let script = "grep -E '^(Cap|NoNewPrivs)' /proc/self/status; id -u; hostname; ls /proc | grep -c '^[0-9]'; \
+                      grep -c : /proc/net/dev; cat /proc/self/limits 2>/dev/null | grep -c 'core file size *1 *1 '";
+        let o = place.run(runtime, &["--root", "minimal", "--hostname", "box"], script);
+        let out = o["stdout"].as_str().unwrap();
+        let sets: Vec<&str> = out.lines().filter(|line| line.starts_with("Cap")).collect();
+        assert!(sets.len() >= 4 && sets.iter().all(|set| set.ends_with("\t0000000000000000")), "{runtime}: {out}");
+        let rest: Vec<&str> =
+            out.lines().filter(|line| !line.starts_with("Cap") && !line.starts_with("NoNew")).collect();
+        let as_whom: u32 = rest[0].parse().unwrap();
+        // As root the program is nobody of the host's; a user's maps that user alone.
+        assert_eq!(as_whom == 0, !is_root(), "{runtime}: {out}");
+        assert_eq!(rest[1], "box", "{runtime}: {out}");
+        assert!(rest[2].parse::<u32>().unwrap() <= 6, "it sees processes of others: {runtime}: {out}");
+        assert_eq!(rest[3], "1", "more than lo: {runtime}: {out}");
+        if runtime != "runsc" {
+            assert!(out.contains("NoNewPrivs:\t1") && rest[4] == "1", "{runtime}: {out}");
+        }
+    }
+}
+
+#[test]
+fn limits_hold() {
+    for runtime in runtimes() {
+        let place = Place::new();
+        let mark = marker();
+        let o = place.run(runtime, &["--root", "minimal", "--timeout", "1", "-e", &format!("MARK={mark}")], "sleep 20");
+        assert_eq!(
+            (o["outcome"].as_str(), o["limit"].as_str()),
+            (Some("timed_out"), Some("limits.wall_ms")),
+            "{runtime}: {o:#}"
+        );
+        assert_eq!((place.left(), running(&mark)), (vec![], vec![]), "{runtime}");
+        if !is_root() {
+            continue; // without a cgroup memory is sampled, which the supervisor's own tests are about
+        }
+        let fill = "head -c 400000000 /dev/zero | tail -c 400000000 | wc -c"; // tail keeps it all
+        let o = place.run(runtime, &["--root", "minimal", "--memory", "200m"], fill);
+        assert_eq!(
+            (o["outcome"].as_str(), o["limit"].as_str()),
+            (Some("limit_exceeded"), Some("limits.memory_mb")),
+            "{runtime}: {o:#}"
+        );
+        let o = place.run(runtime, &["--root", "minimal", "--memory", "200m"], "head -c 400000000 /dev/zero | wc -c");
+        assert_eq!(o["stdout"], "400000000\n", "the twin, which keeps nothing: {runtime}: {o:#}");
+        assert_eq!(place.left(), [""; 0], "{runtime}");
+    }
+}
+
+#[test]
+fn a_directory_and_a_tarball_are_roots_and_stay_as_they_are() {
+    if !Path::new(BUSYBOX).exists() {
+        eprintln!("skipped: no {BUSYBOX}");
+        assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none_or(|v| v != "1"), "no {BUSYBOX}");
+        return;
+    }
+    for runtime in runtimes() {
+        let place = Place::new();
+        let root = place.root();
+        let tarball = place.directory.path().join("root.tar.gz");
+        let tar = Command::new("tar").arg("-C").arg(&root).arg("-czf").arg(&tarball).arg(".").status().unwrap();
+        assert!(tar.success());
+        let listed = |path: &Path| {
+            let mut names: Vec<_> = std::fs::read_dir(path).unwrap().map(|e| e.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        let before = listed(&root);
+        let script = "cat /etc/mark; (echo x > /etc/mark) 2>/dev/null || echo refused; echo x > /tmp/x && cat /tmp/x";
+        for options in [["--root", root.to_str().unwrap()], ["--image", tarball.to_str().unwrap()]] {
+            let o = place.run(runtime, &options, script);
+            assert_eq!(o["stdout"], "of this root\nrefused\nx\n", "{runtime} {options:?}: {o:#}");
+        }
+        assert_eq!(listed(&root), before, "{runtime}");
+        assert_eq!(std::fs::read_to_string(root.join("etc/mark")).unwrap(), "of this root\n");
+        // One that lacks a mount point is refused, and not changed.
+        std::fs::remove_dir(root.join("proc")).unwrap();
+        let o = place.run(runtime, &["--root", root.to_str().unwrap()], "true");
+        assert_eq!(o["outcome"], "setup_failed", "{runtime}: {o:#}");
+        let said = o["error"]["message"].as_str().unwrap();
+        assert!(said.contains("/proc"), "{runtime}: {said}");
+        assert!(!root.join("proc").exists());
+        assert_eq!(place.left(), [""; 0], "{runtime}");
+    }
+}
+
+#[test]
+fn what_a_killed_owner_leaves_is_gone_with_the_next_run() {
+    for runtime in runtimes() {
+        let place = Place::new();
+        let mark = marker();
+        let mut command = place.command(runtime, &["--root", "minimal", "-e", &format!("MARK={mark}")]);
+        let command = command.args(["--", "sh", "-c", "echo there; sleep 300"]).stdout(Stdio::piped());
+        let mut owner = command.spawn().unwrap();
+        let mut there = [0; 6];
+        std::io::Read::read_exact(owner.stdout.as_mut().unwrap(), &mut there).unwrap();
+        let left = place.left();
+        let bundle =
+            left.iter().find(|path| path.contains("/cache/oci/")).unwrap_or_else(|| panic!("{runtime}: {left:?}"));
+        let id = Path::new(bundle).file_name().unwrap().to_str().unwrap().to_owned();
+        kill_process(Pid::from_child(&owner), Signal::KILL).unwrap();
+        owner.wait().unwrap();
+        eventually("everything of it has ended", Duration::from_secs(10), || {
+            running(&id).is_empty() && running(&mark).is_empty()
+        });
+        assert!(place.left().iter().any(|path| path.contains(&id)), "the bundle tells of it");
+        // A living one's is not touched by the sweep that finds it.
+        let mut alive = place.command(runtime, &["--root", "minimal"]);
+        let alive = alive.args(["--", "sh", "-c", "echo there; sleep 5; echo lives"]).stdout(Stdio::piped());
+        let mut alive = alive.spawn().unwrap();
+        std::io::Read::read_exact(alive.stdout.as_mut().unwrap(), &mut there).unwrap();
+        let o = place.run(runtime, &["--root", "minimal"], "echo next");
+        assert_eq!(o["stdout"], "next\n", "{runtime}: {o:#}");
+        assert!(!place.left().iter().any(|path| path.contains(&id)), "{runtime}: {:?}", place.left());
+        assert_eq!(cgroups(&id), 0, "{runtime}");
+        let output = alive.wait_with_output().unwrap();
+        assert_eq!((output.stdout.as_slice(), output.status.success()), (&b"lives\n"[..], true), "{runtime}");
+        assert_eq!(place.left(), [""; 0], "{runtime}");
+    }
+}
+
+#[test]
+fn a_runtime_that_refuses_is_heard_and_leaves_nothing() {
+    let place = Place::new();
+    let fake = place.directory.path().join("runc");
+    let script = "#!/bin/sh\n[ \"$1\" = --version ] && echo 'runc version 1.2.3' && exit\n\
+                  echo '{\"level\":\"error\",\"msg\":\"runc run failed: no luck \\u001b[31mtoday\"}' > \"$4\"\nexit 1\n";
+    std::fs::write(&fake, script).unwrap();
+    std::fs::set_permissions(&fake, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = place.command("runc", &["--root", "minimal", "--json"]);
+    let (code, o) = outcome_of(command.env("COFFERDAM_RUNC", &fake), &["--", "true"]);
+    let said = o["error"]["message"].as_str().unwrap();
+    assert_eq!((code, &o["outcome"]), (125, &"setup_failed".into()), "{o:#}");
+    assert!(said.contains("runc run failed: no luck") && !said.contains('\u{1b}'), "{said}");
+    assert_eq!(place.left(), [""; 0]);
+}
+
+#[test]
+fn what_is_kept_is_this_users_alone() {
+    let Some(runtime) = runtimes().first().copied() else { return };
+    let place = Place::new();
+    place.run(runtime, &["--root", "minimal"], "true");
+    for below in ["cache/roots", "cache/oci"] {
+        let found = std::fs::metadata(place.state.path().join(below)).unwrap();
+        assert_eq!((found.mode() & 0o777, found.uid()), (0o700, rustix::process::geteuid().as_raw()), "{below}");
+    }
+}
