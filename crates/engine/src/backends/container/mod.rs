@@ -184,7 +184,8 @@ pub(crate) fn of(backend: Backend) -> Result<std::sync::Arc<dyn Maker>, Failure>
         Backend::Podman => Ok(std::sync::Arc::new(engines::Engine::podman())),
         runtime if oci::makes(runtime) => {
             let cache = place::Place::find()?.cache();
-            Ok(std::sync::Arc::new(oci::Oci::new(runtime, &oci::Programs::from_environment(), &cache, None)?))
+            let images = std::sync::Arc::new(engines::Store::new());
+            Ok(std::sync::Arc::new(oci::Oci::new(runtime, &oci::Programs::from_environment(), &cache, Some(images))?))
         }
         other => Err(Failure {
             code: 125,

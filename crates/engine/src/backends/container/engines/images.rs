@@ -26,7 +26,7 @@ use sha2::{Digest, Sha256};
 use super::about::What;
 use super::client::{ASK, Client, Trouble, WORK};
 use super::tar;
-use crate::backends::container::{Mounted, Progress, Ready, Rootfs};
+use crate::backends::container::{Progress, Ready, Rootfs};
 use crate::evidence::escape;
 use crate::outcome::Failure;
 
@@ -42,19 +42,14 @@ const KEPT: Duration = Duration::from_secs(3600);
 const CHUNK: usize = 256 << 10;
 
 /// Makes a root ready; see [`crate::backends::container::Maker::prepare`].
-pub(super) fn prepare(
-    client: &Client,
-    what: &What,
-    root: &Rootfs,
-    mounts: &[Mounted],
-    told: &dyn Fn(Progress),
-) -> Result<Ready, Failure> {
+pub(super) fn prepare(client: &Client, what: &What, root: &Rootfs, told: &dyn Fn(Progress)) -> Result<Ready, Failure> {
     match root {
         Rootfs::Image(reference) => image(client, reference, told),
         Rootfs::Tarball(path) => tarball(client, path, told),
         Rootfs::Directory(path) => directory(client, what, path, told),
         Rootfs::Made(entries) => {
-            let archive = tar::made(entries, mounts).map_err(|error| failed("cannot make a root", &error))?;
+            // Places for mounts are the engine's to make: so one image does for every policy with this root.
+            let archive = tar::made(entries).map_err(|error| failed("cannot make a root", &error))?;
             let tag = format!("made-{}", &hex(&Sha256::digest(&archive))[..40]);
             let _one = Alone::with(&tag);
             if let Some(ready) = find(client, &format!("{REPOSITORY}:{tag}"))? {
@@ -131,7 +126,7 @@ fn with_tag(reference: &str) -> String {
 }
 
 /// What is in the store by this name.
-fn find(client: &Client, reference: &str) -> Result<Option<Ready>, Failure> {
+pub(super) fn find(client: &Client, reference: &str) -> Result<Option<Ready>, Failure> {
     let told = match client.json(format!("/images/{reference}/json")) {
         Ok(told) => told,
         Err(trouble) if trouble.is_absent() => return Ok(None),

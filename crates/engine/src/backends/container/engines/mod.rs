@@ -12,6 +12,7 @@ mod about;
 mod client;
 mod create;
 mod discover;
+mod export;
 mod held;
 mod images;
 mod leftovers;
@@ -30,6 +31,8 @@ use serde_json::Value;
 use tokio::task::AbortHandle;
 
 use super::{About, Ended, Handed, Made, Maker, Mounted, Progress, Ready, Rootfs, Shape, Swept};
+pub(crate) use export::Store;
+
 use about::{Flavour, What};
 use client::{ASK, Client, Trouble, WORK};
 use discover::{Found, Real, Service, Surroundings};
@@ -102,9 +105,9 @@ impl Maker for Engine {
         self.known().map(|known| known.what.about())
     }
 
-    fn prepare(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Ready, Failure> {
+    fn prepare(&self, root: &Rootfs, _mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Ready, Failure> {
         let known = self.known()?;
-        images::prepare(&known.client, &known.what, root, mounts, told)
+        images::prepare(&known.client, &known.what, root, told)
     }
 
     fn start(&self, shape: &Shape, root: &Ready, _handed: &Handed<'_>) -> Result<Box<dyn Made>, Failure> {

@@ -14,7 +14,7 @@ use ::tar::{Builder, EntryType, Header};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use sha2::{Digest, Sha256};
 
-use crate::backends::container::{Entry, Mounted};
+use crate::backends::container::Entry;
 
 /// How deep a tree may be: each level keeps a descriptor open.
 const DEEPEST: usize = 200;
@@ -35,16 +35,12 @@ fn changed() -> io::Error {
     io::Error::other("it changed while it was read")
 }
 
-/// A made root, with the mount points of what will be mounted.
-pub(super) fn made(entries: &[Entry], mounts: &[Mounted]) -> io::Result<Vec<u8>> {
+/// A made root.
+pub(super) fn made(entries: &[Entry]) -> io::Result<Vec<u8>> {
     // Mode, and what a link says; a file has neither.
     let mut tree: BTreeMap<String, (EntryType, u32, Option<&str>)> = BTreeMap::new();
     let relative = |path: &str| path.trim_matches('/').to_owned();
     let directory = |mode| (EntryType::Directory, mode, None);
-    for mount in mounts {
-        let file = matches!(mount, Mounted::Bind { directory: false, .. });
-        tree.insert(relative(mount.target()), if file { (EntryType::Regular, 0o644, None) } else { directory(0o755) });
-    }
     for entry in entries {
         match entry {
             Entry::Directory { path, mode } => tree.insert(relative(path), directory(*mode)),
@@ -337,27 +333,13 @@ mod tests {
             Entry::Link { path: "/bin".into(), says: "usr/bin".into() },
             Entry::Directory { path: "/usr/bin".into(), mode: 0o711 },
         ];
-        let mounts = [
-            Mounted::Bind {
-                source: "/x".into(),
-                target: "/etc/deep/hosts".into(),
-                writable: false,
-                exec: false,
-                directory: false,
-            },
-            Mounted::Tmpfs { target: "/tmp".into(), bytes: 1, mode: 0o1777, exec: false, writable: true },
-        ];
-        let bytes = made(&entries, &mounts).unwrap();
+        let bytes = made(&entries).unwrap();
         let reversed: Vec<Entry> = entries.iter().rev().cloned().collect();
-        assert_eq!(bytes, made(&reversed, &mounts).unwrap());
+        assert_eq!(bytes, made(&reversed).unwrap());
         let list = list(&bytes);
-        assert_eq!(
-            list.keys().collect::<Vec<_>>(),
-            ["bin", "etc", "etc/deep", "etc/deep/hosts", "tmp", "usr", "usr/bin"]
-        );
+        assert_eq!(list.keys().collect::<Vec<_>>(), ["bin", "usr", "usr/bin"]);
         assert_eq!(list["usr/bin"].1, 0o711);
         assert_eq!((list["bin"].0, list["bin"].2.as_str()), (EntryType::Symlink, "usr/bin"));
-        assert_eq!(list["etc/deep/hosts"].0, EntryType::Regular);
     }
 
     #[test]
