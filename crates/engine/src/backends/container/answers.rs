@@ -184,6 +184,12 @@ fn mounts(policy: &Policy, layout: &Layout, about: &About, other_user: bool) -> 
             some(&layout.passing)
         ));
     }
+    if !about.flags && !layout.closed.is_empty() {
+        return partial(format!(
+            "{}: the engine has no noexec for what is the host's, so that what is written there can be executed",
+            some(&layout.closed)
+        ));
+    }
     full(if about.flags {
         "mounts, without devices and setuid programs"
     } else {
