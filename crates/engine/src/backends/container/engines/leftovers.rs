@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::client::Client;
+use super::client::{Client, WORK};
 use super::remove;
 use crate::backends::container::Swept;
 use crate::backends::container::owner::{self, Here, Left, Process};
@@ -22,7 +22,7 @@ pub(super) fn sweep(client: &Client) -> Result<Swept, Failure> {
         .map_err(|trouble| trouble.failure("engine", "cannot list containers", "look into the engine's log"))?;
     for container in listed.as_array().into_iter().flatten() {
         let Some(name) = left_over(container, &here, owner::process) else { continue };
-        match remove(client, name) {
+        match remove(client, name, WORK) {
             Ok(()) => swept.removed.push(name.to_owned()),
             Err(trouble) => swept.problems.push(format!("cannot remove the container {name}: {trouble}")),
         }

@@ -34,14 +34,14 @@ use super::{About, Ended, Handed, Made, Maker, Mounted, Progress, Ready, Rootfs,
 pub(crate) use export::Store;
 
 use about::{Flavour, What};
-use client::{ASK, Client, Trouble, WORK};
+use client::{Client, Trouble, WORK};
 use discover::{Found, Real, Service, Surroundings};
 
 use crate::evidence::escape;
 use crate::outcome::Failure;
 
 /// How long a container may take to end once init has, or once it was killed.
-const LAST: Duration = Duration::from_secs(15);
+const LAST: Duration = Duration::from_secs(10);
 
 /// An engine of this machine.
 #[derive(Debug)]
@@ -191,10 +191,15 @@ impl Container {
             Err(trouble) => {
                 // Nobody else has this name. Where the answer was lost, there may be one all the same.
                 if !matches!(trouble, Trouble::Said(..)) {
-                    remove(&client, &name)
+                    remove(&client, &name, LAST)
                         .unwrap_or_else(|left| tracing::warn!("the container {name} may be left: {left}"));
                 }
-                return Err(refused(&trouble, "does not make the container"));
+                let mut failure = refused(&trouble, "does not make the container");
+                if trouble.is_absent() {
+                    failure.step = "image".into();
+                    failure.hint = Some("its image was removed meanwhile: run it again".into());
+                }
+                return Err(failure);
             }
         };
         // From here on it is removed whatever happens.
@@ -244,7 +249,7 @@ impl Container {
     /// Removes what never ran, and says so where that fails.
     fn given_up(&mut self, mut failure: Failure) -> Failure {
         self.removed = true;
-        if let Err(trouble) = remove(&self.client, &self.name) {
+        if let Err(trouble) = remove(&self.client, &self.name, WORK) {
             failure.message += &format!("; and the container {} cannot be removed: {trouble}", self.name);
         }
         failure
@@ -314,22 +319,26 @@ impl Made for Container {
         let name = self.name.clone();
         let options = KillContainerOptions { signal: "SIGKILL".into() };
         let killed =
-            self.client.call(ASK, move |docker| async move { docker.kill_container(&name, Some(options)).await });
+            self.client.call(LAST, move |docker| async move { docker.kill_container(&name, Some(options)).await });
         match killed {
             Ok(()) => Ok(()),
             // It does not run, or is not there any more.
-            Err(trouble) if trouble.is_absent() || trouble.is_conflict() || !self.runs() => Ok(()),
+            Err(trouble) if trouble.is_absent() || trouble.is_conflict() => Ok(()),
+            Err(Trouble::Said(..)) if !self.runs() => Ok(()),
             Err(trouble) => Err(trouble.failure("container", "cannot kill the container", "remove it by hand")),
         }
     }
 
     fn end(mut self: Box<Self>) -> Ended {
         let mut ended = Ended::default();
-        let ending = self.place.wait(LAST).or_else(|| {
-            if let Err(failure) = self.kill() {
+        let mut patience = WORK;
+        let ending = self.place.wait(LAST).or_else(|| match self.kill() {
+            Ok(()) => self.place.wait(LAST),
+            Err(failure) => {
                 ended.problems.push(failure.message);
+                patience = LAST; // it does not answer, and somebody waits for the run's end
+                None
             }
-            self.place.wait(LAST)
         });
         match ending {
             Some(Ending::Told { oom_killed, said, .. }) => {
@@ -341,7 +350,7 @@ impl Made for Container {
             None => ended.problems.push(format!("the container {} did not end", self.name)),
         }
         self.removed = true;
-        if let Err(trouble) = remove(&self.client, &self.name) {
+        if let Err(trouble) = remove(&self.client, &self.name, patience) {
             ended.problems.push(format!("cannot remove the container {}: {trouble}", self.name));
         }
         ended
@@ -353,7 +362,7 @@ impl Drop for Container {
         self.waits.abort();
         // Only where a run was given up: `end` has done it.
         if !self.removed
-            && let Err(trouble) = remove(&self.client, &self.name)
+            && let Err(trouble) = remove(&self.client, &self.name, WORK)
         {
             tracing::warn!("the container {} is left: {trouble}", self.name);
         }
@@ -361,13 +370,13 @@ impl Drop for Container {
 }
 
 /// Removes a container with everything that runs in it, and its volumes.
-fn remove(client: &Client, name: &str) -> Result<(), Trouble> {
+fn remove(client: &Client, name: &str, bound: Duration) -> Result<(), Trouble> {
     let mut tries = 0;
     loop {
         let options = RemoveContainerOptions { v: true, force: true, link: false };
         let gone = name.to_owned();
         let removed =
-            client.call(WORK, move |docker| async move { docker.remove_container(&gone, Some(options)).await });
+            client.call(bound, move |docker| async move { docker.remove_container(&gone, Some(options)).await });
         match removed {
             Ok(()) => return Ok(()),
             Err(trouble) if trouble.is_absent() => return Ok(()),

@@ -1,6 +1,7 @@
 //! Real engines: the fixture's, of root and of another user where there is root.
 
 mod held;
+mod lost;
 mod pull;
 
 use std::collections::HashMap;
@@ -513,5 +514,50 @@ fn an_image_that_is_nowhere_is_told_with_what_helps() {
         assert_eq!(failure.step, "image", "{kind:?} {failure:?}");
         let failure = engine.prepare(&Rootfs::Tarball("/nowhere.tar".into()), &[], &quiet).expect_err("nothing");
         assert!(failure.message.contains("/nowhere.tar"), "{kind:?} {failure:?}");
+    }
+}
+
+#[test]
+fn powers_are_those_of_the_gateway_and_the_network_the_hosts_only_where_asked() {
+    let work = work();
+    let root = Rootfs::Tarball(tarball(&work));
+    let host = std::fs::read_link("/proc/self/ns/net").expect("a namespace");
+    let numbers =
+        [("SETGID", 6), ("SETUID", 7), ("SETPCAP", 8), ("NET_BIND_SERVICE", 10), ("NET_ADMIN", 12), ("NET_RAW", 13)];
+    let number = |power: &str| numbers.iter().find(|(name, _)| *name == power).expect("a known one").1;
+    let bits: u64 = super::super::POWERS.iter().map(|power| 1u64 << number(power)).sum();
+    for Pair { kind, engine, .. } in pairs() {
+        let out = work.path().join(format!("{kind:?}"));
+        let script = "grep Cap /proc/self/status > /out/caps; readlink /proc/self/ns/net > /out/net; id -u > /out/id";
+        run(&engine, &Shape { powers: true, ..shape(root.clone(), &out, script) });
+        for set in ["CapPrm", "CapBnd"] {
+            assert!(said(&out, "caps").contains(&format!("{set}:\t{bits:016x}")), "{kind:?} {}", said(&out, "caps"));
+        }
+        assert_eq!(said(&out, "id").trim(), "0", "{kind:?}");
+        assert_ne!(said(&out, "net").trim(), host.to_string_lossy(), "{kind:?}: a network of its own");
+        let out = work.path().join(format!("{kind:?}-host"));
+        run(&engine, &Shape { network: Net::Host, ..shape(root.clone(), &out, script) });
+        assert_eq!(said(&out, "net").trim(), host.to_string_lossy(), "{kind:?}: as it was asked for");
+        assert!(said(&out, "caps").contains("CapBnd:\t0000000000000000"), "{kind:?}");
+    }
+}
+
+#[test]
+fn where_an_engine_says_so_nothing_on_a_bind_is_executed() {
+    let work = work();
+    let root = Rootfs::Tarball(tarball(&work));
+    for Pair { kind, engine, .. } in pairs() {
+        let flags = engine.about().expect("about").flags;
+        assert_eq!(flags, kind != Kind::Docker, "{kind:?}");
+        for exec in [false, true] {
+            let out = work.path().join(format!("{kind:?}-{exec}"));
+            let script = "cp /bin/busybox /out/true; chmod 755 /out/true; /out/true; echo $? > /out/code";
+            let mut asked = shape(root.clone(), &out, script);
+            let Some(Mounted::Bind { exec: allowed, .. }) = asked.mounts.first_mut() else { panic!("a bind") };
+            *allowed = exec;
+            run(&engine, &asked);
+            let runs = exec || !flags;
+            assert_eq!(said(&out, "code").trim(), if runs { "0" } else { "126" }, "{kind:?} {exec}");
+        }
     }
 }

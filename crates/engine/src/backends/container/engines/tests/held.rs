@@ -102,7 +102,7 @@ fn every_weaker_container_is_found_out() {
             .expect("created");
         let libpod = if kind == Kind::Docker { "" } else { "/v4.0.0/libpod" };
         let told = client.json(format!("{libpod}/containers/{}/json", asked.id)).expect("told");
-        remove(client, &asked.id).expect("removed");
+        remove(client, &asked.id, WORK).expect("removed");
         assert_eq!(differences(&body, &told, what), Vec::<String>::new(), "{kind:?}: as it was asked for");
         let mut all = weaker(kind != Kind::Docker);
         if about.limits {
