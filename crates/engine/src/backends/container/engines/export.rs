@@ -137,7 +137,7 @@ impl Read for Export {
 impl Drop for Export {
     fn drop(&mut self) {
         self.task.abort();
-        if let Err(trouble) = remove(&self.client, &self.name) {
+        if let Err(trouble) = remove(&self.client, &self.name, super::client::WORK) {
             let failure = trouble.failure("image", "a container of an export remains", "");
             tracing::warn!(container = self.name, message = failure.message, "it is removed by a later start");
         }
