@@ -32,7 +32,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("cofferdam-programs", &[]),
     ("cofferdam-egress-tests", &[]),
     ("cofferdam-bench", &["cofferdam-policy", "cofferdam-command", "cofferdam-engine"]),
-    ("xtask", &["cofferdam-policy", "cofferdam-engine", "cofferdam"]),
+    ("xtask", &["cofferdam-policy", "cofferdam-engine", "cofferdam", "cofferdam-test-containers"]),
 ];
 
 /// The entry of the task table.

@@ -7,6 +7,7 @@
 //! of what it measured.
 
 mod command;
+mod containers;
 mod egress;
 mod guard;
 mod mcp;
@@ -55,6 +56,7 @@ const SECTIONS: &[Measure] = &[
     ("guard", guard::guard),
     ("mcp", mcp::mcp),
     ("egress", egress::egress),
+    ("containers", containers::containers),
     ("profiles", profiles::profiles),
     ("python", profiles::python),
 ];

@@ -248,7 +248,7 @@ fn cover(target: &str, bytes: u64, mode: u32, writable: bool) -> Mount {
 }
 
 /// A bind of Docker's. Mounts below the source: read-only reaches them from 1.44 of its interface on, where asked for;
-/// before that they are left out. `noexec` it cannot say: Landlock inside holds that.
+/// before that they are left out. `noexec` it cannot say, and the answers say that.
 fn bind(source: &Path, target: &str, writable: bool, what: &What) -> Result<Mount, Failure> {
     let recursive = what.api >= (1, 44);
     Ok(Mount {
