@@ -10,7 +10,7 @@
 //! The engine's store is the only memory: nothing is kept on our side that could say something else than that.
 
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -20,6 +20,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use bollard::query_parameters::{CreateImageOptions, RemoveImageOptions, TagImageOptions};
 use bytes::Bytes;
 use futures_util::stream::{StreamExt, unfold};
+use rustix::fs::{Mode, OFlags};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -38,6 +39,8 @@ const IDLE: Duration = Duration::from_secs(180);
 const TICK: Duration = Duration::from_millis(50);
 /// What a directory was before is kept for so long, for those who have just looked it up.
 const KEPT: Duration = Duration::from_secs(3600);
+/// An image has fewer entries than this in an archive, some for each layer.
+const FEW: usize = 4000;
 /// Chunks of an import.
 const CHUNK: usize = 256 << 10;
 
@@ -127,6 +130,7 @@ fn with_tag(reference: &str) -> String {
 
 /// What is in the store by this name.
 pub(super) fn find(client: &Client, reference: &str) -> Result<Option<Ready>, Failure> {
+    let reference = checked(reference)?;
     let told = match client.json(format!("/images/{reference}/json")) {
         Ok(told) => told,
         Err(trouble) if trouble.is_absent() => return Ok(None),
@@ -199,7 +203,7 @@ fn pull(client: &Client, reference: &str, told: &dyn Fn(Progress)) -> Result<(),
 fn tarball(client: &Client, path: &Path, told: &dyn Fn(Progress)) -> Result<Ready, Failure> {
     let fail = |error: io::Error| failed(&format!("cannot use {}", path.display()), &error);
     for _ in 0..3 {
-        let mut file = std::fs::File::open(path).map_err(fail)?;
+        let mut file = open(path).map_err(fail)?;
         let before = file.metadata().map_err(fail)?;
         if !before.is_file() {
             return Err(fail(io::Error::other("it is no file")));
@@ -221,7 +225,19 @@ fn tarball(client: &Client, path: &Path, told: &dyn Fn(Progress)) -> Result<Read
         let found = match find(client, &format!("{REPOSITORY}:{digest}"))? {
             Some(ready) => ready,
             None => {
-                let mut source = std::fs::File::open(path).map_err(fail)?;
+                if is_saved(&file) {
+                    return Err(Failure {
+                        code: 125,
+                        step: "image".into(),
+                        message: format!(
+                            "{name} holds an image in layers, as docker save writes them, and not a root file system"
+                        ),
+                        hint: Some(format!(
+                            "docker load --input {name} (or podman load), and name the image that it holds"
+                        )),
+                    });
+                }
+                let mut source = open(path).map_err(fail)?;
                 if !same(&source) {
                     continue;
                 }
@@ -240,6 +256,31 @@ fn tarball(client: &Client, path: &Path, told: &dyn Fn(Progress)) -> Result<Read
         return Ok(found);
     }
     Err(fail(io::Error::other("it changes while it is read")))
+}
+
+/// Without waiting for whoever writes into a FIFO of that name.
+fn open(path: &Path) -> io::Result<std::fs::File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+/// Whether an archive, as far as it is not compressed, is an engine's own of an image.
+fn is_saved(file: &std::fs::File) -> bool {
+    let Ok(mut file) = file.try_clone() else { return false };
+    if file.rewind().is_err() {
+        return false;
+    }
+    let mut archive = ::tar::Archive::new(file);
+    let Ok(entries) = archive.entries_with_seek() else { return false };
+    let mut saved = false;
+    for entry in entries.take(FEW).map_while(Result::ok) {
+        match entry.path_bytes().trim_ascii().strip_prefix(b"./").unwrap_or(&entry.path_bytes()) {
+            b"manifest.json" | b"oci-layout" => saved = true,
+            b"bin" | b"bin/" | b"etc/" | b"usr/" => return false,
+            _ => {}
+        }
+    }
+    saved
 }
 
 /// What tells a file from every other, and from itself after a change.

@@ -512,6 +512,15 @@ fn an_image_that_is_nowhere_is_told_with_what_helps() {
         std::fs::write(broken.path(), [7u8; 2000]).expect("written");
         let failure = engine.prepare(&Rootfs::Tarball(broken.path().into()), &[], &quiet).expect_err("no archive");
         assert_eq!(failure.step, "image", "{kind:?} {failure:?}");
+        let work = work();
+        let (root, saved, fifo) = (work.path().join("root"), work.path().join("saved.tar"), work.path().join("fifo"));
+        image::root(&root, &[]).expect("a root");
+        image::archive(&root, &saved, "cofferdam-test:saved", &serde_json::json!({})).expect("an archive");
+        let failure = engine.prepare(&Rootfs::Tarball(saved), &[], &quiet).expect_err("layers are no root");
+        assert!(failure.hint.is_some_and(|hint| hint.contains("docker load")), "{kind:?}");
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo").success());
+        let failure = engine.prepare(&Rootfs::Tarball(fifo), &[], &quiet).expect_err("nobody writes into it");
+        assert!(failure.message.contains("it is no file"), "{kind:?} {failure:?}");
         let failure = engine.prepare(&Rootfs::Tarball("/nowhere.tar".into()), &[], &quiet).expect_err("nothing");
         assert!(failure.message.contains("/nowhere.tar"), "{kind:?} {failure:?}");
     }
