@@ -2,7 +2,7 @@
 //!
 //! Says what a run's records hold; how they are kept is `audit`'s.
 
-use cofferdam_policy::{Field, Policy};
+use cofferdam_policy::{Field, Policy, Root};
 use serde_json::{Map, Value};
 
 use crate::audit::{AuditError, Durability, Entry, Trail, hex};
@@ -83,6 +83,10 @@ fn started(policy: &Policy, backend: &str, about: &About) -> Map<String, Value> 
         "argv": policy.command.argv,
         "policySha256": hex(&crate::audit::sha256(text.as_bytes())),
     }));
+    match &policy.filesystem.root {
+        Root::Image(root) | Root::Directory(root) => drop(data.insert("image".into(), root.as_str().into())),
+        Root::Host | Root::Minimal | Root::Interpreter => {}
+    }
     if let Some(skill) = &about.skill {
         data.insert("skillName".into(), skill.as_str().into());
     }

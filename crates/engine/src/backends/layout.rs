@@ -509,7 +509,10 @@ impl Builder<'_> {
     fn each(&mut self, path: &str, deny: bool, held: &mut Held) {
         match self.out.view.host_path(path) {
             Some(host) if host != path => self.host_path(&host, path, deny, held),
-            None if self.out.view.covering(path).is_some_and(|p| p.writable) => self.unheld(path, deny),
+            // A name in a container's own memory is its own: nothing of the host's is there, nor comes from there.
+            None if self.out.view.covering(path).is_some_and(|p| p.writable) && !self.container => {
+                self.unheld(path, deny);
+            }
             _ => {}
         }
         self.host_path(path, path, deny, held);
@@ -724,6 +727,19 @@ mod tests {
         });
         assert_eq!(masks, ["/home/u/w/secret", "/work/secret"]);
         assert_eq!(layout.unheld_deny, ["/home/u/w/later"], "it could be made through /work");
+    }
+
+    #[test]
+    fn names_in_a_containers_own_memory_are_its_own() {
+        let mut policy = policy(Access::ReadWrite);
+        policy.filesystem.deny = vec!["/tmp/home/.aws".into(), "/home/u/w/later".into()];
+        let host = Table::usual(&["/home/u/w/"]);
+        assert_eq!(layout(&policy, &host).unwrap().unheld_deny, ["/tmp/home/.aws", "/home/u/w/later"]);
+        assert_eq!(
+            in_container(&policy, &host).unwrap().unheld_deny,
+            ["/home/u/w/later"],
+            "it could be made through /work"
+        );
     }
 
     #[test]

@@ -44,7 +44,14 @@ pub(crate) fn answers(
     e.insert(Field::Mounts, crate::optional::told(mounts(policy, layout, about, other_user), &layout.left_out));
     e.insert(Field::Layer, full("no copy-on-write mounts"));
     let made = |names: &[String]| partial(format!("{}: mounts alone do not keep a name from being made", some(names)));
-    e.insert(Field::Deny, if layout.unheld_deny.is_empty() { full("masks") } else { made(&layout.unheld_deny) });
+    e.insert(
+        Field::Deny,
+        if layout.unheld_deny.is_empty() {
+            full("masks; names in the container's own memory are its own")
+        } else {
+            made(&layout.unheld_deny)
+        },
+    );
     e.insert(
         Field::Protected,
         if !layout.unheld_protected.is_empty() {
@@ -65,7 +72,10 @@ pub(crate) fn answers(
             NetworkMode::Loopback => full("a network namespace of its own with loopback"),
             NetworkMode::Host => full("nothing to hold: the host's network was asked for"),
             NetworkMode::Allowlist => way.map_or_else(
-                || Applied { strength: Strength::None, reason: "there is no way for an egress gateway in".into() },
+                || Applied {
+                    strength: Strength::None,
+                    reason: "the container's kernel has no routing rules, by which connections would come to the egress gateway".into(),
+                },
                 Way::applied,
             ),
         },
@@ -150,7 +160,7 @@ pub fn documented(
     ];
     let answer = |(name, about): (_, About)| {
         let About { rootless, listener, limits, .. } = about;
-        let mut e = answers(policy, &layout, &about, way.as_ref(), !rootless);
+        let mut e = answers(policy, &layout, &about, way.as_ref().filter(|_| listener), !rootless);
         if !limits && !rootless {
             for field in [Field::Memory, Field::CpuShare, Field::Processes] {
                 e.insert(field, full("the run's own cgroup"));

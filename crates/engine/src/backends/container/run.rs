@@ -107,7 +107,12 @@ impl Contained {
             layout.program(policy, &facts)?; // so that a missing one is told as that
         }
         let parts = shape::parts(policy, &layout, &place.texts());
-        let way = Way::of(policy)?;
+        // gVisor's own network knows no rules, which leave a program nothing but the gateway.
+        let way = if about.listener { Way::of(policy)? } else { None };
+        if policy.audit.trace && !about.listener {
+            let told = format!("the {backend} backend cannot observe calls: gVisor reports none");
+            return Err(refuse("audit.trace", told, Some("leave --trace out, or use another backend")));
+        }
         let user = if root {
             host::unprivileged_id()
                 .map(|id| (id, id))
