@@ -55,17 +55,17 @@ const LEAST_PIDS: u64 = 32768;
 impl What {
     /// Asks an engine.
     pub(super) fn ask(client: &Client) -> Result<What, Trouble> {
-        let version = client.json("/version".into())?;
-        let podman = is_podman(&version);
-        let info = client.json(if podman { "/v4.0.0/libpod/info".into() } else { "/info".into() })?;
+        let ping = client.ping()?;
+        let info = client.json(if ping.podman { "/v4.0.0/libpod/info".into() } else { "/info".into() })?;
         let own = rustix::process::getrlimit(rustix::process::Resource::Nproc).maximum;
         // Podman's service lowers its own to the number of pids that there can be.
         let processes = own.unwrap_or(LEAST_PIDS).min(LEAST_PIDS);
-        Ok(if podman { What::podman(&version, &info, processes) } else { What::docker(&version, &info, processes) })
+        let api = api(&ping.api);
+        Ok(if ping.podman { What::podman(api, &info, processes) } else { What::docker(api, &info, processes) })
     }
 
-    /// From `/version` and `/info`.
-    pub(super) fn docker(version: &Value, info: &Value, processes: u64) -> What {
+    /// From `/info`.
+    pub(super) fn docker(api: (u32, u32), info: &Value, processes: u64) -> What {
         let options: Vec<&str> =
             info["SecurityOptions"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let option = |name: &str| options.iter().find(|option| option.split(',').next() == Some(name));
@@ -87,8 +87,8 @@ impl What {
         };
         What {
             flavour: Flavour::Docker,
-            version: text(&version["Version"]),
-            api: api(version),
+            version: text(&info["ServerVersion"]),
+            api,
             rootless,
             // rootlesskit wants 65536 subordinate ids, and a remapped engine has as many.
             mapped: (rootless || option("name=userns").is_some()).then_some(65536),
@@ -100,8 +100,8 @@ impl What {
         }
     }
 
-    /// From `/version` and libpod's own `info`.
-    pub(super) fn podman(version: &Value, info: &Value, processes: u64) -> What {
+    /// From libpod's own `info`.
+    pub(super) fn podman(api: (u32, u32), info: &Value, processes: u64) -> What {
         let host = &info["host"];
         let rootless = host["security"]["rootless"] == true;
         let cgroups = number(&Value::String(text(&host["cgroupVersion"]).trim_start_matches('v').to_owned()));
@@ -128,8 +128,8 @@ impl What {
         };
         What {
             flavour: Flavour::Podman,
-            version: text(&version["Version"]),
-            api: api(version),
+            version: text(&info["version"]["Version"]),
+            api,
             rootless,
             mapped,
             cgroups,
@@ -171,11 +171,6 @@ impl What {
     }
 }
 
-/// Whether what `/version` says is of Podman's service.
-pub(super) fn is_podman(version: &Value) -> bool {
-    version["Components"].as_array().into_iter().flatten().any(|component| component["Name"] == "Podman Engine")
-}
-
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
@@ -185,8 +180,7 @@ fn number(value: &Value) -> u32 {
     value.as_u64().and_then(|n| u32::try_from(n).ok()).or_else(|| value.as_str()?.parse().ok()).unwrap_or(0)
 }
 
-fn api(version: &Value) -> (u32, u32) {
-    let said = text(&version["ApiVersion"]);
+fn api(said: &str) -> (u32, u32) {
     let mut parts = said.split('.').map(|part| part.parse().unwrap_or(0));
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
 }
@@ -197,25 +191,21 @@ mod tests {
     use serde_json::json;
 
     fn docker(change: impl Fn(&mut Value)) -> What {
-        let version = json!({ "Version": "28.0.1", "ApiVersion": "1.48", "Components": [{ "Name": "Engine" }] });
         let mut info = json!({
             "SecurityOptions": ["name=seccomp,profile=builtin", "name=cgroupns"], "CgroupDriver": "systemd", "CgroupVersion": "2",
             "DefaultRuntime": "runc", "MemoryLimit": true, "SwapLimit": true, "CpuCfsQuota": true, "PidsLimit": true,
         });
         change(&mut info);
-        assert!(!is_podman(&version));
-        What::docker(&version, &info, 100)
+        What::docker(api("1.48"), &info, 100)
     }
 
     fn podman(change: impl Fn(&mut Value)) -> What {
-        let version = json!({ "Version": "4.3.1", "ApiVersion": "1.41", "Components": [{ "Name": "Podman Engine" }] });
         let mut info = json!({ "host": {
             "cgroupVersion": "v2", "cgroupControllers": ["cpu", "memory", "pids"], "ociRuntime": { "name": "crun" },
             "idMappings": { "uidmap": null, "gidmap": null }, "security": { "rootless": false, "seccompEnabled": true },
         } });
         change(&mut info);
-        assert!(is_podman(&version));
-        What::podman(&version, &info, 100)
+        What::podman(api("1.41"), &info, 100)
     }
 
     #[test]

@@ -94,6 +94,15 @@ impl From<Error> for Trouble {
     }
 }
 
+/// The answer to a ping.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Ping {
+    /// It is Podman's service.
+    pub podman: bool,
+    /// Version of its Docker interface.
+    pub api: String,
+}
+
 /// A thread with an async runtime of its own; ends when this is dropped.
 #[derive(Debug)]
 struct Worker {
@@ -157,6 +166,20 @@ impl Client {
     pub(super) fn json(&self, path: String) -> Result<Value, Trouble> {
         let socket = self.socket.clone();
         self.wait(ASK, async move { json(&socket, &path).await })
+    }
+
+    /// What the engine says of itself at the lowest price; Podman needs a fifth of a second for anything more.
+    pub(super) fn ping(&self) -> Result<Ping, Trouble> {
+        let socket = self.socket.clone();
+        self.wait(ASK, async move {
+            let request = Request::get("/_ping").body(Empty::<Bytes>::new());
+            let response = send(&socket, request.map_err(|error| Trouble::Broken(error.to_string()))?).await?;
+            if !response.status().is_success() {
+                return Err(Trouble::Said(response.status().as_u16(), "it does not answer to a ping".into()));
+            }
+            let header = |name: &str| response.headers().get(name)?.to_str().ok().map(str::to_owned);
+            Ok(Ping { podman: header("Libpod-Api-Version").is_some(), api: header("Api-Version").unwrap_or_default() })
+        })
     }
 
     fn wait<T: Send + 'static>(

@@ -185,14 +185,14 @@ fn a_service_of_podmans_is_started_answers_and_is_started_again_when_it_has_ende
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&directory).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o700, "nobody else's");
     let client = super::super::client::Client::new(&service.socket(), Some(service.clone())).unwrap();
-    assert!(super::super::about::is_podman(&client.json("/version".into()).unwrap()));
+    assert!(client.ping().unwrap().podman);
     // It ends by itself after a while; here it is ended.
     let first = service.child.lock().unwrap().as_mut().map(|child| {
         child.kill().unwrap();
         child.wait().unwrap();
         child.id()
     });
-    assert!(super::super::about::is_podman(&client.json("/version".into()).unwrap()), "and it is there again");
+    assert!(client.ping().unwrap().podman, "and it is there again");
     assert_ne!(first, service.child.lock().unwrap().as_ref().map(Child::id));
     drop((client, service));
     let since = Instant::now();
