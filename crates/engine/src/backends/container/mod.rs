@@ -22,6 +22,7 @@ pub(crate) mod owner;
 mod place;
 pub mod run;
 pub mod shape;
+mod usage;
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;

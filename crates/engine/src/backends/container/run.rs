@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
-use cofferdam_confine::cgroup::{Cgroup, Level, Limits, Location};
+use cofferdam_confine::cgroup::{Cgroup, Location};
 use cofferdam_confine::host::{self, Identity, resource, rlimit};
 use cofferdam_confine::recipe::{PathRule, Step};
 use cofferdam_confine::wire::{fd, flag};
@@ -24,6 +24,7 @@ use super::door::{Door, Ours, ends};
 use super::owner;
 use super::place::Place;
 use super::shape::{self, Bounds, Mounted, OWN, Parts, Shape};
+use super::usage;
 use super::{About, Arrival, Ended, Handed, Made, Maker, Progress};
 use crate::backends::answers::sufficient;
 use crate::backends::facts::Here;
@@ -159,7 +160,12 @@ impl Contained {
     /// # Errors
     /// The first that does not, and what to do.
     pub fn sufficient(&self) -> Result<(), Failure> {
-        sufficient(&format!("the {} backend", self.backend), &self.policy, &self.enforcement, &[])
+        self.still_sufficient(&self.enforcement)
+    }
+
+    /// The same of what came out of a run's own preparations.
+    fn still_sufficient(&self, e: &Enforcement) -> Result<(), Failure> {
+        sufficient(&format!("the {} backend", self.backend), &self.policy, e, &[])
     }
 
     /// The backend's name.
@@ -336,7 +342,10 @@ impl Contained {
         }
         let sweeping = self.sweep();
         let mut enforcement = self.enforcement.clone();
-        let own = self.cgroup(&mut enforcement)?;
+        let location = self.location.as_ref().filter(|_| !self.about.limits);
+        let besides = 1 + if self.about.listener { 0 } else { KERNEL_THREADS };
+        let own = location.and_then(|at| usage::own(at, &self.policy, besides, &mut enforcement));
+        self.still_sufficient(&enforcement)?;
         let root = self.ready()?;
         self.place.write_texts(&self.parts.texts)?;
         let id = owner::fresh_name().map_err(|e| refuse("container", format!("cannot make up a name: {e}"), None))?;
@@ -366,6 +375,8 @@ impl Contained {
         };
         drop(theirs); // init's alone from here on, so that its end is seen
         let told = arrived.and_then(|running| {
+            let counted = self.about.limits.then(|| usage::theirs(running.pid, &mut enforcement)).flatten();
+            self.still_sufficient(&enforcement)?; // nothing runs yet
             let extra = match joins {
                 Some(cgroup) => cgroup.join_files().map_err(|e| refuse("cgroup", e.to_string(), None))?,
                 None => Vec::new(),
@@ -380,10 +391,10 @@ impl Contained {
                     .gave_up()
                     .unwrap_or_else(|| refuse("spawn", format!("cannot hand the plan over: {e}"), None)));
             }
-            Ok(running)
+            Ok((running, counted))
         });
-        let running = match told {
-            Ok(running) => running,
+        let (running, counted) = match told {
+            Ok(told) => told,
             Err(mut failure) => {
                 let killed = made.kill().err().map(|e| e.message);
                 let ended = made.end();
@@ -393,7 +404,6 @@ impl Contained {
                 return Err(failure);
             }
         };
-        let counted = if self.about.limits { self.their_cgroup(running.pid, &mut enforcement) } else { None };
         let watched = self.watch(running, ours, own.as_ref().or(counted.as_ref()), made.as_ref(), io);
         if watched.is_err() {
             // Nobody has told init to go: its lifeline is closed, and this makes sure.
@@ -410,7 +420,7 @@ impl Contained {
             report.problems.push("looking for what dead runs left behind failed".into());
         }
         self.judge(&mut report, &ended)?;
-        let mut finished = figures(report, enforcement, own);
+        let mut finished = usage::figures(report, enforcement, own);
         finished.problems.extend(ended.problems);
         finished.network = network;
         Ok((finished, recipe))
@@ -440,55 +450,6 @@ impl Contained {
             thread = std::thread::Builder::new().name("sweep".into()).spawn(sweep).ok();
         });
         thread
-    }
-
-    /// The cgroup that the maker has made, for its figures.
-    fn their_cgroup(&self, pid: i32, e: &mut Enforcement) -> Option<Cgroup> {
-        match Cgroup::of(pid) {
-            Ok(Some(cgroup)) => Some(cgroup),
-            Ok(None) | Err(_) => {
-                // It holds; what it counts cannot be read.
-                let reason = "the container's cgroup cannot be read from here: its processes are asked".to_owned();
-                e.insert(Field::CpuTime, Applied { strength: Strength::Partial, reason });
-                None
-            }
-        }
-    }
-
-    fn cgroup(&self, e: &mut Enforcement) -> Result<Option<Cgroup>, Failure> {
-        let Some(location) = self.location.as_ref().filter(|_| !self.about.limits) else { return Ok(None) };
-        let l = &self.policy.limits;
-        let limits = Limits {
-            memory_bytes: Some(l.memory_mb << 20),
-            pids: Some(l.processes + 1 + if self.about.listener { 0 } else { KERNEL_THREADS }),
-            cpu_millis: (!crate::rlimits::is_all(l.cpu_millis)).then_some(l.cpu_millis),
-            cpu_time: true,
-            kill: false,
-        };
-        let mut weaker = |field, strength, reason: String| {
-            e.insert(field, Applied { strength, reason });
-        };
-        let made = match Cgroup::create(location, &limits) {
-            Ok((cgroup, applied)) => {
-                for (field, reached) in [
-                    (Field::Memory, applied.memory),
-                    (Field::CpuShare, applied.cpu),
-                    (Field::CpuTime, applied.cpu_time),
-                ] {
-                    let Some(r) = reached.filter(|r| r.level != Level::Full) else { continue };
-                    let strength = if r.level == Level::None { Strength::None } else { Strength::Partial };
-                    weaker(field, strength, r.reason.unwrap_or_default());
-                }
-                Some(cgroup)
-            }
-            Err(error) => {
-                for field in [Field::Memory, Field::CpuShare, Field::CpuTime, Field::Processes] {
-                    weaker(field, Strength::Partial, error.to_string());
-                }
-                None
-            }
-        };
-        sufficient(&format!("the {} backend", self.backend), &self.policy, e, &[]).map(|()| made)
     }
 
     fn watch(
@@ -627,36 +588,6 @@ fn floored(policy: &Policy) -> Policy {
         rules.push(rule("clone3", "ENOSYS", Vec::new()));
     }
     policy
-}
-
-/// The tree is dead: what did it use? Then a cgroup of ours goes.
-fn figures(report: supervise::Report, enforcement: Enforcement, cgroup: Option<Cgroup>) -> Finished {
-    let mut f = Finished {
-        memory: Some(report.sampled_memory.max(report.largest)).filter(|&bytes| bytes > 0),
-        cpu: Some(report.usage.cpu_us.max(report.sampled_cpu_us) as f64 / 1e6),
-        processes: (report.sampled_processes > 0).then_some(report.sampled_processes),
-        report,
-        enforcement,
-        network: None,
-        changes: Vec::new(),
-        problems: Vec::new(),
-        pids_hits: 0,
-    };
-    f.problems.append(&mut f.report.problems);
-    let own = cgroup.as_ref().and_then(|c| Some((c.usage().ok()?, c.events().ok()?)));
-    if let Some((u, events)) = own.or(f.report.counted) {
-        f.memory = u.memory_peak_bytes.or(f.memory);
-        let counted = u.cpu_time_us.map_or(0.0, |us| us as f64 / 1e6);
-        f.cpu = Some(f.cpu.unwrap_or(0.0).max(counted));
-        f.processes = u.pids_peak.map(|n| n.saturating_sub(1)).or(f.processes); // init is not the program's
-        f.pids_hits = events.pids_limit_hits;
-    }
-    if let Some(c) = cgroup
-        && let Err(e) = c.remove()
-    {
-        f.problems.push(e.to_string());
-    }
-    f
 }
 
 // The type stays usable from several threads.

@@ -1,0 +1,83 @@
+//! What a container may use and has used: a cgroup of ours where the maker holds no limits, a look at the maker's where it does.
+
+use cofferdam_confine::cgroup::{Cgroup, Level, Limits, Location};
+use cofferdam_policy::{Field, Policy};
+
+use crate::outcome::{Applied, Enforcement, Strength};
+use crate::supervise::Report;
+use crate::told::Finished;
+
+/// Makes a cgroup of the run's own, with room for `besides` processes that are not the program's. What could not be had of
+/// it stands in the enforcement.
+pub(super) fn own(location: &Location, policy: &Policy, besides: u64, e: &mut Enforcement) -> Option<Cgroup> {
+    let l = &policy.limits;
+    let limits = Limits {
+        memory_bytes: Some(l.memory_mb << 20),
+        pids: Some(l.processes + besides),
+        cpu_millis: (!crate::rlimits::is_all(l.cpu_millis)).then_some(l.cpu_millis),
+        cpu_time: true,
+        kill: false,
+    };
+    let mut weaker = |field, strength, reason: String| {
+        e.insert(field, Applied { strength, reason });
+    };
+    match Cgroup::create(location, &limits) {
+        Ok((cgroup, applied)) => {
+            for (field, reached) in
+                [(Field::Memory, applied.memory), (Field::CpuShare, applied.cpu), (Field::CpuTime, applied.cpu_time)]
+            {
+                let Some(r) = reached.filter(|r| r.level != Level::Full) else { continue };
+                let strength = if r.level == Level::None { Strength::None } else { Strength::Partial };
+                weaker(field, strength, r.reason.unwrap_or_default());
+            }
+            Some(cgroup)
+        }
+        Err(error) => {
+            for field in [Field::Memory, Field::CpuShare, Field::CpuTime, Field::Processes] {
+                weaker(field, Strength::Partial, error.to_string());
+            }
+            None
+        }
+    }
+}
+
+/// The cgroup that the maker has made, for its figures.
+pub(super) fn theirs(pid: i32, e: &mut Enforcement) -> Option<Cgroup> {
+    let found = Cgroup::of(pid).ok().flatten();
+    if found.is_none() {
+        // It holds; what it counts cannot be read.
+        let reason = "the container's cgroup cannot be read from here: its processes are asked".to_owned();
+        e.insert(Field::CpuTime, Applied { strength: Strength::Partial, reason });
+    }
+    found
+}
+
+/// The tree is dead: what did it use? Then a cgroup of ours goes.
+pub(super) fn figures(report: Report, enforcement: Enforcement, cgroup: Option<Cgroup>) -> Finished {
+    let mut f = Finished {
+        memory: Some(report.sampled_memory.max(report.largest)).filter(|&bytes| bytes > 0),
+        cpu: Some(report.usage.cpu_us.max(report.sampled_cpu_us) as f64 / 1e6),
+        processes: (report.sampled_processes > 0).then_some(report.sampled_processes),
+        report,
+        enforcement,
+        network: None,
+        changes: Vec::new(),
+        problems: Vec::new(),
+        pids_hits: 0,
+    };
+    f.problems.append(&mut f.report.problems);
+    let own = cgroup.as_ref().and_then(|c| Some((c.usage().ok()?, c.events().ok()?)));
+    if let Some((u, events)) = own.or(f.report.counted) {
+        f.memory = u.memory_peak_bytes.or(f.memory);
+        let counted = u.cpu_time_us.map_or(0.0, |us| us as f64 / 1e6);
+        f.cpu = Some(f.cpu.unwrap_or(0.0).max(counted));
+        f.processes = u.pids_peak.map(|n| n.saturating_sub(1)).or(f.processes); // init is not the program's
+        f.pids_hits = events.pids_limit_hits;
+    }
+    if let Some(c) = cgroup
+        && let Err(e) = c.remove()
+    {
+        f.problems.push(e.to_string());
+    }
+    f
+}
