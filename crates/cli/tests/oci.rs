@@ -280,6 +280,46 @@ fn what_a_killed_owner_leaves_is_gone_with_the_next_run() {
 }
 
 #[test]
+fn whenever_the_owner_is_killed_nothing_runs_on_and_the_next_run_cleans_up() {
+    for runtime in runtimes() {
+        let place = Place::new();
+        let state = place.state.path().display().to_string();
+        let mut seen = Vec::new();
+        for round in 0..12u64 {
+            let mark = marker();
+            let mut command = place.command(runtime, &["--root", "minimal", "-e", &format!("MARK={mark}")]);
+            command.args(["--", "sleep", "300"]).stdout(Stdio::null()).stderr(Stdio::null());
+            let mut owner = command.spawn().unwrap();
+            // From before there is anything to after the start, and most of them in between.
+            if round % 2 == 0 {
+                eventually("there is a container", Duration::from_secs(10), || {
+                    place.left().iter().any(|path| path.contains("/cache/oci/cofferdam-"))
+                });
+            }
+            std::thread::sleep(Duration::from_millis(round * round));
+            seen.extend(place.left().iter().filter_map(|path| Some(Path::new(path).file_name()?.to_str()?.to_owned())));
+            owner.kill().unwrap();
+            owner.wait().unwrap();
+            eventually("everything of it has ended", Duration::from_secs(10), || {
+                running(&state).is_empty() && running(&mark).is_empty()
+            });
+        }
+        assert!(!seen.is_empty(), "none got as far as a container");
+        let o = place.run(runtime, &["--root", "minimal"], "echo next");
+        assert_eq!(o["stdout"], "next\n", "{runtime}: {o:#}");
+        // One killed before it could say whose it is waits for its time; no cgroup has been made for that one.
+        let left: Vec<String> =
+            place.left().into_iter().filter(|path| Path::new(path).join("owner").exists()).collect();
+        assert_eq!(left, [""; 0], "{runtime}");
+        seen.sort();
+        seen.dedup();
+        for id in seen {
+            assert_eq!(cgroups(&id), 0, "{runtime}: {id}");
+        }
+    }
+}
+
+#[test]
 fn a_runtime_that_refuses_is_heard_and_leaves_nothing() {
     let place = Place::new();
     let fake = place.directory.path().join("runc");

@@ -24,6 +24,9 @@ use crate::outcome::Failure;
 /// Names another directory for all of it.
 pub const VARIABLE: &str = "COFFERDAM_STATE";
 
+/// How old a run's directory is that never will say whose it is.
+const UNWRITTEN: std::time::Duration = std::time::Duration::from_secs(600);
+
 fn refuse(message: String, hint: Option<&str>) -> Failure {
     Failure { code: 125, step: "state".into(), message, hint: hint.map(str::to_owned) }
 }
@@ -129,12 +132,13 @@ impl Place {
         let path = self.root.join("runs").join(id);
         let failed = |e: io::Error| refuse(format!("cannot make {}: {e}", path.display()), None);
         let program = self.program().map_err(failed)?;
+        let me = owner::me();
         fs::DirBuilder::new().mode(0o755).create(&path).map_err(failed)?;
         let made = RunDirectory { path: path.clone() };
-        fs::set_permissions(&path, Permissions::from_mode(0o755)).map_err(failed)?; // whatever the umask
-        if let Some(me) = owner::me() {
+        if let Some(me) = me {
             fs::write(path.join("owner"), me).map_err(failed)?;
         }
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).map_err(failed)?; // whatever the umask
         fs::hard_link(program, path.join("init")).map_err(failed)?;
         Ok(made)
     }
@@ -161,11 +165,17 @@ impl Place {
             if !owner::is_ours(&name) {
                 continue;
             }
-            let owner = fs::read_to_string(entry.path().join("owner")).unwrap_or_default();
-            let left = match owner::left_by(&owner, &here, owner::process) {
-                Left::No => false,
-                Left::Yes => true,
-                Left::IfEnded => ended(&name),
+            let left = match fs::read_to_string(entry.path().join("owner")) {
+                Ok(owner) if !owner.is_empty() => match owner::left_by(&owner, &here, owner::process) {
+                    Left::No => false,
+                    Left::Yes => true,
+                    Left::IfEnded => ended(&name),
+                },
+                // Made, or removed, by one who was killed in the middle of it; who lives is done shortly.
+                _ => {
+                    let made = entry.metadata().and_then(|meta| meta.modified());
+                    made.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > UNWRITTEN))
+                }
             };
             if left && fs::remove_dir_all(entry.path()).is_ok() {
                 removed.push(name);
@@ -242,6 +252,13 @@ mod tests {
         fs::write(run.path().join("owner"), "1:1:other:1").unwrap();
         assert!(place.sweep(|_| false).is_empty());
         assert_eq!(place.sweep(|_| true), ["cofferdam-0123456789abcdef"]);
+        let again = place.run("cofferdam-0123456789abcdef").unwrap();
+        fs::write(again.path().join("owner"), "").unwrap();
+        assert!(place.sweep(|_| true).is_empty(), "it may just be being made");
+        let old = std::time::SystemTime::now() - UNWRITTEN * 2;
+        fs::File::open(again.path()).unwrap().set_modified(old).unwrap();
+        assert_eq!(place.sweep(|_| false), ["cofferdam-0123456789abcdef"]);
+        drop(again);
         let again = place.run("cofferdam-0123456789abcdef").unwrap();
         again.remove().unwrap();
         assert!(!place.root.join("runs/cofferdam-0123456789abcdef").exists());

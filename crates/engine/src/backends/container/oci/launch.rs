@@ -22,6 +22,7 @@ use cofferdam_confine::foreign::{Around, FIRST_FD, Foreign, spawn_around};
 use cofferdam_confine::{Running, process};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::cgroups;
 use super::leftovers::Note;
 use super::rootfs::Root;
 use super::runtimes::{Installed, Runtime, unified_has_controllers};
@@ -34,6 +35,8 @@ use crate::outcome::Failure;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How much of what it says is read.
 const SAID: u64 = 64 << 10;
+/// What the name of a bundle begins with that is being removed.
+pub(super) const GONE: &str = ".gone-";
 
 pub(super) fn refused(step: &str, message: impl Into<String>, hint: Option<&str>) -> Failure {
     Failure { code: 125, step: step.into(), message: message.into(), hint: hint.map(str::to_owned) }
@@ -129,22 +132,35 @@ impl Calls {
         std::fs::read_dir(self.bundle.join("state")).is_ok_and(|mut entries| entries.next().is_some())
     }
 
+    /// Has the runtime end and forget the container. What remains of it, in words: then its files stay, which say whose it is, and
+    /// the next sweep tries again.
+    pub(super) fn forget(&self) -> Vec<String> {
+        if !self.keeps_state() {
+            return Vec::new();
+        }
+        self.call(&["delete", "--force", &self.id]).err().map(|failure| failure.message).into_iter().collect()
+    }
+
+    /// Removes the bundle. Under another name first: what is half removed would not say any more whose it was.
+    pub(super) fn discard(&self) -> Vec<String> {
+        let gone = self.bundle.with_file_name(format!("{GONE}{}", self.id));
+        let removed = std::fs::rename(&self.bundle, &gone).and_then(|()| std::fs::remove_dir_all(&gone));
+        match removed {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                vec![format!("cannot remove {}: {e}", self.bundle.display())]
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Removes the container with everything in it, and its bundle.
     pub(super) fn remove(&self) -> Vec<String> {
-        let mut problems = Vec::new();
-        if self.keeps_state()
-            && let Err(failure) = self.call(&["delete", "--force", &self.id])
-        {
-            // The last word of it: the files say who it was, and the next sweep tries again.
-            problems.push(failure.message);
-            return problems;
+        let unfinished = self.keeps_state();
+        let mut problems = self.forget();
+        if problems.is_empty() && unfinished {
+            problems = cgroups::remove(&cgroups::own(), &self.id);
         }
-        if let Err(e) = std::fs::remove_dir_all(&self.bundle)
-            && e.kind() != std::io::ErrorKind::NotFound
-        {
-            problems.push(format!("cannot remove {}: {e}", self.bundle.display()));
-        }
-        problems
+        if problems.is_empty() { self.discard() } else { problems }
     }
 }
 
@@ -249,6 +265,7 @@ fn write(calls: &Calls, shape: &Shape, with: &With<'_>) -> Result<(), Failure> {
         refused("container", format!("cannot write {}: {e}", path.display()), None)
     };
     let config = json(shape, with).map_err(|e| refused("container", format!("cannot write config.json: {e}"), None))?;
+    let note = Note::new(shape, calls.installed.runtime).text(); // before, so that there is hardly a moment without it
     std::fs::DirBuilder::new().mode(0o700).create(&calls.bundle).map_err(|e| fail(&calls.bundle, &e))?;
     let put = |name: &str, contents: &[u8]| -> Result<(), Failure> {
         let path = calls.bundle.join(name);
@@ -256,7 +273,7 @@ fn write(calls: &Calls, shape: &Shape, with: &With<'_>) -> Result<(), Failure> {
         let file = file.write(true).create_new(true).mode(0o600).open(&path);
         file.and_then(|mut file| file.write_all(contents)).map_err(|e| fail(&path, &e))
     };
-    put("owner", &Note::new(shape, calls.installed.runtime).text())?;
+    put("owner", &note)?;
     put("nothing", b"")?;
     use std::os::unix::fs::PermissionsExt;
     let nothing = calls.bundle.join("nothing");

@@ -3,12 +3,13 @@
 //! Each bundle's directory says whose it is. It is removed when that owner cannot live any more (`owner`). Never touches a directory with another kind of
 //! name, or one of whose owner nothing can be known.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::launch::Calls;
+use super::cgroups;
+use super::launch::{Calls, GONE};
 use super::runtimes::{Installed, Runtime};
 use crate::backends::container::owner::{self, Here, Left};
 use crate::backends::container::{Shape, Swept};
@@ -25,6 +26,8 @@ pub struct Note {
     owner: String,
     runtime: Runtime,
     host_network: bool,
+    /// Where the runtime makes cgroups.
+    cgroups: Vec<PathBuf>,
 }
 
 impl Note {
@@ -32,7 +35,7 @@ impl Note {
     pub fn new(shape: &Shape, runtime: Runtime) -> Note {
         let said = shape.labels.iter().find(|(name, _)| name == owner::OWNER).map(|(_, owner)| owner.clone());
         let host_network = shape.network == crate::backends::container::Net::Host;
-        Note { owner: said.or_else(owner::me).unwrap_or_default(), runtime, host_network }
+        Note { owner: said.or_else(owner::me).unwrap_or_default(), runtime, host_network, cgroups: cgroups::own() }
     }
 
     /// What is written.
@@ -70,6 +73,11 @@ pub fn sweep(installed: &Installed, bundles: &Path, rootless: bool) -> Swept {
     let mut swept = Swept::default();
     let (Ok(entries), Some(here)) = (std::fs::read_dir(bundles), Here::read()) else { return swept };
     for entry in entries.flatten() {
+        // What somebody was removing when he was killed.
+        if entry.file_name().to_str().is_some_and(|name| name.strip_prefix(GONE).is_some_and(owner::is_ours)) {
+            swept.problems.extend(remove_files(&entry.path()));
+            continue;
+        }
         let Some(id) = entry.file_name().to_str().filter(|name| owner::is_ours(name)).map(str::to_owned) else {
             continue;
         };
@@ -85,8 +93,13 @@ pub fn sweep(installed: &Installed, bundles: &Path, rootless: bool) -> Swept {
             Fate::Kept => continue,
             Fate::Files => remove_files(&bundle),
             Fate::Ended => {
-                let host_network = note.is_some_and(|note| note.host_network);
-                Calls { installed: installed.clone(), rootless, host_network, bundle, id: id.clone() }.remove()
+                let (host_network, places) = note.map(|note| (note.host_network, note.cgroups)).unwrap_or_default();
+                let calls = Calls { installed: installed.clone(), rootless, host_network, bundle, id: id.clone() };
+                // Also where the runtime knows of none: it may have been killed before it had noted what it made.
+                [calls.forget(), cgroups::remove(&places, &id)]
+                    .into_iter()
+                    .find(|p| !p.is_empty())
+                    .unwrap_or_else(|| calls.discard())
             }
         };
         if problems.is_empty() {
@@ -111,7 +124,7 @@ mod tests {
     use super::*;
 
     fn note(runtime: Runtime) -> Note {
-        Note { owner: "5:100:b:7".into(), runtime, host_network: false }
+        Note { owner: "5:100:b:7".into(), runtime, host_network: false, cgroups: vec!["/sys/fs/cgroup/x".into()] }
     }
 
     #[test]

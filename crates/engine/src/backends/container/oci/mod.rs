@@ -10,6 +10,7 @@
 //! `STATE/oci`), and none of the system's own lists of containers is written.
 
 mod cache;
+mod cgroups;
 mod launch;
 mod leftovers;
 mod rootfs;
