@@ -389,7 +389,7 @@ fn no_root_of_a_skills_has_the_hosts_secrets_in_it() {
         return;
     }
     let bench = Bench::new();
-    bench.registered("reads", false, &[("main.sh", "cat /root/.ssh/id_ed25519 /etc/shadow\n")]);
+    bench.registered("reads", false, &[("main.sh", "cat /etc/shadow\n")]);
     let rootfs = common::open_directory();
     ["dev", "proc", "tmp", "skill", "usr/bin"]
         .iter()
