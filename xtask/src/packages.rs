@@ -88,6 +88,7 @@ pub const BENCH: &[Need] = &[
     Need { what: "bwrap", package: "bubblewrap", why: "the peer that ratios refer to" },
     Need { what: "firejail", package: "firejail", why: "a peer" },
     Need { what: "git", package: "git", why: "work inside" },
+    Need { what: "strace", package: "strace", why: "counts fsyncs" },
 ];
 
 /// Installs what is missing. Not as root, or where there is no apt-get, it says what is missing and how to get it;

@@ -6,6 +6,7 @@
 //! docs/performance.md and the block of README.md; `--quick` and `--only` print, and `--only` with `--write` writes the tables
 //! of what it measured.
 
+mod audit;
 mod command;
 mod containers;
 mod egress;
@@ -54,6 +55,8 @@ const SECTIONS: &[Measure] = &[
     ("paths", sections::paths),
     ("command", command::command),
     ("guard", guard::guard),
+    ("audit", audit::audit),
+    ("skill", audit::skill),
     ("mcp", mcp::mcp),
     ("egress", egress::egress),
     ("containers", containers::containers),
