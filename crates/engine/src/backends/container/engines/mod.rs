@@ -19,7 +19,7 @@ mod leftovers;
 mod tar;
 
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bollard::errors::Error;
 use bollard::models::ContainerCreateBody;
@@ -42,6 +42,9 @@ use crate::outcome::Failure;
 
 /// How long a container may take to end once init has, or once it was killed.
 const LAST: Duration = Duration::from_secs(10);
+
+/// Between two looks at a container that is about to end.
+const GLANCE: Duration = Duration::from_millis(5);
 
 /// An engine of this machine.
 #[derive(Debug)]
@@ -261,6 +264,23 @@ impl Container {
         told.map_or(true, |told| told["State"]["Running"] != false)
     }
 
+    /// Waits until it has ended, which it is about to. Podman looks for that only every quarter of a second when it is to
+    /// say so by itself, and at once when it is asked.
+    fn wait(&self) -> Option<Ending> {
+        let patience = Instant::now() + LAST;
+        while self.flavour == Flavour::Podman && Instant::now() < patience {
+            if let Some(ending) = self.place.wait(GLANCE) {
+                return Some(ending);
+            }
+            match self.client.json(format!("/containers/{}/json", self.name)) {
+                Ok(told) if told["State"]["Running"] == false => return Some(ending(&told)),
+                Ok(_) => {}
+                Err(_) => break, // the call that waits learns of it as well
+            }
+        }
+        self.place.wait(patience.saturating_duration_since(Instant::now()).max(GLANCE))
+    }
+
     /// Lets the engine say when it has ended.
     fn watch(&mut self) {
         let (name, place) = (self.name.clone(), self.place.clone());
@@ -332,8 +352,8 @@ impl Made for Container {
     fn end(mut self: Box<Self>) -> Ended {
         let mut ended = Ended::default();
         let mut patience = WORK;
-        let ending = self.place.wait(LAST).or_else(|| match self.kill() {
-            Ok(()) => self.place.wait(LAST),
+        let ending = self.wait().or_else(|| match self.kill() {
+            Ok(()) => self.wait(),
             Err(failure) => {
                 ended.problems.push(failure.message);
                 patience = LAST; // it does not answer, and somebody waits for the run's end

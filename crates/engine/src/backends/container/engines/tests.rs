@@ -10,7 +10,6 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use cofferdam_test_containers::engine::uid;
 use cofferdam_test_containers::{Engine as Daemon, Kind, image};
