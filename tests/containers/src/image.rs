@@ -24,9 +24,17 @@ const APPLETS: &[&str] = &[
 pub fn root(at: &Path, programs: &[(&Path, &str)]) -> Result<(), String> {
     let busybox = ["/bin/busybox", "/usr/bin/busybox"].iter().map(Path::new).find(|path| path.exists());
     let busybox = busybox.ok_or("busybox is missing\nhint: apt-get install busybox-static")?;
-    for (name, bits) in
-        [("bin", 0o755), ("etc", 0o755), ("home", 0o755), ("root", 0o700), ("data", 0o755), ("tmp", 0o1777)]
-    {
+    for (name, bits) in [
+        ("bin", 0o755),
+        ("etc", 0o755),
+        ("home", 0o755),
+        ("root", 0o700),
+        ("data", 0o755),
+        ("dev", 0o755),
+        ("proc", 0o755),
+        ("sys", 0o755),
+        ("tmp", 0o1777),
+    ] {
         let path = at.join(name);
         fs::create_dir_all(&path).map_err(|e| format!("cannot make {}: {e}", path.display()))?;
         chmod(&path, bits)?;
@@ -55,6 +63,25 @@ pub fn root(at: &Path, programs: &[(&Path, &str)]) -> Result<(), String> {
         copy(program, &to)?;
     }
     Ok(())
+}
+
+/// Compiles the probe (`probe.c` says what it can do), static, to the file `to`.
+///
+/// # Errors
+/// There is no C compiler, or what it says.
+pub fn probe(to: &Path) -> Result<(), String> {
+    let source = PathBuf::from(format!("{}.c", to.display()));
+    fs::write(&source, include_str!("../probe.c")).map_err(|e| format!("cannot write {}: {e}", source.display()))?;
+    let output = Command::new("gcc")
+        .args(["-static", "-O1", "-pthread", "-Wall", "-Wextra", "-o"])
+        .arg(to)
+        .arg(&source)
+        .output()
+        .map_err(|e| format!("cannot run gcc: {e}\nhint: apt-get install gcc libc6-dev"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("the probe does not compile: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
 /// Packs the directory `root` as a tarball at `to`, all of it root's.

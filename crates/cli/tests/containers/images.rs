@@ -1,0 +1,107 @@
+//! Images: what they say of themselves does nothing, and what they lack is told.
+
+use cofferdam_test_containers::image;
+use serde_json::json;
+
+use crate::Test;
+use crate::world::World;
+
+pub const TESTS: &[Test] = &[
+    ("images::an_images_own_settings_do_nothing", an_images_own_settings_do_nothing),
+    ("images::a_directory_is_an_image", a_directory_is_an_image),
+    ("images::no_such_image", no_such_image),
+    ("images::no_such_tarball", no_such_tarball),
+    ("images::an_image_without_the_program", an_image_without_the_program),
+    ("images::an_engine_that_is_not_running", an_engine_that_is_not_running),
+];
+
+fn an_images_own_settings_do_nothing(world: &World) {
+    let archive = world.path("settings.tar");
+    let reference = "cofferdam-test-settings:1";
+    let settings = json!({
+        "Entrypoint": ["/bin/sh", "-c", "echo the image runs its own"],
+        "Cmd": ["/bin/echo", "the image's words"],
+        "Env": ["OF_THE_IMAGE=yes", "PATH=/nowhere", "LD_PRELOAD=/nowhere"],
+        "User": "1234:1234",
+        "WorkingDir": "/home",
+        "Volumes": { "/data": {} },
+        "Healthcheck": { "Test": ["CMD-SHELL", "touch /tmp/healthy"], "Interval": 1_000_000_000 },
+        "Labels": { "cofferdam.run": "cofferdam-0000000000000000", "cofferdam.owner": "1:1:x:1" },
+        "StopSignal": "SIGUSR1",
+        "ExposedPorts": { "80/tcp": {} }
+    });
+    image::archive(&world.root, &archive, reference, &settings).unwrap();
+    let script =
+        "env; id -u; touch /data/x 2>/dev/null && echo wrote; sleep 2.5; test -e /tmp/healthy && echo healthy; exit 6";
+    let volumes = world.engine().map(|engine| engine.volumes().unwrap().len());
+    let run = match world.engine() {
+        Some(engine) => {
+            engine.load(&archive).unwrap();
+            world.run_in(&["--image", reference], &["/bin/sh", "-c", script])
+        }
+        None => {
+            // A runtime has no store that images are loaded into, and takes a root alone.
+            let refused = world.run_in(&["--image", archive.to_str().unwrap()], &["/bin/sh", "-c", script]);
+            assert_eq!((refused.code, refused.step()), (125, "image"), "{refused:?}");
+            assert!(refused.outcome["error"]["hint"].is_string(), "{refused:?}");
+            return;
+        }
+    };
+    assert_eq!(run.code, 6, "{run:?}");
+    let said = run.text("stdout");
+    for word in ["OF_THE_IMAGE", "LD_PRELOAD", "/nowhere", "1234", "wrote", "healthy", "its own", "words"] {
+        assert!(!said.contains(word), "{word}: {said}");
+    }
+    assert!(said.contains("PATH="), "{said}");
+    if let (Some(engine), Some(before)) = (world.engine(), volumes) {
+        // Others run at the same time, and none of them has a volume.
+        assert_eq!(engine.volumes().unwrap().len(), before, "the image got a disk of its own");
+    }
+}
+
+fn a_directory_is_an_image(world: &World) {
+    let run = world.run_in(&["--image", world.root.to_str().unwrap()], &["/bin/cat", "/etc/of-the-image"]);
+    assert_eq!((run.code, run.text("stdout")), (0, "made for a test\n"), "{run:?}");
+    let written = world.run_in(&["--image", world.root.to_str().unwrap()], &["/bin/touch", "/data/x"]);
+    assert_eq!((written.code == 0, world.root.join("data/x").exists()), (false, false), "{written:?}");
+}
+
+fn no_such_image(world: &World) {
+    let run = world.run_in(&["--image", "127.0.0.1:9/cofferdam-test-none:1"], &["/bin/true"]);
+    assert_eq!((run.code, run.text("outcome"), run.step()), (125, "setup_failed", "image"), "{run:?}");
+    assert!(run.outcome["error"]["message"].to_string().contains("cofferdam-test-none"), "{run:?}");
+    assert!(run.outcome["error"]["hint"].is_string(), "{run:?}");
+}
+
+fn no_such_tarball(world: &World) {
+    for (name, contents) in [("none.tar", None), ("bad.tar", Some("this is no tarball\n"))] {
+        let path = world.path(name);
+        if let Some(text) = contents {
+            std::fs::write(&path, text).unwrap();
+        }
+        let run = world.run_in(&["--image", path.to_str().unwrap()], &["/bin/true"]);
+        assert_eq!((run.code, run.text("outcome")), (125, "setup_failed"), "{name}: {run:?}");
+        assert!(["image", "filesystem.root"].contains(&run.step()), "{name}: {run:?}");
+    }
+}
+
+fn an_image_without_the_program(world: &World) {
+    let (root, tarball) = (world.path("bare"), world.path("bare.tar"));
+    std::fs::create_dir_all(root.join("etc")).unwrap();
+    std::fs::write(root.join("etc/only"), "only this\n").unwrap();
+    image::tarball(&root, &tarball).unwrap();
+    let run = world.run_in(&["--image", tarball.to_str().unwrap()], &["/bin/sh", "-c", "true"]);
+    assert_eq!((run.code, run.text("outcome")), (127, "setup_failed"), "{run:?}");
+}
+
+fn an_engine_that_is_not_running(world: &World) {
+    let Some(engine) = world.engine() else { return };
+    let (name, _) = engine.environment();
+    let mut command = world.command();
+    command.env(name, "unix:///nonexistent/engine.sock").args(["--json", "--image", "any:1", "--", "/bin/true"]);
+    let output = command.output().unwrap();
+    let outcome: serde_json::Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    assert_eq!((output.status.code(), outcome["error"]["step"].as_str()), (Some(125), Some("engine")), "{outcome}");
+    assert!(outcome["error"]["hint"].is_string(), "{outcome}");
+}
