@@ -203,6 +203,6 @@ fn mounts(policy: &Policy, layout: &Layout, about: &About, other_user: bool) -> 
     full(if about.flags {
         "mounts, without devices and setuid programs"
     } else {
-        "mounts; setuid programs gain nothing, and of devices none opens but the engine's harmless ones"
+        "mounts, on which setuid programs gain nothing and no device opens but the engine's harmless ones"
     })
 }
