@@ -336,6 +336,50 @@ fn a_runtime_that_refuses_is_heard_and_leaves_nothing() {
 }
 
 #[test]
+fn what_a_runtime_says_before_it_gives_up_is_no_programs_output() {
+    let place = Place::new();
+    let fake = place.directory.path().join("runc");
+    // It gives up only after the plan is there, as a mount that is refused does, and says so on what would be the program's.
+    let script = "#!/bin/sh\n[ \"$1\" = --version ] && echo 'runc version 1.2.3' && exit\n\
+                  echo 'no luck' >&2; sleep 0.3\n\
+                  echo '{\"level\":\"error\",\"msg\":\"runc run failed: no luck\"}' > \"$4\"\nexit 1\n";
+    std::fs::write(&fake, script).unwrap();
+    std::fs::set_permissions(&fake, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = place.command("runc", &["--root", "minimal", "--json"]);
+    let (code, o) = outcome_of(command.env("COFFERDAM_RUNC", &fake), &["--", "true"]);
+    assert_eq!((code, &o["outcome"]), (125, &"setup_failed".into()), "{o:#}");
+    assert!(o["error"]["message"].as_str().unwrap().contains("runc run failed: no luck"), "{o:#}");
+    assert_eq!(place.left(), [""; 0]);
+}
+
+#[test]
+fn a_bind_of_what_is_mounted_with_more_attributes_keeps_them() {
+    for runtime in runtimes() {
+        // In a mount namespace of its own; a user's is in a user namespace, and what is mounted there stays as it is in those below.
+        let place = Place::new();
+        let source = open_directory();
+        let at = source.path().display();
+        let drop = if is_root() { "" } else { "setpriv --inh-caps=-all --ambient-caps=-all" };
+        let script = format!(
+            "mount -t tmpfs -o noexec,nosuid,nodev,noatime none {at} && echo yes > {at}/file && chmod 755 {at} && exec {drop} \"$@\""
+        );
+        let inner = place.command(runtime, &["--root", "minimal", "-v", &format!("{at}:/mnt")]);
+        let mut outer = Command::new("unshare");
+        if !is_root() {
+            outer.args(["-U", "--map-current-user", "--keep-caps"]);
+        }
+        outer.args(["-m", "--propagation", "private", "sh", "-c", &script, "sh"]).arg(inner.get_program());
+        let inside = "cat /mnt/file; (echo x > /mnt/x) 2>/dev/null || echo refused";
+        outer.args(inner.get_args()).args(["--", "sh", "-c", inside]);
+        outer.current_dir(place.directory.path()).env("COFFERDAM_STATE", place.state.path()).stdin(Stdio::null());
+        let output = outer.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "yes\nrefused\n", "{runtime}: {said}");
+        assert_eq!(place.left(), [""; 0], "{runtime}");
+    }
+}
+
+#[test]
 fn what_is_kept_is_this_users_alone() {
     let Some(runtime) = runtimes().first().copied() else { return };
     let place = Place::new();

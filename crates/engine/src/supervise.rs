@@ -227,7 +227,8 @@ impl Loop<'_, '_> {
                     && (ready.sinks[i] || sink.waits())
                 {
                     sink.pump(&mut self.buf, &mut self.io.output);
-                    if sink.spoke && self.report.started_ns == 0 {
+                    // In a container what makes it may speak as well, on the same pipes.
+                    if sink.spoke && self.report.started_ns == 0 && self.run.container.is_none() {
                         self.report.started_ns = now_ns(); // until init says when it was
                     }
                 }
@@ -595,7 +596,7 @@ impl Loop<'_, '_> {
             if let Some(mut sink) = self.run.sinks[i].take() {
                 // Everything that could write is dead: what is in the pipe is all there will be.
                 while sink.pump(&mut self.buf, &mut self.io.output) {}
-                if sink.spoke && self.report.started_ns == 0 {
+                if sink.spoke && self.report.started_ns == 0 && self.run.container.is_none() {
                     self.report.started_ns = self.report.ended_ns.max(1);
                 }
                 self.report.streams[i] = (sink.bytes, sink.truncated);

@@ -250,7 +250,8 @@ fn mounts(shape: &Shape, with: &With<'_>) -> Result<Vec<Mount>, OciSpecError> {
     Ok(all)
 }
 
-/// Nosuid and nodev, and each attribute for all mounts below it as well.
+/// Nosuid and nodev, and each attribute for all mounts below it as well. They are added to those that the source has: where one is
+/// set to be the only ones, a user namespace is refused to take away what the host's mount has.
 fn bind(
     runtime: Runtime,
     source: &Path,
@@ -259,12 +260,14 @@ fn bind(
     exec: bool,
     directory: bool,
 ) -> Result<Mount, OciSpecError> {
-    let deep = directory && runtime != Runtime::Runsc;
-    let mut options = words(if directory { &["rbind", "rprivate"] } else { &["bind", "private"] });
-    let mut add = |option: &str| {
-        options.push(option.to_owned());
-        options.extend(deep.then(|| format!("r{option}")));
+    let adds = match (runtime, directory) {
+        (Runtime::Runsc, _) => "",
+        (Runtime::Runc, _) | (_, true) => "r",
+        // crun has these for directories alone, and keeps by itself what a file's mount has.
+        (_, false) => "",
     };
+    let mut options = words(if directory { &["rbind", "rprivate"] } else { &["bind", "private"] });
+    let mut add = |option: &str| options.push(format!("{adds}{option}"));
     add("nosuid");
     add("nodev");
     if !exec {
