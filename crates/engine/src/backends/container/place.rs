@@ -5,7 +5,8 @@
 //! $COFFERDAM_STATE, else /var/lib/cofferdam as root, else $XDG_DATA_HOME/cofferdam, ~/.local/share/cofferdam    0700
 //! ├── init/HASH/init     the program, for hard links
 //! ├── texts/HASH         files such as the sandbox's own /etc/hosts
-//! ├── runs/ID/           one run: `init`, `door`, `owner`; mounted into its container
+//! ├── runs/ID/           one run: `owner`, which is nobody's business inside, and
+//! │   └── shared/        `init`, `door`; mounted into its container
 //! └── cache/             a maker's own
 //! ```
 
@@ -21,6 +22,8 @@ use super::owner::{self, Here, Left};
 use super::shape::DENIED;
 use crate::outcome::Failure;
 
+/// The part of a run's directory that its container sees.
+const SHARED: &str = "shared";
 /// Names another directory for all of it.
 pub const VARIABLE: &str = "COFFERDAM_STATE";
 
@@ -68,6 +71,13 @@ impl Place {
             return Err(refuse(
                 format!("{} belongs to another user: what containers start would be theirs to change", root.display()),
                 Some("set COFFERDAM_STATE to a directory of your own"),
+            ));
+        }
+        // Somebody's shared directory is not taken away from everybody else, and what is in there may be theirs already.
+        if meta.mode() & 0o022 != 0 {
+            return Err(refuse(
+                format!("others may write in {}", root.display()),
+                Some("set COFFERDAM_STATE to a directory of your own, such as one below it"),
             ));
         }
         if meta.mode() & 0o077 != 0 {
@@ -124,7 +134,7 @@ impl Place {
         }
     }
 
-    /// Makes the directory of a run, with init in it.
+    /// Makes the directory of a run, with init in the part of it that is mounted.
     ///
     /// # Errors
     /// It cannot be made.
@@ -133,13 +143,14 @@ impl Place {
         let failed = |e: io::Error| refuse(format!("cannot make {}: {e}", path.display()), None);
         let program = self.program().map_err(failed)?;
         let me = owner::me();
-        fs::DirBuilder::new().mode(0o755).create(&path).map_err(failed)?;
-        let made = RunDirectory { path: path.clone() };
+        fs::DirBuilder::new().mode(0o700).create(&path).map_err(failed)?;
+        let made = RunDirectory { whole: path.clone(), path: path.join(SHARED) };
         if let Some(me) = me {
             fs::write(path.join("owner"), me).map_err(failed)?;
         }
-        fs::set_permissions(&path, Permissions::from_mode(0o755)).map_err(failed)?; // whatever the umask
-        fs::hard_link(program, path.join("init")).map_err(failed)?;
+        fs::DirBuilder::new().mode(0o755).create(&made.path).map_err(failed)?;
+        fs::set_permissions(&made.path, Permissions::from_mode(0o755)).map_err(failed)?; // whatever the umask
+        fs::hard_link(program, made.path.join("init")).map_err(failed)?;
         Ok(made)
     }
 
@@ -208,11 +219,12 @@ fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
 /// The directory of one run; goes with it.
 #[derive(Debug)]
 pub(crate) struct RunDirectory {
+    whole: PathBuf,
     path: PathBuf,
 }
 
 impl RunDirectory {
-    /// Where it is on the host.
+    /// What of it is mounted into the container, on the host.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -222,7 +234,7 @@ impl RunDirectory {
     /// # Errors
     /// What is left.
     pub fn remove(self) -> io::Result<()> {
-        let path = self.path.clone();
+        let path = self.whole.clone();
         std::mem::forget(self);
         fs::remove_dir_all(path)
     }
@@ -230,8 +242,8 @@ impl RunDirectory {
 
 impl Drop for RunDirectory {
     fn drop(&mut self) {
-        if let Err(e) = fs::remove_dir_all(&self.path) {
-            debug_assert!(e.kind() == io::ErrorKind::NotFound, "{}: {e}", self.path.display());
+        if let Err(e) = fs::remove_dir_all(&self.whole) {
+            debug_assert!(e.kind() == io::ErrorKind::NotFound, "{}: {e}", self.whole.display());
         }
     }
 }
@@ -249,14 +261,16 @@ mod tests {
         assert_eq!(fs::metadata(run.path()).unwrap().mode() & 0o777, 0o755);
         assert_eq!(fs::metadata(temporary.path().join("state")).unwrap().mode() & 0o777, 0o700);
         assert!(place.sweep(|_| true).is_empty(), "its owner lives");
-        fs::write(run.path().join("owner"), "1:1:other:1").unwrap();
+        let seen: Vec<_> = fs::read_dir(run.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(seen, ["init"], "whose it is tells of the host");
+        fs::write(place.root.join("runs/cofferdam-0123456789abcdef/owner"), "1:1:other:1").unwrap();
         assert!(place.sweep(|_| false).is_empty());
         assert_eq!(place.sweep(|_| true), ["cofferdam-0123456789abcdef"]);
         let again = place.run("cofferdam-0123456789abcdef").unwrap();
-        fs::write(again.path().join("owner"), "").unwrap();
+        fs::write(place.root.join("runs/cofferdam-0123456789abcdef/owner"), "").unwrap();
         assert!(place.sweep(|_| true).is_empty(), "it may just be being made");
         let old = std::time::SystemTime::now() - UNWRITTEN * 2;
-        fs::File::open(again.path()).unwrap().set_modified(old).unwrap();
+        fs::File::open(&again.whole).unwrap().set_modified(old).unwrap();
         assert_eq!(place.sweep(|_| false), ["cofferdam-0123456789abcdef"]);
         drop(again);
         let again = place.run("cofferdam-0123456789abcdef").unwrap();
@@ -277,6 +291,19 @@ mod tests {
         fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         place.write_texts(&texts).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0);
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_is_refused_and_left_as_it_is() {
+        let temporary = tempfile::tempdir().unwrap();
+        let mode = |mode| fs::set_permissions(temporary.path(), Permissions::from_mode(mode)).unwrap();
+        mode(0o1777);
+        let failure = Place::at(temporary.path().to_owned()).unwrap_err();
+        assert!(failure.message.contains("others may write") && failure.hint.is_some(), "{failure:?}");
+        assert_eq!(fs::metadata(temporary.path()).unwrap().mode() & 0o7777, 0o1777);
+        mode(0o755);
+        Place::at(temporary.path().to_owned()).unwrap();
+        assert_eq!(fs::metadata(temporary.path()).unwrap().mode() & 0o777, 0o700);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use super::door::{Door, Ours, ends};
 use super::owner;
 use super::place::Place;
-use super::shape::{self, Bounds, Mounted, OWN, Parts, Shape};
+use super::shape::{self, Bounds, Mounted, Parts, Shape};
 use super::usage;
 use super::{About, Arrival, Ended, Handed, Made, Maker, Progress};
 use crate::backends::answers::sufficient;
@@ -200,9 +200,10 @@ impl Contained {
     fn shape(&self, id: String, directory: &Path) -> Shape {
         let l = &self.policy.limits;
         let mut mounts = self.parts.mounts.clone();
+        let own = shape::own(&id);
         mounts.push(Mounted::Bind {
             source: directory.to_owned(),
-            target: OWN.into(),
+            target: own.clone(),
             writable: false,
             exec: true,
             directory: true,
@@ -270,20 +271,24 @@ impl Contained {
             recipe.envp.extend(crate::egress::variables(policy).into_iter().map(|(k, v)| format!("{k}={v}")));
         }
         recipe.argv.extend(arguments);
-        recipe
+        Ok(recipe)
     }
 
-    /// What init has to find at the targets of binds. A kernel of its own (gVisor) numbers files in its own way.
-    fn checked(&self) -> Vec<PathRule> {
+    /// What init has to find at the targets of binds: looked at before the maker is told the names.
+    ///
+    /// # Errors
+    /// A source is not what it was when the policy was planned.
+    fn checked(&self) -> Result<Vec<PathRule>, Failure> {
         let look = |(target, source): &(String, PathBuf)| {
-            let meta = std::fs::metadata(source).ok()?;
-            let (dev, ino) = (std::os::unix::fs::MetadataExt::dev(&meta), std::os::unix::fs::MetadataExt::ino(&meta));
-            let dev = u64::from(rustix::fs::major(dev)) << 32 | u64::from(rustix::fs::minor(dev));
-            Some(PathRule { path: target.clone(), access: 0, optional: false, identity: Some((dev, ino)) })
+            let identity = identity(source).map_err(|e| {
+                let message = format!("cannot use {} as the source of {target}: {e}", source.display());
+                refuse("mount", message, Some("it was replaced or removed since the run was prepared: run it again"))
+            })?;
+            Ok(PathRule { path: target.clone(), access: 0, optional: false, identity: Some(identity) })
         };
         // What is covered by a later mount cannot be looked at.
         let masked = |target: &str| self.parts.masked.iter().any(|mask| crate::view::below(target, mask).is_some());
-        self.parts.checked.iter().filter(|(target, _)| !masked(target)).filter_map(look).collect()
+        self.parts.checked.iter().filter(|(target, _)| !masked(target)).map(look).collect()
     }
 
     /// Runs it and returns when the tree is dead and nothing of the container is left.

@@ -11,8 +11,11 @@ use sha2::{Digest, Sha256};
 use crate::backends::layout::{Item, Layout};
 use crate::view::below;
 
-/// Where the run's own directory is inside, read-only: init's program, and the door.
-pub const OWN: &str = "/dev/cofferdam";
+/// Where the run's own directory is inside, read-only: init's program, and the door. No link in an image can lead to it,
+/// for nobody knows the name beforehand: what is mounted by way of such a link would stand in init's place.
+pub fn own(id: &str) -> String {
+    format!("/dev/{id}")
+}
 /// Among the files of texts, the empty one that nobody may read. It is mounted over denied files: a maker's own mask is
 /// /dev/null, which can be read and written.
 pub const DENIED: &str = "denied";

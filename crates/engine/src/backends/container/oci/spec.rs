@@ -16,7 +16,7 @@ use oci_spec::runtime::{
 use serde_json::Value;
 
 use super::runtimes::Runtime;
-use crate::backends::container::shape::{Mounted, Net, OWN, Shape, inodes};
+use crate::backends::container::shape::{Mounted, Net, Shape, inodes, own as own_directory};
 
 /// What a specification needs to know besides the shape.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +27,7 @@ pub struct With<'a> {
     pub root: &'a Path,
     /// The caller's user and group where it is not root: the one id that its user namespace may map.
     pub caller: Option<(u32, u32)>,
-    /// The run's own directory, bound to [`OWN`] where the shape's mounts do not say it.
+    /// The run's own directory, bound to its place where the shape's mounts do not say it.
     pub own: Option<&'a Path>,
     /// Of the shape's masks those that are there, and whether each is a directory; for runtimes that mask by mounts alone.
     pub masked: &'a [(String, bool)],
@@ -204,8 +204,9 @@ fn mounts(shape: &Shape, with: &With<'_>) -> Result<Vec<Mount>, OciSpecError> {
     }
     all.push(mount("/dev/pts", "devpts", "devpts", terminals)?);
     let at = |target: &str| shape.mounts.iter().any(|m| m.target() == target);
-    if let Some(own) = with.own.filter(|_| !at(OWN)) {
-        all.push(bind(with.runtime, own, OWN, false, true, true)?);
+    let inside = own_directory(&shape.id);
+    if let Some(own) = with.own.filter(|_| !at(&inside)) {
+        all.push(bind(with.runtime, own, &inside, false, true, true)?);
     }
     if with.runtime == Runtime::Runsc {
         // It would mount what tells of its kernel there, and a file system that can be written over an empty /tmp.
@@ -316,7 +317,7 @@ mod tests {
             bounds: Bounds::default(),
             open_files: 4096,
             labels: Vec::new(),
-            argv: vec!["/dev/cofferdam/init".into()],
+            argv: vec!["/dev/cofferdam-0123456789abcdef/init".into()],
         }
     }
 
@@ -403,9 +404,20 @@ mod tests {
     fn what_the_shape_says_of_the_own_directory_stands() {
         let mut said = shape();
         let source = PathBuf::from("/elsewhere");
-        said.mounts.push(Mounted::Bind { source, target: OWN.into(), writable: false, exec: true, directory: true });
+        said.mounts.push(Mounted::Bind {
+            source,
+            target: own_directory(&said.id),
+            writable: false,
+            exec: true,
+            directory: true,
+        });
         let found = json(&said, &with(Runtime::Runc, None)).unwrap();
-        let own: Vec<&Value> = found["mounts"].as_array().unwrap().iter().filter(|m| m["destination"] == OWN).collect();
+        let own: Vec<&Value> = found["mounts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|m| m["destination"] == own_directory(&said.id))
+            .collect();
         assert!(own.len() == 1 && own[0]["source"] == "/elsewhere", "{own:?}");
     }
 }
