@@ -141,7 +141,7 @@ fn what_it_may_not_change_it_cannot_and_what_it_may_it_can() {
         let consent = "--best-effort=filesystem.mounts,filesystem.protected";
         let options = ["--root", "minimal", "-v", &writable, "--deny", &mounts[2], consent];
         let script = "for d in open closed hidden; do cat $d/file 2>/dev/null; echo changed > $d/file; done 2>/dev/null; \
-                      for f in /x /usr/x /etc/x /dev/x /sys/x /proc/sys/kernel/hostname /dev/cofferdam/x /tmp/x /dev/shm/x; do \
+                      for f in /x /usr/x /etc/x /dev/x /sys/x /proc/sys/kernel/hostname $(echo /dev/cofferdam-*)/x /tmp/x /dev/shm/x; do \
                       (echo x > $f) 2>/dev/null && echo $f; done; cat open/file";
         let o = place.run(runtime, &options, script);
         // gVisor would refuse to write to the devices of a /dev that is read-only; a user is 0 in there.
@@ -240,6 +240,27 @@ fn a_directory_and_a_tarball_are_roots_and_stay_as_they_are() {
         let said = o["error"]["message"].as_str().unwrap();
         assert!(said.contains("/proc"), "{runtime}: {said}");
         assert!(!root.join("proc").exists());
+        assert_eq!(place.left(), [""; 0], "{runtime}");
+    }
+}
+
+#[test]
+fn a_root_with_a_device_is_refused_and_without_it_is_not() {
+    if !is_root() {
+        return; // who is not root can make none, and opens one inside with no more rights than outside
+    }
+    for runtime in runtimes() {
+        let place = Place::new();
+        let root = place.root();
+        let options = ["--root", root.to_str().unwrap()];
+        let o = place.run(runtime, &options, "echo runs");
+        assert_eq!(o["stdout"], "runs\n", "{runtime}: {o:#}");
+        let (mode, null) = (rustix::fs::Mode::from_raw_mode(0o666), rustix::fs::makedev(1, 3));
+        let device = root.join("etc/null");
+        rustix::fs::mknodat(rustix::fs::CWD, &device, rustix::fs::FileType::CharacterDevice, mode, null).unwrap();
+        let o = place.run(runtime, &options, "echo runs");
+        assert_eq!(o["outcome"], "setup_failed", "{runtime}: {o:#}");
+        assert!(o["error"]["message"].as_str().unwrap().contains("etc/null is a device"), "{runtime}: {o:#}");
         assert_eq!(place.left(), [""; 0], "{runtime}");
     }
 }

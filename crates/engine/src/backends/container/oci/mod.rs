@@ -11,6 +11,7 @@
 
 mod cache;
 mod cgroups;
+mod devices;
 mod launch;
 mod leftovers;
 mod rootfs;
@@ -102,6 +103,11 @@ impl Maker for Oci {
 
     fn prepare(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Ready, Failure> {
         let root = self.roots.ready(root, mounts, told)?;
+        // Who is not root has no rights to a device that he had not before, and can make none.
+        if self.caller.is_none() {
+            let from = rootfs::with_devices(&root.path, mounts, self.installed.runtime == Runtime::Runsc);
+            devices::none(&from)?;
+        }
         Ok(Ready { reference: root.path.to_string_lossy().into_owned(), volumes: Vec::new() })
     }
 

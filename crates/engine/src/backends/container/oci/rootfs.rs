@@ -252,6 +252,18 @@ pub fn kinds(root: &Path, mounts: &[Mounted], paths: &[String]) -> Vec<(String, 
     paths.iter().filter_map(|path| Some((path.clone(), directory(path)?))).collect()
 }
 
+/// Where a device would be one inside: the root, which no runtime mounts nodev, and what is bound where `binds` are not
+/// nodev either. The system's own trees hold none.
+pub fn with_devices(root: &Path, mounts: &[Mounted], binds: bool) -> Vec<PathBuf> {
+    const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/sys"];
+    let bound = mounts.iter().filter_map(|mount| match mount {
+        Mounted::Bind { source, .. } if binds => Some(source.clone()),
+        _ => None,
+    });
+    let system = |path: &PathBuf| SYSTEM.iter().any(|system| path.starts_with(system));
+    std::iter::once(root.to_owned()).chain(bound.filter(|path| !system(path))).collect()
+}
+
 fn key_of(kind: &str, what: &impl Serialize) -> String {
     // Of plain data, so that there is always JSON of it; without, every root would be the same one.
     let text = serde_json::to_vec(what)
