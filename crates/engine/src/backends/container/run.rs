@@ -213,9 +213,9 @@ impl Contained {
             cpu_millis: (!crate::rlimits::is_all(l.cpu_millis)).then_some(l.cpu_millis),
             pids: Some(l.processes + 1), // init
         };
-        let mut argv = vec![format!("{OWN}/init")];
+        let mut argv = vec![format!("{own}/init")];
         if self.about.arrival == Arrival::Door {
-            argv.push(format!("{OWN}/{}", Door::NAME));
+            argv.push(format!("{own}/{}", Door::NAME));
         }
         let labels = [(owner::RUN, Some(id.clone())), (owner::OWNER, owner::me())];
         Shape {
@@ -234,7 +234,8 @@ impl Contained {
         }
     }
 
-    fn recipe(&self, shape: &Shape, arguments: Vec<String>) -> Recipe {
+    fn recipe(&self, shape: &Shape, arguments: Vec<String>) -> Result<Recipe, Failure> {
+        let checked = self.checked()?;
         let policy = &self.policy;
         let runs_as = self.maker.runs_as(shape);
         let mut flags = flag::CONTAINER | if self.about.limits { flag::LINGER } else { 0 };
@@ -261,7 +262,8 @@ impl Contained {
             hostname: shape.hostname.clone(),
             rlimits,
             mounts: mounts.collect(),
-            checked: if self.about.listener { self.checked() } else { Vec::new() },
+            // A kernel of its own (gVisor) numbers files in its own way: there it is looked at here alone.
+            checked: if self.about.listener { checked } else { Vec::new() },
             capture: self.way.as_ref().map(Way::capture),
             wall_ns: policy.limits.wall_ms.saturating_mul(1_000_000),
             ..Recipe::default()
@@ -320,15 +322,7 @@ impl Contained {
         let nobody: Tell = Arc::new(|_| {});
         let tell = self.tell.as_ref().unwrap_or(&nobody);
         let wanted = self.parts.root.clone().unwrap_or(shape::Rootfs::Made(Vec::new()));
-        let mut mounts = self.parts.mounts.clone();
-        mounts.push(Mounted::Bind {
-            source: self.place.texts(),
-            target: OWN.into(),
-            writable: false,
-            exec: true,
-            directory: true,
-        });
-        let ready = self.maker.prepare(&wanted, &mounts, &|progress| tell(progress))?;
+        let ready = self.maker.prepare(&wanted, &self.parts.mounts, &|progress| tell(progress))?;
         *root = Some(ready.clone());
         Ok(ready)
     }
@@ -356,7 +350,7 @@ impl Contained {
         let id = owner::fresh_name().map_err(|e| refuse("container", format!("cannot make up a name: {e}"), None))?;
         let directory = self.place.run(&id)?;
         let shape = self.shape(id, directory.path());
-        let mut recipe = self.recipe(&shape, std::mem::take(&mut io.arguments));
+        let mut recipe = self.recipe(&shape, std::mem::take(&mut io.arguments))?;
         let (ours, theirs) = ends(self.user)?;
         let door = match self.about.arrival {
             Arrival::Door => Some(Door::open(directory.path())?),
@@ -570,6 +564,15 @@ fn copy(running: &Running) -> Result<Running, Failure> {
     Ok(Running { pid: running.pid, pidfd })
 }
 
+/// Device and inode of a source. Its path was canonical when it was planned: a link on it by now is somebody's.
+fn identity(source: &Path) -> std::io::Result<(u64, u64)> {
+    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat2};
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let stat = fstat(openat2(CWD, source, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)?;
+    let dev = u64::from(rustix::fs::major(stat.st_dev)) << 32 | u64::from(rustix::fs::minor(stat.st_dev));
+    Ok((dev, stat.st_ino))
+}
+
 /// Open files, soft and hard, of init.
 fn open_files(policy: &Policy) -> u64 {
     policy.limits.open_files.max(OPEN_FILES).min(rlimit(resource::NOFILE).1)
@@ -604,6 +607,24 @@ const _: fn() = || {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_source_that_became_a_link_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let canonical = dir.path().canonicalize().unwrap();
+        let (source, victim) = (canonical.join("source"), canonical.join("victim"));
+        std::fs::create_dir_all(source.join("below")).unwrap();
+        std::fs::create_dir_all(victim.join("below")).unwrap();
+        let before = identity(&source.join("below")).unwrap();
+        assert_ne!(before, identity(&victim.join("below")).unwrap());
+        std::fs::rename(&source, canonical.join("aside")).unwrap();
+        assert!(identity(&source).is_err(), "it is gone");
+        std::os::unix::fs::symlink(&victim, &source).unwrap();
+        assert!(identity(&source).is_err() && identity(&source.join("below")).is_err());
+        std::fs::remove_file(&source).unwrap();
+        std::fs::rename(canonical.join("aside"), &source).unwrap();
+        assert_eq!(identity(&source.join("below")).unwrap(), before);
+    }
 
     #[test]
     fn no_level_lets_a_container_make_user_namespaces() {
