@@ -68,6 +68,34 @@ pub fn as_agreed(plan: &Plan) -> Step {
     Ok(())
 }
 
+/// What shows where a group has no number in this user namespace; on a host it is nobody's.
+const NOGROUP: u32 = 65534;
+/// Groups that there is room for: more are as wrong as any.
+const GROUPS: usize = 64;
+
+/// Init is who it is to be, in no group that nobody gave it: an image's own lists of users and groups can have numbers for
+/// names, and a maker that looks there finds another one's.
+pub fn as_whom(plan: &Plan) -> Step {
+    let h = plan.header();
+    let (mut users, mut groups) = ([0u32; 3], [0u32; 3]);
+    let [r, e, s] = &mut users;
+    sys::getresuid(r, e, s).map_err(at(step::IDS, 20))?;
+    let [r, e, s] = &mut groups;
+    sys::getresgid(r, e, s).map_err(at(step::IDS, 21))?;
+    let mut more = [0u32; GROUPS];
+    let count = sys::getgroups(GROUPS, more.as_mut_ptr()).map_err(at(step::IDS, 22))?;
+    if users != [h.uid_out; 3] {
+        return Err(at(step::IDS, 20)(errno::EPERM));
+    }
+    if groups != [h.gid_out; 3] {
+        return Err(at(step::IDS, 21)(errno::EPERM));
+    }
+    if more.iter().take(count).any(|&group| group != h.gid_out && group != NOGROUP) {
+        return Err(at(step::IDS, 22)(errno::EPERM));
+    }
+    Ok(())
+}
+
 /// Makes directories in file systems in memory, which are empty until now.
 pub fn directories(plan: &Plan) -> Step {
     for (i, made) in plan.items::<crate::wire::MountOp>(plan.header().mounts).iter().enumerate() {

@@ -81,6 +81,9 @@ fn live(plan: &Plan) -> Result<(), Fault> {
     }
     sync(plan)?; // a privileged owner has written the id maps
     ids(plan)?; // from here on files are made as the sandbox's own user
+    if plan.has(flag::CONTAINER) {
+        container::as_whom(plan)?; // the maker was told numbers, and may have taken them for an image's names
+    }
     let rest;
     let mut plan = plan;
     if jail {

@@ -59,6 +59,9 @@ pub mod nr {
     pub const GETPPID: usize = 110;
     pub const SETSID: usize = 112;
     pub const SETGROUPS: usize = 116;
+    pub const GETGROUPS: usize = 115;
+    pub const GETRESUID: usize = 118;
+    pub const GETRESGID: usize = 120;
     pub const SETRESUID: usize = 117;
     pub const GETSID: usize = 124;
     pub const SETRESGID: usize = 119;
@@ -143,6 +146,9 @@ pub mod nr {
     pub const SETSID: usize = 157;
     pub const GETSID: usize = 156;
     pub const SETGROUPS: usize = 159;
+    pub const GETGROUPS: usize = 158;
+    pub const GETRESUID: usize = 148;
+    pub const GETRESGID: usize = 150;
     pub const SETHOSTNAME: usize = 161;
     pub const UMASK: usize = 166;
     pub const PRCTL: usize = 167;
@@ -256,6 +262,9 @@ wrap! {
     ioprio_get(nr::IOPRIO_GET, which: i32, who: i32);
     ioprio_set(nr::IOPRIO_SET, which: i32, who: i32, priority: i32);
     setgroups(nr::SETGROUPS, n: usize, list: *const u32);
+    getgroups(nr::GETGROUPS, n: usize, list: *mut u32);
+    getresuid(nr::GETRESUID, r: *mut u32, e: *mut u32, s: *mut u32);
+    getresgid(nr::GETRESGID, r: *mut u32, e: *mut u32, s: *mut u32);
     setresuid(nr::SETRESUID, r: u32, e: u32, s: u32);
     setresgid(nr::SETRESGID, r: u32, e: u32, s: u32);
     capget(nr::CAPGET, header: *const u32, data: *mut u32);

@@ -65,6 +65,17 @@ pub fn failure(recipe: &Recipe, s: u16, index: usize, code: i32) -> Failure {
         step::SCRATCH => make("mount", format!("cannot make the scratch file system (part {index}): {e}"), None),
         step::PRIVATE => make("mount", format!("cannot make the mounts private: {e}"), None),
         step::PIVOT => make("pivot", format!("cannot change the root (part {index}): {e}"), None),
+        step::IDS if (20..=22).contains(&index) => {
+            let who = ["as another user", "in another group", "in more groups"][index - 20];
+            make(
+                "ids",
+                format!("the container was started {who} than was asked for ({e})"),
+                Some(
+                    "an image whose /etc/passwd or /etc/group has numbers for names does that: use another image"
+                        .into(),
+                ),
+            )
+        }
         step::IDS => make("ids", format!("cannot set the sandbox's ids (part {index}): {e}"), None),
         step::LOOPBACK => make("network.mode", format!("cannot bring loopback up: {e}"), None),
         step::CAPTURE => {
