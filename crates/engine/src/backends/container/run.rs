@@ -365,7 +365,14 @@ impl Contained {
             rlimits: &limits,
             directory: directory.path(),
         };
-        let made = self.maker.start(&shape, &root, &handed)?;
+        let made = match self.maker.start(&shape, &root, &handed) {
+            // Somebody has removed it since: once more, and another one that is gone is told.
+            Err(failure) if failure.step == "image" => {
+                *self.root.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                self.maker.start(&shape, &self.ready()?, &handed)?
+            }
+            started => started?,
+        };
         let joins = own.as_ref().filter(|_| door.is_none());
         let arrived = match door {
             // Who came may be a helper of the maker's. Where its process is ours, that one has them all below it, and is waited for.
