@@ -137,7 +137,7 @@ pub enum Victim {
     Setuid,
     /// A copy with file capabilities at `{out}/filecap`.
     FileCaps,
-    /// A device node made by root at this path: character 1:5, endless zeros.
+    /// A device node made by root at this path: character 1:5, endless zeros; for Docker 1:11, the kernel's log.
     Node(&'static str),
     /// `{out}/group` is readable by group 4 alone.
     GroupFile,
@@ -207,6 +207,8 @@ pub enum End {
     Filter,
     /// Killed by a limit, whichever way the backend says so.
     Limit,
+    /// The kernel refused to execute the program, which is there and may be executed, with EPERM.
+    Exec,
     /// It ran to its end; only the proof counts.
     Any,
 }

@@ -34,6 +34,8 @@ pub struct Case<'h> {
     /// As whom everything runs.
     pub user: User,
     uid: Option<u32>,
+    /// Major and minor number of device nodes that are victims.
+    device: [&'static str; 2],
     /// Everything of this case lies in it.
     pub dir: PathBuf,
     /// What a leak would show.
@@ -59,12 +61,14 @@ impl<'h> Case<'h> {
     ///
     /// # Errors
     /// Names what could not be made; that is never a verdict about the sandbox.
-    pub fn new(host: &'h Host, user: User, attack: &Attack) -> Result<Case<'h>, String> {
+    pub fn new(host: &'h Host, user: User, attack: &Attack, backend: Backend) -> Result<Case<'h>, String> {
         let number = host.unique();
         let mut case = Case {
             host,
             user,
-            uid: if user == User::Unprivileged { host.unprivileged(number) } else { None },
+            uid: if user == User::Unprivileged { host.unprivileged(number, backend) } else { None },
+            // Endless zeros are a device that Docker's containers have anyway: there it is one that is not on its list.
+            device: if backend == Backend::Docker { ["1", "11"] } else { ["1", "5"] },
             dir: host.base.join(format!("c{number}")),
             secret: format!("s3cret-{number:x}"),
             token: format!("cofferdam-tk-{number:x}"),
@@ -98,6 +102,7 @@ impl<'h> Case<'h> {
             ("{cow}", dir("cow")),
             ("{twin}", dir("twin")),
             ("{keep}", dir("keep")),
+            ("{state}", dir("state")),
             ("{attack}", self.host.attack.display().to_string()),
             ("{cofferdam}", self.host.cofferdam.display().to_string()),
             ("{secret}", self.secret.clone()),
@@ -170,7 +175,8 @@ impl<'h> Case<'h> {
         policy.backend = backend;
         policy.command.argv = argv.to_vec();
         policy.command.cwd = Some("/".into());
-        policy.filesystem.root = Root::Host;
+        let containers = backend.is_container();
+        policy.filesystem.root = if containers { Root::Minimal } else { Root::Host };
         let bind = |source: &str, target: &str, access, exec| Mount::Bind {
             source: self.fill(source),
             target: self.fill(target),
@@ -180,6 +186,10 @@ impl<'h> Case<'h> {
         };
         let program = self.host.base.join("bin").display().to_string();
         policy.filesystem.mounts.push(bind(&program, &program, Access::ReadOnly, true));
+        if containers && !shape.contains(&Shape::Minimal) {
+            // Of the host's tree a container has what it is given: what the host's view shows of the victims.
+            policy.filesystem.mounts.push(bind("{out}", "{out}", Access::ReadOnly, true));
+        }
         policy.limits.memory_mb = 192;
         policy.limits.cpu_seconds = 6;
         policy.limits.wall_ms = 12_000;
@@ -380,7 +390,7 @@ impl<'h> Case<'h> {
             }
             Victim::Node(name) => {
                 let path = self.path(name);
-                run("mknod", &["-m", "666", &path.display().to_string(), "c", "1", "5"])?;
+                run("mknod", &["-m", "666", &path.display().to_string(), "c", self.device[0], self.device[1]])?;
                 mode(&path, 0o666)?;
             }
             Victim::GroupFile => {

@@ -4,7 +4,11 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use cofferdam_policy::Backend;
+use cofferdam_test_containers::{Engine, Kind};
 
 use crate::attack::{Attack, Twin, Victim};
 
@@ -30,6 +34,9 @@ impl User {
 /// The first of the ids that stand for unprivileged users: above those of people and services, below those that
 /// are mapped into containers. Each case takes another, because the kernel counts processes and keys by user.
 const FIRST_ID: u32 = 3_000_000;
+/// The one unprivileged user of a podman without root, which is one user's: processes and keys in its containers are
+/// counted for each container's own user namespace.
+const PODMAN_ID: u32 = FIRST_ID - 1;
 
 /// Shared by all trials. The directory is removed when it is dropped.
 pub struct Host {
@@ -42,6 +49,7 @@ pub struct Host {
     /// Whether the suite runs as root.
     pub root: bool,
     next: AtomicU64,
+    engines: [OnceLock<Result<Engine, String>>; 3],
 }
 
 impl Host {
@@ -64,6 +72,7 @@ impl Host {
             base,
             root,
             next: AtomicU64::new(u64::from(std::process::id()) << 16),
+            engines: Default::default(),
         };
         make_dir(&host.base, 0o755)?;
         make_dir(&host.base.join("bin"), 0o755)?;
@@ -79,8 +88,29 @@ impl Host {
     }
 
     /// The unprivileged user of the case with this number; `None` when it is whoever runs the suite.
-    pub fn unprivileged(&self, number: u64) -> Option<u32> {
-        self.root.then(|| FIRST_ID + u32::try_from(number % 1_000_000).unwrap_or(0))
+    pub fn unprivileged(&self, number: u64, backend: Backend) -> Option<u32> {
+        let id = if backend == Backend::Podman {
+            PODMAN_ID
+        } else {
+            FIRST_ID + u32::try_from(number % 1_000_000).unwrap_or(0)
+        };
+        self.root.then_some(id)
+    }
+
+    /// The engine behind a backend, as which user runs the command: started by the first who asks. `None` where none is
+    /// needed.
+    ///
+    /// # Errors
+    /// It is not installed or does not start.
+    pub fn engine(&self, backend: Backend, user: User) -> Result<Option<&Engine>, String> {
+        let (at, kind) = match (backend, user) {
+            (Backend::Docker, _) => (0, Kind::Docker),
+            (Backend::Podman, User::Root) => (1, Kind::Podman),
+            (Backend::Podman, User::Unprivileged) if self.root => (2, Kind::PodmanOf(PODMAN_ID)),
+            (Backend::Podman, User::Unprivileged) => (2, Kind::Podman),
+            _ => return Ok(None),
+        };
+        self.engines[at].get_or_init(|| Engine::shared(kind)).as_ref().map(Some).map_err(Clone::clone)
     }
 
     /// A number that no other trial of this invocation gets.

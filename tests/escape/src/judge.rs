@@ -6,6 +6,7 @@ use std::fs;
 use std::sync::{Mutex, PoisonError};
 
 use cofferdam_policy::{Backend, Field};
+use cofferdam_test_containers::Engine;
 use serde_json::Value;
 
 use crate::attack::{ATTACK, Attack, Class, End, Shape, Streams, Twin, Victim};
@@ -128,13 +129,14 @@ pub fn trial(host: &Host, attack: &Attack, backend: Backend, user: User) -> Cell
 }
 
 fn attempt(host: &Host, attack: &Attack, backend: Backend, user: User) -> Result<Cell, String> {
-    let mut case = Case::new(host, user, attack)?;
-    let spec = Spec { shape: attack.shape, args: attack.args, required: attack.fields, backend };
+    let mut case = Case::new(host, user, attack, backend)?;
+    let required = required(attack, backend);
+    let spec = Spec { shape: attack.shape, args: attack.args, required: &required, backend };
     let (run, before) = sandboxed(&case, attack, &spec)?;
     if refusal(&run).is_some_and(|message| message.contains("gives no terminal")) {
         return Ok(Cell::NotClaimed("it gives no terminal".into()));
     }
-    if let Some(field) = refused(attack, &run) {
+    if let Some(field) = refused(&required, &run) {
         return Ok(match claims(&case, attack.shape, backend, field)? {
             Some(strength) => Cell::NotClaimed(format!("{field} is {strength}")),
             None => Cell::Broken(format!("{field} refused though support says full: {}", run.account())),
@@ -164,6 +166,18 @@ fn attempt(host: &Host, attack: &Attack, backend: Backend, user: User) -> Result
     Ok(Cell::Held(run.account()))
 }
 
+/// The promises that the attack would break. What the host's view shows is mounted in a container, so that it is the
+/// promise of mounts that an attack on it would break; where it could write to others, that promise is not made.
+fn required(attack: &Attack, backend: Backend) -> Vec<Field> {
+    let mut fields = attack.fields.to_vec();
+    let writes = attack.shape.iter().any(|s| matches!(s, Shape::Rw | Shape::RwExec | Shape::Cow | Shape::Bind(..)));
+    let aims = attack.args.iter().any(|text| text.contains("{out}"));
+    if backend.is_container() && aims && !writes && !fields.contains(&Field::Mounts) {
+        fields.push(Field::Mounts);
+    }
+    fields
+}
+
 fn was_held(attack: &Attack, run: &Run) -> bool {
     // Killed before it began is not held.
     if attack.caller.contains(&"--kill-after") && !run.output.contains("STARTED") {
@@ -178,6 +192,11 @@ fn was_held(attack: &Attack, run: &Run) -> bool {
             matches!(run.text("outcome"), "limit_exceeded" | "timed_out" | "signalled")
                 || (run.outcome.is_none() && (run.finished.code == 124 || run.finished.code > 128))
         }
+        End::Exec => {
+            let error = run.outcome.as_ref().and_then(|outcome| outcome.get("error"));
+            let text = |key: &str| error.and_then(|e| e.get(key)).and_then(Value::as_str).unwrap_or_default();
+            run.finished.code == 126 && text("step") == "exec" && text("message").contains("(EPERM)")
+        }
         End::Any => {
             run.text("outcome") != "setup_failed"
                 && run.exit() != Some(20)
@@ -188,9 +207,9 @@ fn was_held(attack: &Attack, run: &Run) -> bool {
 }
 
 /// The field for which the command refused to start: one that the attack requires, or the step that failed.
-fn refused(attack: &Attack, run: &Run) -> Option<Field> {
+fn refused(fields: &[Field], run: &Run) -> Option<Field> {
     let message = refusal(run)?;
-    let required = attack.fields.iter().copied().find(|field| message.contains(field.name()));
+    let required = fields.iter().copied().find(|field| message.contains(field.name()));
     required.or_else(|| step_field(run))
 }
 
@@ -198,7 +217,7 @@ fn refused(attack: &Attack, run: &Run) -> Option<Field> {
 fn refused_as_json(case: &Case<'_>, attack: &Attack, spec: &Spec<'_>) -> Result<Option<Field>, String> {
     let asking = Attack { streams: Streams::Json, caller: &[], ..*attack };
     let (run, _) = sandboxed(case, &asking, spec)?;
-    Ok(refused(attack, &run))
+    Ok(refused(spec.required, &run))
 }
 
 fn refusal(run: &Run) -> Option<String> {
@@ -219,9 +238,20 @@ fn step_field(run: &Run) -> Option<Field> {
 /// How much less than everything the backend claims for a field under this policy when nothing is required; `None`
 /// when it claims all of it.
 fn claims(case: &Case<'_>, shape: &[Shape], backend: Backend, field: Field) -> Result<Option<String>, String> {
-    let attack = Attack { args: &["noop"], ..ATTACK };
-    let spec = Spec { shape, args: attack.args, required: &[], backend };
-    let (run, _) = sandboxed(case, &attack, &spec)?;
+    // The same shape has the same answer for every case: paths differ, but not in kind.
+    static KNOWN: Mutex<BTreeMap<(&str, User, String), Run>> = Mutex::new(BTreeMap::new());
+    let key = (backend_name(backend), case.user, format!("{shape:?}"));
+    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+    let run = match known {
+        Some(run) => run,
+        None => {
+            let attack = Attack { args: &["noop"], ..ATTACK };
+            let spec = Spec { shape, args: attack.args, required: &[], backend };
+            let (run, _) = sandboxed(case, &attack, &spec)?;
+            KNOWN.lock().unwrap_or_else(PoisonError::into_inner).insert(key, run.clone());
+            run
+        }
+    };
     // What a backend cannot do at all it refuses even with best effort, naming the policy's key.
     if step_field(&run) == Some(field) {
         return Ok(Some("refused outright".into()));
@@ -243,7 +273,7 @@ pub fn backend_missing(host: &Host, backend: Backend, user: User) -> Option<Stri
     let asked = known.entry((backend_name(backend), user)).or_insert_with(|| {
         let attack = Attack { args: &["noop"], ..ATTACK };
         let spec = Spec { shape: &[], args: attack.args, required: &[], backend };
-        let tried = Case::new(host, user, &attack).and_then(|case| sandboxed(&case, &attack, &spec));
+        let tried = Case::new(host, user, &attack, backend).and_then(|case| sandboxed(&case, &attack, &spec));
         match tried {
             Ok((run, _)) if run.says_escaped() => None,
             Ok((run, _)) => Some(run.account()),
@@ -286,7 +316,7 @@ fn sandboxed(case: &Case<'_>, attack: &Attack, spec: &Spec<'_>) -> Result<(Run, 
         Some(args) => Some(launch::cofferdam(case.host, &write("other.json", args)?, true, None)),
         None => None,
     };
-    let (mut run, before) = launched(case, attack, &[], &line, other.as_deref())?;
+    let (mut run, before) = launched(case, attack, Some(spec.backend), &[], &line, other.as_deref())?;
     if json {
         let outcome: Option<Value> = serde_json::from_str(run.finished.stdout.trim()).ok();
         if outcome.is_none() && run.finished.code != 125 {
@@ -304,11 +334,18 @@ fn sandboxed(case: &Case<'_>, attack: &Attack, spec: &Spec<'_>) -> Result<(Run, 
 fn launched(
     case: &Case<'_>,
     attack: &Attack,
+    backend: Option<Backend>,
     more: &[&str],
     line: &[String],
     other: Option<&[String]>,
 ) -> Result<(Run, Before), String> {
     let mut options: Vec<String> = attack.caller.iter().map(|o| case.fill(o)).collect();
+    // A container takes longer until its program runs, and that is when the owner is to die.
+    if backend.is_some_and(Backend::is_container)
+        && let Some(at) = options.iter().position(|o| o == "--kill-after")
+    {
+        options[at + 1] = "2500".into();
+    }
     options.extend(more.iter().map(|o| (*o).to_owned()));
     // Should a mount attack of root's succeed, it must not be the machine's own mounts that change.
     let own_mounts = options.iter().any(|o| o == "--shared-mounts");
@@ -328,7 +365,11 @@ fn launched(
         }
     }
     let before = Before::look(case, attack.proof, watched);
-    let variables = [("COFFERDAM_SECRET", case.secret.as_str())];
+    let mut variables = vec![("COFFERDAM_SECRET", case.secret.clone())];
+    if let Some(backend) = backend.filter(|backend| backend.is_container()) {
+        variables.push(("COFFERDAM_STATE", case.path("{state}").display().to_string()));
+        variables.extend(case.host.engine(backend, case.user)?.map(Engine::environment));
+    }
     let beside = match other {
         Some(line) => Some(launch::start(case.host, case.uid(), &[], line, &variables, Files::default())?),
         None => None,
@@ -354,7 +395,7 @@ fn twin(host: &Host, attack: &Attack, backend: Backend, user: User) -> Result<()
     if let Some(missing) = host.user_missing(as_user) {
         return Err(format!("{missing}: run the suite as root"));
     }
-    let mut case = Case::new(host, as_user, attack)?;
+    let mut case = Case::new(host, as_user, attack, backend)?;
     let more: &[&str] = match attack.twin {
         Twin::PrivateMounts => &["--private-mounts"],
         Twin::NaiveInit => &["--naive-init"],
@@ -375,7 +416,7 @@ fn twin(host: &Host, attack: &Attack, backend: Backend, user: User) -> Result<()
                 .victims
                 .iter()
                 .find_map(|v| if let Victim::Sandbox(args) = v { Some(argv(&case, args)) } else { None });
-            launched(&case, attack, more, &line, other.as_deref())?
+            launched(&case, attack, None, more, &line, other.as_deref())?
         }
     };
     if let Twin::Dose(_, _, fine) = attack.twin {

@@ -58,7 +58,7 @@ pub fn start(
     uid: Option<u32>,
     options: &[String],
     argv: &[String],
-    variables: &[(&str, &str)],
+    variables: &[(&str, String)],
     files: Files,
 ) -> Result<Started, String> {
     let mut command = Command::new(&host.attack);
@@ -70,7 +70,7 @@ pub fn start(
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin").env("HOME", "/");
     // Which program is tried as nsjail is for whoever runs the suite to say.
     command.envs(std::env::var_os(NSJAIL).map(|path| (NSJAIL, path)));
-    command.envs(variables.iter().copied());
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
     command.stdin(files.stdin.map_or_else(Stdio::null, Stdio::from));
     let piped = (files.stdout.is_none(), files.stderr.is_none());
     command.stdout(files.stdout.map_or_else(Stdio::piped, Stdio::from));

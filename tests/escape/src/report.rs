@@ -11,17 +11,33 @@ use crate::host::User;
 use crate::judge::{Cell, backend_name};
 
 /// The columns, in order.
-pub const COLUMNS: [(Backend, User); 6] = [
+pub const COLUMNS: [(Backend, User); 8] = [
     (Backend::Jail, User::Root),
     (Backend::Jail, User::Unprivileged),
     (Backend::Landlock, User::Root),
     (Backend::Landlock, User::Unprivileged),
     (Backend::Bubblewrap, User::Root),
     (Backend::Bubblewrap, User::Unprivileged),
+    // A user of dockerd's is root to it in any case.
+    (Backend::Docker, User::Root),
+    (Backend::OciCrun, User::Root),
 ];
 
 /// Tried as well, and not in the table, where whoever runs the suite names an nsjail.
 pub const FURTHER: [(Backend, User); 2] = [(Backend::Nsjail, User::Root), (Backend::Nsjail, User::Unprivileged)];
+
+/// Tried as well where whoever runs the suite sets [`ALL_MAKERS`], and not in the table: it would take twice as long.
+pub const MAKERS: [(Backend, User); 7] = [
+    (Backend::Podman, User::Root),
+    (Backend::Podman, User::Unprivileged),
+    (Backend::OciCrun, User::Unprivileged),
+    (Backend::OciRunc, User::Root),
+    (Backend::OciRunc, User::Unprivileged),
+    (Backend::OciRunsc, User::Root),
+    (Backend::OciRunsc, User::Unprivileged),
+];
+/// Asks for [`MAKERS`].
+pub const ALL_MAKERS: &str = "COFFERDAM_ALL_MAKERS";
 
 /// Stands between the name of the host and the start of its line.
 const MADE_ON: &str = "Made on ";
@@ -98,6 +114,9 @@ pub fn page(attacks: &[Attack], cells: &Cells) -> String {
          - **held**: the attack failed; where it can, the host looked at the victim rather than believing the attack.\n\
          - **not claimed**: the backend says that it cannot hold this promise in full, and refused to start.\n\
          - **–**: the host on which the table was made has no such victim.\n\n\
+         Containers have no view of the whole host: in theirs, the system's programs stand in an empty tree, and what the host's \
+         view would show of the victims is bound read-only at its place. Two makers stand for all here, an engine with a filter of \
+         its own and a runtime without one. `COFFERDAM_ALL_MAKERS=1` tries the others as well; gVisor does not hold every row.\n\n\
          {MADE_ON}{}.\n\n## Totals\n\n{}\n{}{}\n",
         made_on(),
         TOTALS.0,

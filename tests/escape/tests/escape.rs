@@ -11,7 +11,9 @@ use cofferdam_escape::classes;
 use cofferdam_escape::host::{Host, User};
 use cofferdam_escape::judge::{Cell, backend_missing, backend_name, trial};
 use cofferdam_escape::launch::NSJAIL;
-use cofferdam_escape::report::{COLUMNS, Cells, FURTHER, origin, outline, page, summary, totals, with_totals};
+use cofferdam_escape::report::{
+    ALL_MAKERS, COLUMNS, Cells, FURTHER, MAKERS, origin, outline, page, summary, totals, with_totals,
+};
 use cofferdam_policy::Backend;
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -57,10 +59,10 @@ fn main() -> ExitCode {
         }
     };
     let cells: Arc<Mutex<Cells>> = Arc::default();
-    let further: &[(Backend, User)] = if std::env::var_os(NSJAIL).is_some() { &FURTHER } else { &[] };
+    let further = further();
     let mut trials = vec![Trial::test("the_table_is_sound", table_is_sound)];
     for attack in &attacks {
-        for (at, (backend, user)) in COLUMNS.iter().chain(further).copied().enumerate() {
+        for (at, (backend, user)) in COLUMNS.iter().chain(&further).copied().enumerate() {
             let (attack, cells, host) = (*attack, Arc::clone(&cells), host.clone());
             let name = format!("{:?}::{}::{}::{}", attack.class, attack.name, backend_name(backend), user.name());
             trials.push(Trial::test(name.clone(), move || {
@@ -149,9 +151,16 @@ fn table(attacks: &[Attack], cells: &Cells) -> bool {
     same
 }
 
+/// Columns that are tried and not in the table.
+fn further() -> Vec<(Backend, User)> {
+    let nsjail = std::env::var_os(NSJAIL).is_some().then_some(FURTHER);
+    let makers = is_set(ALL_MAKERS).then_some(MAKERS);
+    nsjail.into_iter().flatten().chain(makers.into_iter().flatten()).collect()
+}
+
 /// The sum of each column, for whoever watches.
 fn show(cells: &Cells) {
-    for (at, (backend, user)) in COLUMNS.iter().chain(&FURTHER).enumerate() {
+    for (at, (backend, user)) in COLUMNS.iter().chain(&further()).enumerate() {
         let [held, not_claimed, none, bad] = totals(cells, at);
         if held + not_claimed + none + bad > 0 {
             let column = format!("{}, {}", backend_name(*backend), user.name());

@@ -79,7 +79,7 @@ pub const ROWS: &[Attack] = &[
         args: &["fill", "/dev/shm/big", "100"],
         fields: &[Field::Tmpfs],
         shape: &[Shape::TmpfsMb(16)],
-        twin: Twin::Dose(&[Shape::TmpfsMb(16)], &["fill", "/dev/shm/big", "2"], Run::says_escaped),
+        twin: Twin::Dose(&[Shape::TmpfsMb(16)], &["fill", "/dev/shm/big", "1"], Run::says_escaped),
         ..ROW
     },
     Attack {

@@ -2,7 +2,7 @@
 
 use cofferdam_policy::{Field, SeccompLevel};
 
-use crate::attack::{ATTACK, Attack, Class, Shape, Twin, Victim};
+use crate::attack::{ATTACK, Attack, Class, End, Shape, Twin, Victim};
 
 const ROW: Attack = Attack { class: Class::Privileges, fields: &[Field::Isolation], ..ATTACK };
 
@@ -28,6 +28,7 @@ pub const ROWS: &[Attack] = &[
         why: "Runs a program with file capabilities",
         args: &["{out}/filecap", "whoami"],
         victims: &[Victim::FileCaps],
+        held: &[End::Exec],
         ..ROW
     },
     Attack {
