@@ -475,7 +475,10 @@ impl Builder<'_> {
         Err(refuse(
             field,
             format!("mount target {target} is not {what} inside"),
-            "choose a target that exists, one below /tmp, or a new one at the top such as /data",
+            match self.policy.command.cwd.as_deref() == Some(target) {
+                true => "it is the working directory: start elsewhere with -w /, or make that directory in the root",
+                false => "choose a target that exists, one below /tmp, or a new one at the top such as /data",
+            },
         ))
     }
 
@@ -513,9 +516,23 @@ impl Builder<'_> {
             None if self.out.view.covering(path).is_some_and(|p| p.writable) && !self.container => {
                 self.unheld(path, deny);
             }
+            None if deny && self.container => self.own_path(path, held),
             _ => {}
         }
         self.host_path(path, path, deny, held);
+    }
+
+    /// A denied path in what is shown of no host's: a text of the container's own, or whatever an image has there, which
+    /// nobody looked at. Its maker hides it if it is there, as a directory or as a file.
+    fn own_path(&self, path: &str, held: &mut Held) {
+        let text = |item: &Item| matches!(item, Item::Text { target, .. } if target == path);
+        if self.out.items.iter().any(text) {
+            held.masks.insert((path.to_owned(), false));
+        } else if matches!(self.policy.filesystem.root, Root::Image(_))
+            && self.out.view.covering(path).is_some_and(|place| place.target == "/")
+        {
+            held.masks.insert((path.to_owned(), true));
+        }
     }
 
     fn unheld(&mut self, path: &str, deny: bool) {
@@ -597,6 +614,15 @@ impl Builder<'_> {
         held.masks.retain(|(mask, _)| comes_to(mask));
         held.seals.retain(|(seal, _)| comes_to(seal));
         held.pins.retain(comes_to);
+        if self.container {
+            // An engine mounts one thing at a place: a denied file is not shown first and hidden then.
+            self.out.items.retain(|item| match item {
+                Item::Text { target, .. } | Item::Bind { target, directory: false, .. } => {
+                    !held.masks.contains(&(target.clone(), false))
+                }
+                _ => true,
+            });
+        }
         let covered = |path: &str| held.masks.iter().any(|(mask, _)| mask != path && below(path, mask).is_some());
         let binds = held.pins.iter().map(|pin| (pin, true, true));
         let binds = binds.chain(held.seals.iter().map(|(seal, directory)| (seal, false, *directory)));
@@ -740,6 +766,36 @@ mod tests {
             ["/home/u/w/later"],
             "it could be made through /work"
         );
+    }
+
+    #[test]
+    fn a_denied_path_of_an_image_is_masked_whatever_it_is_and_a_text_as_a_file() {
+        let mut policy = policy(Access::ReadOnly);
+        policy.filesystem.root = Root::Image("alpine".into());
+        policy.filesystem.deny = ["/etc/secret", "/etc/hosts", "/dev/null", "/work/secret"].map(String::from).into();
+        let host = Table::usual(&["/home/u/w/secret"]);
+        let masks = |layout: &Layout| -> Vec<(String, bool)> {
+            let mask = |item: &Item| match item {
+                Item::Mask { target, directory } if !target.starts_with("/proc") => Some((target.clone(), *directory)),
+                _ => None,
+            };
+            layout.items.iter().filter_map(mask).collect()
+        };
+        let layout = in_container(&policy, &host).unwrap();
+        let expected = [("/etc/hosts", false), ("/etc/secret", true), ("/work/secret", false)];
+        assert_eq!(masks(&layout), expected.map(|(path, directory)| (path.to_owned(), directory)));
+        assert!(layout.unheld_deny.is_empty());
+        let at = |layout: &Layout, path: &str| {
+            let here = |item: &&Item| match item {
+                Item::Bind { target, .. } | Item::Text { target, .. } | Item::Mask { target, .. } => target == path,
+                _ => false,
+            };
+            layout.items.iter().filter(here).count()
+        };
+        assert_eq!((at(&layout, "/etc/hosts"), at(&layout, "/etc/resolv.conf")), (1, 1));
+        policy.filesystem.root = Root::Minimal;
+        policy.filesystem.deny = ["/etc/passwd", "/srv/nothing"].map(String::from).into();
+        assert_eq!(masks(&in_container(&policy, &host).unwrap()), [("/etc/passwd".to_owned(), false)]);
     }
 
     #[test]
