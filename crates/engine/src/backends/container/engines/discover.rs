@@ -33,6 +33,10 @@ pub(super) trait Surroundings {
     fn uid(&self) -> u32;
 }
 
+/// What helps whoever may not talk to Docker's socket.
+const JOIN: &str =
+    "sudo usermod -aG docker $USER and log in again (who is in that group is as good as root), or use rootless Docker";
+
 /// An engine, or how to get one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Found {
@@ -70,7 +74,11 @@ pub(super) fn find(flavour: Flavour, around: &dyn Surroundings) -> Result<Found,
         return if attempt(&path) {
             Ok(Found::Socket(path))
         } else {
-            let hint = format!("correct {variable}, unset it, or start that engine: {help}");
+            let hint = match (flavour, forbidden) {
+                (Flavour::Docker, Some(_)) => JOIN.to_owned(),
+                (Flavour::Podman, Some(_)) => format!("it is another user's engine: unset {variable} for your own"),
+                (_, None) => format!("correct {variable}, unset it, or start that engine: {help}"),
+            };
             Err(missing(flavour, &looked, hint))
         };
     }
@@ -97,12 +105,11 @@ pub(super) fn find(flavour: Flavour, around: &dyn Surroundings) -> Result<Found,
         }
     }
     let hint = match (flavour, forbidden) {
-        (Flavour::Docker, Some(_)) => {
-            "sudo usermod -aG docker $USER and log in again (who is in that group is as good as root), or use rootless Docker"
-                .into()
-        }
+        (Flavour::Docker, Some(_)) => JOIN.to_owned(),
         (Flavour::Docker, None) => format!("{help}, or name its socket with DOCKER_HOST=unix:///path"),
-        (Flavour::Podman, _) => format!("apt-get install podman, {help}, or name its socket with CONTAINER_HOST=unix:///path"),
+        (Flavour::Podman, _) => {
+            format!("apt-get install podman, {help}, or name its socket with CONTAINER_HOST=unix:///path")
+        }
     };
     Err(missing(flavour, &looked, hint))
 }

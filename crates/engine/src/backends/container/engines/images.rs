@@ -74,7 +74,10 @@ fn image(client: &Client, reference: &str, told: &dyn Fn(Progress)) -> Result<Re
         code: 125,
         step: "image".into(),
         message: format!("no image {reference}{why}"),
-        hint: Some("docker pull or podman pull it by hand (after a login where it needs one), or name a tarball of a root file system by its path".into()),
+        hint: Some(match std::path::Path::new(reference).exists() {
+            true => format!("for what is here by that name: --image ./{reference}"),
+            false => "docker pull or podman pull it by hand (after a login where it needs one), or name a tarball of a root file system by its path".into(),
+        }),
     }
     };
     if is_id(reference) {
@@ -138,7 +141,7 @@ pub(super) fn find(client: &Client, reference: &str) -> Result<Option<Ready>, Fa
             return Err(trouble.failure(
                 "image",
                 &format!("cannot look for the image {reference}"),
-                "look into the engine's log",
+                "such as alpine:3.20 or registry.example/tools@sha256:...: names are in small letters",
             ));
         }
     };

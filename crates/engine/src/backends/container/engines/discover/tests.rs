@@ -135,6 +135,10 @@ fn a_socket_that_may_not_be_used_is_told_as_that() {
     let failure = find(Flavour::Docker, &host).unwrap_err();
     assert!(failure.message.contains("permission denied"), "{failure:?}");
     assert!(failure.hint.unwrap().contains("usermod -aG docker"));
+    host.variables.insert("DOCKER_HOST", format!("unix://{DOCKER}"));
+    let named = find(Flavour::Docker, &host).unwrap_err();
+    assert!(named.hint.unwrap().contains("usermod -aG docker"), "it runs: starting it helps nobody");
+    host.variables.clear();
     host.sockets.insert(DOCKER.into(), Some(io::ErrorKind::ConnectionRefused));
     let failure = find(Flavour::Docker, &host).unwrap_err();
     assert!(failure.message.contains("nobody listens") && failure.hint.unwrap().contains("systemctl start"));
