@@ -207,6 +207,25 @@ fn failed(mut failure: Failure, call: &Call, caller: &Caller, presentation: Pres
     Ok(code)
 }
 
+/// A refusal as the one JSON value that was asked for: an outcome, or the runner's result. Returns its exit code.
+///
+/// # Errors
+/// It cannot be printed.
+pub fn told(refusal: &Refusal, presentation: Presentation) -> Result<i32, Refusal> {
+    let failure = Failure {
+        code: refusal.code,
+        step: refusal.step.into(),
+        message: refusal.message.clone(),
+        hint: refusal.hint.clone(),
+    };
+    let outcome = notes::setup_failed(failure);
+    match presentation.result {
+        true => print_json(&runner::RunnerResult::of(&outcome, refusal.code))?,
+        false => print_json(&outcome)?,
+    }
+    Ok(refusal.code)
+}
+
 /// What `--dry-run` prints: all that is known before anything starts.
 #[derive(Serialize)]
 struct DryRun<'a> {

@@ -165,13 +165,8 @@ fn wants_outcome(arguments: &[OsString]) -> bool {
 /// whatever happened.
 fn told(code: i32, json: bool, refusal: &Refusal) -> i32 {
     if json {
-        let failure = cofferdam_engine::Failure {
-            code,
-            step: refusal.step.into(),
-            message: refusal.message.clone(),
-            hint: refusal.hint.clone(),
-        };
-        if let Err(unwritten) = execute::print_json(&notes::setup_failed(failure)) {
+        let presentation = execute::Presentation { json, ..execute::Presentation::default() };
+        if let Err(unwritten) = execute::told(refusal, presentation) {
             return report(&unwritten);
         }
     }

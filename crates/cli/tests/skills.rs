@@ -132,10 +132,15 @@ fn a_skill_is_signed_registered_run_and_revoked() {
         "{}",
         said(&refused)
     );
+    let outcome = parse(&bench.skill(&["run", "--json", "hello"]));
+    assert_eq!((&outcome["outcome"], &outcome["error"]["code"]), (&"setup_failed".into(), &125.into()));
+    let result = parse(&bench.skill(&["run", "--result", "hello"]));
+    assert_eq!((&result["success"], &result["exitCode"]), (&false.into(), &125.into()));
+    assert!(result["stderr"].as_str().unwrap().contains("revoked"), "{result}");
     assert!(said(&bench.skill(&["list"])).contains("revoked"));
+    let refused = ["skill_revoked", "sandbox_error", "sandbox_error", "sandbox_error"];
     let run = ["sandbox_started", "sandbox_completed"];
-    let wanted =
-        [&["sandbox_error", "skill_registered"][..], &run, &run, &run, &["skill_revoked", "sandbox_error"]].concat();
+    let wanted = [&["sandbox_error", "skill_registered"][..], &run, &run, &run, &refused].concat();
     let records = bench.records();
     assert_eq!(records.iter().map(|(kind, _)| kind.as_str()).collect::<Vec<_>>(), wanted);
     assert!(records.iter().all(|(_, record)| record["skill"] == "hello"));

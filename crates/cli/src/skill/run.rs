@@ -13,11 +13,26 @@ use serde_json::{Map, Value};
 
 use super::{Called, image, refused};
 use crate::call::{Call, read_policy_text};
-use crate::execute::{Presentation, execute_about};
+use crate::execute::{self, Presentation, execute_about};
 use crate::report::{REFUSED, Refusal};
 
-/// Runs a skill, and returns the exit code.
+/// Runs a skill, and returns the exit code. Whoever asked for one JSON value gets one, whatever is refused.
 pub(super) fn run(called: &Called<'_>, engine: &Engine) -> Result<i32, Refusal> {
+    let presentation = Presentation {
+        json: called.flag("json"),
+        result: called.flag("result"),
+        quiet: called.flag("quiet"),
+        dry_run: called.flag("dry-run"),
+    };
+    match started(called, engine, presentation) {
+        Err(refusal) if (presentation.json || presentation.result) && refusal.step != "output" => {
+            execute::told(&refusal, presentation)
+        }
+        done => done,
+    }
+}
+
+fn started(called: &Called<'_>, engine: &Engine, presentation: Presentation) -> Result<i32, Refusal> {
     let spec = called.spec()?;
     let operator = match called.path("config") {
         None => SandboxConfig::default(),
@@ -60,12 +75,6 @@ pub(super) fn run(called: &Called<'_>, engine: &Engine) -> Result<i32, Refusal> 
         audit_trail: Some(called.trail_directory()?.to_string_lossy().into_owned()),
         audit_secrets: called.matches.get_many("audit-secret").into_iter().flatten().cloned().collect(),
         perhaps_file: None,
-    };
-    let presentation = Presentation {
-        json: called.flag("json"),
-        result: called.flag("result"),
-        quiet: called.flag("quiet"),
-        dry_run: called.flag("dry-run"),
     };
     execute_about(engine, call, called.caller, presentation, about)
 }

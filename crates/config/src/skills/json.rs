@@ -154,7 +154,9 @@ impl Reader {
             }
         }
         for key in required.iter().filter(|key| !members.contains_key(**key)) {
-            self.wrong(&format!("{path}.{key}"), None, "missing", "it cannot be left out");
+            let accepted =
+                if *key == "signature" { "what cofferdam skill sign writes" } else { "it cannot be left out" };
+            self.wrong(&format!("{path}.{key}"), None, "missing", accepted);
         }
         Members(Some(members))
     }
