@@ -67,7 +67,9 @@ fn table(mechanisms: &[Mechanism]) -> String {
 fn summary(support: &Support) -> String {
     let mut text = format!("  {}: ", support.backend);
     if let Some(failure) = &support.unavailable {
-        text.push_str(&format!("cannot run: {}\n", failure.message));
+        // What is wrong with the policy's root is nothing that this host lacks.
+        let what = if failure.step == Field::Root.name() { "not with this root" } else { "cannot run" };
+        text.push_str(&format!("{what}: {}\n", failure.message));
         if let Some(hint) = &failure.hint {
             text.push_str(&format!("    hint: {hint}\n"));
         }

@@ -20,7 +20,7 @@ pub fn explain(failure: &mut Failure, policy: &Policy, caller: &Caller) {
         denied(failure, policy, program);
     }
     if failure.code == 127
-        && let Some(hint) = not_found(program, caller)
+        && let Some(hint) = not_found(program, policy, caller)
     {
         failure.hint = Some(hint);
     }
@@ -100,7 +100,7 @@ fn host_path(policy: &Policy, inside: &str) -> Option<Shown> {
     }
 }
 
-fn not_found(program: &str, caller: &Caller) -> Option<String> {
+fn not_found(program: &str, policy: &Policy, caller: &Caller) -> Option<String> {
     let is_field = |name: &str| {
         let group = |field: &Field| field.name().split_once('.').is_some_and(|(group, _)| group == name);
         Field::ALL.iter().any(|field| field.name() == name || group(field))
@@ -116,6 +116,10 @@ fn not_found(program: &str, caller: &Caller) -> Option<String> {
              cofferdam eval shell {}",
             quoted(line)
         ));
+    }
+    if let Root::Image(image) = &policy.filesystem.root {
+        // What this host has by that name says nothing of an image.
+        return Some(format!("{image} has no such program there: name its path in the image, or use another image"));
     }
     if program.contains('/') {
         return None;
