@@ -97,7 +97,8 @@ pub fn make_from(
         (None, None) => run_defaults(caller, text("workdir").is_some()),
     };
     let from_file = profile_file.as_deref().or(from_file);
-    let other_tree = text("root").is_some_and(|root| !matches!(root, "host" | "minimal" | "interpreter"));
+    let other_tree =
+        text("root").is_some_and(|root| !matches!(root, "host" | "minimal" | "interpreter")) || is_given("image");
     if from_file.is_none() && other_tree && text("workdir").is_some() {
         // A tree of somebody's own rarely has a place for the caller's working directory, and nobody starts there.
         base.filesystem.mounts.clear();
