@@ -46,7 +46,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l description 
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -s v -l volume -d 'Show a host path; MODE ro (default), rw, cow' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l tmpfs -d 'Mount an empty file system in memory' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l root -d 'What / is: host, minimal, interpreter, or DIR' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l image -d 'What / is in a container: an image, a tarball or DIR' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l image -d 'What / is in a container: image, tarball, DIR' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l deny -d 'A path that can be neither read nor written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l protect -d 'A path that can be read but never written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l network -d 'none (default), loopback, host or allow=HOST,…' -r
@@ -73,7 +73,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l tmpfs-size -
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l output-limit -d 'Output passed on per stream; the rest is dropped' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l layer-size -d 'Changes kept per copy-on-write volume' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l layer-files -d 'Changed files per copy-on-write volume' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l backend -d 'What holds the policy' -r -f -a "auto\t''
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l backend -d 'What holds the policy: jail, docker, podman, oci' -r -f -a "auto\t''
 jail\t''
 landlock\t''
 bubblewrap\t''
@@ -125,7 +125,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l description
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -s v -l volume -d 'Show a host path; MODE ro (default), rw, cow' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l tmpfs -d 'Mount an empty file system in memory' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l root -d 'What / is: host, minimal, interpreter, or DIR' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l image -d 'What / is in a container: an image, a tarball or DIR' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l image -d 'What / is in a container: image, tarball, DIR' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l deny -d 'A path that can be neither read nor written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l protect -d 'A path that can be read but never written' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l network -d 'none (default), loopback, host or allow=HOST,…' -r
@@ -152,7 +152,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l tmpfs-size 
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l output-limit -d 'Output passed on per stream; the rest is dropped' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l layer-size -d 'Changes kept per copy-on-write volume' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l layer-files -d 'Changed files per copy-on-write volume' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l backend -d 'What holds the policy' -r -f -a "auto\t''
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l backend -d 'What holds the policy: jail, docker, podman, oci' -r -f -a "auto\t''
 jail\t''
 landlock\t''
 bubblewrap\t''

@@ -185,11 +185,10 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
     PolicyOption {
         long: "image",
         takes: Takes::One("REF|TAR|DIR"),
-        help: "What / is in a container: an image, a tarball or DIR",
+        help: "What / is in a container: image, tarball, DIR",
         more: "Read-only. REF is an image's name, tag or digest; what the engine has not is pulled. A path, which begins with \
                `/` or `.`, is a tarball or a directory of this host.",
         heading: FILES,
-        rare: true,
         leaves: &["filesystem.root"],
         requires: &[Field::Root],
         apply: |draft, text| {
@@ -429,6 +428,7 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
         takes: Takes::Choice("LEVEL", &["disabled", "basic", "standard", "strict"]),
         help: "System calls: disabled, basic, standard or strict",
         heading: RIGHTS,
+        rare: true,
         leaves: &["process.seccomp.level"],
         requires: &[Field::Seccomp],
         apply: |draft, text| {
@@ -533,6 +533,7 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
         takes: Takes::One("TIME"),
         help: "CPU time of the whole tree, whole seconds",
         heading: LIMITS,
+        rare: true,
         leaves: &["limits.cpu_seconds"],
         requires: &[Field::CpuTime],
         apply: |draft, text| set(&mut draft.policy.limits.cpu_seconds, values::seconds(text)),
@@ -617,12 +618,11 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
     PolicyOption {
         long: "backend",
         takes: Takes::Choice("NAME", values::BACKENDS),
-        help: "What holds the policy",
-        more: "`auto` is the jail, else landlock. `docker` and `podman` run it in a container of theirs, `oci` in one made by \
-               the first of crun, runc and youki that is installed; `oci:crun`, `oci:runc`, `oci:youki`, `oci:runsc` name one. \
-               `cofferdam doctor` tells what each can hold here.",
+        help: "What holds the policy: jail, docker, podman, oci",
+        more: "`auto` is the `jail`, else `landlock`; `bubblewrap`, `nsjail` and `seatbelt` are other people's sandboxes. \
+               `docker` and `podman` run it in a container of theirs, `oci` in one made by the first of crun, runc and youki \
+               that is installed; `oci:crun`, `oci:runc`, `oci:youki`, `oci:runsc` name one. `cofferdam doctor` tells what each can hold here.",
         heading: HOLD,
-        rare: true,
         leaves: &["backend"],
         apply: |draft, text| {
             draft.policy.backend = Backend::from_name(text).unwrap_or(draft.policy.backend); // clap lets no other through

@@ -390,10 +390,20 @@ fn short_help_fits_a_screen_and_the_long_form_knows_every_option() {
                 Takes::Choice(_, values) => values,
                 _ => &[],
             };
-            assert!(value.iter().all(|v| option.help.contains(v)), "{} does not list its values", option.long);
+            let listed = |v: &&&str| option.help.contains(**v) || option.more.contains(&format!("`{v}`"));
+            assert!(value.iter().filter(listed).count() == value.len(), "{} does not list its values", option.long);
         }
         assert!(long.contains("Defaults:") && long.contains("512m"));
     }
+}
+
+#[test]
+fn an_image_shows_the_working_directory_unless_the_program_starts_elsewhere() {
+    let mounts = |options: &[&str]| {
+        let all = [&["run", "--backend", "docker", "--image", "alpine"], options, &["--", "true"]].concat();
+        call_as(&caller(), &all).unwrap().policy.filesystem.mounts.len()
+    };
+    assert_eq!((mounts(&[]), mounts(&["-w", "/"]), mounts(&["-w", "/", "-v", "/usr:/data"])), (1, 0, 1));
 }
 
 #[test]
