@@ -26,9 +26,21 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("cofferdam-config", &["cofferdam-policy", "cofferdam-command", "cofferdam-engine", "cofferdam-profiles"]),
     ("cofferdam-compile", &["cofferdam-policy", "cofferdam-profiles"]),
     ("cofferdam-python", &["cofferdam-policy", "cofferdam-engine", "cofferdam-profiles"]),
-    ("cofferdam", &["cofferdam-policy", "cofferdam-config", "cofferdam-engine", "cofferdam-profiles"]),
+    (
+        "cofferdam",
+        &[
+            "cofferdam-policy",
+            "cofferdam-config",
+            "cofferdam-engine",
+            "cofferdam-profiles",
+            "cofferdam-test-containers",
+        ],
+    ),
     ("cofferdam-server", &["cofferdam-policy", "cofferdam-config", "cofferdam-engine", "cofferdam-profiles"]),
-    ("cofferdam-escape", &["cofferdam-policy", "cofferdam-confine", "cofferdam-engine", "cofferdam"]),
+    (
+        "cofferdam-escape",
+        &["cofferdam-policy", "cofferdam-confine", "cofferdam-engine", "cofferdam", "cofferdam-test-containers"],
+    ),
     ("cofferdam-programs", &[]),
     ("cofferdam-egress-tests", &[]),
     ("cofferdam-bench", &["cofferdam-policy", "cofferdam-command", "cofferdam-engine"]),

@@ -290,7 +290,9 @@ impl Contained {
         };
         // What is covered by a later mount cannot be looked at.
         let masked = |target: &str| self.parts.masked.iter().any(|mask| crate::view::below(target, mask).is_some());
-        self.parts.checked.iter().filter(|(target, _)| !masked(target)).map(look).collect()
+        // An engine makes its root of a copy of the directory; a runtime, which hands descriptors on, of the directory itself.
+        let own = |target: &str| target != "/" || self.about.arrival == Arrival::Inherited;
+        self.parts.checked.iter().filter(|(target, _)| !masked(target) && own(target)).map(look).collect()
     }
 
     /// Runs it and returns when the tree is dead and nothing of the container is left.

@@ -173,6 +173,7 @@ pub fn parts(policy: &Policy, layout: &Layout, texts: &Path) -> Parts {
         match item {
             Item::Bind { source, target, .. } if target == "/" => {
                 parts.root = Some(Rootfs::Directory(source.into()));
+                parts.checked.push((target.clone(), source.into()));
             }
             Item::Bind { source, target, writable, exec, directory, .. } => {
                 parts.checked.push((target.clone(), source.into()));

@@ -273,7 +273,10 @@ fn write(calls: &Calls, shape: &Shape, with: &With<'_>) -> Result<(), Failure> {
         let file = file.write(true).create_new(true).mode(0o600).open(&path);
         file.and_then(|mut file| file.write_all(contents)).map_err(|e| fail(&path, &e))
     };
-    put("owner", &note)?;
+    // Seen whole or not at all: who finds half of it could not tell whose it is.
+    put("owner.new", &note)?;
+    let owner = calls.bundle.join("owner");
+    std::fs::rename(calls.bundle.join("owner.new"), &owner).map_err(|e| fail(&owner, &e))?;
     put("nothing", b"")?;
     use std::os::unix::fs::PermissionsExt;
     let nothing = calls.bundle.join("nothing");
