@@ -4,6 +4,34 @@
 
 /// What hints say to who types, and what it is for who writes Python. Longer ones first.
 pub const WORDS: &[(&str, &str)] = &[
+    (
+        "--root minimal for the system's programs, --image for those of an image, -v for directories",
+        "filesystem.root = \"minimal\" for the system's programs, {\"image\": …} for those of an image, filesystem.mounts for \
+         directories",
+    ),
+    (
+        "use --backend docker, podman or oci, or name a directory that holds its files: --root ./DIR",
+        "name the backend docker, podman or oci, or, as filesystem.root, a directory that holds its files",
+    ),
+    (
+        "give a directory or a tarball: --image ./rootfs, --image /path/to/root.tar",
+        "give a directory or a tarball by its path as filesystem.root",
+    ),
+    (
+        "give a directory with --root ./DIR, or a tarball with --image /path/to/root.tar",
+        "give a directory or a tarball by its path as filesystem.root",
+    ),
+    (
+        "give a directory with --root ./DIR, or a tarball",
+        "give a directory or a tarball by its path as filesystem.root",
+    ),
+    (
+        "for what is here by that name: --image ./",
+        "for what is here by that name: filesystem.root with the whole path of ./",
+    ),
+    ("another one: --backend oci:crun, oci:runc", "another one: the backend oci:crun or oci:runc"),
+    ("or use --backend oci:crun", "or use the backend oci:crun"),
+    ("use another runtime: --backend oci:runc", "use another runtime: the backend oci:runc"),
     ("set PATH with -e PATH=...", "set PATH in command.variables"),
     ("mount the directory that holds it with -v", "mount the directory that holds it by filesystem.mounts"),
     ("mount it with -v", "mount it by filesystem.mounts"),
