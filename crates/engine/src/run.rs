@@ -524,26 +524,10 @@ impl Core {
 
     /// The tree is dead: what did it use? Then its cgroup goes.
     fn figures(&self, report: Report, enforcement: Enforcement, cgroup: Option<Cgroup>) -> Finished {
-        let mut f = Finished {
-            memory: Some(report.sampled_memory.max(report.largest)).filter(|&bytes| bytes > 0),
-            cpu: Some(report.usage.cpu_us.max(report.sampled_cpu_us) as f64 / 1e6),
-            processes: (report.sampled_processes > 0).then_some(report.sampled_processes),
-            report,
-            enforcement,
-            network: None,
-            changes: Vec::new(),
-            problems: Vec::new(),
-            pids_hits: 0,
-        };
-        f.problems.append(&mut f.report.problems);
+        let mut f = Finished::of(report, enforcement);
         let Some(c) = cgroup else { return f };
-        if let Ok(u) = c.usage() {
-            f.memory = u.memory_peak_bytes.or(f.memory);
-            // The cgroup counts init's setup as well, the process times leave out what nobody waited for: the larger.
-            let counted = u.cpu_time_us.map_or(0.0, |us| us as f64 / 1e6);
-            f.cpu = Some(f.cpu.unwrap_or(0.0).max(counted));
-            // Init is not the program's.
-            f.processes = u.pids_peak.map(|n| n.saturating_sub(1)).or(f.processes);
+        if let Ok(used) = c.usage() {
+            f.counted(&used);
         }
         f.pids_hits = c.events().map_or(0, |e| e.pids_limit_hits);
         if self.backend == Backend::Landlock

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cofferdam_policy::allow::PLAIN_HTTP;
-use cofferdam_policy::{AllowRule, Field, NetworkLimits, Policy};
+use cofferdam_policy::{AllowRule, Field, NetworkLimits, Policy, SeccompLevel};
 use serde::Serialize;
 
 use crate::outcome::{Applied, Failure, Strength};
@@ -83,6 +83,16 @@ fn methods(policy: &Policy, gateway: bool) -> Applied {
 /// Whether all of that range are ports of HTTP in the clear.
 fn plain_http(first: u16, last: u16) -> bool {
     (first..=last).all(|port| PLAIN_HTTP.contains(&port))
+}
+
+/// The system call filter's level, in words.
+pub(crate) fn level(policy: &Policy) -> &'static str {
+    match policy.process.seccomp.level {
+        SeccompLevel::Disabled => "the floor that every level has",
+        SeccompLevel::Basic => "seccomp, level basic",
+        SeccompLevel::Standard => "seccomp, level standard",
+        SeccompLevel::Strict => "seccomp, level strict",
+    }
 }
 
 /// What backends that make no room for sandboxes inside can hold of `process.nested_sandboxes`.

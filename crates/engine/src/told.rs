@@ -5,6 +5,7 @@
 use std::time::Instant;
 
 use cofferdam_confine::Recipe;
+use cofferdam_confine::cgroup::Usage;
 use cofferdam_policy::{AuditLevel, Field, NetworkMode, Policy};
 
 use crate::outcome::{
@@ -24,6 +25,33 @@ pub(crate) struct Finished {
     pub cpu: Option<f64>,
     pub processes: Option<u64>,
     pub pids_hits: u64,
+}
+
+impl Finished {
+    /// What the supervisor itself saw.
+    pub fn of(mut report: Report, enforcement: Enforcement) -> Finished {
+        Finished {
+            memory: Some(report.sampled_memory.max(report.largest)).filter(|&bytes| bytes > 0),
+            cpu: Some(report.usage.cpu_us.max(report.sampled_cpu_us) as f64 / 1e6),
+            processes: (report.sampled_processes > 0).then_some(report.sampled_processes),
+            problems: std::mem::take(&mut report.problems),
+            report,
+            enforcement,
+            network: None,
+            changes: Vec::new(),
+            pids_hits: 0,
+        }
+    }
+
+    /// What a cgroup counted, which knows better.
+    pub fn counted(&mut self, used: &Usage) {
+        self.memory = used.memory_peak_bytes.or(self.memory);
+        // The cgroup counts init's setup as well, the process times leave out what nobody waited for: the larger.
+        let counted = used.cpu_time_us.map_or(0.0, |us| us as f64 / 1e6);
+        self.cpu = Some(self.cpu.unwrap_or(0.0).max(counted));
+        // Init is not the program's.
+        self.processes = used.pids_peak.map(|n| n.saturating_sub(1)).or(self.processes);
+    }
 }
 
 /// What an outcome is told of.

@@ -10,7 +10,7 @@ use cofferdam_confine::landlock::{self, access};
 use cofferdam_confine::recipe::{self, PathRule, Recipe, Source, Step, attr};
 use cofferdam_confine::wire::flag;
 use cofferdam_policy::paths::is_within;
-use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root, SeccompLevel};
+use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root};
 
 use super::paths::{self, Held, Unheld};
 use super::root::{Build, HOST, Ids};
@@ -622,12 +622,7 @@ fn enforcement(policy: &Policy, abi: u32, linked: &[String], foreign: &[String],
     };
     e.insert(Field::Network, net);
     e.extend(crate::support::network(policy, plan.way.is_some()));
-    let level = match policy.process.seccomp.level {
-        SeccompLevel::Disabled => "the floor that every level has",
-        SeccompLevel::Basic => "seccomp, level basic",
-        SeccompLevel::Standard => "seccomp, level standard",
-        SeccompLevel::Strict => "seccomp, level strict",
-    };
+    let level = crate::support::level(policy);
     if nested {
         e.insert(
             Field::Seccomp,

@@ -1,6 +1,6 @@
 //! Per field, what a container holds of a policy: the one place where it is written down. Pure.
 
-use cofferdam_policy::{Field, Mount, NetworkMode, Policy, Root, SeccompLevel};
+use cofferdam_policy::{Field, Mount, NetworkMode, Policy, Root};
 
 use super::About;
 use crate::backends::layout::Layout;
@@ -82,13 +82,7 @@ pub(crate) fn answers(
     );
     e.extend(crate::support::network(policy, way.is_some()));
     e.insert(Field::NestedSandboxes, crate::support::nested(policy));
-    let level = match policy.process.seccomp.level {
-        SeccompLevel::Disabled => "the floor that every level has",
-        SeccompLevel::Basic => "level basic",
-        SeccompLevel::Standard => "level standard",
-        SeccompLevel::Strict => "level strict",
-    };
-    e.insert(Field::Seccomp, full(format!("seccomp, {level}, by init, on top of {}", about.detail)));
+    e.insert(Field::Seccomp, full(format!("{}, by init, on top of {}", crate::support::level(policy), about.detail)));
     e.insert(
         Field::Spawn,
         full(if policy.process.spawn { "spawning is allowed" } else { "seccomp: one exec, threads only" }),
@@ -102,7 +96,16 @@ pub(crate) fn answers(
         },
     );
     let users = if about.rootless { ", and a user namespace of the caller's" } else { "" };
-    e.insert(Field::Isolation, full(format!("pid, ipc, uts, cgroup and mount namespaces of the container's{users}")));
+    // Nothing outside is seen or signalled there either; but what is inside it tells apart by users alone.
+    let init = if about.listener {
+        ""
+    } else {
+        ", in which the program can look at init and stop it: the supervisor holds the wall limit then"
+    };
+    e.insert(
+        Field::Isolation,
+        full(format!("pid, ipc, uts, cgroup and mount namespaces of the container's{users}{init}")),
+    );
     e.insert(Field::Hostname, full("uts namespace"));
     e.insert(Field::TreeKill, full("the pid namespace ends with its init, and init with its owner"));
     crate::rlimits::enforcement(policy, false, &mut e);

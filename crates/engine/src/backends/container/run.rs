@@ -455,7 +455,11 @@ impl Contained {
                 }
                 place.sweep(|_| false);
             };
-            thread = std::thread::Builder::new().name("sweep".into()).spawn(sweep).ok();
+            match std::thread::Builder::new().name("sweep".into()).spawn(sweep) {
+                Ok(started) => thread = Some(started),
+                // What is left is found by the next command; this run needs nothing of it.
+                Err(error) => tracing::warn!(%error, "cannot look for containers of dead owners"),
+            }
         });
         thread
     }

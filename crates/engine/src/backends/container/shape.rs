@@ -23,6 +23,24 @@ pub const DENIED: &str = "denied";
 /// set, before the program starts.
 pub const POWERS: [&str; 6] = ["NET_ADMIN", "NET_BIND_SERVICE", "NET_RAW", "SETUID", "SETGID", "SETPCAP"];
 
+/// What no program has a use for, of `/proc` and `/sys`: what Docker and Podman hide, in their versions up to
+/// now. Every maker hides them, besides what a shape says.
+pub const MASKED: [&str; 13] = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/devices/virtual/powercap",
+    "/sys/dev/block",
+    "/sys/firmware",
+];
+
 /// A container, in full.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Shape {

@@ -54,24 +54,10 @@ pub(super) fn theirs(pid: i32, e: &mut Enforcement) -> Option<Cgroup> {
 
 /// The tree is dead: what did it use? Then a cgroup of ours goes.
 pub(super) fn figures(report: Report, enforcement: Enforcement, cgroup: Option<Cgroup>) -> Finished {
-    let mut f = Finished {
-        memory: Some(report.sampled_memory.max(report.largest)).filter(|&bytes| bytes > 0),
-        cpu: Some(report.usage.cpu_us.max(report.sampled_cpu_us) as f64 / 1e6),
-        processes: (report.sampled_processes > 0).then_some(report.sampled_processes),
-        report,
-        enforcement,
-        network: None,
-        changes: Vec::new(),
-        problems: Vec::new(),
-        pids_hits: 0,
-    };
-    f.problems.append(&mut f.report.problems);
+    let mut f = Finished::of(report, enforcement);
     let own = cgroup.as_ref().and_then(|c| Some((c.usage().ok()?, c.events().ok()?)));
-    if let Some((u, events)) = own.or(f.report.counted) {
-        f.memory = u.memory_peak_bytes.or(f.memory);
-        let counted = u.cpu_time_us.map_or(0.0, |us| us as f64 / 1e6);
-        f.cpu = Some(f.cpu.unwrap_or(0.0).max(counted));
-        f.processes = u.pids_peak.map(|n| n.saturating_sub(1)).or(f.processes); // init is not the program's
+    if let Some((used, events)) = own.or(f.report.counted) {
+        f.counted(&used);
         f.pids_hits = events.pids_limit_hits;
     }
     if let Some(c) = cgroup

@@ -14,26 +14,9 @@ use bollard::models::{
 };
 
 use super::about::{Flavour, What};
-use crate::backends::container::shape::inodes;
+use crate::backends::container::shape::{MASKED, inodes};
 use crate::backends::container::{Mounted, Net, POWERS, Ready, Shape};
 use crate::outcome::Failure;
-
-/// What no program has a use for, of `/proc` and `/sys`: what Docker and Podman hide, in their versions up to now.
-pub(super) const MASKED: [&str; 13] = [
-    "/proc/acpi",
-    "/proc/asound",
-    "/proc/interrupts",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/latency_stats",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/proc/timer_list",
-    "/proc/timer_stats",
-    "/sys/devices/virtual/powercap",
-    "/sys/dev/block",
-    "/sys/firmware",
-];
 
 /// The smallest tmpfs; 0 would be one without a limit.
 const PAGE: u64 = 4096;

@@ -16,6 +16,7 @@ use oci_spec::runtime::{
 use serde_json::Value;
 
 use super::runtimes::Runtime;
+use crate::backends::container::shape::MASKED;
 use crate::backends::container::shape::{Mounted, Net, Shape, inodes, own as own_directory};
 
 /// What a specification needs to know besides the shape.
@@ -37,20 +38,6 @@ pub struct With<'a> {
     pub empty_tmp: bool,
 }
 
-/// Files that tell about the host or reach into it: what Docker hides.
-const MASKED: [&str; 11] = [
-    "/proc/acpi",
-    "/proc/asound",
-    "/proc/interrupts",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/latency_stats",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/proc/timer_list",
-    "/proc/timer_stats",
-    "/sys/firmware",
-];
 /// What Docker makes read-only.
 const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
