@@ -1,0 +1,311 @@
+//! One run: root made ready, container started, init let in, watched, told.
+//!
+//! ```text
+//! plan ─▶ prepare the root ─▶ directory, ends, door ─▶ maker.start ─▶ init comes ─▶ its plan, by letter
+//!           └─ pulls, tells                                              └─▶ supervise ─▶ end, figures ─▶ outcome
+//! ```
+
+use std::collections::BTreeSet;
+use std::os::fd::AsFd;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use cofferdam_confine::cgroup::Cgroup;
+use cofferdam_confine::host::{resource, rlimit};
+use cofferdam_confine::{Recipe, Running, letter, memfd};
+use cofferdam_policy::{Field, OnViolation, Stdin};
+
+use super::super::door::{Door, Ours, ends};
+use super::super::{Arrival, Ended, Handed, Made, Ready};
+use super::super::{owner, shape, usage};
+use super::{Contained, KERNEL_THREADS, Tell, refuse};
+use crate::egress::Egress;
+use crate::evidence::{Log, Paths};
+use crate::io::{Input, Io, Stream};
+use crate::outcome::{Ending, Failure, Network, Outcome};
+use crate::streams::{Sink, Source};
+use crate::supervise::{self, End, Outer, Run};
+use crate::told::{self, Finished, Told};
+
+impl Contained {
+    /// Runs it and returns when the tree is dead and nothing of the container is left.
+    pub fn run(&self, mut io: Io) -> Outcome {
+        let begun = Instant::now();
+        let outcome = match self.attempt(&mut io) {
+            Ok((finished, recipe)) => {
+                let of = Told { policy: &self.policy, recipe: &recipe, reports: self.about.listener };
+                told::outcome(&of, self.blank(), finished, begun)
+            }
+            Err(failure) => Outcome {
+                outcome: Ending::SetupFailed,
+                error: Some(failure),
+                violations_complete: true, // nothing ran
+                setup_time_ms: begun.elapsed().as_secs_f64() * 1e3,
+                ..self.blank()
+            },
+        };
+        io.monitor.end();
+        outcome
+    }
+
+    /// The root file system, made ready once and looked for again where it is gone.
+    fn ready(&self) -> Result<Ready, Failure> {
+        let mut root = self.root.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ready) = &*root {
+            return Ok(ready.clone());
+        }
+        let nobody: Tell = Arc::new(|_| {});
+        let tell = self.tell.as_ref().unwrap_or(&nobody);
+        let wanted = self.parts.root.clone().unwrap_or(shape::Rootfs::Made(Vec::new()));
+        let ready = self.maker.prepare(&wanted, &self.parts.mounts, &|progress| tell(progress))?;
+        *root = Some(ready.clone());
+        Ok(ready)
+    }
+
+    fn attempt(&self, io: &mut Io) -> Result<(Finished, Recipe), Failure> {
+        if io.arguments.iter().any(|argument| argument.contains('\0')) {
+            return Err(refuse(
+                "command.argv",
+                "an argument of this run has a NUL byte in it, and arguments end there",
+                None,
+            ));
+        }
+        if io.terminal.is_some() {
+            let hint = "use --backend jail, or leave --tty out";
+            return Err(refuse("terminal", format!("the {} backend gives no terminal", self.backend), Some(hint)));
+        }
+        let sweeping = self.sweep();
+        let mut enforcement = self.enforcement.clone();
+        let location = self.location.as_ref().filter(|_| !self.about.limits);
+        let besides = 1 + if self.about.listener { 0 } else { KERNEL_THREADS };
+        let own = location.and_then(|at| usage::own(at, &self.policy, besides, &mut enforcement));
+        self.still_sufficient(&enforcement)?;
+        let root = self.ready()?;
+        self.place.write_texts(&self.parts.texts)?;
+        let id = owner::fresh_name().map_err(|e| refuse("container", format!("cannot make up a name: {e}"), None))?;
+        let directory = self.place.run(&id)?;
+        let shape = self.shape(id, directory.path());
+        let mut recipe = self.recipe(&shape, std::mem::take(&mut io.arguments))?;
+        let (ours, theirs) = ends(self.user)?;
+        let door = match self.about.arrival {
+            Arrival::Door => Some(Door::open(directory.path())?),
+            Arrival::Inherited => None,
+        };
+        let limits = [(resource::CORE, 0, rlimit(resource::CORE).1)];
+        let handed = Handed {
+            stdio: theirs.stdio(),
+            init: theirs.init(),
+            lifeline: theirs.lifeline.as_fd(),
+            cgroup: own.as_ref().filter(|_| door.is_some()),
+            rlimits: &limits,
+            directory: directory.path(),
+        };
+        let made = match self.maker.start(&shape, &root, &handed) {
+            // Somebody has removed it since: once more, and another one that is gone is told.
+            Err(failure) if failure.step == "image" => {
+                *self.root.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                self.maker.start(&shape, &self.ready()?, &handed)?
+            }
+            started => started?,
+        };
+        let joins = own.as_ref().filter(|_| door.is_none());
+        let arrived = match door {
+            // Who came may be a helper of the maker's. Where its process is ours, that one has them all below it, and is waited for.
+            Some(door) => door.admit(&theirs, made.as_ref()).and_then(|peer| made.running().map_or(Ok(peer), copy)),
+            None => made.running().map(copy).unwrap_or_else(|| Err(refuse("container", "nothing runs", None))),
+        };
+        drop(theirs); // init's alone from here on, so that its end is seen
+        let told = arrived.and_then(|running| {
+            let counted = self.about.limits.then(|| usage::theirs(running.pid, &mut enforcement)).flatten();
+            self.still_sufficient(&enforcement)?; // nothing runs yet
+            let extra = match joins {
+                Some(cgroup) => cgroup.join_files().map_err(|e| refuse("cgroup", e.to_string(), None))?,
+                None => Vec::new(),
+            };
+            recipe.joins = (0, extra.len() as u16);
+            let block = memfd::plan(&recipe.encode());
+            let block = block.map_err(|e| refuse("spawn", format!("cannot write the plan: {e}"), None))?;
+            let extra: Vec<_> = extra.iter().map(AsFd::as_fd).collect();
+            // An inherited init may have failed by then; what its maker says of it is the better word.
+            if let Err(e) = letter::plan(ours.letters.as_fd(), block.as_fd(), &extra) {
+                return Err(made
+                    .gave_up()
+                    .unwrap_or_else(|| refuse("spawn", format!("cannot hand the plan over: {e}"), None)));
+            }
+            Ok((running, counted))
+        });
+        let (running, counted) = match told {
+            Ok(told) => told,
+            Err(mut failure) => {
+                let killed = made.kill().err().map(|e| e.message);
+                let ended = made.end();
+                for problem in killed.into_iter().chain(ended.problems) {
+                    failure.message.push_str(&format!("; {problem}"));
+                }
+                return Err(failure);
+            }
+        };
+        let watched = self.watch(running, ours, own.as_ref().or(counted.as_ref()), made.as_ref(), io);
+        if watched.is_err() {
+            // Nobody has told init to go: its lifeline is closed, and this makes sure.
+            made.kill()?;
+        }
+        let ended = made.end();
+        let (mut report, network) = watched?;
+        if let Err(e) = directory.remove() {
+            report.problems.push(format!("cannot remove the run's directory: {e}"));
+        }
+        if let Some(thread) = sweeping
+            && thread.join().is_err()
+        {
+            report.problems.push("looking for what dead runs left behind failed".into());
+        }
+        self.judge(&mut report, &ended)?;
+        let mut finished = usage::figures(report, enforcement, own);
+        finished.problems.extend(ended.problems);
+        finished.network = network;
+        Ok((finished, recipe))
+    }
+
+    /// Looks once, beside the first run, for what dead owners left.
+    fn sweep(&self) -> Option<std::thread::JoinHandle<()>> {
+        let mut thread = None;
+        self.swept.call_once(|| {
+            let (maker, place) = (Arc::clone(&self.maker), self.place.clone());
+            let sweep = move || {
+                match maker.sweep() {
+                    Ok(swept) => {
+                        for name in &swept.removed {
+                            tracing::info!(container = name, "removed: its owner is gone");
+                        }
+                        for problem in &swept.problems {
+                            tracing::warn!(problem, "a container of a dead owner remains");
+                        }
+                    }
+                    Err(failure) => {
+                        tracing::warn!(message = failure.message, "cannot look for containers of dead owners")
+                    }
+                }
+                place.sweep(|_| false);
+            };
+            match std::thread::Builder::new().name("sweep".into()).spawn(sweep) {
+                Ok(started) => thread = Some(started),
+                // What is left is found by the next command; this run needs nothing of it.
+                Err(error) => tracing::warn!(%error, "cannot look for containers of dead owners"),
+            }
+        });
+        thread
+    }
+
+    fn watch(
+        &self,
+        running: Running,
+        ours: Ours,
+        cgroup: Option<&Cgroup>,
+        made: &dyn Made,
+        io: &mut Io,
+    ) -> Result<(supervise::Report, Option<Network>), Failure> {
+        let l = &self.policy.limits;
+        let Ours { stdio: [to, out, err], lifeline, status, events, letters } = ours;
+        let inits = made.running().is_none().then_some(running.pid);
+        let egress: Option<Egress> = match &self.way {
+            Some(way) => Some(way.attach(&self.policy.network, letters, inits.unwrap_or(-1))?),
+            None => {
+                drop(letters);
+                None
+            }
+        };
+        let input = match &self.policy.command.stdin {
+            Stdin::Closed => Input::Closed,
+            Stdin::Text(text) => Input::Bytes(text.clone().into_bytes()),
+            Stdin::Caller => std::mem::replace(&mut io.input, Input::Closed),
+        };
+        let (denied, protected) = (self.set(&self.policy.filesystem.deny), self.set(&self.policy.filesystem.protected));
+        let around = Around { made, own_clock: !self.about.listener };
+        let run = Run {
+            status,
+            events,
+            lifeline: Some(lifeline),
+            own_pids: true,
+            wall: Duration::from_millis(l.wall_ms),
+            source: Source::new(to, input, false),
+            sinks: [
+                Some(Sink::new(out, Stream::Stdout, l.output_bytes)),
+                Some(Sink::new(err, Stream::Stderr, l.output_bytes)),
+            ],
+            cgroup,
+            paths: Paths { view: &self.layout.view, denied: &denied, protected: &protected },
+            cpu_seconds: l.cpu_seconds,
+            sample_memory: cgroup.is_none().then_some(l.memory_mb << 20),
+            output_bytes: l.output_bytes,
+            log: Log::new(&self.policy),
+            session: None,
+            workspace: None,
+            gateway: egress.as_ref().map(|e| (e.watch(), self.policy.on_violation == OnViolation::Terminate)),
+            container: Some(&around),
+            running,
+        };
+        io.monitor.begin(run.running.pid, cgroup, 1);
+        let mut report = supervise::supervise(run, io);
+        let network = egress.map(|egress| egress.end(&mut report.log));
+        let refused = network.as_ref().is_some_and(|network| network.refused > 0);
+        if refused && self.policy.on_violation == OnViolation::Terminate && matches!(report.end, End::Wait(_)) {
+            report.end = End::Violation;
+        }
+        Ok((report, network))
+    }
+
+    fn set(&self, paths: &[String]) -> BTreeSet<String> {
+        paths.iter().cloned().collect()
+    }
+
+    /// What the maker knows better.
+    fn judge(&self, report: &mut supervise::Report, ended: &Ended) -> Result<(), Failure> {
+        let starved = ended.oom_killed == Some(true);
+        if starved && matches!(report.end, End::Wait(_) | End::Lost) {
+            report.end = End::Limit(Field::Memory);
+        }
+        if matches!(report.end, End::Lost) && report.started_ns == 0 && !ended.said.is_empty() {
+            return Err(refuse("container", format!("{} started nothing: {}", self.backend, ended.said), None));
+        }
+        Ok(())
+    }
+
+    fn blank(&self) -> Outcome {
+        Outcome {
+            violations_complete: false,
+            enforcement: self.enforcement.clone(),
+            backend: self.backend.into(),
+            backend_reason: self.reason.clone(),
+            ..Outcome::unstarted(None)
+        }
+    }
+}
+
+/// What ends a container.
+struct Around<'a> {
+    made: &'a dyn Made,
+    /// A kernel of its own counts its own time.
+    own_clock: bool,
+}
+
+impl Outer for Around<'_> {
+    fn kill(&self) -> Result<(), String> {
+        self.made.kill().map_err(|failure| failure.message)
+    }
+
+    fn is_child(&self) -> bool {
+        self.made.running().is_some()
+    }
+
+    fn own_clock(&self) -> bool {
+        self.own_clock
+    }
+}
+
+/// The same process, to be watched besides.
+fn copy(running: &Running) -> Result<Running, Failure> {
+    let pidfd = running.pidfd.try_clone();
+    let pidfd = pidfd.map_err(|e| refuse("container", format!("cannot watch the container: {e}"), None))?;
+    Ok(Running { pid: running.pid, pidfd })
+}
