@@ -1,0 +1,176 @@
+//! What deny and protected paths need: masks, read-only binds, and what leads to them bound onto itself. What mounts cannot
+//! hold is told as that, and never passed over.
+
+use std::collections::BTreeSet;
+
+use cofferdam_policy::Root;
+
+use super::super::facts::{Kind, Resolved, resolve};
+use super::{Builder, Item};
+use crate::view::{Shows, below, join};
+
+/// Paths inside that need something mounted over them; shorter ones first.
+#[derive(Default)]
+struct Held {
+    pins: BTreeSet<String>,
+    seals: BTreeSet<(String, bool)>,
+    masks: BTreeSet<(String, bool)>,
+}
+
+impl Builder<'_> {
+    pub(super) fn hold(&mut self) {
+        let fs = &self.policy.filesystem;
+        let mut held = Held::default();
+        let (absolute, relative): (Vec<&String>, Vec<&String>) = fs.protected.iter().partition(|p| p.starts_with('/'));
+        let trees: Vec<String> = self
+            .out
+            .view
+            .places()
+            .iter()
+            .filter(|p| p.writable && matches!(&p.shows, Shows::Host(s) if self.facts.kind(s) == Kind::Directory))
+            .map(|p| p.target.clone())
+            .collect();
+        for path in &fs.deny {
+            self.each(path, true, &mut held);
+        }
+        for path in absolute {
+            self.each(path, false, &mut held);
+        }
+        for tree in &trees {
+            for path in &relative {
+                self.each(&join(tree, path), false, &mut held);
+            }
+        }
+        self.finish(held);
+    }
+
+    /// A path as meant inside and as meant on the host.
+    fn each(&mut self, path: &str, deny: bool, held: &mut Held) {
+        match self.out.view.host_path(path) {
+            Some(host) if host != path => self.host_path(&host, path, deny, held),
+            // A name in a container's own memory is its own: nothing of the host's is there, nor comes from there.
+            None if self.out.view.covering(path).is_some_and(|p| p.writable) && !self.container => {
+                self.unheld(path, deny);
+            }
+            None if deny && self.container => self.own_path(path, held),
+            _ => {}
+        }
+        self.host_path(path, path, deny, held);
+    }
+
+    /// A denied path in what is shown of no host's: a text of the container's own, or whatever an image has there, which
+    /// nobody looked at. Its maker hides it if it is there, as a directory or as a file.
+    fn own_path(&self, path: &str, held: &mut Held) {
+        let text = |item: &Item| matches!(item, Item::Text { target, .. } if target == path);
+        if self.out.items.iter().any(text) {
+            held.masks.insert((path.to_owned(), false));
+        } else if matches!(self.policy.filesystem.root, Root::Image(_))
+            && self.out.view.covering(path).is_some_and(|place| place.target == "/")
+        {
+            held.masks.insert((path.to_owned(), true));
+        }
+    }
+
+    fn unheld(&mut self, path: &str, deny: bool) {
+        let list = if deny { &mut self.out.unheld_deny } else { &mut self.out.unheld_protected };
+        if !list.iter().any(|known| known == path) {
+            list.push(path.to_owned());
+        }
+    }
+
+    fn host_path(&mut self, host: &str, named: &str, deny: bool, held: &mut Held) {
+        let (found, links) = resolve(self.facts, host);
+        // Whoever may replace a link on the way decides what is at the path.
+        if links.iter().any(|(parent, _)| self.shows_writable(parent)) {
+            self.unheld(named, deny);
+        }
+        match found {
+            Resolved::Unknown => {
+                let (parent, _) = host.rsplit_once('/').unwrap_or(("/", host));
+                if self.shows_writable(parent) {
+                    self.unheld(named, deny);
+                }
+            }
+            Resolved::Missing(parent, _) => {
+                if self.shows_writable(&parent) {
+                    self.unheld(named, deny);
+                }
+            }
+            Resolved::There(canonical, kind) => {
+                for inside in self.everywhere(&canonical) {
+                    let writable = self.out.view.covering(&inside).is_some_and(|p| p.writable);
+                    if deny {
+                        held.masks.insert((inside.clone(), kind == Kind::Directory));
+                    } else if writable {
+                        if matches!(kind, Kind::File { links: 2.., .. }) {
+                            self.out.linked.push(inside.clone());
+                        }
+                        held.seals.insert((inside.clone(), kind == Kind::Directory));
+                    }
+                    if writable {
+                        self.pin(&inside, held);
+                    }
+                }
+            }
+        }
+    }
+
+    fn everywhere(&self, canonical: &str) -> Vec<String> {
+        let mut found = self.out.view.appearances(canonical);
+        for twin in self.facts.twins(canonical) {
+            found.extend(self.out.view.appearances(&twin));
+        }
+        found.sort();
+        found.dedup();
+        found
+    }
+
+    fn shows_writable(&self, directory: &str) -> bool {
+        self.everywhere(directory).iter().any(|inside| self.out.view.covering(inside).is_some_and(|p| p.writable))
+    }
+
+    /// Each directory between the writable mount and the path becomes a mount, so that it cannot be moved away.
+    fn pin(&self, inside: &str, held: &mut Held) {
+        let Some(place) = self.out.view.covering(inside) else { return };
+        let Some(rest) = below(inside, &place.target) else { return };
+        let parts: Vec<&str> = rest.split('/').collect();
+        let mut at = place.target.clone();
+        for part in &parts[..parts.len().saturating_sub(1)] {
+            at = join(&at, part);
+            held.pins.insert(at.clone());
+        }
+    }
+
+    fn finish(&mut self, mut held: Held) {
+        // What the program's user cannot come to needs no hiding, and nothing can be mounted there as that user.
+        let comes_to = |inside: &String| {
+            let mut above = cofferdam_policy::paths::ancestors(inside).skip(1);
+            above.all(|at| self.out.view.host_path(at).is_none_or(|host| !self.facts.is_closed(&host)))
+        };
+        held.masks.retain(|(mask, _)| comes_to(mask));
+        held.seals.retain(|(seal, _)| comes_to(seal));
+        held.pins.retain(comes_to);
+        if self.container {
+            // An engine mounts one thing at a place: a denied file is not shown first and hidden then.
+            self.out.items.retain(|item| match item {
+                Item::Text { target, .. } | Item::Bind { target, directory: false, .. } => {
+                    !held.masks.contains(&(target.clone(), false))
+                }
+                _ => true,
+            });
+        }
+        let covered = |path: &str| held.masks.iter().any(|(mask, _)| mask != path && below(path, mask).is_some());
+        let binds = held.pins.iter().map(|pin| (pin, true, true));
+        let binds = binds.chain(held.seals.iter().map(|(seal, directory)| (seal, false, *directory)));
+        for (inside, writable, directory) in binds.filter(|(inside, ..)| !covered(inside)) {
+            let Some(source) = self.out.view.host_path(inside) else { continue };
+            // What could not be executed before cannot be now.
+            let exec = !self.out.closed.iter().any(|closed| below(inside, closed).is_some());
+            let target = inside.clone();
+            self.out.items.push(Item::Bind { source, target, writable, exec, directory, optional: false });
+        }
+        for (target, directory) in held.masks.iter().filter(|(mask, _)| !covered(mask)) {
+            self.out.items.push(Item::Mask { target: target.clone(), directory: *directory });
+        }
+    }
+}
