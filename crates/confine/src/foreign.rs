@@ -51,11 +51,14 @@ pub struct Around<'a> {
     /// A directory that is empty for this program: in a mount namespace of its own, and for who is not root in a user
     /// namespace that maps just the caller.
     pub hidden: Option<&'a CStr>,
+    /// It is not killed with its owner: what it starts ends by itself then, and after that it has to clean up. Whoever is
+    /// killed in the middle of making a container leaves a process that waits for ever.
+    pub finishes: bool,
 }
 
 impl Default for Around<'_> {
     fn default() -> Self {
-        Around { first_fd: FIRST_FD, hidden: None }
+        Around { first_fd: FIRST_FD, hidden: None, finishes: false }
     }
 }
 
@@ -72,6 +75,7 @@ struct Child {
     first: i32,
     /// Null where nothing is hidden.
     hidden: *const u8,
+    finishes: bool,
     tasks: *const i32,
     tasks_len: usize,
     rlimits: *const (u32, u64, u64),
@@ -87,7 +91,7 @@ struct Child {
 const STACK: usize = 32 * 1024;
 
 /// Starts it and returns once it has been exec'd. It leads a session of its own, has an empty session keyring where the
-/// kernel gives one, and gets SIGKILL when the calling thread ends.
+/// kernel gives one, and gets SIGKILL when the calling thread ends (unless it [finishes](Around::finishes)).
 ///
 /// # Errors
 /// The step that failed; nothing is left behind.
@@ -125,6 +129,7 @@ pub fn spawn_around(foreign: &Foreign<'_>, around: &Around<'_>) -> Result<Runnin
         len: fds.len(),
         first: around.first_fd,
         hidden: around.hidden.map_or(std::ptr::null(), |path| path.as_ptr().cast()),
+        finishes: around.finishes,
         tasks: tasks.as_ptr(),
         tasks_len: tasks.len(),
         rlimits: foreign.rlimits.as_ptr(),
@@ -236,7 +241,9 @@ fn enter(c: &mut Child) -> Result<(), (i32, i32)> {
         sys::setresuid(uid, uid, uid).map_err(|e| (109, e))?;
     }
     sys::umask(0o022).map_err(|e| (110, e))?;
-    sys::prctl(1, 9, 0, 0, 0).map_err(|e| (111, e))?; // PR_SET_PDEATHSIG, SIGKILL; after the ids, which clear it
+    if !c.finishes {
+        sys::prctl(1, 9, 0, 0, 0).map_err(|e| (111, e))?; // PR_SET_PDEATHSIG, SIGKILL; after the ids, which clear it
+    }
     owner_lives(c)?;
     sys::chdir(c.cwd).map_err(|e| (112, e))?;
     let (none, mut seen) = (0u64, 0u64);
@@ -409,7 +416,7 @@ mod tests {
         std::io::Write::write_all(&mut ours, b"hello\n").unwrap();
         drop(ours);
         let null = std::fs::File::open("/dev/null").unwrap();
-        let around = Around { first_fd: 3, hidden: None };
+        let around = Around { first_fd: 3, ..Around::default() };
         let script = c"cat <&4; ls /proc/$$/fd";
         let (text, status) = run_around(script, &[null.as_fd(), data.as_fd()], &[], false, &around);
         // The shell's own are at 10 and above.
@@ -423,7 +430,7 @@ mod tests {
             return;
         }
         let script = c"ls -A /usr; test -e /bin/sh && echo there; id -u";
-        let around = Around { first_fd: FIRST_FD, hidden: Some(c"/usr/share") };
+        let around = Around { hidden: Some(c"/usr/share"), ..Around::default() };
         let script_hidden = c"ls -A /usr/share; echo x 2>&1 > /usr/share/x || echo no; id -u";
         let (text, status) = run_around(script_hidden, &[], &[], false, &around);
         let me = rustix::process::geteuid().as_raw();

@@ -146,7 +146,8 @@ impl Place {
         fs::DirBuilder::new().mode(0o700).create(&path).map_err(failed)?;
         let made = RunDirectory { whole: path.clone(), path: path.join(SHARED) };
         if let Some(me) = me {
-            fs::write(path.join("owner"), me).map_err(failed)?;
+            // Whole or not at all: half of it says of nobody that he is gone.
+            write_whole(&path.join("owner"), me.as_bytes(), 0o600).map_err(failed)?;
         }
         fs::DirBuilder::new().mode(0o755).create(&made.path).map_err(failed)?;
         fs::set_permissions(&made.path, Permissions::from_mode(0o755)).map_err(failed)?; // whatever the umask

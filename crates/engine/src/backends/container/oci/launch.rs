@@ -5,10 +5,12 @@
 //!               config.json  `spec`
 //!               state/       the runtime's own: no other program of this host's lists our containers, and none theirs here
 //!               log          what it says of its own failures
+//!               alive        locked (flock) while the runtime lives
 //! ```
 //!
-//! The runtime stays in the foreground, so that it ends with its container and is ended with its owner; it removes what it made.
-//! What it did not remove is removed here.
+//! The runtime stays in the foreground, so that it ends with its container; it removes what it made. What it did not remove is
+//! removed here. When the owner is gone, init ends, whether it had started the program or not, and so does a runtime from which
+//! init inherits what tells it; gVisor's is killed, and its kernel with it.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -89,7 +91,8 @@ impl Calls {
             tasks: &tasks,
         };
         let first_fd = if start.fds.is_empty() { FIRST_FD } else { 3 };
-        let around = Around { first_fd, hidden: self.installed.hidden(unified_has_controllers()) };
+        let around =
+            Around { first_fd, hidden: self.installed.hidden(unified_has_controllers()), finishes: start.finishes };
         spawn_around(&foreign, &around).map_err(|e| {
             let why = std::error::Error::source(&e).map(|source| format!(": {source}")).unwrap_or_default();
             refused("container", format!("cannot start {}: {e}{why}", self.installed.path.display()), None)
@@ -111,6 +114,7 @@ impl Calls {
             lifeline: lifeline.as_fd(),
             rlimits: &[],
             cgroup: None,
+            finishes: false,
         };
         let running = self.spawn(&self.argv("answers", command)?, &start)?;
         if !ended_within(&running, PATIENCE) {
@@ -171,6 +175,8 @@ struct Start<'a> {
     lifeline: BorrowedFd<'a>,
     rlimits: &'a [(u32, u64, u64)],
     cgroup: Option<&'a cofferdam_confine::cgroup::Cgroup>,
+    /// [`Around::finishes`].
+    finishes: bool,
 }
 
 fn ended_within(running: &Running, patience: Duration) -> bool {
@@ -239,14 +245,23 @@ pub fn start(
         command.push(&calls.id);
         let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null");
         let null = null.map_err(|e| refused("container", format!("cannot open /dev/null: {e}"), None))?;
+        let alive = Alive::of(&calls.bundle).map_err(|e| {
+            refused("container", format!("cannot lock {}: {e}", calls.bundle.join(Alive::NAME).display()), None)
+        })?;
+        // Behind those that it hands on.
+        let mut fds: Vec<BorrowedFd<'_>> = if inherits { handed.init.to_vec() } else { Vec::new() };
+        if inherits {
+            fds.push(alive.0.as_fd());
+        }
         let start = Start {
             // Where init comes by its descriptors through the door, the runtime has none of the run's.
             stdio: if inherits { handed.stdio } else { [null.as_fd(); 3] },
-            fds: if inherits { &handed.init } else { &[] },
+            fds: &fds,
             lifeline: handed.lifeline,
             rlimits: handed.rlimits,
             // Elsewhere init joins it itself; here the runtime is the sandbox.
             cgroup: handed.cgroup.filter(|_| calls.installed.runtime == Runtime::Runsc),
+            finishes: inherits,
         };
         calls.spawn(&calls.argv("log", &command)?, &start)
     });
@@ -256,6 +271,37 @@ pub fn start(
             let problems = calls.remove();
             let message = [vec![failure.message], problems].concat().join("; ");
             Err(Failure { message, ..failure })
+        }
+    }
+}
+
+/// A file that is locked as long as a runtime has it open.
+pub(super) struct Alive(std::fs::File);
+
+impl Alive {
+    const NAME: &str = "alive";
+
+    /// Makes and locks it, for a runtime to inherit.
+    fn of(bundle: &Path) -> std::io::Result<Alive> {
+        let mut file = std::fs::OpenOptions::new();
+        let file = file.write(true).create_new(true).mode(0o600).open(bundle.join(Alive::NAME))?;
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Alive(file))
+    }
+
+    /// Waits until the runtime of a bundle has ended. Whether it has; true where it has not begun.
+    pub(super) fn ended_within(bundle: &Path, patience: Duration) -> bool {
+        let Ok(file) = std::fs::File::open(bundle.join(Alive::NAME)) else { return true };
+        let until = Instant::now() + patience;
+        loop {
+            match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockShared) {
+                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return false,
+                Ok(()) => return true,
+            }
         }
     }
 }
@@ -391,5 +437,22 @@ mod tests {
         assert_eq!(complaint(b"plain words\n\n").unwrap(), "plain words");
         assert_eq!(complaint(b"{\"level\":\"info\",\"msg\":\"i\"}\n"), None);
         assert_eq!(complaint(b""), None);
+    }
+
+    #[test]
+    fn a_runtime_lives_as_long_as_it_has_its_lock_open() {
+        let bundle = tempfile::tempdir().unwrap();
+        assert!(Alive::ended_within(bundle.path(), Duration::ZERO), "none has begun");
+        let alive = Alive::of(bundle.path()).unwrap();
+        assert!(!Alive::ended_within(bundle.path(), Duration::ZERO));
+        let inherited = alive.0.try_clone().unwrap();
+        drop(alive);
+        assert!(!Alive::ended_within(bundle.path(), Duration::from_millis(20)), "what it inherited counts");
+        let ends = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(inherited);
+        });
+        assert!(Alive::ended_within(bundle.path(), Duration::from_secs(60)));
+        ends.join().unwrap();
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::cgroups;
-use super::launch::{Calls, GONE};
+use super::launch::{Alive, Calls, GONE};
 use super::runtimes::{Installed, Runtime};
 use crate::backends::container::owner::{self, Here, Left};
 use crate::backends::container::{Shape, Swept};
@@ -19,6 +19,8 @@ const UNWRITTEN: Duration = Duration::from_secs(600);
 /// After how long what was left before another boot is no longer kept: until then it may be another machine's, in a directory
 /// that both see.
 const OTHER_BOOT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How long a runtime may take that finishes after its owner, before what it made is taken from it.
+const FINISHES: Duration = Duration::from_secs(5);
 
 /// A bundle's file `owner`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +96,11 @@ pub fn sweep(installed: &Installed, bundles: &Path, rootless: bool) -> Swept {
             Fate::Files => remove_files(&bundle),
             Fate::Ended => {
                 let (host_network, places) = note.map(|note| (note.host_network, note.cgroups)).unwrap_or_default();
+                if !Alive::ended_within(&bundle, FINISHES) {
+                    swept
+                        .problems
+                        .push(format!("{} has not ended with {id}, whose owner is gone", installed.runtime.name()));
+                }
                 let calls = Calls { installed: installed.clone(), rootless, host_network, bundle, id: id.clone() };
                 // Also where the runtime knows of none: it may have been killed before it had noted what it made.
                 [calls.forget(), cgroups::remove(&places, &id)]
