@@ -1,12 +1,13 @@
 //! Runs that began and have no end in the trail: found while it is read, and by a writer that looks for one.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io;
 use std::path::Path;
 
+use super::lines::Lines;
 use super::owner::Owner;
-use super::record::{self, Hash, MOST_BYTES, Record, sha256};
-use super::store::{file_name, files, open_file};
+use super::record::{self, Hash, Record, sha256};
+use super::store::{file_name, files};
 
 /// The record of a start.
 pub const STARTED: &str = "sandbox_started";
@@ -105,18 +106,10 @@ impl Place {
 pub fn unended(dir: &Path, place: Place) -> io::Result<Option<Record>> {
     let mut start: Option<(Record, String)> = None;
     for number in files(dir)?.into_iter().filter(|number| *number >= place.file) {
-        let mut file = open_file(&dir.join(file_name(number)))?;
-        if start.is_none() {
-            file.seek(SeekFrom::Start(place.offset))?;
-        }
-        let mut reader = BufReader::with_capacity(64 << 10, file);
-        let mut line = Vec::new();
-        loop {
-            line.clear();
-            if reader.by_ref().take(MOST_BYTES as u64 + 1).read_until(b'\n', &mut line)? == 0 {
-                break;
-            }
-            let text = line.strip_suffix(b"\n").unwrap_or(&line);
+        let from = if start.is_none() { place.offset } else { 0 };
+        let mut lines = Lines::open(&dir.join(file_name(number)), from)?;
+        while let Some(line) = lines.next()? {
+            let text = line.bytes.as_slice();
             let Some((_, run)) = &start else {
                 // The first record there is the start, or there is none: its writer was killed before it wrote it.
                 let found = record::read(text).ok().and_then(|it| it.run.clone().map(|run| (it, run)));

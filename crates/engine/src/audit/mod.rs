@@ -15,6 +15,7 @@
 mod anchor;
 mod begun;
 mod checkpoint;
+mod lines;
 mod owner;
 mod read;
 mod record;

@@ -1,12 +1,12 @@
 //! Records for people: those of a run, a skill, a kind or a time, and those that come.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::begun::{self, Open, Unended};
-use super::record::{self, MOST_BYTES, Record};
-use super::store::{file_name, files, open_file};
+use super::lines::Lines;
+use super::record::{self, Record};
+use super::store::{file_name, files};
 
 /// Which records are shown; what is not set excludes none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,14 +49,13 @@ pub enum Line {
 pub struct Follow {
     dir: PathBuf,
     number: u64,
-    line: u64,
-    reader: Option<BufReader<File>>,
+    lines: Option<Lines>,
 }
 
 impl Follow {
     /// From the first record that is there.
     pub fn new(dir: &Path) -> Follow {
-        Follow { dir: dir.to_owned(), number: 0, line: 0, reader: None }
+        Follow { dir: dir.to_owned(), number: 0, lines: None }
     }
 
     /// The next line, or none where there is none yet. What is written at the moment is not shown in part.
@@ -65,38 +64,35 @@ impl Follow {
     /// A file cannot be read.
     pub fn next_line(&mut self) -> io::Result<Option<Line>> {
         loop {
-            if self.reader.is_none() && !self.next_file()? {
+            if self.lines.is_none() && !self.next_file()? {
                 return Ok(None);
             }
-            let Some(reader) = &mut self.reader else { return Ok(None) };
-            let mut bytes = Vec::new();
-            let n = reader.by_ref().take(MOST_BYTES as u64 + 1).read_until(b'\n', &mut bytes)?;
-            if bytes.last() == Some(&b'\n') || n > MOST_BYTES {
-                self.line += 1;
-                let text = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-                let broken = || Line::Broken(self.dir.join(file_name(self.number)), self.line);
-                return Ok(Some(record::read(text).map_or_else(|_| broken(), |r| Line::Record(Box::new(r)))));
+            let Some(lines) = &mut self.lines else { return Ok(None) };
+            let last = lines.next()?;
+            let broken = |line: u64| Line::Broken(self.dir.join(file_name(self.number)), line);
+            if let Some(raw) = last.as_ref().filter(|raw| !raw.is_end()) {
+                let record = record::read(&raw.bytes);
+                return Ok(Some(record.map_or_else(|_| broken(raw.number), |r| Line::Record(Box::new(r)))));
             }
             // The end, or the middle of a write: looked at again from where that line begins.
-            reader.seek(SeekFrom::Current(-(n as i64)))?;
+            if let Some(raw) = &last {
+                lines.put_back(raw)?;
+            }
             if !files(&self.dir)?.iter().any(|&number| number > self.number) {
                 return Ok(None);
             }
-            if n > 0 {
-                // A file that has a successor grows no more.
-                self.line += 1;
-                let broken = Line::Broken(self.dir.join(file_name(self.number)), self.line);
-                self.reader = None;
-                return Ok(Some(broken));
+            // A file that has a successor grows no more.
+            self.lines = None;
+            if let Some(raw) = last {
+                return Ok(Some(broken(raw.number)));
             }
-            self.reader = None;
         }
     }
 
     fn next_file(&mut self) -> io::Result<bool> {
         let Some(number) = files(&self.dir)?.into_iter().find(|&number| number > self.number) else { return Ok(false) };
-        self.reader = Some(BufReader::new(open_file(&self.dir.join(file_name(number)))?));
-        (self.number, self.line) = (number, 0);
+        self.lines = Some(Lines::open(&self.dir.join(file_name(number)), 0)?);
+        self.number = number;
         Ok(true)
     }
 }

@@ -3,14 +3,15 @@
 //! Reads the files and nothing else: no lock, no memory of writers. Streams, so a trail may be larger than memory.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::anchor::Anchored;
 use super::begun::{Open, Unended};
 use super::checkpoint::{self, PublicKey};
+use super::lines::{Lines, Raw};
 use super::record::{self, Broken, Hash, Link, MOST_BYTES, Record, hex, sha256, unhex};
-use super::store::{file_name, files, open_file};
+use super::store::{file_name, files};
 
 /// What is wrong with a trail.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -225,15 +226,6 @@ pub fn verify(
     Ok(walk.sum)
 }
 
-/// A line of a file, as it stands.
-struct Raw {
-    bytes: Vec<u8>,
-    number: u64,
-    offset: u64,
-    /// It ends with a newline.
-    whole: bool,
-}
-
 /// Bytes of a tear that are remembered, to be compared with what the next writer said of them.
 struct Tear {
     at: Raw,
@@ -247,26 +239,13 @@ impl Walk<'_> {
 
     fn file(&mut self, path: &Path, last: bool) -> Result<(), Failed> {
         self.sum.files += 1;
-        let mut reader = BufReader::with_capacity(64 << 10, open_file(path)?);
-        let (mut number, mut offset) = (0, 0);
+        let mut lines = Lines::open(path, 0)?;
         let mut tear: Option<Tear> = None;
         let problem = |wrong, at: &Raw, seq| {
             let (line, offset) = (at.number, at.offset);
             Err(Failed::Wrong(Box::new(Problem { wrong, file: path.to_owned(), line, offset, seq })))
         };
-        loop {
-            let mut bytes = Vec::new();
-            let n = reader.by_ref().take(MOST_BYTES as u64 + 1).read_until(b'\n', &mut bytes)?;
-            if n == 0 {
-                break;
-            }
-            number += 1;
-            let whole = bytes.last() == Some(&b'\n');
-            if whole {
-                bytes.pop();
-            }
-            let raw = Raw { bytes, number, offset, whole };
-            offset += n as u64;
+        while let Some(raw) = lines.next()? {
             let read = record::read(&raw.bytes);
             // Nobody is stopped in the middle of a record and leaves all of it: this one was whole.
             let full = match &read {
@@ -377,14 +356,9 @@ impl Walk<'_> {
 /// A file cannot be read.
 pub fn identity(dir: &Path) -> io::Result<Option<String>> {
     for number in files(dir)? {
-        let mut reader = BufReader::with_capacity(64 << 10, open_file(&dir.join(file_name(number)))?);
-        let mut line = Vec::new();
-        loop {
-            line.clear();
-            if reader.by_ref().take(MOST_BYTES as u64 + 1).read_until(b'\n', &mut line)? == 0 {
-                break;
-            }
-            let text = line.strip_suffix(b"\n").unwrap_or(&line);
+        let mut lines = Lines::open(&dir.join(file_name(number)), 0)?;
+        while let Some(line) = lines.next()? {
+            let text = line.bytes.as_slice();
             // Most lines are neither, and need not be read.
             let kind = |kind: &[u8]| text.windows(kind.len()).any(|part| part == kind);
             if (kind(b"\"kind\":\"trail_opened\"") || kind(b"\"kind\":\"checkpoint\""))
