@@ -63,6 +63,7 @@ impl Follow {
     /// # Errors
     /// A file cannot be read.
     pub fn next_line(&mut self) -> io::Result<Option<Line>> {
+        let mut closed = false;
         loop {
             if self.lines.is_none() && !self.next_file()? {
                 return Ok(None);
@@ -78,11 +79,14 @@ impl Follow {
             if let Some(raw) = &last {
                 lines.put_back(raw)?;
             }
-            if !files(&self.dir)?.iter().any(|&number| number > self.number) {
+            if !closed && !files(&self.dir)?.iter().any(|&number| number > self.number) {
                 return Ok(None);
             }
-            // A file that has a successor grows no more.
-            self.lines = None;
+            // A file that has a successor grows no more. It may have grown before that was looked at: so once more.
+            if !std::mem::replace(&mut closed, true) {
+                continue;
+            }
+            (self.lines, closed) = (None, false);
             if let Some(raw) = last {
                 return Ok(Some(broken(raw.number)));
             }

@@ -144,6 +144,28 @@ fn files_follow_each_other_without_a_gap() {
 }
 
 #[test]
+fn who_follows_misses_no_record_when_a_file_is_closed_behind_it() {
+    let (_dir, trail) = trail(Options { rotate_at: 2000, ..Options::default() });
+    const LAST: u64 = 2000;
+    let mut all = Follow::new(trail.path());
+    let mut next = 1; // the record that opened the trail
+    std::thread::scope(|threads| {
+        threads
+            .spawn(|| (2..=LAST).for_each(|n| assert!(trail.append(note(n), Durability::Written).unwrap().seq == n)));
+        while next <= LAST {
+            match all.next_line().unwrap() {
+                Some(Line::Record(record)) => {
+                    assert_eq!(record.seq, next, "records in between were passed over");
+                    next += 1;
+                }
+                Some(broken) => panic!("{next}: {broken:?}"),
+                None => std::thread::yield_now(),
+            }
+        }
+    });
+}
+
+#[test]
 fn an_anchor_shows_what_the_files_alone_cannot() {
     let dir = tempfile::tempdir().unwrap();
     let key = Key::make(&dir.path().join("key")).unwrap();
