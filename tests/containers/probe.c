@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -70,6 +71,18 @@ static int hog(long mib)
     return memory[4096] == 1 ? 0 : 20;
 }
 
+/* Files without contents in /tmp. */
+static int empty(long n)
+{
+    char path[64];
+    for (long i = 0; i < n; i++) {
+        snprintf(path, sizeof path, "/tmp/empty%ld", i);
+        if (mknod(path, S_IFREG | 0600, 0)) return refused("a file");
+    }
+    printf("%ld files\n", n);
+    return 0;
+}
+
 static int burn(double seconds)
 {
     while ((double)clock() / CLOCKS_PER_SEC < seconds) {}
@@ -107,6 +120,7 @@ int main(int argc, char **argv)
     if (!strcmp(what, "threads")) return threads(atoi(first));
     if (!strcmp(what, "children")) return children(atoi(first));
     if (!strcmp(what, "hog")) return hog(atol(first));
+    if (!strcmp(what, "empty")) return empty(atol(first));
     if (!strcmp(what, "burn")) return burn(atof(first));
     if (!strcmp(what, "reach")) return reach(first, atoi(second));
     if (!strcmp(what, "mount")) return mount("none", "/tmp", "tmpfs", 0, "") ? refused("a mount") : done("a mount");

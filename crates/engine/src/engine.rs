@@ -200,7 +200,7 @@ impl Engine {
             if let Cgroups::Here(location, _) = self.cgroups() {
                 contained.location = Some(location.clone());
             }
-            contained.count_the_makers_own();
+            contained.in_the_runs_cgroup();
         }
         Ok(contained)
     }

@@ -10,6 +10,7 @@ pub const TESTS: &[Test] = &[
     ("limits::cpu_time", cpu_time),
     ("limits::processes", processes),
     ("limits::files", files),
+    ("limits::files_without_contents_end_with_the_memory", empty_files),
     ("limits::scratch_space_has_a_size_and_runs_no_program", scratch_space),
 ];
 
@@ -89,6 +90,23 @@ fn files(world: &World) {
     assert_eq!(lines.get(1), Some(&"0"), "core dumps are allowed: {run:?}");
     assert_ne!(lines.get(2), Some(&"0"), "{run:?}");
     assert_eq!(lines.last(), Some(&"1048576"), "{run:?}");
+}
+
+fn empty_files(world: &World) {
+    let options = ["--memory", "128m", "--tmpfs-size", "16m", "--timeout", "120s", "--best-effort=limits.memory_mb"];
+    if !world.holds("limits.tmpfs_mb", WITH_CGROUPS, &["--tmpfs-size", "16m"]) {
+        return;
+    }
+    let over = world.run(&options, &["/bin/probe", "empty", "100000000"]);
+    if ["podman", "oci:runsc"].contains(&world.maker.backend) {
+        // They can be told no number of files: what is limited is what files take.
+        let seen = (over.text("outcome"), over.text("limit"));
+        assert_eq!(seen, ("limit_exceeded", "limits.memory_mb"), "{over:?}");
+    } else {
+        assert!(over.text("stdout").contains("refused a file: No space left"), "{over:?}");
+    }
+    let below = world.run(&options, &["/bin/probe", "empty", "2000"]);
+    assert_eq!((below.code, below.text("stdout")), (0, "2000 files\n"), "{below:?}");
 }
 
 fn scratch_space(world: &World) {

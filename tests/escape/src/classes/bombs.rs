@@ -84,11 +84,12 @@ pub const ROWS: &[Attack] = &[
     },
     Attack {
         name: "inodes",
-        why: "100,000 files in its /tmp",
+        why: "100,000 files in its /tmp, with 80 MiB of memory",
         args: &["inodes", "/tmp", "100000"],
         fields: &[Field::Tmpfs],
-        shape: &[Shape::TmpfsMb(16)],
-        twin: Twin::Dose(&[Shape::TmpfsMb(16)], &["inodes", "/tmp", "50"], Run::says_escaped),
+        // Where a file system can be told no number, files take memory, about 1 KiB each, and of that there is less.
+        shape: &[Shape::TmpfsMb(16), Shape::MemoryMb(80)],
+        twin: Twin::Dose(&[Shape::TmpfsMb(16), Shape::MemoryMb(80)], &["inodes", "/tmp", "50"], Run::says_escaped),
         ..ROW
     },
     Attack {

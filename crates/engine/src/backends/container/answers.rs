@@ -2,7 +2,7 @@
 
 use cofferdam_policy::{Field, Mount, NetworkMode, Policy, Root};
 
-use super::About;
+use super::{About, Inodes};
 use crate::backends::layout::Layout;
 use crate::egress::Way;
 use crate::outcome::{Applied, Enforcement, Strength};
@@ -121,15 +121,24 @@ pub(crate) fn answers(
     } else if other_user {
         e.insert(Field::Processes, full("RLIMIT_NPROC of a user as which nothing else runs"));
     }
-    e.insert(
-        Field::Tmpfs,
-        if about.inodes {
-            full("sized: /dev/shm has 1 MiB of it at most, /tmp the rest")
-        } else {
-            partial("sized, and of how many files it holds nothing but the memory limit is a bound")
-        },
-    );
+    tmpfs(about.inodes, &mut e);
     e
+}
+
+/// What is held of file systems in memory, as far as the limit of memory is: to be asked again when that changes.
+pub(super) fn tmpfs(inodes: Inodes, e: &mut Enforcement) {
+    let limited = e.get(&Field::Memory).is_some_and(|memory| memory.strength == Strength::Full);
+    let applied = match inodes {
+        Inodes::Counted => full("sized: /dev/shm has 1 MiB of it at most, /tmp the rest"),
+        Inodes::Charged if limited => full("sized, and files without contents count towards the memory limit"),
+        Inodes::Charged => partial(
+            "sized, and how many files without contents it holds nothing bounds, since the memory limit is not held in full",
+        ),
+        Inodes::Unbounded => partial(
+            "sized, and how many files without contents it holds nothing bounds: this kernel does not charge them to a memory limit",
+        ),
+    };
+    e.insert(Field::Tmpfs, applied);
 }
 
 /// What makers answer on a host that has everything for them, by name: what the documentation's table is made of.
@@ -143,7 +152,7 @@ pub fn documented(
     use super::Arrival::{Door, Inherited};
     let layout = crate::backends::layout::in_container(policy, facts)?;
     let way = Way::of(policy)?;
-    let about = |rootless, arrival, limits, [listener, inodes, flags]: [bool; 3], detail: &str| About {
+    let about = |rootless, arrival, limits, inodes, [listener, flags]: [bool; 2], detail: &str| About {
         version: String::new(),
         rootless,
         arrival,
@@ -155,20 +164,27 @@ pub fn documented(
     };
     let profile = "the engine's default profile";
     let makers = [
-        ("docker", about(false, Door, true, [true, true, false], profile)),
-        ("podman", about(false, Door, true, [true, false, true], profile)),
-        ("podman, rootless", about(true, Door, false, [true, false, true], profile)),
-        ("oci: crun, runc, youki", about(false, Inherited, false, [true, true, true], "a bundle without a profile")),
-        ("oci:runsc", about(false, Door, false, [false, false, true], "gVisor's own kernel, which takes every call")),
+        ("docker", about(false, Door, true, Inodes::Counted, [true, false], profile)),
+        ("podman", about(false, Door, true, Inodes::Charged, [true, true], profile)),
+        ("podman, rootless", about(true, Door, false, Inodes::Charged, [true, true], profile)),
+        (
+            "oci: crun, runc, youki",
+            about(false, Inherited, false, Inodes::Counted, [true, true], "a bundle without a profile"),
+        ),
+        (
+            "oci:runsc",
+            about(false, Door, false, Inodes::Charged, [false, true], "gVisor's own kernel, which takes every call"),
+        ),
     ];
     let answer = |(name, about): (_, About)| {
-        let About { rootless, listener, limits, .. } = about;
+        let About { rootless, listener, limits, inodes, .. } = about;
         let mut e = answers(policy, &layout, &about, way.as_ref().filter(|_| listener), !rootless);
         if !limits && !rootless {
             for field in [Field::Memory, Field::CpuShare, Field::Processes] {
                 e.insert(field, full("the run's own cgroup"));
             }
             e.insert(Field::CpuTime, full("the run's own cgroup counts, the supervisor kills"));
+            tmpfs(inodes, &mut e);
         }
         if !listener {
             e.insert(Field::Processes, super::run::crowded());
@@ -208,4 +224,22 @@ fn mounts(policy: &Policy, layout: &Layout, about: &About, other_user: bool) -> 
     } else {
         "mounts, on which setuid programs gain nothing and no device opens but the engine's harmless ones"
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_without_contents_are_bounded_by_a_number_or_by_memory_that_is_limited() {
+        let strength = |inodes, memory: Applied| {
+            let mut e = Enforcement::from([(Field::Memory, memory)]);
+            tmpfs(inodes, &mut e);
+            e[&Field::Tmpfs].strength
+        };
+        assert_eq!(strength(Inodes::Charged, full("cgroup")), Strength::Full);
+        assert_eq!(strength(Inodes::Charged, partial("sampled")), Strength::Partial);
+        assert_eq!(strength(Inodes::Counted, partial("sampled")), Strength::Full);
+        assert_eq!(strength(Inodes::Unbounded, full("cgroup")), Strength::Partial);
+    }
 }

@@ -83,12 +83,24 @@ pub(crate) struct About {
     pub listener: bool,
     /// Whether it holds memory, CPU share and processes itself. Otherwise the run's own cgroup does.
     pub limits: bool,
-    /// Whether it bounds how many files a file system in memory holds, and not only its size.
-    pub inodes: bool,
+    /// What bounds how many files a file system in memory holds, which has a size in any case.
+    pub inodes: Inodes,
     /// Whether its binds are nosuid and nodev. Otherwise no new privileges and its list of devices stand for that.
     pub flags: bool,
     /// What stands behind the walls, for reasons: such as "namespaces, the default seccomp profile".
     pub detail: String,
+}
+
+/// What bounds how many files without contents there can be in a container's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Inodes {
+    /// A number that the file system is mounted with.
+    Counted,
+    /// The memory limit, where there is one: what they take is charged to the container.
+    Charged,
+    /// Nothing.
+    Unbounded,
 }
 
 /// How init comes by its descriptors.

@@ -161,8 +161,10 @@ impl Contained {
         self.about.limits
     }
 
-    /// Where the maker's own processes are in the run's cgroup, as gVisor's are, they count there as well.
-    pub fn count_the_makers_own(&mut self) {
+    /// Says what follows from the limits that the run's own cgroup holds. Where the maker's own processes are in it, as
+    /// gVisor's are, they count there as well.
+    pub fn in_the_runs_cgroup(&mut self) {
+        super::answers::tmpfs(self.about.inodes, &mut self.enforcement);
         if self.about.arrival == Arrival::Door && self.location.is_some() {
             self.enforcement.insert(Field::Processes, crowded());
         }

@@ -52,6 +52,18 @@ pub(super) fn theirs(pid: i32, e: &mut Enforcement) -> Option<Cgroup> {
     found
 }
 
+/// Whether this kernel charges to a memory limit what files without contents take of it, as it does but where its command line
+/// says otherwise (`cgroup.memory=nokmem`, kernel-parameters(7)).
+pub(super) fn charges_inodes() -> bool {
+    // Where it cannot be read nothing is known of it.
+    std::fs::read_to_string("/proc/cmdline").is_ok_and(|line| charged(&line))
+}
+
+fn charged(line: &str) -> bool {
+    let words = line.split_whitespace().filter_map(|word| word.strip_prefix("cgroup.memory="));
+    !words.flat_map(|list| list.split(',')).any(|word| word == "nokmem")
+}
+
 /// The tree is dead: what did it use? Then a cgroup of ours goes.
 pub(super) fn figures(report: Report, enforcement: Enforcement, cgroup: Option<Cgroup>) -> Finished {
     let mut f = Finished::of(report, enforcement);
@@ -66,4 +78,15 @@ pub(super) fn figures(report: Report, enforcement: Enforcement, cgroup: Option<C
         f.problems.push(e.to_string());
     }
     f
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_was_told_so_charges_no_inodes() {
+        assert!(charged("quiet root=/dev/vda") && charged("cgroup.memory=nosocket") && charged(""));
+        assert!(!charged("quiet cgroup.memory=nokmem") && !charged("cgroup.memory=nosocket,nokmem ro"));
+    }
 }

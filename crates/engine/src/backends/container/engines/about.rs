@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::client::{Client, Trouble};
-use crate::backends::container::{About, Arrival};
+use crate::backends::container::{About, Arrival, Inodes, usage};
 
 /// Whose engine it is, by what it says: podman also answers at Docker's socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,13 +158,19 @@ impl What {
             detail += "; no limits: ";
             detail += why;
         }
+        let gvisor = self.runtime.contains("runsc");
+        let inodes = match self.flavour {
+            Flavour::Docker if !gvisor => Inodes::Counted,
+            Flavour::Podman if !gvisor && !usage::charges_inodes() => Inodes::Unbounded,
+            _ => Inodes::Charged,
+        };
         About {
             version: self.version.clone(),
             rootless: self.rootless,
             arrival: Arrival::Door,
-            listener: !self.runtime.contains("runsc"),
+            listener: !gvisor,
             limits: self.unlimited.is_none(),
-            inodes: self.flavour == Flavour::Docker,
+            inodes,
             flags: self.flavour == Flavour::Podman,
             detail: crate::evidence::escape(detail.as_bytes()),
         }

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use cofferdam_policy::Backend;
 use serde_json::{Value, json};
 
-use super::{About, Arrival, Handed, Made, Maker, Mounted, Progress, Ready, Rootfs, Shape, Swept};
+use super::{About, Arrival, Handed, Inodes, Made, Maker, Mounted, Progress, Ready, Rootfs, Shape, Swept};
 use crate::outcome::Failure;
 use cache::{Bounds, Cache, private};
 pub(crate) use rootfs::Images;
@@ -95,7 +95,8 @@ impl Maker for Oci {
             arrival: if runtime.inherits() { Arrival::Inherited } else { Arrival::Door },
             listener: runtime != Runtime::Runsc,
             limits: false,
-            inodes: runtime != Runtime::Runsc,
+            // In gVisor they are its own kernel's memory, all of which is the run's.
+            inodes: if runtime == Runtime::Runsc { Inodes::Charged } else { Inodes::Counted },
             flags: true,
             detail: runtime.walls().into(),
         })

@@ -17,7 +17,7 @@ use cofferdam_policy::{Field, OnViolation, Stdin};
 
 use super::super::door::{Door, Ours, ends};
 use super::super::{Arrival, Ended, Handed, Made, Ready};
-use super::super::{owner, shape, usage};
+use super::super::{answers, owner, shape, usage};
 use super::{Contained, KERNEL_THREADS, Tell, refuse};
 use crate::egress::Egress;
 use crate::evidence::{Log, Paths};
@@ -79,6 +79,7 @@ impl Contained {
         let location = self.location.as_ref().filter(|_| !self.about.limits);
         let besides = 1 + if self.about.listener { 0 } else { KERNEL_THREADS };
         let own = location.and_then(|at| usage::own(at, &self.policy, besides, &mut enforcement));
+        answers::tmpfs(self.about.inodes, &mut enforcement);
         self.still_sufficient(&enforcement)?;
         let root = self.ready()?;
         self.place.write_texts(&self.parts.texts)?;
