@@ -101,7 +101,7 @@ pub fn links(dir: &str, names: &[&str]) -> Option<Vec<String>> {
     if usable && settled {
         let temp = base.join(format!("{UNFINISHED}{}", crate::random::uuid()));
         let text: String = [stamp].iter().chain(&found).map(|part| format!("{part}\0")).collect();
-        // Not to keep it only means to list again.
+        // Not to keep it only means to list again; the name is an unfinished layer's, which is swept.
         if fs::write(&temp, text).and_then(|()| fs::rename(&temp, &file)).is_err() {
             fs::remove_file(&temp).ok();
         }
@@ -163,6 +163,7 @@ fn sweep(base: &Path) {
         let unfinished = entry.file_name().to_string_lossy().starts_with(UNFINISHED);
         let age = entry.metadata().and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
         if unfinished && age.is_some_and(|age| age > FORGOTTEN) {
+            // No run looks for a layer by such a name, so one that stays hides nothing.
             fs::remove_dir_all(entry.path()).or_else(|_| fs::remove_file(entry.path())).ok();
         }
     }

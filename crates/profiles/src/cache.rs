@@ -148,6 +148,7 @@ impl Cache {
             .collect();
         aged.sort_unstable();
         for (_, name) in aged.iter().take(aged.len().saturating_sub(MAX_ENTRIES / 2)) {
+            // Another process may have pruned it, and the next entry that is kept prunes again.
             unlinkat(directory, name, AtFlags::empty()).ok();
         }
     }

@@ -376,6 +376,7 @@ fn whole_unified_mount() -> Option<PathBuf> {
     /// Inode number of a kernfs root.
     const ROOT: u64 = 1;
     let at = c"/sys/fs/cgroup";
+    // What cannot be looked at is no such mount: callers go on to the table of mounts, or to systemd.
     let stat = |path: &std::ffi::CStr| rustix::fs::statat(CWD, path, rustix::fs::AtFlags::empty()).ok();
     let whole = is_unified() && stat(at)?.st_ino == ROOT && stat(c"/proc/self/ns/cgroup")?.st_ino == INITIAL_NAMESPACE;
     whole.then(|| PathBuf::from("/sys/fs/cgroup"))

@@ -78,6 +78,15 @@ impl<T: Send + 'static> Handle<T> {
         monitor: Monitor,
         run: impl FnOnce() -> Result<T, String> + Send + 'static,
     ) -> Handle<T> {
+        Handle::start_on(std::thread::Builder::new(), cancel, monitor, run)
+    }
+
+    fn start_on(
+        thread: std::thread::Builder,
+        cancel: Cancel,
+        monitor: Monitor,
+        run: impl FnOnce() -> Result<T, String> + Send + 'static,
+    ) -> Handle<T> {
         let shared = Arc::new(Shared::default());
         let promise = Promise(Arc::clone(&shared));
         let work = move || {
@@ -85,8 +94,12 @@ impl<T: Send + 'static> Handle<T> {
             promise.0.set(came);
         };
         let handle = Handle { shared, cancel, monitor };
-        // A thread that cannot be made drops its work, and with it the promise.
-        std::thread::Builder::new().name("cofferdam-run".into()).spawn(work).ok();
+        // The thread ends by itself, and says how through the promise: nobody joins it.
+        if let Err(error) = thread.name("cofferdam-run".into()).spawn(work) {
+            handle.shared.set(Err(format!(
+                "cannot start a thread for the run: {error}; hint: more threads, or more memory, have to be allowed here (ulimit -u, the cgroup's pids.max)"
+            )));
+        }
         handle
     }
 
@@ -175,5 +188,23 @@ impl<T: Send + 'static> Drop for Task<T> {
         if let State::Running(handle) = &self.state {
             handle.cancel();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn came(thread: std::thread::Builder, run: fn() -> Result<u8, String>) -> Result<u8, String> {
+        Handle::start_on(thread, Cancel::default(), Monitor::default(), run).wait().expect("nobody else takes it")
+    }
+
+    #[test]
+    fn a_thread_that_cannot_be_made_is_told_as_that() {
+        let why = came(std::thread::Builder::new().stack_size(1 << 60), || Ok(1)).unwrap_err();
+        assert!(why.starts_with("cannot start a thread for the run: ") && why.contains("hint: "), "{why}");
+        assert_eq!(came(std::thread::Builder::new(), || Ok(1)), Ok(1));
+        let panicked = came(std::thread::Builder::new(), || panic!("on purpose"));
+        assert_eq!(panicked, Err("the run's thread ended unexpectedly".into()));
     }
 }
