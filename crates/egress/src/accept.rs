@@ -15,20 +15,24 @@ use crate::event::{Reason, Via};
 use crate::layout::{API_PORT, DNS_PORT, HTTP_PROXY_PORT, INSIDE, SOCKS_PORT};
 use crate::relay::reset;
 use crate::rules::Target;
-use crate::sandbox::{Sandbox, refusal, refused};
+use crate::sandbox::{Sandbox, refusal, refused, waiting};
 
 /// How long nothing is accepted after the process has run out of descriptors.
 const STARVED: Duration = Duration::from_millis(50);
 
-/// Accepts at one listener until the sandbox ends.
+/// Accepts at one listener until the sandbox ends, and then what waits there.
 pub async fn serve(sandbox: Arc<Sandbox>, socket: OwnedFd, port: u16, redirect: bool) {
     let listener = match listener(socket) {
         Ok(listener) => listener,
         Err(error) => return sandbox.failed(&format!("the listener of port {port}: {error}")),
     };
+    let mut closing = std::pin::pin!(sandbox.closing());
     loop {
-        sandbox.accepts.one().await;
-        match listener.accept().await {
+        let came = tokio::select! {
+            came = async { sandbox.accepts.one().await; listener.accept().await } => came,
+            () = &mut closing => break,
+        };
+        match came {
             Ok((stream, peer)) => arrived(&sandbox, stream, peer, redirect),
             Err(error) if starved(&error) => {
                 let refusal = refusal(Reason::TooManyConnections, "this process may open no more descriptors");
@@ -41,6 +45,19 @@ pub async fn serve(sandbox: Arc<Sandbox>, socket: OwnedFd, port: u16, redirect: 
                 tokio::task::yield_now().await;
             }
         }
+    }
+    // The runtime may not have heard of them yet.
+    match listener.into_std() {
+        Ok(listener) => {
+            for (stream, peer) in waiting(|| listener.accept()) {
+                let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
+                match stream {
+                    Ok(stream) => arrived(&sandbox, stream, peer, redirect),
+                    Err(error) => return sandbox.failed(&format!("a connection at port {port}: {error}")),
+                }
+            }
+        }
+        Err(error) => sandbox.failed(&format!("the listener of port {port}: {error}")),
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::io::Interest;
 use crate::event::{Reason, Via};
 use crate::letters::registered;
 use crate::rules::Target;
-use crate::sandbox::{Sandbox, refusal, refused};
+use crate::sandbox::{Sandbox, refusal, refused, waiting};
 
 /// Tells until the sandbox ends.
 pub async fn serve(sandbox: Arc<Sandbox>, socket: OwnedFd, ipv6: bool) {
@@ -20,22 +20,34 @@ pub async fn serve(sandbox: Arc<Sandbox>, socket: OwnedFd, ipv6: bool) {
         Err(error) => return sandbox.failed(&format!("the raw socket: {error}")),
     };
     let mut buffer = [0u8; 128];
+    let mut closing = std::pin::pin!(sandbox.closing());
+    let told = |packet: datagram::Received, buffer: &[u8]| {
+        if let Some(port) = port(&buffer[..packet.bytes.min(buffer.len())], ipv6) {
+            attempted(&sandbox, packet.to, port);
+        }
+    };
     loop {
-        // What comes faster is dropped by the kernel; nothing but its event is lost.
-        sandbox.accepts.one().await;
         let read = |socket: &OwnedFd| datagram::receive(socket.as_fd(), &mut buffer);
-        match socket.async_io(Interest::READABLE, read).await {
-            Ok(packet) => {
-                if let Some(port) = port(&buffer[..packet.bytes.min(buffer.len())], ipv6) {
-                    attempted(&sandbox, packet.to, port);
-                }
-            }
+        let came = tokio::select! {
+            // What comes faster is dropped by the kernel; nothing but its event is lost.
+            came = async { sandbox.accepts.one().await; socket.async_io(Interest::READABLE, read).await } => came,
+            () = &mut closing => break,
+        };
+        match came {
+            Ok(packet) => told(packet, &buffer),
             Err(error) => {
                 tracing::debug!(%error, "first packet");
                 tokio::task::yield_now().await;
             }
         }
     }
+    // What waits when the program has ended; the runtime may not have heard of it yet.
+    let packets = waiting(|| {
+        let packet = datagram::receive(socket.get_ref().as_fd(), &mut buffer)?;
+        told(packet, &buffer);
+        Ok(())
+    });
+    packets.for_each(drop);
 }
 
 fn attempted(sandbox: &Sandbox, address: IpAddr, port: u16) {

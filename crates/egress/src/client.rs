@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ use crate::limits::{Account, Allowance, Open, Way};
 use crate::name::Host;
 use crate::relay::{Activity, reset};
 use crate::rules::{Grant, Refusal, Target};
-use crate::sandbox::{Alive, Sandbox, about, refusal, refused};
+use crate::sandbox::{Alive, Sandbox, Undecided, about, refusal, refused};
 use crate::tell::millis;
 use crate::upstream::Connected;
 use crate::{flow, proxies};
@@ -43,6 +43,8 @@ pub struct Client {
     number: u64,
     peer: SocketAddr,
     me: Weak<Client>,
+    /// Until the first thing is told of it.
+    undecided: Mutex<Option<Undecided>>,
     _open: (Open, (Open, Open)),
 }
 
@@ -65,6 +67,7 @@ impl Client {
             number: sandbox.number(),
             peer,
             me: Weak::clone(me),
+            undecided: Mutex::new(Some(Undecided::new(sandbox))),
             _open: open,
         })
     }
@@ -125,6 +128,7 @@ impl Client {
             event.pid = self.sandbox.process(self.peer, self.destination);
         }
         self.sandbox.teller.tell(event);
+        drop(self.undecided.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// A connection to the API's host, which the policy itself names.

@@ -14,7 +14,7 @@ use crate::letters::registered;
 use crate::name::Name;
 use crate::names::Family;
 use crate::rules::Refusal;
-use crate::sandbox::{Sandbox, refused};
+use crate::sandbox::{Sandbox, refused, waiting};
 
 /// Longest query. Real ones have less than 512 bytes, and those that are longer are cut and refused.
 const LONGEST: usize = 4096;
@@ -26,9 +26,13 @@ pub async fn serve(sandbox: Arc<Sandbox>, socket: OwnedFd) {
         Err(error) => return sandbox.failed(&format!("the resolver's socket: {error}")),
     };
     let mut buffer = vec![0u8; LONGEST];
+    let mut closing = std::pin::pin!(sandbox.closing());
     loop {
-        sandbox.queries.one().await;
-        let came = socket.async_io(Interest::READABLE, |socket| datagram::receive(socket.as_fd(), &mut buffer)).await;
+        let read = |socket: &OwnedFd| datagram::receive(socket.as_fd(), &mut buffer);
+        let came = tokio::select! {
+            came = async { sandbox.queries.one().await; socket.async_io(Interest::READABLE, read).await } => came,
+            () = &mut closing => break,
+        };
         let received = match came {
             Ok(received) => received,
             // A datagram that cannot be answered, or an error of an earlier answer.
@@ -46,6 +50,12 @@ pub async fn serve(sandbox: Arc<Sandbox>, socket: OwnedFd) {
             tracing::debug!(%error, "answer");
         }
     }
+    // Nobody reads an answer any more, but a refusal is told.
+    let queries = waiting(|| {
+        let received = datagram::receive(socket.get_ref().as_fd(), &mut buffer)?;
+        Ok(dns::answer(&buffer[..received.bytes], Transport::Udp, &mut Asking(&sandbox)))
+    });
+    queries.for_each(drop);
 }
 
 /// A sandbox that asks.

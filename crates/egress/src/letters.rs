@@ -11,15 +11,33 @@ use tokio::io::unix::AsyncFd;
 /// Most descriptors of one letter.
 const MOST: usize = 64;
 
-/// Receives as many descriptors as there are to be, in their order.
+/// Receives as many descriptors as there are to be, in their order. When it is closing, what has come by then is all.
 ///
 /// # Errors
 /// The sender is gone, has sent more, or something else.
-pub async fn receive(letters: OwnedFd, count: usize) -> io::Result<Vec<OwnedFd>> {
+pub async fn receive(letters: OwnedFd, count: usize, closing: impl Future<Output = ()>) -> io::Result<Vec<OwnedFd>> {
     let letters = registered(letters)?;
     let mut sockets = Vec::with_capacity(count);
+    let mut closing = std::pin::pin!(closing);
+    let mut last = false;
     while sockets.len() < count {
-        let came = letters.async_io(Interest::READABLE, letter).await?;
+        let came = match last {
+            true => letter(letters.get_ref()),
+            false => tokio::select! {
+                came = letters.async_io(Interest::READABLE, letter) => came,
+                () = &mut closing => {
+                    last = true;
+                    continue;
+                }
+            },
+        };
+        let came = match came {
+            Err(e) if last && e.kind() == ErrorKind::WouldBlock => return Ok(sockets),
+            came => came?,
+        };
+        if came.is_empty() && last {
+            return Ok(sockets);
+        }
         if came.is_empty() {
             return Err(ErrorKind::UnexpectedEof.into());
         }

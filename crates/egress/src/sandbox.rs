@@ -8,6 +8,7 @@
 //! Nothing here is shared with another sandbox but the threads, the buffers and the cache of names. Whatever one does, its
 //! tasks are bounded by its own limits, and every one of them ends when it does.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,6 +40,10 @@ const QUERIES_PER_SECOND: u64 = 2000;
 const GREETINGS: usize = 64;
 /// How often what was counted is told.
 const TICK: Duration = Duration::from_secs(1);
+/// How long the end waits for what a program began before its own end and nobody has decided yet.
+const LAST_LOOK: Duration = Duration::from_millis(100);
+/// How much at a socket is looked at then: a bound for a program that goes on.
+const MOST_LAST: usize = 4096;
 
 /// One sandbox.
 pub struct Sandbox {
@@ -71,9 +76,25 @@ pub struct Sandbox {
     connections: AtomicU64,
     went_out: AtomicU64,
     handle: Handle,
-    ended: watch::Sender<bool>,
-    alive: Mutex<usize>,
-    gone: Condvar,
+    phase: watch::Sender<Phase>,
+    tasks: Mutex<Tasks>,
+    fewer: Condvar,
+}
+
+/// Where a sandbox stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
+enum Phase {
+    Serving,
+    /// What waits at the sockets is looked at for the last time.
+    Closing,
+    Ended,
+}
+
+#[derive(Debug, Default)]
+struct Tasks {
+    alive: usize,
+    /// Sockets that are served, and connections of which nothing has been told.
+    undecided: usize,
 }
 
 impl Sandbox {
@@ -112,17 +133,18 @@ impl Sandbox {
             connections: AtomicU64::new(0),
             went_out: AtomicU64::new(0),
             handle,
-            ended: watch::Sender::new(false),
-            alive: Mutex::new(0),
-            gone: Condvar::new(),
+            phase: watch::Sender::new(Phase::Serving),
+            tasks: Mutex::default(),
+            fewer: Condvar::new(),
         })
     }
 
     /// Receives the sockets and serves them.
     pub fn start(self: &Arc<Sandbox>, letters: OwnedFd) {
-        let sandbox = Arc::clone(self);
+        let (sandbox, undecided) = (Arc::clone(self), Undecided::new(self));
         self.spawn(async move {
-            match letters::receive(letters, sandbox.layout.sockets.len()).await {
+            let _undecided = undecided;
+            match letters::receive(letters, sandbox.layout.sockets.len(), sandbox.closing()).await {
                 Ok(sockets) => {
                     for (what, socket) in sandbox.layout.sockets.iter().zip(sockets) {
                         sandbox.serve(*what, socket);
@@ -143,13 +165,32 @@ impl Sandbox {
     fn serve(self: &Arc<Sandbox>, what: Socket, socket: OwnedFd) {
         let sandbox = Arc::clone(self);
         match what {
-            Socket::Resolver => self.spawn(datagrams::serve(sandbox, socket)),
-            Socket::Listener(port) => self.spawn(accept::serve(sandbox, socket, port, false)),
-            Socket::Redirect(port) => self.spawn(accept::serve(sandbox, socket, port, true)),
-            Socket::Attempts { ipv6 } => self.spawn(attempts::serve(sandbox, socket, ipv6)),
+            Socket::Resolver => self.until_looked_at(datagrams::serve(sandbox, socket)),
+            Socket::Listener(port) => self.until_looked_at(accept::serve(sandbox, socket, port, false)),
+            Socket::Redirect(port) => self.until_looked_at(accept::serve(sandbox, socket, port, true)),
+            Socket::Attempts { ipv6 } => self.until_looked_at(attempts::serve(sandbox, socket, ipv6)),
             Socket::Inspector => {
                 self.inspector.get_or_init(|| Inspector::new(socket));
             }
+        }
+    }
+
+    /// Runs the task of a socket, which ends when it has had its last look.
+    fn until_looked_at(self: &Arc<Sandbox>, task: impl Future<Output = ()> + Send + 'static) {
+        let undecided = Undecided::new(self);
+        self.spawn(async move {
+            task.await;
+            drop(undecided);
+        });
+    }
+
+    /// Returns when sockets are to be looked at for the last time: the program has ended, and may have begun something
+    /// that nobody has seen.
+    pub fn closing(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut phase = self.phase.subscribe();
+        async move {
+            // An error means that the sandbox itself is gone.
+            drop(phase.wait_for(|phase| *phase >= Phase::Closing).await);
         }
     }
 
@@ -163,26 +204,32 @@ impl Sandbox {
     /// Runs a task that ends with the sandbox: everything it holds is dropped then.
     pub fn spawn(self: &Arc<Sandbox>, task: impl Future<Output = ()> + Send + 'static) {
         let alive = Alive::new(self);
-        let mut ended = self.ended.subscribe();
+        let mut phase = self.phase.subscribe();
         self.handle.spawn(async move {
             tokio::select! {
                 biased;
                 // An error means that the sandbox itself is gone.
-                _ = ended.wait_for(|ended| *ended) => {}
+                _ = phase.wait_for(|phase| *phase == Phase::Ended) => {}
                 () = task => {}
             }
             drop(alive);
         });
     }
 
-    /// Ends every task, and returns when none is left.
+    /// Ends every task, and returns when none is left. What had come by then is decided first, so that a program which
+    /// ends at once is told of like any other.
     pub fn end(&self) -> Traffic {
-        self.ended.send_replace(true);
-        let mut alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
-        while *alive > 0 {
-            alive = self.gone.wait(alive).unwrap_or_else(PoisonError::into_inner);
+        self.phase.send_replace(Phase::Closing);
+        let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let looked = self.fewer.wait_timeout_while(tasks, LAST_LOOK, |tasks| tasks.undecided > 0);
+        let (tasks, waited) = looked.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            tracing::debug!(undecided = tasks.undecided, "connections are cut off before anything was told of them");
         }
-        drop(alive);
+        drop(tasks);
+        self.phase.send_replace(Phase::Ended);
+        let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.fewer.wait_while(tasks, |tasks| tasks.alive > 0).unwrap_or_else(PoisonError::into_inner));
         let refused = self.teller.end();
         Traffic {
             connections: self.went_out.load(Ordering::Relaxed),
@@ -194,7 +241,7 @@ impl Sandbox {
 
     /// Whether it is over: what has not ended by itself is cut off.
     pub fn is_ended(&self) -> bool {
-        *self.ended.borrow()
+        *self.phase.borrow() == Phase::Ended
     }
 
     /// The next connection's number.
@@ -242,6 +289,13 @@ impl Sandbox {
     }
 }
 
+/// What waits at a socket that does not block, whether or not the runtime has heard of it.
+pub fn waiting<T>(mut next: impl FnMut() -> io::Result<T>) -> impl Iterator<Item = T> {
+    // Another error is about one of them.
+    let some = move || Some(next()).filter(|came| !matches!(came, Err(e) if e.kind() == io::ErrorKind::WouldBlock));
+    std::iter::from_fn(some).take(MOST_LAST).filter_map(Result::ok)
+}
+
 /// A refusal of the gateway's own, which no line of the policy asked for.
 pub fn refusal(reason: Reason, why: &str) -> Refusal {
     Refusal { reason, rule: None, detail: Some(why.to_owned()) }
@@ -280,17 +334,34 @@ pub struct Alive(Arc<Sandbox>);
 impl Alive {
     /// One more.
     pub fn new(sandbox: &Arc<Sandbox>) -> Alive {
-        *sandbox.alive.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        sandbox.tasks.lock().unwrap_or_else(PoisonError::into_inner).alive += 1;
         Alive(Arc::clone(sandbox))
     }
 }
 
 impl Drop for Alive {
     fn drop(&mut self) {
-        let mut alive = self.0.alive.lock().unwrap_or_else(PoisonError::into_inner);
-        *alive -= 1;
-        if *alive == 0 {
-            self.0.gone.notify_all();
+        self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner).alive -= 1;
+        self.0.fewer.notify_all();
+    }
+}
+
+/// Something that has come from the program, or can, and has not been told of.
+pub struct Undecided(Arc<Sandbox>);
+
+impl Undecided {
+    /// One more.
+    pub fn new(sandbox: &Arc<Sandbox>) -> Undecided {
+        sandbox.tasks.lock().unwrap_or_else(PoisonError::into_inner).undecided += 1;
+        Undecided(Arc::clone(sandbox))
+    }
+}
+
+impl Drop for Undecided {
+    fn drop(&mut self) {
+        self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner).undecided -= 1;
+        if *self.0.phase.borrow() != Phase::Serving {
+            self.0.fewer.notify_all();
         }
     }
 }

@@ -4,8 +4,9 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 
 use cofferdam_egress::event::{Kind, Reason, Via};
+use cofferdam_egress::layout::{HTTP_PROXY_PORT, INSIDE};
 
-use crate::world::{SOON, World, echo, is_reset, network, rest, serve, with, world};
+use crate::world::{Inside, SOON, World, echo, is_reset, network, query, rest, serve, with, world};
 
 fn talk(mut stream: &TcpStream, text: &str) -> String {
     stream.write_all(text.as_bytes()).unwrap();
@@ -48,6 +49,32 @@ fn an_address_that_no_rule_has_is_reset() {
     assert!(is_reset(inside.connect(to)));
     let (reason, event) = inside.refusal();
     assert_eq!((reason, event.address, event.port), (Reason::NotAllowed, Some(to.ip()), Some(port)));
+}
+
+#[test]
+fn what_a_program_began_just_before_its_end_is_told() {
+    let world = world();
+    for round in 0..20 {
+        let begin = |inside: &Inside| {
+            drop(inside.connect(([192, 0, 2, 1], 80)));
+            let mut asking = inside.connect((INSIDE, HTTP_PROXY_PORT));
+            asking.write_all(b"CONNECT proxied.example:443 HTTP/1.1\r\nhost: proxied.example\r\n\r\n").unwrap();
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.send_to(&query("refused.example"), inside.resolver()).unwrap();
+        };
+        let mut inside = world.begun(&network(&["allowed.example:443"], &[]), begin);
+        let traffic = inside.end();
+        let mut told: Vec<_> =
+            inside.events().iter().map(|e| (e.kind, e.host.clone(), e.address.map(|a| a.to_string()))).collect();
+        told.sort_by_key(|(_, host, address)| (host.clone(), address.clone()));
+        let expected = [
+            (Kind::Refused, None, Some("192.0.2.1".to_owned())),
+            (Kind::Refused, Some("proxied.example".to_owned()), None),
+            (Kind::Refused, Some("refused.example".to_owned()), None),
+        ];
+        assert_eq!(told, expected, "round {round}");
+        assert_eq!(traffic.refused, 3, "round {round}");
+    }
 }
 
 #[test]

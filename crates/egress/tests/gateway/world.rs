@@ -119,23 +119,29 @@ impl World {
 
     /// A sandbox with these rules.
     pub fn inside(&self, network: &Network) -> Inside {
+        self.begun(network, |_| {})
+    }
+
+    /// One whose program has done something before the gateway looks.
+    pub fn begun(&self, network: &Network, begin: impl FnOnce(&Inside)) -> Inside {
         let listener = TcpListener::bind("0.0.0.0:0").unwrap();
         let resolver = UdpSocket::bind("127.0.0.1:0").unwrap();
         cofferdam_confine::datagram::tell_destination(resolver.as_fd(), false).unwrap();
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        let events: Arc<Mutex<Vec<Event>>> = Arc::default();
-        let attached = self.attach(network, ours, &events);
-        // In two letters: a sandbox with many sockets has several.
-        send(&theirs, &[resolver.as_fd()]);
-        send(&theirs, &[listener.as_fd()]);
-        Inside {
-            attached: Some(attached),
-            events,
+        let mut inside = Inside {
+            attached: None,
+            events: Arc::default(),
             places: Arc::clone(&self.places),
             port: listener.local_addr().unwrap().port(),
             resolver: resolver.local_addr().unwrap(),
-        }
+        };
+        begin(&inside);
+        // In two letters: a sandbox with many sockets has several.
+        send(&theirs, &[resolver.as_fd()]);
+        send(&theirs, &[listener.as_fd()]);
+        inside.attached = Some(self.attach(network, ours, &inside.events));
+        inside
     }
 
     /// Gives a name addresses.
