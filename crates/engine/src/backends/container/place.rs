@@ -7,6 +7,7 @@
 //! ├── texts/HASH         files such as the sandbox's own /etc/hosts
 //! ├── runs/ID/           one run: `owner`, which is nobody's business inside, and
 //! │   └── shared/        `init`, `door`; mounted into its container
+//! ├── engines/           what an engine said of itself
 //! └── cache/             a maker's own
 //! ```
 
@@ -90,7 +91,7 @@ impl Place {
                 Some("set COFFERDAM_STATE to a directory on another file system"),
             ));
         }
-        for below in ["init", "texts", "runs", "cache"] {
+        for below in ["init", "texts", "runs", "engines", "cache"] {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(root.join(below)).map_err(failed)?;
         }
         Ok(Place { root })
@@ -104,6 +105,11 @@ impl Place {
     /// Where makers keep what they made of images.
     pub fn cache(&self) -> PathBuf {
         self.root.join("cache")
+    }
+
+    /// Where is kept what engines say of themselves.
+    pub fn engines(&self) -> PathBuf {
+        self.root.join("engines")
     }
 
     /// Has files of these texts there.
@@ -198,7 +204,10 @@ impl Place {
 }
 
 /// Writes a file that is never seen in part.
-fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+///
+/// # Errors
+/// It cannot be written.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let mut random = [0u8; 8];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
     let beside = path.with_extension(format!("{:016x}", u64::from_ne_bytes(random)));

@@ -22,7 +22,7 @@ use tokio::net::UnixStream;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-use super::discover::Service;
+use super::service::Service;
 use crate::evidence::escape;
 use crate::outcome::Failure;
 
@@ -101,6 +101,8 @@ pub(super) struct Ping {
     pub podman: bool,
     /// Version of its Docker interface.
     pub api: String,
+    /// What the program that serves says it is, with its version.
+    pub server: String,
 }
 
 /// A thread with an async runtime of its own; ends when this is dropped.
@@ -178,7 +180,11 @@ impl Client {
                 return Err(Trouble::Said(response.status().as_u16(), "it does not answer to a ping".into()));
             }
             let header = |name: &str| response.headers().get(name)?.to_str().ok().map(str::to_owned);
-            Ok(Ping { podman: header("Libpod-Api-Version").is_some(), api: header("Api-Version").unwrap_or_default() })
+            Ok(Ping {
+                podman: header("Libpod-Api-Version").is_some(),
+                api: header("Api-Version").unwrap_or_default(),
+                server: header("Server").unwrap_or_default(),
+            })
         })
     }
 
@@ -214,7 +220,7 @@ impl Client {
     /// microseconds. An engine of ours that had nothing to do and ended is started again.
     fn reachable(&self) -> Result<(), Trouble> {
         if let Some(service) = &self.service {
-            service.ensure().map_err(|error| Trouble::Unreachable(self.socket.to_path_buf(), error))?;
+            return service.ensure().map_err(|error| Trouble::Unreachable(self.socket.to_path_buf(), error));
         }
         std::os::unix::net::UnixStream::connect(&*self.socket)
             .map(drop)

@@ -1,22 +1,16 @@
-//! Where an engine of this machine listens. The decision is pure, over what the surroundings answer; here is also what
-//! starts a service of Podman's where none listens.
+//! Where an engine of this machine listens. The decision is pure, over what the surroundings answer; what starts a service of
+//! Podman's where none listens is [`super::service`].
 //!
 //! Only Unix sockets: init, in the container, comes to us through a directory that is mounted from this machine.
 
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::about::Flavour;
-use crate::backends::container::owner;
 use crate::outcome::Failure;
 
 /// What discovery looks at.
@@ -209,140 +203,6 @@ impl Surroundings for Real {
 
     fn uid(&self) -> u32 {
         rustix::process::geteuid().as_raw()
-    }
-}
-
-/// How long Podman's service waits for work before it ends.
-const IDLE: &str = "--time=30";
-/// How long it may take to listen.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// What the directories of such services are called.
-const DIRECTORY: &str = "cofferdam-podman-";
-
-/// A service of Podman's that this process started. It ends by itself when it has nothing to do, also when we were killed;
-/// containers do not end with it.
-#[derive(Debug)]
-pub(super) struct Service {
-    program: PathBuf,
-    directory: PathBuf,
-    child: Mutex<Option<Child>>,
-}
-
-/// One per process.
-static SERVICE: Mutex<Option<Arc<Service>>> = Mutex::new(None);
-
-impl Drop for Service {
-    /// Never of the process's one: that one ends by itself.
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            // It may have ended already, and then there is nothing to do.
-            drop(child.kill());
-            drop(child.wait());
-        }
-        drop(std::fs::remove_dir_all(&self.directory));
-    }
-}
-
-impl Service {
-    /// The process's one; started when it has none yet.
-    ///
-    /// # Errors
-    /// Podman cannot be started, or does not listen.
-    pub(super) fn of_this_process(program: &Path) -> Result<Arc<Service>, Failure> {
-        let mut known = SERVICE.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(service) = known.as_ref().filter(|service| service.program == program) {
-            return Ok(service.clone());
-        }
-        let service = Service::new(program).and_then(|service| service.ensure().map(|()| service));
-        let service = service.map_err(|error| Failure {
-            code: 125,
-            step: "engine".into(),
-            message: format!("no Podman engine listens, and {} cannot serve: {error}", program.display()),
-            hint: Some("see what `podman system service --time=5 unix:///tmp/podman-test.sock` says, or: systemctl --user start podman.socket".into()),
-        })?;
-        let service = Arc::new(service);
-        *known = Some(service.clone());
-        Ok(service)
-    }
-
-    fn new(program: &Path) -> io::Result<Service> {
-        let around = Real;
-        let own = around
-            .variable("XDG_RUNTIME_DIR")
-            .map(PathBuf::from)
-            .filter(|dir| std::fs::metadata(dir).is_ok_and(|stat| stat.is_dir() && stat.uid() == around.uid()));
-        let parent = own.unwrap_or_else(std::env::temp_dir);
-        sweep(&parent, around.uid());
-        let directory = parent.join(format!("{DIRECTORY}{}-{}", std::process::id(), &crate::random::uuid()[..8]));
-        std::fs::DirBuilder::new().mode(0o700).create(&directory)?;
-        Ok(Service { program: program.to_owned(), directory, child: Mutex::new(None) })
-    }
-
-    /// Where it listens.
-    pub(super) fn socket(&self) -> PathBuf {
-        self.directory.join("podman.sock")
-    }
-
-    /// Starts it when it is not there, or is no more, and waits until it listens.
-    pub(super) fn ensure(&self) -> io::Result<()> {
-        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(running) = child.as_mut()
-            && running.try_wait()?.is_none()
-        {
-            return Ok(());
-        }
-        let socket = self.socket();
-        match std::fs::remove_file(&socket) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let said = self.directory.join("said");
-        let log = std::fs::File::create(&said)?;
-        let mut address = std::ffi::OsString::from("unix://");
-        address.push(&socket);
-        let mut started = Command::new(&self.program)
-            .args(["system", "service", IDLE])
-            .arg(address)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            // What a terminal sends to us is not meant for it.
-            .process_group(0)
-            .spawn()?;
-        let patience = Instant::now() + PATIENCE;
-        loop {
-            if UnixStream::connect(&socket).is_ok() {
-                *child = Some(started);
-                return Ok(());
-            }
-            if let Some(status) = started.try_wait()? {
-                let said = std::fs::read(&said).unwrap_or_default();
-                let tail = &said[said.len().saturating_sub(200)..];
-                return Err(io::Error::other(format!("it ended ({status}): {}", crate::evidence::escape(tail))));
-            }
-            if Instant::now() > patience {
-                started.kill()?;
-                started.wait()?;
-                return Err(io::Error::other(format!("it does not listen after {} seconds", PATIENCE.as_secs())));
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-}
-
-/// Removes directories of services whose owner is gone, and in which nobody listens.
-fn sweep(parent: &Path, uid: u32) {
-    let Ok(entries) = std::fs::read_dir(parent) else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(DIRECTORY)) else { continue };
-        let starter = rest.split('-').next().and_then(|pid| pid.parse().ok());
-        let mine = entry.metadata().is_ok_and(|stat| stat.is_dir() && stat.uid() == uid);
-        let gone = starter.is_some_and(|pid| owner::process(pid) == owner::Process::Absent);
-        if mine && gone && UnixStream::connect(entry.path().join("podman.sock")).is_err() {
-            // Another starter may be doing the same.
-            drop(std::fs::remove_dir_all(entry.path()));
-        }
     }
 }
 

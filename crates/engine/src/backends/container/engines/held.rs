@@ -21,6 +21,7 @@ pub(super) fn differences(asked: &ContainerCreateBody, told: &Value, what: &What
         podman: what.flavour == Flavour::Podman,
         rootless: what.rootless,
         cgroups: what.cgroups,
+        runtime: &what.runtime,
         differences: Vec::new(),
     };
     compared.process();
@@ -40,6 +41,7 @@ struct Compared<'a> {
     podman: bool,
     rootless: bool,
     cgroups: u32,
+    runtime: &'a str,
     differences: Vec<String>,
 }
 
@@ -262,6 +264,11 @@ impl Compared<'_> {
         self.say(log == "none", "the log", &log);
         let restart = text(self.told("/HostConfig/RestartPolicy/Name"));
         self.say(matches!(restart.as_str(), "" | "no"), "the restart policy", &restart);
+        if self.podman {
+            // What init can do depends on it. Podman 3 does not tell.
+            let runtime = text(self.told("/OCIRuntime"));
+            self.say(runtime.is_empty() || runtime == self.runtime, "the runtime", &runtime);
+        }
         for flag in ["AutoRemove", "Init"] {
             let found = self.told(&format!("/HostConfig/{flag}")).clone();
             self.say(found != true, flag, found);

@@ -287,7 +287,7 @@ fn is_saved(file: &std::fs::File) -> bool {
 }
 
 /// What tells a file from every other, and from itself after a change.
-fn stamp(stat: &std::fs::Metadata) -> String {
+pub(super) fn stamp(stat: &std::fs::Metadata) -> String {
     let numbers = [
         stat.dev().cast_signed(),
         stat.ino().cast_signed(),

@@ -16,6 +16,8 @@ mod export;
 mod held;
 mod images;
 mod leftovers;
+mod remembered;
+mod service;
 mod tar;
 
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
@@ -35,7 +37,8 @@ pub(crate) use export::Store;
 
 use about::{Flavour, What};
 use client::{Client, Trouble, WORK};
-use discover::{Found, Real, Service, Surroundings};
+use discover::{Found, Real, Surroundings};
+use service::Service;
 
 use crate::evidence::escape;
 use crate::outcome::Failure;
@@ -215,6 +218,8 @@ impl Container {
         let told = told.map_err(|failure| container.given_up(failure))?;
         let differences = held::differences(&body, &told, what);
         if !differences.is_empty() {
+            // It may not be any more what was known of it.
+            remembered::forget();
             let warnings = made.warnings.join("; ");
             let warned = if warnings.is_empty() {
                 String::new()
@@ -229,7 +234,7 @@ impl Container {
                     what.flavour.name(),
                     escape(differences.join("; ").as_bytes())
                 ),
-                hint: Some("correct the engine's configuration, or use --backend jail".into()),
+                hint: Some("correct the engine's configuration (if that has just been done, run it again), or use --backend jail".into()),
             }));
         }
         let started = container.name.clone();

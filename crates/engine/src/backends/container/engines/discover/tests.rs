@@ -1,4 +1,4 @@
-//! Surroundings in which engines are, or are not; and a real service of Podman's.
+//! Surroundings in which engines are, or are not.
 
 use std::collections::HashMap;
 
@@ -149,71 +149,4 @@ fn podman_itself_serves_where_none_does() {
     let host = Host { podman: true, ..Host::default() };
     assert_eq!(find(Flavour::Podman, &host).unwrap(), Found::Program("/usr/bin/podman".into()));
     assert!(find(Flavour::Docker, &host).is_err(), "not in Docker's place");
-}
-
-/// A program that is Podman with directories of its own.
-fn podman(work: &Path) -> Option<PathBuf> {
-    let real = Real.program("podman");
-    let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|value| value == "1");
-    let Some(real) = real else {
-        assert!(!must, "skipped: podman is missing\nhint: apt-get install podman");
-        eprintln!("skipped: podman is missing\nhint: apt-get install podman");
-        return None;
-    };
-    let conf = work.join("containers.conf");
-    std::fs::write(
-        &conf,
-        format!("[engine]\nevents_logger=\"none\"\nlock_type=\"file\"\ntmp_dir=\"{}/tmp\"\n", work.display()),
-    )
-    .unwrap();
-    let script = format!(
-        "exec env CONTAINERS_CONF={0}/containers.conf HOME={0} XDG_RUNTIME_DIR={0} {1} --root {0}/root --runroot {0}/run \
-         --storage-driver vfs --cgroup-manager cgroupfs \"$@\"\n",
-        work.display(),
-        real.display()
-    );
-    let program = work.join("podman");
-    // Written by another process: what a thread of this one starts meanwhile would hold it open.
-    let write = "printf '#!/bin/sh\\n%s' \"$1\" > \"$0\" && chmod 755 \"$0\"";
-    assert!(Command::new("sh").args(["-c", write]).arg(&program).arg(script).status().unwrap().success());
-    Some(program)
-}
-
-#[test]
-fn a_service_of_podmans_is_started_answers_and_is_started_again_when_it_has_ended() {
-    let work = tempfile::Builder::new().prefix("cdp").tempdir().unwrap();
-    let Some(program) = podman(work.path()) else { return };
-    let service = Arc::new(Service::new(&program).unwrap());
-    service.ensure().unwrap_or_else(|error| panic!("{error}"));
-    let directory = service.directory.clone();
-    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&directory).unwrap().permissions());
-    assert_eq!(mode & 0o777, 0o700, "nobody else's");
-    let client = super::super::client::Client::new(&service.socket(), Some(service.clone())).unwrap();
-    assert!(client.ping().unwrap().podman);
-    // It ends by itself after a while; here it is ended.
-    let first = service.child.lock().unwrap().as_mut().map(|child| {
-        child.kill().unwrap();
-        child.wait().unwrap();
-        child.id()
-    });
-    assert!(client.ping().unwrap().podman, "and it is there again");
-    assert_ne!(first, service.child.lock().unwrap().as_ref().map(Child::id));
-    drop((client, service));
-    let since = Instant::now();
-    while directory.exists() {
-        assert!(since.elapsed() < Duration::from_secs(10), "it is removed");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-#[test]
-fn a_program_that_cannot_serve_says_why() {
-    let work = tempfile::tempdir().unwrap();
-    let program = work.path().join("podman");
-    let write = "printf '#!/bin/sh\\necho no such command >&2\\nexit 125\\n' > \"$0\" && chmod 755 \"$0\"";
-    assert!(Command::new("sh").args(["-c", write]).arg(&program).status().unwrap().success());
-    let error = Service::new(&program).unwrap().ensure().unwrap_err().to_string();
-    assert!(error.contains("no such command"), "{error}");
-    let failure = Service::of_this_process(&program).unwrap_err();
-    assert!(failure.step == "engine" && failure.hint.is_some(), "{failure:?}");
 }

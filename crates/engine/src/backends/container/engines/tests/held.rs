@@ -54,6 +54,7 @@ fn weaker(podman: bool) -> Vec<(&'static str, Value)> {
     ];
     if podman {
         all.extend([("/EffectiveCaps", json!(["CAP_NET_RAW"])), ("/BoundingCaps", json!(["CAP_SYS_ADMIN"]))]);
+        all.push(("/OCIRuntime", json!("runsc")));
     } else {
         all.extend([
             ("/HostConfig/CapAdd", json!(["SYS_ADMIN"])),
