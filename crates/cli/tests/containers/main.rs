@@ -8,6 +8,7 @@ mod images;
 mod limits;
 mod network;
 mod owners;
+mod skills;
 mod walls;
 mod world;
 
@@ -21,7 +22,9 @@ pub type Test = (&'static str, fn(&World));
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let tests = [endings::TESTS, limits::TESTS, walls::TESTS, images::TESTS, network::TESTS, owners::TESTS].concat();
+    let tests =
+        [endings::TESTS, limits::TESTS, walls::TESTS, images::TESTS, network::TESTS, owners::TESTS, skills::TESTS]
+            .concat();
     let mut trials = Vec::new();
     for maker in MAKERS.iter().filter(|maker| maker.is_this_users()) {
         for (name, test) in tests.iter().copied() {

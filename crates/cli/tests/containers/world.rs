@@ -134,8 +134,15 @@ impl World {
 
     /// `cofferdam run` with the backend and nothing else yet.
     pub fn command(&self) -> Command {
+        let mut command = self.cofferdam();
+        command.args(["run", "--backend", self.maker.backend]);
+        command
+    }
+
+    /// `cofferdam` in this world.
+    pub fn cofferdam(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cofferdam"));
-        command.args(["run", "--backend", self.maker.backend]).stdin(Stdio::null()).current_dir(self.directory.path());
+        command.stdin(Stdio::null()).current_dir(self.directory.path());
         // What is denied by default lies in the caller's home, which may be where containers have scratch space.
         command.env("COFFERDAM_STATE", self.path("state")).env("HOME", "/nonexistent");
         for name in ["DOCKER_HOST", "CONTAINER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG"] {
