@@ -26,22 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some("strict") => Level::Strict,
         _ => return Err("usage: seccomp_run disabled|basic|standard|strict [OPTIONS] -- PROGRAM ARGS…".into()),
     };
-    let mut request = Request {
-        level,
-        denials: Denials::Errno,
-        notify_creates: false,
-        notify_removes: false,
-        trace: false,
-        no_spawn: None,
-        unix_sockets: false,
-        no_network_sockets: false,
-        private_ipc: true,
-        metadata_refused: false,
-        core_limit: false,
-        nested: false,
-        limited_exec: false,
-        rules: &[],
-    };
+    let mut request = Request::of(level);
     for option in args.by_ref() {
         match option.to_str() {
             Some("--notify") => request.denials = Denials::Notify,

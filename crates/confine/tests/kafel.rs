@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cofferdam_confine::seccomp::{Arch, Denials, Level, Request, kafel};
+use cofferdam_confine::seccomp::{Arch, Level, Request, kafel};
 
 #[test]
 fn the_text_of_a_level_is_what_its_golden_file_says() {
@@ -12,22 +12,7 @@ fn the_text_of_a_level_is_what_its_golden_file_says() {
         ("strict-aarch64", Level::Strict, Arch::Aarch64),
         ("disabled-aarch64", Level::Disabled, Arch::Aarch64),
     ] {
-        let request = Request {
-            level,
-            denials: Denials::Errno,
-            notify_creates: false,
-            notify_removes: false,
-            trace: false,
-            no_spawn: None,
-            unix_sockets: false,
-            no_network_sockets: false,
-            private_ipc: true,
-            metadata_refused: false,
-            core_limit: false,
-            nested: false,
-            limited_exec: level == Level::Strict,
-            rules: &[],
-        };
+        let request = Request { limited_exec: level == Level::Strict, ..Request::of(level) };
         let text = kafel::policy(&request, arch).unwrap();
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}.kafel"));
         if std::env::var_os("COFFERDAM_UPDATE").is_some_and(|v| v == "1") {

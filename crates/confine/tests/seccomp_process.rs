@@ -4,31 +4,10 @@
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 
-use cofferdam_confine::seccomp::{
-    Arch, ArgOp, Condition, Denials, Level, Request, Rule, RuleAction, compile, syscall_number,
-};
+use cofferdam_confine::seccomp::{Arch, ArgOp, Condition, Level, Request, Rule, RuleAction, compile, syscall_number};
 
 const LEVELS: [(&str, Level); 4] =
     [("disabled", Level::Disabled), ("basic", Level::Basic), ("standard", Level::Standard), ("strict", Level::Strict)];
-
-fn request(level: Level) -> Request<'static> {
-    Request {
-        level,
-        denials: Denials::Errno,
-        notify_creates: false,
-        notify_removes: false,
-        trace: false,
-        no_spawn: None,
-        unix_sockets: false,
-        no_network_sockets: false,
-        private_ipc: true,
-        metadata_refused: false,
-        core_limit: false,
-        nested: false,
-        limited_exec: false,
-        rules: &[],
-    }
-}
 
 /// Not a test: the process that `attempt` starts. It makes one call under the filter and exits with its errno,
 /// 200 standing for success.
@@ -48,7 +27,7 @@ fn child() {
             action: RuleAction::Kill,
             when: vec![Condition { index: 0, mask: u64::MAX, op: ArgOp::Eq, value: 2 }],
         }];
-        install(&Request { rules: &rules, ..request(*level) });
+        install(&Request { rules: &rules, ..Request::of(*level) });
     }
     // SAFETY: the cases below pass numbers, and null where the kernel wants a pointer.
     let result = unsafe { libc::syscall(number, args[0], args[1], args[2], args[3], args[4], args[5]) };
@@ -191,7 +170,7 @@ fn calls_of_32_bit_programs_die() {
 fn child_int80() {
     let Ok(level) = std::env::var("COFFERDAM_SECCOMP_INT80") else { return };
     if let Some((_, level)) = LEVELS.iter().find(|(name, _)| *name == level) {
-        install(&request(*level));
+        install(&Request::of(*level));
     }
     let mut result: u64 = 20;
     // SAFETY: int 0x80 with getpid's number of i386 takes no argument and changes rax alone (r8 to r11 may be

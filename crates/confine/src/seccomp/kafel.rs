@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use super::decide::{Clause, Cond, Width};
-use super::{Arch, ArgOp, Denials, Error, RET_ALLOW, RET_ERRNO, RET_KILL_PROCESS, Request, decisions, returned};
+use super::{Arch, Denials, Error, RET_ALLOW, RET_ERRNO, RET_KILL_PROCESS, Request, decisions, returned};
 
 /// `__X32_SYSCALL_BIT`: an x32 process makes its calls by these numbers, and the kernel checks them as x86_64.
 const X32: u32 = 0x4000_0000;
@@ -75,14 +75,7 @@ fn rule(number: u32, name: &str, when: &[Cond]) -> String {
 }
 
 fn condition(cond: &Cond) -> String {
-    let op = match cond.op {
-        ArgOp::Eq => "==",
-        ArgOp::Ne => "!=",
-        ArgOp::Lt => "<",
-        ArgOp::Le => "<=",
-        ArgOp::Gt => ">",
-        ArgOp::Ge => ">=",
-    };
+    let op = cond.op.symbol();
     // Kafel compares whole arguments; what the kernel does not read of one is masked off.
     let read = match cond.width {
         Width::Bits32 => u64::from(u32::MAX),
@@ -104,22 +97,7 @@ mod tests {
     use super::*;
 
     fn request(level: Level, rules: &[Rule]) -> Request<'_> {
-        Request {
-            level,
-            denials: Denials::Errno,
-            notify_creates: false,
-            notify_removes: false,
-            trace: false,
-            no_spawn: None,
-            unix_sockets: false,
-            no_network_sockets: false,
-            private_ipc: true,
-            metadata_refused: false,
-            core_limit: false,
-            nested: false,
-            limited_exec: false,
-            rules,
-        }
+        Request { rules, ..Request::of(level) }
     }
 
     #[test]

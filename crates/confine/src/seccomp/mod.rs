@@ -163,6 +163,18 @@ impl ArgOp {
             ArgOp::Ge => left >= right,
         }
     }
+
+    /// As it is written, here and in Kafel.
+    pub const fn symbol(self) -> &'static str {
+        match self {
+            ArgOp::Eq => "==",
+            ArgOp::Ne => "!=",
+            ArgOp::Lt => "<",
+            ArgOp::Le => "<=",
+            ArgOp::Gt => ">",
+            ArgOp::Ge => ">=",
+        }
+    }
 }
 
 /// `(argument & mask) op value`. Where the kernel reads the argument as 32 bits, so does the comparison.
@@ -237,6 +249,28 @@ pub struct Request<'a> {
     pub limited_exec: bool,
     /// The policy's own rules.
     pub rules: &'a [Rule],
+}
+
+impl Request<'static> {
+    /// A level by itself, in namespaces of the sandbox's own: who is refused gets an errno, and nothing is granted besides.
+    pub const fn of(level: Level) -> Request<'static> {
+        Request {
+            level,
+            denials: Denials::Errno,
+            notify_creates: false,
+            notify_removes: false,
+            trace: false,
+            no_spawn: None,
+            unix_sockets: false,
+            no_network_sockets: false,
+            private_ipc: true,
+            metadata_refused: false,
+            core_limit: false,
+            nested: false,
+            limited_exec: false,
+            rules: &[],
+        }
+    }
 }
 
 /// Why a call is refused: which part of the policy is responsible.
@@ -515,14 +549,7 @@ fn verdict(effect: Effect) -> Verdict {
 }
 
 fn in_words(cond: &decide::Cond) -> String {
-    let op = match cond.op {
-        ArgOp::Eq => "==",
-        ArgOp::Ne => "!=",
-        ArgOp::Lt => "<",
-        ArgOp::Le => "<=",
-        ArgOp::Gt => ">",
-        ArgOp::Ge => ">=",
-    };
+    let op = cond.op.symbol();
     let size = match cond.width {
         decide::Width::Bits32 => "",
         decide::Width::Bits64 => ":64",

@@ -12,25 +12,6 @@ const ERRNO: u32 = RET_ERRNO;
 /// Beyond every number of the table.
 const END: u32 = 520;
 
-fn request(level: Level) -> Request<'static> {
-    Request {
-        level,
-        denials: Denials::Errno,
-        notify_creates: false,
-        notify_removes: false,
-        trace: false,
-        no_spawn: None,
-        unix_sockets: false,
-        no_network_sockets: false,
-        private_ipc: true,
-        metadata_refused: false,
-        core_limit: false,
-        nested: false,
-        limited_exec: false,
-        rules: &[],
-    }
-}
-
 fn data(nr: u32, arch: Arch, args: [u64; 6]) -> SeccompData {
     SeccompData { nr, arch: arch.audit(), instruction_pointer: 0, args }
 }
@@ -228,7 +209,7 @@ proptest! {
         let rules = [Rule { syscalls: vec![name.into()], action: RuleAction::Errno(77), when: vec![condition] }];
         let width = if wide { u64::MAX } else { u64::from(u32::MAX) };
         let met = condition.op.holds(arg & condition.mask & width, condition.value & width);
-        let got = result(&Request { rules: &rules, ..request(Level::Standard) }, name, &[arg]);
+        let got = result(&Request { rules: &rules, ..Request::of(Level::Standard) }, name, &[arg]);
         prop_assert_eq!(got, if met { errno(77) } else { RET_ALLOW });
     }
 
@@ -252,7 +233,7 @@ proptest! {
 fn every_call_with_every_telling_value_agrees_at_every_level() {
     for level in LEVELS {
         for arch in ARCHS {
-            let request = Request { denials: Denials::Notify, ..request(level) };
+            let request = Request { denials: Denials::Notify, ..Request::of(level) };
             let program = compile(&request, arch).unwrap();
             let decisions = by_number(&request, arch);
             for nr in 0..END {
@@ -272,7 +253,7 @@ fn every_call_with_every_telling_value_agrees_at_every_level() {
 #[test]
 fn foreign_architectures_and_x32_are_killed_and_unknown_calls_are_absent() {
     for level in LEVELS {
-        let program = compile(&request(level), Arch::X86_64).unwrap().filter;
+        let program = compile(&Request::of(level), Arch::X86_64).unwrap().filter;
         let run = |nr, arch| classify::run(&program, &SeccompData { nr, arch, instruction_pointer: 0, args: [0; 6] });
         for arch in [0x4000_0003, Arch::Aarch64.audit(), 0, u32::MAX] {
             assert_eq!(run(number("read"), arch), Some(RET_KILL_PROCESS));
@@ -284,7 +265,7 @@ fn foreign_architectures_and_x32_are_killed_and_unknown_calls_are_absent() {
             assert_eq!(run(nr, Arch::X86_64.audit()), Some(ENOSYS), "{nr:x}");
         }
         assert_eq!(run(number("read"), Arch::X86_64.audit()), Some(RET_ALLOW));
-        let program = compile(&request(level), Arch::Aarch64).unwrap().filter;
+        let program = compile(&Request::of(level), Arch::Aarch64).unwrap().filter;
         let run = |nr, arch| classify::run(&program, &SeccompData { nr, arch, instruction_pointer: 0, args: [0; 6] });
         assert_eq!(run(63, Arch::Aarch64.audit()), Some(RET_ALLOW));
         assert_eq!(run(63, Arch::X86_64.audit()), Some(RET_KILL_PROCESS));
@@ -300,7 +281,7 @@ fn sockets_are_what_the_level_allows_whatever_the_upper_halves_say() {
             result(request, "socket", &[family | high, kind | high, protocol | high])
         };
         for level in [Level::Disabled, Level::Basic, Level::Standard] {
-            let plain = request(level);
+            let plain = Request::of(level);
             for family in [2, 10] {
                 for kind in [1, 2, 0x80001, 0x80802] {
                     assert_eq!(socket(&plain, family, kind, 0), RET_ALLOW);
@@ -326,13 +307,13 @@ fn sockets_are_what_the_level_allows_whatever_the_upper_halves_say() {
             }
             assert_eq!(result(&walled, "socketpair", &[2 | high, 1, 0]), EAFNOSUPPORT);
         }
-        let strict = Request { unix_sockets: true, ..request(Level::Strict) };
+        let strict = Request { unix_sockets: true, ..Request::of(Level::Strict) };
         for family in [1, 2, 10, 16, 40] {
             assert_eq!(socket(&strict, family, 1, 0), EAFNOSUPPORT);
         }
-        let granted = |level| Request { unix_sockets: true, ..request(level) };
+        let granted = |level| Request { unix_sockets: true, ..Request::of(level) };
         for (request, datagrams) in
-            LEVELS.into_iter().flat_map(|level| [(request(level), false), (granted(level), level != Level::Strict)])
+            LEVELS.into_iter().flat_map(|level| [(Request::of(level), false), (granted(level), level != Level::Strict)])
         {
             for cloexec in [0, 0x80000, 0x80800] {
                 let pair = |family: u64, kind: u64| result(&request, "socketpair", &[family | high, kind | cloexec, 0]);
@@ -350,7 +331,7 @@ fn sockets_are_what_the_level_allows_whatever_the_upper_halves_say() {
 #[test]
 fn set_id_bits_and_devices_are_refused_at_every_level() {
     for level in LEVELS {
-        let request = request(level);
+        let request = Request::of(level);
         let metadata = if level == Level::Strict { EPERM } else { RET_ALLOW };
         for high in [0, HIGH] {
             for bits in [0o4000, 0o2000, 0o6000] {
@@ -385,7 +366,7 @@ fn set_id_bits_and_devices_are_refused_at_every_level() {
 #[test]
 fn calls_that_hide_their_arguments_are_absent_and_dangerous_ones_refused() {
     for level in LEVELS {
-        let plain = request(level);
+        let plain = Request::of(level);
         let from_basic = |value| if level == Level::Disabled { RET_ALLOW } else { value };
         for name in ["openat2", "io_uring_setup", "io_uring_enter", "io_uring_register"] {
             assert_eq!(result(&plain, name, &[]), ENOSYS);
@@ -471,7 +452,7 @@ fn without_spawn_only_threads_and_the_gated_exec_remain() {
     for level in LEVELS {
         let gates = [(ExecGate::Notify, RET_USER_NOTIF), (ExecGate::Trace, RET_TRACE), (ExecGate::Open, RET_ALLOW)];
         for (gate, passes) in gates {
-            let request = Request { no_spawn: Some(NoSpawn { exec_fd: 4095, gate }), ..request(level) };
+            let request = Request { no_spawn: Some(NoSpawn { exec_fd: 4095, gate }), ..Request::of(level) };
             for name in ["fork", "vfork", "execve"] {
                 assert_eq!(result(&request, name, &[]), EPERM);
             }
@@ -487,7 +468,8 @@ fn without_spawn_only_threads_and_the_gated_exec_remain() {
                 }
             }
         }
-        let request = Request { no_spawn: Some(NoSpawn { exec_fd: 4095, gate: ExecGate::Notify }), ..request(level) };
+        let request =
+            Request { no_spawn: Some(NoSpawn { exec_fd: 4095, gate: ExecGate::Notify }), ..Request::of(level) };
         let verdict = told(&request, "execveat", &[4095]);
         assert_eq!((verdict.class(), verdict.errno(), Reason::of(verdict)), (Verdict::EXEC, 1, Some(Reason::Spawn)));
     }
@@ -495,7 +477,8 @@ fn without_spawn_only_threads_and_the_gated_exec_remain() {
 
 #[test]
 fn the_receiver_learns_class_errno_and_reason() {
-    let request = Request { denials: Denials::Notify, notify_creates: true, trace: true, ..request(Level::Standard) };
+    let request =
+        Request { denials: Denials::Notify, notify_creates: true, trace: true, ..Request::of(Level::Standard) };
     let expect = |name: &str, args: &[u64], class, errno: i32, reason| {
         assert_eq!(result(&request, name, args), RET_USER_NOTIF, "{name}");
         let verdict = told(&request, name, args);
@@ -530,7 +513,7 @@ fn the_receiver_learns_class_errno_and_reason() {
     for name in ["execve", "execveat", "write", "close", "exit_group", "exit"] {
         assert_eq!(result(&request, name, &[]), RET_ALLOW, "{name}");
     }
-    let killing = Request { denials: Denials::Kill, ..self::request(Level::Standard) };
+    let killing = Request { denials: Denials::Kill, ..self::Request::of(Level::Standard) };
     assert_eq!(result(&killing, "ptrace", &[]), RET_KILL_PROCESS);
     assert_eq!(result(&killing, "socket", &[1, 0x80801, 0]), EAFNOSUPPORT);
     assert_eq!(result(&killing, "clone3", &[]), ENOSYS);
@@ -553,7 +536,7 @@ fn rules_narrow_the_level_and_the_first_match_wins() {
         ),
         rule("ptrace", RuleAction::Errno(3), vec![is(0, 0)]),
     ];
-    let request = Request { rules: &rules, ..request(Level::Standard) };
+    let request = Request { rules: &rules, ..Request::of(Level::Standard) };
     // prctl reads its option as an int.
     assert_eq!(result(&request, "prctl", &[15 | HIGH, 2]), errno(13));
     assert_eq!(result(&request, "prctl", &[16]), RET_KILL_PROCESS);
@@ -571,7 +554,7 @@ fn rules_narrow_the_level_and_the_first_match_wins() {
 fn rules_that_cannot_hold_are_errors() {
     let fails = |syscalls: &[&str], action, when: Vec<Condition>| {
         let syscalls = syscalls.iter().map(|name| (*name).into()).collect();
-        compile(&Request { rules: &[Rule { syscalls, action, when }], ..request(Level::Standard) }, Arch::X86_64)
+        compile(&Request { rules: &[Rule { syscalls, action, when }], ..Request::of(Level::Standard) }, Arch::X86_64)
     };
     let kill = RuleAction::Kill;
     assert!(matches!(fails(&["opne"], kill, vec![]), Err(Error::UnknownCall { rule: 0, .. })));
@@ -600,7 +583,7 @@ fn long_blocks_are_reached_over_more_than_a_jump() {
             when: when(at as u64).collect(),
         })
         .collect();
-    let request = Request { rules: &rules, ..request(Level::Basic) };
+    let request = Request { rules: &rules, ..Request::of(Level::Basic) };
     let program = compile(&request, Arch::X86_64).unwrap();
     assert!(program.filter.len() > 1500);
     let decisions = by_number(&request, Arch::X86_64);
@@ -646,7 +629,7 @@ fn cached(program: &[Insn], nr: u32, arch: u32) -> bool {
 fn ordinary_calls_stay_in_the_kernels_cache() {
     for level in LEVELS {
         for arch in ARCHS {
-            let request = Request { denials: Denials::Notify, notify_creates: true, ..request(level) };
+            let request = Request { denials: Denials::Notify, notify_creates: true, ..Request::of(level) };
             let program = compile(&request, arch).unwrap().filter;
             for name in [
                 "read",
@@ -689,13 +672,13 @@ fn ordinary_calls_stay_in_the_kernels_cache() {
 fn programs_are_short_and_the_way_through_them_is_shorter() {
     for level in LEVELS {
         for arch in ARCHS {
-            let program = compile(&Request { denials: Denials::Notify, ..request(level) }, arch).unwrap();
+            let program = compile(&Request { denials: Denials::Notify, ..Request::of(level) }, arch).unwrap();
             eprintln!("{level:?} {arch:?}: filter {}, classifier {}", program.filter.len(), program.classifier.len());
             assert!(program.filter.len() < 700, "{level:?} {arch:?}: {}", program.filter.len());
             assert!(program.classifier.len() < 900);
         }
     }
-    let trace = Request { denials: Denials::Notify, trace: true, notify_creates: true, ..request(Level::Standard) };
+    let trace = Request { denials: Denials::Notify, trace: true, notify_creates: true, ..Request::of(Level::Standard) };
     let program = compile(&trace, Arch::X86_64).unwrap();
     eprintln!("traced: filter {}, classifier {}", program.filter.len(), program.classifier.len());
 }
@@ -704,7 +687,7 @@ fn programs_are_short_and_the_way_through_them_is_shorter() {
 fn the_decisions_are_the_ones_on_file() {
     for (level, name) in LEVELS.into_iter().zip(["disabled", "basic", "standard", "strict"]) {
         for (arch, arch_name) in [(Arch::X86_64, "x86_64"), (Arch::Aarch64, "aarch64")] {
-            let text = describe(&request(level), arch).unwrap();
+            let text = describe(&Request::of(level), arch).unwrap();
             let path = format!("{}/tests/golden/seccomp-{name}-{arch_name}.txt", env!("CARGO_MANIFEST_DIR"));
             if std::env::var_os("COFFERDAM_BLESS").is_some() {
                 std::fs::write(&path, &text).unwrap();
@@ -735,7 +718,7 @@ fn names_and_numbers_are_unique_and_in_order() {
 fn room_for_sandboxes_inside_lets_through_what_they_are_made_of_and_nothing_else_that_is_dangerous() {
     const MADE_OF: [&str; 5] = ["mount", "umount2", "pivot_root", "chroot", "sethostname"];
     for level in [Level::Basic, Level::Standard] {
-        let (plain, nested) = (request(level), Request { nested: true, ..request(level) });
+        let (plain, nested) = (Request::of(level), Request { nested: true, ..Request::of(level) });
         for call in CALLS.iter().filter(|call| call.number(Arch::X86_64).is_some()) {
             let (before, after) = (result(&plain, call.name, &[]), result(&nested, call.name, &[]));
             let expected = if MADE_OF.contains(&call.name) { RET_ALLOW } else { before };
