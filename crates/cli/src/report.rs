@@ -2,6 +2,8 @@
 //!
 //! Everything goes to standard error with the prefix `cofferdam:`; the program's own output never passes through here.
 
+use cofferdam_engine::evidence::deceives;
+
 /// Exit code when Cofferdam refused or failed itself.
 pub const REFUSED: i32 = 125;
 
@@ -82,10 +84,7 @@ pub fn shown(text: &str) -> String {
 fn escaped(text: &str, counts: impl Fn(char) -> bool, escape: impl Fn(char) -> String) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        // Marks and overrides of direction can make a line read as another one.
-        let deceives =
-            matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if (c.is_control() && counts(c)) || deceives {
+        if (c.is_control() && counts(c)) || deceives(c) {
             out.push_str(&escape(c));
         } else {
             out.push(c);

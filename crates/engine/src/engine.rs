@@ -427,20 +427,7 @@ fn find_cgroups(owns_process: bool) -> Cgroups {
 }
 
 fn needs_of(backend: Backend) -> Needs {
-    if backend == Backend::Landlock { landlock::needs() } else { jail_needs() }
-}
-
-fn jail_needs() -> Needs {
-    Needs {
-        guards: false,
-        links: false,
-        no_net_namespace: false,
-        no_ipc_namespace: false,
-        no_mounts: false,
-        no_listener: false,
-        limited_exec: false,
-        exec_number: None,
-    }
+    if backend == Backend::Landlock { landlock::needs() } else { Needs::default() }
 }
 
 pub(crate) fn name_of(backend: Backend) -> &'static str {

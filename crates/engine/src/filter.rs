@@ -20,8 +20,8 @@ pub struct Filter {
     pub classifier: Vec<u64>,
 }
 
-/// What differs between backends and runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What differs between backends and runs; nothing does from a jail that guards no name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Needs {
     /// Names must be guarded: calls that make them go through init.
     pub guards: bool,
@@ -157,16 +157,7 @@ mod tests {
 
     #[test]
     fn a_filter_asks_only_where_somebody_wants_to_hear_of_what_it_refuses() {
-        let needs = Needs {
-            guards: false,
-            links: false,
-            no_net_namespace: false,
-            no_ipc_namespace: false,
-            no_mounts: false,
-            no_listener: false,
-            limited_exec: false,
-            exec_number: None,
-        };
+        let needs = Needs::default();
         let asks = |level, on_violation, needs| {
             let audit = Audit { enabled: true, level, trace: false };
             let policy = Policy { audit, on_violation, ..Policy::base() };

@@ -4,6 +4,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use cofferdam_policy::Stdin;
+
 /// Which stream a chunk of output came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
@@ -74,6 +76,18 @@ pub struct Io {
     pub keep_changes: Option<std::path::PathBuf>,
     /// Tells what the run uses while it runs.
     pub monitor: crate::monitor::Monitor,
+}
+
+impl Io {
+    /// What a run reads on standard input: the policy's own text, or what the caller gave, which is taken. Where there is a
+    /// terminal, that carries it instead.
+    pub(crate) fn take_input(&mut self, policy: &Stdin) -> Input {
+        match policy {
+            Stdin::Text(text) => Input::Bytes(text.clone().into_bytes()),
+            Stdin::Caller if self.terminal.is_none() => std::mem::replace(&mut self.input, Input::Closed),
+            Stdin::Closed | Stdin::Caller => Input::Closed,
+        }
+    }
 }
 
 impl Default for Io {

@@ -16,7 +16,7 @@ use cofferdam_confine::letter;
 use cofferdam_confine::netns;
 use cofferdam_confine::recipe::Step;
 use cofferdam_confine::wire::flag;
-use cofferdam_policy::{Backend, Field, NetworkMode, OnViolation, Policy, Stdin};
+use cofferdam_policy::{Backend, Field, NetworkMode, OnViolation, Policy};
 
 use crate::ahead::{Ahead, Made};
 use crate::backends;
@@ -25,14 +25,14 @@ use crate::egress::Egress;
 use crate::engine::{Filters, name_of, sufficient};
 use crate::evidence::{Log, Paths};
 use crate::executables::Executables;
-use crate::io::{Input, Io, Stream};
+use crate::io::{Io, Stream};
 use crate::jail;
 use crate::landlock;
 use crate::outcome::{Applied, Ending, Enforcement, Failure, Outcome, Strength};
 use crate::ready::Ready;
 use crate::session::Channel;
 use crate::streams::{Sink, Source};
-use crate::supervise::{self, End, Report, Run};
+use crate::supervise::{self, Report, Run};
 use crate::told::{self, Finished, Told};
 
 /// A policy with its backend, ready to run, many times and from several threads.
@@ -337,11 +337,7 @@ impl Core {
         let Some(started) = staged.started.take() else { return Err(refusal("spawn", "init is gone")) };
         let mut report = self.watch(started, plan, staged.cgroup.as_ref(), io, channel, egress.as_ref());
         let network = egress.map(|egress| egress.end(&mut report.log));
-        // It is told as a program that ended by itself where that came first: under `terminate` no refusal goes unnoticed.
-        let refused = network.as_ref().is_some_and(|network| network.refused > 0);
-        if refused && self.policy.on_violation == OnViolation::Terminate && matches!(report.end, End::Wait(_)) {
-            report.end = End::Violation;
-        }
+        report.refused(network.as_ref(), self.policy.on_violation);
         drop(staged.network.take()); // every process in it is dead and reaped: the next run may have it
         let mut f = self.figures(report, std::mem::take(&mut staged.enforcement), staged.cgroup.take());
         self.layers(&mut f, plan, io);
@@ -485,12 +481,7 @@ impl Core {
     ) -> Report {
         let l = &self.policy.limits;
         let [to, out, err] = started.stdio;
-        let input = match &self.policy.command.stdin {
-            Stdin::Closed => Input::Closed,
-            Stdin::Text(text) => Input::Bytes(text.clone().into_bytes()),
-            Stdin::Caller if io.terminal.is_some() => Input::Closed, // the pty takes it over
-            Stdin::Caller => std::mem::replace(&mut io.input, Input::Closed),
-        };
+        let input = io.take_input(&self.policy.command.stdin);
         let run = Run {
             running: started.running,
             status: started.status,

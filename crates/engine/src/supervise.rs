@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 use cofferdam_confine::cgroup::{Cgroup, Events, Usage};
 use cofferdam_confine::status::{self, Status, decode_event};
 use cofferdam_confine::{Running, process};
-use cofferdam_policy::Field;
+use cofferdam_policy::{Field, OnViolation};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::egress::Watch;
 use crate::evidence::{Log, Paths};
 use crate::io::Io;
+use crate::outcome::Network;
 use crate::session::Channel;
 use crate::streams::{Sink, Source, buffer};
 use crate::tree;
@@ -129,6 +130,17 @@ pub struct Report {
     pub problems: Vec<String>,
     /// What a cgroup counted that goes with its init, read when the program had ended.
     pub counted: Option<(Usage, Events)>,
+}
+
+impl Report {
+    /// What the gateway refused ends a run under `terminate`, also where the program had ended by itself first: no refusal
+    /// goes unnoticed.
+    pub(crate) fn refused(&mut self, network: Option<&Network>, on: OnViolation) {
+        let refused = network.is_some_and(|network| network.refused > 0);
+        if refused && on == OnViolation::Terminate && matches!(self.end, End::Wait(_)) {
+            self.end = End::Violation;
+        }
+    }
 }
 
 /// How often limits are sampled that the kernel does not hold by itself.

@@ -9,7 +9,7 @@ use cofferdam_confine::cgroup::{Cgroup, Level, Limits, Location};
 use cofferdam_confine::foreign::{FIRST_FD, Foreign, spawn};
 use cofferdam_confine::host::{self, Identity};
 use cofferdam_confine::{memfd, seatbelt as profile};
-use cofferdam_policy::{AuditLevel, Field, Policy, Stdin, SyscallAction};
+use cofferdam_policy::{AuditLevel, Field, Policy, SyscallAction};
 use serde_json::{Value, json};
 
 use super::answers::{Purpose, answers, sufficient};
@@ -18,7 +18,7 @@ use super::layout::layout;
 use super::tool::{Installed, Tool};
 use super::watch::{Killed, Seen, Tree, Watched, watch};
 use super::{bubblewrap, nsjail, seatbelt};
-use crate::io::{Input, Io, Stream};
+use crate::io::{Io, Stream};
 use crate::outcome::{Applied, Ending, Enforcement, Evidence, Failure, Outcome, Strength, Truncated, Violation};
 use crate::streams::{Sink, Source};
 
@@ -366,11 +366,7 @@ impl Ready {
             failed(&format!("cannot start {}", self.tool.path.display()), &format!("{e}{cause}"))
         })?;
         drop(alive); // it has seen that we live, and is told of our death by a signal from now on
-        let input = match &self.policy.command.stdin {
-            Stdin::Closed => Input::Closed,
-            Stdin::Text(text) => Input::Bytes(text.clone().into_bytes()),
-            Stdin::Caller => std::mem::replace(&mut io.input, Input::Closed),
-        };
+        let input = io.take_input(&self.policy.command.stdin);
         let l = &self.policy.limits;
         let watched = Watched {
             running,

@@ -76,11 +76,6 @@ fn refuse(field: &str, message: String, hint: Option<&str>) -> Failure {
     Failure { code: 125, step: field.to_owned(), message, hint: hint.map(str::to_owned) }
 }
 
-/// `st_dev` as init compares it.
-fn device(dev: u64) -> u64 {
-    u64::from(rustix::fs::major(dev)) << 32 | u64::from(rustix::fs::minor(dev))
-}
-
 struct Looked {
     path: String,
     identity: (u64, u64),
@@ -110,7 +105,7 @@ fn look(source: &str, field: &str) -> Result<Looked, Failure> {
     }
     Ok(Looked {
         path,
-        identity: (device(meta.dev()), meta.ino()),
+        identity: (crate::executables::device(meta.dev()), meta.ino()),
         owner: (meta.uid(), meta.gid()),
         is_dir: meta.is_dir(),
     })

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use cofferdam_confine::cgroup::Cgroup;
 use cofferdam_confine::host::{resource, rlimit};
 use cofferdam_confine::{Recipe, Running, letter, memfd};
-use cofferdam_policy::{Field, OnViolation, Stdin};
+use cofferdam_policy::{Field, OnViolation};
 
 use super::super::door::{Door, Ours, ends};
 use super::super::{Arrival, Ended, Handed, Made, Ready};
@@ -21,7 +21,7 @@ use super::super::{answers, owner, shape, usage};
 use super::{Contained, KERNEL_THREADS, Tell, refuse};
 use crate::egress::Egress;
 use crate::evidence::{Log, Paths};
-use crate::io::{Input, Io, Stream};
+use crate::io::{Io, Stream};
 use crate::outcome::{Ending, Failure, Network, Outcome};
 use crate::streams::{Sink, Source};
 use crate::supervise::{self, End, Outer, Run};
@@ -216,11 +216,7 @@ impl Contained {
                 None
             }
         };
-        let input = match &self.policy.command.stdin {
-            Stdin::Closed => Input::Closed,
-            Stdin::Text(text) => Input::Bytes(text.clone().into_bytes()),
-            Stdin::Caller => std::mem::replace(&mut io.input, Input::Closed),
-        };
+        let input = io.take_input(&self.policy.command.stdin);
         let (denied, protected) = (self.set(&self.policy.filesystem.deny), self.set(&self.policy.filesystem.protected));
         let around = Around { made, own_clock: !self.about.listener };
         let run = Run {
@@ -249,10 +245,7 @@ impl Contained {
         io.monitor.begin(run.running.pid, cgroup, 1);
         let mut report = supervise::supervise(run, io);
         let network = egress.map(|egress| egress.end(&mut report.log));
-        let refused = network.as_ref().is_some_and(|network| network.refused > 0);
-        if refused && self.policy.on_violation == OnViolation::Terminate && matches!(report.end, End::Wait(_)) {
-            report.end = End::Violation;
-        }
+        report.refused(network.as_ref(), self.policy.on_violation);
         Ok((report, network))
     }
 

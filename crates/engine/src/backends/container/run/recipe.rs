@@ -125,8 +125,7 @@ fn identity(source: &Path) -> std::io::Result<(u64, u64)> {
     use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat2};
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let stat = fstat(openat2(CWD, source, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)?;
-    let dev = u64::from(rustix::fs::major(stat.st_dev)) << 32 | u64::from(rustix::fs::minor(stat.st_dev));
-    Ok((dev, stat.st_ino))
+    Ok((crate::executables::device(stat.st_dev), stat.st_ino))
 }
 
 /// Open files, soft and hard, of init.
