@@ -12,8 +12,6 @@
 //!
 //! A further maker is one more folder here, behind [`Maker`], and a line in [`of`].
 
-#![allow(dead_code, reason = "the makers and the run follow")]
-
 pub mod answers;
 mod door;
 mod engines;

@@ -62,15 +62,6 @@ impl Runtime {
         !matches!(self, Runtime::Runsc)
     }
 
-    /// What its own processes take of a run's limits, where they are the sandbox: bytes of memory, and processes and threads.
-    /// Less and it does not start.
-    pub const fn overhead(self) -> (u64, u64) {
-        match self {
-            Runtime::Runsc => (64 << 20, 64),
-            _ => (0, 0),
-        }
-    }
-
     /// What stands behind its walls, for reasons.
     pub const fn walls(self) -> &'static str {
         match self {
@@ -115,6 +106,7 @@ impl Programs {
     }
 
     /// The same with a runtime's program there.
+    #[cfg(test)]
     #[must_use]
     pub fn with(mut self, runtime: Runtime, path: PathBuf) -> Programs {
         self.paths[runtime as usize] = Some(path);
