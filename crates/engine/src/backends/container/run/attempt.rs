@@ -137,22 +137,15 @@ impl Contained {
         });
         let (running, counted) = match told {
             Ok(told) => told,
-            Err(mut failure) => {
-                let killed = made.kill().err().map(|e| e.message);
-                let ended = made.end();
-                for problem in killed.into_iter().chain(ended.problems) {
-                    failure.message.push_str(&format!("; {problem}"));
-                }
-                return Err(failure);
-            }
+            Err(failure) => return Err(given_up(made, failure)),
         };
         let watched = self.watch(running, ours, own.as_ref().or(counted.as_ref()), made.as_ref(), io);
-        if watched.is_err() {
+        let (mut report, network) = match watched {
+            Ok(watched) => watched,
             // Nobody has told init to go: its lifeline is closed, and this makes sure.
-            made.kill()?;
-        }
+            Err(failure) => return Err(given_up(made, failure)),
+        };
         let ended = made.end();
-        let (mut report, network) = watched?;
         if let Err(e) = directory.remove() {
             report.problems.push(format!("cannot remove the run's directory: {e}"));
         }
@@ -260,7 +253,8 @@ impl Contained {
             report.end = End::Limit(Field::Memory);
         }
         if matches!(report.end, End::Lost) && report.started_ns == 0 && !ended.said.is_empty() {
-            return Err(refuse("container", format!("{} started nothing: {}", self.backend, ended.said), None));
+            let failure = refuse("container", format!("{} started nothing: {}", self.backend, ended.said), None);
+            return Err(besides(failure, ended.problems.iter().cloned()));
         }
         Ok(())
     }
@@ -274,6 +268,19 @@ impl Contained {
             ..Outcome::unstarted(None)
         }
     }
+}
+
+/// Ends a container whose run came to nothing. The failure stays the one that is told; what could not be undone is added.
+fn given_up(made: Box<dyn Made>, failure: Failure) -> Failure {
+    let killed = made.kill().err().map(|e| e.message);
+    besides(failure, killed.into_iter().chain(made.end().problems))
+}
+
+fn besides(mut failure: Failure, problems: impl IntoIterator<Item = String>) -> Failure {
+    for problem in problems {
+        failure.message.push_str(&format!("; {problem}"));
+    }
+    failure
 }
 
 /// What ends a container.
@@ -302,4 +309,42 @@ fn copy(running: &Running) -> Result<Running, Failure> {
     let pidfd = running.pidfd.try_clone();
     let pidfd = pidfd.map_err(|e| refuse("container", format!("cannot watch the container: {e}"), None))?;
     Ok(Running { pid: running.pid, pidfd })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    /// A container that its maker cannot kill.
+    struct Stubborn(Arc<AtomicU32>);
+
+    impl Made for Stubborn {
+        fn running(&self) -> Option<&Running> {
+            None
+        }
+
+        fn gave_up(&self) -> Option<Failure> {
+            None
+        }
+
+        fn kill(&self) -> Result<(), Failure> {
+            Err(refuse("container", "it does not die", None))
+        }
+
+        fn end(self: Box<Self>) -> Ended {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Ended { problems: vec!["it is left".into()], ..Ended::default() }
+        }
+    }
+
+    #[test]
+    fn what_came_first_is_told_and_the_container_is_ended_also_where_it_cannot_be_killed() {
+        let ends = Arc::new(AtomicU32::new(0));
+        let first = refuse("network", "no gateway", Some("do this"));
+        let told = given_up(Box::new(Stubborn(Arc::clone(&ends))), first);
+        assert_eq!(told, refuse("network", "no gateway; it does not die; it is left", Some("do this")));
+        assert_eq!(ends.load(Ordering::SeqCst), 1);
+    }
 }
