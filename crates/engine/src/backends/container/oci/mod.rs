@@ -74,6 +74,14 @@ impl Oci {
         Ok(Oci { installed, state: state.to_owned(), roots, caller })
     }
 
+    /// What has to be looked at for a runtime that masks by mounts alone; the others are told paths.
+    fn masked(&self, root: &Path, shape: &Shape) -> Result<Vec<(String, bool)>, Failure> {
+        match self.installed.runtime {
+            Runtime::Runsc => rootfs::kinds(root, &shape.mounts, &shape.masked),
+            Runtime::Crun | Runtime::Runc | Runtime::Youki => Ok(Vec::new()),
+        }
+    }
+
     fn with<'a>(
         &'a self,
         root: &'a Path,
@@ -117,7 +125,7 @@ impl Maker for Oci {
         let root = self.roots.ready(&shape.root, &shape.mounts, &|_| {})?;
         private(&bundles(&self.state))?;
         let calls = launch::calls(&self.installed, &self.state, shape, self.caller.is_some());
-        let masked = rootfs::kinds(&root.path, &shape.mounts, &shape.masked);
+        let masked = self.masked(&root.path, shape)?;
         let nothing = calls.bundle.join("nothing");
         let path = root.path.clone();
         let with = self.with(&path, Some(handed.directory), &masked, &nothing);
@@ -134,7 +142,10 @@ impl Maker for Oci {
 
     fn show(&self, shape: &Shape, root: Option<&Ready>) -> Value {
         let root = root.map_or("rootfs", |root| root.reference.as_str());
-        let masked: Vec<(String, bool)> = rootfs::kinds(Path::new(root), &shape.mounts, &shape.masked);
+        let masked = match self.masked(Path::new(root), shape) {
+            Ok(masked) => masked,
+            Err(failure) => return json!({ "runtime": self.installed.path, "refused": failure }),
+        };
         let config = spec::json(shape, &self.with(Path::new(root), None, &masked, Path::new("nothing")));
         let options = self.installed.options(self.caller.is_some(), shape.network == super::Net::Host);
         json!({

@@ -4,7 +4,7 @@
 //! mount points that are missing, so that a missing one is refused here. In a tree of ours they are made; as empty directories
 //! they show in every root of the same contents.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -236,20 +236,35 @@ fn lacks_nothing(root: &Path, points: &[Point], is_root: bool, modes: bool) -> R
     Ok(())
 }
 
-/// Of these paths inside those that are there, and whether each is a directory.
-pub fn kinds(root: &Path, mounts: &[Mounted], paths: &[String]) -> Vec<(String, bool)> {
-    let directory = |path: &String| -> Option<bool> {
-        let there = match under(mounts, path) {
-            Under::Memory => return None,
-            Under::Root => Tree::open(root).and_then(|tree| tree.there(path)).ok()?,
-            Under::Host(source) => match std::fs::symlink_metadata(&source).ok()?.is_dir() {
-                true => There::Directory,
-                false => There::Other,
-            },
-        };
-        (there != There::Missing).then_some(there == There::Directory)
+/// Of these paths inside, which are to be hidden, those that are there, and whether each is a directory.
+///
+/// # Errors
+/// One cannot be looked at: whether it is there is not known, and it would not be hidden.
+pub fn kinds(root: &Path, mounts: &[Mounted], paths: &[String]) -> Result<Vec<(String, bool)>, Failure> {
+    let there = |path: &String| match under(mounts, path) {
+        Under::Memory => Ok(There::Missing),
+        Under::Root => match Tree::open(root) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(There::Missing), // it is only shown, and not made yet
+            tree => tree.and_then(|tree| tree.there(path)),
+        },
+        Under::Host(source) => match std::fs::symlink_metadata(&source) {
+            Ok(found) if found.is_dir() => Ok(There::Directory),
+            Ok(_) => Ok(There::Other),
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(There::Missing),
+            Err(e) => Err(e),
+        },
     };
-    paths.iter().filter_map(|path| Some((path.clone(), directory(path)?))).collect()
+    let mut kinds = Vec::new();
+    for path in paths {
+        let there = there(path).map_err(|e| {
+            let hint = "deny a directory above it, or use --backend jail";
+            refused(format!("cannot look at {path}, which is to be hidden: {e}"), hint.into())
+        })?;
+        if there != There::Missing {
+            kinds.push((path.clone(), there == There::Directory));
+        }
+    }
+    Ok(kinds)
 }
 
 /// Where a device would be one inside: the root, which no runtime mounts nodev, and what is bound where `binds` are not
@@ -437,6 +452,28 @@ mod tests {
         let mounts = [bind(project.path(), "/work", true), tmpfs("/tmp")];
         let paths = ["/work/.git", "/work/.env", "/work/none", "/secret", "/tmp/x", "/proc/keys"].map(str::to_owned);
         let expected = [("/work/.git", true), ("/work/.env", false), ("/secret", false)];
-        assert_eq!(kinds(root.path(), &mounts, &paths), expected.map(|(path, dir)| (path.to_owned(), dir)));
+        assert_eq!(kinds(root.path(), &mounts, &paths).unwrap(), expected.map(|(path, dir)| (path.to_owned(), dir)));
+    }
+
+    #[test]
+    fn what_is_to_be_hidden_and_cannot_be_looked_at_is_refused() {
+        let (root, project) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for dir in [root.path(), project.path()] {
+            std::os::unix::fs::symlink("round", dir.join("round")).unwrap();
+            std::fs::write(dir.join("file"), "").unwrap();
+        }
+        let mounts = [bind(project.path(), "/work", true)];
+        for (path, there) in
+            [("/round/secret", None), ("/work/round/secret", None), ("/file/none", Some(0)), ("/file", Some(1))]
+        {
+            match (kinds(root.path(), &mounts, &[path.to_owned()]), there) {
+                (Ok(found), Some(there)) => assert_eq!(found.len(), there, "{path}"),
+                (Err(failure), None) => {
+                    assert!(failure.message.contains(path) && failure.hint.is_some(), "{failure:?}");
+                }
+                other => panic!("{path}: {other:?}"),
+            }
+        }
+        assert_eq!(kinds(Path::new("/no/such/root"), &mounts, &["/secret".to_owned()]), Ok(Vec::new()));
     }
 }
