@@ -28,8 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How often the maker is asked meanwhile.
 const ASK: Duration = Duration::from_millis(20);
 
-fn refuse(message: String) -> Failure {
-    Failure { code: 125, step: "container".into(), message, hint: None }
+fn refuse(message: String, hint: &str) -> Failure {
+    Failure { code: 125, step: "container".into(), message, hint: Some(hint.to_owned()) }
 }
 
 /// Our ends.
@@ -79,7 +79,9 @@ impl Theirs {
 /// # Errors
 /// No descriptors are left.
 pub(crate) fn ends(user: (u32, u32)) -> Result<(Ours, Theirs), Failure> {
-    let failed = |e: io::Error| refuse(format!("cannot make the run's pipes: {e}"));
+    let failed = |e: io::Error| {
+        refuse(format!("cannot make the run's pipes: {e}"), "more open files have to be allowed here: ulimit -n")
+    };
     let (in_theirs, in_ours) = crate::streams::incoming().map_err(failed)?;
     let (out_ours, out_theirs) = crate::streams::outgoing().map_err(failed)?;
     let (err_ours, err_theirs) = crate::streams::outgoing().map_err(failed)?;
@@ -138,7 +140,10 @@ impl Door {
         };
         match open() {
             Ok(listener) => Ok(Door { listener, path }),
-            Err(e) => Err(refuse(format!("cannot open {} for the container's init: {e}", path.display()))),
+            Err(e) => Err(refuse(
+                format!("cannot open {} for the container's init: {e}", path.display()),
+                "set COFFERDAM_STATE to a directory on a file system of this machine's",
+            )),
         }
     }
 
@@ -148,11 +153,17 @@ impl Door {
     /// It does not come, and why.
     pub fn admit(self, theirs: &Theirs, made: &dyn Made) -> Result<Running, Failure> {
         let connection = self.knock(made)?;
-        let gone = |e: io::Error| refuse(format!("the container's init is gone: {e}"));
+        let gone = |e: io::Error| {
+            let hint = "somebody has ended it: look into the engine's log, or use --backend jail";
+            refuse(format!("the container's init is gone: {e}"), hint)
+        };
         std::fs::remove_file(&self.path).map_err(gone)?;
         let number = process::peer(connection.as_fd()).map_err(gone)?;
         let Some(pid) = Pid::from_raw(number) else {
-            return Err(refuse("the container runs where its processes cannot be seen from here".into()));
+            return Err(refuse(
+                "the container runs where its processes cannot be seen from here".into(),
+                "run this command in the pid namespace of the engine (docker run --pid=host), or use --backend jail",
+            ));
         };
         // Taken before anything is sent: what is sent arrives only where the connection, and so the process, still is.
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|e| gone(e.into()))?;
@@ -173,7 +184,10 @@ impl Door {
                 match accept_with(&self.listener, SocketFlags::CLOEXEC) {
                     Ok(connection) => return Ok(connection),
                     Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
-                    Err(e) => return Err(refuse(format!("cannot let the container's init in: {e}"))),
+                    Err(e) => {
+                        let hint = "more open files have to be allowed here: ulimit -n";
+                        return Err(refuse(format!("cannot let the container's init in: {e}"), hint));
+                    }
                 }
             }
             if let Some(why) = made.gave_up() {
@@ -181,10 +195,8 @@ impl Door {
             }
             if Instant::now() > until {
                 let hint = "what mounts the directory of the run, or a label of SELinux on it, may keep it away";
-                return Err(Failure {
-                    hint: Some(hint.into()),
-                    ..refuse(format!("the container's init has not come in {} seconds", PATIENCE.as_secs()))
-                });
+                let message = format!("the container's init has not come in {} seconds", PATIENCE.as_secs());
+                return Err(refuse(message, hint));
             }
         }
     }
