@@ -162,6 +162,18 @@ fn a_writable_mount_is_written_and_what_exists_of_protected_and_denied_is_held()
 }
 
 #[test]
+fn a_denied_file_of_the_sandboxs_own_is_hidden_as_one_of_the_hosts() {
+    for root in [Root::Minimal, Root::Host] {
+        let mut policy = policy("cat /etc/passwd > /dev/null && echo passwd; cat /etc/group > /dev/null && echo group");
+        policy.filesystem.root = root;
+        policy.allow_partial(Field::Root);
+        each(&policy, |o, tool| assert_eq!(o.stdout, "passwd\ngroup\n", "the twin, {tool:?}: {o:?}"));
+        policy.filesystem.deny = vec!["/etc/passwd".into()];
+        each(&policy, |o, tool| assert_eq!(o.stdout, "group\n", "{tool:?}: {o:?}"));
+    }
+}
+
+#[test]
 fn what_the_programs_user_cannot_come_to_needs_no_mask_and_what_it_can_has_one() {
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
     let (closed, open) = (dir.path().join("closed"), dir.path().join("open"));

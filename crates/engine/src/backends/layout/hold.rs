@@ -52,14 +52,14 @@ impl Builder<'_> {
             None if self.out.view.covering(path).is_some_and(|p| p.writable) && !self.container => {
                 self.unheld(path, deny);
             }
-            None if deny && self.container => self.own_path(path, held),
+            None if deny => self.own_path(path, held),
             _ => {}
         }
         self.host_path(path, path, deny, held);
     }
 
-    /// A denied path in what is shown of no host's: a text of the container's own, or whatever an image has there, which
-    /// nobody looked at. Its maker hides it if it is there, as a directory or as a file.
+    /// A denied path in what is shown of no host's: a text of the sandbox's own, or whatever a container's image has there,
+    /// which nobody looked at. Its maker hides it if it is there, as a directory or as a file.
     fn own_path(&self, path: &str, held: &mut Held) {
         let text = |item: &Item| matches!(item, Item::Text { target, .. } if target == path);
         if self.out.items.iter().any(text) {
@@ -150,15 +150,15 @@ impl Builder<'_> {
         held.masks.retain(|(mask, _)| comes_to(mask));
         held.seals.retain(|(seal, _)| comes_to(seal));
         held.pins.retain(comes_to);
-        if self.container {
-            // An engine mounts one thing at a place: a denied file is not shown first and hidden then.
-            self.out.items.retain(|item| match item {
-                Item::Text { target, .. } | Item::Bind { target, directory: false, .. } => {
-                    !held.masks.contains(&(target.clone(), false))
-                }
-                _ => true,
-            });
-        }
+        // An engine mounts one thing at a place, and on bubblewrap's texts nothing can be mounted: what is denied is not shown
+        // first and hidden then.
+        self.out.items.retain(|item| match item {
+            Item::Bind { directory: false, .. } if !self.container => true,
+            Item::Text { target, .. } | Item::Bind { target, directory: false, .. } => {
+                !held.masks.contains(&(target.clone(), false))
+            }
+            _ => true,
+        });
         let covered = |path: &str| held.masks.iter().any(|(mask, _)| mask != path && below(path, mask).is_some());
         let binds = held.pins.iter().map(|pin| (pin, true, true));
         let binds = binds.chain(held.seals.iter().map(|(seal, directory)| (seal, false, *directory)));

@@ -142,6 +142,8 @@ fn a_denied_path_of_an_image_is_masked_whatever_it_is_and_a_text_as_a_file() {
     policy.filesystem.root = Root::Minimal;
     policy.filesystem.deny = ["/etc/passwd", "/srv/nothing"].map(String::from).into();
     assert_eq!(masks(&in_container(&policy, &host).unwrap()), [("/etc/passwd".to_owned(), false)]);
+    let tools = super::layout(&policy, &host).unwrap();
+    assert_eq!((masks(&tools), at(&tools, "/etc/passwd")), (vec![("/etc/passwd".to_owned(), false)], 1));
 }
 
 #[test]
