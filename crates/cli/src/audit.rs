@@ -136,8 +136,33 @@ pub fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
             verify(&dir, text("key"), text("anchor").map(|file| caller.absolute(file)), text("trail"), json)
         }
         ("checkpoint", _) => checkpoint(&dir, text("key").map(|file| caller.absolute(file)), text("anchor"), json),
-        ("show", _) => show(&dir, &filter(matches)?, json),
-        _ => tail(&dir, &filter(matches)?, matches.get_flag("follow"), json),
+        (action, _) => {
+            let filter = filter(matches)?;
+            known_kinds(&dir, &filter.kinds)?;
+            match action {
+                "show" => show(&dir, &filter, json),
+                _ => tail(&dir, &filter, matches.get_flag("follow"), json),
+            }
+        }
+    }
+}
+
+/// Refuses a kind that nothing writes. A trail may hold kinds of its writer's own: what is in it is known.
+fn known_kinds(dir: &Path, kinds: &[String]) -> Result<(), Refusal> {
+    let mut unknown: Vec<&String> = kinds.iter().filter(|kind| !audit::KINDS.contains(&kind.as_str())).collect();
+    let mut all = Follow::new(dir);
+    // A trail that cannot be read has none of them.
+    while !unknown.is_empty()
+        && let Ok(Some(line)) = all.next_line()
+    {
+        if let Line::Record(record) = line {
+            unknown.retain(|kind| **kind != record.kind);
+        }
+    }
+    match unknown.first() {
+        None => Ok(()),
+        Some(kind) => Err(Refusal::new("arguments", format!("--kind {kind}: there are no records of that kind"))
+            .hint(format!("there are {}", audit::KINDS.join(", ")))),
     }
 }
 

@@ -229,3 +229,25 @@ fn mistakes_are_told_with_what_would_work() {
     let (code, said) = text(&missing, &["show", "--since", "yesterday"]);
     assert!(code == 125 && said.contains("2026-05-01"), "{said}");
 }
+
+#[test]
+fn a_kind_that_nothing_writes_is_an_error_that_lists_those_that_are() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("audit");
+    trail(&dir, 4);
+    for action in ["show", "tail"] {
+        let (code, said) = text(&dir, &[action, "--kind", "nope"]);
+        assert_eq!(code, 125, "{said}");
+        assert!(
+            said.contains("--kind nope") && said.contains("hint: ") && said.contains("security_violation"),
+            "{said}"
+        );
+        assert_eq!(text(&dir, &[action, "--kind", "even"]).0, 0, "a kind of the writer's own");
+        let (code, said) = text(&dir, &[action, "--kind", "security_violation"]);
+        assert_eq!((code, said.as_str()), (0, ""), "there is none yet");
+    }
+    let page = include_str!("../../../docs/audit.md");
+    let table = page.split("| kind | data |").nth(1).unwrap();
+    let listed: Vec<&str> = table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    assert_eq!(listed, cofferdam_engine::audit::KINDS, "the page and the list");
+}

@@ -34,7 +34,7 @@ pub use begun::Unended;
 pub use checkpoint::{Key, PublicKey};
 pub use owner::{Life, Owner};
 pub use read::{Filter, Follow, Line, show};
-pub use record::{Broken, Entry, Hash, Link, Record, hex, read as read_record, sha256, unhex};
+pub use record::{Broken, Entry, Hash, KINDS, Link, Record, hex, read as read_record, sha256, unhex};
 pub use redact::Secrets;
 pub use verify::{Failed, Problem, Verified, Wrong, verify};
 

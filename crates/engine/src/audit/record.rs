@@ -20,6 +20,27 @@ const MOST_SEQ: u64 = u64::MAX >> 1;
 /// What follows the hashed bytes: the key, 64 digits, and the end of the object.
 const TAIL: usize = r#","hash":""}"#.len() + 64;
 
+/// The kinds that Cofferdam itself writes; docs/audit.md says what each of them holds.
+pub const KINDS: [&str; 17] = [
+    "trail_opened",
+    "sandbox_started",
+    "security_violation",
+    "network_attempt",
+    "api_call",
+    "limit_reached",
+    "timeout_kill",
+    "oom_kill",
+    "limit_kill",
+    "sandbox_completed",
+    "sandbox_error",
+    "sandbox_abandoned",
+    "skill_registered",
+    "skill_registration_failed",
+    "skill_revoked",
+    "checkpoint",
+    "recovered",
+];
+
 /// What is to be recorded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
