@@ -3,7 +3,7 @@
 use cofferdam_test_containers::engine::uid;
 
 use crate::Test;
-use crate::world::{World, carrying, marker};
+use crate::world::{World, carrying, marker, open};
 
 pub const TESTS: &[Test] = &[
     ("walls::the_root_is_read_only", the_root_is_read_only),
@@ -165,6 +165,15 @@ fn what_no_container_has(world: &World) {
     let here = world.path("").display().to_string();
     let layer = world.run(&["-v", &format!("{here}:/work:cow")], &["/bin/true"]);
     assert!(layer.code == 125 && layer.outcome["error"].to_string().contains("filesystem.mounts"), "{layer:?}");
+    let pipes = world.path("pipes");
+    std::fs::create_dir(&pipes).unwrap();
+    open(&pipes, 0o755);
+    let (pipe, shown) = (pipes.join("pipe"), format!("{}:/pipes:ro", pipes.display()));
+    assert!(world.run(&["-v", &shown], &["/bin/ls", "/pipes"]).code == 0, "the twin");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let passing = world.run(&["-v", &shown], &["/bin/true"]);
+    let said = passing.outcome["error"].to_string();
+    assert!(passing.code == 125 && said.contains(&format!("{} in it is a FIFO", pipe.display())), "{passing:?}");
     let nested = world.run(&["--nested-sandboxes"], &["/bin/true"]);
     assert!(nested.code == 125 && nested.outcome["error"].to_string().contains("nested"), "{nested:?}");
     let mut terminal = world.command();

@@ -211,10 +211,7 @@ fn mounts(tool: Tool, policy: &Policy, layout: &Layout, purpose: Purpose, flags:
         return flags;
     }
     if !layout.passing.is_empty() {
-        return partial(format!(
-            "{}: a FIFO in it can be written to though it is read-only, or it holds too much to look for one",
-            some(&layout.passing)
-        ));
+        return partial(some(&layout.passing));
     }
     if tool == Tool::Bubblewrap && !layout.closed.is_empty() {
         return partial(format!(

@@ -36,9 +36,8 @@ pub trait Facts {
     fn list(&self, directory: &str) -> Vec<String>;
     /// Whether something is mounted below this path.
     fn has_mounts_below(&self, path: &str) -> bool;
-    /// Whether something below this directory passes on what is written to it, as a FIFO does: a read-only mount does not
-    /// keep it from being written to. True as well where there is too much to look through.
-    fn may_pass_on(&self, directory: &str) -> bool;
+    /// What below this directory passes on what is written to it: a read-only mount does not keep it from being written to.
+    fn may_pass_on(&self, directory: &str) -> Option<PassesOn>;
     /// Other paths of the host that mounts give the same file.
     fn twins(&self, path: &str) -> Vec<String>;
     /// How this file begins: enough for the first line of a script. Nothing where it cannot be read.
@@ -172,7 +171,7 @@ impl Facts for Here {
         self.twins.mounted_below(path)
     }
 
-    fn may_pass_on(&self, directory: &str) -> bool {
+    fn may_pass_on(&self, directory: &str) -> Option<PassesOn> {
         may_pass_on(directory)
     }
 
@@ -185,8 +184,21 @@ impl Facts for Here {
     }
 }
 
+/// Why a directory that is mounted read-only may pass on what is written to something in it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PassesOn {
+    /// This is one.
+    #[error("{} in it is a FIFO, which can be written to though it is read-only", crate::evidence::escape(.0.as_bytes()))]
+    Fifo(String),
+    /// Nobody can say without looking for long.
+    #[error(
+        "it holds more than {MOST_ENTRIES} files, too many to look for a FIFO, which could be written to though it is read-only"
+    )]
+    TooMany,
+}
+
 /// As [`Facts::may_pass_on`], of this host.
-pub(crate) fn may_pass_on(directory: &str) -> bool {
+pub(crate) fn may_pass_on(directory: &str) -> Option<PassesOn> {
     use std::os::unix::fs::FileTypeExt;
     let mut queue = vec![std::path::PathBuf::from(directory)];
     let mut seen = 0;
@@ -194,15 +206,18 @@ pub(crate) fn may_pass_on(directory: &str) -> bool {
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
             let Ok(kind) = entry.file_type() else { continue };
             seen += 1;
-            if seen > MOST_ENTRIES || kind.is_fifo() {
-                return true;
+            if kind.is_fifo() {
+                return Some(PassesOn::Fifo(entry.path().to_string_lossy().into_owned()));
+            }
+            if seen > MOST_ENTRIES {
+                return Some(PassesOn::TooMany);
             }
             if kind.is_dir() {
                 queue.push(entry.path());
             }
         }
     }
-    false
+    None
 }
 
 /// A host made of what a table says; everything else is missing.
@@ -276,8 +291,8 @@ impl Facts for Table {
         false
     }
 
-    fn may_pass_on(&self, _directory: &str) -> bool {
-        false
+    fn may_pass_on(&self, _directory: &str) -> Option<PassesOn> {
+        None
     }
 
     fn twins(&self, _path: &str) -> Vec<String> {
@@ -288,6 +303,26 @@ impl Facts for Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_passes_on_what_is_written_is_named() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let dir = tempfile::tempdir().unwrap();
+        let (name, below) = (dir.path().to_str().unwrap(), dir.path().join("below"));
+        std::fs::create_dir(&below).unwrap();
+        std::fs::write(below.join("file"), "").unwrap();
+        assert_eq!(may_pass_on(name), None);
+        let pipe = below.join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        assert_eq!(may_pass_on(name), Some(PassesOn::Fifo(pipe.to_str().unwrap().into())));
+        std::fs::remove_file(&pipe).unwrap();
+        assert_eq!(may_pass_on(name), None);
+        for number in 0..MOST_ENTRIES {
+            std::fs::hard_link(below.join("file"), below.join(number.to_string())).unwrap();
+        }
+        assert_eq!(may_pass_on(name), Some(PassesOn::TooMany));
+        assert!(PassesOn::TooMany.to_string().contains("more than 20000 files"));
+    }
 
     #[test]
     fn links_are_followed_and_named() {

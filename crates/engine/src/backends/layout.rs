@@ -97,7 +97,8 @@ pub struct Layout {
     pub nested: Vec<String>,
     /// Writable binds on which nothing may be executed.
     pub closed: Vec<String>,
-    /// Read-only binds in which something passes on what is written to it, or that hold too much to be looked through.
+    /// Read-only binds in which something passes on what is written to it, or that hold too much to be looked through: each
+    /// with what.
     pub passing: Vec<String>,
     /// Sources of optional mounts that are not there.
     pub left_out: Vec<String>,
@@ -225,8 +226,11 @@ impl Builder<'_> {
                 if self.facts.has_mounts_below(&canonical) {
                     self.out.nested.push(canonical.clone());
                 }
-                if !writable && directory && self.facts.may_pass_on(&canonical) {
-                    self.out.passing.push(target.clone());
+                if !writable
+                    && directory
+                    && let Some(why) = self.facts.may_pass_on(&canonical)
+                {
+                    self.out.passing.push(format!("{target}: {why}"));
                 }
                 if writable && !exec {
                     self.out.closed.push(target.clone());

@@ -572,15 +572,14 @@ fn enforcement(policy: &Policy, abi: u32, linked: &[String], foreign: &[String],
         Mount::Bind { source, access: Access::ReadOnly, .. } => Some(source),
         _ => None,
     });
-    let passing = read_only.filter(|_| nested).find(|source| crate::backends::facts::may_pass_on(source));
+    let passing =
+        read_only.filter(|_| nested).find_map(|source| Some((source, crate::backends::facts::may_pass_on(source)?)));
     e.insert(
         Field::Mounts,
         match passing {
-            Some(source) => {
-                let reason = format!(
-                    "no Landlock stands behind the mounts where sandboxes can be made inside, and {source} has a FIFO, which \
-                     can be written to though it is read-only, or holds too much to look for one"
-                );
+            Some((source, why)) => {
+                let reason =
+                    format!("no Landlock stands behind the mounts where sandboxes can be made inside; {source}: {why}");
                 Applied { strength: Strength::Partial, reason }
             }
             None => full(&wall),

@@ -208,10 +208,7 @@ fn mounts(policy: &Policy, layout: &Layout, about: &About, other_user: bool) -> 
         return partial(format!("{nested}: what is mounted below it is not shown"));
     }
     if !layout.passing.is_empty() {
-        return partial(format!(
-            "{}: a FIFO in it can be written to though it is read-only, or it holds too much to look for one",
-            some(&layout.passing)
-        ));
+        return partial(some(&layout.passing));
     }
     if !about.flags && !layout.closed.is_empty() {
         return partial(format!(
