@@ -194,7 +194,14 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
         apply: |draft, text| {
             let local = text.starts_with(['/', '.']);
             let path = if local { draft.caller.absolute(text) } else { text.to_owned() };
-            let directory = local && std::fs::metadata(&path).is_ok_and(|meta| meta.is_dir());
+            let there = if local { std::fs::metadata(&path) } else { Err(std::io::ErrorKind::NotFound.into()) };
+            if let Some(error) = there.as_ref().err().filter(|_| local) {
+                return Err(format!(
+                    "cannot use {path} as an image: {error}\nhint: a path names a tarball or a directory of this host; \
+                     an image of an engine's store or of a registry has no `/` or `.` in front: --image alpine:3.20"
+                ));
+            }
+            let directory = there.is_ok_and(|meta| meta.is_dir());
             draft.policy.filesystem.root = if directory { Root::Directory(path) } else { Root::Image(path) };
             Ok(())
         },

@@ -4,13 +4,14 @@ use cofferdam_test_containers::image;
 use serde_json::json;
 
 use crate::Test;
-use crate::world::World;
+use crate::world::{Run, World};
 
 pub const TESTS: &[Test] = &[
     ("images::an_images_own_settings_do_nothing", an_images_own_settings_do_nothing),
     ("images::a_directory_is_an_image", a_directory_is_an_image),
     ("images::no_such_image", no_such_image),
     ("images::no_such_tarball", no_such_tarball),
+    ("images::eval_runs_the_images_own_interpreter", eval_runs_the_images_own_interpreter),
     ("images::an_image_without_the_program", an_image_without_the_program),
     ("images::an_engine_that_is_not_running", an_engine_that_is_not_running),
 ];
@@ -81,8 +82,37 @@ fn no_such_tarball(world: &World) {
         }
         let run = world.run_in(&["--image", path.to_str().unwrap()], &["/bin/true"]);
         assert_eq!((run.code, run.text("outcome")), (125, "setup_failed"), "{name}: {run:?}");
-        assert!(["image", "filesystem.root"].contains(&run.step()), "{name}: {run:?}");
+        if contents.is_some() {
+            assert!(["image", "filesystem.root"].contains(&run.step()), "{name}: {run:?}");
+            continue;
+        }
+        // What is not there is told before anything is planned.
+        let error = &run.outcome["error"];
+        assert!(error["message"].to_string().contains("none.tar") && error["hint"].is_string(), "{run:?}");
+        let shown = world.command().args(["--dry-run", "--image", "./none.tar", "--", "/bin/true"]).output().unwrap();
+        let said = String::from_utf8_lossy(&shown.stderr);
+        assert_eq!(shown.status.code(), Some(125), "{said}");
+        assert!(shown.stdout.is_empty() && said.contains("none.tar") && said.contains("hint: "), "{said}");
     }
+    let shown = world.command().args(["--dry-run", "--image", "./bad.tar", "-w", "/", "--", "/bin/true"]).output();
+    assert!(shown.unwrap().status.success(), "the twin: what is in it nobody has looked at yet");
+}
+
+fn eval_runs_the_images_own_interpreter(world: &World) {
+    let eval = |environment: &str, code: &str| {
+        let mut command = world.cofferdam();
+        command.args(["eval", "--json", "--backend", world.maker.backend, "--image"]).arg(&world.image);
+        let output = command.args([environment, code]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let outcome = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {said}"));
+        Run { code: output.status.code().unwrap_or(-1), outcome }
+    };
+    // The image's shell is busybox, and that is all that is in it.
+    let ran = eval("shell", "cat /etc/of-the-image; busybox | head -c 7");
+    assert_eq!((ran.code, ran.text("stdout")), (0, "made for a test\nBusyBox"), "{ran:?}");
+    let lacking = eval("python", "print(1)");
+    assert_eq!((lacking.code, lacking.text("outcome")), (127, "setup_failed"), "{lacking:?}");
+    assert!(lacking.outcome["error"]["hint"].to_string().contains("another image"), "{lacking:?}");
 }
 
 fn an_image_without_the_program(world: &World) {

@@ -1,7 +1,7 @@
-//! The presets: which interpreter of the host runs the code, and how the code reaches it.
+//! The presets: which interpreter of the host, or of an image, runs the code, and how the code reaches it.
 
 use cofferdam_policy::paths::is_within;
-use cofferdam_policy::{Access, Mount, Policy, Stdin};
+use cofferdam_policy::{Access, Mount, Policy, Root, Stdin};
 
 use super::discover::{Tree, Wanted, discover};
 use super::entry::Entry;
@@ -47,6 +47,8 @@ struct Environment {
     /// Stands between code and arguments, where the first argument would be the program's name otherwise.
     name: Option<&'static str>,
     package: &'static str,
+    /// What images call it.
+    image: &'static str,
 }
 
 const PYTHON: Environment = Environment {
@@ -61,6 +63,7 @@ const PYTHON: Environment = Environment {
     stdin: &["-"],
     name: None,
     package: "python3",
+    image: "python3",
 };
 
 const SHELL: Environment = Environment {
@@ -75,6 +78,7 @@ const SHELL: Environment = Environment {
     stdin: &["-s", "--"],
     name: Some("shell"),
     package: "bash",
+    image: "sh",
 };
 
 const NODE: Environment = Environment {
@@ -89,6 +93,7 @@ const NODE: Environment = Environment {
     stdin: &["-"],
     name: None,
     package: "nodejs",
+    image: "node",
 };
 
 /// Where the code comes from.
@@ -177,6 +182,11 @@ fn interpreter(
         "node" => NODE,
         _ => return Err(PresetError::Unknown { name: name.to_owned() }),
     };
+    // What this host has is nothing to an image: its own is found there, by name.
+    if matches!(policy.filesystem.root, Root::Image(_)) {
+        let program = environment.image.to_owned();
+        return Ok((environment, vec![program]));
+    }
     let interpreter = discover(tree, caller, &environment.wanted).ok_or_else(|| PresetError::NoInterpreter {
         name: name.to_owned(),
         names: environment.wanted.names,
