@@ -116,7 +116,7 @@ impl Contained {
             limited_exec: false,
             exec_number: Some(exec),
         };
-        let filter = filter::build(&floored(policy), needs)?;
+        let filter = filter::build(&floored(policy, !about.listener), needs)?;
         let enforcement = super::answers::answers(policy, &layout, &about, way.as_ref(), root);
         Ok(Contained {
             policy: policy.clone(),

@@ -133,20 +133,24 @@ pub(super) fn open_files(policy: &Policy) -> u64 {
     policy.limits.open_files.max(OPEN_FILES).min(rlimit(resource::NOFILE).1)
 }
 
-/// A policy whose filter refuses user namespaces at every level: no jail has switched them off.
-pub(super) fn floored(policy: &Policy) -> Policy {
+/// A policy whose filter refuses user namespaces at every level: no jail has switched them off. So it does with mount
+/// namespaces where the kernel does not by itself (`mounts`): gVisor's says yes to whoever asks, and does nothing.
+pub(super) fn floored(policy: &Policy, mounts: bool) -> Policy {
     let mut policy = policy.clone();
     if policy.process.seccomp.level == SeccompLevel::Disabled {
         const CLONE_NEWUSER: u64 = 0x1000_0000;
-        let users = ArgCondition { index: 0, mask: CLONE_NEWUSER, op: ArgOp::Eq, value: CLONE_NEWUSER };
+        const CLONE_NEWNS: u64 = 0x2_0000;
+        let flag = |flag| ArgCondition { index: 0, mask: flag, op: ArgOp::Eq, value: flag };
         let rule = |call: &str, errno: &str, when: Vec<ArgCondition>| SyscallRule {
             syscalls: vec![call.into()],
             action: SyscallAction::Errno(errno.into()),
             when,
         };
         let rules = &mut policy.process.seccomp.rules;
-        rules.push(rule("clone", "EPERM", vec![users.clone()]));
-        rules.push(rule("unshare", "EPERM", vec![users]));
+        for refused in [CLONE_NEWUSER].into_iter().chain(mounts.then_some(CLONE_NEWNS)) {
+            rules.push(rule("clone", "EPERM", vec![flag(refused)]));
+            rules.push(rule("unshare", "EPERM", vec![flag(refused)]));
+        }
         // What it is asked for lies behind a pointer; every program falls back to clone.
         rules.push(rule("clone3", "ENOSYS", Vec::new()));
     }
@@ -179,9 +183,10 @@ mod tests {
     fn no_level_lets_a_container_make_user_namespaces() {
         let mut policy = Policy::base();
         policy.process.seccomp.level = SeccompLevel::Disabled;
-        assert_eq!(floored(&policy).process.seccomp.rules.len(), 3);
+        assert_eq!(floored(&policy, false).process.seccomp.rules.len(), 3);
+        assert_eq!(floored(&policy, true).process.seccomp.rules.len(), 5);
         policy.process.seccomp.level = SeccompLevel::Basic;
-        assert_eq!(floored(&policy), policy);
+        assert_eq!(floored(&policy, true), policy);
         assert_eq!(shape::network(&policy), shape::Net::Own);
     }
 }
