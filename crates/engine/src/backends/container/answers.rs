@@ -219,6 +219,12 @@ fn mounts(policy: &Policy, layout: &Layout, about: &About, other_user: bool) -> 
     full(if about.flags {
         "mounts, without devices and setuid programs"
     } else {
+    if !about.listener && !layout.closed.is_empty() {
+        return partial(format!(
+            "{}: gVisor's noexec refuses to execute what is written there, and not the dynamic linker to map it",
+            some(&layout.closed)
+        ));
+    }
         "mounts, on which setuid programs gain nothing and no device opens but the engine's harmless ones"
     })
 }

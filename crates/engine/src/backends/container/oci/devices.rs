@@ -2,29 +2,36 @@
 //!
 //! A bind can be mounted nodev; a root cannot be, and of the runtimes only runc has a list of devices of its own.
 
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+use cofferdam_policy::Field;
 
 use crate::outcome::Failure;
 
 /// How deep is looked. Deeper paths are longer than what a program may name.
 const DEEPEST: usize = 2000;
 
-/// None in these trees, but in a root's own `/dev`, which is covered.
+/// None in these trees, the first of which is a root, but in that one's own `/dev`, which is covered.
 ///
 /// # Errors
 /// There is one, or a tree cannot be read.
 pub(super) fn none(trees: &[PathBuf]) -> Result<(), Failure> {
-    let failure =
-        |message: String, hint: &str| Failure { code: 125, step: "container".into(), message, hint: Some(hint.into()) };
     for (i, tree) in trees.iter().enumerate() {
+        let field = if i == 0 { Field::Root } else { Field::Mounts };
+        let failure = |message: String, hint: &str| Failure {
+            code: 125,
+            step: field.name().into(),
+            message,
+            hint: Some(hint.into()),
+        };
         let covered = (i == 0).then(|| tree.join("dev"));
         match find(tree, covered.as_deref()) {
             Ok(None) => {}
             Ok(Some(device)) => {
                 return Err(failure(
                     format!("{} is a device, and the program could open it", device.display()),
-                    "remove it: /dev inside has what programs need; or use --backend jail",
+                    "remove it, or name a mount that leaves it out: /dev inside has what programs need; or use --backend jail",
                 ));
             }
             Err(e) => {
@@ -51,6 +58,7 @@ fn find(tree: &Path, covered: Option<&Path>) -> std::io::Result<Option<PathBuf>>
         let entries = match std::fs::read_dir(&directory) {
             // Gone meanwhile.
             Err(e) if depth > 0 && e.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied && !can_be_searched(&directory) => continue,
             entries => entries?,
         };
         for entry in entries {
@@ -65,6 +73,14 @@ fn find(tree: &Path, covered: Option<&Path>) -> std::io::Result<Option<PathBuf>>
         }
     }
     Ok(None)
+}
+
+/// Whether a name in it can be looked up by this user, or can be made to be. Where none can, the program, which is the same one
+/// then, opens nothing below; root looks everywhere.
+fn can_be_searched(directory: &Path) -> bool {
+    let own = std::fs::symlink_metadata(directory).is_ok_and(|m| m.uid() == rustix::process::geteuid().as_raw());
+    own || !std::fs::symlink_metadata(directory.join("."))
+        .is_err_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
 #[cfg(test)]
@@ -94,5 +110,7 @@ mod tests {
         device("a/b/null");
         let failure = none(&trees).unwrap_err();
         assert!(failure.message.contains("a/b/null is a device") && failure.hint.is_some(), "{failure:?}");
+        let bound = none(&[dir.path().join("dev/none"), dir.path().to_owned()]).unwrap_err();
+        assert_eq!((failure.step.as_str(), bound.step.as_str()), ("filesystem.root", "filesystem.mounts"));
     }
 }

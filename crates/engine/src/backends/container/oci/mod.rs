@@ -112,10 +112,10 @@ impl Maker for Oci {
 
     fn prepare(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Ready, Failure> {
         let root = self.roots.ready(root, mounts, told)?;
-        // Who is not root has no rights to a device that he had not before, and can make none.
-        if self.caller.is_none() {
-            let from = rootfs::with_devices(&root.path, mounts, self.installed.runtime == Runtime::Runsc);
-            devices::none(&from)?;
+        // Elsewhere who is not root has none but nodev mounts of his own user namespace.
+        let gvisor = self.installed.runtime == Runtime::Runsc;
+        if self.caller.is_none() || gvisor {
+            devices::none(&rootfs::with_devices(&root.path, mounts, gvisor))?;
         }
         Ok(Ready { reference: root.path.to_string_lossy().into_owned(), volumes: Vec::new() })
     }

@@ -41,6 +41,10 @@ pub struct With<'a> {
 /// What Docker makes read-only.
 const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
+/// What gVisor puts into every `/dev` and no program here has a use for, and whether it is a directory: there is `tun` in
+/// the second.
+const GVISORS: [(&str, bool); 2] = [("/dev/fuse", false), ("/dev/net", true)];
+
 /// As whom the program of a shape runs: rootless, user namespaces map the caller alone, as the 0 that runtimes need there.
 pub fn runs_as(shape: &Shape, rootless: bool) -> (u32, u32) {
     if rootless { (0, 0) } else { shape.user }
@@ -227,8 +231,9 @@ fn mounts(shape: &Shape, with: &With<'_>) -> Result<Vec<Mount>, OciSpecError> {
     }
     if with.runtime == Runtime::Runsc {
         // It knows no masks. What is below its own /proc and /sys tells nothing of this host.
-        for (target, directory) in with.masked.iter().filter(|(target, _)| !target.starts_with("/proc/")) {
-            all.push(if *directory {
+        let masked = with.masked.iter().map(|(target, directory)| (target.as_str(), *directory));
+        for (target, directory) in masked.filter(|(target, _)| !target.starts_with("/proc/")).chain(GVISORS) {
+            all.push(if directory {
                 mount(target, "tmpfs", "tmpfs", words(&["nosuid", "nodev", "noexec", "mode=0", "size=4096", "ro"]))?
             } else {
                 bind(with.runtime, with.nothing, target, false, false, false)?
@@ -386,6 +391,8 @@ mod tests {
             own["mounts"].as_array().unwrap().iter().filter(|m| m["destination"] == "/tmp").collect();
         assert!(tmp.len() == 1 && tmp[0]["options"].to_string().contains("\"rw\""), "{tmp:?}");
     }
+        assert_eq!(at("/dev/fuse").unwrap()["source"], "/state/nothing");
+        assert!(at("/dev/net").unwrap()["options"].to_string().contains("mode=0"));
 
     #[test]
     fn what_the_shape_says_of_the_own_directory_stands() {
