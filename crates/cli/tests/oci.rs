@@ -180,6 +180,54 @@ fn it_has_no_power_and_sees_its_own_namespaces_alone() {
 }
 
 #[test]
+fn gvisors_program_cannot_reach_init() {
+    // Nothing but users and a cover keeps processes apart there.
+    for runtime in runtimes().into_iter().filter(|runtime| *runtime == "runsc") {
+        let place = Place::new();
+        let script = "for f in environ fd/3 status maps; do cat /proc/1/$f >/dev/null 2>&1 && echo read $f; \
+                      cat /proc/$$/$f >/dev/null 2>&1 3</dev/null && echo own $f; done; ls -d /proc/1/fd/* 2>/dev/null; \
+                      for s in STOP KILL; do (kill -$s 1) 2>/dev/null && echo $s; done; sleep 9 & kill -STOP $! && echo stopped; \
+                      kill -KILL $!; umount /proc/1 2>/dev/null && echo uncovered; for f in fuse net/tun null; do \
+                      (: < /dev/$f) 2>/dev/null && echo $f; done; id -u; id -g; echo x > /tmp/made && echo made";
+        let o = place.run(runtime, &["--root", "minimal"], script);
+        let (said, ids) = o["stdout"].as_str().unwrap().split_once("null\n").expect("devices of its own open");
+        assert_eq!(said, "own environ\nown fd/3\nown status\nown maps\nstopped\n", "{o:#}");
+        let ids: Vec<&str> = ids.lines().collect();
+        assert_eq!((ids.len(), ids[0] == "0", ids[2]), (3, !is_root(), "made"), "{o:#}");
+        assert_eq!(o["enforcement"]["process.isolation"]["strength"], "full", "{o:#}");
+        assert_eq!(place.left(), [""; 0]);
+    }
+}
+
+#[test]
+fn a_device_in_what_is_bound_into_gvisor_is_refused() {
+    if !is_root() {
+        return; // devices are root's to make
+    }
+    for runtime in runtimes().into_iter().filter(|runtime| *runtime == "runsc") {
+        let place = Place::new();
+        let bound = place.directory.path().join("bound");
+        std::fs::create_dir_all(bound.join("below")).unwrap();
+        std::fs::write(bound.join("below/file"), "there\n").unwrap();
+        let mount = format!("{0}:{0}:ro", bound.display());
+        let options = ["--root", "minimal", "-v", &mount];
+        let script = format!("cat {}", bound.join("below/file").display());
+        assert_eq!(place.run(runtime, &options, &script)["stdout"], "there\n");
+        let (mode, null) = (rustix::fs::Mode::from_raw_mode(0o666), rustix::fs::makedev(1, 3));
+        let device = bound.join("below/null");
+        rustix::fs::mknodat(rustix::fs::CWD, &device, rustix::fs::FileType::CharacterDevice, mode, null).unwrap();
+        let o = place.run(runtime, &options, &script);
+        assert_eq!(
+            (&o["outcome"], &o["error"]["step"]),
+            (&"setup_failed".into(), &"filesystem.mounts".into()),
+            "{o:#}"
+        );
+        assert!(o["error"]["message"].as_str().unwrap().contains("below/null is a device"), "{o:#}");
+        assert!(o["error"]["hint"].as_str().unwrap().contains("leaves it out"), "{o:#}");
+    }
+}
+
+#[test]
 fn limits_hold() {
     for runtime in runtimes() {
         let place = Place::new();

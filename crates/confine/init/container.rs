@@ -7,8 +7,8 @@
 use crate::late::{self, Control};
 use crate::plan::Plan;
 use crate::sys::{self, Str, errno};
-use crate::wire::{LandRule, fd, op, step};
-use crate::{Step, at};
+use crate::wire::{LandRule, fd, flag, op, step};
+use crate::{Step, at, watch};
 
 const AF_UNIX: u16 = 1;
 const SOCK_SEQPACKET: i32 = 5;
@@ -77,6 +77,49 @@ const GROUPS: usize = 64;
 /// names, and a maker that looks there finds another one's.
 pub fn as_whom(plan: &Plan) -> Step {
     let h = plan.header();
+    is(h.uid_out, h.gid_out, h.gid_out)
+}
+
+/// What init takes along into its own user: CAP_SETGID and CAP_SETUID, which its child drops once it is the program's, and
+/// CAP_KILL, which is all that it keeps itself.
+const TAKEN: u32 = watch::KILL | 1 << 6 | 1 << 7;
+
+/// MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC.
+const COVER: usize = 1 | 2 | 4 | 8;
+
+/// Init becomes a user of its own, and its files below /proc are covered: gVisor's kernel lets a process signal another of
+/// the same user, and look at the descriptors and variables of any. Whatever is made for the program is made before.
+pub fn apart(plan: &Plan) -> Step {
+    if !plan.has(flag::APART) {
+        return Ok(());
+    }
+    let h = plan.header();
+    let (kind, over, how) = (c"tmpfs".as_ptr().cast(), c"/proc/1".as_ptr().cast(), c"mode=0,size=4096".as_ptr().cast());
+    sys::mount(kind, over, kind, COVER, how).map_err(at(step::IDS, 29))?; // with CAP_SYS_ADMIN, which goes below
+    sys::prctl(8, 1, 0, 0, 0).map_err(at(step::IDS, 30))?; // PR_SET_KEEPCAPS: who leaves user 0 would lose them
+    sys::setresgid(h.gid_in, h.gid_in, h.gid_in).map_err(at(step::IDS, 31))?;
+    sys::setresuid(h.uid_in, h.uid_in, h.uid_in).map_err(at(step::IDS, 32))?;
+    sys::prctl(8, 0, 0, 0, 0).map_err(at(step::IDS, 33))?;
+    let header = [0x2008_0522u32, 0];
+    let data = [TAKEN, TAKEN, 0, 0, 0, 0u32];
+    sys::capset(header.as_ptr(), data.as_ptr()).map_err(at(step::IDS, 34))?;
+    sys::prctl(4, 0, 0, 0, 0).map_err(at(step::IDS, 35))?; // the change of ids has undone it
+    is(h.uid_in, h.gid_in, h.gid_out)
+}
+
+/// Init's child becomes the program's user again.
+pub fn as_program(plan: &Plan) -> Step {
+    if !plan.has(flag::APART) {
+        return Ok(());
+    }
+    let h = plan.header();
+    sys::setresgid(h.gid_out, h.gid_out, h.gid_out).map_err(at(step::IDS, 36))?;
+    sys::setresuid(h.uid_out, h.uid_out, h.uid_out).map_err(at(step::IDS, 37))?;
+    as_whom(plan)
+}
+
+/// Nobody but this user and this group, nor in any further group but `member`.
+fn is(user: u32, group: u32, member: u32) -> Step {
     let (mut users, mut groups) = ([0u32; 3], [0u32; 3]);
     let [r, e, s] = &mut users;
     sys::getresuid(r, e, s).map_err(at(step::IDS, 20))?;
@@ -84,13 +127,13 @@ pub fn as_whom(plan: &Plan) -> Step {
     sys::getresgid(r, e, s).map_err(at(step::IDS, 21))?;
     let mut more = [0u32; GROUPS];
     let count = sys::getgroups(GROUPS, more.as_mut_ptr()).map_err(at(step::IDS, 22))?;
-    if users != [h.uid_out; 3] {
+    if users != [user; 3] {
         return Err(at(step::IDS, 20)(errno::EPERM));
     }
-    if groups != [h.gid_out; 3] {
+    if groups != [group; 3] {
         return Err(at(step::IDS, 21)(errno::EPERM));
     }
-    if more.iter().take(count).any(|&group| group != h.gid_out && group != NOGROUP) {
+    if more.iter().take(count).any(|&group| group != member && group != NOGROUP) {
         return Err(at(step::IDS, 22)(errno::EPERM));
     }
     Ok(())

@@ -103,6 +103,7 @@ fn live(plan: &Plan) -> Result<(), Fault> {
     }
     if plan.has(flag::CONTAINER) {
         container::directories(plan)?; // as the program's own user
+        container::apart(plan)?; // a user of its own, where nothing else would keep the program from it
     }
     let fresh;
     if plan.has(flag::HOLD) {

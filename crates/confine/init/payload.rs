@@ -216,6 +216,7 @@ fn enter(c: &Context<'_>) -> Step {
     if c.terminal {
         sys::ioctl(0, 0x540e, 0).map_err(at(step::TERMINAL, 10))?; // TIOCSCTTY
     }
+    crate::container::as_program(plan)?; // before any path is looked at: that is the program's to do
     sys::chdir(plan.str(h.cwd.off)).map_err(at(step::CWD, 0))?;
     let no_spawn = plan.has(flag::NO_SPAWN);
     let program = if no_spawn {

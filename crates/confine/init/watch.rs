@@ -81,6 +81,9 @@ pub fn terminal(plan: &Plan) -> Result<bool, Fault> {
     Ok(true)
 }
 
+/// CAP_KILL.
+pub const KILL: u32 = 1 << 5;
+
 /// Lets go of all that watching does not need: the payload's streams, the program, spare descriptors, capabilities.
 pub fn narrow(plan: &Plan) -> Step {
     if !plan.has(flag::NO_SPAWN) {
@@ -91,7 +94,11 @@ pub fn narrow(plan: &Plan) -> Step {
     }
     // CAP_KILL and CAP_SYS_PTRACE: ending the tree, reading the arguments of a notified call. The jail only: without
     // namespaces an unprivileged owner has neither and needs neither.
-    let keep = if plan.has(flag::JAIL) { 1 << 5 | 1 << 19 } else { 0 };
+    let keep = match plan.has(flag::JAIL) {
+        true => KILL | 1 << 19,
+        false if plan.has(flag::APART) => KILL, // the program is another user
+        false => 0,
+    };
     match sys::prctl(47, 4, 0, 0, 0) {
         Ok(_) | Err(errno::EINVAL) => {}
         Err(e) => return Err(at(step::INIT, 3)(e)),

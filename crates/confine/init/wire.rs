@@ -99,6 +99,9 @@ pub mod flag {
     pub const CONTAINER: u32 = 8_388_608;
     /// After the end init waits until the owner has read what its cgroup counted, which goes with init.
     pub const LINGER: u32 = 16_777_216;
+    /// The program is another user than init, by the ids outside; init becomes the ids inside and keeps what it takes to
+    /// end the program.
+    pub const APART: u32 = 33_554_432;
 }
 
 /// Most descriptors in one letter; the kernel takes 253 (`unix(7)`).

@@ -96,15 +96,17 @@ pub(crate) fn answers(
         },
     );
     let users = if about.rootless { ", and a user namespace of the caller's" } else { "" };
-    // Nothing outside is seen or signalled there either; but what is inside it tells apart by users alone.
-    let init = if about.listener {
-        ""
-    } else {
-        ", in which the program can look at init and stop it: the supervisor holds the wall limit then"
-    };
+    let namespaces = format!("pid, ipc, uts, cgroup and mount namespaces of the container's{users}");
     e.insert(
         Field::Isolation,
-        full(format!("pid, ipc, uts, cgroup and mount namespaces of the container's{users}{init}")),
+        match (about.listener, about.apart) {
+            (true, _) => full(namespaces),
+            // Its kernel keeps what is inside apart by users alone.
+            (false, true) => full(format!("{namespaces}, in which init is a user of its own")),
+            (false, false) => partial(format!(
+                "{namespaces}; in gVisor the program can look at init, which is the same user there, and stop it"
+            )),
+        },
     );
     e.insert(Field::Hostname, full("uts namespace"));
     e.insert(Field::TreeKill, full("the pid namespace ends with its init, and init with its owner"));
@@ -156,6 +158,7 @@ pub fn documented(
         version: String::new(),
         rootless,
         arrival,
+        apart: !listener,
         listener,
         limits,
         inodes,
@@ -216,15 +219,15 @@ fn mounts(policy: &Policy, layout: &Layout, about: &About, other_user: bool) -> 
             some(&layout.closed)
         ));
     }
-    full(if about.flags {
-        "mounts, without devices and setuid programs"
-    } else {
     if !about.listener && !layout.closed.is_empty() {
         return partial(format!(
             "{}: gVisor's noexec refuses to execute what is written there, and not the dynamic linker to map it",
             some(&layout.closed)
         ));
     }
+    full(if about.flags {
+        "mounts, without devices and setuid programs"
+    } else {
         "mounts, on which setuid programs gain nothing and no device opens but the engine's harmless ones"
     })
 }

@@ -77,6 +77,9 @@ pub(crate) struct About {
     pub rootless: bool,
     /// How init comes by its descriptors.
     pub arrival: Arrival,
+    /// Whether init can be another user than the program, with the capabilities that this takes: for kernels that keep
+    /// processes apart by nothing else.
+    pub apart: bool,
     /// Whether system calls can be reported to init: gVisor has no such thing.
     pub listener: bool,
     /// Whether it holds memory, CPU share and processes itself. Otherwise the run's own cgroup does.

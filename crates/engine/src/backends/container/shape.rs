@@ -23,6 +23,10 @@ pub const DENIED: &str = "denied";
 /// set, before the program starts.
 pub const POWERS: [&str; 6] = ["NET_ADMIN", "NET_BIND_SERVICE", "NET_RAW", "SETUID", "SETGID", "SETPCAP"];
 
+/// Capabilities that init starts with where it becomes another user than the program and covers its own files below `/proc`,
+/// in a kernel that is the container's own. It keeps `KILL` alone, and the program has none.
+pub const APART: [&str; 4] = ["KILL", "SETGID", "SETUID", "SYS_ADMIN"];
+
 /// What no program has a use for, of `/proc` and `/sys`: what Docker and Podman hide, in their versions up to
 /// now. Every maker hides them, besides what a shape says.
 pub const MASKED: [&str; 13] = [
@@ -54,8 +58,11 @@ pub struct Shape {
     pub masked: Vec<String>,
     /// User and group as whom init starts and the program runs; with `powers` init starts as 0.
     pub user: (u32, u32),
-    /// Init starts with [`POWERS`]. Otherwise there is no capability in any set.
+    /// Init starts with [`POWERS`]. Otherwise there is no capability in any set, but what `apart` says.
     pub powers: bool,
+    /// Init starts with [`APART`], in no bounding set, and becomes this user and group of its own; its child, which drops
+    /// them, becomes the program's again.
+    pub apart: Option<(u32, u32)>,
     /// Its host name.
     pub hostname: String,
     /// Its network.

@@ -169,6 +169,7 @@ impl What {
             version: self.version.clone(),
             rootless: self.rootless,
             arrival: Arrival::Door,
+            apart: false,
             listener: !gvisor,
             limits: self.unlimited.is_none(),
             inodes,

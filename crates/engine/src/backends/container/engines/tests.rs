@@ -116,6 +116,7 @@ fn shape(root: Rootfs, out: &Path, script: &str) -> Shape {
         masked: Vec::new(),
         user: (65534, 65534),
         powers: false,
+        apart: None,
         hostname: "inside".into(),
         network: Net::Own,
         bounds: Bounds::default(),

@@ -101,6 +101,7 @@ impl Maker for Oci {
             version: format!("{} {}", runtime.name(), self.installed.version),
             rootless: self.caller.is_some(),
             arrival: if runtime.inherits() { Arrival::Inherited } else { Arrival::Door },
+            apart: runtime == Runtime::Runsc,
             listener: runtime != Runtime::Runsc,
             limits: false,
             // In gVisor they are its own kernel's memory, all of which is the run's.

@@ -137,10 +137,16 @@ fn process(shape: &Shape, with: &With<'_>) -> Result<Process, OciSpecError> {
     } else {
         Capabilities::new()
     };
+    // Nothing execs with them: init is there already, and its child has dropped them.
+    let apart: Capabilities = match shape.apart {
+        Some(_) => [Capability::Kill, Capability::Setgid, Capability::Setuid, Capability::SysAdmin].into(),
+        None => Capabilities::new(),
+    };
+    let held: Capabilities = powers.union(&apart).copied().collect();
     let capabilities = LinuxCapabilitiesBuilder::default()
-        .bounding(powers.clone())
-        .effective(powers.clone())
-        .permitted(powers)
+        .bounding(powers)
+        .effective(held.clone())
+        .permitted(held)
         .inheritable(Capabilities::new())
         .ambient(Capabilities::new())
         .build()?;
@@ -304,6 +310,7 @@ mod tests {
             masked: vec!["/work/.env".into()],
             user: (70_000, 70_001),
             powers: false,
+            apart: None,
             hostname: "box".into(),
             network: Net::Own,
             bounds: Bounds::default(),
@@ -384,6 +391,8 @@ mod tests {
         assert!(at("/work/.git").unwrap()["options"].to_string().contains("mode=0"));
         assert!(at("/tmp").unwrap()["options"].to_string().contains("\"ro\""));
         assert_eq!(at("/proc/keys"), None);
+        assert_eq!(at("/dev/fuse").unwrap()["source"], "/state/nothing");
+        assert!(at("/dev/net").unwrap()["options"].to_string().contains("mode=0"));
         assert!(!found.to_string().contains("rro") && !found.to_string().contains("uidMappings"), "{found:#}");
         // The twin: what the shape mounts is not covered.
         let own = json(&self::shape(), &with(Runtime::Runsc, None)).unwrap();
@@ -391,8 +400,22 @@ mod tests {
             own["mounts"].as_array().unwrap().iter().filter(|m| m["destination"] == "/tmp").collect();
         assert!(tmp.len() == 1 && tmp[0]["options"].to_string().contains("\"rw\""), "{tmp:?}");
     }
-        assert_eq!(at("/dev/fuse").unwrap()["source"], "/state/nothing");
-        assert!(at("/dev/net").unwrap()["options"].to_string().contains("mode=0"));
+
+    #[test]
+    fn what_init_takes_to_be_another_user_is_in_no_bounding_set() {
+        let apart = Shape { apart: Some((70_001, 70_000)), ..shape() };
+        let found = json(&apart, &with(Runtime::Runsc, None)).unwrap();
+        assert_eq!(
+            found["process"]["user"]["uid"], 70_000,
+            "it starts as the program's, and makes what is the program's"
+        );
+        let sets = &found["process"]["capabilities"];
+        let expected: Vec<String> =
+            crate::backends::container::shape::APART.iter().map(|name| format!("CAP_{name}")).collect();
+        for (set, expected) in [("permitted", &*expected), ("effective", &expected), ("bounding", &[])] {
+            assert_eq!(sets[set], serde_json::json!(expected), "{set}");
+        }
+    }
 
     #[test]
     fn what_the_shape_says_of_the_own_directory_stands() {

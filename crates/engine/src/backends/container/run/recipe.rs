@@ -42,12 +42,13 @@ impl Contained {
             argv.push(format!("{own}/{}", Door::NAME));
         }
         let labels = [(owner::RUN, Some(id.clone())), (owner::OWNER, owner::me())];
-        Shape {
+        let mut shape = Shape {
             root: self.parts.root.clone().unwrap_or(shape::Rootfs::Made(Vec::new())),
             mounts,
             masked: self.parts.masked.clone(),
             user: self.user,
             powers: self.way.is_some(),
+            apart: None,
             hostname: self.policy.process.hostname.clone(),
             network: shape::network(&self.policy),
             bounds: if self.about.limits { bounds } else { Bounds::default() },
@@ -55,7 +56,9 @@ impl Contained {
             labels: labels.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect(),
             argv,
             id,
-        }
+        };
+        shape.apart = self.about.apart.then(|| beside(self.maker.runs_as(&shape)));
+        shape
     }
 
     pub(super) fn recipe(&self, shape: &Shape, arguments: Vec<String>) -> Result<Recipe, Failure> {
@@ -71,6 +74,9 @@ impl Contained {
         if shape.powers && runs_as != (0, 0) {
             flags |= flag::DROP_IDS;
         }
+        if shape.apart.is_some() {
+            flags |= flag::APART;
+        }
         let mut rlimits = crate::rlimits::rlimits(policy, 1);
         // Where a cgroup counts, the user's other processes are no concern of this one's.
         let counted = self.about.limits || self.location.is_some();
@@ -81,7 +87,7 @@ impl Contained {
         }
         let mounts = self.parts.made.iter().map(|(path, mode)| Step::Mkdir { name: path.clone(), mode: *mode });
         let mut recipe = Recipe {
-            ids_in: runs_as,
+            ids_in: shape.apart.unwrap_or(runs_as),
             ids_out: runs_as,
             hostname: shape.hostname.clone(),
             rlimits,
@@ -118,6 +124,12 @@ impl Contained {
         let own = |target: &str| target != "/" || self.about.arrival == Arrival::Inherited;
         self.parts.checked.iter().filter(|(target, _)| !masked(target) && own(target)).map(look).collect()
     }
+}
+
+/// Ids that are nobody else's in a container whose program has these: its neighbours among those that nothing on the host
+/// runs as.
+fn beside((user, group): (u32, u32)) -> (u32, u32) {
+    (user ^ 1, group ^ 1)
 }
 
 /// Device and inode of a source. Its path was canonical when it was planned: a link on it by now is somebody's.

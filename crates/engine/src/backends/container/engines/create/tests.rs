@@ -38,6 +38,7 @@ fn shape() -> Shape {
         masked: vec!["/data/secret".into()],
         user: (1000, 1001),
         powers: false,
+        apart: None,
         hostname: "sandbox".into(),
         network: Net::Own,
         bounds: Bounds { memory_bytes: Some(64 << 20), cpu_millis: Some(500), pids: Some(33) },
