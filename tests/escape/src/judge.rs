@@ -104,6 +104,9 @@ pub fn backend_name(backend: Backend) -> &'static str {
     backend.name()
 }
 
+/// How a backend refuses tracing that cannot trace.
+const UNOBSERVED: &str = "cannot observe calls";
+
 /// Attacks whose means are signals to the program itself.
 const SIGNALS_ITSELF: &[&str] = &["stop-itself", "forged-sigsys-queued"];
 
@@ -135,6 +138,9 @@ fn attempt(host: &Host, attack: &Attack, backend: Backend, user: User) -> Result
     let (run, before) = sandboxed(&case, attack, &spec)?;
     if refusal(&run).is_some_and(|message| message.contains("gives no terminal")) {
         return Ok(Cell::NotClaimed("it gives no terminal".into()));
+    }
+    if attack.shape.contains(&Shape::Trace) && refusal(&run).is_some_and(|message| message.contains(UNOBSERVED)) {
+        return Ok(Cell::NotClaimed("it observes no calls, and refuses to trace them".into()));
     }
     if let Some(field) = refused(&required, &run) {
         return Ok(match claims(&case, attack.shape, backend, field)? {

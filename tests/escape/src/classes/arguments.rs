@@ -71,7 +71,7 @@ pub const ROWS: &[Attack] = &[
         args: &["forge-sigsys"],
         held: &[End::Any, End::Limit],
         proof: Proof::Run(forgery_believed),
-        twin: Twin::Dose(&[], &["int80"], killed_by_filter),
+        twin: Twin::Dose(&[], &["x32"], killed_by_filter),
         ..ROW
     },
     Attack {
@@ -80,7 +80,7 @@ pub const ROWS: &[Attack] = &[
         args: &["forge-sigsys", "queue"],
         held: &[End::Any, End::Limit],
         proof: Proof::Run(forgery_believed),
-        twin: Twin::Dose(&[], &["int80"], killed_by_filter),
+        twin: Twin::Dose(&[], &["x32"], killed_by_filter),
         ..ROW
     },
 ];
