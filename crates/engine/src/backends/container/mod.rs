@@ -13,6 +13,7 @@
 //! A further maker is one more folder here, behind [`Maker`], and a line in [`of`].
 
 pub mod answers;
+mod content;
 mod door;
 mod engines;
 mod oci;

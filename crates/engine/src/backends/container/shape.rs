@@ -8,6 +8,7 @@ use cofferdam_policy::{NetworkMode, Policy, Root};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use super::content::hex;
 use crate::backends::layout::{Item, Layout};
 use crate::view::below;
 
@@ -271,10 +272,6 @@ pub fn inodes(bytes: u64) -> u64 {
 /// The network of a policy.
 pub fn network(policy: &Policy) -> Net {
     if policy.network.mode == NetworkMode::Host { Net::Host } else { Net::Own }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

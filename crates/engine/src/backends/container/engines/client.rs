@@ -135,7 +135,8 @@ pub(super) struct Client {
 impl Client {
     /// Of the engine that listens on this socket. Connects to nothing yet.
     pub(super) fn new(socket: &Path, service: Option<Arc<Service>>) -> Result<Client, Failure> {
-        let fail = |message: String| Failure { code: 125, step: "engine".into(), message, hint: None };
+        let hint = "more threads and open files have to be allowed here: ulimit -u, ulimit -n";
+        let fail = |message: String| Failure { code: 125, step: "engine".into(), message, hint: Some(hint.into()) };
         let worker = Worker::start().map_err(|error| fail(format!("cannot start a thread for the engine: {error}")))?;
         let path: Arc<Path> = socket.into();
         let to = path.clone();

@@ -104,7 +104,9 @@ impl Export {
         let options = CreateContainerOptions { name: Some(name.clone()), ..CreateContainerOptions::default() };
         client
             .call(WORK, move |docker| async move { docker.create_container(Some(options), body).await.map(drop) })
-            .map_err(|trouble| trouble.failure("image", &format!("cannot export {id}"), ""))?;
+            .map_err(|trouble| {
+                trouble.failure("image", &format!("cannot export {id}"), "look into the engine's log")
+            })?;
         let (sender, chunks) = channel(4);
         let container = name.clone();
         let task = client.beside(move |docker, _| async move {
@@ -138,7 +140,7 @@ impl Drop for Export {
     fn drop(&mut self) {
         self.task.abort();
         if let Err(trouble) = remove(&self.client, &self.name, super::client::WORK) {
-            let failure = trouble.failure("image", "a container of an export remains", "");
+            let failure = trouble.failure("image", "a container of an export remains", "remove it by hand");
             tracing::warn!(container = self.name, message = failure.message, "it is removed by a later start");
         }
     }

@@ -27,6 +27,7 @@ use sha2::{Digest, Sha256};
 use super::about::What;
 use super::client::{ASK, Client, Trouble, WORK};
 use super::tar;
+use crate::backends::container::content::{hex, settle, stamp};
 use crate::backends::container::{Progress, Ready, Rootfs};
 use crate::evidence::escape;
 use crate::outcome::Failure;
@@ -35,8 +36,6 @@ use crate::outcome::Failure;
 const REPOSITORY: &str = "cofferdam/rootfs";
 /// How long an import or a pull may stand still.
 const IDLE: Duration = Duration::from_secs(180);
-/// An inode whose times are older than this has other times once it changes again.
-const TICK: Duration = Duration::from_millis(50);
 /// What a directory was before is kept for so long, for those who have just looked it up.
 const KEPT: Duration = Duration::from_secs(3600);
 /// An image has fewer entries than this in an archive, some for each layer.
@@ -286,34 +285,6 @@ fn is_saved(file: &std::fs::File) -> bool {
     saved
 }
 
-/// What tells a file from every other, and from itself after a change.
-pub(super) fn stamp(stat: &std::fs::Metadata) -> String {
-    let numbers = [
-        stat.dev().cast_signed(),
-        stat.ino().cast_signed(),
-        stat.len().cast_signed(),
-        stat.mtime(),
-        stat.mtime_nsec(),
-        stat.ctime(),
-        stat.ctime_nsec(),
-    ];
-    let mut hasher = Sha256::new();
-    for number in numbers {
-        hasher.update(number.to_le_bytes());
-    }
-    hex(&hasher.finalize())
-}
-
-/// Waits until a change that comes now gives an inode other times than `newest`: the clock of those ticks slowly.
-fn settle(newest: (i64, i64)) {
-    let newest = UNIX_EPOCH
-        + Duration::new(u64::try_from(newest.0).unwrap_or(0), u32::try_from(newest.1).unwrap_or(0).min(999_999_999));
-    let quiet = newest + TICK;
-    if let Ok(wait) = quiet.duration_since(SystemTime::now()) {
-        std::thread::sleep(wait.min(TICK));
-    }
-}
-
 fn hash(file: &mut std::fs::File, total: u64, what: &str, told: &dyn Fn(Progress)) -> io::Result<String> {
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; CHUNK];
@@ -522,11 +493,8 @@ fn forget(client: &Client, prefix: &str, but: &str) {
 }
 
 fn failed(doing: &str, error: &io::Error) -> Failure {
-    Failure { code: 125, step: "image".into(), message: format!("{doing}: {error}"), hint: None }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let hint = "it has to be there, readable by this user, and changed by nobody meanwhile";
+    Failure { code: 125, step: "image".into(), message: format!("{doing}: {error}"), hint: Some(hint.into()) }
 }
 
 /// Does something when it goes.

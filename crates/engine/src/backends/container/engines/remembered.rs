@@ -20,8 +20,8 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::client::{Client, Ping, Trouble};
-use super::images::stamp;
 use super::service::peer;
+use crate::backends::container::content::{hex, stamp};
 use crate::backends::container::owner::{self, Here, Process};
 use crate::backends::container::place::Place;
 
@@ -82,7 +82,7 @@ fn key(socket: &Path, ping: &Ping, files: &[PathBuf]) -> Option<String> {
     for file in files {
         hasher.update(fs::metadata(file).map_or_else(|_| "absent".to_owned(), |stat| stamp(&stat)));
     }
-    Some(hasher.finalize()[..20].iter().map(|byte| format!("{byte:02x}")).collect())
+    Some(hex(&hasher.finalize()[..20]))
 }
 
 /// What Podman's answer can depend on, besides its process.

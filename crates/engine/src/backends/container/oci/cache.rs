@@ -230,7 +230,8 @@ impl Cache {
     }
 }
 
-fn gone(e: io::Error) -> io::Result<()> {
+/// That a file is not there is what was wanted.
+pub(super) fn gone(e: io::Error) -> io::Result<()> {
     if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) }
 }
 

@@ -15,6 +15,7 @@ use super::cache::{Cache, Held, failed};
 use super::tree::{There, Tree};
 use super::unpack;
 use crate::backends::container::Progress;
+use crate::backends::container::content::hex;
 use crate::backends::container::shape::{Entry, Mounted, Rootfs};
 use crate::outcome::Failure;
 use crate::view::{below, join};
@@ -284,10 +285,6 @@ fn key_of(kind: &str, what: &impl Serialize) -> String {
     let text = serde_json::to_vec(what)
         .unwrap_or_else(|e| crate::random::uuid().into_bytes().into_iter().chain(e.to_string().into_bytes()).collect());
     format!("{kind}-{}", hex(&Sha256::digest(text)))
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn made(rootfs: &Path, entries: &[Entry], points: &[Point]) -> std::io::Result<()> {

@@ -14,15 +14,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 use tar::EntryType;
 
-use super::cache::{Cache, Held, failed, private};
-use super::rootfs::{Images, hex};
+use super::cache::{Cache, Held, failed, gone, private};
+use super::rootfs::Images;
 use crate::backends::container::Progress;
+use crate::backends::container::content::{hex, settle, stamp};
 use crate::evidence::escape;
 use crate::outcome::Failure;
 
@@ -45,6 +47,8 @@ const STEP: u64 = 4 << 20;
 const SEEN: &str = "tarballs";
 /// How many of these are kept.
 const MOST_SEEN: usize = 256;
+/// Nobody writes one for so long.
+const UNFINISHED: Duration = Duration::from_secs(600);
 
 fn refused(message: String, hint: &str) -> Failure {
     Failure { code: 125, step: "image".into(), message, hint: Some(hint.to_owned()) }
@@ -69,6 +73,7 @@ pub fn tarball(cache: &Cache, path: &Path, told: &dyn Fn(Progress)) -> Result<He
     {
         return Ok(held);
     }
+    settle((before.ctime(), before.ctime_nsec()));
     let mut key = String::new();
     let held = cache.make(|rootfs| {
         let what = format!("unpacking {}", path.display());
@@ -76,8 +81,7 @@ pub fn tarball(cache: &Cache, path: &Path, told: &dyn Fn(Progress)) -> Result<He
         let unpacked = unpack(plain(whole.clone(), path)?, rootfs, LIMITS, &path.display().to_string())?;
         let hash = whole.finish().map_err(|e| unreadable(&e))?;
         let after = file.metadata().map_err(|e| unreadable(&e))?;
-        let state = |m: &std::fs::Metadata| (m.len(), m.mtime(), m.mtime_nsec(), m.ctime(), m.ctime_nsec());
-        if state(&before) != state(&after) {
+        if stamp(&before) != stamp(&after) {
             return Err(refused(format!("{} was changed while it was read", path.display()), "run it again"));
         }
         key = format!("tar-{hash}");
@@ -108,19 +112,23 @@ pub fn image(
 
 impl Cache {
     fn seen(&self, file: &std::fs::Metadata) -> std::path::PathBuf {
-        let m = file;
-        let times = (m.mtime(), m.mtime_nsec(), m.ctime(), m.ctime_nsec());
-        let text = format!("{} {} {} {times:?}", m.dev(), m.ino(), m.len());
-        self.place().join(SEEN).join(hex(&Sha256::digest(text)))
+        self.place().join(SEEN).join(stamp(file))
     }
 
     fn remember(&self, seen: &Path, key: &str) -> Result<(), Failure> {
         let directory = self.place().join(SEEN);
         private(&directory)?;
         if let Ok(entries) = std::fs::read_dir(&directory) {
-            let all: Vec<_> = entries.flatten().collect();
+            // What another run is about to rename is not in its way for long.
+            let young = |entry: &std::fs::DirEntry| {
+                let written = entry.metadata().and_then(|m| m.modified());
+                written.map_or(true, |at| at.elapsed().unwrap_or_default() < UNFINISHED)
+            };
+            let begun = |entry: &std::fs::DirEntry| entry.file_name().as_bytes().starts_with(b".");
+            let all: Vec<_> = entries.flatten().filter(|entry| !begun(entry) || !young(entry)).collect();
             for old in all.iter().take(all.len().saturating_sub(MOST_SEEN)) {
-                std::fs::remove_file(old.path()).map_err(|e| failed("cannot remove", &old.path(), &e))?;
+                // Another run may have been faster.
+                std::fs::remove_file(old.path()).or_else(gone).map_err(|e| failed("cannot remove", &old.path(), &e))?;
             }
         }
         let new = directory.join(format!(".{}", crate::random::uuid()));

@@ -333,3 +333,23 @@ fn an_image_of_an_engine_is_unpacked_once() {
     symlink("/", dir.path().join("roots/image-x")).unwrap();
     assert!(cache.get("image-x").unwrap().is_none());
 }
+
+#[test]
+fn many_runs_at_once_remember_and_forget_without_getting_into_each_others_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::new(dir.path(), Bounds::default());
+    private(cache.place()).unwrap();
+    let seen = |name: String| cache.place().join(SEEN).join(name);
+    std::thread::scope(|threads| {
+        for thread in 0..4 {
+            let (cache, seen) = (&cache, &seen);
+            threads.spawn(move || {
+                for n in 0..MOST_SEEN {
+                    cache.remember(&seen(format!("{thread}-{n}")), "tar-0").unwrap();
+                }
+            });
+        }
+    });
+    let kept = std::fs::read_dir(cache.place().join(SEEN)).unwrap().count();
+    assert!((1..=MOST_SEEN + 8).contains(&kept), "{kept}");
+}
