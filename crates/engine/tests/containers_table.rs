@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use cofferdam_engine::backends::container::POWERS;
 use cofferdam_engine::backends::container::answers::documented;
 use cofferdam_engine::backends::facts::Table;
 use cofferdam_engine::{Applied, Enforcement, Engine, Strength};
@@ -94,9 +95,24 @@ fn table(policy: &Policy, jail: Option<Enforcement>) -> String {
     text
 }
 
+fn page() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/containers.md")
+}
+
+#[test]
+fn the_page_names_every_capability_that_init_starts_with() {
+    let Ok(page) = std::fs::read_to_string(page()) else {
+        eprintln!("docs/containers.md is not compared: the sources are not on this machine");
+        return;
+    };
+    let said = page.split("It starts with ").nth(1).and_then(|rest| rest.split(" for that").next());
+    let said: Vec<&str> = said.expect("the page says it").split('`').skip(1).step_by(2).collect();
+    assert_eq!(said, POWERS);
+}
+
 #[test]
 fn the_table_in_the_docs_is_what_the_answers_say() {
-    let file: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/containers.md");
+    let file = page();
     let Ok(page) = std::fs::read_to_string(&file) else {
         eprintln!("docs/containers.md is not compared: the sources are not on this machine");
         return;
