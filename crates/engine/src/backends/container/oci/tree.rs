@@ -121,9 +121,10 @@ impl Tree {
                         Ok(()) | Err(Errno::EXIST) => {}
                         Err(e) => return Err(e.into()),
                     }
-                    // Whatever the umask is. Nobody else is in here: the tree is in a directory of ours alone.
+                    // Whatever the umask is. By its descriptor: what was missing inside may be a link to what this host has.
                     let mode = Mode::from_raw_mode(if last { mode } else { 0o755 });
-                    rustix::fs::chmodat(&at, *part, mode, rustix::fs::AtFlags::empty())?;
+                    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                    rustix::fs::fchmod(rustix::fs::openat(&at, *part, flags, Mode::empty())?, mode)?;
                     self.inside(&so_far, OFlags::PATH | OFlags::DIRECTORY)?
                 }
                 other => other?,
@@ -194,6 +195,30 @@ mod tests {
         assert!(tree.file("/out/file").is_err());
         assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
         assert!(tree.directory("/a/../../b", 0o755).is_err());
+    }
+
+    #[test]
+    fn a_link_to_what_only_the_host_has_gives_nothing_of_the_host_another_mode() {
+        use std::os::unix::fs::PermissionsExt;
+        let outside = tempfile::tempdir().unwrap();
+        let file = outside.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let set = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        set(outside.path(), 0o700);
+        set(&file, 0o600);
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        let dir = tempfile::tempdir().unwrap();
+        symlink(outside.path(), dir.path().join("to-directory")).unwrap();
+        symlink(&file, dir.path().join("to-file")).unwrap();
+        let tree = Tree::open(dir.path()).unwrap();
+        for path in ["/to-directory", "/to-file", "/to-directory/below", "/to-file/below"] {
+            assert!(tree.directory(path, 0o1777).is_err(), "{path}");
+            assert!(tree.set_mode(path, 0o1777).is_err(), "{path}");
+        }
+        assert_eq!((mode(outside.path()), mode(&file)), (0o700, 0o600));
+        // The twin.
+        tree.directory("/own/deep", 0o1777).unwrap();
+        assert_eq!((mode(&dir.path().join("own")), mode(&dir.path().join("own/deep"))), (0o755, 0o1777));
     }
 
     #[test]
