@@ -1,9 +1,11 @@
 //! Containers that dead owners left in an engine: found by label, judged by [`super::super::owner`], removed with what runs in
 //! them. Never touches another.
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 
-use super::client::{Client, WORK};
+use super::client::Client;
 use super::remove;
 use crate::backends::container::Swept;
 use crate::backends::container::owner::{self, Here, Left, Process};
@@ -11,6 +13,12 @@ use crate::outcome::Failure;
 
 /// Every container that has the label [`owner::RUN`]. Read as it comes: Podman has states that no list of Docker's knows.
 const LIST: &str = "/containers/json?all=1&filters=%7B%22label%22%3A%5B%22cofferdam.run%22%5D%7D";
+
+/// How long is waited for all of them together. A run that is done waits for its sweep: an engine that hangs in one container
+/// must not hold up every run after it. What takes longer is seen gone, or asked for again, by the next.
+const TOGETHER: Duration = Duration::from_secs(5);
+/// How long is waited for one in any case.
+const LEAST: Duration = Duration::from_millis(100);
 
 /// Removes them.
 pub(super) fn sweep(client: &Client) -> Result<Swept, Failure> {
@@ -20,9 +28,10 @@ pub(super) fn sweep(client: &Client) -> Result<Swept, Failure> {
     let listed = client
         .json(LIST.into())
         .map_err(|trouble| trouble.failure("engine", "cannot list containers", "look into the engine's log"))?;
+    let until = Instant::now() + TOGETHER;
     for container in listed.as_array().into_iter().flatten() {
         let Some(name) = left_over(container, &here, owner::process) else { continue };
-        match remove(client, name, WORK) {
+        match remove(client, name, until.saturating_duration_since(Instant::now()).max(LEAST)) {
             Ok(()) => swept.removed.push(name.to_owned()),
             Err(trouble) => swept.problems.push(format!("cannot remove the container {name}: {trouble}")),
         }
@@ -59,6 +68,42 @@ mod tests {
     fn summary(name: &str, run: &str, owner: &str, state: &str) -> Value {
         let labels = serde_json::json!({ (owner::RUN): run, (owner::OWNER): owner });
         serde_json::json!({ "Names": [format!("/{name}")], "Labels": labels, "State": state })
+    }
+
+    #[test]
+    fn an_engine_that_hangs_in_a_removal_does_not_hold_up_who_sweeps() {
+        use std::io::{Read, Write};
+        let Some(here) = Here::read() else { return };
+        let mut dead = std::process::Command::new("true").spawn().unwrap();
+        dead.wait().unwrap();
+        let owner = format!("{}:1:{}:{}", dead.id(), here.boot, here.pids);
+        let names = ["cofferdam-0123456789abcdef", "cofferdam-0123456789abcdee"];
+        let list = Value::from(names.map(|name| summary(name, name, &owner, "created")).to_vec()).to_string();
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("socket");
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        std::thread::spawn(move || {
+            let mut hung = Vec::new();
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut request = [0; 4096];
+                let n = stream.read(&mut request).unwrap(); // 0 where it was only tried whether somebody listens
+                if request[..n].starts_with(b"GET ") {
+                    let head =
+                        format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}", list.len());
+                    stream.write_all(format!("{head}\r\n\r\n{list}").as_bytes()).unwrap();
+                } else {
+                    hung.push(stream);
+                }
+            }
+        });
+        let since = Instant::now();
+        let swept = sweep(&Client::new(&socket, None).unwrap()).unwrap();
+        assert!(since.elapsed() < TOGETHER * 2, "{:?}", since.elapsed());
+        assert!(swept.removed.is_empty() && swept.problems.len() == 2, "{swept:?}");
+        for (problem, name) in swept.problems.iter().zip(names) {
+            assert!(problem.contains(name) && problem.contains("no answer within"), "{problem}");
+        }
     }
 
     #[test]

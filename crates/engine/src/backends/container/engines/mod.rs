@@ -243,7 +243,9 @@ impl Container {
         });
         if let Err(trouble) = started {
             let failure = refused(&trouble, "does not start the container");
-            return Err(container.given_up(failure));
+            // Who hangs in starting it does not remove it either.
+            let patience = if matches!(trouble, Trouble::Late(_)) { LAST } else { WORK };
+            return Err(container.given_up_within(failure, patience));
         }
         container.watch();
         Ok(container)
@@ -255,9 +257,13 @@ impl Container {
     }
 
     /// Removes what never ran, and says so where that fails.
-    fn given_up(&mut self, mut failure: Failure) -> Failure {
+    fn given_up(&mut self, failure: Failure) -> Failure {
+        self.given_up_within(failure, WORK)
+    }
+
+    fn given_up_within(&mut self, mut failure: Failure, patience: Duration) -> Failure {
         self.removed = true;
-        if let Err(trouble) = remove(&self.client, &self.name, WORK) {
+        if let Err(trouble) = remove(&self.client, &self.name, patience) {
             failure.message += &format!("; and the container {} cannot be removed: {trouble}", self.name);
         }
         failure
