@@ -141,12 +141,13 @@ fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
+/// Of [`MASKED`] what Podman does not hide by itself, or did not for long.
+const PODMAN_SHOWS: [&str; 2] = ["/proc/asound", "/proc/interrupts"];
+
 /// Hides paths besides the engine's own. Docker takes a whole list instead of its own, Podman takes what is added.
 fn mask(host: &mut HostConfig, paths: &[String], what: &What) -> Result<(), Failure> {
-    if paths.is_empty() {
-        return Ok(());
-    }
     match what.flavour {
+        Flavour::Docker if paths.is_empty() => {}
         Flavour::Docker => {
             let mut masked: Vec<String> = MASKED.iter().map(|path| (*path).to_owned()).collect();
             masked.extend(paths.iter().filter(|path| !MASKED.contains(&path.as_str())).cloned());
@@ -156,7 +157,9 @@ fn mask(host: &mut HostConfig, paths: &[String], what: &What) -> Result<(), Fail
             for path in paths {
                 sayable(what, path, &[':'])?;
             }
-            host.security_opt.get_or_insert_default().push(format!("mask={}", paths.join(":")));
+            let also = PODMAN_SHOWS.iter().filter(|path| !paths.iter().any(|hidden| hidden == *path));
+            let all: Vec<&str> = paths.iter().map(String::as_str).chain(also.copied()).collect();
+            host.security_opt.get_or_insert_default().push(format!("mask={}", all.join(":")));
         }
     }
     Ok(())
@@ -178,8 +181,10 @@ fn ulimits(shape: &Shape, what: &What) -> Vec<ResourcesUlimits> {
 
 /// Directories that would be disks, or file systems in memory that nobody asked for, and are nothing instead.
 fn covered(shape: &Shape, root: &Ready, what: &What) -> Vec<String> {
-    // Podman puts such file systems over a read-only root.
-    let own: &[&str] = if what.flavour == Flavour::Podman { &["/run", "/tmp", "/var/tmp"] } else { &[] };
+    // Podman puts such file systems over a read-only root. That with the directories of cgroup version 1 has no size, and
+    // who is 0 inside could write it.
+    let own: &[&str] =
+        if what.flavour == Flavour::Podman { &["/run", "/tmp", "/var/tmp", "/sys/fs/cgroup"] } else { &[] };
     let wanted = root.volumes.iter().map(|volume| clean(volume)).chain(own.iter().map(|path| (*path).to_owned()));
     let mut covered: Vec<String> = Vec::new();
     for path in wanted {

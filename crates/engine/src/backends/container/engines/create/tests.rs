@@ -135,7 +135,7 @@ fn volumes_are_covered_once_and_not_where_the_policy_mounts() {
     let volumes = ["/data/", "//x/./y", "/tmp", "/x/y", "/"].map(str::to_owned).to_vec();
     let root = Ready { volumes, ..root() };
     assert_eq!(covered(&shape(), &root, &what(Flavour::Docker)), ["/x/y"]);
-    assert_eq!(covered(&shape(), &root, &what(Flavour::Podman)), ["/x/y", "/run", "/var/tmp"]);
+    assert_eq!(covered(&shape(), &root, &what(Flavour::Podman)), ["/x/y", "/run", "/var/tmp", "/sys/fs/cgroup"]);
 }
 
 #[test]
