@@ -13,6 +13,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use crate::Result;
 use crate::guests;
@@ -25,8 +26,20 @@ use crate::workspace::{Package, Workspace, executables};
 /// The unprivileged user of the second pass: Debian's `nobody`.
 const NOBODY: u32 = 65534;
 
+/// How long engines may take to end that tests have left: each waits for a while whether somebody else needs it.
+const ENGINES: Duration = Duration::from_secs(60);
+
 /// Runs the task.
 pub fn run(arguments: &[String]) -> Result {
+    let result = all(arguments);
+    // Those of another call that is still running stay, with what they are in.
+    if let Err(left) = cofferdam_test_containers::engine::clear(ENGINES) {
+        eprintln!("container engines of the tests are left:\n{left}");
+    }
+    result
+}
+
+fn all(arguments: &[String]) -> Result {
     let fast = match arguments {
         [] => false,
         [flag] if flag == "--fast" => true,

@@ -6,9 +6,13 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 
+/// `O_NOFOLLOW` and `O_NONBLOCK`.
+const NOFOLLOW: i32 = if cfg!(target_arch = "aarch64") { 0o100000 } else { 0o400000 };
+const NONBLOCK: i32 = 0o4000;
 /// What keeps an engine running.
 const SUPERVISOR: &str = include_str!("../supervisor.py");
 /// How long a shared engine is kept when nobody needs it: longer than a test runner takes between two tests.
@@ -119,9 +123,14 @@ impl Engine {
         if let Some(reason) = kind.missing() {
             return Err(reason);
         }
+        at.parent().map_or(Ok(()), directory)?;
         directory(&at)?;
         let start = lock_file(&at, "start")?;
         start.lock().map_err(|e| format!("cannot lock {}: {e}", at.display()))?;
+        if !is_still_there(&at, &start) {
+            // It was cleared meanwhile.
+            return Engine::hold(kind, at, linger, own);
+        }
         let holder = lock_file(&at, "holders")?;
         holder.lock_shared().map_err(|e| format!("cannot lock {}: {e}", at.display()))?;
         let engine = Engine { kind, directory: at, own, holder: Some(holder) };
@@ -214,6 +223,69 @@ impl Drop for Engine {
     }
 }
 
+/// Waits until no shared engine is left, root for every user's, and removes the directories that they were in: for whoever
+/// runs tests, when all of them are over. An engine that somebody still needs stays, with its directory.
+///
+/// # Errors
+/// What cannot be removed, or is still needed after `patience`.
+pub fn clear(patience: Duration) -> Result<(), String> {
+    Path::new(PLACE).parent().map_or(Ok(()), |root| clear_below(root, patience))
+}
+
+/// The same for engines whose directories are in `root`.
+///
+/// # Errors
+/// See [`clear`].
+pub fn clear_below(root: &Path, patience: Duration) -> Result<(), String> {
+    let since = Instant::now();
+    let prefix = format!("{}-", Path::new(PLACE).file_name().unwrap_or_default().to_string_lossy());
+    let mut left = Vec::new();
+    for base in fs::read_dir(root).map_err(|e| format!("cannot read {}: {e}", root.display()))?.flatten() {
+        let name = base.file_name().to_string_lossy().into_owned();
+        let owner = name.strip_prefix(&prefix).and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        let its_own = |owner: u32| base.metadata().is_ok_and(|stat| stat.is_dir() && stat.uid() == owner);
+        if !owner.is_some_and(|owner| its_own(owner) && (owner == uid() || uid() == 0)) {
+            continue;
+        }
+        let before = left.len();
+        for at in fs::read_dir(base.path()).into_iter().flatten().flatten().map(|entry| entry.path()) {
+            left.extend(clear_one(&at, patience.saturating_sub(since.elapsed())).err());
+        }
+        if left.len() == before
+            && let Err(error) = fs::remove_dir(base.path())
+        {
+            left.push(format!("cannot remove {}: {error}", base.path().display()));
+        }
+    }
+    if left.is_empty() { Ok(()) } else { Err(left.join("\n")) }
+}
+
+fn clear_one(at: &Path, patience: Duration) -> Result<(), String> {
+    let since = Instant::now();
+    loop {
+        let start = lock_file(at, "start")?;
+        start.lock().map_err(|e| format!("cannot lock {}: {e}", at.display()))?;
+        let alive = lock_file(at, "alive")?;
+        if alive.try_lock().is_ok() {
+            // Whoever waits for `start` sees that it is gone, and begins anew.
+            return fs::remove_dir_all(at).map_err(|e| format!("cannot remove {}: {e}", at.display()));
+        }
+        // The engine's supervisor takes it to end.
+        drop(start);
+        if since.elapsed() > patience {
+            return Err(format!("somebody still needs the engine in {}", at.display()));
+        }
+        std::thread::sleep(Duration::from_millis(300));
+    }
+}
+
+/// Whether a lock that was waited for is the one that others would take.
+fn is_still_there(at: &Path, start: &File) -> bool {
+    let identity = |stat: fs::Metadata| (stat.dev(), stat.ino());
+    let there = fs::symlink_metadata(at.join("start")).map(identity);
+    there.is_ok_and(|there| start.metadata().map(identity).is_ok_and(|held| held == there))
+}
+
 /// Who runs the test.
 pub fn uid() -> u32 {
     fs::metadata("/proc/self").map_or(u32::MAX, |m| m.uid())
@@ -246,6 +318,8 @@ fn lock_file(directory: &Path, name: &str) -> Result<File, String> {
         .create(true)
         .truncate(false)
         .mode(0o600)
+        // What another user has put there is never followed, nor waited for.
+        .custom_flags(NOFOLLOW | NONBLOCK)
         .open(&path)
         .map_err(|e| format!("cannot open {}: {e}", path.display()))
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use cofferdam_test_containers::engine::uid;
+use cofferdam_test_containers::engine::{clear_below, uid};
 use cofferdam_test_containers::{Engine, Kind, image};
 use serde_json::json;
 
@@ -84,6 +84,27 @@ fn every_engine_loads_an_image_with_settings_of_its_own_and_runs_it() {
         assert_eq!((code, said.contains("its own")), (3, true), "{kind:?}: {said}");
         assert!(engine.inspect(&name).is_err(), "{kind:?}: it is still there");
     }
+}
+
+#[test]
+fn the_directory_of_an_engine_that_has_ended_is_cleared_and_no_other() {
+    let work = tempfile::tempdir().expect("a directory");
+    let make = |name: String| {
+        let at = work.path().join(name).join("p");
+        std::fs::create_dir_all(&at).expect("a directory");
+        at
+    };
+    let (ended, runs) = (make(format!("cdt-{}-0000", uid())), make(format!("cdt-{}-1111", uid())));
+    let (another, elsewhere) = (make("cdt-4294967294-0000".into()), make("cdto-1-0".into()));
+    let alive = std::fs::File::create(runs.join("alive")).expect("a lock");
+    alive.lock().expect("locked");
+    let said = clear_below(work.path(), Duration::ZERO).expect_err("one runs");
+    assert!(said.contains("still needs") && said.contains("1111"), "{said}");
+    assert!(runs.exists() && another.exists() && elsewhere.exists());
+    assert!(!ended.parent().is_some_and(Path::exists), "nobody needs it");
+    drop(alive);
+    clear_below(work.path(), Duration::ZERO).expect("the twin, now that it has ended");
+    assert!(!runs.exists() && another.exists() && elsewhere.exists());
 }
 
 #[test]

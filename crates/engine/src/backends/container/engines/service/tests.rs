@@ -5,6 +5,50 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use super::super::discover::{Real, Surroundings};
 use super::*;
 
+/// A directory in which Podman serves. What that has started ends with it: without root it serves from a second process, and
+/// a third one keeps the user namespace for as long as nobody ends it.
+struct Work(tempfile::TempDir);
+
+impl Work {
+    fn new() -> Work {
+        Work(tempfile::Builder::new().prefix("cdp").tempdir().unwrap())
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// The processes that have this directory for their home, as those of the script below have.
+    fn processes(&self) -> Vec<rustix::process::Pid> {
+        let home = format!("HOME={}", self.path().display());
+        let ours = |entry: &fs::DirEntry| {
+            let variables = fs::read(entry.path().join("environ")).unwrap_or_default();
+            variables.split(|b| *b == 0).any(|variable| variable == home.as_bytes())
+        };
+        let pid = |entry: fs::DirEntry| rustix::process::Pid::from_raw(entry.file_name().to_str()?.parse().ok()?);
+        fs::read_dir("/proc").unwrap().flatten().filter(ours).filter_map(pid).collect()
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        for _ in 0..100 {
+            let left = self.processes();
+            if left.is_empty() {
+                return;
+            }
+            for pid in left {
+                match rustix::process::kill_process(pid, rustix::process::Signal::KILL) {
+                    Ok(()) | Err(rustix::io::Errno::SRCH) => {} // it may have ended by itself
+                    Err(error) => eprintln!("cannot end {pid:?}: {error}"),
+                }
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        eprintln!("processes of {} are left", self.path().display());
+    }
+}
+
 /// A program that is Podman with directories of its own.
 fn podman(work: &Path) -> Option<PathBuf> {
     let real = Real.program("podman");
@@ -44,7 +88,7 @@ fn end(service: &Service) -> Option<u32> {
 
 #[test]
 fn a_service_of_podmans_is_started_answers_and_is_started_again_when_it_has_ended() {
-    let work = tempfile::Builder::new().prefix("cdp").tempdir().unwrap();
+    let work = Work::new();
     let Some(program) = podman(work.path()) else { return };
     let service = Arc::new(Service::below(work.path(), &program).unwrap());
     service.ensure().unwrap_or_else(|error| panic!("{error}"));
@@ -61,7 +105,7 @@ fn a_service_of_podmans_is_started_answers_and_is_started_again_when_it_has_ende
 
 #[test]
 fn who_would_start_the_same_service_shares_it() {
-    let work = tempfile::Builder::new().prefix("cdp").tempdir().unwrap();
+    let work = Work::new();
     let Some(program) = podman(work.path()) else { return };
     let services: Vec<Service> = (0..4).map(|_| Service::below(work.path(), &program).unwrap()).collect();
     std::thread::scope(|scope| {
