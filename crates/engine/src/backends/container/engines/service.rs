@@ -144,9 +144,12 @@ impl Service {
         Ok(())
     }
 
-    /// Whether one of this user's listens there.
+    /// Whether one of this user's listens there. The directory is looked at each time: when it had been removed, somebody else
+    /// may have made one of its name, where a link leads to any socket of this user's.
     fn listens(&self) -> bool {
-        UnixStream::connect(self.socket()).is_ok_and(|stream| peer(&stream).is_some_and(|(_, user)| user == uid()))
+        is_own(&self.directory)
+            && UnixStream::connect(self.socket())
+                .is_ok_and(|stream| peer(&stream).is_some_and(|(_, user)| user == uid()))
     }
 
     fn start(&self) -> io::Result<Child> {
@@ -213,11 +216,14 @@ fn own(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         other => return other,
     }
-    let there = fs::symlink_metadata(path)?;
-    if there.is_dir() && there.uid() == uid() && there.mode() & 0o077 == 0 {
+    if is_own(path) {
         return Ok(());
     }
     Err(io::Error::other(format!("{} is not a directory of this user's alone", path.display())))
+}
+
+fn is_own(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|it| it.is_dir() && it.uid() == uid() && it.mode() & 0o077 == 0)
 }
 
 fn lock_file(directory: &Path, create: bool) -> io::Result<File> {

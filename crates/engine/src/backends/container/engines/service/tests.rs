@@ -183,3 +183,16 @@ fn a_program_that_cannot_serve_says_why() {
     let failure = Service::of_this_process(&program).unwrap_err();
     assert!(failure.step == "engine" && failure.hint.is_some(), "{failure:?}");
 }
+
+#[test]
+fn what_a_link_in_somebody_elses_directory_leads_to_is_no_service() {
+    let work = tempfile::tempdir().unwrap();
+    let service = Service::below(work.path(), Path::new("/no/podman")).unwrap();
+    let other = work.path().join("other.sock");
+    let _listener = std::os::unix::net::UnixListener::bind(&other).unwrap();
+    symlink(&other, service.socket()).unwrap();
+    assert!(service.listens(), "in a directory of ours it is ours to say");
+    fs::set_permissions(&service.directory, fs::Permissions::from_mode(0o777)).unwrap();
+    assert!(!service.listens(), "here anybody may have put it");
+    assert!(service.ensure().unwrap_err().to_string().contains("this user's alone"));
+}
