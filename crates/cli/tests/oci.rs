@@ -228,6 +228,62 @@ fn a_device_in_what_is_bound_into_gvisor_is_refused() {
 }
 
 #[test]
+fn what_is_swapped_in_before_the_runtime_mounts_it_is_shown_to_no_program() {
+    for runtime in runtimes() {
+        let place = Place::new();
+        let at = |name: &str| place.directory.path().join(name);
+        for name in ["bound", "other"] {
+            std::fs::create_dir(at(name)).unwrap();
+            std::fs::write(at(name).join("file"), format!("{name}\n")).unwrap();
+            std::fs::set_permissions(at(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let path = std::env::var("PATH").unwrap() + ":/usr/sbin";
+        let real = path.split(':').map(|dir| Path::new(dir).join(runtime)).find(|file| file.is_file()).unwrap();
+        // What the owner starts does something first, and becomes the runtime then.
+        let instead = |first: &str| {
+            let (bound, aside, other) = (at("bound"), at("aside"), at("other"));
+            let script = format!(
+                "#!/bin/sh\nPATH=/bin:/usr/bin\ncase \"$*\" in *' run '*) mv {0} {1}; {first} {2} {0};; esac\nexec {3} \"$@\"\n",
+                bound.display(),
+                aside.display(),
+                other.display(),
+                real.display()
+            );
+            // By another process: a child of another test's could hold the file open for writing.
+            let program = at(&format!("as-{runtime}"));
+            let written = Command::new("sh")
+                .args(["-c", "printf %s \"$1\" > \"$2\" && chmod 755 \"$2\"", "sh"])
+                .args([script.as_str(), program.to_str().unwrap()])
+                .status();
+            assert!(written.unwrap().success());
+            program
+        };
+        let run = |first: &str| {
+            let program = instead(first);
+            let mount = format!("{0}:{0}:ro", at("bound").display());
+            let mut command = place.command(runtime, &["--json", "--root", "minimal", "-v", &mount]);
+            command.env(format!("COFFERDAM_{}", runtime.to_uppercase()), program);
+            let script = format!("cat {}", at("bound/file").display());
+            outcome_of(&mut command, &["--", "sh", "-c", &script]).1
+        };
+        // The twin: the same file again, under the same name.
+        let o = run("mv -f {aside} {bound}; :"
+            .replace("{aside}", at("aside").to_str().unwrap())
+            .replace("{bound}", at("bound").to_str().unwrap())
+            .as_str());
+        assert_eq!(o["stdout"], "bound\n", "{runtime}: {o:#}");
+        for first in ["cp -a", "ln -s"] {
+            let o = run(first);
+            assert_eq!((&o["outcome"], &o["stdout"]), (&"setup_failed".into(), &"".into()), "{runtime} {first}: {o:#}");
+            let bound = at("bound");
+            if bound.is_symlink() { std::fs::remove_file(&bound) } else { std::fs::remove_dir_all(&bound) }.unwrap();
+            std::fs::rename(at("aside"), &bound).unwrap();
+        }
+        assert_eq!(place.left(), [""; 0], "{runtime}");
+    }
+}
+
+#[test]
 fn limits_hold() {
     for runtime in runtimes() {
         let place = Place::new();

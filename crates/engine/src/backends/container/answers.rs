@@ -159,6 +159,7 @@ pub fn documented(
         rootless,
         arrival,
         apart: !listener,
+        compares: !listener,
         listener,
         limits,
         inodes,
@@ -218,6 +219,11 @@ fn mounts(policy: &Policy, layout: &Layout, about: &About, other_user: bool) -> 
             "{}: the engine has no noexec for what is the host's, so that what is written there can be executed",
             some(&layout.closed)
         ));
+    }
+    if !about.listener && !about.compares && policy.filesystem.mounts.iter().any(|m| matches!(m, Mount::Bind { .. })) {
+        return partial(
+            "gVisor numbers files in its own way, so that init cannot compare what is mounted with what was meant",
+        );
     }
     if !about.listener && !layout.closed.is_empty() {
         return partial(format!(

@@ -28,6 +28,7 @@ use std::path::Path;
 
 use cofferdam_confine::Running;
 use cofferdam_confine::cgroup::Cgroup;
+use cofferdam_confine::recipe::PathRule;
 use cofferdam_policy::Backend;
 use serde::Serialize;
 use serde_json::Value;
@@ -81,6 +82,9 @@ pub(crate) struct About {
     /// Whether init can be another user than the program, with the capabilities that this takes: for kernels that keep
     /// processes apart by nothing else.
     pub apart: bool,
+    /// Whether it says itself that what is mounted is what was looked at ([`Made::compare`]), because its kernel numbers files in
+    /// its own way and init cannot.
+    pub compares: bool,
     /// Whether system calls can be reported to init: gVisor has no such thing.
     pub listener: bool,
     /// Whether it holds memory, CPU share and processes itself. Otherwise the run's own cgroup does.
@@ -158,6 +162,14 @@ pub(crate) trait Made: Send {
 
     /// That it has ended, and why, asked while init has not come yet. Does not wait.
     fn gave_up(&self) -> Option<Failure>;
+
+    /// Compares what stands at the targets of binds with what was looked at, once init is there and the program is not.
+    ///
+    /// # Errors
+    /// It is something else, or cannot be looked at.
+    fn compare(&self, _checked: &[PathRule]) -> Result<(), Failure> {
+        Ok(())
+    }
 
     /// Ends every process of it at once. Done already is done.
     ///

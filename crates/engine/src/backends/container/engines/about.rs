@@ -170,6 +170,7 @@ impl What {
             rootless: self.rootless,
             arrival: Arrival::Door,
             apart: false,
+            compares: false,
             listener: !gvisor,
             limits: self.unlimited.is_none(),
             inodes,

@@ -21,14 +21,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use cofferdam_confine::foreign::{Around, FIRST_FD, Foreign, spawn_around};
+use cofferdam_confine::recipe::PathRule;
 use cofferdam_confine::{Running, process};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::cgroups;
+use super::gofer;
 use super::leftovers::Note;
 use super::rootfs::Root;
 use super::runtimes::{Installed, Runtime, unified_has_controllers};
 use super::spec::{With, json};
+use crate::backends::container::shape::own as own_directory;
 use crate::backends::container::{Ended, Handed, Made, Net, Shape};
 use crate::evidence::escape;
 use crate::outcome::Failure;
@@ -219,6 +222,8 @@ pub struct Container {
     running: Running,
     /// What is `/` stays as long as it.
     _root: Root,
+    /// The run's own directory, here.
+    own: PathBuf,
     reaped: Cell<bool>,
 }
 
@@ -266,7 +271,9 @@ pub fn start(
         calls.spawn(&calls.argv("log", &command)?, &start)
     });
     match started {
-        Ok(running) => Ok(Container { calls, running, _root: root, reaped: Cell::new(false) }),
+        Ok(running) => {
+            Ok(Container { calls, running, _root: root, own: handed.directory.to_owned(), reaped: Cell::new(false) })
+        }
         Err(failure) => {
             let problems = calls.remove();
             let message = [vec![failure.message], problems].concat().join("; ");
@@ -362,6 +369,13 @@ impl Made for Container {
         let name = self.calls.installed.runtime.name();
         let said = self.said().unwrap_or_else(|| "it said nothing".into());
         Some(refused("container", format!("{name} could not start the container: {said}"), hint(&said)))
+    }
+
+    fn compare(&self, checked: &[PathRule]) -> Result<(), Failure> {
+        if self.calls.installed.runtime != Runtime::Runsc {
+            return Ok(()); // init does
+        }
+        gofer::compare(self.running.pid, &self.own, &own_directory(&self.calls.id), checked)
     }
 
     fn kill(&self) -> Result<(), Failure> {

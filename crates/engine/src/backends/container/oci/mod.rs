@@ -12,6 +12,7 @@
 mod cache;
 mod cgroups;
 mod devices;
+mod gofer;
 mod launch;
 mod leftovers;
 mod rootfs;
@@ -102,6 +103,7 @@ impl Maker for Oci {
             rootless: self.caller.is_some(),
             arrival: if runtime.inherits() { Arrival::Inherited } else { Arrival::Door },
             apart: runtime == Runtime::Runsc,
+            compares: runtime == Runtime::Runsc,
             listener: runtime != Runtime::Runsc,
             limits: false,
             // In gVisor they are its own kernel's memory, all of which is the run's.

@@ -86,7 +86,10 @@ impl Contained {
         let id = owner::fresh_name().map_err(|e| refuse("container", format!("cannot make up a name: {e}"), None))?;
         let directory = self.place.run(&id)?;
         let shape = self.shape(id, directory.path());
-        let mut recipe = self.recipe(&shape, std::mem::take(&mut io.arguments))?;
+        let checked = self.checked()?;
+        // Where init cannot compare, the maker does, before there is a program.
+        let (by_init, by_maker) = if self.about.listener { (checked, Vec::new()) } else { (Vec::new(), checked) };
+        let mut recipe = self.recipe(&shape, std::mem::take(&mut io.arguments), by_init);
         let (ours, theirs) = ends(self.user)?;
         let door = match self.about.arrival {
             Arrival::Door => Some(Door::open(directory.path())?),
@@ -119,6 +122,7 @@ impl Contained {
         let told = arrived.and_then(|running| {
             let counted = self.about.limits.then(|| usage::theirs(running.pid, &mut enforcement)).flatten();
             self.still_sufficient(&enforcement)?; // nothing runs yet
+            made.compare(&by_maker)?;
             let extra = match joins {
                 Some(cgroup) => cgroup.join_files().map_err(|e| refuse("cgroup", e.to_string(), None))?,
                 None => Vec::new(),

@@ -61,8 +61,8 @@ impl Contained {
         shape
     }
 
-    pub(super) fn recipe(&self, shape: &Shape, arguments: Vec<String>) -> Result<Recipe, Failure> {
-        let checked = self.checked()?;
+    /// `checked` is what init has to find, where it can.
+    pub(super) fn recipe(&self, shape: &Shape, arguments: Vec<String>, checked: Vec<PathRule>) -> Recipe {
         let policy = &self.policy;
         let runs_as = self.maker.runs_as(shape);
         let mut flags = flag::CONTAINER | if self.about.limits { flag::LINGER } else { 0 };
@@ -92,8 +92,7 @@ impl Contained {
             hostname: shape.hostname.clone(),
             rlimits,
             mounts: mounts.collect(),
-            // A kernel of its own (gVisor) numbers files in its own way: there it is looked at here alone.
-            checked: if self.about.listener { checked } else { Vec::new() },
+            checked,
             capture: self.way.as_ref().map(Way::capture),
             wall_ns: policy.limits.wall_ms.saturating_mul(1_000_000),
             ..Recipe::default()
@@ -103,14 +102,14 @@ impl Contained {
             recipe.envp.extend(crate::egress::variables(policy).into_iter().map(|(k, v)| format!("{k}={v}")));
         }
         recipe.argv.extend(arguments);
-        Ok(recipe)
+        recipe
     }
 
-    /// What init has to find at the targets of binds: looked at before the maker is told the names.
+    /// What is to be found at the targets of binds: looked at before the maker is told the names.
     ///
     /// # Errors
     /// A source is not what it was when the policy was planned.
-    fn checked(&self) -> Result<Vec<PathRule>, Failure> {
+    pub(super) fn checked(&self) -> Result<Vec<PathRule>, Failure> {
         let look = |(target, source): &(String, PathBuf)| {
             let identity = identity(source).map_err(|e| {
                 let message = format!("cannot use {} as the source of {target}: {e}", source.display());
@@ -120,8 +119,8 @@ impl Contained {
         };
         // What is covered by a later mount cannot be looked at.
         let masked = |target: &str| self.parts.masked.iter().any(|mask| crate::view::below(target, mask).is_some());
-        // An engine makes its root of a copy of the directory; a runtime, which hands descriptors on, of the directory itself.
-        let own = |target: &str| target != "/" || self.about.arrival == Arrival::Inherited;
+        // An engine makes its root of a copy of the directory; a runtime of the directory itself.
+        let own = |target: &str| target != "/" || self.about.arrival == Arrival::Inherited || self.about.compares;
         self.parts.checked.iter().filter(|(target, _)| !masked(target) && own(target)).map(look).collect()
     }
 }
