@@ -76,6 +76,13 @@ impl Host {
         };
         make_dir(&host.base, 0o755)?;
         make_dir(&host.base.join("bin"), 0o755)?;
+        for owner in [None, root.then_some(PODMAN_ID)] {
+            let state = host.state(owner).ok_or("a state has no place")?;
+            if !state.is_dir() {
+                make_dir(&state, 0o700)?;
+                std::os::unix::fs::chown(&state, owner, owner).map_err(|e| format!("cannot chown a state: {e}"))?;
+            }
+        }
         match std::env::var_os("COFFERDAM_ATTACK") {
             Some(built) => copy(Path::new(&built), &host.attack)?,
             None => compile(&host.attack)?,
@@ -95,6 +102,16 @@ impl Host {
             FIRST_ID + u32::try_from(number % 1_000_000).unwrap_or(0)
         };
         self.root.then_some(id)
+    }
+
+    /// Where containers keep their files for a user who starts them in many trials, as whoever runs containers has one place
+    /// for all of them; `None` for the user of one case.
+    pub fn state(&self, uid: Option<u32>) -> Option<PathBuf> {
+        match uid {
+            None => Some(self.base.join("state")),
+            Some(PODMAN_ID) => Some(self.base.join("state-of-podman")),
+            Some(_) => None,
+        }
     }
 
     /// The engine behind a backend, as which user runs the command: started by the first who asks. `None` where none is

@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use cofferdam_policy::{Backend, Field};
 use cofferdam_test_containers::Engine;
+use cofferdam_test_containers::engine::GROUP;
 use serde_json::Value;
 
 use crate::attack::{ATTACK, Attack, Class, End, Shape, Streams, Twin, Victim};
@@ -20,7 +22,7 @@ use crate::proof::{Before, worked};
 pub enum Cell {
     /// The attack failed and its twin worked.
     Held(String),
-    /// The backend says that it cannot hold the field, and refuses when it is required.
+    /// The backend says that it cannot hold the field, and refuses when it is required: which, how much of it holds, and why.
     NotClaimed(String),
     /// This host has no such victim.
     NoVictim(String),
@@ -137,14 +139,14 @@ fn attempt(host: &Host, attack: &Attack, backend: Backend, user: User) -> Result
     let spec = Spec { shape: attack.shape, args: attack.args, required: &required, backend };
     let (run, before) = sandboxed(&case, attack, &spec)?;
     if refusal(&run).is_some_and(|message| message.contains("gives no terminal")) {
-        return Ok(Cell::NotClaimed("it gives no terminal".into()));
+        return Ok(Cell::NotClaimed("a terminal, not at all: the backend gives none".into()));
     }
     if attack.shape.contains(&Shape::Trace) && refusal(&run).is_some_and(|message| message.contains(UNOBSERVED)) {
         return Ok(Cell::NotClaimed("it observes no calls, and refuses to trace them".into()));
     }
     if let Some(field) = refused(&required, &run) {
         return Ok(match claims(&case, attack.shape, backend, field)? {
-            Some(strength) => Cell::NotClaimed(format!("{field} is {strength}")),
+            Some(why) => Cell::NotClaimed(why),
             None => Cell::Broken(format!("{field} refused though support says full: {}", run.account())),
         });
     }
@@ -153,7 +155,7 @@ fn attempt(host: &Host, attack: &Attack, backend: Backend, user: User) -> Result
         && let Some(field) = refused_as_json(&case, attack, &spec)?
     {
         return Ok(match claims(&case, attack.shape, backend, field)? {
-            Some(strength) => Cell::NotClaimed(format!("{field} is {strength}")),
+            Some(why) => Cell::NotClaimed(why),
             None => Cell::Broken(format!("{field} refused though support says full: {}", run.account())),
         });
     }
@@ -241,7 +243,7 @@ fn step_field(run: &Run) -> Option<Field> {
     Field::ALL.iter().copied().find(|field| step.starts_with(field.name()))
 }
 
-/// How much less than everything the backend claims for a field under this policy when nothing is required; `None`
+/// How much less than everything the backend claims for a field under this policy when nothing is required, and why; `None`
 /// when it claims all of it.
 fn claims(case: &Case<'_>, shape: &[Shape], backend: Backend, field: Field) -> Result<Option<String>, String> {
     // The same shape has the same answer for every case: paths differ, but not in kind.
@@ -258,18 +260,37 @@ fn claims(case: &Case<'_>, shape: &[Shape], backend: Backend, field: Field) -> R
             run
         }
     };
+    let told = |value: Option<&Value>| value.and_then(Value::as_str).map(|text| placeless(text, &case.host.base));
     // What a backend cannot do at all it refuses even with best effort, naming the policy's key.
     if step_field(&run) == Some(field) {
-        return Ok(Some("refused outright".into()));
+        let error = run.outcome.as_ref().and_then(|o| o.get("error"));
+        let why = told(error.and_then(|e| e.get("message"))).unwrap_or_default();
+        return Ok(Some(format!("`{field}`, not at all: {why}")));
     }
-    let enforcement = run.outcome.as_ref().and_then(|o| o.get("enforcement"));
-    let strength =
-        enforcement.and_then(|e| e.get(field.name())).and_then(|a| a.get("strength")).and_then(Value::as_str);
-    match strength {
+    let applied = run.outcome.as_ref().and_then(|o| o.get("enforcement")).and_then(|e| e.get(field.name()));
+    let why = told(applied.and_then(|a| a.get("reason"))).unwrap_or_default();
+    match applied.and_then(|a| a.get("strength")).and_then(Value::as_str) {
         Some("full") => Ok(None),
-        Some(weaker) => Ok(Some(weaker.to_owned())),
+        Some("partial") => Ok(Some(format!("`{field}`, in part: {why}"))),
+        Some(_) => Ok(Some(format!("`{field}`, not at all: {why}"))),
         None => Err(format!("refused for {field}, and with best effort: {}", run.account())),
     }
+}
+
+/// A text without names that differ from case to case and from host to host: the victims' places and the caller's cgroup.
+fn placeless(text: &str, base: &Path) -> String {
+    let base = format!("{}/", base.display());
+    // Of a list of names the first stands there, and how many more there are.
+    let text = match text.strip_prefix(&base).and_then(|rest| rest.split_once(": ")) {
+        Some((_, about)) => format!("PATH: {about}"),
+        None => text.to_owned(),
+    };
+    let words = text.split(' ').map(|word| match word {
+        word if word.starts_with(&base) => "PATH",
+        word if word.starts_with("/sys/fs/cgroup/") => "its cgroup",
+        word => word,
+    });
+    words.collect::<Vec<&str>>().join(" ")
 }
 
 /// Why a backend cannot be used here by this user, asked once.
@@ -346,11 +367,9 @@ fn launched(
     other: Option<&[String]>,
 ) -> Result<(Run, Before), String> {
     let mut options: Vec<String> = attack.caller.iter().map(|o| case.fill(o)).collect();
-    // A container takes longer until its program runs, and that is when the owner is to die.
-    if backend.is_some_and(Backend::is_container)
-        && let Some(at) = options.iter().position(|o| o == "--kill-after")
-    {
-        options[at + 1] = "2500".into();
+    if backend == Some(Backend::Docker) && case.uid().is_some() {
+        // An ordinary user is let in by a group. Who is in it is root to the engine: it is the engine's walls that are tried.
+        options.extend(["--group".to_owned(), GROUP.to_string()]);
     }
     options.extend(more.iter().map(|o| (*o).to_owned()));
     // Should a mount attack of root's succeed, it must not be the machine's own mounts that change.
@@ -373,7 +392,8 @@ fn launched(
     let before = Before::look(case, attack.proof, watched);
     let mut variables = vec![("COFFERDAM_SECRET", case.secret.clone())];
     if let Some(backend) = backend.filter(|backend| backend.is_container()) {
-        variables.push(("COFFERDAM_STATE", case.path("{state}").display().to_string()));
+        let state = case.host.state(case.uid()).unwrap_or_else(|| case.path("{state}"));
+        variables.push(("COFFERDAM_STATE", state.display().to_string()));
         variables.extend(case.host.engine(backend, case.user)?.map(Engine::environment));
     }
     let beside = match other {

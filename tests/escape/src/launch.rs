@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cofferdam_policy::Backend;
+
 use crate::host::Host;
 
 /// Longer than any trial may take.
@@ -15,6 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Names the nsjail that is tried.
 pub const NSJAIL: &str = "COFFERDAM_NSJAIL";
+
+/// A backend that no column has, and whose program every trial is told to be where nothing is.
+pub const ABSENT: Backend = Backend::OciYouki;
 
 /// What a finished process left.
 #[derive(Debug, Clone, Default)]
@@ -70,6 +75,7 @@ pub fn start(
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin").env("HOME", "/");
     // Which program is tried as nsjail is for whoever runs the suite to say.
     command.envs(std::env::var_os(NSJAIL).map(|path| (NSJAIL, path)));
+    command.env("COFFERDAM_YOUKI", "/nonexistent/youki");
     command.envs(variables.iter().map(|(name, value)| (name, value)));
     command.stdin(files.stdin.map_or_else(Stdio::null, Stdio::from));
     let piped = (files.stdout.is_none(), files.stderr.is_none());

@@ -49,10 +49,14 @@ pub fn worked(case: &mut Case<'_>, proof: Proof, before: &Before, run: &Run) -> 
             .any(|name| !fs::read(case.dir.join(name)).is_ok_and(|text| text.starts_with(KEEP.as_bytes()))),
         Proof::Nonblocking => before.stdout.as_ref().is_some_and(nonblocking),
         Proof::Left => left(&case.token),
-        Proof::Saw(words) => words.iter().any(|word| {
-            let line = format!("LAUNCHER SAW {word}");
-            [&run.errors, &run.finished.stderr].iter().any(|text| text.lines().any(|l| l == line))
-        }),
+        Proof::Saw(words) => {
+            let said = words.iter().any(|word| {
+                let line = format!("LAUNCHER SAW {word}");
+                [&run.errors, &run.finished.stderr].iter().any(|text| text.lines().any(|l| l == line))
+            });
+            // An engine's containers are nobody's orphans, so that the launcher does not see them.
+            said || (words.contains(&"survivors") && left(&case.token))
+        }
         Proof::Bystander => run.errors.contains("BYSTANDER DEAD") || run.finished.stderr.contains("BYSTANDER DEAD"),
         Proof::Run(see) => see(run),
     })

@@ -32,7 +32,7 @@ pub const ROWS: &[Attack] = &[
     Attack {
         name: "node-in-writable-bind",
         why: "Opens a device node that lies in a writable bind",
-        args: &["read", "{rw}/node"],
+        args: &["open-read", "{rw}/node"],
         fields: &[Field::Mounts],
         shape: &[Shape::Rw],
         victims: &[Victim::Node("{rw}/node")],
@@ -42,7 +42,7 @@ pub const ROWS: &[Attack] = &[
     Attack {
         name: "node-in-read-only-bind",
         why: "Opens a device node that lies in a read-only bind",
-        args: &["read", "{ro}/node"],
+        args: &["open-read", "{ro}/node"],
         fields: &[Field::Mounts],
         shape: &[Shape::Ro],
         victims: &[Victim::Node("{ro}/node")],
@@ -52,7 +52,7 @@ pub const ROWS: &[Attack] = &[
     Attack {
         name: "node-in-host-view",
         why: "Opens a device node that lies in the host's tree",
-        args: &["read", "{out}/node"],
+        args: &["open-read", "{out}/node"],
         victims: &[Victim::Node("{out}/node")],
         twin: Twin::Outside,
         ..ROW
