@@ -11,51 +11,99 @@ use crate::host::User;
 use crate::judge::{Cell, backend_name};
 
 /// The columns, in order.
-pub const COLUMNS: [(Backend, User); 8] = [
+pub const COLUMNS: [(Backend, User); 16] = [
     (Backend::Jail, User::Root),
     (Backend::Jail, User::Unprivileged),
     (Backend::Landlock, User::Root),
     (Backend::Landlock, User::Unprivileged),
     (Backend::Bubblewrap, User::Root),
     (Backend::Bubblewrap, User::Unprivileged),
-    // A user of dockerd's is root to it in any case.
     (Backend::Docker, User::Root),
-    (Backend::OciCrun, User::Root),
-];
-
-/// Tried as well, and not in the table, where whoever runs the suite names an nsjail.
-pub const FURTHER: [(Backend, User); 2] = [(Backend::Nsjail, User::Root), (Backend::Nsjail, User::Unprivileged)];
-
-/// Tried as well where whoever runs the suite sets [`ALL_MAKERS`], and not in the table: it would take twice as long.
-pub const MAKERS: [(Backend, User); 7] = [
+    (Backend::Docker, User::Unprivileged),
     (Backend::Podman, User::Root),
     (Backend::Podman, User::Unprivileged),
+    (Backend::OciCrun, User::Root),
     (Backend::OciCrun, User::Unprivileged),
     (Backend::OciRunc, User::Root),
     (Backend::OciRunc, User::Unprivileged),
     (Backend::OciRunsc, User::Root),
     (Backend::OciRunsc, User::Unprivileged),
 ];
-/// Asks for [`MAKERS`].
-pub const ALL_MAKERS: &str = "COFFERDAM_ALL_MAKERS";
+
+/// Tried as well, and not in the table, where whoever runs the suite names an nsjail.
+pub const FURTHER: [(Backend, User); 2] = [(Backend::Nsjail, User::Root), (Backend::Nsjail, User::Unprivileged)];
 
 /// Stands between the name of the host and the start of its line.
 const MADE_ON: &str = "Made on ";
 /// What encloses the totals, here and in `README.md`.
 const TOTALS: (&str, &str) = ("<!-- escape-totals:begin -->", "<!-- escape-totals:end -->");
 
+/// The same around the reasons for what is not claimed. Their words are the backends', so that they are not compared.
+const REASONS: (&str, &str) = ("<!-- escape-reasons:begin -->", "<!-- escape-reasons:end -->");
+/// What a cell says before the number of its reason.
+const NOT_CLAIMED: &str = "not claimed";
+
 /// Results by attack name and column.
 pub type Cells = BTreeMap<(&'static str, usize), Cell>;
 
-fn word(cell: Option<&Cell>) -> &'static str {
+fn word(cell: Option<&Cell>, reasons: &[Reason<'_>]) -> String {
     match cell {
-        Some(Cell::Held(_)) => "held",
-        Some(Cell::NotClaimed(_)) => "not claimed",
-        Some(Cell::NoVictim(_)) => "–",
-        Some(Cell::Hole(_)) => "**HOLE**",
-        Some(Cell::Broken(_)) => "**BROKEN**",
-        None => "not run",
+        Some(Cell::Held(_)) => "held".into(),
+        Some(Cell::NotClaimed(why)) => {
+            let number = reasons.iter().position(|reason| reason.why == why).map_or(0, |at| at + 1);
+            format!("{NOT_CLAIMED} {number}")
+        }
+        Some(Cell::NoVictim(_)) => "–".into(),
+        Some(Cell::Hole(_)) => "**HOLE**".into(),
+        Some(Cell::Broken(_)) => "**BROKEN**".into(),
+        None => "not run".into(),
     }
+}
+
+/// Why something is not claimed, and where: the columns, with how many cells in each.
+struct Reason<'c> {
+    why: &'c str,
+    columns: BTreeMap<usize, usize>,
+}
+
+/// The reasons of all columns, in the order in which a reader of the table meets them.
+fn reasons<'c>(attacks: &[Attack], cells: &'c Cells) -> Vec<Reason<'c>> {
+    let mut found: Vec<Reason<'c>> = Vec::new();
+    for column in 0..COLUMNS.len() {
+        for attack in attacks {
+            let Some(Cell::NotClaimed(why)) = cells.get(&(attack.name, column)) else { continue };
+            let at = found.iter().position(|reason| reason.why == why).unwrap_or_else(|| {
+                found.push(Reason { why, columns: BTreeMap::new() });
+                found.len() - 1
+            });
+            *found[at].columns.entry(column).or_default() += 1;
+        }
+    }
+    found
+}
+
+/// One line for each reason.
+fn told(reasons: &[Reason<'_>]) -> String {
+    let mut text = String::from("| | promise, and why it is not claimed | by (in so many rows) |\n|--:|---|---|\n");
+    for (at, Reason { why, columns }) in reasons.iter().enumerate() {
+        let rows = |at: &usize| columns.get(at).copied();
+        let mut by: Vec<String> = Vec::new();
+        for (at, (backend, user)) in COLUMNS.iter().enumerate() {
+            let other = COLUMNS.iter().position(|column| column.0 == *backend && column.1 != *user);
+            match (rows(&at), other.as_ref().and_then(rows)) {
+                (None, _) => {}
+                // Both users at once, where the first of them stands.
+                (Some(count), same) if same == Some(count) => {
+                    if other > Some(at) {
+                        by.push(format!("{} ({count})", backend_name(*backend)));
+                    }
+                }
+                (Some(count), _) => by.push(format!("{} ({count})", column_name(COLUMNS[at]))),
+            }
+        }
+        text.push_str(&format!("| {} | {} | {} |\n", at + 1, why.replace('|', "\\|"), by.join(" · ")));
+    }
+    text
 }
 
 /// Totals of one column: held, not claimed, without a victim here, holes and broken trials.
@@ -105,23 +153,36 @@ pub fn summary(attacks: &[Attack], cells: &Cells) -> String {
 
 /// The whole page.
 pub fn page(attacks: &[Attack], cells: &Cells) -> String {
+    let reasons = reasons(attacks, cells);
     let mut text = format!(
         "<!-- Generated by the suite in tests/escape: COFFERDAM_UPDATE=1 cargo test -p cofferdam-escape -->\n\
          # Escape attempts\n\n\
-         Each row is an attack, each column a backend and the user who runs the command (root, or an ordinary user). In \
-         each cell the promise that the attack would break is *required*, and the same operation by the same program on \
-         the same victim was seen to work where it is allowed.\n\n\
+         Each row is an attack, each column a backend and the user who runs the command. In each cell the promise that the \
+         attack would break is *required*, and the same operation by the same program on the same victim was seen to work \
+         where it is allowed.\n\n\
          - **held**: the attack failed; where it can, the host looked at the victim rather than believing the attack.\n\
-         - **not claimed**: the backend says that it cannot hold this promise in full, and refused to start.\n\
+         - **not claimed**: the backend says that it cannot hold this promise in full, and refused to start. The number is \
+         that of the reason, [below](#why-promises-are-not-claimed).\n\
          - **–**: the host on which the table was made has no such victim.\n\n\
+         **root** and **user** are who starts the command. A user of `docker` is one whom the engine's group lets in, a user of \
+         `podman` has an engine of his own without root and without further ids, a user of `oci:…` runs the runtime in a user \
+         namespace of his own.\n\n\
          Containers have no view of the whole host: in theirs, the system's programs stand in an empty tree, and what the host's \
-         view would show of the victims is bound read-only at its place. Two makers stand for all here, an engine with a filter of \
-         its own and a runtime without one. `COFFERDAM_ALL_MAKERS=1` tries the others as well; gVisor does not hold every row.\n\n\
-         {MADE_ON}{}.\n\n## Totals\n\n{}\n{}{}\n",
+         view would show of the victims is bound read-only at its place. In what makers of containers differ is in the columns \
+         from `docker` on, and by reason in the list of what is not claimed; what each of them holds of every field of a policy \
+         is in [containers](containers.md#which-field-is-held-by-what).\n\n\
+         {MADE_ON}{}.\n\n## Totals\n\n{}\n{}{}\n\n\
+         ## Why promises are not claimed\n\n\
+         *In part* and *not at all* are how much of the promise holds all the same: `--best-effort=FIELD` runs with that. PATH \
+         is one of the policy's.\n\n\
+         {}\n{}{}\n",
         made_on(),
         TOTALS.0,
         summary(attacks, cells),
         TOTALS.1,
+        REASONS.0,
+        told(&reasons),
+        REASONS.1,
     );
     let mut classes: Vec<Class> = attacks.iter().map(|a| a.class).collect();
     classes.sort();
@@ -138,7 +199,7 @@ pub fn page(attacks: &[Attack], cells: &Cells) -> String {
             let fields: Vec<String> = attack.fields.iter().map(|f| format!("`{f}`")).collect();
             text.push_str(&format!("| {} | {} | {} |", attack.name, attack.why, fields.join(", ")));
             for at in 0..COLUMNS.len() {
-                text.push_str(&format!(" {} |", word(cells.get(&(attack.name, at)))));
+                text.push_str(&format!(" {} |", word(cells.get(&(attack.name, at)), &reasons)));
             }
             text.push('\n');
         }
@@ -151,12 +212,10 @@ pub fn origin(page: &str) -> Option<&str> {
     page.lines().find_map(|line| line.strip_prefix(MADE_ON))
 }
 
-/// What of a page is the same on every host: all but origin, totals and cells.
+/// What of a page is the same on every host: all but origin, totals, reasons and cells.
 pub fn outline(page: &str) -> String {
-    let (before, rest) = page.split_once(TOTALS.0).unwrap_or((page, ""));
-    let (_, after) = rest.split_once(TOTALS.1).unwrap_or(("", rest));
     let mut text = String::new();
-    for line in before.lines().chain(after.lines()).filter(|line| !line.starts_with(MADE_ON)) {
+    for line in without(&without(page, TOTALS), REASONS).lines().filter(|line| !line.starts_with(MADE_ON)) {
         // Rows are the lines of three texts and a cell for each column.
         let parts: Vec<&str> = line.split(" | ").collect();
         let row = parts.len() == 3 + COLUMNS.len();
@@ -164,6 +223,25 @@ pub fn outline(page: &str) -> String {
         text.push('\n');
     }
     text
+}
+
+/// What of a page is the same on hosts of one kind: all but the reasons and their numbers.
+pub fn verdicts(page: &str) -> String {
+    let numbered = |cell: &str| cell.strip_prefix(NOT_CLAIMED).is_some_and(|rest| rest.starts_with(' '));
+    let mut text = String::new();
+    for line in without(page, REASONS).lines() {
+        let cells: Vec<&str> = line.split(" | ").map(|cell| if numbered(cell) { NOT_CLAIMED } else { cell }).collect();
+        text.push_str(&cells.join(" | "));
+        text.push('\n');
+    }
+    text
+}
+
+/// A page without what stands between two markers.
+fn without(page: &str, markers: (&str, &str)) -> String {
+    let (before, rest) = page.split_once(markers.0).unwrap_or((page, ""));
+    let (_, after) = rest.split_once(markers.1).unwrap_or(("", rest));
+    format!("{before}{after}")
 }
 
 /// `README.md` with these totals between its markers; `None` when it has no markers.
