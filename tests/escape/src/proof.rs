@@ -1,5 +1,6 @@
 //! Looks from the host whether an attack worked: files, processes, sockets and outcomes, never the attack's own word.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -76,27 +77,34 @@ fn nonblocking(file: &File) -> bool {
 
 /// Whether a process with the token in its command line is alive. Ends what it finds: the token is this case's own.
 fn left(token: &str) -> bool {
-    // A process that forks on and on can slip through a look.
-    (0..100).any(|_| {
-        let found = look(token);
+    let mut others = BTreeSet::new();
+    // A process that forks on and on can slip through a look. Between whole looks it is those that are new that are looked at.
+    (0..100).any(|number| {
+        if number % 10 == 0 {
+            others.clear();
+        }
+        let found = look(token, &mut others);
         std::thread::sleep(std::time::Duration::from_millis(3));
         found
     })
 }
 
-fn look(token: &str) -> bool {
+/// Looks at all processes but these, to which it adds those that have no such token.
+fn look(token: &str, others: &mut BTreeSet<String>) -> bool {
     let mut found = false;
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        if !name.bytes().all(|b| b.is_ascii_digit()) {
+        if !name.bytes().all(|b| b.is_ascii_digit()) || others.contains(&name) {
             continue;
         }
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        if String::from_utf8_lossy(&line).contains(token) {
-            found = true;
-            if Command::new("kill").args(["-KILL", &name]).status().is_err() {
-                eprintln!("cannot end process {name}, left by an attack");
-            }
+        if !String::from_utf8_lossy(&line).contains(token) {
+            others.insert(name);
+            continue;
+        }
+        found = true;
+        if Command::new("kill").args(["-KILL", &name]).status().is_err() {
+            eprintln!("cannot end process {name}, left by an attack");
         }
     }
     found
