@@ -81,6 +81,10 @@ rootless_storage_path = "{place}/graph"
 [storage.options.overlay]
 {ignore}
 """)
+        with open(f"{place}/registries.conf", "w") as file:
+            # Those of tests, on loopback and without TLS (registry.rs).
+            for port in range(39417, 39433):
+                file.write(f'[[registry]]\nlocation = "127.0.0.1:{port}"\ninsecure = true\n')
         os.mkdir(f"{place}/net")
         os.mkdir(f"{place}/runtime", 0o700)
         for name in ["net", "runtime"]:
@@ -102,6 +106,7 @@ rootless_storage_path = "{place}/graph"
         if self.kind == "podman":
             variables |= {"CONTAINERS_CONF": f"{self.place}/containers.conf",
                           "CONTAINERS_STORAGE_CONF": f"{self.place}/storage.conf",
+                          "CONTAINERS_REGISTRIES_CONF": f"{self.place}/registries.conf",
                           "XDG_RUNTIME_DIR": f"{self.place}/runtime", "TMPDIR": self.place}
         return variables
 

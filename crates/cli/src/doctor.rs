@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use cofferdam_engine::backends::container::{Found, found};
 use cofferdam_engine::{Applied, Engine, Mechanism, Strength, Support};
 use cofferdam_policy::{Field, Policy};
 use serde::Serialize;
@@ -20,6 +21,8 @@ struct Report<'a> {
     /// Whether any backend can run here.
     usable: bool,
     mechanisms: &'a [Mechanism],
+    /// What makes containers here.
+    containers: &'a [Found],
     /// Per backend, for the default policy of each command.
     support: BTreeMap<&'a str, &'a Vec<Support>>,
 }
@@ -37,9 +40,10 @@ pub fn doctor(caller: &Caller, as_json: bool) -> Result<i32, Refusal> {
     let usable = support.iter().any(|(_, backends)| backends.iter().any(|b| b.unavailable.is_none()));
     if as_json {
         let support: BTreeMap<&str, &Vec<Support>> = support.iter().map(|(name, s)| (*name, s)).collect();
-        print_json(&Report { usable, mechanisms: &mechanisms, support })?;
+        print_json(&Report { usable, mechanisms: &mechanisms, containers: &found(), support })?;
     } else {
         let mut text = table(&mechanisms);
+        text.push_str(&makers(&found()));
         for (command, backends) in &support {
             write!(text, "\nThe default policy of `{command}`:\n").expect("a String takes every write");
             backends.iter().for_each(|backend| text.push_str(&summary(backend)));
@@ -60,6 +64,18 @@ fn table(mechanisms: &[Mechanism]) -> String {
         if let Some(command) = &mechanism.enable {
             text.push_str(&format!("{blank}enable: {command}\n"));
         }
+    }
+    text
+}
+
+/// Who makes containers here; nothing where nobody does.
+fn makers(found: &[Found]) -> String {
+    let mut text = String::new();
+    for maker in found {
+        let head = if text.is_empty() { "\nWhat makes containers:\n" } else { "" };
+        let Found { backend, version, place, detail, .. } = maker;
+        write!(text, "{head}  {backend}: version {version}, {}\n    {detail}\n", place.display())
+            .expect("a String takes every write");
     }
     text
 }

@@ -1,6 +1,6 @@
 //! Images: what they say of themselves does nothing, and what they lack is told.
 
-use cofferdam_test_containers::image;
+use cofferdam_test_containers::{Registry, image};
 use serde_json::json;
 
 use crate::Test;
@@ -11,6 +11,10 @@ pub const TESTS: &[Test] = &[
     ("images::a_directory_is_an_image", a_directory_is_an_image),
     ("images::no_such_image", no_such_image),
     ("images::no_such_tarball", no_such_tarball),
+    ("images::one_of_a_private_registry_takes_what_docker_login_kept", private_registry),
+    ("images::what_is_too_large_is_refused_unread", too_large),
+    ("images::the_plan_names_the_image", the_plan_names_the_image),
+    ("images::doctor_tells_who_makes_containers_and_where", doctor),
     ("images::eval_runs_the_images_own_interpreter", eval_runs_the_images_own_interpreter),
     ("images::an_image_without_the_program", an_image_without_the_program),
     ("images::an_engine_that_is_not_running", an_engine_that_is_not_running),
@@ -96,6 +100,93 @@ fn no_such_tarball(world: &World) {
     }
     let shown = world.command().args(["--dry-run", "--image", "./bad.tar", "-w", "/", "--", "/bin/true"]).output();
     assert!(shown.unwrap().status.success(), "the twin: what is in it nobody has looked at yet");
+}
+
+fn private_registry(world: &World) {
+    if world.maker.backend != "docker" {
+        return; // Podman looks for credentials itself, and a runtime has no store of its own
+    }
+    let once = world.path("once");
+    image::root(&once, &[]).unwrap();
+    std::fs::write(once.join("etc/once"), world.path("once").display().to_string()).unwrap();
+    let layer = world.path("layer.tar");
+    image::tarball(&once, &layer).unwrap();
+    let layer = std::fs::read(layer).unwrap();
+    // In the header that Docker reads there is what the usual base64 has signs for that this one has not.
+    let (secret, packed) = ("~~~???>>>", "dTp+fn4/Pz8+Pj4=");
+    let name = format!("cofferdam/private-{}", std::process::id());
+    let registry = Registry::serve(layer, &name, Some(packed)).unwrap();
+    let config = world.path("docker");
+    std::fs::create_dir(&config).unwrap();
+    let run = |auths: serde_json::Value| {
+        std::fs::write(config.join("config.json"), json!({ "auths": auths }).to_string()).unwrap();
+        let mut command = world.command();
+        command.env("DOCKER_CONFIG", &config).args(["--json", "-w", "/", "--image", &registry.tagged("1")]);
+        let output = command.args(["--", "/bin/cat", "/etc/of-the-image"]).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        let outcome: serde_json::Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {told}"));
+        for said in [&told, &outcome.to_string()] {
+            assert!(!said.contains(secret) && !said.contains(packed), "a credential is shown: {said}");
+        }
+        Run { code: output.status.code().unwrap_or(-1), outcome }
+    };
+    let address = format!("127.0.0.1:{}", registry.port);
+    for auths in [json!({}), json!({ "registry.example": { "auth": packed } }), json!({ &address: { "auth": "dTpx" } })]
+    {
+        let refused = run(auths);
+        assert_eq!((refused.code, refused.step()), (125, "image"), "{refused:?}");
+        assert!(refused.outcome["error"]["hint"].to_string().contains("login"), "{refused:?}");
+    }
+    let ran = run(json!({ &address: { "auth": packed } }));
+    assert_eq!((ran.code, ran.text("stdout")), (0, "made for a test\n"), "{ran:?}");
+}
+
+fn too_large(world: &World) {
+    // Nothing of it is there: it is one hole.
+    let path = world.path("large.tar");
+    std::fs::File::create(&path).unwrap().set_len(17 << 30).unwrap();
+    let run = world.run_in(&["--image", path.to_str().unwrap()], &["/bin/true"]);
+    assert_eq!((run.code, run.text("outcome")), (125, "setup_failed"), "{run:?}");
+    let error = &run.outcome["error"];
+    assert!(error["message"].to_string().contains("17179869184 bytes") && error["hint"].is_string(), "{run:?}");
+}
+
+fn the_plan_names_the_image(world: &World) {
+    if world.engine().is_none() {
+        return; // a bundle names a directory
+    }
+    for (options, named) in [
+        (["--image", "registry.example/tools:1"], "registry.example/tools:1".to_owned()),
+        (["--image", world.image.to_str().unwrap()], format!("imported from {}", world.image.display())),
+        (["--root", "minimal"], "cofferdam/rootfs:made-".to_owned()),
+    ] {
+        let mut command = world.command();
+        let output = command.args(options).args(["--dry-run", "-w", "/", "--", "/bin/true"]).output().unwrap();
+        let shown = String::from_utf8_lossy(&output.stdout);
+        let line = shown.lines().find(|line| line.contains("\"Image\"")).unwrap_or_else(|| panic!("{shown}"));
+        assert!(line.contains(&named), "{line}");
+    }
+}
+
+fn doctor(world: &World) {
+    let told = |json: bool| {
+        let mut command = world.cofferdam();
+        command.arg("doctor").args(json.then_some("--json"));
+        command.output().unwrap().stdout
+    };
+    let report: serde_json::Value = serde_json::from_slice(&told(true)).unwrap();
+    let mine = |row: &&serde_json::Value| row["backend"] == world.maker.backend;
+    let row = report["containers"].as_array().unwrap().iter().find(mine).unwrap_or_else(|| panic!("{report}"));
+    let (version, place) = (row["version"].as_str().unwrap(), row["place"].as_str().unwrap());
+    assert!(version.contains(|c: char| c.is_ascii_digit()), "{row}");
+    match world.engine() {
+        Some(engine) => assert!(engine.environment().1.ends_with(place), "{row}"),
+        None => assert!(place.starts_with('/') && std::path::Path::new(place).is_file(), "{row}"),
+    }
+    let text = String::from_utf8(told(false)).unwrap();
+    let line = format!("  {}: version {version}, {place}", world.maker.backend);
+    assert!(text.contains(&line), "{line}: {text}");
 }
 
 fn eval_runs_the_images_own_interpreter(world: &World) {

@@ -13,6 +13,7 @@
 //! A further maker is one more folder here, behind [`Maker`], and a line in [`of`].
 
 pub mod answers;
+mod archive;
 mod content;
 mod door;
 mod engines;
@@ -24,7 +25,7 @@ pub mod shape;
 mod usage;
 
 use std::os::fd::BorrowedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cofferdam_confine::Running;
 use cofferdam_confine::cgroup::Cgroup;
@@ -62,6 +63,12 @@ pub(crate) trait Maker: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// What is there cannot be told.
     fn sweep(&self) -> Result<Swept, Failure>;
+
+    /// Where it is on this host: the socket of its interface, or its program.
+    ///
+    /// # Errors
+    /// As [`Maker::about`].
+    fn place(&self) -> Result<PathBuf, Failure>;
 
     /// As whom a shape's user runs with this maker: in a user namespace of the caller's there may be one id alone.
     fn runs_as(&self, shape: &Shape) -> (u32, u32);
@@ -199,6 +206,33 @@ pub(crate) struct Swept {
     pub removed: Vec<String>,
     /// What could not be removed.
     pub problems: Vec<String>,
+}
+
+/// A maker that is on this host, for people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Found {
+    /// The backend that uses it.
+    pub backend: &'static str,
+    /// Its version.
+    pub version: String,
+    /// The socket of its interface, or its program.
+    pub place: PathBuf,
+    /// It runs as the caller, in user namespaces of the caller's.
+    pub rootless: bool,
+    /// What stands behind the walls, and what is wrong with it.
+    pub detail: String,
+}
+
+/// Every maker that is on this host. Asks each of them.
+pub fn found() -> Vec<Found> {
+    let each = Backend::NAMES.iter().filter(|(_, backend)| backend.is_container() && *backend != Backend::Oci);
+    // Those that are not there say so, and what helps, where they are asked what they can hold.
+    let found = each.filter_map(|(name, backend)| {
+        let maker = of(*backend).ok()?;
+        let (about, place) = (maker.about().ok()?, maker.place().ok()?);
+        Some(Found { backend: name, version: about.version, place, rootless: about.rootless, detail: about.detail })
+    });
+    found.collect()
 }
 
 /// The maker of a backend.

@@ -46,9 +46,18 @@ pub(super) struct What {
     pub runtime: String,
     /// The engine's profile for system calls is on.
     pub seccomp: bool,
+    /// Why the runtime makes no container at all here, as far as can be seen.
+    pub useless: Option<String>,
     /// Hard limit of processes per user: what is not ours to raise cannot be the container's either.
     pub processes: u64,
 }
+
+/// What helps where crun makes no containers for Podman because cgroups are there in both versions.
+pub(super) const HYBRID: &str = "have Podman use runc: apt-get install runc, and runtime = \"runc\" under [engine] in \
+     /etc/containers/containers.conf (of one user: ~/.config/containers/containers.conf); or boot with \
+     systemd.unified_cgroup_hierarchy=1 on the kernel command line";
+/// Where version 2 is mounted beside version 1, and what it has taken from that.
+const BESIDE: &str = "/sys/fs/cgroup/unified/cgroup.controllers";
 
 /// The number of pids that every kernel has.
 const LEAST_PIDS: u64 = 32768;
@@ -62,7 +71,11 @@ impl What {
         // Podman's service lowers its own to the number of pids that there can be.
         let processes = own.unwrap_or(LEAST_PIDS).min(LEAST_PIDS);
         let api = api(&ping.api);
-        Ok(if ping.podman { What::podman(api, &info, processes) } else { What::docker(api, &info, processes) })
+        let mut what =
+            if ping.podman { What::podman(api, &info, processes) } else { What::docker(api, &info, processes) };
+        let beside = std::fs::read_to_string(BESIDE).unwrap_or_default();
+        what.useless = what.refuses_hybrid(beside.trim());
+        Ok(what)
     }
 
     /// From `/info`.
@@ -97,6 +110,7 @@ impl What {
             unlimited,
             runtime: text(&info["DefaultRuntime"]),
             seccomp: option("name=seccomp").is_some_and(|option| !option.contains("profile=unconfined")),
+            useless: None,
             processes,
         }
     }
@@ -137,8 +151,16 @@ impl What {
             unlimited,
             runtime: text(&host["ociRuntime"]["name"]),
             seccomp: host["security"]["seccompEnabled"] == true,
+            useless: None,
             processes,
         }
+    }
+
+    /// crun makes nothing for Podman where version 2 has some controllers, named here, and version 1 the others.
+    fn refuses_hybrid(&self, beside: &str) -> Option<String> {
+        let refuses = self.flavour == Flavour::Podman && self.runtime.contains("crun") && self.cgroups == 1;
+        (refuses && !beside.is_empty())
+            .then(|| format!("crun makes no containers here: cgroups are hybrid, and version 2 has {beside}: {HYBRID}"))
     }
 
     /// For whoever chooses.
@@ -157,6 +179,10 @@ impl What {
         }
         if let Some(why) = &self.unlimited {
             detail += "; no limits: ";
+            detail += why;
+        }
+        if let Some(why) = &self.useless {
+            detail += "; ";
             detail += why;
         }
         let gvisor = self.runtime.contains("runsc");
@@ -234,6 +260,23 @@ mod tests {
         })
         .about();
         assert!(!about.limits && about.rootless, "{}", about.detail);
+    }
+
+    #[test]
+    fn crun_on_a_host_with_both_versions_of_cgroups_is_told_with_the_way_out() {
+        let old = |runtime: &str| {
+            podman(|info| {
+                info["host"]["cgroupVersion"] = json!("v1");
+                info["host"]["ociRuntime"]["name"] = json!(runtime);
+            })
+        };
+        let mut what = old("crun");
+        what.useless = what.refuses_hybrid("hugetlb");
+        let detail = what.about().detail;
+        assert!(detail.contains("version 2 has hugetlb") && detail.contains("runtime = \"runc\""), "{detail}");
+        assert_eq!(what.refuses_hybrid(""), None, "there is nothing of version 2");
+        assert_eq!(old("runc").refuses_hybrid("hugetlb"), None);
+        assert_eq!(podman(|_| {}).refuses_hybrid("hugetlb"), None, "all of it is version 2");
     }
 
     #[test]

@@ -30,6 +30,8 @@ use crate::outcome::Failure;
 pub(super) const ASK: Duration = Duration::from_secs(20);
 /// For work of the engine's: making, starting and removing a container on a machine that is busy.
 pub(super) const WORK: Duration = Duration::from_secs(120);
+/// The header that says who wants an image of a registry.
+const AUTH: &str = "x-registry-auth";
 /// What an answer may be long.
 const ANSWER_BYTES: usize = 16 << 20;
 /// Each call has a bound here, which is shorter.
@@ -253,6 +255,17 @@ where
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
     parts.uri = path.parse().map_err(|_| Trouble::Broken(format!("{path} is no path")))?;
     parts.headers.insert(HOST, HeaderValue::from_static("localhost"));
+    if let Some(given) = parts.headers.get_mut(AUTH) {
+        // bollard writes it in the usual base64, and engines read that of addresses.
+        let bytes = given.as_bytes().iter().map(|byte| match byte {
+            b'+' => b'-',
+            b'/' => b'_',
+            other => *other,
+        });
+        let bytes: Vec<u8> = bytes.collect();
+        *given = HeaderValue::from_bytes(&bytes).map_err(|_| Trouble::Broken("credentials are no header".into()))?;
+        given.set_sensitive(true);
+    }
     sender.send_request(Request::from_parts(parts, body)).await.map_err(broken)
 }
 

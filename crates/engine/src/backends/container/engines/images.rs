@@ -17,6 +17,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use bollard::auth::DockerCredentials;
 use bollard::query_parameters::{CreateImageOptions, RemoveImageOptions, TagImageOptions};
 use bytes::Bytes;
 use futures_util::stream::{StreamExt, unfold};
@@ -24,9 +25,12 @@ use rustix::fs::{Mode, OFlags};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::about::What;
+use super::about::{Flavour, What};
 use super::client::{ASK, Client, Trouble, WORK};
+use super::credentials;
+use super::discover::Real;
 use super::tar;
+use crate::backends::container::archive::{self, LARGEST};
 use crate::backends::container::content::{hex, settle, stamp};
 use crate::backends::container::{Progress, Ready, Rootfs};
 use crate::evidence::escape;
@@ -43,16 +47,33 @@ const FEW: usize = 4000;
 /// Chunks of an import.
 const CHUNK: usize = 256 << 10;
 
+/// What a root would be called, for people: nothing is looked up or made.
+pub(super) fn shown(root: &Rootfs) -> String {
+    match root {
+        Rootfs::Image(reference) => reference.clone(),
+        Rootfs::Tarball(path) => format!("{REPOSITORY} (to be imported from {})", path.display()),
+        Rootfs::Directory(path) => format!("{REPOSITORY} (to be imported from the directory {})", path.display()),
+        Rootfs::Made(entries) => match tar::made(entries) {
+            Ok(archive) => format!("{REPOSITORY}:{}", made_tag(&archive)),
+            Err(error) => format!("{REPOSITORY} (cannot be made: {error})"),
+        },
+    }
+}
+
+fn made_tag(archive: &[u8]) -> String {
+    format!("made-{}", &hex(&Sha256::digest(archive))[..40])
+}
+
 /// Makes a root ready; see [`crate::backends::container::Maker::prepare`].
 pub(super) fn prepare(client: &Client, what: &What, root: &Rootfs, told: &dyn Fn(Progress)) -> Result<Ready, Failure> {
     match root {
-        Rootfs::Image(reference) => image(client, reference, told),
+        Rootfs::Image(reference) => image(client, what, reference, told),
         Rootfs::Tarball(path) => tarball(client, path, told),
         Rootfs::Directory(path) => directory(client, what, path, told),
         Rootfs::Made(entries) => {
             // Places for mounts are the engine's to make: so one image does for every policy with this root.
             let archive = tar::made(entries).map_err(|error| failed("cannot make a root", &error))?;
-            let tag = format!("made-{}", &hex(&Sha256::digest(&archive))[..40]);
+            let tag = made_tag(&archive);
             let _one = Alone::with(&tag);
             if let Some(ready) = find(client, &format!("{REPOSITORY}:{tag}"))? {
                 return Ok(ready);
@@ -63,7 +84,7 @@ pub(super) fn prepare(client: &Client, what: &What, root: &Rootfs, told: &dyn Fn
     }
 }
 
-fn image(client: &Client, reference: &str, told: &dyn Fn(Progress)) -> Result<Ready, Failure> {
+fn image(client: &Client, what: &What, reference: &str, told: &dyn Fn(Progress)) -> Result<Ready, Failure> {
     let reference = checked(reference)?;
     if let Some(ready) = find(client, reference)? {
         return Ok(ready);
@@ -87,7 +108,20 @@ fn image(client: &Client, reference: &str, told: &dyn Fn(Progress)) -> Result<Re
     if let Some(ready) = find(client, &whole)? {
         return Ok(ready);
     }
-    pull(client, &whole, told).map_err(|trouble| match trouble {
+    // Podman's service looks for them itself.
+    let credentials = match what.flavour {
+        Flavour::Docker => {
+            let registry = credentials::registry(&whole);
+            credentials::of(&Real, registry).map_err(|why| Failure {
+                code: 125,
+                step: "image".into(),
+                message: format!("cannot pull {whole}: what docker login kept for {registry} is not to be had: {why}"),
+                hint: Some(format!("docker login {registry}, or docker pull {whole} by hand")),
+            })?
+        }
+        Flavour::Podman => None,
+    };
+    pull(client, &whole, credentials, told).map_err(|trouble| match trouble {
         Trouble::Said(_, why) => {
             absent(&format!(" in the engine's store, and it cannot be pulled: {}", escape(why.as_bytes())))
         }
@@ -166,14 +200,19 @@ fn ready(told: &Value) -> Result<Ready, String> {
     Ok(Ready { reference: id.to_owned(), volumes })
 }
 
-fn pull(client: &Client, reference: &str, told: &dyn Fn(Progress)) -> Result<(), Trouble> {
+fn pull(
+    client: &Client,
+    reference: &str,
+    credentials: Option<DockerCredentials>,
+    told: &dyn Fn(Progress),
+) -> Result<(), Trouble> {
     let what = format!("pulling {reference}");
     let options = CreateImageOptions { from_image: Some(reference.to_owned()), ..CreateImageOptions::default() };
     let mut layers: HashMap<String, (u64, u64)> = HashMap::new();
     told(Progress { what: what.clone(), done: 0, total: None });
     let (sender, receiver) = channel();
     let task = client.beside(move |docker, _| async move {
-        let mut messages = docker.create_image(Some(options), None, None);
+        let mut messages = docker.create_image(Some(options), None, credentials);
         while let Some(message) = messages.next().await {
             if sender.send(message.map_err(Trouble::from)).is_err() {
                 return;
@@ -210,6 +249,9 @@ fn tarball(client: &Client, path: &Path, told: &dyn Fn(Progress)) -> Result<Read
         if !before.is_file() {
             return Err(fail(io::Error::other("it is no file")));
         }
+        if before.len() > LARGEST {
+            return Err(large(&format!("cannot use {}", path.display()), &archive::too_large(LARGEST)));
+        }
         let stamp = stamp(&before);
         let stamped = format!("{REPOSITORY}:file-{}", &stamp[..40]);
         let _one = Alone::with(&stamp);
@@ -239,12 +281,14 @@ fn tarball(client: &Client, path: &Path, told: &dyn Fn(Progress)) -> Result<Read
                         )),
                     });
                 }
-                let mut source = open(path).map_err(fail)?;
+                let source = open(path).map_err(fail)?;
                 if !same(&source) {
                     continue;
                 }
+                // What it becomes is bounded here: the engine knows no bound.
+                let mut source = archive::plain(source, path)?;
                 let ready = import(client, &digest, &format!("importing {name}"), before.len(), told, move |to| {
-                    io::copy(&mut source, to).map(drop)
+                    archive::copy(&mut source, to, LARGEST)
                 })?;
                 if !same(&file) {
                     // What was imported is something between two files.
@@ -315,6 +359,9 @@ fn directory(client: &Client, what: &What, path: &Path, told: &dyn Fn(Progress))
         if let Some(ready) = find(client, &format!("{REPOSITORY}:{tag}"))? {
             return Ok(ready);
         }
+        if print.bytes > LARGEST {
+            return Err(large(&format!("cannot use {} as a root", path.display()), &archive::too_large(LARGEST)));
+        }
         settle(print.newest);
         let source = path.to_owned();
         let what = format!("importing {}", path.display());
@@ -342,11 +389,7 @@ fn import(
     let progress = |done| told(Progress { what: what.to_owned(), done, total: Some(total.max(done)) });
     let trouble = |trouble: Trouble| {
         let doing = format!("{what}: the engine does not take it");
-        trouble.failure(
-            "image",
-            &doing,
-            "it takes a tar archive of a root file system, plain or compressed by gzip, bzip2 or xz",
-        )
+        trouble.failure("image", &doing, "it takes a tar archive of a root file system, plain or compressed by gzip")
     };
     let (chunks, mut taken) = tokio::sync::mpsc::channel::<io::Result<Bytes>>(4);
     let (sent, count) = channel::<u64>();
@@ -407,6 +450,7 @@ fn import(
     // Where the engine refused, the writer finds a broken pipe, and the engine's word is the reason.
     let id = match (result, wrote) {
         (Ok(id), Ok(())) => id,
+        (_, Err(error)) if error.kind() == io::ErrorKind::FileTooLarge => return Err(large(what, &error)),
         (Err(said @ Trouble::Said(..)), _) => return Err(trouble(said)),
         (_, Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => return Err(failed(what, &error)),
         (Err(other), _) => return Err(trouble(other)),
@@ -495,6 +539,12 @@ fn forget(client: &Client, prefix: &str, but: &str) {
 fn failed(doing: &str, error: &io::Error) -> Failure {
     let hint = "it has to be there, readable by this user, and changed by nobody meanwhile";
     Failure { code: 125, step: "image".into(), message: format!("{doing}: {error}"), hint: Some(hint.into()) }
+}
+
+fn large(doing: &str, error: &io::Error) -> Failure {
+    let hint =
+        "name what holds less, or have the engine import it itself (docker import, podman import), and name that image";
+    Failure { hint: Some(hint.into()), ..failed(doing, error) }
 }
 
 /// Does something when it goes.

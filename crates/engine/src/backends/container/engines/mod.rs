@@ -11,6 +11,7 @@
 mod about;
 mod client;
 mod create;
+mod credentials;
 mod discover;
 mod export;
 mod held;
@@ -20,6 +21,7 @@ mod remembered;
 mod service;
 mod tar;
 
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -60,6 +62,8 @@ pub(crate) struct Engine {
 struct Known {
     client: Client,
     what: What,
+    /// The socket, or the program that serves at one of ours.
+    place: PathBuf,
 }
 
 impl Engine {
@@ -91,18 +95,18 @@ impl Engine {
 
 impl Known {
     fn find(flavour: Flavour, around: &dyn Surroundings) -> Result<Known, Failure> {
-        let client = match discover::find(flavour, around)? {
-            Found::Socket(path) => Client::new(&path, None)?,
+        let (client, place) = match discover::find(flavour, around)? {
+            Found::Socket(path) => (Client::new(&path, None)?, path),
             Found::Program(program) => {
                 let service = Service::of_this_process(&program)?;
-                Client::new(&service.socket(), Some(service))?
+                (Client::new(&service.socket(), Some(service))?, program)
             }
         };
         let what = What::ask(&client).map_err(|trouble| {
             let doing = format!("{} does not say what it is", client.socket().display());
             trouble.failure("engine", &doing, "name the socket of an engine")
         })?;
-        Ok(Known { client, what })
+        Ok(Known { client, what, place })
     }
 }
 
@@ -111,13 +115,17 @@ impl Maker for Engine {
         self.known().map(|known| known.what.about())
     }
 
+    fn place(&self) -> Result<PathBuf, Failure> {
+        self.known().map(|known| known.place.clone())
+    }
+
     fn prepare(&self, root: &Rootfs, _mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Ready, Failure> {
         let known = self.known()?;
         images::prepare(&known.client, &known.what, root, told)
     }
 
     fn start(&self, shape: &Shape, root: &Ready, _handed: &Handed<'_>) -> Result<Box<dyn Made>, Failure> {
-        let Known { client, what } = self.known()?;
+        let Known { client, what, .. } = self.known()?;
         let body = create::body(shape, root, what)?;
         Ok(Box::new(Container::start(client.clone(), what, shape.id.clone(), body)?))
     }
@@ -131,7 +139,7 @@ impl Maker for Engine {
     }
 
     fn show(&self, shape: &Shape, root: Option<&Ready>) -> Value {
-        let absent = Ready { reference: String::new(), volumes: Vec::new() };
+        let absent = Ready { reference: images::shown(&shape.root), volumes: Vec::new() };
         let asked = self.known().and_then(|known| create::body(shape, root.unwrap_or(&absent), &known.what));
         match asked {
             Ok(body) => serde_json::json!({ "name": shape.id, "create": body }),
@@ -187,7 +195,10 @@ struct Container {
 impl Container {
     fn start(client: Client, what: &What, name: String, body: ContainerCreateBody) -> Result<Container, Failure> {
         let refused = |trouble: &Trouble, doing: &str| {
-            trouble.failure("container", &format!("{} {doing}", what.flavour.name()), "look into the engine's log")
+            // As crun says it.
+            let hybrid = matches!(trouble, Trouble::Said(_, why) if why.contains("cgroups in hybrid mode"));
+            let hint = if hybrid { about::HYBRID } else { "look into the engine's log" };
+            trouble.failure("container", &format!("{} {doing}", what.flavour.name()), hint)
         };
         let options = CreateContainerOptions { name: Some(name.clone()), ..CreateContainerOptions::default() };
         let asked = body.clone();

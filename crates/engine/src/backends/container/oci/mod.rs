@@ -99,7 +99,7 @@ impl Maker for Oci {
     fn about(&self) -> Result<About, Failure> {
         let runtime = self.installed.runtime;
         Ok(About {
-            version: format!("{} {}", runtime.name(), self.installed.version),
+            version: self.installed.version.clone(),
             rootless: self.caller.is_some(),
             arrival: if runtime.inherits() { Arrival::Inherited } else { Arrival::Door },
             apart: runtime == Runtime::Runsc,
@@ -111,6 +111,10 @@ impl Maker for Oci {
             flags: true,
             detail: runtime.walls().into(),
         })
+    }
+
+    fn place(&self) -> Result<PathBuf, Failure> {
+        Ok(self.installed.path.clone())
     }
 
     fn prepare(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Ready, Failure> {

@@ -24,6 +24,7 @@ use tar::EntryType;
 use super::cache::{Cache, Held, failed, gone, private};
 use super::rootfs::Images;
 use crate::backends::container::Progress;
+use crate::backends::container::archive::{self, LARGEST, plain};
 use crate::backends::container::content::{hex, settle, stamp};
 use crate::evidence::escape;
 use crate::outcome::Failure;
@@ -40,7 +41,7 @@ pub struct Limits {
 }
 
 /// What is enough for every image that people work with.
-const LIMITS: Limits = Limits { bytes: 16 << 30, entries: 2_000_000, headers: 1 << 20 };
+const LIMITS: Limits = Limits { bytes: LARGEST, entries: 2_000_000, headers: 1 << 20 };
 /// How often it is told how far it is, in bytes.
 const STEP: u64 = 4 << 20;
 /// Where it is kept which file held what.
@@ -67,6 +68,10 @@ pub fn tarball(cache: &Cache, path: &Path, told: &dyn Fn(Progress)) -> Result<He
     if !before.is_file() {
         return Err(unreadable(&"it is not a file"));
     }
+    if before.len() > LARGEST {
+        let why = archive::too_large(LARGEST);
+        return Err(refused(format!("cannot use {}: {why}", path.display()), "name what holds less"));
+    }
     let seen = cache.seen(&before);
     if let Some(key) = std::fs::read_to_string(&seen).ok().filter(|key| key.starts_with("tar-"))
         && let Some(held) = cache.get(key.trim())?
@@ -78,7 +83,7 @@ pub fn tarball(cache: &Cache, path: &Path, told: &dyn Fn(Progress)) -> Result<He
     let held = cache.make(|rootfs| {
         let what = format!("unpacking {}", path.display());
         let whole = Whole::new(&file, &what, Some(before.len()), told);
-        let unpacked = unpack(plain(whole.clone(), path)?, rootfs, LIMITS, &path.display().to_string())?;
+        let unpacked = unpack(Box::new(plain(whole.clone(), path)?), rootfs, LIMITS, &path.display().to_string())?;
         let hash = whole.finish().map_err(|e| unreadable(&e))?;
         let after = file.metadata().map_err(|e| unreadable(&e))?;
         if stamp(&before) != stamp(&after) {
@@ -183,25 +188,6 @@ impl<R: Read> Read for Whole<'_, R> {
             (self.told)(Progress { what: self.what.to_owned(), done: shared.done, total: self.total });
         }
         Ok(n)
-    }
-}
-
-/// The tarball without its compression.
-fn plain<'a, R: Read + 'a>(source: Whole<'a, R>, path: &Path) -> Result<Box<dyn Read + 'a>, Failure> {
-    let mut source = io::BufReader::with_capacity(1 << 16, source);
-    let start = io::BufRead::fill_buf(&mut source).map_err(|e| {
-        refused(format!("cannot read {}: {e}", path.display()), "name a tarball that this user can read")
-    })?;
-    let other = |name: &str, command: &str| {
-        let message = format!("{} is compressed with {name}, which is not read here", path.display());
-        Err(refused(message, &format!("{command} {}", path.display())))
-    };
-    match start {
-        [0x1f, 0x8b, ..] => Ok(Box::new(flate2::bufread::MultiGzDecoder::new(source))),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => other("zstd", "zstd -d"),
-        [0xfd, b'7', b'z', b'X', b'Z', ..] => other("xz", "xz -dk"),
-        [b'B', b'Z', b'h', ..] => other("bzip2", "bzip2 -dk"),
-        _ => Ok(Box::new(source)),
     }
 }
 

@@ -18,6 +18,7 @@ fn what(flavour: Flavour) -> What {
         unlimited: None,
         runtime: "runc".into(),
         seccomp: true,
+        useless: None,
         processes: 4096,
     }
 }
