@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::client::{Client, Trouble};
 use super::remembered;
 use crate::backends::container::{About, Arrival, Inodes, usage};
+use crate::evidence::escape;
 
 /// Whose engine it is, by what it says: podman also answers at Docker's socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,10 +182,6 @@ impl What {
             detail += "; no limits: ";
             detail += why;
         }
-        if let Some(why) = &self.useless {
-            detail += "; ";
-            detail += why;
-        }
         let gvisor = self.runtime.contains("runsc");
         let inodes = match self.flavour {
             Flavour::Docker if !gvisor => Inodes::Counted,
@@ -201,7 +198,8 @@ impl What {
             limits: self.unlimited.is_none(),
             inodes,
             flags: self.flavour == Flavour::Podman,
-            detail: crate::evidence::escape(detail.as_bytes()),
+            // What is not the engine's own word stands there whole.
+            detail: self.useless.iter().fold(escape(detail.as_bytes()), |detail, why| format!("{detail}; {why}")),
         }
     }
 }
@@ -273,7 +271,7 @@ mod tests {
         let mut what = old("crun");
         what.useless = what.refuses_hybrid("hugetlb");
         let detail = what.about().detail;
-        assert!(detail.contains("version 2 has hugetlb") && detail.contains("runtime = \"runc\""), "{detail}");
+        assert!(detail.contains("version 2 has hugetlb") && detail.ends_with("kernel command line"), "{detail}");
         assert_eq!(what.refuses_hybrid(""), None, "there is nothing of version 2");
         assert_eq!(old("runc").refuses_hybrid("hugetlb"), None);
         assert_eq!(podman(|_| {}).refuses_hybrid("hugetlb"), None, "all of it is version 2");
