@@ -518,3 +518,28 @@ fn mistakes_are_told_with_what_would_work() {
     }
     assert!(!bench.path("skills").exists(), "asking makes nothing");
 }
+
+#[test]
+fn an_image_that_cannot_be_the_root_is_told_with_the_option_that_is_needed() {
+    let bench = Bench::new();
+    bench.registered("kept", false, &[("main.sh", "echo ran\n")]);
+    let config = bench.path("operator.toml");
+    let run = |image: &str| {
+        fs::write(&config, format!("image = {image:?}\n")).unwrap();
+        let ran = bench.skill(&["run", "--config", config.to_str().unwrap(), "kept"]);
+        assert!(code(&ran) == 125 && ran.stdout.is_empty(), "{}", said(&ran));
+        said(&ran)
+    };
+    for absent in ["not-there", "not-there.tar"] {
+        let path = bench.path(absent).display().to_string();
+        let told = run(&path);
+        assert!(told.contains(&path) && told.contains("hint: --config FILE: image = "), "{told}");
+    }
+    let tarball = bench.path("root.tar");
+    fs::write(&tarball, "").unwrap();
+    for image in ["registry.example/tools:1", tarball.to_str().unwrap()] {
+        let told = run(image);
+        assert!(told.contains(image) && told.contains("hint: --backend docker, podman or oci"), "{told}");
+    }
+    assert_eq!(code(&bench.skill(&["run", "kept"])), 0, "the twin: without an image");
+}

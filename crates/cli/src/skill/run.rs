@@ -50,7 +50,11 @@ fn started(called: &Called<'_>, engine: &Engine, presentation: Presentation) -> 
     })?;
     // Only the host tells a directory from a tarball.
     if let Root::Directory(path) = &policy.filesystem.root {
-        if std::fs::metadata(path).is_ok_and(|meta| meta.is_file()) {
+        let there = std::fs::metadata(path).map_err(|error| {
+            Refusal::new("policy", format!("the image {path} of the operator's configuration cannot be used: {error}"))
+                .hint("--config FILE: image = \"/path/to/rootfs\", a directory or a tarball that is there; or leave image out")
+        })?;
+        if there.is_file() {
             policy.filesystem.root = Root::Image(path.clone());
         } else {
             let kept = [
@@ -61,6 +65,15 @@ fn started(called: &Called<'_>, engine: &Engine, presentation: Presentation) -> 
         }
     }
     policy.backend = called.text("backend").and_then(Backend::from_name).unwrap_or_default();
+    if let Root::Image(image) = &policy.filesystem.root
+        && !policy.backend.is_container()
+    {
+        let message =
+            format!("the operator's configuration names the image {image}, and only a container is made of one");
+        return Err(Refusal::new("policy", message).hint(
+            "--backend docker, podman or oci; or --config FILE with image = \"/path/to/rootfs\", a directory, or without image",
+        ));
+    }
     for given in called.matches.get_many::<String>("best-effort").into_iter().flatten() {
         best_effort(&mut policy, given)?;
     }
