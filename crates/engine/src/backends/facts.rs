@@ -222,7 +222,7 @@ pub(crate) fn may_pass_on(directory: &str) -> Option<PassesOn> {
 
 /// A host made of what a table says; everything else is missing.
 #[derive(Debug, Clone, Default)]
-pub struct Table(BTreeMap<String, Kind>, BTreeMap<String, String>);
+pub struct Table(BTreeMap<String, Kind>, BTreeMap<String, String>, Vec<String>);
 
 impl Table {
     /// A host of the usual kind: a merged /usr, and these further paths (a final slash marks a directory).
@@ -271,6 +271,11 @@ impl Table {
     pub fn write(&mut self, file: &str, text: &str) {
         self.1.insert(file.to_owned(), text.to_owned());
     }
+
+    /// Says that something is mounted at a path.
+    pub fn mounted(&mut self, path: &str) {
+        self.2.push(path.to_owned());
+    }
 }
 
 impl Facts for Table {
@@ -287,8 +292,8 @@ impl Facts for Table {
         self.0.keys().filter_map(|path| below(path)).filter(|rest| !rest.is_empty() && !rest.contains('/')).collect()
     }
 
-    fn has_mounts_below(&self, _path: &str) -> bool {
-        false
+    fn has_mounts_below(&self, path: &str) -> bool {
+        self.2.iter().any(|mounted| mounted != path && crate::view::below(mounted, path).is_some())
     }
 
     fn may_pass_on(&self, _directory: &str) -> Option<PassesOn> {

@@ -95,6 +95,8 @@ pub struct Layout {
     pub linked: Vec<String>,
     /// Binds of the host below which something else is mounted.
     pub nested: Vec<String>,
+    /// Those among them that the policy asks for, by its own words: what it names may be a link.
+    pub nested_mounts: Vec<String>,
     /// Writable binds on which nothing may be executed.
     pub closed: Vec<String>,
     /// Read-only binds in which something passes on what is written to it, or that hold too much to be looked through: each
@@ -225,6 +227,7 @@ impl Builder<'_> {
                 let writable = *access == Access::ReadWrite;
                 if self.facts.has_mounts_below(&canonical) {
                     self.out.nested.push(canonical.clone());
+                    self.out.nested_mounts.push(source.clone());
                 }
                 if !writable
                     && directory

@@ -205,10 +205,7 @@ fn mounts(policy: &Policy, layout: &Layout, about: &About, other_user: bool) -> 
             "the container's unprivileged user cannot write what belongs to others, and owners are not mapped",
         );
     }
-    let bound = |path: &&String| {
-        policy.filesystem.mounts.iter().any(|m| matches!(m, Mount::Bind { source, .. } if source == *path))
-    };
-    if let Some(nested) = layout.nested.iter().find(bound) {
+    if let Some(nested) = layout.nested_mounts.first() {
         return partial(format!("{nested}: what is mounted below it is not shown"));
     }
     if !layout.passing.is_empty() {

@@ -56,6 +56,20 @@ fn a_mount_is_made_on_no_link_and_behind_none() {
 }
 
 #[test]
+fn what_is_mounted_below_a_source_is_seen_whatever_link_it_is_named_by() {
+    let mut host = Table::usual(&["/home/u/w/", "/home/u/w/disk/"]);
+    host.add("/home/u/link", Kind::Link("w".into()));
+    host.mounted("/home/u/w/disk");
+    for (named, nested) in [("/home/u/w", true), ("/home/u/link", true), ("/home/u/w/disk", false)] {
+        let mut policy = policy(Access::ReadOnly);
+        let Mount::Bind { source, .. } = &mut policy.filesystem.mounts[0] else { unreachable!() };
+        *source = named.into();
+        let layout = layout(&policy, &host).unwrap();
+        assert_eq!(layout.nested_mounts, if nested { vec![named.to_owned()] } else { Vec::new() }, "{named}");
+    }
+}
+
+#[test]
 fn an_optional_mount_is_left_out_only_where_nothing_is() {
     let mut host = Table::usual(&["/home/u/w/", "/home/u/file"]);
     host.add("/home/u/hidden", Kind::Unknown);
