@@ -122,14 +122,37 @@ static void with_pty(void)
     exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
-static int lines(const char *file)
+/* All mounts that we see, to be freed. */
+static char *mounts_now(void)
 {
-    char buf[4096];
-    int fd = open(file, O_RDONLY), count = 0;
-    for (ssize_t n; fd >= 0 && (n = read(fd, buf, sizeof buf)) > 0;)
-        for (ssize_t i = 0; i < n; i++) count += buf[i] == '\n';
+    size_t room = 1 << 16, held = 0;
+    char *text = malloc(room);
+    int fd = open("/proc/self/mountinfo", O_RDONLY);
+    if (!text || fd < 0) die("mountinfo");
+    for (ssize_t n; (n = read(fd, text + held, room - held - 1)) > 0;) {
+        held += n;
+        if (room - held < 4096 && !(text = realloc(text, room *= 2))) die("mountinfo");
+    }
     close(fd);
-    return count;
+    text[held] = 0;
+    return text;
+}
+
+/* Whether there is a mount now that was not there before. One that is gone is somebody else's, whose directory was removed. */
+static int more_mounts(const char *before)
+{
+    char *after = mounts_now(), *rest = after;
+    int more = 0;
+    for (char *line; (line = strsep(&rest, "\n")) && !more;) {
+        size_t length = strlen(line);
+        if (!length) continue;
+        const char *at = before;
+        while ((at = strstr(at, line)) && (at[length] != '\n' || (at != before && at[-1] != '\n'))) at++;
+        more = !at;
+        if (more) fprintf(stderr, "%s\n", line);
+    }
+    free(after);
+    return more;
 }
 
 /* Mounts of our own that propagate to whoever copies them and back; says when one appears while the command runs. */
@@ -141,7 +164,8 @@ static void shared_mounts(void)
 
 static int watch_mounts(char **argv)
 {
-    int status, before = lines("/proc/self/mountinfo"), changed = 0;
+    int status, changed = 0;
+    char *before = mounts_now();
     pid_t child = fork();
     if (child < 0) die("fork");
     if (!child) {
@@ -149,10 +173,11 @@ static int watch_mounts(char **argv)
         die(*argv);
     }
     while (waitpid(child, &status, WNOHANG) == 0) {
-        changed |= lines("/proc/self/mountinfo") != before;
+        changed = changed || more_mounts(before);
         usleep(2000);
     }
-    if (changed || lines("/proc/self/mountinfo") != before) saw("mounts");
+    if (changed || more_mounts(before)) saw("mounts");
+    free(before);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -176,7 +201,8 @@ static int cgroup_of_a_killed(const char *path, const struct stat *st, int type,
 static int kill_sweep(char **argv)
 {
     static const int after_ms[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 22, 25, 28, 32, 36, 40, 50, 60, 80, 120};
-    int status, before = lines("/proc/self/mountinfo");
+    int status;
+    char *before = mounts_now();
     if (prctl(PR_SET_CHILD_SUBREAPER, 1)) die("subreaper");
     for (size_t i = 0; i <= sizeof after_ms / sizeof *after_ms; i++) {
         int last = i == sizeof after_ms / sizeof *after_ms;
@@ -211,7 +237,8 @@ static int kill_sweep(char **argv)
             kill(pid, SIGKILL);
         }
     }
-    if (lines("/proc/self/mountinfo") != before) saw("mounts");
+    if (more_mounts(before)) saw("mounts");
+    free(before);
     nftw("/sys/fs/cgroup", cgroup_of_a_killed, 16, FTW_PHYS);
     if (cgroups_left) saw("cgroups");
     int refused = WIFEXITED(status) && WEXITSTATUS(status) == 125;
