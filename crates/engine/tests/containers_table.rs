@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use cofferdam_engine::backends::container::POWERS;
 use cofferdam_engine::backends::container::answers::documented;
+use cofferdam_engine::backends::container::{APART, POWERS};
 use cofferdam_engine::backends::facts::Table;
 use cofferdam_engine::{Applied, Enforcement, Engine, Strength};
 use cofferdam_policy::{Access, AllowEntry, Field, Mount, NetworkMode, Policy};
@@ -108,6 +108,10 @@ fn the_page_names_every_capability_that_init_starts_with() {
     let said = page.split("It starts with ").nth(1).and_then(|rest| rest.split(" for that").next());
     let said: Vec<&str> = said.expect("the page says it").split('`').skip(1).step_by(2).collect();
     assert_eq!(said, POWERS);
+    let gvisors = page.split(": it starts with ").nth(1).and_then(|rest| rest.split(", keeps").next());
+    let mut gvisors: Vec<&str> = gvisors.expect("the page says it").split('`').skip(1).step_by(2).collect();
+    gvisors.sort_unstable();
+    assert_eq!(gvisors, APART);
 }
 
 #[test]

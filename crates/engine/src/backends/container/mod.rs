@@ -35,7 +35,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::outcome::Failure;
-pub use shape::{Bounds, Entry, Mounted, Net, POWERS, Rootfs, Shape};
+pub use shape::{APART, Bounds, Entry, Mounted, Net, POWERS, Rootfs, Shape};
 
 /// What makes containers.
 pub(crate) trait Maker: std::fmt::Debug + Send + Sync {
