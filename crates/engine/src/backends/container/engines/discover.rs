@@ -25,6 +25,8 @@ pub(super) trait Surroundings {
     fn program(&self, name: &str) -> Option<PathBuf>;
     /// The effective user.
     fn uid(&self) -> u32;
+    /// Whether a directory is the effective user's.
+    fn is_own(&self, directory: &Path) -> bool;
 }
 
 /// What helps whoever may not talk to Docker's socket.
@@ -167,9 +169,11 @@ fn context(around: &dyn Surroundings) -> Result<Option<(String, PathBuf)>, Failu
     Ok(Some((name, path)))
 }
 
-/// Where engines listen when nobody says otherwise.
+/// Where engines listen when nobody says otherwise. A directory for the run of somebody else, such as sudo may leave in the
+/// variables, is none of ours: whoever listens there sees what runs, and need not hold any of it.
 fn usual(flavour: Flavour, around: &dyn Surroundings) -> Vec<PathBuf> {
-    let own = around.variable("XDG_RUNTIME_DIR").unwrap_or_else(|| format!("/run/user/{}", around.uid()));
+    let own = around.variable("XDG_RUNTIME_DIR").filter(|named| around.is_own(Path::new(named)));
+    let own = own.unwrap_or_else(|| format!("/run/user/{}", around.uid()));
     let own = Path::new(&own);
     match flavour {
         Flavour::Docker => vec!["/var/run/docker.sock".into(), own.join("docker.sock")],
@@ -203,6 +207,10 @@ impl Surroundings for Real {
 
     fn uid(&self) -> u32 {
         rustix::process::geteuid().as_raw()
+    }
+
+    fn is_own(&self, directory: &Path) -> bool {
+        std::fs::metadata(directory).is_ok_and(|it| std::os::unix::fs::MetadataExt::uid(&it) == self.uid())
     }
 }
 

@@ -41,6 +41,10 @@ impl Surroundings for Around {
     fn uid(&self) -> u32 {
         uid()
     }
+
+    fn is_own(&self, directory: &Path) -> bool {
+        Real.is_own(directory)
+    }
 }
 
 /// A daemon, and ours on it.

@@ -11,6 +11,8 @@ struct Host {
     sockets: HashMap<PathBuf, Option<io::ErrorKind>>,
     files: HashMap<PathBuf, String>,
     podman: bool,
+    /// A directory of another user.
+    foreign: Option<&'static str>,
 }
 
 impl Host {
@@ -46,6 +48,10 @@ impl Surroundings for Host {
 
     fn uid(&self) -> u32 {
         1000
+    }
+
+    fn is_own(&self, directory: &Path) -> bool {
+        self.foreign.is_none_or(|foreign| directory != Path::new(foreign))
     }
 }
 
@@ -126,6 +132,25 @@ fn the_usual_places_are_tried_in_turn_and_all_are_told() {
     let failure = find(Flavour::Podman, &Host::with(own, &[])).unwrap_err();
     assert!(both.iter().all(|path| failure.message.contains(path)), "{failure:?}");
     assert!(failure.message.contains("podman (not on PATH)") && failure.hint.unwrap().contains("podman.socket"));
+}
+
+#[test]
+fn an_engine_in_another_users_directory_is_not_taken_for_ones_own() {
+    let theirs = "/run/user/1001/podman/podman.sock";
+    let mut host = Host::with(&[("XDG_RUNTIME_DIR", "/run/user/1001")], &[theirs, "/run/user/1001/docker.sock"]);
+    assert_eq!(find(Flavour::Podman, &host).unwrap(), socket(theirs), "the twin");
+    host.foreign = Some("/run/user/1001");
+    for flavour in [Flavour::Podman, Flavour::Docker] {
+        let failure = find(flavour, &host).unwrap_err();
+        assert!(
+            !failure.message.contains("/run/user/1001") && failure.message.contains("/run/user/1000/"),
+            "{failure:?}"
+        );
+    }
+    host.podman = true;
+    assert_eq!(find(Flavour::Podman, &host).unwrap(), Found::Program("/usr/bin/podman".into()));
+    host.variables.insert("CONTAINER_HOST", format!("unix://{theirs}"));
+    assert_eq!(find(Flavour::Podman, &host).unwrap(), socket(theirs), "who names it means it");
 }
 
 #[test]
