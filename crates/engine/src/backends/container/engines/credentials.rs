@@ -155,6 +155,9 @@ mod tests {
         fn uid(&self) -> u32 {
             1000
         }
+        fn is_own(&self, _: &Path) -> bool {
+            true
+        }
     }
 
     fn with(config: &str, helper: Option<&Path>) -> Home {
