@@ -63,7 +63,9 @@ pub fn tarball(cache: &Cache, path: &Path, told: &dyn Fn(Progress)) -> Result<He
     let unreadable = |e: &dyn std::fmt::Display| {
         refused(format!("cannot read {}: {e}", path.display()), "name a tarball that this user can read")
     };
-    let file = File::open(path).map_err(|e| unreadable(&e))?;
+    // Without waiting for whoever writes into a FIFO of that name.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).map_err(|e| unreadable(&io::Error::from(e)))?);
     let before = file.metadata().map_err(|e| unreadable(&e))?;
     if !before.is_file() {
         return Err(unreadable(&"it is not a file"));

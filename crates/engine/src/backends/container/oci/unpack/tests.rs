@@ -353,3 +353,15 @@ fn many_runs_at_once_remember_and_forget_without_getting_into_each_others_way() 
     let kept = std::fs::read_dir(cache.place().join(SEEN)).unwrap().count();
     assert!((1..=MOST_SEEN + 8).contains(&kept), "{kept}");
 }
+
+#[test]
+fn who_names_a_fifo_is_told_and_nobody_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("root.tar");
+    rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    let (said, heard) = std::sync::mpsc::channel();
+    let cache = Cache::new(dir.path(), Bounds::default());
+    std::thread::spawn(move || said.send(tarball(&cache, &fifo, &|_| {}).map(drop)));
+    let failure = heard.recv_timeout(std::time::Duration::from_secs(20)).expect("it hangs").unwrap_err();
+    assert!(failure.message.contains("it is not a file"), "{failure:?}");
+}
