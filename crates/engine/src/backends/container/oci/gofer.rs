@@ -44,11 +44,15 @@ pub(super) fn compare(runsc: i32, own: &Path, inside: &str, checked: &[PathRule]
     for rule in checked {
         let found = identity(root.as_fd(), &rule.path).map_err(|e| unseen(&format!("{}: {e}", rule.path)))?;
         if rule.identity.is_some_and(|looked_at| looked_at != found) {
-            let message = format!("what is mounted at {} is not what was looked at", rule.path);
-            return Err(refused("mount", message, Some(HINT)));
+            return Err(replaced(&rule.path));
         }
     }
     Ok(())
+}
+
+/// What stands at a path is another one by now.
+pub(super) fn replaced(at: &str) -> Failure {
+    refused("mount", format!("what is mounted at {at} is not what was looked at"), Some(HINT))
 }
 
 /// Device and inode, as init numbers them.

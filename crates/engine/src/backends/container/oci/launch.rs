@@ -6,6 +6,7 @@
 //!               state/       the runtime's own: no other program of this host's lists our containers, and none theirs here
 //!               log          what it says of its own failures
 //!               alive        locked (flock) while the runtime lives
+//!               rootfs/      for gVisor, a root of the run's own (`skeleton`)
 //! ```
 //!
 //! The runtime stays in the foreground, so that it ends with its container; it removes what it made. What it did not remove is
@@ -30,6 +31,7 @@ use super::gofer;
 use super::leftovers::Note;
 use super::rootfs::Root;
 use super::runtimes::{Installed, Runtime, unified_has_controllers};
+use super::skeleton::Skeleton;
 use super::spec::{With, json};
 use crate::backends::container::shape::own as own_directory;
 use crate::backends::container::{Ended, Handed, Made, Net, Shape};
@@ -42,6 +44,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const SAID: u64 = 64 << 10;
 /// What the name of a bundle begins with that is being removed.
 pub(super) const GONE: &str = ".gone-";
+/// A root in a bundle.
+pub(super) const ROOT: &str = "rootfs";
 
 pub(super) fn refused(step: &str, message: impl Into<String>, hint: Option<&str>) -> Failure {
     Failure { code: 125, step: step.into(), message: message.into(), hint: hint.map(str::to_owned) }
@@ -222,6 +226,7 @@ pub struct Container {
     running: Running,
     /// What is `/` stays as long as it.
     _root: Root,
+    skeleton: Option<Skeleton>,
     /// The run's own directory, here.
     own: PathBuf,
     reaped: Cell<bool>,
@@ -235,11 +240,12 @@ pub fn start(
     calls: Calls,
     shape: &Shape,
     root: Root,
+    skeleton: Option<Skeleton>,
     with: &With<'_>,
     handed: &Handed<'_>,
 ) -> Result<Container, Failure> {
     let inherits = calls.installed.runtime.inherits();
-    let started = write(&calls, shape, with).and_then(|()| {
+    let started = write(&calls, shape, skeleton.as_ref(), with).and_then(|()| {
         let mut command = vec!["run", "--bundle"];
         let bundle =
             calls.bundle.to_str().ok_or_else(|| refused("container", "the bundle's path is not UTF-8", None))?;
@@ -272,7 +278,8 @@ pub fn start(
     });
     match started {
         Ok(running) => {
-            Ok(Container { calls, running, _root: root, own: handed.directory.to_owned(), reaped: Cell::new(false) })
+            let own = handed.directory.to_owned();
+            Ok(Container { calls, running, _root: root, skeleton, own, reaped: Cell::new(false) })
         }
         Err(failure) => {
             let problems = calls.remove();
@@ -313,7 +320,7 @@ impl Alive {
     }
 }
 
-fn write(calls: &Calls, shape: &Shape, with: &With<'_>) -> Result<(), Failure> {
+fn write(calls: &Calls, shape: &Shape, skeleton: Option<&Skeleton>, with: &With<'_>) -> Result<(), Failure> {
     let fail = |path: &Path, e: &dyn std::fmt::Display| {
         refused("container", format!("cannot write {}: {e}", path.display()), None)
     };
@@ -334,6 +341,11 @@ fn write(calls: &Calls, shape: &Shape, with: &With<'_>) -> Result<(), Failure> {
     use std::os::unix::fs::PermissionsExt;
     let nothing = calls.bundle.join("nothing");
     std::fs::set_permissions(&nothing, std::fs::Permissions::from_mode(0o0)).map_err(|e| fail(&nothing, &e))?;
+    if let Some(skeleton) = skeleton {
+        let root = calls.bundle.join(ROOT);
+        let made = std::fs::DirBuilder::new().mode(0o755).create(&root).and_then(|()| skeleton.make(&root));
+        made.map_err(|e| fail(&root, &e))?;
+    }
     put("config.json", config.to_string().as_bytes())?;
     let state = calls.bundle.join("state");
     std::fs::DirBuilder::new().mode(0o700).create(&state).map_err(|e| fail(&state, &e))
@@ -375,7 +387,11 @@ impl Made for Container {
         if self.calls.installed.runtime != Runtime::Runsc {
             return Ok(()); // init does
         }
-        gofer::compare(self.running.pid, &self.own, &own_directory(&self.calls.id), checked)
+        let rules = match &self.skeleton {
+            Some(skeleton) => skeleton.rules(checked).map_err(|at| gofer::replaced(&at.to_string_lossy()))?,
+            None => checked.to_vec(),
+        };
+        gofer::compare(self.running.pid, &self.own, &own_directory(&self.calls.id), &rules)
     }
 
     fn kill(&self) -> Result<(), Failure> {

@@ -17,6 +17,7 @@ mod launch;
 mod leftovers;
 mod rootfs;
 mod runtimes;
+mod skeleton;
 mod spec;
 mod tree;
 mod unpack;
@@ -34,6 +35,7 @@ pub(crate) use rootfs::Images;
 use rootfs::Roots;
 use runtimes::{Installed, of};
 pub use runtimes::{Programs, Runtime};
+use skeleton::Skeleton;
 use spec::With;
 
 /// Whether a backend means OCI runtimes.
@@ -83,6 +85,17 @@ impl Oci {
         }
     }
 
+    /// For gVisor, a root of the run's own; the others make mount points in file systems of theirs alone.
+    fn skeleton(&self, root: &Path, shape: &Shape, covered_tmp: bool) -> Result<Option<Skeleton>, Failure> {
+        if self.installed.runtime != Runtime::Runsc {
+            return Ok(None);
+        }
+        let mut covered: Vec<&str> = shape.mounts.iter().map(|mount| mount.target()).collect();
+        covered.extend(shape.masked.iter().map(String::as_str));
+        covered.extend(covered_tmp.then_some("/tmp"));
+        Skeleton::of(root, &covered).map(Some)
+    }
+
     fn with<'a>(
         &'a self,
         root: &'a Path,
@@ -93,6 +106,15 @@ impl Oci {
         let empty_tmp = tree::Tree::open(root).and_then(|tree| tree.is_empty("/tmp")).unwrap_or(true);
         With { runtime: self.installed.runtime, root, caller: self.caller, own, masked, nothing, empty_tmp }
     }
+}
+
+/// A shape with what its root consists of.
+fn shown(shape: &Shape, skeleton: Option<&Skeleton>) -> Shape {
+    let mut shape = shape.clone();
+    if let Some(skeleton) = skeleton {
+        shape.mounts.splice(..0, skeleton.mounts.iter().cloned());
+    }
+    shape
 }
 
 impl Maker for Oci {
@@ -135,8 +157,13 @@ impl Maker for Oci {
         let masked = self.masked(&root.path, shape)?;
         let nothing = calls.bundle.join("nothing");
         let path = root.path.clone();
-        let with = self.with(&path, Some(handed.directory), &masked, &nothing);
-        Ok(Box::new(launch::start(calls, shape, root, &with, handed)?))
+        let mut with = self.with(&path, Some(handed.directory), &masked, &nothing);
+        let skeleton = self.skeleton(&path, shape, with.empty_tmp)?;
+        let (shown, own) = (shown(shape, skeleton.as_ref()), calls.bundle.join(launch::ROOT));
+        if skeleton.is_some() {
+            with.root = &own;
+        }
+        Ok(Box::new(launch::start(calls, &shown, root, skeleton, &with, handed)?))
     }
 
     fn sweep(&self) -> Result<Swept, Failure> {
@@ -153,7 +180,18 @@ impl Maker for Oci {
             Ok(masked) => masked,
             Err(failure) => return json!({ "runtime": self.installed.path, "refused": failure }),
         };
-        let config = spec::json(shape, &self.with(Path::new(root), None, &masked, Path::new("nothing")));
+        let mut with = self.with(Path::new(root), None, &masked, Path::new("nothing"));
+        // Before it is made ready there is nothing to be shown.
+        let skeleton =
+            match Path::new(root).is_absolute().then(|| self.skeleton(Path::new(root), shape, with.empty_tmp)) {
+                Some(Err(failure)) => return json!({ "runtime": self.installed.path, "refused": failure }),
+                Some(Ok(skeleton)) => skeleton,
+                None => None,
+            };
+        if skeleton.is_some() {
+            with.root = Path::new(launch::ROOT);
+        }
+        let config = spec::json(&shown(shape, skeleton.as_ref()), &with);
         let options = self.installed.options(self.caller.is_some(), shape.network == super::Net::Host);
         json!({
             "runtime": self.installed.path,
