@@ -187,9 +187,8 @@ impl Held<'_> {
     /// # Errors
     /// There is no space for it, or too many runs are under way.
     pub fn reserve(&mut self, me: &Owner, run: &str, now: &str) -> Result<Reserved, AuditError> {
-        if self.state.file == 0 {
-            self.rotate(now)?;
-        }
+        // Before a place is told: the start comes behind it.
+        self.begun(now, false)?;
         let slots = self.slots()?;
         let (mut free, mut elsewhere) = (Vec::new(), Vec::new());
         let mut taken = 0;

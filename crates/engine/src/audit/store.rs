@@ -312,7 +312,8 @@ impl Held<'_> {
             .with("sha256", record::hex(&sha256(what)));
         // In the same file, however full it is: what it seals is there.
         self.put(&entry, now, false)?;
-        Ok(())
+        // What was torn may have been the record that says which trail it is.
+        if link.seq == 0 { self.open_trail(now, false) } else { Ok(()) }
     }
 
     /// Writes a record at the chain's end. `reserved` may use the room that was kept for the ends of runs.
@@ -320,10 +321,26 @@ impl Held<'_> {
     /// # Errors
     /// There is no space, or the file cannot be written. Nothing of the record stands in the trail then.
     pub fn append(&mut self, entry: &Entry, now: &str, reserved: bool) -> Result<Link, AuditError> {
-        if self.state.file == 0 || self.state.end >= self.store.rotate_at {
-            self.rotate(now)?;
+        self.begun(now, reserved)?;
+        if self.state.end >= self.store.rotate_at {
+            self.rotate()?;
         }
         self.put(entry, now, reserved)
+    }
+
+    /// Sees to it that there is a file and a record that says which trail it is, also where the first file was made, or
+    /// emptied, and has none.
+    pub(super) fn begun(&mut self, now: &str, reserved: bool) -> Result<(), AuditError> {
+        if self.state.file == 0 {
+            self.rotate()?;
+        }
+        if self.state.link.seq == 0 { self.open_trail(now, reserved) } else { Ok(()) }
+    }
+
+    /// Writes that record.
+    fn open_trail(&mut self, now: &str, reserved: bool) -> Result<(), AuditError> {
+        let entry = Entry::new("trail_opened").with("trail", crate::random::uuid()).with("version", 1);
+        self.put(&entry, now, reserved).map(|_| ())
     }
 
     fn put(&mut self, entry: &Entry, now: &str, reserved: bool) -> Result<Link, AuditError> {
@@ -375,7 +392,7 @@ impl Held<'_> {
     }
 
     /// Begins the next file. The one before is durable before the next has a record, or a crash could leave a gap.
-    pub(super) fn rotate(&mut self, now: &str) -> Result<(), AuditError> {
+    fn rotate(&mut self) -> Result<(), AuditError> {
         let (before, kept) = (self.state, self.reserved()?);
         let next = before.file + 1;
         let path = self.store.path.clone();
@@ -401,12 +418,6 @@ impl Held<'_> {
             return Err(e);
         }
         self.store.dir.sync_all().map_err(fail("cannot make durable", &path))?;
-        if before.file == 0 {
-            let entry = Entry::new("trail_opened").with("trail", crate::random::uuid()).with("version", 1);
-            let (line, link) = record::write(&entry, now, &before.link);
-            self.write(&line, kept)?;
-            self.state.link = link;
-        }
         self.remember()
     }
 

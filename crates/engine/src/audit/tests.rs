@@ -310,3 +310,34 @@ fn an_end_that_is_too_long_is_cut_and_says_so() {
     assert!(trail.append(Entry::new("x").with("text", "x".repeat(70_000)), Durability::Written).is_err());
     check(trail.path()).unwrap();
 }
+
+#[test]
+fn a_first_file_without_a_record_gets_the_one_that_says_which_trail_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let here = dir.path().join("t");
+    let add = || {
+        let trail = Trail::open(&here, Options::default()).unwrap();
+        trail.append(Entry::new("a"), Durability::Written).unwrap();
+        verify(&here, None, &Anchored::new(), &mut |_| {}).unwrap()
+    };
+    let first = add();
+    let file = here.join("trail-000001.jsonl");
+    let whole = std::fs::read(&file).unwrap();
+    let opened = whole.iter().position(|&byte| byte == b'\n').unwrap();
+    // Nothing of it, and half of it: a writer was stopped before, and in, its first record.
+    for (left, records) in [(0, 2), (opened / 2, 3)] {
+        std::fs::write(&file, &whole[..left]).unwrap();
+        let again = add();
+        assert!(again.trail.is_some() && again.trail != first.trail, "{left}: {again:?}");
+        assert_eq!((again.first, again.last.seq), (1, records), "{left}");
+        assert_eq!(add().trail, again.trail, "and none besides");
+        assert_eq!(add().last.seq, records + 2);
+    }
+    // As a writer leaves it that was stopped between making the first file and writing to it.
+    std::fs::remove_dir_all(&here).unwrap();
+    std::fs::create_dir(&here).unwrap();
+    std::fs::set_permissions(&here, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    std::fs::write(&file, "").unwrap();
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    assert!(add().trail.is_some());
+}
