@@ -3,15 +3,13 @@
 //! Exit code: 0; 1 when a trail does not hold together; 125 when nothing can be told. Writes nothing but keys and, when
 //! asked for one, a checkpoint.
 
+mod verify;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use cofferdam_engine::audit::{
-    self, Anchor, Anchored, Failed, Filter, Follow, Key, Life, Line, Options, Owner, Problem, PublicKey, Record,
-    Secrets, Trail, Unended, Verified, Wrong,
-};
-use serde::Serialize;
+use cofferdam_engine::audit::{self, Anchor, Filter, Follow, Key, Line, Options, Record, Secrets, Trail, Unended};
 
 use crate::call::Call;
 use crate::caller::Caller;
@@ -133,7 +131,8 @@ pub fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
             Err(Refusal::new("arguments", format!("{action} takes no file")).hint("--dir DIR names the trail"))
         }
         ("verify", _) => {
-            verify(&dir, text("key"), text("anchor").map(|file| caller.absolute(file)), text("trail"), json)
+            let anchor = text("anchor").map(|given| anchor_file(caller, given)).transpose()?;
+            verify::verify(&dir, text("key"), anchor, text("trail"), json)
         }
         ("checkpoint", _) => checkpoint(&dir, text("key").map(|file| caller.absolute(file)), text("anchor"), json),
         (action, _) => {
@@ -216,188 +215,27 @@ fn unread(dir: &Path, error: &std::io::Error) -> Refusal {
     }
 }
 
+fn unanchored(file: &str, error: &std::io::Error) -> Refusal {
+    Refusal::new("audit", format!("cannot read the anchor's file {file}: {error}")).hint(
+        "`cofferdam audit checkpoint --key FILE --anchor file:PATH` writes one, and `verify --anchor PATH` reads it",
+    )
+}
+
+/// The file in which `verify` looks for anchored lines: a path, also as `checkpoint` takes it.
+fn anchor_file(caller: &Caller, given: &str) -> Result<String, Refusal> {
+    match given.split_once(':') {
+        Some(("file", path)) if !path.is_empty() => Ok(caller.absolute(path)),
+        _ if given == "syslog" || given.starts_with("command:") => {
+            Err(Refusal::new("arguments", format!("--anchor {given}: verify reads a file, and that is none"))
+                .hint("--anchor PATH, a file with the lines that were told there, such as /var/log/auth.log"))
+        }
+        _ => Ok(caller.absolute(given)),
+    }
+}
+
 fn keygen(file: &Path, json: bool) -> Result<i32, Refusal> {
     let key = Key::make(file).map_err(|e| refused(&e))?.public().text();
     if json { print_json(&serde_json::json!({ "key": key })) } else { print(&format!("{key}\n")) }.map(|()| 0)
-}
-
-/// What `verify --json` prints.
-#[derive(Serialize)]
-struct Verdict<'a> {
-    ok: bool,
-    trail: Option<&'a str>,
-    records: Option<u64>,
-    first: Option<u64>,
-    last: Option<u64>,
-    last_hash: Option<String>,
-    files: Option<u64>,
-    recovered: Option<usize>,
-    checkpoints: Option<u64>,
-    covered: Option<u64>,
-    keys: Option<&'a [String]>,
-    anchored: Option<u64>,
-    unended: Option<Vec<serde_json::Value>>,
-    file: Option<String>,
-    line: Option<u64>,
-    offset: Option<u64>,
-    record: Option<u64>,
-    problem: Option<String>,
-}
-
-fn good(v: &Verified) -> Verdict<'_> {
-    Verdict {
-        ok: true,
-        trail: v.trail.as_deref(),
-        records: Some(v.last.seq + 1 - v.first),
-        first: Some(v.first),
-        last: Some(v.last.seq),
-        last_hash: Some(audit::hex(&v.last.hash)),
-        files: Some(v.files),
-        recovered: Some(v.recovered.len()),
-        checkpoints: Some(v.checkpoints),
-        covered: Some(v.covered),
-        keys: Some(&v.keys),
-        anchored: Some(v.anchored),
-        unended: Some(v.unended.iter().map(unended).collect()),
-        file: None,
-        line: None,
-        offset: None,
-        record: None,
-        problem: None,
-    }
-}
-
-/// A run without an end, as data.
-fn unended(run: &Unended) -> serde_json::Value {
-    serde_json::json!({
-        "run": run.run, "skill": run.skill, "record": run.seq, "time": run.time,
-        "owner": run.owner.as_ref().map(Owner::data), "state": life(run).name(),
-    })
-}
-
-fn life(run: &Unended) -> Life {
-    run.owner.as_ref().map_or(Life::Unknown, Owner::life)
-}
-
-/// The same for people.
-fn without_end(run: &Unended) -> String {
-    let state = match (life(run), &run.owner) {
-        (Life::Running, Some(owner)) => format!("it is under way, in process {}", owner.pid),
-        (Life::Gone, Some(owner)) => {
-            format!("its process {} was killed; the next writer says so in the trail", owner.pid)
-        }
-        (Life::OtherBoot, _) => "it is of another boot, so nothing of it is left on this machine".to_owned(),
-        (_, Some(owner)) => format!("whether its process {} is there cannot be told from here", owner.pid),
-        (_, None) => "its record does not say whose it is".to_owned(),
-    };
-    format!("run {} began with record {}, {}, and has no end: {state}", run.run, run.seq, run.time)
-}
-
-fn bad(p: &Problem) -> Verdict<'_> {
-    Verdict {
-        ok: false,
-        trail: None,
-        records: None,
-        first: None,
-        last: None,
-        last_hash: None,
-        files: None,
-        recovered: None,
-        checkpoints: None,
-        covered: None,
-        keys: None,
-        anchored: None,
-        unended: None,
-        file: Some(p.file.display().to_string()),
-        line: Some(p.line),
-        offset: Some(p.offset),
-        record: Some(p.seq),
-        problem: Some(p.wrong.to_string()),
-    }
-}
-
-fn verify(
-    dir: &Path,
-    key: Option<&str>,
-    anchor: Option<String>,
-    trail: Option<&str>,
-    json: bool,
-) -> Result<i32, Refusal> {
-    let signer = key.map(PublicKey::parse).transpose().map_err(|e| refused(&e))?;
-    let anchors = match &anchor {
-        Some(file) => audit::anchored(Path::new(file)).map_err(|e| unread(Path::new(file), &e))?,
-        None => Anchored::new(),
-    };
-    let anchors = trail.into_iter().fold(anchors, |anchors, trail| anchors.of(trail));
-    if let Some(file) = anchor.filter(|_| anchors.is_empty()) {
-        return Err(Refusal::new("audit", format!("{file} holds no anchored checkpoint of this trail"))
-            .hint("`cofferdam audit checkpoint --key FILE --anchor file:PATH` writes one"));
-    }
-    let (code, verdict, text) = match audit::verify(dir, signer, &anchors, &mut |_| {}) {
-        Ok(v) => (0, None, Some(v)),
-        Err(Failed::Io(e)) => return Err(unread(dir, &e)),
-        Err(Failed::Wrong(p)) if p.wrong == Wrong::Empty => {
-            return Err(Refusal::new("audit", format!("there is no record in {}", dir.display()))
-                .hint("`cofferdam run --audit-trail DIR` writes a trail"));
-        }
-        Err(Failed::Wrong(p)) => (1, Some(p), None),
-    };
-    match (verdict, text) {
-        (Some(p), _) if json => print_json(&bad(&p)),
-        (Some(p), _) => {
-            let place = if p.line > 0 {
-                format!("{}:{} (byte {})", p.file.display(), p.line, p.offset)
-            } else {
-                p.file.display().to_string()
-            };
-            let hint = match p.wrong {
-                Wrong::OtherTrail { .. } if trail.is_none() => "\nhint: --trail ID says which one it must be",
-                _ => "",
-            };
-            print(&printable(&format!("{place}: record {}: {}{hint}\n", p.seq, p.wrong)))
-        }
-        (_, Some(v)) if json => print_json(&good(&v)),
-        (_, Some(v)) => print(&told(&v, anchors.is_empty())),
-        (None, None) => Ok(()),
-    }
-    .map(|()| code)
-}
-
-fn told(v: &Verified, unanchored: bool) -> String {
-    let mut text = format!(
-        "{} records, {} to {}, in {} files hold together\nlast: {} of {}\n",
-        v.last.seq + 1 - v.first,
-        v.first,
-        v.last.seq,
-        v.files,
-        audit::hex(&v.last.hash),
-        v.until
-    );
-    if let Some(trail) = &v.trail {
-        text.push_str(&format!("trail: {trail}\n"));
-    }
-    if v.first > 1 {
-        text.push_str(&format!("records 1 to {} are not here: older files were put away, or removed\n", v.first - 1));
-    }
-    for (file, offset) in &v.recovered {
-        text.push_str(&format!("a writer was stopped in the middle at {} (byte {offset}); sealed\n", file.display()));
-    }
-    if v.checkpoints > 0 {
-        let keys = v.keys.join(", ");
-        text.push_str(&format!("{} checkpoints, up to record {}, signed by {keys}\n", v.checkpoints, v.covered));
-    }
-    for run in v.unended.iter().take(TOLD) {
-        text.push_str(&format!("{}\n", without_end(run).replace('\n', "\\n")));
-    }
-    let more = v.unended.len().saturating_sub(TOLD) as u64 + v.uncounted;
-    if more > 0 {
-        text.push_str(&format!("{more} more runs have no end; --json lists them\n"));
-    }
-    text.push_str(&match (unanchored, v.anchored) {
-        (true, _) => "no anchor was compared: whether records are missing at the end cannot be told\n".to_owned(),
-        (false, n) => format!("{n} anchored checkpoints are there\n"),
-    });
-    printable(&text)
 }
 
 fn checkpoint(dir: &Path, key: Option<String>, anchor: Option<&str>, json: bool) -> Result<i32, Refusal> {
@@ -478,7 +316,7 @@ fn shown(
 fn show(dir: &Path, filter: &Filter, json: bool) -> Result<i32, Refusal> {
     let unended = shown(dir, filter, |found| told_line(&found, json))?;
     for run in unended.iter().take(TOLD) {
-        print_note(&without_end(run), None);
+        print_note(&verify::without_end(run), None);
     }
     if unended.len() > TOLD {
         print_note(&format!("{} more runs have no end", unended.len() - TOLD), Some("cofferdam audit verify --json"));

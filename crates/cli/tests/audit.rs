@@ -71,6 +71,83 @@ fn an_anchor_elsewhere_shows_a_trail_that_was_cut_short() {
 }
 
 #[test]
+fn an_anchor_elsewhere_shows_a_trail_that_is_gone() {
+    let root = tempfile::tempdir().unwrap();
+    let (dir, key, anchor) = (root.path().join("audit"), root.path().join("key"), root.path().join("anchor"));
+    trail(&dir, 3);
+    let public = String::from_utf8(output(&["audit", "keygen", key.to_str().unwrap()]).stdout).unwrap();
+    let public = public.trim();
+    let place = format!("file:{}", anchor.display());
+    assert_eq!(text(&dir, &["checkpoint", "--key", key.to_str().unwrap(), "--anchor", &place]).0, 0);
+    let full = ["verify", "--key", public, "--anchor", anchor.to_str().unwrap()];
+    let json = || parse(&output(&[&["audit", "--json", "--dir", dir.to_str().unwrap()][..], &full].concat()));
+    let right = json();
+    let (last, hash, id) = (&right["last"], &right["last_hash"], &right["trail"]);
+    assert_eq!((&right["ok"], last), (&true.into(), &5.into()), "{right}");
+    let file = dir.join("trail-000001.jsonl");
+    let gone: [(&str, &dyn Fn()); 3] = [
+        ("emptied", &|| std::fs::write(&file, "").unwrap()),
+        ("removed", &|| std::fs::remove_file(&file).unwrap()),
+        ("the directory as well", &|| std::fs::remove_dir_all(&dir).unwrap()),
+    ];
+    for (how, make) in gone {
+        make();
+        let (code, said) = text(&dir, &full);
+        assert!(code == 1 && said.contains("record 5") && said.contains(hash.as_str().unwrap()), "{how}: {said}");
+        let told = json();
+        assert_eq!((&told["ok"], &told["problem"].is_string()), (&false.into(), &true), "{how}: {told}");
+        let missing = &told["missing"];
+        assert_eq!((&missing["record"], &missing["hash"], &missing["trail"]), (last, hash, id), "{how}");
+        let (code, said) = text(&dir, &["verify", "--key", public]);
+        assert_eq!(code, 125, "{how}: nothing says that there was one: {said}");
+    }
+}
+
+#[test]
+fn an_anchor_that_cannot_be_read_or_told_is_named() {
+    let root = tempfile::tempdir().unwrap();
+    let (dir, key, anchor) = (root.path().join("audit"), root.path().join("key"), root.path().join("anchor"));
+    trail(&dir, 2);
+    assert_eq!(output(&["audit", "keygen", key.to_str().unwrap()]).status.code(), Some(0));
+    let (code, said) = text(&dir, &["verify", "--anchor", anchor.to_str().unwrap()]);
+    assert!(code == 125 && said.contains(&format!("the anchor's file {}", anchor.display())), "{said}");
+    assert!(!said.contains(dir.to_str().unwrap()), "the trail is not at fault: {said}");
+    let checkpoint = |place: &str| text(&dir, &["checkpoint", "--key", key.to_str().unwrap(), "--anchor", place]);
+    let (code, said) = checkpoint("command:/nonexistent/anchor");
+    assert!(code == 125 && said.contains("is written, as record 4") && said.contains("hint: "), "{said}");
+    // As the hint says: the next one covers that as well.
+    let place = format!("file:{}", anchor.display());
+    assert_eq!(checkpoint(&place).0, 0);
+    for given in [&place, anchor.to_str().unwrap()] {
+        let (code, said) = text(&dir, &["verify", "--anchor", given]);
+        assert!(code == 0 && said.contains("1 anchored checkpoints are there"), "{said}");
+    }
+    let (code, said) = text(&dir, &["verify", "--anchor", "syslog"]);
+    assert!(code == 125 && said.contains("--anchor PATH"), "{said}");
+}
+
+#[test]
+fn a_trail_that_others_may_write_is_told_as_one() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("audit");
+    trail(&dir, 2);
+    let verify = || cofferdam().args(["audit", "verify", "--json", "--dir"]).arg(&dir).output().unwrap();
+    let mode = |path: &Path, mode: u32| {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap()
+    };
+    for (path, open, own) in [(dir.clone(), 0o777, 0o700), (dir.join("trail-000001.jsonl"), 0o620, 0o600)] {
+        let output = verify();
+        assert_eq!((parse(&output)["warnings"].as_array().unwrap().len(), output.stderr.len()), (0, 0));
+        mode(&path, open);
+        let output = verify();
+        let told = String::from_utf8(output.stderr.clone()).unwrap();
+        assert!(output.status.success() && told.contains("others may write"), "{told}");
+        assert!(parse(&output)["warnings"][0].as_str().unwrap().contains(path.to_str().unwrap()));
+        mode(&path, own);
+    }
+}
+
+#[test]
 fn an_anchor_of_several_trails_says_nothing_until_one_is_named() {
     let root = tempfile::tempdir().unwrap();
     let (key, anchor) = (root.path().join("key"), root.path().join("anchor"));

@@ -44,7 +44,7 @@ impl Anchor {
     /// It was not told.
     pub(super) fn tell(&self, link: &Link, trail: Option<&str>, time: &str) -> Result<(), AuditError> {
         let text = line(link, trail, time);
-        let failed = |why: String| AuditError::Anchor { why };
+        let failed = |why: String| AuditError::Anchor { record: link.seq, why };
         match self {
             Anchor::File(path) => OpenOptions::new()
                 .append(true)
@@ -125,6 +125,13 @@ impl Anchored {
         self.named.retain(|named, _| named == trail);
         self.wanted = Some(trail.to_owned());
         self
+    }
+
+    /// The record with the highest number: that, its hash, and its trail where that is named.
+    pub(super) fn last(&self) -> Option<(u64, Hash, Option<String>)> {
+        let named = self.named.iter().flat_map(|(trail, told)| told.iter().map(move |one| (one, Some(trail))));
+        let all = self.unnamed.iter().map(|one| (one, None)).chain(named);
+        all.max_by_key(|((seq, _), _)| **seq).map(|((&seq, &(_, hash)), trail)| (seq, hash, trail.cloned()))
     }
 
     /// A trail that this one would have to be, and is not.

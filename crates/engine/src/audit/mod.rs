@@ -36,7 +36,7 @@ pub use owner::{Life, Owner};
 pub use read::{Filter, Follow, Line, show};
 pub use record::{Broken, Entry, Hash, KINDS, Link, Record, hex, read as read_record, sha256, unhex};
 pub use redact::Secrets;
-pub use verify::{Failed, Problem, Verified, Wrong, verify};
+pub use verify::{Failed, Problem, Verified, Wrong, open_to_others, verify};
 
 use slots::{Reserved, Slot, abandoned};
 use store::Store;
@@ -134,8 +134,13 @@ pub enum AuditError {
         what: String,
     },
     /// A checkpoint was written and could not be anchored.
-    #[error("the checkpoint could not be anchored: {why}")]
+    #[error(
+        "the checkpoint is written, as record {record}, and could not be anchored: {why}\n\
+         hint: `cofferdam audit checkpoint` again, with the same --key and an --anchor that works: its line covers this one too"
+    )]
     Anchor {
+        /// The number of the checkpoint's record.
+        record: u64,
         /// Why.
         why: String,
     },

@@ -68,6 +68,15 @@ pub enum Wrong {
     Unsigned,
     /// There is no record at all.
     Empty,
+    /// There is no record at all, and there was one: it is anchored.
+    Gone {
+        /// Number of the last one that was anchored.
+        anchored: u64,
+        /// Its hash.
+        hash: Hash,
+        /// Its trail, where the anchor says it.
+        trail: Option<String>,
+    },
 }
 
 impl std::fmt::Display for Wrong {
@@ -106,6 +115,14 @@ impl std::fmt::Display for Wrong {
             }
             Wrong::Unsigned => f.write_str("there is no checkpoint, so the key says nothing of this trail"),
             Wrong::Empty => f.write_str("there is no record"),
+            Wrong::Gone { anchored, hash, trail } => {
+                let of = trail.as_ref().map_or(String::new(), |trail| format!(" of trail {trail}"));
+                let hash = hex(hash);
+                write!(
+                    f,
+                    "the anchor has record {anchored}{of}, with hash {hash}, and there is no record here: the trail was removed or emptied"
+                )
+            }
         }
     }
 }
@@ -191,8 +208,13 @@ pub fn verify(
     anchors: &Anchored,
     each: &mut dyn FnMut(&Record),
 ) -> Result<Verified, Failed> {
-    let list = files(dir)?;
-    let trail = identity(dir)?;
+    // A directory that is gone is a trail that is gone, where an anchor says that there was one.
+    let list = match files(dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound && !anchors.is_empty() => Vec::new(),
+        listed => listed?,
+    };
+    let trail = if list.is_empty() { None } else { identity(dir)? };
+    let last = anchors.last();
     let other = anchors.other(trail.as_deref()).map(str::to_owned);
     let anchors = anchors.lines_of(trail.as_deref());
     let mut walk = Walk { signer, trail, anchors, end: None, sum: Verified::default(), open: Open::default(), each };
@@ -208,7 +230,10 @@ pub fn verify(
         let file = list.last().map_or_else(|| dir.to_owned(), |&n| dir.join(file_name(n)));
         Failed::Wrong(Box::new(Problem { wrong, file, line: 0, offset: 0, seq }))
     };
-    let Some(end) = walk.end else { return Err(place(Wrong::Empty, 1)) };
+    let Some(end) = walk.end else {
+        let gone = last.map(|(anchored, hash, trail)| Wrong::Gone { anchored, hash, trail });
+        return Err(place(gone.unwrap_or(Wrong::Empty), 1));
+    };
     if let Some(wanted) = other {
         return Err(place(Wrong::OtherTrail { wanted, found: walk.trail.clone() }, walk.sum.first));
     }
@@ -348,6 +373,22 @@ impl Walk<'_> {
         (self.each)(record);
         Ok(())
     }
+}
+
+/// What of a trail others than its owner may write, by its mode or an access control list: its directory or a file of it.
+///
+/// # Errors
+/// It cannot be looked at.
+pub fn open_to_others(dir: &Path) -> io::Result<Option<PathBuf>> {
+    use std::os::unix::fs::MetadataExt as _;
+    let all = std::iter::once(dir.to_owned()).chain(files(dir)?.into_iter().map(|number| dir.join(file_name(number))));
+    for path in all {
+        // With an access control list, the group's bits are the most that anybody named in it may do.
+        if path.metadata()?.mode() & 0o022 != 0 {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
 }
 
 /// Which trail it is: the first record says it, and where whole files were put away, any checkpoint that is left.
