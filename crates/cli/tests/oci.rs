@@ -355,6 +355,63 @@ fn a_directory_and_a_tarball_are_roots_and_stay_as_they_are() {
 }
 
 #[test]
+fn a_list_of_users_that_never_answers_is_refused_and_a_file_is_not() {
+    if !Path::new(BUSYBOX).exists() {
+        eprintln!("skipped: no {BUSYBOX}");
+        assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none_or(|v| v != "1"), "no {BUSYBOX}");
+        return;
+    }
+    for runtime in runtimes() {
+        for list in ["etc/passwd", "etc/group"] {
+            let place = Place::new();
+            let root = place.root();
+            let options = ["--root", root.to_str().unwrap()];
+            std::fs::write(root.join(list), "").unwrap();
+            let o = place.run(runtime, &options, "echo runs");
+            assert_eq!(o["stdout"], "runs\n", "{runtime}: {o:#}");
+            std::fs::remove_file(root.join(list)).unwrap();
+            let mode = rustix::fs::Mode::from_raw_mode(0o644);
+            rustix::fs::mknodat(rustix::fs::CWD, root.join(list), rustix::fs::FileType::Fifo, mode, 0).unwrap();
+            let o = place.run(runtime, &options, "echo runs");
+            assert_eq!(o["outcome"], "setup_failed", "{runtime}: {o:#}");
+            let said = o["error"]["message"].as_str().unwrap();
+            assert!(said.contains(list) && said.contains("FIFO"), "{runtime}: {said}");
+            assert_eq!(place.left(), [""; 0], "{runtime}");
+        }
+    }
+}
+
+#[test]
+fn a_runtime_that_waits_for_ever_is_ended_by_the_next_start_of_another_owner() {
+    if !runtimes().contains(&"runc") {
+        return; // which has been said
+    }
+    let place = Place::new();
+    let fake = place.directory.path().join("runc");
+    let waits = format!("1000.{}", std::process::id());
+    let script =
+        format!("#!/bin/sh\n[ \"$1\" = --version ] && echo 'runc version 1.2.3' && exit\nexec sleep {waits}\n");
+    std::fs::write(&fake, script).unwrap();
+    std::fs::set_permissions(&fake, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = place.command("runc", &["--root", "minimal"]);
+    command.env("COFFERDAM_RUNC", &fake).args(["--", "true"]).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut owner = command.spawn().unwrap();
+    let noted = || {
+        let alive = place.left().into_iter().find(|path| path.contains("/cache/oci/cofferdam-"));
+        alive.is_some_and(|path| std::fs::read(Path::new(&path).join("alive")).is_ok_and(|text| !text.is_empty()))
+    };
+    eventually("it waits, and is noted", Duration::from_secs(10), || !running(&waits).is_empty() && noted());
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    assert!(!running(&waits).is_empty(), "it is not killed with its owner, for it might finish");
+    let o = place.run("runc", &["--root", "minimal"], "echo next");
+    assert_eq!(o["stdout"], "next\n", "{o:#}");
+    eventually("it is ended", Duration::from_secs(10), || running(&waits).is_empty());
+    let left: Vec<String> = place.left().into_iter().filter(|path| Path::new(path).join("owner").exists()).collect();
+    assert_eq!(left, [""; 0]);
+}
+
+#[test]
 fn a_root_with_a_device_is_refused_and_without_it_is_not() {
     if !is_root() {
         return; // who is not root can make none, and opens one inside with no more rights than outside

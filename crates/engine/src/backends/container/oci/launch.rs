@@ -33,6 +33,7 @@ use super::rootfs::Root;
 use super::runtimes::{Installed, Runtime, unified_has_controllers};
 use super::skeleton::Skeleton;
 use super::spec::{With, json};
+use crate::backends::container::owner::{self, Process};
 use crate::backends::container::shape::own as own_directory;
 use crate::backends::container::{Ended, Handed, Made, Net, Shape};
 use crate::evidence::escape;
@@ -278,6 +279,7 @@ pub fn start(
     });
     match started {
         Ok(running) => {
+            Alive::is(&calls.bundle, running.pid);
             let own = handed.directory.to_owned();
             Ok(Container { calls, running, _root: root, skeleton, own, reaped: Cell::new(false) })
         }
@@ -301,6 +303,30 @@ impl Alive {
         let file = file.write(true).create_new(true).mode(0o600).open(bundle.join(Alive::NAME))?;
         rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
         Ok(Alive(file))
+    }
+
+    /// Notes which process has it: whoever finds it waiting for ever ends it.
+    fn is(bundle: &Path, pid: i32) {
+        if let Process::Started(since) = owner::process(pid)
+            && let Err(e) = std::fs::write(bundle.join(Alive::NAME), format!("{pid}:{since}"))
+        {
+            tracing::debug!("cannot note whose a bundle is: {e}"); // then it is only told
+        }
+    }
+
+    /// Ends the runtime of a bundle that has it open still. Whether it was told which process that is.
+    pub(super) fn end(bundle: &Path) -> std::io::Result<bool> {
+        let text = std::fs::read_to_string(bundle.join(Alive::NAME))?;
+        let numbers = text.split_once(':').and_then(|(pid, since)| Some((pid.parse().ok()?, since.parse().ok()?)));
+        let Some((pid, since)) = numbers else { return Ok(false) };
+        let Some(process) = rustix::process::Pid::from_raw(pid) else { return Ok(false) };
+        // Held before it is looked at, so that it is no later one of the same number that is ended.
+        let held = rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty())?;
+        if owner::process(pid) != Process::Started(since) {
+            return Ok(false);
+        }
+        rustix::process::pidfd_send_signal(&held, rustix::process::Signal::KILL)?;
+        Ok(true)
     }
 
     /// Waits until the runtime of a bundle has ended. Whether it has; true where it has not begun.
@@ -484,5 +510,20 @@ mod tests {
         });
         assert!(Alive::ended_within(bundle.path(), Duration::from_secs(60)));
         ends.join().unwrap();
+    }
+
+    #[test]
+    fn only_the_process_that_was_noted_is_ended() {
+        let bundle = tempfile::tempdir().unwrap();
+        drop(Alive::of(bundle.path()).unwrap());
+        assert!(!Alive::end(bundle.path()).unwrap(), "nothing is noted");
+        let mut sleeps = std::process::Command::new("sleep").arg("61.25").spawn().unwrap();
+        let pid = i32::try_from(sleeps.id()).unwrap();
+        std::fs::write(bundle.path().join(Alive::NAME), format!("{pid}:1")).unwrap();
+        assert!(!Alive::end(bundle.path()).unwrap(), "another one of the same number");
+        assert!(sleeps.try_wait().unwrap().is_none());
+        Alive::is(bundle.path(), pid);
+        assert!(Alive::end(bundle.path()).unwrap());
+        assert!(!sleeps.wait().unwrap().success());
     }
 }

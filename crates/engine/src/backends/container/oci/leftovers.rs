@@ -96,10 +96,10 @@ pub fn sweep(installed: &Installed, bundles: &Path, rootless: bool) -> Swept {
             Fate::Files => remove_files(&bundle),
             Fate::Ended => {
                 let (host_network, places) = note.map(|note| (note.host_network, note.cgroups)).unwrap_or_default();
-                if !Alive::ended_within(&bundle, FINISHES) {
-                    swept
-                        .problems
-                        .push(format!("{} has not ended with {id}, whose owner is gone", installed.runtime.name()));
+                // One that waits for ever, such as on a file system that does not answer.
+                if !Alive::ended_within(&bundle, FINISHES) && !Alive::end(&bundle).unwrap_or(false) {
+                    let name = installed.runtime.name();
+                    swept.problems.push(format!("{name} has not ended with {id}, whose owner is gone"));
                 }
                 let calls = Calls { installed: installed.clone(), rootless, host_network, bundle, id: id.clone() };
                 // Also where the runtime knows of none: it may have been killed before it had noted what it made.

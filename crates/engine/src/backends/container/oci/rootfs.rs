@@ -65,6 +65,12 @@ impl Roots {
     /// # Errors
     /// It is not there, cannot be used, or lacks a mount point.
     pub fn ready(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Root, Failure> {
+        let ready = self.whole(root, mounts, told)?;
+        answers_at_once(&ready.path)?;
+        Ok(ready)
+    }
+
+    fn whole(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Root, Failure> {
         let points = points(mounts);
         match root {
             Rootfs::Directory(path) => {
@@ -233,6 +239,20 @@ fn lacks_nothing(root: &Path, points: &[Point], is_root: bool, modes: bool) -> R
             _ => "mount it elsewhere".into(),
         };
         return Err(refused(message, hint));
+    }
+    Ok(())
+}
+
+/// No FIFO is where a runtime reads users and groups: it would wait there for ever, before anything of ours runs.
+fn answers_at_once(root: &Path) -> Result<(), Failure> {
+    for list in ["/etc/passwd", "/etc/group"] {
+        let at = format!("{}{list}", root.display());
+        let found = Tree::open(root).and_then(|tree| tree.is_fifo(list));
+        // Who may not look there is told by the runtime, which may not either.
+        if found.unwrap_or(false) {
+            let message = format!("{at} is a FIFO, on which a runtime waits for ever");
+            return Err(refused(message, format!("put a file there, or none: rm {at}")));
+        }
     }
     Ok(())
 }

@@ -65,6 +65,18 @@ impl Tree {
         Ok(if kind == FileType::Directory { There::Directory } else { There::Other })
     }
 
+    /// Whether something at a path holds up who opens it: a FIFO.
+    ///
+    /// # Errors
+    /// It cannot be told.
+    pub fn is_fifo(&self, path: &str) -> io::Result<bool> {
+        match self.inside(path, OFlags::PATH) {
+            Ok(found) => Ok(FileType::from_raw_mode(fstat(&found)?.st_mode) == FileType::Fifo),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(false),
+            Err(e) => Err(e.into()),
+        }
+    }
+
     /// The permissions of what is at a path.
     ///
     /// # Errors
