@@ -346,6 +346,16 @@ fn what_was_changed_in_the_registry_does_not_run() {
         said(&refused)
     );
     assert_eq!(bench.kinds().pop().unwrap(), "sandbox_error");
+    assert!(said(&refused).contains("cofferdam skill register DIR"), "{}", said(&refused));
+    // As the hint says; and what is on record is that.
+    let again = bench.skill(&["register", "--json", bench.path("kept").to_str().unwrap()]);
+    assert_eq!((code(&again), &parse(&again)["repaired"]), (0, &true.into()), "{}", said(&again));
+    let (kind, record) = bench.records().pop().unwrap();
+    assert_eq!((kind.as_str(), &record["data"]["repaired"]), ("skill_registered", &true.into()), "{record}");
+    assert_eq!(bench.skill(&["run", "kept"]).stdout, b"right\n");
+    fs::set_permissions(&main, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::write(&main, "echo wrong\n").unwrap();
+    assert_eq!(code(&bench.skill(&["run", "kept"])), 125);
     fs::write(&main, "echo right\n").unwrap();
     assert_eq!(bench.skill(&["run", "kept"]).stdout, b"right\n");
 }

@@ -91,13 +91,17 @@ pub(super) fn register(called: &Called<'_>) -> Result<i32, Refusal> {
     let trail = called.trail()?;
     let record = |what: &Registered| {
         let entry = about("skill_registered", what);
+        let entry = if what.repaired { entry.with("repaired", true) } else { entry };
         trail.append(entry, Durability::Durable).map(|_| ()).map_err(|error| error.to_string())
     };
     match called.registry.register(directory, record) {
         Ok(registered) => {
             match called.flag("json") {
                 true => print_json(&told(&registered))?,
-                false => print(&format!("registered {}@{}\n", registered.name, registered.version))?,
+                false => {
+                    let done = if registered.repaired { "put back the damaged files of" } else { "registered" };
+                    print(&format!("{done} {}@{}\n", registered.name, registered.version))?;
+                }
             }
             Ok(0)
         }
@@ -139,7 +143,11 @@ fn about(kind: &str, what: &Registered) -> Entry {
 }
 
 fn told(what: &Registered) -> Value {
-    json!({ "name": what.name, "version": what.version, "publisher": what.publisher })
+    let mut value = json!({ "name": what.name, "version": what.version, "publisher": what.publisher });
+    if what.repaired {
+        value["repaired"] = true.into();
+    }
+    value
 }
 
 pub(super) fn revoke(called: &Called<'_>) -> Result<i32, Refusal> {

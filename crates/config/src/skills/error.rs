@@ -98,7 +98,14 @@ pub enum SkillError {
         /// Who could.
         why: String,
     },
-    /// What is in the registry is not what was put there.
+    /// The list of what is registered cannot be made sense of.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// What is kept of a version is not what was put there.
     Damaged {
         /// Directory or file.
         path: PathBuf,
@@ -146,7 +153,14 @@ impl SkillError {
                 Some(format!("chown and chmod go-w {} if it is yours", path.display()))
             }
             SkillError::Unrecorded(_) => None,
-            SkillError::Damaged { .. } => Some("revoke it, and register it again from its source".into()),
+            SkillError::Damaged { .. } => Some(
+                "register it again from its source, which puts the same files back: cofferdam skill register DIR"
+                    .into(),
+            ),
+            SkillError::Unreadable { path, .. } => Some(format!(
+                "put {} back from a backup; without it nothing says what was revoked, and every skill has to be registered anew",
+                path.display()
+            )),
             SkillError::Io { source, .. } => match source.kind() {
                 ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
                     Some("name a registry that is yours: --registry DIR, or COFFERDAM_SKILLS".into())
@@ -183,7 +197,9 @@ impl fmt::Display for SkillError {
                 Ok(())
             }
             SkillError::Untrusted { path, why } => write!(f, "cannot trust {}: {why}", path.display()),
-            SkillError::Damaged { path, why } => write!(f, "{} is damaged: {why}", path.display()),
+            SkillError::Damaged { path, why } | SkillError::Unreadable { path, why } => {
+                write!(f, "{} is damaged: {why}", path.display())
+            }
             SkillError::Unrecorded(why) => write!(f, "nothing was registered, since it could not be recorded: {why}"),
             SkillError::Io { operation, path, source } => write!(f, "cannot {operation} {}: {source}", path.display()),
         }

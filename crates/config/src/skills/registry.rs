@@ -110,6 +110,8 @@ pub struct Registered {
     pub version: String,
     /// The address of its publisher, in lower case.
     pub publisher: String,
+    /// It was registered before, and its files, which were damaged, are put back.
+    pub repaired: bool,
 }
 
 /// A registry. Nothing is opened or made before it is used.
@@ -130,6 +132,7 @@ impl Registry {
     }
 
     /// Takes a skill's directory in, as a new version. It is registered only if `record` says that this stands on record.
+    /// A version that is registered and damaged gets its files back: what is taken in is as much its publisher's.
     ///
     /// # Errors
     /// Every fault of the skill, in the order of [`Code`]; it cannot be recorded; or the registry cannot be written. Then
@@ -163,6 +166,13 @@ impl Registry {
             return Err(SkillError::one(Code::DuplicateSkill, told));
         }
         match skill.versions.iter().find(|known| known.version == version).map(|known| known.state) {
+            Some(State::Registered) if store::open(&self.directory, &version).is_err() => {
+                // On record first: whoever reads that finds the files put back, or damaged as before.
+                let registered = Registered { name, version, publisher, repaired: true };
+                record(&registered).map_err(SkillError::Unrecorded)?;
+                store::keep(&registry.directory, &self.directory, taken)?;
+                return Ok(registered);
+            }
             Some(State::Registered) => {
                 let told = format!("{name}@{version} is registered already");
                 return Err(SkillError::one(Code::DuplicateSkill, told));
@@ -177,7 +187,7 @@ impl Registry {
         let versioned =
             Versioned { version: version.clone(), state: State::Registered, registered_at: now(), revoked_at: None };
         skill.versions.push(versioned);
-        let registered = Registered { name, version, publisher };
+        let registered = Registered { name, version, publisher, repaired: false };
         record(&registered).map_err(SkillError::Unrecorded)?;
         self.write(registry, contents)?;
         Ok(registered)
@@ -199,7 +209,7 @@ impl Registry {
             if known.state == State::Registered {
                 (known.state, known.revoked_at) = (State::Revoked, Some(now()));
                 let (name, publisher) = (spec.name.clone(), publisher.clone());
-                revoked.push(Registered { name, version: known.version.clone(), publisher });
+                revoked.push(Registered { name, version: known.version.clone(), publisher, repaired: false });
             }
         }
         self.write(&registry, &contents)?;
@@ -258,7 +268,7 @@ impl Registry {
         if kept.manifest.name != spec.name {
             let path = self.directory.join(FILE);
             let why = format!("it names {} what is {}", spec.name, kept.manifest.name);
-            return Err(SkillError::Damaged { path, why });
+            return Err(SkillError::Unreadable { path, why });
         }
         Ok((versioned, kept))
     }
@@ -304,10 +314,10 @@ impl Registry {
         self.trusted(&file, &path)?;
         let text = intake::read(&file, MAX_BYTES).map_err(self.told("read"))?;
         let contents: Contents = serde_json::from_slice(&text)
-            .map_err(|error| SkillError::Damaged { path: path.clone(), why: error.to_string() })?;
+            .map_err(|error| SkillError::Unreadable { path: path.clone(), why: error.to_string() })?;
         match contents.version {
             1 => Ok(contents),
-            other => Err(SkillError::Damaged { path, why: format!("it is of version {other}, and 1 is known") }),
+            other => Err(SkillError::Unreadable { path, why: format!("it is of version {other}, and 1 is known") }),
         }
     }
 

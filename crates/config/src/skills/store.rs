@@ -17,7 +17,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use cofferdam_profiles::private;
-use rustix::fs::{Mode, OFlags, fchmod, fsync, mkdirat, openat, renameat};
+use rustix::fs::{Mode, OFlags, RenameFlags, fchmod, fsync, mkdirat, openat, renameat, renameat_with};
 use serde::{Deserialize, Serialize};
 
 use super::error::SkillError;
@@ -77,7 +77,8 @@ fn told<'p>(operation: &'static str, path: &'p Path) -> impl Fn(io::Error) -> Sk
     move |source| SkillError::Io { operation, path: path.to_owned(), source }
 }
 
-/// Writes a version, in a registry that the caller has locked.
+/// Writes a version, in a registry that the caller has locked. What is in its place goes: whoever asks for it to be kept
+/// has looked that this is damaged, or was left by a crash.
 ///
 /// # Errors
 /// It cannot be written; then it is not there.
@@ -86,18 +87,26 @@ pub(super) fn keep(registry: &OwnedFd, directory: &Path, taken: &Taken) -> Resul
     let content = private::make_below(registry, CONTENT).map_err(told("make", &place))?;
     sweep(&content, &place)?;
     let version = taken.version.hex();
-    // Whoever asks for it to be kept has looked that it is not registered: what is there was left by a crash.
-    remove(&place.join(&version))?;
     let unfinished = format!("{UNFINISHED}{version}");
     let path = place.join(&unfinished);
     let written = write(&content, &unfinished, &path, taken)
-        .and_then(|()| renameat(&content, &unfinished, &content, &version).map_err(io::Error::from))
-        .and_then(|()| Ok(fsync(&content)?));
-    written.map_err(|error| {
-        // The first error is the one to tell; what is left is swept by the next registration.
-        remove(&path).ok();
-        told("write", &place.join(&version))(error)
-    })
+        .map_err(told("write", &place.join(&version)))
+        .and_then(|()| put(&content, &place, &unfinished, &version));
+    // What was in its place has that name now, or what could not be put there has it still.
+    let rest = remove(&path);
+    // The first error is the one to tell; what is left is swept by the next registration.
+    written.and(rest)
+}
+
+/// Puts what is written in its place, at once where the file system can: a reader finds the one or the other.
+fn put(content: &OwnedFd, place: &Path, unfinished: &str, version: &str) -> Result<(), SkillError> {
+    let path = place.join(version);
+    if renameat_with(content, unfinished, content, version, RenameFlags::EXCHANGE).is_err() {
+        // Nothing is in its place, or the file system cannot exchange two names.
+        remove(&path)?;
+        renameat(content, unfinished, content, version).map_err(|error| told("write", &path)(error.into()))?;
+    }
+    fsync(content).map_err(|error| told("write", &path)(error.into()))
 }
 
 /// Removes what a registration left that was killed.
@@ -108,6 +117,9 @@ fn sweep(content: &OwnedFd, place: &Path) -> Result<(), SkillError> {
 
 fn remove(path: &Path) -> Result<(), SkillError> {
     match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            std::fs::remove_file(path).map_err(told("remove", path))
+        }
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(told("remove", path)(error)),
         _ => Ok(()),
     }
@@ -163,7 +175,7 @@ fn create(directory: &OwnedFd, name: &str, bytes: &[u8], mode: u32) -> io::Resul
 /// It is not there, or another.
 pub(super) fn open(directory: &Path, version: &str) -> Result<Kept, SkillError> {
     let path = directory.join(CONTENT).join(version);
-    let own = private::open(&path).map_err(told("read", &path))?;
+    let own = private::open(&path).map_err(lost(&path))?;
     let text = file(&own, &path, MANIFEST_FILE, MAX_MANIFEST_BYTES as u64)?;
     let damaged = |why: &str| SkillError::Damaged { path: path.join(MANIFEST_FILE), why: why.into() };
     let manifest = Manifest::decode(&text, Stage::Signed).map_err(|_| damaged("it is no manifest"))?;
@@ -178,9 +190,19 @@ pub(super) fn open(directory: &Path, version: &str) -> Result<Kept, SkillError> 
     Ok(Kept { manifest, files, by_stamps })
 }
 
+/// What is not there, or something else in its place, is damage like another.
+fn lost(path: &Path) -> impl Fn(io::Error) -> SkillError + '_ {
+    move |source| match source.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            SkillError::Damaged { path: path.to_owned(), why: source.to_string() }
+        }
+        _ => told("read", path)(source),
+    }
+}
+
 fn file(own: &OwnedFd, path: &Path, name: &str, most: u64) -> Result<Vec<u8>, SkillError> {
     let opened = private::open_file(own, name).and_then(|file| intake::read(&file, most));
-    opened.map_err(told("read", &path.join(name)))
+    opened.map_err(lost(&path.join(name)))
 }
 
 /// Whether stat(2) says of everything what it said when it was written, and nothing else is there. A directory's own

@@ -371,6 +371,56 @@ fn what_was_changed_in_the_store_does_not_run() {
 }
 
 #[test]
+fn what_was_damaged_is_put_back_from_its_source() {
+    let (_directory, source, registry) = example();
+    let registered = register(&registry, &source).unwrap();
+    assert!(!registered.repaired);
+    let files = registry.runnable(&spec("weather")).unwrap().1.files;
+    let version = files.parent().unwrap().to_owned();
+    let over = |path: &Path, text: &str| {
+        fs::remove_file(path).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    let damages: [(&str, &dyn Fn()); 7] = [
+        ("a file", &|| over(&files.join("main.py"), "print(9)\n")),
+        ("one more", &|| fs::write(files.join("lib/evil.py"), "").unwrap()),
+        ("the manifest", &|| over(&version.join("manifest.json"), "{}")),
+        ("no manifest", &|| fs::remove_file(version.join("manifest.json")).unwrap()),
+        ("no files", &|| fs::remove_dir_all(&files).unwrap()),
+        ("nothing left", &|| fs::remove_dir_all(&version).unwrap()),
+        ("a file in its place", &|| {
+            fs::remove_dir_all(&version).unwrap();
+            fs::write(&version, "").unwrap();
+        }),
+    ];
+    let before = registry.list().unwrap();
+    for (what, damage) in damages {
+        damage();
+        let refused = registry.runnable(&spec("weather")).unwrap_err();
+        assert!(refused.hint().is_some_and(|hint| hint.contains("skill register")), "{what}: {refused:?}");
+        // What is not on record is not put back.
+        let unrecorded = registry.register(&source, |_| Err("full".into()));
+        assert!(matches!(unrecorded, Err(SkillError::Unrecorded(_))), "{what}");
+        assert!(registry.runnable(&spec("weather")).is_err(), "{what}");
+        let again = register(&registry, &source).unwrap();
+        assert_eq!(again, Registered { repaired: true, ..registered.clone() }, "{what}");
+        let (versioned, kept) = registry.runnable(&spec("weather")).unwrap();
+        assert_eq!((versioned.version, kept.by_stamps), (registered.version.clone(), true), "{what}");
+        assert_eq!(fs::read(files.join("main.py")).unwrap(), b"print(1)\n", "{what}");
+        assert_eq!(codes(register(&registry, &source)), ["duplicate_skill"], "{what}: it is whole");
+        assert_eq!(fs::read_dir(version.parent().unwrap()).unwrap().count(), 1, "{what}: nothing else is left");
+    }
+    assert_eq!(registry.list().unwrap(), before, "the list knows nothing of it");
+    // What is not as it was signed puts nothing back, and what was revoked stays so.
+    over(&files.join("main.py"), "print(9)\n");
+    fs::write(source.join("main.py"), "print(8)\n").unwrap();
+    assert_eq!(codes(register(&registry, &source)), ["file_hash_mismatch"]);
+    fs::write(source.join("main.py"), "print(1)\n").unwrap();
+    registry.revoke(&spec("weather")).unwrap();
+    assert_eq!(codes(register(&registry, &source)), ["revoked"]);
+}
+
+#[test]
 fn a_store_that_was_copied_is_hashed_and_runs() {
     let (directory, source, registry) = example();
     register(&registry, &source).unwrap();
@@ -399,7 +449,9 @@ fn a_registry_that_others_can_write_to_is_refused() {
     assert!(registry.runnable(&spec("weather")).is_ok());
     for text in ["", "{", r#"{"version":2,"skills":{}}"#, r#"{"version":1,"skills":{},"more":1}"#] {
         fs::write(registry.directory().join("registry.json"), text).unwrap();
-        assert!(matches!(registry.list(), Err(SkillError::Damaged { .. })), "{text}");
+        let refused = registry.list().unwrap_err();
+        assert!(matches!(refused, SkillError::Unreadable { .. }), "{text}");
+        assert!(refused.hint().unwrap().contains("backup"), "{text}: no skill's source mends it");
     }
 }
 
