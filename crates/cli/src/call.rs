@@ -99,8 +99,11 @@ pub fn make_from(
     let from_file = profile_file.as_deref().or(from_file);
     let other_tree =
         text("root").is_some_and(|root| !matches!(root, "host" | "minimal" | "interpreter")) || is_given("image");
-    if from_file.is_none() && other_tree && text("workdir").is_some() {
-        // A tree of somebody's own rarely has a place for the caller's working directory, and nobody starts there.
+    let contained = text("backend").and_then(Backend::from_name).is_some_and(Backend::is_container);
+    let elsewhere = text("workdir").is_some_and(|dir| !is_within(&caller.absolute_inside(dir), &caller.cwd));
+    if from_file.is_none() && (other_tree && text("workdir").is_some() || contained && elsewhere) {
+        // A tree of somebody's own rarely has a place for the caller's working directory, and a container cannot show every
+        // one; nobody starts there.
         base.filesystem.mounts.clear();
     }
     let network_named = is_given("network");

@@ -8,13 +8,16 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use cofferdam_engine::Failure;
-use cofferdam_policy::{Field, Mount, Policy, Root, paths::is_within};
+use cofferdam_policy::{Access, Field, Mount, Policy, Root, paths::is_within};
 
 use crate::caller::Caller;
 use crate::mistakes::quoted;
 
 /// Betters message, hint and code of a failure to start the policy's program.
 pub fn explain(failure: &mut Failure, policy: &Policy, caller: &Caller) {
+    if failure.step == Field::Mounts.name() && failure.message.contains(&format!(" {}: ", caller.cwd)) {
+        shows_cwd(failure, policy, caller);
+    }
     let Some(program) = policy.command.argv.first().filter(|_| failure.step == "exec") else { return };
     if failure.code == 126 {
         denied(failure, policy, program);
@@ -23,6 +26,17 @@ pub fn explain(failure: &mut Failure, policy: &Policy, caller: &Caller) {
         && let Some(hint) = not_found(program, policy, caller)
     {
         failure.hint = Some(hint);
+    }
+}
+
+/// After a container that cannot show the working directory, which nobody has asked for by name.
+fn shows_cwd(failure: &mut Failure, policy: &Policy, caller: &Caller) {
+    let shown = |mount: &Mount| matches!(mount, Mount::Bind { source, target, access: Access::ReadOnly, .. } if *source == caller.cwd && *target == caller.cwd);
+    if policy.backend.is_container() && policy.filesystem.mounts.iter().any(shown) {
+        let further = failure.hint.take().map(|hint| format!("; {hint}")).unwrap_or_default();
+        failure.hint = Some(format!(
+            "that is the working directory, which is shown without -w: start with -w /, or elsewhere{further}"
+        ));
     }
 }
 

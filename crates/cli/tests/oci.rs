@@ -355,6 +355,21 @@ fn a_directory_and_a_tarball_are_roots_and_stay_as_they_are() {
 }
 
 #[test]
+fn a_working_directory_that_cannot_be_shown_is_told_with_the_way_round_it() {
+    let Some(runtime) = runtimes().first().copied() else { return };
+    let place = Place::new();
+    for number in 0..20_001 {
+        std::fs::File::create(place.directory.path().join(number.to_string())).unwrap();
+    }
+    let o = place.run(runtime, &["--root", "minimal"], "echo runs");
+    assert_eq!((&o["outcome"], &o["error"]["step"]), (&"setup_failed".into(), &"filesystem.mounts".into()), "{o:#}");
+    let hint = o["error"]["hint"].as_str().unwrap();
+    assert!(hint.contains("the working directory") && hint.contains("-w /"), "{hint}");
+    let o = place.run(runtime, &["--root", "minimal", "-w", "/"], "echo runs");
+    assert_eq!(o["stdout"], "runs\n", "{o:#}");
+}
+
+#[test]
 fn a_list_of_users_that_never_answers_is_refused_and_a_file_is_not() {
     if !Path::new(BUSYBOX).exists() {
         eprintln!("skipped: no {BUSYBOX}");

@@ -407,6 +407,19 @@ fn an_image_shows_the_working_directory_unless_the_program_starts_elsewhere() {
 }
 
 #[test]
+fn a_container_shows_the_working_directory_unless_the_program_starts_outside_of_it() {
+    let mounts = |backend: &str, options: &[&str]| {
+        let all = [&["run", "--backend", backend, "--root", "minimal"], options, &["--", "true"]].concat();
+        call_as(&caller(), &all).unwrap().policy.filesystem.mounts.len()
+    };
+    let here = format!("{}/below", caller().cwd);
+    for (backend, elsewhere) in [("oci:runsc", 0), ("docker", 0), ("jail", 1)] {
+        assert_eq!((mounts(backend, &[]), mounts(backend, &["-w", &here])), (1, 1), "{backend}");
+        assert_eq!(mounts(backend, &["-w", "/"]), elsewhere, "{backend}");
+    }
+}
+
+#[test]
 fn everything_from_the_program_on_is_the_programs_own() {
     let argv = |arguments: &[&str]| {
         let all: Vec<&str> = ["run"].iter().chain(arguments).copied().collect();
