@@ -89,11 +89,21 @@ pub fn make_from(
         return Err(Refusal::new("arguments", format!("{} would both read standard input", stdin_users.join(" and ")))
             .hint("put the policy or the code into a file: --policy FILE, --file FILE"));
     }
+    if is_given("image") && is_given("root") {
+        return Err(
+            Refusal::new("arguments", "--image and --root both say what / is inside").hint("leave one of them out")
+        );
+    }
     let profile_file = profile.as_ref().map(|profile| profile.origin.clone());
     let mut base = match (profile, from_file) {
         (Some(profile), _) => profile.policy,
         (None, Some(path)) => policy_file(path)?,
-        (None, None) if eval => eval_base(is_given("volume") || is_given("root"), &caller.homes),
+        (None, None) if eval => {
+            let shows = is_given("volume")
+                || is_given("root")
+                || text("image").is_some_and(|image| image.starts_with(['/', '.']));
+            eval_base(shows, &caller.homes)
+        }
         (None, None) => run_defaults(caller, text("workdir").is_some()),
     };
     let from_file = profile_file.as_deref().or(from_file);
@@ -144,12 +154,23 @@ pub fn make_from(
         let code = code_of(matches, code, caller, policy.command.stdin == Stdin::Caller)?;
         let arguments: Vec<String> = matches.get_many("args").into_iter().flatten().cloned().collect();
         match chosen.map(|chosen| (&chosen.recipe, &chosen.recipe.passing)) {
-            Some((_, Passing::Preset(name))) => {
+            // An image of the call's takes the place of what the definition names, and another root its image's.
+            Some((_, Passing::Image(name))) if !is_given("root") => {
+                environment::enter_image(&mut policy, name, code, &arguments)?;
+            }
+            Some((_, Passing::Preset(name))) if is_given("image") => {
+                environment::enter_image(&mut policy, name, code, &arguments)?;
+            }
+            Some((_, Passing::Preset(name) | Passing::Image(name))) => {
                 environment::enter(&mut policy, caller, tree, name, code, &arguments)?;
             }
             Some((recipe, _)) => {
                 let passed = recipe.pass(&mut policy, text_of(code)?, &arguments);
                 passed.map_err(|told| Refusal::new("arguments", told).split_hint())?;
+            }
+            None if is_given("image") => {
+                let name = text("environment").unwrap_or_default();
+                environment::enter_image(&mut policy, name, code, &arguments)?;
             }
             None => {
                 let name = text("environment").unwrap_or_default();

@@ -1,6 +1,6 @@
 //! The presets of `eval`, told in the command's own terms. Which interpreter runs the code is the library's to find.
 
-use cofferdam_config::environments::{PresetError, preset};
+use cofferdam_config::environments::{PresetError, image_preset, preset};
 use cofferdam_policy::Policy;
 
 use crate::caller::Caller;
@@ -18,11 +18,18 @@ pub fn enter(
     code: Code,
     arguments: &[String],
 ) -> Result<(), Refusal> {
-    preset(policy, caller.around(), tree, name, code, arguments).map_err(|error| {
-        let (step, code) = match error {
-            PresetError::NoInterpreter { .. } => ("interpreter", 127),
-            _ => ("arguments", crate::report::REFUSED),
-        };
-        Refusal::new(step, error.to_string()).split_hint().code(code)
-    })
+    preset(policy, caller.around(), tree, name, code, arguments).map_err(refused)
+}
+
+/// The same with the interpreter that an image has, by its name.
+pub fn enter_image(policy: &mut Policy, name: &str, code: Code, arguments: &[String]) -> Result<(), Refusal> {
+    image_preset(policy, name, code, arguments).map_err(refused)
+}
+
+fn refused(error: PresetError) -> Refusal {
+    let (step, code) = match error {
+        PresetError::NoInterpreter { .. } => ("interpreter", 127),
+        _ => ("arguments", crate::report::REFUSED),
+    };
+    Refusal::new(step, error.to_string()).split_hint().code(code)
 }

@@ -291,6 +291,7 @@ fn show(
         dress(&mut policy, &recipe, project.as_ref(), &caller.homes, variable);
         shown.passing = Some(match &recipe.passing {
             Passing::Preset(name) => format!("as the preset {name} takes it"),
+            Passing::Image(name) => format!("as the preset {name} takes it, to the image's own"),
             Passing::Words { argv, .. } => format!("to the interpreter: {}", argv.join(" ")),
             Passing::Program(program) => format!("on the standard input of {program}"),
             Passing::Own => "to the command of its profile".to_owned(),

@@ -268,11 +268,11 @@ fn what_cannot_run_yet_says_why_and_nothing_else_takes_its_place() {
     std::fs::create_dir_all(&registry).unwrap();
     std::os::unix::fs::symlink(scene.path("vm"), registry.join("vm")).unwrap();
     std::os::unix::fs::symlink(scene.path("nested"), registry.join("nested")).unwrap();
-    scene.config("[environments.python]\nimage = \"python:3\"\n");
+    scene.config("[environments.python]\nimage = \"python:3\"\nbackend = \"microvm\"\n");
     for (name, reason) in [
         ("vm", "virtual machines are not there yet"),
         ("nested", "its bin/run calls bwrap"),
-        ("python", "the container backends are not there yet"),
+        ("python", "its backend is `microvm`"),
     ] {
         let told = scene.expect(&["eval", name, "echo no"], 125, "");
         assert!(told.contains(reason) && told.contains("is not available"), "{told}");
@@ -280,6 +280,86 @@ fn what_cannot_run_yet_says_why_and_nothing_else_takes_its_place() {
         assert!(String::from_utf8_lossy(&output.stdout).contains(reason));
     }
     assert_eq!(scene.output(&["environment", "check"]).status.code(), Some(0), "nothing of it is wrong");
+}
+
+/// A tree with a shell in it, as an image has one.
+fn image(scene: &Scene) -> String {
+    for name in ["bin", "dev", "etc", "proc", "sys", "tmp"] {
+        std::fs::create_dir_all(scene.path("image").join(name)).unwrap();
+    }
+    std::fs::set_permissions(scene.path("image/tmp"), std::fs::Permissions::from_mode(0o1777)).unwrap();
+    std::fs::copy("/bin/busybox", scene.path("image/bin/busybox")).unwrap();
+    for name in ["sh", "cat", "touch"] {
+        std::os::unix::fs::symlink("busybox", scene.path("image/bin").join(name)).unwrap();
+    }
+    scene.write("image/etc/mark", "of the image\n");
+    scene.text("image")
+}
+
+#[test]
+fn an_image_is_the_root_of_its_environment_and_its_own_shell_runs_the_code() {
+    let scene = Scene::new();
+    image(&scene);
+    let victim = scene.write("victim", "of the host\n");
+    scene.config(
+        "[environments.box]\nimage = \"../../../image\"\nbackend = \"oci:crun\"\n\
+         [environments.jailed]\nimage = \"../../../image\"\nbackend = \"jail\"\n\
+         [environments.python]\nimage = \"../../../image\"\nbackend = \"jail\"\ninterpreter = \"python3 -c\"\n\
+         [environments.named]\nimage = \"alpine:3\"\nbackend = \"jail\"\n",
+    );
+    let state = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        scene.command().env("COFFERDAM_STATE", state.path()).arg("eval").args(arguments).output().unwrap()
+    };
+    let rows = scene.json(&["environment", "list", "--json"]);
+    let row = |name: &str| rows.as_array().unwrap().iter().find(|row| row["name"] == name).unwrap().clone();
+    assert_eq!((&row("box")["available"], &row("named")["broken"]), (&json!(true), &json!(true)));
+    let code = format!(
+        "cat /etc/mark; cat {victim} 2>/dev/null || echo none; touch /etc/x 2>/dev/null; touch /tmp/x && echo made"
+    );
+    let mut environments = vec!["jailed"];
+    if String::from_utf8_lossy(&run(&["--dry-run", "box", "true"]).stderr).contains("is not installed") {
+        assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none_or(|must| must != "1"), "crun must work here");
+        eprintln!("skipped: no crun");
+    } else {
+        environments.push("box");
+    }
+    for name in environments {
+        expect(run(&[name, &code]), 0, "of the image\nnone\nmade\n");
+        assert!(!scene.path("image/etc/x").exists(), "{name}: the image was written to");
+        // The twin: what the call shows is there.
+        let shown = format!("{victim}:/tmp/victim");
+        expect(run(&["-v", &shown, name, "cat /etc/mark /tmp/victim"]), 0, "of the image\nof the host\n");
+        let long = format!("echo long #{}", "x".repeat(200_000));
+        let file = scene.write("long.sh", &long);
+        let mut fed = scene.command();
+        fed.env("COFFERDAM_STATE", state.path()).args(["eval", name, "-"]).stdin(std::fs::File::open(&file).unwrap());
+        expect(fed.output().unwrap(), 0, "long\n");
+    }
+    let told = expect(run(&["python", "print(1)"]), 127, "");
+    assert!(told.contains("python3"), "an interpreter that the image has not: {told}");
+    let told = expect(run(&["named", "true"]), 125, "");
+    assert!(
+        told.contains("environments.named.backend: `jail` makes no containers") && told.contains("docker"),
+        "{told}"
+    );
+    // An option's root comes last, and with it the host's own interpreter.
+    expect(run(&["--root", "minimal", "jailed", "test -e /etc/mark || echo not the image"]), 0, "not the image\n");
+}
+
+#[test]
+fn a_directory_named_as_an_image_runs_its_own_interpreter() {
+    let scene = Scene::new();
+    let image = image(&scene);
+    let run =
+        |options: &[&str], words: &[&str]| scene.output(&[&["eval", "--backend", "jail"], options, words].concat());
+    expect(run(&["--image", &image], &["shell", "cat /etc/mark"]), 0, "of the image\n");
+    expect(run(&["--image", "./image"], &["shell", "cat /etc/mark"]), 0, "of the image\n");
+    let told = expect(run(&["--image", &image], &["python", "print(1)"]), 127, "");
+    assert!(told.contains("python3: ") && !told.contains("mount target"), "{told}");
+    let told = expect(run(&["--image", &image, "--root", "minimal"], &["shell", "true"]), 125, "");
+    assert!(told.contains("--image") && told.contains("--root"), "{told}");
+    expect(run(&["--root", "minimal"], &["shell", "echo one"]), 0, "one\n");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use cofferdam_config::environments::{
     Environment, Environments, Found, Kind, Passing, Rank, Recipe, Surroundings, WORKSPACE, parse, recipe,
 };
-use cofferdam_policy::{Field, NetworkMode, Policy, Stdin};
+use cofferdam_policy::{Backend, Field, NetworkMode, Policy, Root, Stdin};
 use serde_json::{Value, json};
 
 /// A home and a system directory of the test's own.
@@ -207,7 +207,7 @@ sandbox = "/x"
 timeout_seconds = 0
 memory_mb = "much"
 network = "open"
-backend = "docker"
+backend = "lxc"
 colour = "red"
 
 [environments."a b"]
@@ -243,7 +243,7 @@ max_sessions_per_client = 4
         "/c/config.toml:9: environments.none.network: `open` is not known; accepted: none, loopback, host; \
          a list of hosts is a profile's to give, as network_policy = \"whitelist\" with allowed_domains"
             .into(),
-        "/c/config.toml:10: environments.none.backend: `docker` is not known; accepted: auto, jail".into(),
+        "/c/config.toml:10: environments.none.backend: `lxc` is not known; accepted: auto, jail".into(),
         "/c/config.toml:11: environments.none.colour: is not known; accepted: preset".into(),
         "/c/config.toml:13: environments.a b: `a b` is no name; accepted: 1 to 64 letters".into(),
         "/c/config.toml:14: environments.a b.preset: `ruby` is not known; accepted: python, shell, node".into(),
@@ -343,7 +343,7 @@ fn what_a_definition_names_must_hold() {
     let made = Made::new();
     let text = "[environments.a]\npreset = \"python\"\ntimeout_seconds = 300\nmemory_mb = 64\nnetwork = \"loopback\"\n\
                 description = \"d\"\nbackend = \"jail\"\n[environments.vm]\npreset = \"python\"\nbackend = \"microvm\"\n\
-                [environments.i]\nimage = \"debian:12\"\n";
+                ";
     made.write("home/.config/cofferdam/config.toml", text);
     let all = made.load();
     let of = recipe(find(&all, "a"), None).unwrap();
@@ -358,7 +358,54 @@ fn what_a_definition_names_must_hold() {
     assert!(policy.is_required(Field::Memory) && policy.is_required(Field::WallTime));
     assert!(!policy.is_required(Field::CpuTime));
     assert!(recipe(find(&all, "vm"), None).unwrap_err().contains("virtual machines are not there yet"));
-    assert!(recipe(find(&all, "i"), None).unwrap_err().contains("container image debian:12"));
+}
+
+#[test]
+fn an_image_is_the_root_and_its_own_interpreter_runs_the_code() {
+    let made = Made::new();
+    made.write("home/.config/cofferdam/there/bin/sh", "");
+    made.write("home/.config/cofferdam/there.tar", "");
+    let text = "[environments.named]\nimage = \"debian:12\"\nbackend = \"docker\"\n\
+                [environments.python]\nimage = \"python:3\"\ninterpreter = \"python3 -c\"\n\
+                [environments.tar]\nimage = \"./there.tar\"\nbackend = \"oci:crun\"\n\
+                [environments.dir]\nimage = \"./there\"\nbackend = \"jail\"\n\
+                [environments.home]\nimage = \"~/.config/cofferdam/there\"\nbackend = \"podman\"\n\
+                [environments.none]\nimage = \"./none\"\n\
+                [environments.jailed]\nimage = \"debian:12\"\nbackend = \"jail\"\n\
+                [environments.jailed-tar]\nimage = \"./there.tar\"\nbackend = \"nsjail\"\n\
+                [environments.vm]\nimage = \"debian:12\"\nbackend = \"microvm\"\n";
+    made.write("home/.config/cofferdam/config.toml", text);
+    let all = made.load();
+    let beside = |name: &str| made.path("home/.config/cofferdam").join(name).display().to_string();
+    for (name, root, backend) in [
+        ("named", Root::Image("debian:12".into()), Backend::Docker),
+        ("python", Root::Image("python:3".into()), Backend::Auto),
+        ("tar", Root::Image(beside("there.tar")), Backend::OciCrun),
+        ("dir", Root::Directory(beside("there")), Backend::Jail),
+        ("home", Root::Directory(beside("there")), Backend::Podman),
+    ] {
+        let of = recipe(find(&all, name), None).unwrap();
+        let (mut policy, _) = dressed(&of);
+        assert_eq!((&policy.filesystem.root, policy.backend), (&root, backend), "{name}");
+        assert!(policy.is_required(Field::Root), "{name}");
+        match name {
+            "python" => {
+                of.pass(&mut policy, Some("print(1)".into()), &[]).unwrap();
+                assert_eq!(policy.command.argv, ["python3", "-c", "print(1)"]);
+            }
+            _ => assert_eq!(of.passing, Passing::Image("shell".into()), "{name}"),
+        }
+    }
+    for (name, told) in [
+        ("none", "image: `"),
+        ("jailed", "`jail` makes no containers"),
+        ("jailed-tar", "`nsjail` makes no containers"),
+        ("vm", "virtual machines are not there yet"),
+    ] {
+        let refused = recipe(find(&all, name), None).unwrap_err();
+        assert!(refused.contains(told), "{name}: {refused}");
+        assert_eq!(refused.contains("accepted: "), name != "vm", "{name}: {refused}");
+    }
 }
 
 #[test]

@@ -11,7 +11,8 @@ use std::time::Duration;
 use cofferdam_config::environments::discover::HostTree;
 use cofferdam_config::environments::nix::{Builder, Building, cache_directory};
 use cofferdam_config::environments::{
-    self, Code, Entry, Environment, Kind, LONGEST_ARGUMENT, Passing, Project, Recipe, Surroundings, WORKSPACE, recipe,
+    self, BackendWord, Code, Entry, Environment, Kind, LONGEST_ARGUMENT, Passing, Project, Recipe, Surroundings,
+    WORKSPACE, recipe,
 };
 use cofferdam_engine::session::{Agent, Start};
 use cofferdam_engine::{Cancel, Engine, Failure, Prepared};
@@ -145,13 +146,16 @@ fn agent(environment: &Environment, recipe: &Recipe, policy: &mut Policy, host: 
         policy.command.argv = vec![program.to_owned()];
         return Ok(Agent::Foreign);
     }
+    if let Kind::Image { .. } = &environment.kind {
+        return Err(stateless("it runs in an image, and its interpreter anew for each call"));
+    }
     match &recipe.passing {
         Passing::Preset(name) => {
             environments::preset(policy, host.around.around(), &HostTree, name, Code::Interactive, &[])
                 .map_err(|error| unusable("environment", &error.to_string()))?;
         }
         Passing::Words { argv, .. } => policy.command.argv.clone_from(argv),
-        Passing::Program(_) | Passing::Own => {}
+        Passing::Program(_) | Passing::Own | Passing::Image(_) => {}
     }
     let argv = &mut policy.command.argv;
     // What makes it run one argument or its standard input: the agent brings its own.
@@ -202,6 +206,13 @@ impl Place {
     /// The kind of its definition.
     pub fn kind(&self) -> &'static str {
         self.environment.kind.word()
+    }
+
+    /// Whether its definition says already that it keeps no session and hands no files back: it runs in an image, or in a
+    /// container.
+    pub fn keeps_nothing(&self) -> bool {
+        let contained = matches!(self.environment.overrides.backend, Some(BackendWord::Ours(b)) if b.is_container());
+        contained || matches!(self.environment.kind, Kind::Image { .. })
     }
 
     /// Why it cannot be used.

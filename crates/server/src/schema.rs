@@ -42,10 +42,19 @@ pub fn run(catalogue: &Catalogue) -> Tool {
         let use_of = if project.copy_on_write { "whose changes go with the run" } else { "read-only" };
         format!(" The user's project is at {}, {use_of}.", project.mount_point)
     });
+    let forgetful: Vec<&str> = catalogue
+        .all()
+        .filter(|place| place.unavailable().is_none() && place.keeps_nothing())
+        .map(|place| place.name())
+        .collect();
+    let without = match forgetful[..] {
+        [] => String::new(),
+        _ => format!(" In these no file comes back, and no session is kept: {}.", forgetful.join(", ")),
+    };
     let description = format!(
         "Run code in a walled-in environment and get what it prints. It has no network unless the operator allowed it. \
          Files that it writes to /workspace/output come back.{project} Each call starts afresh, but calls with the same \
-         session, which keep variables and imports. Available environments: {listed}"
+         session, which keep variables and imports.{without} Available environments: {listed}"
     );
     let env = environment(&names, "Where to run it");
     let input = json!({

@@ -242,7 +242,7 @@ fn code_and_output_are_never_logged() {
 fn what_is_not_offered_is_not_there_and_what_is_offered_tells_every_environment() {
     let home = Home::new();
     home.configure(
-        "[environments.bad]\nimage = \"x\"\n[environments.py]\npreset = \"python\"\ndescription = \"with care\"\n",
+        "[environments.bad]\nimage = \"x\"\nbackend = \"jail\"\n[environments.py]\npreset = \"python\"\ndescription = \"with care\"\n",
     );
     let mut plain = home.client(json!({}));
     let answer = plain.call("tools/call", json!({ "name": "list_environments", "arguments": {} }));
@@ -365,4 +365,49 @@ fn a_line_that_is_no_message_is_answered_and_the_server_stays() {
     let told = client.find("an answer", |message| message["id"].is_null() && message.get("error").is_some());
     assert!(told["error"]["message"].as_str().unwrap().contains("the line has more than 101711872 bytes"), "{told}");
     assert_eq!(text(&client.run("shell", "echo stays")), "stays\n");
+}
+
+#[test]
+fn an_image_runs_code_and_keeps_nothing_of_it() {
+    let home = Home::new();
+    let image = home.path().join("image");
+    for name in ["bin", "dev", "etc", "proc", "sys", "tmp"] {
+        std::fs::create_dir_all(image.join(name)).unwrap();
+    }
+    std::fs::set_permissions(image.join("tmp"), std::fs::Permissions::from_mode(0o1777)).unwrap();
+    std::fs::copy("/bin/busybox", image.join("bin/busybox")).unwrap();
+    for name in ["sh", "cat"] {
+        std::os::unix::fs::symlink("busybox", image.join("bin").join(name)).unwrap();
+    }
+    std::fs::write(image.join("etc/mark"), "of the image\n").unwrap();
+    let mut names = vec!["jailed"];
+    if std::path::Path::new("/usr/bin/crun").exists() {
+        names.push("contained");
+    } else {
+        let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|must| must == "1");
+        assert!(!must, "crun is missing; apt-get install crun");
+        eprintln!("skipped: crun is missing; apt-get install crun");
+    }
+    let image = image.display();
+    home.configure(&format!(
+        "[environments.jailed]\nimage = \"{image}\"\nbackend = \"jail\"\n\
+         [environments.contained]\nimage = \"{image}\"\nbackend = \"oci:crun\"\n"
+    ));
+    let mut client = home.client(json!({}));
+    let tools = client.call("tools/list", json!({}));
+    let described = tools["result"]["tools"][0]["description"].as_str().unwrap();
+    assert!(described.contains("no session is kept: contained, jailed."), "{described}");
+    let long = format!("cat /etc/mark #{}", "x".repeat(200_000));
+    for name in names {
+        assert_eq!(text(&client.run(name, "cat /etc/mark; : > /etc/mark")).lines().next(), Some("of the image"));
+        assert_eq!(text(&client.run(name, &long)), "of the image\n", "{name}");
+        let arguments = json!({ "env": name, "code": "cat /etc/mark", "session": "s" });
+        let refused = client.call("tools/call", json!({ "name": "run", "arguments": arguments }))["result"].clone();
+        assert_eq!(refused["isError"], true, "{refused}");
+        assert!(text(&refused).contains("keeps no state between calls"), "{refused}");
+    }
+    // The twin: a session of the host's own shell.
+    let arguments = json!({ "env": "shell", "code": "echo kept", "session": "s" });
+    let kept = client.call("tools/call", json!({ "name": "run", "arguments": arguments }))["result"].clone();
+    assert_eq!(kept["isError"], false, "{kept}");
 }

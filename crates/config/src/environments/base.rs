@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use cofferdam_policy::{CREDENTIAL_DENY, Policy, credential_deny};
+use cofferdam_policy::{CREDENTIAL_DENY, Policy, Root, credential_deny};
 
 use super::nix::{Builder, Building, NixError};
 use super::{Environment, Kind, Project, Recipe, Surroundings, artifact};
@@ -92,7 +92,7 @@ pub fn dress(
     homes: &[String],
     variable: impl Fn(&str) -> Option<String>,
 ) {
-    if project.is_some() || !recipe.shows.is_empty() {
+    if project.is_some() || !recipe.shows.is_empty() || matches!(recipe.root, Some(Root::Directory(_))) {
         policy.filesystem.deny.extend(credentials(homes));
         policy.filesystem.deny.sort_unstable();
         policy.filesystem.deny.dedup();

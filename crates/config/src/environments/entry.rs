@@ -31,6 +31,9 @@ impl Recipe {
             Passing::Preset(name) => {
                 return preset::open(policy, around, tree, name, long).map_err(|error| error.to_string());
             }
+            Passing::Image(name) => {
+                return preset::open_image(policy, name, long).map_err(|error| error.to_string());
+            }
             Passing::Words { argv, mode } => (argv.clone(), *mode),
             Passing::Program(program) => (vec![program.clone()], StdinMode::Pipe),
             Passing::Own => (policy.command.argv.clone(), stdin_mode_of(&policy.command.argv.join(" "))),

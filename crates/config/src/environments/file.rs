@@ -30,8 +30,10 @@ pub enum Source {
     Flake(String, Vec<String>),
     /// `profile`, with `interpreter` where there is one.
     Profile(PathBuf, Vec<String>),
-    /// `image`.
-    Image(String),
+    /// `image`, a reference, with `interpreter` where there is one.
+    Image(String, Vec<String>),
+    /// `image`, the path of a tarball or directory, absolute, with `interpreter` where there is one.
+    ImageAt(PathBuf, Vec<String>),
 }
 
 /// One `[environments.NAME]`.
@@ -202,9 +204,9 @@ impl Reader<'_> {
             None => None,
         };
         if let (Some((_, span)), Some(form)) = (&interpreter, forms.first())
-            && !matches!(*form, "flake" | "profile")
+            && !matches!(*form, "flake" | "profile" | "image")
         {
-            fields.wrong(span, "interpreter", format!("is of no use with `{form}`"), "with flake or profile");
+            fields.wrong(span, "interpreter", format!("is of no use with `{form}`"), "with flake, profile or image");
         }
         let words = interpreter.map(|(words, _)| words);
         let source = match forms[..] {
@@ -295,6 +297,11 @@ const MOST_SESSIONS: u64 = 10_000;
 pub fn is_reference(text: &str) -> bool {
     let path = ["/", "./", "../", "~/"].iter().any(|start| text.starts_with(start));
     text.contains('#') || (!path && text.contains(':'))
+}
+
+/// Whether a reference names something of this host by its path.
+fn is_local(text: &str) -> bool {
+    text.starts_with(['/', '.']) || text.starts_with("~/")
 }
 
 /// The first key of that name before a place, at any depth.
@@ -416,7 +423,8 @@ impl<'a> Fields<'a, '_> {
 
     fn source(&mut self, form: &str, interpreter: Option<Vec<String>>) -> Option<Source> {
         let (text, span) = self.text(form)?;
-        let reference = matches!(form, "flake" | "image") || (form == "sandbox" && is_reference(text));
+        let reference =
+            (form == "image" && !is_local(text)) || form == "flake" || (form == "sandbox" && is_reference(text));
         if reference && (text.starts_with('-') || text.contains(|c: char| c.is_whitespace() || c.is_control())) {
             let problem = format!("{} is no reference", shown(text));
             self.wrong(&span, form, problem, "text without spaces that does not begin with `-`");
@@ -434,21 +442,22 @@ impl<'a> Fields<'a, '_> {
             // The builder's own default.
             "flake" => Source::Flake(self.local(text), interpreter.unwrap_or_else(|| vec!["bash".into(), "-s".into()])),
             "profile" => Source::Profile(path(), interpreter.unwrap_or_default()),
-            _ => Source::Image(text.to_owned()),
+            _ if reference => Source::Image(text.to_owned(), interpreter.unwrap_or_default()),
+            _ => Source::ImageAt(path(), interpreter.unwrap_or_default()),
         })
     }
 
     /// A reference to a directory is relative to the file, as a path is.
     fn local(&self, text: &str) -> String {
-        let is_local = ["./", "../", "~/", "."].iter().any(|start| text.starts_with(start));
+        let is_local = is_local(text) && !text.starts_with('/');
         let (path, rest) = text.split_at(text.find('#').unwrap_or(text.len()));
         if is_local { format!("{}{rest}", self.reader.path(path).display()) } else { text.to_owned() }
     }
 
     fn overrides(&mut self) -> Overrides {
         let networks = [("none", NetworkMode::None), ("loopback", NetworkMode::Loopback), ("host", NetworkMode::Host)];
-        let ours = Backend::NAMES.iter().filter(|(_, backend)| !backend.is_container());
-        let backends: Vec<(&str, BackendWord)> = ours
+        let backends: Vec<(&str, BackendWord)> = Backend::NAMES
+            .iter()
             .map(|(name, backend)| (*name, BackendWord::Ours(*backend)))
             .chain([("microvm", BackendWord::Microvm)])
             .collect();

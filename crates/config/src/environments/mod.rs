@@ -27,14 +27,14 @@ mod sources;
 use std::fmt;
 use std::path::PathBuf;
 
-use cofferdam_policy::{Backend, NetworkMode};
+use cofferdam_policy::{Backend, NetworkMode, Root};
 
 pub use artifact::{Artifact, NIX_STORE, artifact};
 pub use base::{ObserveError, Unbuilt, credentials, dress, eval_base, ready};
 pub use entry::Entry;
 pub use file::{Parsed, parse};
 pub use metadata::{Metadata, StdinMode, bundled, metadata};
-pub use preset::{Code, PresetError, preset};
+pub use preset::{Code, PresetError, image_preset, preset};
 pub use recipe::{INSIDE, LONGEST_ARGUMENT, Passing, Recipe, WORKSPACE, recipe};
 pub use sources::{Around, Environments, Found, Surroundings};
 
@@ -140,8 +140,13 @@ pub enum Kind {
         /// The interpreter's words; empty for the profile's own command.
         interpreter: Vec<String>,
     },
-    /// A container image.
-    Image(String),
+    /// An image that containers are made of, or a directory that is one, and what of it runs code.
+    Image {
+        /// What `/` is: an image, or a directory of the host.
+        root: Root,
+        /// The interpreter's words; empty for the image's shell.
+        interpreter: Vec<String>,
+    },
     /// A definition with mistakes in it. It keeps its name, so that nothing weaker takes its place.
     Broken(Vec<Problem>),
 }
@@ -154,7 +159,7 @@ impl Kind {
             Kind::Artifact(_) | Kind::Reference(_) => "sandbox",
             Kind::Flake { .. } => "flake",
             Kind::Profile { .. } => "profile",
-            Kind::Image(_) => "image",
+            Kind::Image { .. } => "image",
             Kind::Broken(_) => "broken",
         }
     }
@@ -197,9 +202,6 @@ impl Environment {
         }
         let of_artifact = match &self.kind {
             Kind::Artifact(artifact) => artifact.unavailable.clone().or_else(|| self.no_room(artifact)),
-            Kind::Image(image) => {
-                Some(format!("it runs in the container image {image}, and the container backends are not there yet"))
-            }
             _ => None,
         };
         match self.overrides.backend {

@@ -119,7 +119,24 @@ pub fn preset(
     code: Code,
     arguments: &[String],
 ) -> Result<(), PresetError> {
-    let (environment, mut argv) = interpreter(policy, caller, tree, name)?;
+    let found = interpreter(policy, caller, tree, name)?;
+    enter(policy, found, code, arguments)
+}
+
+/// The same in a tree that brings its own interpreter, which is found there by its name: an image, or a directory that is
+/// one.
+///
+/// # Errors
+/// There is no such preset, or no way for the code to go in.
+pub fn image_preset(policy: &mut Policy, name: &str, code: Code, arguments: &[String]) -> Result<(), PresetError> {
+    enter(policy, named(name)?, code, arguments)
+}
+
+/// The start of a command that runs code, and how it takes the code.
+type Found = (Environment, Vec<String>);
+
+fn enter(policy: &mut Policy, found: Found, code: Code, arguments: &[String]) -> Result<(), PresetError> {
+    let (environment, mut argv) = found;
     match code {
         Code::Text(text) if text.len() <= LONGEST_ARGUMENT => {
             argv.push(environment.code.into());
@@ -156,7 +173,19 @@ pub(crate) fn open(
     name: &str,
     long: bool,
 ) -> Result<Entry, PresetError> {
-    let (environment, mut argv) = interpreter(policy, caller, tree, name)?;
+    let found = interpreter(policy, caller, tree, name)?;
+    Ok(open_found(policy, found, long))
+}
+
+/// The same in a tree that brings its own interpreter.
+///
+/// # Errors
+/// There is no such preset.
+pub(crate) fn open_image(policy: &mut Policy, name: &str, long: bool) -> Result<Entry, PresetError> {
+    Ok(open_found(policy, named(name)?, long))
+}
+
+fn open_found(policy: &mut Policy, (environment, mut argv): Found, long: bool) -> Entry {
     let entry = if long {
         argv.extend(environment.stdin.iter().map(|s| (*s).to_owned()));
         policy.command.stdin = Stdin::Caller;
@@ -166,27 +195,33 @@ pub(crate) fn open(
         Entry::Argument { after: environment.name.map(String::from).into_iter().collect() }
     };
     policy.command.argv = argv;
-    Ok(entry)
+    entry
+}
+
+/// The environment of a name.
+fn of_name(name: &str) -> Result<Environment, PresetError> {
+    match name {
+        "python" => Ok(PYTHON),
+        "shell" => Ok(SHELL),
+        "node" => Ok(NODE),
+        _ => Err(PresetError::Unknown { name: name.to_owned() }),
+    }
+}
+
+/// The interpreter that images have, by name.
+fn named(name: &str) -> Result<Found, PresetError> {
+    let environment = of_name(name)?;
+    let program = environment.image.to_owned();
+    Ok((environment, vec![program]))
 }
 
 /// Finds the interpreter, shows what it needs, and answers with the start of its command.
-fn interpreter(
-    policy: &mut Policy,
-    caller: Around<'_>,
-    tree: &dyn Tree,
-    name: &str,
-) -> Result<(Environment, Vec<String>), PresetError> {
-    let environment = match name {
-        "python" => PYTHON,
-        "shell" => SHELL,
-        "node" => NODE,
-        _ => return Err(PresetError::Unknown { name: name.to_owned() }),
-    };
+fn interpreter(policy: &mut Policy, caller: Around<'_>, tree: &dyn Tree, name: &str) -> Result<Found, PresetError> {
     // What this host has is nothing to an image: its own is found there, by name.
     if matches!(policy.filesystem.root, Root::Image(_)) {
-        let program = environment.image.to_owned();
-        return Ok((environment, vec![program]));
+        return named(name);
     }
+    let environment = of_name(name)?;
     let interpreter = discover(tree, caller, &environment.wanted).ok_or_else(|| PresetError::NoInterpreter {
         name: name.to_owned(),
         names: environment.wanted.names,

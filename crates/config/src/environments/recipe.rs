@@ -11,7 +11,7 @@
 use std::path::Path;
 
 use cofferdam_policy::paths::is_within;
-use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Stdin};
+use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root, Stdin};
 
 use super::artifact::NIX_STORE;
 use super::metadata::StdinMode;
@@ -31,6 +31,8 @@ pub const LONGEST_ARGUMENT: usize = 100 * 1024;
 pub enum Passing {
     /// As the preset of this name takes it.
     Preset(String),
+    /// As the preset of this name takes it, in a tree that brings its own interpreter.
+    Image(String),
     /// An interpreter's words.
     Words {
         /// Program and options.
@@ -49,6 +51,8 @@ pub enum Passing {
 pub struct Recipe {
     /// How code goes in.
     pub passing: Passing,
+    /// What `/` is, where the definition says it.
+    pub root: Option<Root>,
     /// Paths of the host that are shown, read-only, each at its own place.
     pub shows: Vec<String>,
     /// Directory that goes before the others of PATH.
@@ -73,6 +77,7 @@ pub fn recipe(environment: &Environment, built: Option<&Path>) -> Result<Recipe,
     }
     let plain = Recipe {
         passing: Passing::Own,
+        root: None,
         shows: Vec::new(),
         path: None,
         workspace: false,
@@ -115,7 +120,12 @@ pub fn recipe(environment: &Environment, built: Option<&Path>) -> Result<Recipe,
             }
         }
         Kind::Reference(reference) => return Err(format!("{reference} was not built")),
-        Kind::Image(_) | Kind::Broken(_) => return Err("it cannot be used".into()),
+        Kind::Image { root, interpreter } => {
+            // Every image has a shell, or has to be told what else runs code.
+            let passing = if interpreter.is_empty() { Passing::Image("shell".into()) } else { words(interpreter) };
+            Recipe { passing, root: Some(root.clone()), ..plain }
+        }
+        Kind::Broken(_) => return Err("it cannot be used".into()),
     })
 }
 
@@ -143,6 +153,10 @@ impl Recipe {
     /// Sets in the policy what the environment sets; what the caller names comes after it. `variable` answers with a
     /// variable of the caller's.
     pub fn dress(&self, policy: &mut Policy, project: Option<&Project>, variable: impl Fn(&str) -> Option<String>) {
+        if let Some(root) = &self.root {
+            policy.filesystem.root = root.clone();
+            policy.require(Field::Root);
+        }
         for path in &self.shows {
             show(policy, path, path);
         }
@@ -227,7 +241,7 @@ impl Recipe {
                 return Err("the program of this environment takes no arguments".into());
             }
             Passing::Program(program) => (vec![program.clone()], StdinMode::Pipe),
-            Passing::Own | Passing::Preset(_) => {
+            Passing::Own | Passing::Preset(_) | Passing::Image(_) => {
                 let argv = policy.command.argv.clone();
                 let Some(last) = argv.last() else { return Err(NO_COMMAND.into()) };
                 let mode = stdin_mode_of(last);

@@ -9,12 +9,14 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use cofferdam_policy::{Backend, Root};
+
 use super::artifact::{Artifact, NIX_STORE, artifact};
 use super::file::{Definition, Parsed, Source, parse};
 use super::metadata::{Bundled, bundled, most_seconds};
 use super::{
-    Environment, Kind, LONGEST_FILE, NO_MICROVM, Overrides, PRESETS, PROJECT_ACCESS, PROJECT_MOUNT, Problem, Project,
-    Rank, Sessions, Written, is_name, shown,
+    BackendWord, Environment, Kind, LONGEST_FILE, NO_MICROVM, Overrides, PRESETS, PROJECT_ACCESS, PROJECT_MOUNT,
+    Problem, Project, Rank, Sessions, Written, is_name, shown,
 };
 
 /// Most entries of one registry directory that are looked at.
@@ -478,7 +480,9 @@ fn defined(definition: Definition, around: &Surroundings) -> Environment {
     let Definition { name, place, what } = definition;
     let (kind, overrides) = match what {
         Err(problems) => (Kind::Broken(problems), Overrides::default()),
-        Ok((source, overrides)) => (of_source(source, &name, &place, around), overrides),
+        Ok((source, overrides)) => {
+            (unmade(of_source(source, &name, &place, around), &overrides, &name, &place), overrides)
+        }
     };
     Environment { name, rank: Rank::Configuration, place, kind, overrides }
 }
@@ -506,8 +510,50 @@ fn of_source(source: Source, name: &str, place: &str, around: &Surroundings) -> 
                 Kind::Broken(vec![Problem { place, key, problem, accepted: "a Nickel file".into() }])
             }
         },
-        Source::Image(image) => Kind::Image(image),
+        Source::Image(image, interpreter) => Kind::Image { root: Root::Image(image), interpreter },
+        Source::ImageAt(path, interpreter) => {
+            let metadata = std::fs::metadata(&path).map_err(|error| format!("cannot be looked at: {error}"));
+            let found = metadata.and_then(|metadata| {
+                let text = path.to_str().ok_or("is not valid UTF-8")?.to_owned();
+                let text = cofferdam_policy::paths::normalize(&text).unwrap_or(text);
+                match metadata.is_dir() {
+                    true => Ok(Root::Directory(text)),
+                    false if metadata.is_file() => Ok(Root::Image(text)),
+                    false => Err("is neither a directory nor a regular file".to_owned()),
+                }
+            });
+            match found {
+                Ok(root) => Kind::Image { root, interpreter },
+                Err(problem) => {
+                    let problem = format!("{} {problem}", shown(&path.display().to_string()));
+                    let (place, key) = (place.to_owned(), format!("environments.{name}.image"));
+                    Kind::Broken(vec![Problem { place, key, problem, accepted: IMAGES.into() }])
+                }
+            }
+        }
     }
+}
+
+/// What `image` may be.
+const IMAGES: &str = "an image's reference such as `alpine:3.20`, or the path of a tarball or a directory, which begins \
+                      with `/`, `.` or `~/`";
+
+/// Only containers are made of an image; a directory is a root for others as well.
+fn unmade(kind: Kind, overrides: &Overrides, name: &str, place: &str) -> Kind {
+    let (Kind::Image { root: Root::Image(image), .. }, Some(BackendWord::Ours(backend))) = (&kind, overrides.backend)
+    else {
+        return kind;
+    };
+    if backend == Backend::Auto || backend.is_container() {
+        return kind;
+    }
+    let containers: Vec<&str> =
+        Backend::NAMES.iter().filter(|(_, one)| one.is_container()).map(|(name, _)| *name).collect();
+    let problem =
+        format!("`{}` makes no containers, and only they are made of the image {}", backend.name(), shown(image));
+    let accepted = format!("{}; or an image that is a directory", containers.join(", "));
+    let (place, key) = (place.to_owned(), format!("environments.{name}.backend"));
+    Kind::Broken(vec![Problem { place, key, problem, accepted }])
 }
 
 fn of_bundle(one: Bundled, place: &str, name: &str, around: &Surroundings) -> Kind {
