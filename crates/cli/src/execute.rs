@@ -24,6 +24,7 @@ use crate::notes;
 use crate::passing;
 use crate::report::{REFUSED, Refusal, print_error, print_note, shown};
 use crate::runner;
+use crate::skill::hints;
 use crate::terminal;
 use crate::unstarted;
 
@@ -65,7 +66,7 @@ pub fn execute_about(
     if presentation.dry_run {
         return match engine.prepare(&call.policy) {
             Ok(prepared) => print_json(&DryRun::of(&call, &prepared)).map(|()| 0),
-            Err(failure) => failed(failure, &call, caller, presentation),
+            Err(failure) => failed(failure, &call, caller, presentation, is_skill),
         };
     }
     let recording = audit::recording(&call, Some(caller).filter(|_| is_skill))?;
@@ -99,7 +100,7 @@ pub fn execute_about(
     let prepared = match engine.prepare(&call.policy) {
         // The process ends with this call: taking a large policy apart first would only take time.
         Ok(prepared) => std::mem::ManuallyDrop::new(prepared),
-        Err(failure) => return failed(failure, &call, caller, presentation),
+        Err(failure) => return failed(failure, &call, caller, presentation, is_skill),
     };
     let raw = match call.tty.then(terminal::Raw::enter).transpose() {
         Ok(raw) => raw,
@@ -119,6 +120,9 @@ pub fn execute_about(
     drop(keeping);
     if let Some(failure) = outcome.error.as_mut().filter(|_| outcome.outcome == Ending::SetupFailed) {
         unstarted::explain(failure, &call.policy, caller);
+        if is_skill {
+            hints::for_operators(failure);
+        }
     }
     let code = match (signals.caught(), &unrecorded) {
         (_, Some(refusal)) => refusal.code,
@@ -194,8 +198,17 @@ pub fn exit_code(outcome: &Outcome) -> i32 {
     }
 }
 
-fn failed(mut failure: Failure, call: &Call, caller: &Caller, presentation: Presentation) -> Result<i32, Refusal> {
+fn failed(
+    mut failure: Failure,
+    call: &Call,
+    caller: &Caller,
+    presentation: Presentation,
+    is_skill: bool,
+) -> Result<i32, Refusal> {
     unstarted::explain(&mut failure, &call.policy, caller);
+    if is_skill {
+        hints::for_operators(&mut failure);
+    }
     let code = failure.code;
     if presentation.json {
         print_json(&notes::setup_failed(failure))?;

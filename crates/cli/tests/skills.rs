@@ -551,5 +551,16 @@ fn an_image_that_cannot_be_the_root_is_told_with_the_option_that_is_needed() {
         let told = run(image);
         assert!(told.contains(image) && told.contains("hint: --backend docker, podman or oci"), "{told}");
     }
+    let told = run("./root.tar");
+    assert!(told.contains("$.image") && told.contains("the absolute path of a tarball or a directory"), "{told}");
+    assert!(!told.contains("cofferdam skill run NAME"), "{told}");
+    // A directory with nothing in it: what it lacks is named, and no option that `skill run` has not.
+    let bare = common::open_directory();
+    for name in ["dev", "proc", "sys", "tmp", "bin"] {
+        fs::create_dir(bare.path().join(name)).unwrap();
+    }
+    let told = run(bare.path().to_str().unwrap());
+    assert!(told.contains("/skill") && told.contains("hint: --config FILE: `image` with /skill"), "{told}");
+    assert!(!told.contains("-w /") && !told.contains("--root"), "{told}");
     assert_eq!(code(&bench.skill(&["run", "kept"])), 0, "the twin: without an image");
 }

@@ -5,6 +5,7 @@
 //!
 //! Exit code: of `run`, as of `cofferdam run`; otherwise 0, 1 when the skill is refused, 125 when nothing can be told.
 
+pub mod hints;
 mod image;
 mod manage;
 mod run;

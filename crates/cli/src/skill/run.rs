@@ -46,7 +46,7 @@ fn started(called: &Called<'_>, engine: &Engine, presentation: Presentation) -> 
     let arguments: Vec<String> = called.matches.get_many("args").into_iter().flatten().cloned().collect();
     let mut policy = policy(&kept.manifest, &operator, files, &arguments).map_err(|errors| {
         Refusal::new("policy", format!("manifest and operator do not fit:\n  {}", indented(&errors)))
-            .hint("cofferdam skill run NAME --config FILE says what the operator grants")
+            .hint("correct the fields of --config FILE: docs/skills.md tells each, and cofferdam skill show NAME what the skill asks for")
     })?;
     // Only the host tells a directory from a tarball.
     if let Root::Directory(path) = &policy.filesystem.root {

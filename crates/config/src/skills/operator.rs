@@ -46,7 +46,7 @@ const KEYS: &[&str] = &[
 /// What an operator says; what is left out is none of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SandboxConfig {
-    /// A container's image, by reference; or a directory as root, by absolute path.
+    /// A container's image, by reference; or a tarball or a directory as root, by absolute path.
     pub image: Option<String>,
     /// Whether the hosts of both sides may be reached; otherwise none.
     pub allowlist: bool,
@@ -114,9 +114,10 @@ fn config(read: &mut Reader, root: &Value) -> SandboxConfig {
     let text = |read: &mut Reader, key: &str, accepted: &str, fits: &dyn Fn(&str) -> bool| {
         top.get(key).map(|value| read.text(&format!("$.{key}"), Some(value), accepted, fits))
     };
-    let image = text(read, "image", "an image's reference, or the absolute path of a directory", &|image| {
-        (1..=4095).contains(&image.len()) && !image.chars().any(char::is_control)
-    });
+    let image =
+        text(read, "image", "an image's reference, or the absolute path of a tarball or a directory", &|image| {
+            !image.starts_with(['.', '~']) && (1..=4095).contains(&image.len()) && !image.chars().any(char::is_control)
+        });
     let mode = text(read, "networkMode", "none or allowlist", &|mode| matches!(mode, "none" | "allowlist"));
     let allowlist = mode.as_deref() == Some("allowlist");
     if top.get("readOnlyRootfs").is_some_and(|value| !read.flag("$.readOnlyRootfs", Some(value))) {
