@@ -105,6 +105,7 @@ pub const PROTECTED_DEFAULT: &[&str] = &[
     // Credentials.
     ".aws",
     ".azure",
+    ".config/containers",
     ".config/gcloud",
     ".config/gh",
     ".docker",
@@ -130,6 +131,7 @@ pub const CREDENTIAL_DENY: &[&str] = &[
     ".codex/auth.json",
     ".config/BraveSoftware",
     ".config/chromium",
+    ".config/containers",
     ".config/doctl",
     ".config/gcloud",
     ".config/gh",
