@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use cofferdam_engine::audit::{self, Anchor, Filter, Follow, Key, Line, Options, Record, Secrets, Trail, Unended};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::call::Call;
 use crate::caller::Caller;
-use crate::execute::{print, print_json};
+use crate::execute::{print, print_json, unwritten};
 use crate::report::{Refusal, print_note, printable};
 
 const ACTIONS: &[&str] = &["verify", "show", "tail", "checkpoint", "keygen"];
@@ -324,6 +325,18 @@ fn show(dir: &Path, filter: &Filter, json: bool) -> Result<i32, Refusal> {
     Ok(0)
 }
 
+/// Waits for a moment, and no longer than somebody reads what is printed.
+fn pause() -> Result<(), Refusal> {
+    let (stdout, patience) = (rustix::stdio::stdout(), Timespec { tv_sec: 0, tv_nsec: PAUSE.subsec_nanos().into() });
+    // Asked for nothing, it tells of errors and hang-ups alone.
+    let mut asked = [PollFd::new(&stdout, PollFlags::empty())];
+    match poll(&mut asked, Some(&patience)) {
+        Ok(0) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Ok(_) => Err(unwritten(&std::io::ErrorKind::BrokenPipe.into())),
+        Err(error) => Err(unwritten(&error.into())),
+    }
+}
+
 fn tail(dir: &Path, filter: &Filter, follow: bool, json: bool) -> Result<i32, Refusal> {
     let mut last = std::collections::VecDeque::new();
     let mut all = Follow::new(dir);
@@ -345,7 +358,7 @@ fn tail(dir: &Path, filter: &Filter, follow: bool, json: bool) -> Result<i32, Re
         match next()? {
             Some(found) if takes(&found) => told_line(&found, json)?,
             Some(_) => {}
-            None => std::thread::sleep(PAUSE),
+            None => pause()?,
         }
     }
 }

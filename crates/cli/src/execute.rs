@@ -22,7 +22,7 @@ use crate::caller::Caller;
 use crate::keeping::Keeping;
 use crate::notes;
 use crate::passing;
-use crate::report::{REFUSED, Refusal, print_error, print_note, shown};
+use crate::report::{CLOSED, REFUSED, Refusal, print_error, print_note, shown};
 use crate::runner;
 use crate::skill::hints;
 use crate::terminal;
@@ -274,9 +274,14 @@ pub fn print(text: &str) -> Result<(), Refusal> {
     use std::io::{IsTerminal as _, Write as _};
     let mut out = std::io::stdout().lock();
     let text = if out.is_terminal() { Cow::Owned(shown(text)) } else { Cow::Borrowed(text) };
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|e| Refusal::new("output", format!("cannot write to standard output: {e}")))
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| unwritten(&e))
+}
+
+/// What could not be written to standard output. That its reader went away is told by the code [`CLOSED`], for `entry` to
+/// judge: it is nothing to speak of where nothing but reading was done.
+pub fn unwritten(error: &std::io::Error) -> Refusal {
+    let refusal = Refusal::new("output", format!("cannot write to standard output: {error}"));
+    if error.kind() == std::io::ErrorKind::BrokenPipe { refusal.code(CLOSED) } else { refusal }
 }
 
 /// Signals that end the run, kept until it has ended in order.

@@ -47,7 +47,7 @@ use cofferdam_policy::Root;
 use crate::caller::Caller;
 use crate::chosen::Building;
 use crate::command::{Extent, SUBCOMMANDS, build};
-use crate::report::{REFUSED, print_error};
+use crate::report::{CLOSED, REFUSED, print_error};
 
 pub use crate::command::cli_command;
 pub use crate::execute::{Presentation, exit_code};
@@ -96,7 +96,24 @@ pub fn entry(arguments: Vec<OsString>) -> i32 {
             .and_then(|caller| export::export(matches, &caller, &Engine::for_own_process(&Likely::Unknown))),
         _ => Caller::observe().and_then(|caller| doctor::doctor(&caller, matches.get_flag("json"))),
     };
-    result.unwrap_or_else(|refusal| report(&refusal))
+    result.unwrap_or_else(|refusal| ended(&refusal, only_reads(name, matches)))
+}
+
+/// Whether a command does nothing but tell what is there.
+fn only_reads(name: &str, matches: &clap::ArgMatches) -> bool {
+    let action = || matches.get_one::<String>("action").map_or("", String::as_str);
+    match name {
+        "audit" => matches!(action(), "verify" | "show" | "tail"),
+        "skill" => matches!(action(), "verify" | "list" | "show") || (action() == "run" && matches.get_flag("dry-run")),
+        "environment" => matches!(action(), "list" | "show" | "check"),
+        "check" | "doctor" => true,
+        _ => false,
+    }
+}
+
+/// The exit code of a refusal, which is told; but not that the reader of what was only read went away.
+fn ended(refusal: &Refusal, reads: bool) -> i32 {
+    if reads && refusal.code == CLOSED { CLOSED } else { report(refusal) }
 }
 
 /// What kind of run this looks like. A wrong guess costs a process that ends unused.
@@ -148,7 +165,7 @@ fn sandbox(engine: &Engine, matches: &clap::ArgMatches, eval: bool) -> i32 {
             }
             told(refusal.code, true, &refusal)
         } else {
-            report(&refusal)
+            ended(&refusal, presentation.dry_run)
         }
     })
 }
@@ -175,7 +192,7 @@ fn told(code: i32, json: bool, refusal: &Refusal) -> i32 {
 
 fn report(refusal: &Refusal) -> i32 {
     print_error(&refusal.message, refusal.hint.as_deref());
-    refusal.code
+    if refusal.code == CLOSED { REFUSED } else { refusal.code }
 }
 
 fn usage(error: &clap::Error, json: bool, words: &[String]) -> i32 {
@@ -183,7 +200,7 @@ fn usage(error: &clap::Error, json: bool, words: &[String]) -> i32 {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match execute::print(&text) {
             Ok(()) => 0,
-            Err(refusal) => report(&refusal),
+            Err(refusal) => ended(&refusal, true),
         },
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             report::write_stderr(&text);

@@ -7,6 +7,10 @@ use cofferdam_engine::evidence::deceives;
 /// Exit code when Cofferdam refused or failed itself.
 pub const REFUSED: i32 = 125;
 
+/// Exit code of a command that only reads, when the reader of its output went away: 128 and SIGPIPE, as of one whom the
+/// signal ends.
+pub const CLOSED: i32 = 141;
+
 /// A refusal: what went wrong, what to do about it, and the exit code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {

@@ -200,6 +200,52 @@ fn show_and_tail_pick_records_out() {
 }
 
 #[test]
+fn a_reader_that_goes_away_ends_what_only_reads_without_a_word() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("audit");
+    let trail = trail(&dir, 30);
+    let dir = dir.to_str().unwrap();
+    // A pipe that nobody reads, from the beginning.
+    let into_nobody = |arguments: &[&str]| {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = cofferdam().args(arguments).stdout(writer).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let reads: [&[&str]; 6] = [
+        &["audit", "show", "--json", "--dir", dir],
+        &["audit", "verify", "--dir", dir],
+        &["audit", "tail", "-f", "--dir", dir],
+        &["run", "--dry-run", "--", "true"],
+        &["environment", "list"],
+        &["--help"],
+    ];
+    for arguments in reads {
+        assert_eq!(into_nobody(arguments), (Some(141), String::new()), "{arguments:?}");
+        let mut twin = cofferdam();
+        let read = twin.args(arguments.iter().filter(|argument| **argument != "-f")).output().unwrap();
+        assert!(read.status.success() && !read.stdout.is_empty(), "{arguments:?}");
+    }
+    // What did something says that it could not be told.
+    let key = root.path().join("key");
+    let (code, said) = into_nobody(&["audit", "keygen", key.to_str().unwrap()]);
+    assert!(code == Some(125) && said.contains("cannot write to standard output") && key.exists(), "{said}");
+    let (code, said) = into_nobody(&["eval", "--json", "shell", "true"]);
+    assert!(code == Some(125) && said.contains("cannot write to standard output"), "{said}");
+    // Whoever follows learns of it although nothing more comes.
+    let mut follow = cofferdam();
+    follow.args(["audit", "tail", "-f", "--dir", dir]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = follow.spawn().unwrap();
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    let mut lines = String::new();
+    (0..10).for_each(|_| assert!(reader.read_line(&mut lines).unwrap() > 0));
+    drop(reader);
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), ended.stderr.as_slice()), (Some(141), &b""[..]));
+    drop(trail);
+}
+
+#[test]
 fn a_run_is_recorded_and_its_secrets_are_not() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("audit");
