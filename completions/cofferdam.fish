@@ -285,7 +285,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l dir -d 'Th
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l key -d 'verify: the public key that checkpoints must be signed by; checkpoint: the key\'s file' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l anchor -d 'verify: a file with anchored checkpoints; checkpoint: file:PATH, command:PROGRAM or syslog' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l trail -d 'verify: the trail that it must be, which is told by verify' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l run -d 'Only records of this run' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l run -d 'Only records of this run; eight characters or more of its id are enough' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l skill -d 'Only records of this skill' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l kind -d 'Only records of this kind; may be given again' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand audit" -l since -d 'Only records from then on, such as 2026-05-01T12:00:00Z, or 2026-05-01' -r

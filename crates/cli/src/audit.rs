@@ -18,6 +18,8 @@ use crate::execute::{print, print_json, unwritten};
 use crate::report::{Refusal, print_note, printable};
 
 const ACTIONS: &[&str] = &["verify", "show", "tail", "checkpoint", "keygen"];
+/// Fewest characters by which a run can be named that has more.
+const FEWEST: usize = 8;
 /// How often `tail -f` looks for more.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Most runs without an end that are told one by one.
@@ -58,7 +60,7 @@ pub fn command(command: Command) -> Command {
             "verify: the trail that it must be, as verify told it when it was right. Of an anchor with lines of several \
              trails, those of this one count",
         ))
-        .arg(text("run", "ID", "Only records of this run"))
+        .arg(text("run", "ID", "Only records of this run; eight characters or more of its id are enough"))
         .arg(text("skill", "NAME", "Only records of this skill"))
         .arg(text("kind", "KIND", "Only records of this kind; may be given again").action(ArgAction::Append))
         .arg(text("since", "TIME", "Only records from then on, such as 2026-05-01T12:00:00Z, or 2026-05-01"))
@@ -137,13 +139,45 @@ pub fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
         }
         ("checkpoint", _) => checkpoint(&dir, text("key").map(|file| caller.absolute(file)), text("anchor"), json),
         (action, _) => {
-            let filter = filter(matches)?;
+            let mut filter = filter(matches)?;
+            let follow = matches.get_flag("follow");
+            // Whoever follows may wait for a trail.
+            if !follow && !audit::is_trail(&dir).map_err(|e| unread(&dir, &e))? {
+                return Err(Refusal::new("audit", format!("there is no trail in {}", dir.display()))
+                    .hint("--dir DIR names the trail; `cofferdam run --audit-trail DIR` writes one"));
+            }
+            filter.run = filter.run.map(|given| whole_run(&dir, given)).transpose()?;
             known_kinds(&dir, &filter.kinds)?;
             match action {
                 "show" => show(&dir, &filter, json),
-                _ => tail(&dir, &filter, matches.get_flag("follow"), json),
+                _ => tail(&dir, &filter, follow, json),
             }
         }
+    }
+}
+
+/// The run that is meant: the one of that id, or the only one whose id begins so, with [`FEWEST`] characters or more.
+fn whole_run(dir: &Path, given: String) -> Result<String, Refusal> {
+    let mut found = std::collections::BTreeSet::new();
+    let mut all = Follow::new(dir);
+    // A trail that cannot be read has none, and is told as that when it is shown.
+    while given.len() >= FEWEST
+        && let Ok(Some(line)) = all.next_line()
+    {
+        if let Line::Record(record) = line
+            && let Some(run) = record.run.filter(|run| run.starts_with(&given))
+        {
+            if run == given {
+                return Ok(given);
+            }
+            found.insert(run);
+        }
+    }
+    match found.len() {
+        0 => Ok(given),
+        1 => Ok(found.pop_first().unwrap_or(given)),
+        n => Err(Refusal::new("arguments", format!("--run {given}: the ids of {n} runs begin so"))
+            .hint(format!("give more of it: {}", found.into_iter().take(3).collect::<Vec<_>>().join(", ")))),
     }
 }
 

@@ -90,13 +90,28 @@ pub fn entry(arguments: Vec<OsString>) -> i32 {
         }
         "environment" => Caller::observe().and_then(|caller| listing::run(matches, &caller)),
         "mcp" => Caller::observe().and_then(|caller| mcp::run(matches, &caller)),
-        "skill" => skill::run(matches),
-        "audit" => Caller::observe().and_then(|caller| audit::run(matches, &caller)),
+        "skill" => skill::run(matches).or_else(|refusal| as_json(refusal, matches)),
+        "audit" => Caller::observe()
+            .and_then(|caller| audit::run(matches, &caller))
+            .or_else(|refusal| as_json(refusal, matches)),
         "export" => Caller::observe()
             .and_then(|caller| export::export(matches, &caller, &Engine::for_own_process(&Likely::Unknown))),
         _ => Caller::observe().and_then(|caller| doctor::doctor(&caller, matches.get_flag("json"))),
     };
     result.unwrap_or_else(|refusal| ended(&refusal, only_reads(name, matches)))
+}
+
+/// A refusal of `skill` or `audit` as one line of JSON, in the form of a skill's faults, where that was asked for. A skill's
+/// run has told its outcome itself.
+fn as_json(refusal: Refusal, matches: &clap::ArgMatches) -> Result<i32, Refusal> {
+    if !matches.get_flag("json") || refusal.step == "output" {
+        return Err(refusal);
+    }
+    let mut fault = serde_json::json!({ "code": refusal.step, "message": refusal.message });
+    if let Some(hint) = &refusal.hint {
+        fault["hint"] = hint.as_str().into();
+    }
+    execute::print(&format!("{}\n", serde_json::json!({ "ok": false, "errors": [fault] }))).map(|()| refusal.code)
 }
 
 /// Whether a command does nothing but tell what is there.

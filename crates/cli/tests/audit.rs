@@ -354,6 +354,50 @@ fn mistakes_are_told_with_what_would_work() {
 }
 
 #[test]
+fn a_run_is_named_by_the_beginning_of_its_id_where_one_alone_begins_so() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("audit");
+    let trail = trail(&dir, 0);
+    for run in ["0f3ad4c2-one", "0f3ad4c2-two", "77777777", "77777777-more"] {
+        trail.append(Entry::new("note").run(run), Durability::Written).unwrap();
+    }
+    let show = |run: &str| text(&dir, &["show", "--run", run]);
+    for (given, whole) in [("0f3ad4c2-o", "0f3ad4c2-one"), ("0f3ad4c2-two", "0f3ad4c2-two"), ("77777777", "77777777")] {
+        let (code, said) = show(given);
+        assert_eq!((code, said.lines().count()), (0, 1), "{given}: {said}");
+        assert!(said.ends_with(&format!("run={whole}\n")), "{given}: {said}");
+    }
+    let (code, said) = show("0f3ad4c2");
+    assert!(code == 125 && said.contains("2 runs") && said.contains("0f3ad4c2-two"), "{said}");
+    assert_eq!((show("0f3ad4c"), show("7777777")), ((0, String::new()), (0, String::new())), "too few characters");
+}
+
+#[test]
+fn what_cannot_be_told_is_json_where_that_was_asked_for() {
+    let root = tempfile::tempdir().unwrap();
+    let (docs, missing) = (root.path().join("docs"), root.path().join("none"));
+    std::fs::create_dir(&docs).unwrap();
+    std::fs::write(docs.join("page.md"), "a page").unwrap();
+    for (dir, word) in [(&docs, "there is no trail in"), (&missing, "cannot read the trail in")] {
+        for action in ["show", "tail", "verify"] {
+            let (code, said) = text(dir, &[action]);
+            assert!(code == 125 && said.contains("hint: ") && said.contains("--audit-trail"), "{action}: {said}");
+            let output = cofferdam().args(["audit", action, "--json", "--dir"]).arg(dir).output().unwrap();
+            let told = parse(&output);
+            assert_eq!((output.status.code(), output.stderr.len(), &told["ok"]), (Some(125), 0, &false.into()));
+            let fault = &told["errors"][0];
+            assert!(fault["code"] == "audit" && fault["hint"].is_string(), "{told}");
+            let message = fault["message"].as_str().unwrap();
+            assert!(action == "verify" || message.contains(word), "{told}");
+        }
+    }
+    // Where there is one with nothing in it yet, nothing is shown.
+    let empty = root.path().join("empty");
+    trail(&empty, 0);
+    assert_eq!(text(&empty, &["show"]), (0, String::new()));
+}
+
+#[test]
 fn a_kind_that_nothing_writes_is_an_error_that_lists_those_that_are() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("audit");

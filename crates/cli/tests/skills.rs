@@ -312,7 +312,9 @@ fn what_is_wrong_with_a_skill_has_a_name_and_is_on_record() {
         assert_eq!(record["skill"], *name);
         assert_eq!(code(&bench.skill(&["run", name])), 125);
     }
-    assert_eq!(parse(&bench.skill(&["list", "--json"])), json!({}));
+    let mut list = cofferdam();
+    list.args(["skill", "list", "--json"]).env("COFFERDAM_SKILLS", bench.path("skills"));
+    assert_eq!(parse(&list.output().unwrap()), json!({}));
     // A pipe in place of a file, which nobody writes to.
     let directory = bench.signed("pipe", false, files);
     fs::remove_file(bench.path("pipe/main.sh")).unwrap();
@@ -526,7 +528,23 @@ fn mistakes_are_told_with_what_would_work() {
         let output = bench.skill(arguments);
         assert!(code(&output) == 125 && said(&output).contains(word), "{arguments:?}: {}", said(&output));
     }
+    let listed = bench.skill(&["list"]);
+    assert!(code(&listed) == 125 && said(&listed).contains("there is no registry in"), "{}", said(&listed));
     assert!(!bench.path("skills").exists(), "asking makes nothing");
+    let default = cofferdam().args(["skill", "list"]).env("COFFERDAM_SKILLS", bench.path("skills")).output().unwrap();
+    assert_eq!((code(&default), said(&default).as_str()), (0, ""), "none is registered yet");
+    bench.registered("kept", false, &[("main.sh", "true\n")]);
+    for (arguments, wanted, fault) in [
+        (&["show", "--json", "nope"][..], 1, "not_registered"),
+        (&["revoke", "--json", "nope"], 1, "not_registered"),
+        (&["show", "--json", "../x"], 125, "arguments"),
+    ] {
+        let output = bench.skill(arguments);
+        let told = parse(&output);
+        assert_eq!((code(&output), output.stderr.len(), &told["ok"]), (wanted, 0, &false.into()), "{arguments:?}");
+        assert_eq!(told["errors"][0]["code"], fault, "{arguments:?}: {told}");
+    }
+    assert_eq!(parse(&bench.skill(&["show", "--json", "kept"]))["name"], "kept");
 }
 
 #[test]

@@ -76,13 +76,19 @@ pub(super) fn verify(called: &Called<'_>) -> Result<i32, Refusal> {
             taken.version.hex(),
             taken.files.len()
         ))?,
-        Err(SkillError::Refused(faults)) if called.flag("json") => {
-            print_json(&json!({ "ok": false, "errors": faults }))?;
-            return Ok(AT_FAULT);
-        }
-        Err(error) => return Err(refused(&error, AT_FAULT)),
+        Err(error) => return faulty(called, &error),
     }
     Ok(0)
+}
+
+/// A skill's faults as the JSON that was asked for, or as a refusal.
+fn faulty(called: &Called<'_>, error: &SkillError) -> Result<i32, Refusal> {
+    match error {
+        SkillError::Refused(faults) if called.flag("json") => {
+            print_json(&json!({ "ok": false, "errors": faults })).map(|()| AT_FAULT)
+        }
+        _ => Err(refused(error, AT_FAULT)),
+    }
 }
 
 pub(super) fn register(called: &Called<'_>) -> Result<i32, Refusal> {
@@ -107,13 +113,7 @@ pub(super) fn register(called: &Called<'_>) -> Result<i32, Refusal> {
         }
         Err(error) => {
             failed(&trail, directory, &error)?;
-            match &error {
-                SkillError::Refused(faults) if called.flag("json") => {
-                    print_json(&json!({ "ok": false, "errors": faults }))?;
-                    Ok(AT_FAULT)
-                }
-                _ => Err(refused(&error, AT_FAULT)),
-            }
+            faulty(called, &error)
         }
     }
 }
@@ -152,7 +152,10 @@ fn told(what: &Registered) -> Value {
 
 pub(super) fn revoke(called: &Called<'_>) -> Result<i32, Refusal> {
     let spec = called.spec()?;
-    let revoked = called.registry.revoke(&spec).map_err(|error| refused(&error, AT_FAULT))?;
+    let revoked = match called.registry.revoke(&spec) {
+        Ok(revoked) => revoked,
+        Err(error) => return faulty(called, &error),
+    };
     let recorded = called.trail().and_then(|trail| {
         revoked.iter().try_for_each(|what| {
             let written = trail.append(about("skill_revoked", what), Durability::Durable);
@@ -178,6 +181,12 @@ fn state(state: State) -> &'static str {
 }
 
 pub(super) fn list(called: &Called<'_>) -> Result<i32, Refusal> {
+    // The default one is made by the first registration; one that is named, and is not there, is a typing error.
+    if called.text("registry").is_some() && !called.registry.directory().exists() {
+        let place = called.registry.directory().display();
+        return Err(Refusal::new("skill", format!("there is no registry in {place}"))
+            .hint("--registry DIR names the registry; `cofferdam skill register` makes one"));
+    }
     let skills = called.registry.list().map_err(|error| refused(&error, AT_FAULT))?;
     if called.flag("json") {
         print_json(&skills)?;
@@ -198,8 +207,11 @@ pub(super) fn list(called: &Called<'_>) -> Result<i32, Refusal> {
 pub(super) fn show(called: &Called<'_>) -> Result<i32, Refusal> {
     let spec = called.spec()?;
     let told = |error: SkillError| refused(&error, AT_FAULT);
-    let skill: Skill = called.registry.find(&spec.name).map_err(told)?;
-    let version = called.registry.version(&spec).map_err(told)?;
+    let found = called.registry.find(&spec.name).and_then(|skill| Ok((skill, called.registry.version(&spec)?)));
+    let (skill, version): (Skill, _) = match found {
+        Ok(found) => found,
+        Err(error) => return faulty(called, &error),
+    };
     let kept = called.registry.content(&version.version).map_err(told)?;
     if called.flag("json") {
         let value = json!({

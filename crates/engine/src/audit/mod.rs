@@ -36,7 +36,7 @@ pub use owner::{Life, Owner};
 pub use read::{Filter, Follow, Line, show};
 pub use record::{Broken, Entry, Hash, KINDS, Link, Record, hex, read as read_record, sha256, unhex};
 pub use redact::Secrets;
-pub use verify::{Failed, Problem, Verified, Wrong, open_to_others, verify};
+pub use verify::{Failed, Problem, Verified, Wrong, is_trail, open_to_others, verify};
 
 use slots::{Reserved, Slot, abandoned};
 use store::Store;

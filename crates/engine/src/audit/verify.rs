@@ -375,6 +375,14 @@ impl Walk<'_> {
     }
 }
 
+/// Whether a directory has a trail in it, or one that nothing was written to yet.
+///
+/// # Errors
+/// It cannot be read.
+pub fn is_trail(dir: &Path) -> io::Result<bool> {
+    Ok(!files(dir)?.is_empty() || dir.join("lock").symlink_metadata().is_ok())
+}
+
 /// What of a trail others than its owner may write, by its mode or an access control list: its directory or a file of it.
 ///
 /// # Errors
