@@ -1,5 +1,7 @@
 //! Images: what they say of themselves does nothing, and what they lack is told.
 
+use std::path::Path;
+
 use cofferdam_test_containers::{Registry, image};
 use serde_json::json;
 
@@ -190,20 +192,25 @@ fn doctor(world: &World) {
 }
 
 fn eval_runs_the_images_own_interpreter(world: &World) {
-    let eval = |environment: &str, code: &str| {
-        let mut command = world.cofferdam();
-        command.args(["eval", "--json", "--backend", world.maker.backend, "--image"]).arg(&world.image);
-        let output = command.args([environment, code]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        let outcome = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {said}"));
-        Run { code: output.status.code().unwrap_or(-1), outcome }
-    };
-    // The image's shell is busybox, and that is all that is in it.
-    let ran = eval("shell", "cat /etc/of-the-image; busybox | head -c 7");
-    assert_eq!((ran.code, ran.text("stdout")), (0, "made for a test\nBusyBox"), "{ran:?}");
-    let lacking = eval("python", "print(1)");
-    assert_eq!((lacking.code, lacking.text("outcome")), (127, "setup_failed"), "{lacking:?}");
-    assert!(lacking.outcome["error"]["hint"].to_string().contains("another image"), "{lacking:?}");
+    for image in [Path::new(&world.image), &world.root] {
+        // The image's shell is busybox, and that is all that is in it.
+        let ran = eval_in(world, image, "shell", "cat /etc/of-the-image; busybox | head -c 7");
+        assert_eq!((ran.code, ran.text("stdout")), (0, "made for a test\nBusyBox"), "{image:?} {ran:?}");
+        let lacking = eval_in(world, image, "python", "print(1)");
+        assert_eq!((lacking.code, lacking.text("outcome")), (127, "setup_failed"), "{image:?} {lacking:?}");
+        let error = lacking.outcome["error"].to_string();
+        assert!(error.contains("python3: ") && !error.contains("mount target"), "{image:?} {lacking:?}");
+        assert!(image == world.root || error.contains("another image"), "{lacking:?}");
+    }
+}
+
+fn eval_in(world: &World, image: &Path, environment: &str, code: &str) -> Run {
+    let mut command = world.cofferdam();
+    command.args(["eval", "--json", "--backend", world.maker.backend, "--image"]).arg(image);
+    let output = command.args([environment, code]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let outcome = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {said}"));
+    Run { code: output.status.code().unwrap_or(-1), outcome }
 }
 
 fn an_image_without_the_program(world: &World) {

@@ -52,4 +52,14 @@ fn one_runs(world: &World) {
         let seen = (ran.status.code(), outcome["stdout"].as_str(), outcome["backend"].as_str());
         assert_eq!(seen, (Some(3), Some("hello you from /skill\n"), Some(world.maker.backend)), "{config:?} {outcome}");
     }
+    if world.maker.backend != "oci:runsc" {
+        return;
+    }
+    // The way to an API is none of gVisor's: what an operator can change is told, and no option that is not there.
+    std::fs::write(&operator, "env = { ISCL_API_URL = \"http://127.0.0.1:9\" }\n").unwrap();
+    let refused = skill(&["run", "--backend", "oci:runsc", "--config", operator.to_str().unwrap(), "greets"]);
+    let told = said(&refused);
+    assert!(refused.status.code() == Some(125) && told.contains("network."), "{told}");
+    let hint = told.split("hint: ").nth(1).unwrap_or_default();
+    assert!(hint.contains("networkMode") && hint.contains("--backend") && !hint.contains("effort=network"), "{told}");
 }
