@@ -31,6 +31,7 @@ pub const WORDS: &[(&str, &str)] = &[
     ),
     ("another one: --backend oci:crun, oci:runc", "another one: the backend oci:crun or oci:runc"),
     ("or use --backend oci:crun", "or use the backend oci:crun"),
+    ("use --backend oci:crun, or leave mounts out", "use the backend oci:crun, or leave mounts out"),
     ("use another runtime: --backend oci:runc", "use another runtime: the backend oci:runc"),
     ("set PATH with -e PATH=...", "set PATH in command.variables"),
     ("mount the directory that holds it with -v", "mount the directory that holds it by filesystem.mounts"),
