@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
@@ -125,7 +125,19 @@ pub fn eventually(what: &str, patience: Duration, holds: impl Fn() -> bool) {
     }
 }
 
-/// The cgroup directories whose owner is this process, in every hierarchy.
+/// When this process started.
+fn started() -> SystemTime {
+    let number = |text: &str, n: usize| text.split_whitespace().nth(n).and_then(|word| word.parse::<u64>().ok());
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let ticks = stat.rsplit_once(')').and_then(|(_, rest)| number(rest, 19)).unwrap();
+    let system = std::fs::read_to_string("/proc/stat").unwrap();
+    let boot = system.lines().find(|line| line.starts_with("btime")).and_then(|line| number(line, 1)).unwrap();
+    // A hundred ticks in each second, on every machine (time(7)); the boot's second is rounded.
+    SystemTime::UNIX_EPOCH + Duration::from_secs(boot + ticks / 100).saturating_sub(Duration::from_secs(2))
+}
+
+/// The cgroup directories whose owner is this process, a child of ours, in every hierarchy. An older one is of an earlier
+/// process of that number.
 pub fn cgroups_of(pid: u32) -> Vec<String> {
     fn walk(dir: &Path, part: &str, depth: usize, found: &mut Vec<String>) {
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -133,7 +145,8 @@ pub fn cgroups_of(pid: u32) -> Vec<String> {
                 continue;
             }
             let name = entry.file_name().to_string_lossy().into_owned();
-            if name.starts_with("cofferdam-") && name.contains(part) {
+            let ours = || entry.metadata().and_then(|m| m.modified()).is_ok_and(|at| at >= started());
+            if name.starts_with("cofferdam-") && name.contains(part) && ours() {
                 found.push(entry.path().to_string_lossy().into_owned());
             }
             if depth > 0 {
