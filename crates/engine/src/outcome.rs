@@ -190,6 +190,17 @@ impl Outcome {
             error,
         }
     }
+
+    /// The same of a run that came to nothing, begun at this time.
+    pub(crate) fn refused(self, failure: Failure, begun: std::time::Instant) -> Outcome {
+        Outcome {
+            outcome: Ending::SetupFailed,
+            error: Some(failure),
+            violations_complete: true, // nothing ran
+            setup_time_ms: begun.elapsed().as_secs_f64() * 1e3,
+            ..self
+        }
+    }
 }
 
 /// Per stream: was it cut?

@@ -28,7 +28,7 @@ use crate::executables::Executables;
 use crate::io::{Io, Stream};
 use crate::jail;
 use crate::landlock;
-use crate::outcome::{Applied, Ending, Enforcement, Failure, Outcome, Strength};
+use crate::outcome::{Applied, Enforcement, Failure, Outcome, Strength};
 use crate::ready::Ready;
 use crate::session::Channel;
 use crate::streams::{Sink, Source};
@@ -567,13 +567,7 @@ impl Core {
     }
 
     fn refused(&self, failure: Failure, begun: Instant) -> Outcome {
-        Outcome {
-            outcome: Ending::SetupFailed,
-            error: Some(failure),
-            violations_complete: true, // nothing ran
-            setup_time_ms: begun.elapsed().as_secs_f64() * 1e3,
-            ..self.blank()
-        }
+        self.blank().refused(failure, begun)
     }
 
     fn blank(&self) -> Outcome {

@@ -17,7 +17,7 @@ fn options() -> Options {
 
 /// Not a test of its own: what the tests below start, again and again, and kill.
 #[test]
-#[ignore = "a process that other tests start"]
+#[ignore = "no test: the process that the tests of many writers start by name and kill, which they run"]
 fn writer() {
     let dir = std::env::var_os(DIR).expect("the trail's directory");
     let me: u64 = std::env::var(WRITER).expect("the writer's number").parse().expect("a number");
@@ -134,7 +134,7 @@ fn a_hundred_thousand_records_of_eight_processes_that_are_killed_at_random_verif
 
 /// Begins a run and does not end it: tests kill it.
 #[test]
-#[ignore = "a process that another test starts"]
+#[ignore = "no test: a process that another test starts by name, and so runs"]
 fn begins_and_waits() {
     let dir = std::env::var_os(DIR).expect("the trail's directory");
     let trail = Trail::open(Path::new(&dir), Options::default()).expect("opens");
@@ -215,7 +215,7 @@ fn a_run_whose_owner_is_killed_is_ended_once_by_whoever_comes_next_and_a_live_on
 
 /// A writer in a file system of 1 MiB, in namespaces of its own: it says on standard output what became of it.
 #[test]
-#[ignore = "a process that another test starts"]
+#[ignore = "no test: a process that another test starts by name, and so runs"]
 fn on_a_full_disk() {
     let dir = std::env::var_os(DIR).expect("the trail's directory");
     let trail = Trail::open(Path::new(&dir), Options::default()).expect("opens");

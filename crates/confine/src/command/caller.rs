@@ -33,6 +33,7 @@ impl Caller {
         if IDENTITY.iter().any(|key| line(&theirs, key) != line(&ours, key)) {
             return Err(libc::EPERM);
         }
+        // What is missing or no number is refused in the next line.
         let caps = |text: &str| u64::from_str_radix(&line(text, "CapEff:")?, 16).ok();
         let (theirs, ours) = (caps(&theirs).ok_or(libc::EPERM)?, caps(&ours).ok_or(libc::EPERM)?);
         if ours & KEPT & !theirs != 0 {

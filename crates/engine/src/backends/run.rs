@@ -206,12 +206,7 @@ impl Ready {
     /// Runs it and returns when the tree is dead.
     pub fn run(&self, mut io: Io) -> Outcome {
         let begun = Instant::now();
-        let outcome = self.attempt(&mut io, begun).unwrap_or_else(|failure| Outcome {
-            error: Some(failure),
-            violations_complete: true, // nothing ran
-            setup_time_ms: begun.elapsed().as_secs_f64() * 1e3,
-            ..self.blank()
-        });
+        let outcome = self.attempt(&mut io, begun).unwrap_or_else(|failure| self.blank().refused(failure, begun));
         io.monitor.end();
         outcome
     }

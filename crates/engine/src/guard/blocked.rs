@@ -276,6 +276,7 @@ fn leaves_proc(path: &Path) -> bool {
 
 /// A name that is not there, folded in each way, in the directory that would hold it.
 fn folded(path: &Path) -> Vec<((u64, u64), String)> {
+    // Where no directory would hold it, or none that can be looked into, the name itself is what is refused, unfolded.
     let parent = || std::fs::metadata(path.parent()?).ok();
     let (Err(_), Some(parent), Some(name)) = (std::fs::symlink_metadata(path), parent(), path.file_name()) else {
         return Vec::new();

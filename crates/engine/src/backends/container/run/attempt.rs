@@ -22,7 +22,7 @@ use super::{Contained, KERNEL_THREADS, Tell, refuse};
 use crate::egress::Egress;
 use crate::evidence::{Log, Paths};
 use crate::io::{Io, Stream};
-use crate::outcome::{Ending, Failure, Network, Outcome};
+use crate::outcome::{Failure, Network, Outcome};
 use crate::streams::{Sink, Source};
 use crate::supervise::{self, End, Outer, Run};
 use crate::told::{self, Finished, Told};
@@ -36,13 +36,7 @@ impl Contained {
                 let of = Told { policy: &self.policy, recipe: &recipe, reports: self.about.listener };
                 told::outcome(&of, self.blank(), finished, begun)
             }
-            Err(failure) => Outcome {
-                outcome: Ending::SetupFailed,
-                error: Some(failure),
-                violations_complete: true, // nothing ran
-                setup_time_ms: begun.elapsed().as_secs_f64() * 1e3,
-                ..self.blank()
-            },
+            Err(failure) => self.blank().refused(failure, begun),
         };
         io.monitor.end();
         outcome
