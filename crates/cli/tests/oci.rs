@@ -403,6 +403,34 @@ fn a_list_of_users_that_never_answers_is_refused_and_a_file_is_not() {
 }
 
 #[test]
+fn a_link_of_a_tarballs_changes_nothing_on_the_host_and_is_told() {
+    if !has_busybox() {
+        return; // which has been said
+    }
+    for runtime in runtimes() {
+        let place = Place::new();
+        let root = place.root();
+        let victim = place.directory.path().join("victim");
+        std::fs::create_dir(&victim).unwrap();
+        std::fs::set_permissions(&victim, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let run = |name: &str| {
+            let tarball = place.directory.path().join(name);
+            let tar = Command::new("tar").arg("-C").arg(&root).arg("-cf").arg(&tarball).arg(".").status().unwrap();
+            assert!(tar.success());
+            place.run(runtime, &["--image", tarball.to_str().unwrap(), "-w", "/"], "echo runs")
+        };
+        assert_eq!(run("good.tar")["stdout"], "runs\n", "{runtime}");
+        std::fs::remove_dir(root.join("tmp")).unwrap();
+        symlink(&victim, root.join("tmp")).unwrap();
+        let o = run("evil.tar");
+        let (said, hint) = (o["error"]["message"].as_str().unwrap(), o["error"]["hint"].as_str().unwrap());
+        assert!(said.contains("nothing to mount /tmp on") && hint.contains("no link"), "{runtime}: {o:#}");
+        assert_eq!(std::fs::metadata(&victim).unwrap().mode() & 0o7777, 0o700, "{runtime}");
+        assert_eq!(std::fs::read_dir(&victim).unwrap().count(), 0, "{runtime}");
+    }
+}
+
+#[test]
 fn a_runtime_that_waits_for_ever_is_ended_by_the_next_start_of_another_owner() {
     if !runtimes().contains(&"runc") {
         return; // which has been said

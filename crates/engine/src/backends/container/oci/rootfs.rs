@@ -8,6 +8,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -117,14 +118,21 @@ impl Roots {
     }
 
     fn with_points(&self, held: Held, points: &[Point]) -> Result<Root, Failure> {
-        let add = || -> std::io::Result<()> {
-            let tree = Tree::open(&held.rootfs)?;
-            points.iter().try_for_each(|point| {
-                add_point(&tree, point)?;
+        let cannot = |e: std::io::Error| failed("cannot make mount points in", &held.rootfs, &e);
+        let tree = Tree::open(&held.rootfs).map_err(cannot)?;
+        for point in points {
+            let added = add_point(&tree, point).and_then(|()| {
                 point.mode.filter(|_| self.modes_from_below).map_or(Ok(()), |mode| tree.set_mode(&point.target, mode))
-            })
-        };
-        add().map_err(|e| failed("cannot make mount points in", &held.rootfs, &e))?;
+            });
+            added.map_err(|e| match e.raw_os_error().map(Errno::from_raw_os_error) {
+                // Nothing is made behind a link that leads to nothing in there: that could be the host's.
+                Some(Errno::LOOP | Errno::NOTDIR | Errno::ISDIR | Errno::NOENT | Errno::EXIST) => refused(
+                    format!("the image has nothing to mount {} on: {e}", point.target),
+                    "use an image that has a directory there, and no link that leads to nothing in it".into(),
+                ),
+                _ => cannot(e),
+            })?;
+        }
         Ok(Root { path: held.rootfs.clone(), _held: Some(held) })
     }
 
