@@ -185,8 +185,10 @@ def test_many_threads_share_one_prepared_policy() -> None:
 
 
 def test_a_signal_ends_a_waiting_call_and_its_run() -> None:
+    # A shell starts what runs in the background with SIGINT ignored, and children inherit that.
     code = """
-import cofferdam, sys
+import cofferdam, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 try:
     cofferdam.run({"version": 1}, ["sh", "-c", "sleep 65.5"])
 except KeyboardInterrupt:

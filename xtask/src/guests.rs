@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::Result;
 use crate::guest::{self, GuestSpec, Kernel};
 use crate::packages::{self, must_work};
+use crate::parts::Counts;
 use crate::shell::{self, cargo, step, uid, which};
 use crate::workspace::{Workspace, executables};
 
@@ -29,17 +30,18 @@ pub fn run(arguments: &[String]) -> Result {
         let built = executables(cargo().args(["test", "-p", "cofferdam-command", "--no-run"]))?;
         return boot("a command's walls", &walls(&workspace, &ready(&workspace)?, &built)?);
     }
-    run_all(&workspace)
+    run_all(&workspace, &mut Counts::default())
 }
 
-/// Boots every guest. Where they cannot be had, the reason is shown, or is an error under `COFFERDAM_MUST_WORK=1`.
-pub fn run_all(workspace: &Workspace) -> Result {
-    step("guests");
+/// Boots every guest, whatever one of them says. Where they cannot be booted, the reason is shown, or is an error under
+/// `COFFERDAM_MUST_WORK=1`.
+pub fn run_all(workspace: &Workspace, counts: &mut Counts) -> Result {
     let kernel = match ready(workspace) {
         Ok(kernel) => kernel,
         Err(reason) if must_work() => return Err(reason),
         Err(reason) => {
             eprintln!("skipped: {reason}");
+            counts.skipped += 1;
             return Ok(());
         }
     };
@@ -47,26 +49,35 @@ pub fn run_all(workspace: &Workspace) -> Result {
     let mut build = cargo();
     let built = executables(build.args(["test", "--workspace", "--no-run"]))?;
     let check = built.get("cgroup_check").ok_or("crates/confine has no example cgroup_check")?;
+    let guests: [(&str, Result<GuestSpec>); 5] = [
+        ("cgroups of version 2", places(workspace, &kernel, check)),
+        ("the command under version 2", command(workspace, &kernel, &built)),
+        ("a command on a kernel whose Landlock is old", walls(workspace, &kernel, &built)),
+        ("the guard", guard(workspace, &kernel, &built)),
+        // A host of systemd's, where an unprivileged user gets a delegated scope.
+        ("systemd's scopes", guest::systemd::scopes(&kernel.image, &workspace.root, check)),
+    ];
+    let mut failures = Vec::new();
+    for (name, spec) in guests {
+        match spec.and_then(|spec| boot(name, &spec)) {
+            Ok(()) => counts.passed += 1,
+            Err(failure) => {
+                counts.failed += 1;
+                failures.push(failure);
+            }
+        }
+    }
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
+}
 
-    // Version 2 with every controller, from each place where a process can sit.
-    let mut places = GuestSpec::new(&kernel.image, &["sh", "/cgroup.sh"])
+/// The guest of version 2 with every controller, checked from each place where a process can sit.
+fn places(workspace: &Workspace, kernel: &Kernel, check: &Path) -> Result<GuestSpec> {
+    let mut spec = GuestSpec::new(&kernel.image, &["sh", "/cgroup.sh"])
         .program(check, "/cgroup_check")?
         .program(Path::new("/usr/bin/setpriv"), "/usr/bin/setpriv")?
         .file(workspace.root.join("tests/guest/cgroup.sh"), "/cgroup.sh");
-    places.timeout = Duration::from_secs(240);
-    boot("cgroups of version 2", &places)?;
-
-    // The whole command there.
-    boot("the command under version 2", &command(workspace, &kernel, &built)?)?;
-
-    // Walls around a command on a kernel whose Landlock is old.
-    boot("a command's walls", &walls(workspace, &kernel, &built)?)?;
-
-    // What a guard holds there.
-    boot("the guard", &guard(workspace, &kernel, &built)?)?;
-
-    // A host of systemd's, where an unprivileged user gets a delegated scope.
-    boot("systemd's scopes", &guest::systemd::scopes(&kernel.image, &workspace.root, check)?)
+    spec.timeout = Duration::from_secs(240);
+    Ok(spec)
 }
 
 /// The guest in which the command itself and part of the escape suite run: as their statically linked programs, with the

@@ -13,6 +13,7 @@ mod guests;
 mod lint;
 mod mcp;
 mod packages;
+mod parts;
 mod python;
 #[cfg(test)]
 mod repository;

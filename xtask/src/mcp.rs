@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::Result;
 use crate::packages;
+use crate::parts::{Counts, counted};
 use crate::python;
 use crate::shell::{run, step, which};
 use crate::workspace::Workspace;
@@ -27,17 +28,18 @@ const REVISIONS: &[&str] = &["2026-07-28", "2025-11-25"];
 ///
 /// # Errors
 /// One of them fails, or nothing can be installed where everything must work.
-pub fn clients(workspace: &Workspace, server: &Path) -> Result {
-    conformance(workspace, server)?;
+pub fn clients(workspace: &Workspace, server: &Path, counts: &mut Counts) -> Result {
+    let conformance = conformance(workspace, server, counts);
     let directory = workspace.target.join("python/mcp");
-    let Some(python) = python::environment(&directory, SDK)? else { return Ok(()) };
+    let Some(python) = python::environment(&directory, SDK)? else { return conformance };
     step("the server, driven by the official Python SDK");
     let mut tests = Command::new(python);
     tests.args(["-m", "pytest", "--quiet", "-rs", "-p", "no:cacheprovider", "crates/server/tests/sdk"]);
-    run(tests.current_dir(&workspace.root).env("COFFERDAM_SERVE", server).env("COFFERDAM_MCP_PLOT", "1"))
+    tests.current_dir(&workspace.root).env("COFFERDAM_SERVE", server).env("COFFERDAM_MCP_PLOT", "1");
+    conformance.and(counted(&mut tests, counts))
 }
 
-fn conformance(workspace: &Workspace, server: &Path) -> Result {
+fn conformance(workspace: &Workspace, server: &Path, counts: &mut Counts) -> Result {
     let Some(npm) = which("npm") else {
         let told = "no npm: the conformance suite of the protocol cannot be installed\nhint: sudo apt-get install npm";
         if packages::must_work() {
@@ -57,6 +59,7 @@ fn conformance(workspace: &Workspace, server: &Path) -> Result {
         suite.arg(directory.join("node_modules/@modelcontextprotocol/conformance/dist/index.js"));
         suite.args(["server", "--url", &serving.url, "--requirements", revision, "--expected-failures"]).arg(expected);
         run(suite.current_dir(&directory))?;
+        counts.passed += 1;
     }
     Ok(())
 }

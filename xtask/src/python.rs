@@ -7,6 +7,7 @@ use std::process::Command;
 
 use crate::Result;
 use crate::packages;
+use crate::parts::{Counts, counted};
 use crate::shell::{run, step, succeeds, which};
 use crate::workspace::Workspace;
 
@@ -142,7 +143,7 @@ pub fn released(workspace: &Workspace, tools: &Path, evaluator: &Path) -> Result
 ///
 /// # Errors
 /// One of these fails.
-pub fn wheel(workspace: &Workspace, tools: &Path, evaluator: &Path) -> Result {
+pub fn wheel(workspace: &Workspace, tools: &Path, evaluator: &Path, counts: &mut Counts) -> Result {
     let wheel = built(workspace, tools, evaluator, "dev")?;
     let directory = workspace.target.join("python");
     step("the Python package: tests against the installed wheel");
@@ -154,5 +155,5 @@ pub fn wheel(workspace: &Workspace, tools: &Path, evaluator: &Path) -> Result {
     run(pip(&python).arg(&wheel))?;
     let mut tests = Command::new(&python);
     tests.args(["-m", "pytest", "--quiet", "-rs", "python/tests"]).current_dir(&workspace.root);
-    run(tests.env("COFFERDAM_PY_NICKEL", tools))
+    counted(tests.env("COFFERDAM_PY_NICKEL", tools), counts)
 }

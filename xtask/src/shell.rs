@@ -74,6 +74,7 @@ fn is_executable(file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
-fn cannot_run(command: &Command, error: &std::io::Error) -> String {
+/// A command that could not be started, in words.
+pub fn cannot_run(command: &Command, error: &std::io::Error) -> String {
     format!("cannot run `{}`: {error}", words(command))
 }

@@ -5,11 +5,12 @@
 //!          ─▶ egress ─▶ the whole suite
 //! ```
 //!
-//! The whole suite comes last, so that the last lines are the test runner's. It runs as the caller; as root the
+//! Every part runs, whatever failed before it, and the last line is the sum of all of them. The whole suite comes last. It
+//! runs as the caller; as root the
 //! integration tests of crates/ run a second time as an unprivileged user, because rootless is another path through
 //! the jail. The attacks of tests/escape and the attempts of tests/egress switch users by themselves; one process runs
-//! all of each, for they share a table or a world, so they are steps of their own under a runner that makes a process for
-//! each test (`.config/nextest.toml`). A step that fails ends the task with that step's own output.
+//! all of each, for they share a table or a world, so they are parts of their own under a runner that makes a process for
+//! each test (`.config/nextest.toml`). Only what every part needs ends the task at once: packages, and the build.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,6 +20,7 @@ use crate::Result;
 use crate::guests;
 use crate::mcp;
 use crate::packages;
+use crate::parts::{Counts, Parts, counted};
 use crate::python;
 use crate::shell::{self, cargo, step, succeeds, uid};
 use crate::workspace::{Package, Workspace, executables};
@@ -55,43 +57,48 @@ fn all(arguments: &[String]) -> Result {
 
     step("build the tests");
     shell::run(runner.command().args(["--workspace", "--no-run"]))?;
+    // The very programs that this build made, so that no other is tested and none is built a second time.
+    let programs = executables(cargo().args(["test", "--workspace", "--no-run"]))?;
+    let program = |name: &str| programs.get(name).ok_or_else(|| format!("the build made no program `{name}`"));
+    let command = program("cofferdam")?;
 
-    step("doc tests");
-    shell::run(cargo().args(["test", "--quiet", "--workspace", "--doc"]))?;
-
+    let mut parts = Parts::default();
+    parts.run("doc tests", |counts| {
+        counted(cargo().args(["test", "--quiet", "--workspace", "--doc", "--no-fail-fast"]), counts)
+    });
     if uid() == Some(0) {
-        step("the crates' integration tests as an unprivileged user");
-        unprivileged(&workspace, &runner)?;
+        parts.run("the crates' integration tests as an unprivileged user", |counts| {
+            unprivileged(&workspace, &runner, counts)
+        });
     } else {
         eprintln!("skipped: the second pass as another user needs root; this user's pass follows");
     }
-
     if fast {
         eprintln!("skipped: guests (--fast)");
     } else {
-        guests::run_all(&workspace)?;
+        parts.run("guests", |counts| guests::run_all(&workspace, counts));
     }
-
-    // The very program that the build above made, so that no other is attacked and none is built a second time.
-    let programs = executables(cargo().args(["test", "--workspace", "--no-run"]))?;
-    let command = programs.get("cofferdam").ok_or("the build made no program `cofferdam`")?;
-    let evaluator = programs.get("cofferdam-compile").ok_or("the build made no program `cofferdam-compile`")?;
     if let Some(tools) = &nickel {
-        python::wheel(&workspace, tools, evaluator)?;
+        parts.run("the Python package", |counts| {
+            python::wheel(&workspace, tools, program("cofferdam-compile")?, counts)
+        });
     }
-
-    let server = programs.get("cofferdam-serve").ok_or("the build made no program `cofferdam-serve`")?;
-    mcp::clients(&workspace, server)?;
-
+    parts.run("the MCP server with clients of others", |counts| {
+        mcp::clients(&workspace, program("cofferdam-serve")?, counts)
+    });
     if runner.nextest {
-        step("attacks and their allowed twins");
-        shell::run(cargo().args(["test", "--workspace", "--test", "escape"]).env("COFFERDAM_BIN", command))?;
-        step("the egress gateway: clients, and attempts to get round it");
-        shell::run(cargo().args(["test", "--workspace", "--test", "egress"]).env("COFFERDAM_BIN", command))?;
+        parts.run("attacks and their allowed twins", |counts| {
+            counted(cargo().args(["test", "--workspace", "--test", "escape"]).env("COFFERDAM_BIN", command), counts)
+        });
+        parts.run("the egress gateway: clients, and attempts to get round it", |counts| {
+            counted(cargo().args(["test", "--workspace", "--test", "egress"]).env("COFFERDAM_BIN", command), counts)
+        });
     }
-
-    step("the whole suite");
-    shell::run(runner.command().args(["--workspace", "--no-fail-fast"]).env("COFFERDAM_BIN", command))
+    parts.run("the whole suite", |counts| {
+        let mut suite = runner.command();
+        counted(suite.args(["--workspace", "--no-fail-fast"]).env("COFFERDAM_BIN", command), counts)
+    });
+    parts.close()
 }
 
 /// cargo-nextest where it is installed, else cargo's own runner. It is never compiled here: that takes minutes.
@@ -127,7 +134,7 @@ impl Runner {
 
 /// Runs the integration tests of crates/ again as [`NOBODY`], through cargo's target runner: the same binaries, no
 /// second build.
-fn unprivileged(workspace: &Workspace, runner: &Runner) -> Result {
+fn unprivileged(workspace: &Workspace, runner: &Runner, counts: &mut Counts) -> Result {
     let tested: Vec<&Package> = workspace
         .packages
         .iter()
@@ -151,7 +158,7 @@ fn unprivileged(workspace: &Workspace, runner: &Runner) -> Result {
     }
     let script = home.0.join("as-nobody");
     write_runner(&script, &home.0, &[&workspace.root, &workspace.target])?;
-    shell::run(command.arg("--no-fail-fast").env(runner_variable(), &script))
+    counted(command.arg("--no-fail-fast").env(runner_variable(), &script), counts)
 }
 
 /// `CARGO_TARGET_<TRIPLE>_RUNNER` of this machine.
