@@ -47,6 +47,7 @@ fn every_field_of_an_outcome_stands_in_its_page() {
         evidence: Evidence::Kernel,
         pid: 0,
         count: 1,
+        aggregated: true,
     });
     let words = [
         json!(Ending::Exited),
@@ -91,6 +92,8 @@ fn every_part_of_an_event() -> Value {
         method: text.clone(),
         path: text,
         status: Some(200),
+        last_ms: Some(0),
+        aggregated: true,
         ..NetworkEvent::new(NetworkKind::Refused, NetworkVia::Connect)
     })
 }

@@ -4,6 +4,9 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
+use crate::address::{self, Special};
+use crate::ledger::Entry;
+
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -180,6 +183,12 @@ pub struct Event {
     pub at_ms: u64,
     /// How many times it happened; what repeats may be told as an event of its own, with the time of the first repeat.
     pub count: u64,
+    /// When the last of them was, in milliseconds since the sandbox was attached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_ms: Option<u64>,
+    /// It counts what was about several destinations, for which there was no room; so it names none.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub aggregated: bool,
 }
 
 impl Event {
@@ -204,7 +213,112 @@ impl Event {
             status: None,
             at_ms: 0,
             count: 1,
+            last_ms: None,
+            aggregated: false,
         }
+    }
+
+    /// Whether something went out: what it says was allowed, and is never left out for what was refused.
+    pub fn went_out(&self) -> bool {
+        matches!(self.kind, Kind::Allowed | Kind::Closed | Kind::ApiRequest)
+    }
+
+    /// The kind of address it is about, where that is not a public one.
+    pub fn special(&self) -> Option<Special> {
+        let named = || self.host.as_ref().and_then(|host| host.trim_matches(['[', ']']).parse().ok());
+        self.address.or_else(named).and_then(address::special)
+    }
+}
+
+/// What has room of its own among events: how it went, why not, and by which line of the policy where it went out. The
+/// kind of address is of it, so that attempts at a cloud's metadata service are not lost among others.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Class {
+    kind: Kind,
+    via: Via,
+    reason: Option<Reason>,
+    special: Option<Special>,
+    rule: Option<String>,
+}
+
+/// What makes two events equal.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Key {
+    class: Class,
+    host: Option<String>,
+    address: Option<IpAddr>,
+    port: Option<u16>,
+    rule: Option<String>,
+    method: Option<String>,
+    status: Option<u16>,
+}
+
+impl Entry for Event {
+    type Class = Class;
+    type Key = Key;
+
+    fn class(&self) -> Class {
+        Class {
+            kind: self.kind,
+            via: self.via,
+            reason: self.reason,
+            special: if self.aggregated { None } else { self.special() },
+            // One that refused may be any of the policy's, and says nothing that `reason` does not.
+            rule: self.rule.clone().filter(|_| self.went_out()),
+        }
+    }
+
+    fn key(&self) -> Key {
+        Key {
+            class: self.class(),
+            host: self.host.clone(),
+            address: self.address,
+            port: self.port,
+            rule: self.rule.clone(),
+            method: self.method.clone().filter(|_| self.went_out()),
+            status: self.status.filter(|_| self.went_out()),
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.count
+    }
+
+    fn fold(&mut self, again: Event) {
+        if self.count == 0 {
+            self.at_ms = again.at_ms;
+        } else {
+            self.last_ms = Some(again.last_ms.unwrap_or(again.at_ms).max(self.last_ms.unwrap_or(self.at_ms)));
+        }
+        self.count += again.count;
+        let sum = |one: Option<u64>, two: Option<u64>| match (one, two) {
+            (None, None) => None,
+            (one, two) => Some(one.unwrap_or(0).saturating_add(two.unwrap_or(0))),
+        };
+        self.bytes_up = sum(self.bytes_up, again.bytes_up);
+        self.bytes_down = sum(self.bytes_down, again.bytes_down);
+        if self.went_out() {
+            // Of several connections or requests, only what they have in common.
+            (self.connection, self.duration_ms, self.path) = (0, None, None);
+        }
+    }
+
+    fn aggregate(self) -> Event {
+        Event {
+            rule: self.rule.clone().filter(|_| self.went_out()),
+            reason: self.reason,
+            bytes_up: self.bytes_up,
+            bytes_down: self.bytes_down,
+            at_ms: self.at_ms,
+            last_ms: self.last_ms,
+            count: self.count,
+            aggregated: true,
+            ..Event::new(self.kind, self.via)
+        }
+    }
+
+    fn is_aggregate(&self) -> bool {
+        self.aggregated
     }
 }
 

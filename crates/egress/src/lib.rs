@@ -27,6 +27,7 @@ pub mod gateway;
 pub mod hello;
 pub mod http;
 pub mod layout;
+pub mod ledger;
 mod letters;
 pub mod limits;
 pub mod name;

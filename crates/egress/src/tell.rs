@@ -2,37 +2,25 @@
 //! Knows nothing of what they mean.
 //!
 //! A program may be refused a hundred thousand times in a second. The first of equal refusals is told at once, those of
-//! the next second are counted and told as one; and of different ones, no more than a bounded number each second.
+//! the next second are counted and told as one; and of different ones, no more than a bounded number each second: the rest
+//! is told as a count for each kind and reason.
 
-use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::event::{Event, Kind, Reason, Sink, Via};
+use crate::event::{Event, Kind, Sink};
+use crate::ledger::{Ledger, Place, Room};
 
 /// How long equal refusals are counted before they are told again.
 const WINDOW: Duration = Duration::from_secs(1);
-/// Most different refusals that are told in one window; the rest are told as one.
-const MOST_DIFFERENT: usize = 512;
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Key {
-    kind: Kind,
-    via: Via,
-    host: Option<String>,
-    address: Option<IpAddr>,
-    port: Option<u16>,
-    reason: Option<Reason>,
-    rule: Option<String>,
-}
+/// Most different refusals that are told in one window; of the rest, only how many.
+const ROOM: Room = Room { own: 16, shared: 512 };
 
 struct State {
     sink: Option<Sink>,
     window: Instant,
-    /// What was told in this window, and what has repeated since.
-    told: HashMap<Key, Option<Event>>,
-    rest: Option<Event>,
+    /// What was told in this window. The counts are what has repeated since.
+    told: Ledger<Event>,
     refused: u64,
 }
 
@@ -46,7 +34,7 @@ impl Teller {
     /// Nothing told yet; times count from now.
     pub fn new(sink: Sink) -> Teller {
         let since = Instant::now();
-        let state = State { sink: Some(sink), window: since, told: HashMap::new(), rest: None, refused: 0 };
+        let state = State { sink: Some(sink), window: since, told: Ledger::new(ROOM), refused: 0 };
         Teller { since, state: Mutex::new(state) }
     }
 
@@ -71,22 +59,9 @@ impl Teller {
             state.flush();
             state.window = now;
         }
-        let key = Key {
-            kind: event.kind,
-            via: event.via,
-            host: event.host.clone(),
-            address: event.address,
-            port: event.port,
-            reason: event.reason,
-            rule: event.rule.clone(),
-        };
-        if let Some(repeated) = state.told.get_mut(&key) {
-            add(repeated, event);
-        } else if state.told.len() < MOST_DIFFERENT {
-            state.told.insert(key, None);
+        if let Place::New(at) = state.told.add(event.clone()) {
+            state.told.entries_mut()[at].count = 0; // told now
             state.send(event);
-        } else {
-            add(&mut state.rest, event);
         }
     }
 
@@ -114,13 +89,6 @@ impl Teller {
     }
 }
 
-fn add(to: &mut Option<Event>, event: Event) {
-    match to {
-        Some(earlier) => earlier.count += event.count,
-        None => *to = Some(event),
-    }
-}
-
 impl State {
     fn send(&self, event: Event) {
         if let Some(sink) = &self.sink {
@@ -130,13 +98,19 @@ impl State {
 
     fn flush(&mut self) {
         self.tell_counted();
-        self.told.clear();
+        self.told.take();
     }
 
     fn tell_counted(&mut self) {
-        let mut counted: Vec<Event> = self.told.values_mut().filter_map(Option::take).collect();
-        counted.sort_by_key(|event| event.at_ms);
-        counted.extend(self.rest.take());
+        let repeated = self.told.entries_mut().iter_mut().filter(|event| event.count > 0);
+        let mut counted: Vec<Event> = repeated
+            .map(|event| {
+                let told = event.clone();
+                (event.count, event.last_ms) = (0, None);
+                told
+            })
+            .collect();
+        counted.sort_by_key(|event| (event.aggregated, event.at_ms));
         counted.into_iter().for_each(|event| self.send(event));
     }
 }
@@ -151,6 +125,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::event::{Reason, Via};
 
     fn teller() -> (Teller, Arc<Mutex<Vec<Event>>>) {
         let seen: Arc<Mutex<Vec<Event>>> = Arc::default();
@@ -197,8 +172,19 @@ mod tests {
         (0..10_000).for_each(|port| teller.tell(refused(port)));
         assert_eq!(teller.end(), 10_000);
         let seen = seen.lock().unwrap();
-        assert!(seen.len() < 2 * MOST_DIFFERENT, "{}", seen.len());
+        assert!(seen.len() <= ROOM.own + ROOM.shared + 1, "{}", seen.len());
         assert_eq!(seen.iter().map(|e| e.count).sum::<u64>(), 10_000);
+        let rest: Vec<_> = seen.iter().filter(|e| e.aggregated).map(|e| (e.port, e.reason)).collect();
+        assert_eq!(rest, [(None, Some(Reason::NotAllowed))], "none of them is said to be all");
+    }
+
+    #[test]
+    fn one_at_a_special_address_is_told_amid_a_flood_of_others() {
+        let (teller, seen) = teller();
+        (0..10_000).for_each(|port| teller.tell(refused(port)));
+        let address = Some("169.254.169.254".parse().unwrap());
+        teller.tell(Event { address, ..refused(80) });
+        assert_eq!(seen.lock().unwrap().last().map(|e| (e.address, e.count)), Some((address, 1)));
     }
 
     #[test]

@@ -9,7 +9,6 @@
 //!
 //! Decides nothing about a connection: the gateway does.
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -18,6 +17,7 @@ use cofferdam_confine::capture::{self, Capture, Version, Versions};
 use cofferdam_egress::event::{Event, Kind};
 use cofferdam_egress::gateway::{Attached, Gateway, Job, Repeats};
 use cofferdam_egress::layout::{API_PORT, HTTP_PROXY_PORT, INSIDE, Layout, SOCKS_PORT, Socket};
+use cofferdam_egress::ledger::{Ledger, Room};
 use cofferdam_egress::process::can_inspect;
 use cofferdam_egress::rules::Rules;
 use cofferdam_policy::{self as policy, Field, NetworkMode, Policy};
@@ -26,12 +26,14 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::evidence::Log;
 use crate::outcome::{Applied, Failure, Network, Strength};
 
-/// Events kept of a run; more are counted.
-const MOST_EVENTS: usize = 1000;
-/// Within how long what repeats is counted on the event that it repeats, milliseconds; as long as the gateway counts it.
-const REPEATS_MS: u64 = 1000;
-/// Refusals that wait for the supervisor; what comes while it does not look is counted.
-const MOST_WAITING: usize = 4096;
+/// Events of what went out that each have an entry of their own.
+const MOST_SINGLE: usize = 1000;
+/// Beyond those, what went out by destination.
+const DESTINATIONS: Room = Room { own: 16, shared: 1000 };
+/// What was refused or failed, by destination and reason.
+const REFUSALS: Room = Room { own: 16, shared: 1000 };
+/// Refusals that wait for the supervisor.
+const WAITING: Room = Room { own: 16, shared: 4096 };
 
 /// What a policy's network is held by.
 #[derive(Debug, Clone)]
@@ -199,16 +201,14 @@ impl Egress {
     pub fn end(self, log: &mut Log) -> Network {
         let traffic = self.attached.end();
         self.watch.drain(log);
-        let mut told = self.watch.0.lock();
-        // What was counted as one of too many comes later than it happened.
-        told.events.sort_by_key(|event| event.at_ms);
+        let (events, lost) = self.watch.0.lock().records.take();
         Network {
             connections: traffic.connections,
             refused: traffic.refused,
             bytes_up: traffic.bytes_up,
             bytes_down: traffic.bytes_down,
-            events: std::mem::take(&mut told.events),
-            lost: told.lost,
+            events,
+            lost,
         }
     }
 }
@@ -221,14 +221,43 @@ struct Told {
     wake: OwnedFd,
 }
 
-#[derive(Default)]
 struct State {
-    events: Vec<Event>,
-    /// Events that are not kept.
-    lost: u64,
-    refused: VecDeque<Event>,
-    /// Refusals that were not kept.
-    overflowed: bool,
+    records: Records,
+    waiting: Ledger<Event>,
+}
+
+/// What happened. What went out and what was refused have room of their own, so that neither hides the other.
+struct Records {
+    single: Vec<Event>,
+    destinations: Ledger<Event>,
+    refusals: Ledger<Event>,
+}
+
+impl Records {
+    fn new() -> Records {
+        Records { single: Vec::new(), destinations: Ledger::new(DESTINATIONS), refusals: Ledger::new(REFUSALS) }
+    }
+
+    fn add(&mut self, event: Event) {
+        if !event.went_out() {
+            self.refusals.add(event);
+        } else if self.single.len() < MOST_SINGLE {
+            self.single.push(event);
+        } else {
+            self.destinations.add(event);
+        }
+    }
+
+    /// All of it in order, and how often something happened whose destination is not among it.
+    fn take(&mut self) -> (Vec<Event>, u64) {
+        let lost = self.destinations.aggregated() + self.refusals.aggregated();
+        let mut events = std::mem::take(&mut self.single);
+        events.extend(self.destinations.take());
+        events.extend(self.refusals.take());
+        // What was counted as one of too many comes later than it happened.
+        events.sort_by_key(|event| event.at_ms);
+        (events, lost)
+    }
 }
 
 impl Told {
@@ -241,41 +270,21 @@ impl Told {
         let mut state = self.lock();
         if event.kind == Kind::Refused {
             // One wake is enough for all that come until somebody looks.
-            let wakes = state.refused.is_empty();
-            if state.refused.len() < MOST_WAITING {
-                state.refused.push_back(event.clone());
-            } else {
-                state.overflowed = true;
-            }
+            let wakes = state.waiting.entries().is_empty();
+            state.waiting.add(event.clone());
             if wakes && let Err(e) = rustix::io::write(&self.wake, &1u64.to_ne_bytes()) {
                 debug_assert!(false, "an eventfd of ours cannot be written: {e}"); // the end of the run drains as well
             }
         }
-        if let Some(earlier) = state.events.iter_mut().rev().find(|earlier| repeats(&event, earlier)) {
-            earlier.count += event.count;
-        } else if state.events.len() < MOST_EVENTS {
-            state.events.push(event);
-        } else {
-            state.lost += event.count;
-        }
+        state.records.add(event);
     }
-}
-
-/// Whether the gateway tells of the same as before, so that it is counted there.
-fn repeats(event: &Event, earlier: &Event) -> bool {
-    let same = |a: &Event, b: &Event| {
-        (a.kind, a.via, a.port, a.address, a.reason) == (b.kind, b.via, b.port, b.address, b.reason)
-            && (&a.host, &a.rule) == (&b.host, &b.rule)
-    };
-    matches!(event.kind, Kind::Refused | Kind::Failed)
-        && event.at_ms.saturating_sub(earlier.at_ms) <= REPEATS_MS
-        && same(event, earlier)
 }
 
 impl Watch {
     fn new() -> std::io::Result<Watch> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Watch(Arc::new(Told { state: Mutex::default(), wake })))
+        let state = State { records: Records::new(), waiting: Ledger::new(WAITING) };
+        Ok(Watch(Arc::new(Told { state: Mutex::new(state), wake })))
     }
 
     /// Ready for reading while refusals wait.
@@ -290,12 +299,11 @@ impl Watch {
         if let Err(e) = rustix::io::read(&self.0.wake, &mut counter) {
             debug_assert!(e == rustix::io::Errno::AGAIN, "an eventfd of ours cannot be read: {e}");
         }
-        let any = !state.refused.is_empty();
-        for event in state.refused.drain(..) {
-            log.gateway(&event);
+        let refused = state.waiting.take();
+        for event in &refused {
+            log.gateway(event);
         }
-        log.overflowed |= std::mem::take(&mut state.overflowed);
-        any
+        !refused.is_empty()
     }
 }
 
@@ -340,7 +348,7 @@ mod tests {
         let mut log = Log::new(&Policy::base());
         assert!(watch.drain(&mut log));
         assert!(!ready(&watch) && !watch.drain(&mut log));
-        let told: Vec<_> = log.violations().iter().map(|v| v.object.as_deref().unwrap()).collect();
+        let told: Vec<_> = log.violations().map(|v| v.object.as_deref().unwrap()).collect();
         assert_eq!(told, ["a.example:443", "b.example:443"]);
     }
 
@@ -359,27 +367,77 @@ mod tests {
         watch.0.take(at(50, Event { reason: Some(Reason::Denied), ..refused("a.example") }));
         watch.0.take(at(5000, refused("a.example")));
         watch.0.take(at(5001, Event { count: 2, ..refused("a.example") }));
-        let told: Vec<_> = watch.0.lock().events.iter().map(|e| (e.at_ms, e.count)).collect();
-        assert_eq!(told, [(0, 8), (10, 1), (20, 1), (30, 1), (40, 1), (50, 1), (5000, 3)]);
+        let (events, lost) = watch.0.lock().records.take();
+        let told: Vec<_> = events.iter().map(|e| (e.at_ms, e.count, e.last_ms)).collect();
+        let each = [(20, 1, None), (30, 1, None), (40, 1, None), (50, 1, None)];
+        assert_eq!(told[..2], [(0, 11, Some(5001)), (10, 1, None)]);
+        assert_eq!((&told[2..], lost), (&each[..], 0));
         // The refusals that the violations are made of are all there.
         let mut log = Log::new(&Policy::base());
         watch.drain(&mut log);
-        let counts: Vec<_> = log.violations().iter().map(|v| (v.object.as_deref().unwrap(), v.count)).collect();
+        let counts: Vec<_> = log.violations().map(|v| (v.object.as_deref().unwrap(), v.count)).collect();
         assert_eq!(counts.iter().map(|(_, count)| count).sum::<u64>(), 13, "{counts:?}");
     }
 
+    fn at(address: &str) -> Option<IpAddr> {
+        Some(address.parse().unwrap())
+    }
+
     #[test]
-    fn events_are_bounded_and_what_is_not_kept_is_counted() {
+    fn a_flood_of_refusals_hides_neither_what_went_out_nor_other_refusals() {
         let watch = Watch::new().unwrap();
-        for i in 0..MOST_WAITING + 10 {
+        for i in 0..12_000 {
             watch.0.take(Event { count: 2, ..refused(&format!("h{i}.example")) });
         }
-        let state = watch.0.lock();
-        assert_eq!((state.events.len(), state.lost), (MOST_EVENTS, 2 * (MOST_WAITING + 10 - MOST_EVENTS) as u64));
-        drop(state);
+        let out = |kind, bytes_up| Event { address: at("93.184.216.34"), bytes_up, ..Event::new(kind, Via::Connect) };
+        watch.0.take(out(Kind::Allowed, None));
+        watch.0.take(out(Kind::Closed, Some(7)));
+        watch.0.take(Event { host: None, address: at("169.254.169.254"), ..refused("") });
         let mut log = Log::new(&Policy::base());
         watch.drain(&mut log);
+        let (events, lost) = watch.0.lock().records.take();
+        assert!(events.len() < 1100, "{}", events.len());
+        assert_eq!(events.iter().filter(|e| e.went_out()).count(), 2);
+        assert_eq!(events.iter().filter(|e| e.address == at("169.254.169.254")).count(), 1);
+        let refusals: u64 = events.iter().filter(|e| e.kind == Kind::Refused).map(|e| e.count).sum();
+        assert_eq!(refusals, 24_001);
+        assert_eq!(lost, events.iter().filter(|e| e.aggregated).map(|e| e.count).sum::<u64>());
         assert!(log.overflowed);
+        let violations = log.into_violations();
+        assert!(violations.iter().any(|v| v.object.as_deref() == Some("169.254.169.254:443")), "{violations:?}");
+        assert_eq!(violations.iter().map(|v| v.count).sum::<u64>(), 24_001);
+    }
+
+    #[test]
+    fn what_went_out_beyond_a_number_is_counted_for_each_destination() {
+        let watch = Watch::new().unwrap();
+        let out = |host: &str, bytes| Event {
+            host: Some(host.into()),
+            rule: Some("$.network.allow[0]".into()),
+            bytes_up: Some(bytes),
+            ..Event::new(Kind::Closed, Via::Connect)
+        };
+        for _ in 0..5000 {
+            watch.0.take(out("a.example", 1));
+        }
+        watch.0.take(out("b.example", 7));
+        watch.0.take(out("b.example", 8));
+        // A wildcard allows names that the program chooses: a second line of the policy is not hidden by them.
+        for i in 0..5000 {
+            watch.0.take(out(&format!("h{i}.example"), 1));
+        }
+        watch.0.take(Event { rule: Some("$.network.allow[1]".into()), ..out("last.test", 9) });
+        let (events, lost) = watch.0.lock().records.take();
+        assert!(events.len() < MOST_SINGLE + 1100, "{}", events.len());
+        let sum = |host: &str| {
+            let of = events.iter().filter(|e| e.host.as_deref() == Some(host));
+            of.fold((0, 0), |(n, bytes), e| (n + e.count, bytes + e.bytes_up.unwrap()))
+        };
+        assert_eq!((sum("a.example"), sum("b.example"), sum("last.test")), ((5000, 5000), (2, 15), (1, 9)));
+        let rest: Vec<_> = events.iter().filter(|e| e.aggregated).collect();
+        assert_eq!((rest.len(), rest[0].rule.as_deref()), (1, Some("$.network.allow[0]")));
+        assert_eq!((rest[0].count, rest[0].bytes_up), (lost, Some(lost)));
+        assert_eq!(events.iter().map(|e| e.count).sum::<u64>(), 10_003);
     }
 
     #[test]

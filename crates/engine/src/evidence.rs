@@ -1,18 +1,20 @@
 //! From what was seen to violations: which policy line refused what, and how that is known.
 //!
-//! Pure. Bounded: the same thing seen again only counts up, and beyond a number of different things nothing is kept.
+//! Pure. Bounded: the same thing seen again only counts up, and what finds no room is counted by operation and field.
 
 use cofferdam_confine::seccomp::classify::Verdict;
 use cofferdam_confine::seccomp::{Arch, Reason, syscall_name};
 use cofferdam_confine::status::Event;
+use cofferdam_egress::address::Special;
 use cofferdam_egress::event as network;
+use cofferdam_egress::ledger::{Entry, Ledger, Place, Room};
 use cofferdam_policy::{Audit, AuditLevel, NetworkMode, OnViolation, Policy};
 
 use crate::outcome::{Evidence, Violation};
 use crate::view::View;
 
-/// Different violations kept per run.
-const MOST: usize = 256;
+/// Different violations of a run. Each operation on each line of the policy has a few for itself.
+const ROOM: Room = Room { own: 8, shared: 256 };
 
 /// What the policy says of paths, as seen inside.
 pub struct Paths<'a> {
@@ -25,10 +27,10 @@ pub struct Paths<'a> {
 }
 
 /// Violations under way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Log {
-    list: Vec<Violation>,
-    /// Something was seen that is not in the list.
+    list: Ledger<Seen>,
+    /// Something was seen whose object is not in the list.
     pub overflowed: bool,
     /// Every refusal that a trace sees is told.
     pub trace: bool,
@@ -40,6 +42,58 @@ pub struct Log {
     debug: bool,
     /// In mode `allowlist`.
     captured: bool,
+}
+
+impl Default for Log {
+    fn default() -> Log {
+        Log {
+            list: Ledger::new(ROOM),
+            overflowed: false,
+            trace: false,
+            refusals: false,
+            probes: false,
+            debug: false,
+            captured: false,
+        }
+    }
+}
+
+/// A violation, and the kind of address that it is about.
+#[derive(Debug)]
+struct Seen {
+    violation: Violation,
+    special: Option<Special>,
+}
+
+impl Entry for Seen {
+    type Class = (String, String, Option<Special>);
+    type Key = (String, Option<String>, String);
+
+    fn class(&self) -> Self::Class {
+        (self.violation.operation.clone(), self.violation.field.clone(), self.special)
+    }
+
+    fn key(&self) -> Self::Key {
+        let v = &self.violation;
+        (v.operation.clone(), v.object.clone(), v.field.clone())
+    }
+
+    fn count(&self) -> u64 {
+        self.violation.count
+    }
+
+    fn fold(&mut self, again: Seen) {
+        self.violation.count += again.violation.count;
+    }
+
+    fn aggregate(mut self) -> Seen {
+        (self.violation.object, self.violation.pid, self.violation.aggregated) = (None, 0, true);
+        self
+    }
+
+    fn is_aggregate(&self) -> bool {
+        self.violation.aggregated
+    }
 }
 
 impl Log {
@@ -61,7 +115,7 @@ impl Log {
     /// Drops the refusals that are recorded only when one of them ended the run, where none did.
     pub fn ended(&mut self, audit: Audit, by_violation: bool) {
         if !by_violation && !audit.records(AuditLevel::Info) {
-            self.list.clear();
+            drop(self.list.take());
         }
     }
 
@@ -73,25 +127,22 @@ impl Log {
     }
 
     /// Adds one, or counts it up.
-    pub fn add(&mut self, v: Violation) {
-        let same = |o: &&mut Violation| o.operation == v.operation && o.object == v.object && o.field == v.field;
-        if let Some(old) = self.list.iter_mut().find(same) {
-            old.count += v.count;
-        } else if self.list.len() < MOST {
-            self.list.push(v);
-        } else {
-            self.overflowed = true;
-        }
+    pub fn add(&mut self, violation: Violation) {
+        self.put(Seen { violation, special: None });
+    }
+
+    fn put(&mut self, seen: Seen) {
+        self.overflowed |= matches!(self.list.add(seen), Place::Aggregated(_));
     }
 
     /// What was collected so far.
-    pub fn violations(&self) -> &[Violation] {
-        &self.list
+    pub fn violations(&self) -> impl Iterator<Item = &Violation> {
+        self.list.entries().iter().map(|seen| &seen.violation)
     }
 
     /// What was collected.
-    pub fn into_violations(self) -> Vec<Violation> {
-        self.list
+    pub fn into_violations(mut self) -> Vec<Violation> {
+        self.list.take().into_iter().map(|seen| seen.violation).collect()
     }
 
     /// Takes one refusal of the egress gateway's.
@@ -104,7 +155,7 @@ impl Log {
             network::Via::Dns => "resolve",
             _ => "connect",
         };
-        self.add(Violation {
+        let violation = Violation {
             operation: operation.into(),
             object: crate::egress::destination(e).map(|object| escape(object.as_bytes())),
             field: e.rule.clone().unwrap_or_else(|| {
@@ -114,7 +165,9 @@ impl Log {
             evidence: Evidence::Gateway,
             pid: e.pid.map_or(0, crate::tree::pid_inside),
             count: e.count,
-        });
+            aggregated: e.aggregated,
+        };
+        self.put(Seen { violation, special: e.special() });
     }
 
     /// Takes one event of init's.
@@ -131,6 +184,7 @@ impl Log {
             evidence,
             pid: e.pid,
             count: 1,
+            aggregated: false,
         };
         if let Some(guarded) = e.guarded {
             // Init decided on its own copy of the path; what the event tells was read anew.
@@ -372,21 +426,28 @@ mod tests {
     }
 
     #[test]
-    fn the_same_thing_counts_up_and_different_things_are_bounded() {
+    fn the_same_thing_counts_up_and_a_flood_of_one_operation_hides_no_other() {
         let mut log = Log::default();
-        let v = |object: usize| Violation {
-            operation: "ptrace".into(),
+        let v = |operation: &str, object: usize| Violation {
+            operation: operation.into(),
             object: Some(object.to_string()),
             field: "f".into(),
             evidence: Evidence::Kernel,
             pid: 1,
             count: 1,
+            aggregated: false,
         };
-        log.add(v(0));
-        log.add(v(0));
-        assert_eq!(log.list[0].count, 2);
-        (0..1000).for_each(|i| log.add(v(i)));
-        assert_eq!(log.list.len(), MOST);
+        log.add(v("ptrace", 0));
+        log.add(v("ptrace", 0));
+        assert_eq!(log.violations().next().map(|v| v.count), Some(2));
+        (0..1000).for_each(|i| log.add(v("ptrace", i)));
         assert!(log.overflowed);
+        log.add(v("mount", 7));
+        let list = log.into_violations();
+        assert_eq!(list.len(), ROOM.own + ROOM.shared + 2);
+        assert_eq!(list.last(), Some(&v("mount", 7)));
+        let rest: Vec<_> = list.iter().filter(|v| v.aggregated).map(|v| (v.object.as_deref(), v.pid)).collect();
+        assert_eq!(rest, [(None, 0)]);
+        assert_eq!(list.iter().map(|v| v.count).sum::<u64>(), 1003);
     }
 }

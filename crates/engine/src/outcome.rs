@@ -80,6 +80,9 @@ pub struct Violation {
     pub pid: u32,
     /// How many times the same thing was seen.
     pub count: u64,
+    /// It counts what was done to several objects, for which there was no room; so it names none.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub aggregated: bool,
 }
 
 /// What went through the egress gateway, and what it refused.
@@ -93,9 +96,10 @@ pub struct Network {
     pub bytes_up: u64,
     /// Bytes that came back.
     pub bytes_down: u64,
-    /// What happened, in order, up to a thousand of them.
+    /// What happened, in order: each connection or request that went out, beyond a number of them for each destination;
+    /// and each refusal once, with its count.
     pub events: Vec<NetworkEvent>,
-    /// How many more there were.
+    /// How many of what is counted among the events are on an aggregate, without their destination.
     pub lost: u64,
 }
 

@@ -10,9 +10,6 @@ use crate::io::Io;
 use crate::outcome::{Ending, Outcome};
 use crate::run::Prepared;
 
-/// Records between a run's start and its end; more of them are counted and not written.
-const MOST_EVENTS: usize = 1000;
-
 /// What a run's records say besides what the policy and the outcome do.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct About {
@@ -49,12 +46,12 @@ impl Prepared {
         outcome.run_id.clone_from(&id);
         let mut lost = 0u64;
         let events = events(&outcome);
-        for (kind, data) in events.iter().take(MOST_EVENTS) {
+        // As many as the outcome has, which bounds them by kind: none is left out for another.
+        for (kind, data) in events {
             // A disk that is full now has room for the end, and the end says what is missing before it.
-            let written = trail.append(Entry { data: data.clone(), ..entry(kind) }, Durability::Written);
+            let written = trail.append(Entry { data, ..entry(kind) }, Durability::Written);
             lost += u64::from(written.is_err());
         }
-        lost += events.len().saturating_sub(MOST_EVENTS) as u64;
         let (kind, mut data) = ended(&outcome);
         if lost > 0 {
             data.insert("eventsLost".into(), lost.into());
@@ -134,6 +131,13 @@ fn ended(outcome: &Outcome) -> (&'static str, Map<String, Value>) {
         "cpuSeconds": outcome.cpu_time_seconds,
         "violations": outcome.violations.len(),
         "violationsComplete": outcome.violations_complete,
+        "network": outcome.network.as_ref().map(|network| serde_json::json!({
+            "connections": network.connections,
+            "refused": network.refused,
+            "bytesUp": network.bytes_up,
+            "bytesDown": network.bytes_down,
+            "lost": network.lost,
+        })),
         "backend": outcome.backend,
         "error": outcome.error.as_ref().map(|failure| &failure.message),
     });

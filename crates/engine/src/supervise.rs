@@ -409,7 +409,7 @@ impl Loop<'_, '_> {
         self.take_events(most);
         if let Some(told) = &mut told {
             told.clear();
-            told.extend_from_slice(self.report.log.violations());
+            told.extend(self.report.log.violations().cloned());
         }
     }
 
@@ -420,7 +420,7 @@ impl Loop<'_, '_> {
         let any = watch.drain(&mut self.report.log);
         if let Some(told) = &mut told {
             told.clear();
-            told.extend_from_slice(self.report.log.violations());
+            told.extend(self.report.log.violations().cloned());
         }
         drop(told);
         if any && ends {

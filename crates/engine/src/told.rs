@@ -135,11 +135,19 @@ const SIGSYS: i32 = 31;
 
 fn killed_by_filter() -> Violation {
     let (operation, field) = ("SIGSYS".to_owned(), "$.process.seccomp".to_owned());
-    Violation { operation, object: None, field, evidence: Evidence::Inferred, pid: 0, count: 1 }
+    Violation { operation, object: None, field, evidence: Evidence::Inferred, pid: 0, count: 1, aggregated: false }
 }
 
 fn limit_violation(field: Field, evidence: Evidence) -> Violation {
-    Violation { operation: field.name().into(), object: None, field: format!("$.{field}"), evidence, pid: 0, count: 1 }
+    Violation {
+        operation: field.name().into(),
+        object: None,
+        field: format!("$.{field}"),
+        evidence,
+        pid: 0,
+        count: 1,
+        aggregated: false,
+    }
 }
 
 fn ending(o: &mut Outcome, f: &Finished, recipe: &Recipe, cpu_seconds: u64) {

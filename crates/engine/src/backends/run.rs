@@ -446,7 +446,15 @@ impl Ready {
         if by_filter && audit.records(AuditLevel::Error) {
             let (operation, field) = ("SIGSYS".to_owned(), "$.process.seccomp".to_owned());
             let evidence = Evidence::Inferred;
-            o.violations.push(Violation { operation, object: None, field, evidence, pid: 0, count: 1 });
+            o.violations.push(Violation {
+                operation,
+                object: None,
+                field,
+                evidence,
+                pid: 0,
+                count: 1,
+                aggregated: false,
+            });
         }
         if o.error.is_none()
             && let Some(first) = seen.problems.first()
@@ -535,7 +543,15 @@ impl Ready {
 const SIGSYS: i32 = 31;
 
 fn limit_violation(field: Field, evidence: Evidence, count: u64) -> Violation {
-    Violation { operation: field.name().into(), object: None, field: format!("$.{field}"), evidence, pid: 0, count }
+    Violation {
+        operation: field.name().into(),
+        object: None,
+        field: format!("$.{field}"),
+        evidence,
+        pid: 0,
+        count,
+        aggregated: false,
+    }
 }
 
 /// How the program ended, as its sandbox's program tells.

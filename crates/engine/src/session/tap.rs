@@ -61,14 +61,16 @@ impl Tap {
     }
 }
 
-/// What of `now` was not yet `before`, with how often since.
+/// What of `now` was not yet `before`, with how often since. Entries are only ever added, so each has its place; where one
+/// has not, it is looked for.
 pub(super) fn since(before: &[Violation], now: Vec<Violation>) -> Vec<Violation> {
-    let same =
-        |a: &Violation, b: &Violation| (&a.operation, &a.object, &a.field) == (&b.operation, &b.object, &b.field);
+    let what = |v: &Violation| (v.operation.clone(), v.object.clone(), v.field.clone(), v.aggregated);
     now.into_iter()
-        .filter_map(|mut violation| {
-            let counted: u64 = before.iter().filter(|b| same(b, &violation)).map(|b| b.count).sum();
-            violation.count = violation.count.saturating_sub(counted);
+        .enumerate()
+        .filter_map(|(at, mut violation)| {
+            let same = |b: &&Violation| what(b) == what(&violation);
+            let earlier = before.get(at).filter(same).or_else(|| before.iter().find(same));
+            violation.count = violation.count.saturating_sub(earlier.map_or(0, |b| b.count));
             (violation.count > 0).then_some(violation)
         })
         .collect()
@@ -81,7 +83,15 @@ mod tests {
 
     fn violation(operation: &str, count: u64) -> Violation {
         let (object, field) = (Some("x".to_owned()), "$.process.seccomp".to_owned());
-        Violation { operation: operation.into(), object, field, evidence: Evidence::Kernel, pid: 2, count }
+        Violation {
+            operation: operation.into(),
+            object,
+            field,
+            evidence: Evidence::Kernel,
+            pid: 2,
+            count,
+            aggregated: false,
+        }
     }
 
     #[test]
