@@ -656,7 +656,7 @@ _cofferdam() {
             return 0
             ;;
         cofferdam__subcmd__mcp)
-            opts="-v -h --config --http --token-file --allow-host --allow-origin --tools --max-runs --max-queue --early --verbose --help install help"
+            opts="-v -h --config --http --token-file --allow-host --allow-origin --tools --max-runs --max-queue --early --audit-trail --verbose --help install help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -695,6 +695,10 @@ _cofferdam() {
                     return 0
                     ;;
                 --early)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --audit-trail)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -263,6 +263,7 @@ upload\t''"
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -l max-runs -d 'Most runs at a time' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -l max-queue -d 'Most calls that wait for a run to end' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -l early -d 'Interpreters that are started before their calls, for each environment in use: 1 or 0' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -l audit-trail -d 'Record runs, sessions and their calls in the audit trail of DIR' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -s v -l verbose -d 'Say more on standard error; never the code'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand mcp; and not __fish_seen_subcommand_from install help" -f -a "install" -d 'Put the server into a client\'s configuration'

@@ -96,6 +96,13 @@ pub fn directory(caller: &Caller) -> Result<PathBuf, Refusal> {
     })
 }
 
+/// The directory of the trail that runs are recorded in, absolute: the one that is named, or the variable's. `None` where
+/// there is neither.
+pub fn named(option: Option<&String>, caller: &Caller) -> Option<String> {
+    let variable = || caller.variable("COFFERDAM_AUDIT").filter(|dir| !dir.is_empty());
+    option.map(String::as_str).or_else(variable).map(|dir| caller.absolute(dir))
+}
+
 /// The trail that a run is recorded in, where one is. `further` are variables that the program has not, and whose values may
 /// come to it in other ways: the caller's, where a skill is run.
 pub fn recording(call: &Call, further: Option<&Caller>) -> Result<Option<Trail>, Refusal> {

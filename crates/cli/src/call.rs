@@ -188,9 +188,7 @@ pub fn make_from(
         policy,
         tty: flag("tty"),
         keep_changes: text("keep-changes").map(|dir| caller.absolute(dir)),
-        audit_trail: text("audit-trail")
-            .or_else(|| caller.variable("COFFERDAM_AUDIT").filter(|dir| !dir.is_empty()))
-            .map(|dir| caller.absolute(dir)),
+        audit_trail: crate::audit::named(matches.get_one::<String>("audit-trail"), caller),
         audit_secrets: matches.get_many("audit-secret").into_iter().flatten().cloned().collect(),
         perhaps_file: perhaps_file.map(str::to_owned),
     })

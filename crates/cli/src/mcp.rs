@@ -83,6 +83,14 @@ pub fn command(command: Command) -> Command {
                 ),
         )
         .arg(
+            arg("audit-trail", "DIR")
+                .help("Record runs, sessions and their calls in the audit trail of DIR")
+                .long_help(
+                    "Record runs, sessions and their calls in the audit trail of DIR, durably: what cannot be recorded does \
+                     not start. No interpreter is started before its call then. Default: $COFFERDAM_AUDIT, or no trail",
+                ),
+        )
+        .arg(
             Arg::new("verbose")
                 .long("verbose")
                 .short('v')
@@ -94,7 +102,7 @@ pub fn command(command: Command) -> Command {
 }
 
 /// What the options say.
-fn serve(matches: &ArgMatches) -> Serve {
+fn serve(matches: &ArgMatches, caller: &Caller) -> Serve {
     let text = |name: &str| matches.get_one::<String>(name).cloned();
     let texts = |name: &str| matches.get_many::<String>(name).into_iter().flatten().cloned().collect();
     let mut tools: Vec<String> = texts("tools");
@@ -110,6 +118,7 @@ fn serve(matches: &ArgMatches) -> Serve {
         max_runs: matches.get_one("max-runs").copied(),
         max_queue: matches.get_one("max-queue").copied(),
         early: matches.get_one("early").copied(),
+        audit_trail: crate::audit::named(matches.get_one::<String>("audit-trail"), caller),
         verbose: matches.get_flag("verbose"),
     }
 }
@@ -137,7 +146,7 @@ pub fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
         return install::run(matches, caller);
     }
     let program = program(caller);
-    let error = std::process::Command::new(&program).arg(serve(matches).to_argument()).exec();
+    let error = std::process::Command::new(&program).arg(serve(matches, caller).to_argument()).exec();
     Err(Refusal::new("server", format!("cannot start {}: {error}", program.display())).hint(hint()))
 }
 
@@ -147,7 +156,7 @@ mod tests {
 
     fn parsed(words: &[&str]) -> Result<Serve, clap::Error> {
         let words = std::iter::once("mcp").chain(words.iter().copied());
-        command(Command::new("mcp")).try_get_matches_from(words).map(|matches| serve(&matches))
+        command(Command::new("mcp")).try_get_matches_from(words).map(|matches| serve(&matches, &Caller::default()))
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub struct Serve {
     pub max_queue: Option<usize>,
     /// Interpreters that wait for a call, for each environment in use: 1 where nobody says, or 0.
     pub early: Option<u8>,
+    /// The audit trail in which runs and sessions are recorded, absolute.
+    pub audit_trail: Option<String>,
     /// Say more on standard error.
     pub verbose: bool,
 }

@@ -5,7 +5,7 @@
 use cofferdam_policy::{Field, Policy, Root};
 use serde_json::{Map, Value};
 
-use crate::audit::{AuditError, Durability, Entry, Trail, hex};
+use crate::audit::{AuditError, Durability, Entry, Reservation, Trail, hex};
 use crate::io::Io;
 use crate::outcome::{Ending, Outcome};
 use crate::run::Prepared;
@@ -37,26 +37,95 @@ impl Prepared {
     /// # Errors
     /// Something does not stand in the trail. Where that is the start, nothing ran.
     pub fn run_recorded(&self, io: Io, policy: &Policy, trail: &Trail, about: About) -> Result<Outcome, Unrecorded> {
-        let id = crate::random::uuid();
-        let entry = |kind: &str| Entry { skill: about.skill.clone(), ..Entry::new(kind).run(&id) };
-        let mut start = entry("sandbox_started");
-        start.data = started(policy, self.backend(), &about);
+        let recording = Recording::begin(policy, self.backend(), trail, about)?;
+        recording.end(self.run(io))
+    }
+}
+
+/// A run whose start stands in the trail, with room for its end. Dropped, it ends as given up.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    notes: Notes,
+    reservation: Reservation,
+}
+
+/// What records what happens between the start of a run and its end.
+#[derive(Debug, Clone)]
+pub(crate) struct Notes {
+    trail: Trail,
+    run: String,
+    skill: Option<String>,
+}
+
+impl Notes {
+    fn entry(&self, kind: &str) -> Entry {
+        Entry { skill: self.skill.clone(), ..Entry::new(kind).run(&self.run) }
+    }
+
+    /// Records that code is about to run in a session. Durable before this returns.
+    ///
+    /// # Errors
+    /// It does not stand in the trail, so the code is not to run.
+    pub fn call(&self, id: &str, code: &str) -> Result<(), AuditError> {
+        let mut entry = self.entry("session_call").with("call", id);
+        entry.data.extend(code_facts(code));
+        self.trail.append(entry, Durability::Durable).map(drop)
+    }
+
+    /// Records what came of it.
+    ///
+    /// # Errors
+    /// It does not stand in the trail.
+    pub fn answer(&self, id: &str, data: Value) -> Result<(), AuditError> {
+        let mut entry = self.entry("session_answer").with("call", id);
+        entry.data.extend(object(data).into_iter().filter(|(_, value)| !value.is_null()));
+        self.trail.append(entry, Durability::Written).map(drop)
+    }
+}
+
+/// What says which code it was. The code itself is for no trail: it may be long, and may hold secrets.
+pub fn code_facts(code: &str) -> Map<String, Value> {
+    let sha256 = hex(&crate::audit::sha256(code.as_bytes()));
+    object(serde_json::json!({ "codeSha256": sha256, "codeBytes": code.len() }))
+}
+
+impl Recording {
+    /// Records the start. Durable before this returns.
+    ///
+    /// # Errors
+    /// It does not stand in the trail, so nothing is to start.
+    pub fn begin(policy: &Policy, backend: &str, trail: &Trail, about: About) -> Result<Recording, Unrecorded> {
+        let notes = Notes { trail: trail.clone(), run: crate::random::uuid(), skill: about.skill.clone() };
+        let mut start = notes.entry("sandbox_started");
+        start.data = started(policy, backend, &about);
         let reservation = trail.begin(start).map_err(Unrecorded::Start)?;
-        let mut outcome = self.run(io);
-        outcome.run_id.clone_from(&id);
+        Ok(Recording { notes, reservation })
+    }
+
+    /// What records what happens until its end.
+    pub fn notes(&self) -> Notes {
+        self.notes.clone()
+    }
+
+    /// Records what happened and the end. Durable before this returns.
+    ///
+    /// # Errors
+    /// The end does not stand in the trail.
+    pub fn end(self, mut outcome: Outcome) -> Result<Outcome, Unrecorded> {
+        let Recording { notes, reservation } = self;
+        outcome.run_id.clone_from(&notes.run);
         let mut lost = 0u64;
-        let events = events(&outcome);
         // As many as the outcome has, which bounds them by kind: none is left out for another.
-        for (kind, data) in events {
+        for (kind, data) in events(&outcome) {
             // A disk that is full now has room for the end, and the end says what is missing before it.
-            let written = trail.append(Entry { data, ..entry(kind) }, Durability::Written);
+            let written = notes.trail.append(Entry { data, ..notes.entry(kind) }, Durability::Written);
             lost += u64::from(written.is_err());
         }
         let (kind, mut data) = ended(&outcome);
         if lost > 0 {
             data.insert("eventsLost".into(), lost.into());
         }
-        match reservation.end(Entry { data, ..entry(kind) }) {
+        match reservation.end(Entry { data, ..notes.entry(kind) }) {
             Ok(_) => Ok(outcome),
             Err(e) => Err(Unrecorded::End(Box::new(outcome), e)),
         }

@@ -53,7 +53,8 @@ fn sessions_one_after_the_other_leave_nothing() {
         let round = |from: usize, to: usize| {
             for i in from..to {
                 let key = Key { owner: "me".into(), name: i.to_string() };
-                let start = || Ok(Start { policy: policy.clone(), agent: Agent::Shell, hands_over: None });
+                let start =
+                    || Ok(Start { policy: policy.clone(), agent: Agent::Shell, hands_over: None, recorded: None });
                 let ask = |code: &str| {
                     let (output, cancel) = (Output::Capture, Cancel::default());
                     let call = Call { code: code.into(), timeout: Duration::from_secs(30), output, cancel };

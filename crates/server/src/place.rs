@@ -14,6 +14,8 @@ use cofferdam_config::environments::{
     self, BackendWord, Code, Entry, Environment, Kind, LONGEST_ARGUMENT, Passing, Project, Recipe, Surroundings,
     WORKSPACE, recipe,
 };
+use cofferdam_engine::audit::Trail;
+use cofferdam_engine::recorded::About;
 use cofferdam_engine::session::{Agent, Start};
 use cofferdam_engine::{Cancel, Engine, Failure, Prepared};
 use cofferdam_policy::{Mount, Policy};
@@ -39,6 +41,8 @@ pub struct Host {
     pub engine: Arc<Engine>,
     /// Whether interpreters are started before the calls that they are for.
     pub early: bool,
+    /// Where runs and sessions are recorded, if they are.
+    pub trail: Option<Trail>,
 }
 
 impl Host {
@@ -198,6 +202,13 @@ impl Place {
         &self.environment.name
     }
 
+    /// What the audit trail says of what runs in it.
+    pub fn about(&self) -> About {
+        let mut about = About::default();
+        about.facts.insert("environment".into(), self.name().into());
+        about
+    }
+
     /// What it is for.
     pub fn description(&self) -> Option<&str> {
         self.environment.description()
@@ -260,7 +271,8 @@ impl Place {
             policy.validate().map_err(|errors| unusable("policy", &format!("the policy is refused: {errors}")))?;
             let has_workspace = works_in_workspace(&policy);
             let hands_over = has_workspace.then(|| (WORKSPACE.to_owned(), OUTPUT.to_owned()));
-            Ok(Start { policy, agent, hands_over })
+            let recorded = host.trail.clone().map(|trail| (trail, self.about()));
+            Ok(Start { policy, agent, hands_over, recorded })
         })
     }
 

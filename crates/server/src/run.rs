@@ -3,11 +3,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cofferdam_config::environments::Entry;
-use cofferdam_engine::{Cancel, Failure, HandedBack, Input, Io, Outcome, Output, Stream};
+use cofferdam_engine::recorded::{Unrecorded, code_facts};
+use cofferdam_engine::{Cancel, Failure, HandedBack, Input, Io, Outcome, Output, Prepared, Stream};
 use cofferdam_policy::Stdin;
+use serde_json::{Map, Value};
 
 use crate::files::{self, Collected};
-use crate::place::{Host, OUTPUT, Place, Ready};
+use crate::place::{Host, OUTPUT, Place, Ready, unusable};
 use crate::session;
 
 /// Most output that waits for the next message about progress, bytes; what is more is told as a number.
@@ -118,9 +120,10 @@ pub fn run(host: &Host, call: Call, is_last: impl Fn() -> bool) -> Ran {
         cancel: call.cancel,
         ..Io::default()
     };
+    let entered = Entered { host, place: &call.place, ready: &ready };
     let mut outcome = match call.progress {
-        Some(progress) => streamed(host, &ready, call.code, io, progress),
-        None => enter(host, &ready, call.code, io),
+        Some(progress) => streamed(&entered, call.code, io, progress),
+        None => enter(&entered, call.code, io),
     };
     let root = handed.lock().unwrap_or_else(PoisonError::into_inner).take();
     let files = root.map(|root| files::collect(&root, OUTPUT)).unwrap_or_default();
@@ -135,8 +138,15 @@ fn cancelled() -> Failure {
     Failure { code: 125, step: "cancelled".into(), message: "the call was cancelled".into(), hint: None }
 }
 
+/// What code goes into.
+struct Entered<'a> {
+    host: &'a Host,
+    place: &'a Place,
+    ready: &'a Ready,
+}
+
 /// Runs it, and tells the output as it comes.
-fn streamed(host: &Host, ready: &Ready, code: String, io: Io, progress: Arc<Progress>) -> Outcome {
+fn streamed(entered: &Entered<'_>, code: String, io: Io, progress: Arc<Progress>) -> Outcome {
     let kept: Arc<Mutex<[Vec<u8>; 2]>> = Arc::default();
     let into = Arc::clone(&kept);
     let output = Output::Stream(Box::new(move |stream, bytes| {
@@ -145,7 +155,7 @@ fn streamed(host: &Host, ready: &Ready, code: String, io: Io, progress: Arc<Prog
         progress.output(bytes);
         Ok(bytes.len())
     }));
-    let mut outcome = enter(host, ready, code, Io { output, ..io });
+    let mut outcome = enter(entered, code, Io { output, ..io });
     let [out, err] = std::mem::take(&mut *kept.lock().unwrap_or_else(PoisonError::into_inner));
     outcome.stdout = String::from_utf8_lossy(&out).into_owned();
     outcome.stderr = String::from_utf8_lossy(&err).into_owned();
@@ -153,24 +163,43 @@ fn streamed(host: &Host, ready: &Ready, code: String, io: Io, progress: Arc<Prog
 }
 
 /// Lets the code in, the way that the environment takes it.
-fn enter(host: &Host, ready: &Ready, code: String, mut io: Io) -> Outcome {
+fn enter(entered: &Entered<'_>, code: String, mut io: Io) -> Outcome {
+    let Entered { host, ready, .. } = entered;
+    // Nothing waits where there is a trail.
     if let Some(outcome) = ready.early.as_ref().and_then(|early| early.run(&code, &mut io)) {
         return outcome;
     }
+    let facts = code_facts(&code);
     let (arguments, input) = match &ready.entry {
         Entry::Argument { after } => (std::iter::once(code).chain(after.iter().cloned()).collect(), Input::Closed),
         Entry::Input => (Vec::new(), Input::Bytes(code.into_bytes())),
     };
     if ready.takes_arguments() || arguments.is_empty() {
-        return ready.prepared.run(Io { arguments, input, ..io });
+        return recorded(entered, &ready.prepared, Io { arguments, input, ..io }, facts);
     }
     let mut policy = ready.policy.clone();
     policy.command.argv.extend(arguments);
     debug_assert!(policy.command.stdin == Stdin::Closed);
     match host.engine.prepare(&policy) {
-        Ok(prepared) => prepared.run(io),
+        Ok(prepared) => recorded(entered, &prepared, io, facts),
         Err(failure) => Outcome::unstarted(Some(failure)),
     }
+}
+
+/// Runs it, with its records where there is a trail. The policy on record is the environment's, which is the same for every
+/// call; which code it was, the facts say.
+fn recorded(entered: &Entered<'_>, prepared: &Prepared, io: Io, facts: Map<String, Value>) -> Outcome {
+    let Some(trail) = &entered.host.trail else { return prepared.run(io) };
+    let mut about = entered.place.about();
+    about.facts.extend(facts);
+    prepared.run_recorded(io, &entered.ready.policy, trail, about).unwrap_or_else(|unrecorded| {
+        let failure = unusable("audit", &unrecorded.to_string());
+        match unrecorded {
+            Unrecorded::Start(_) => Outcome::unstarted(Some(failure)),
+            // It ran, and is no success.
+            Unrecorded::End(outcome, _) => Outcome { success: false, error: Some(failure), ..*outcome },
+        }
+    })
 }
 
 #[cfg(test)]

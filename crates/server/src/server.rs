@@ -1,11 +1,13 @@
 //! The server as a whole: what it is made of, how it begins, and how it ends with nothing left running.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cofferdam_config::environments::{ObserveError, Surroundings};
 use cofferdam_config::serve::Serve;
+use cofferdam_engine::audit::{AuditError, Options, Trail};
 use cofferdam_engine::session::Sessions;
 use cofferdam_engine::{Engine, Likely};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -35,6 +37,9 @@ pub enum ServeError {
     /// Definitions cannot be relied upon.
     #[error("what defines environments has mistakes:{}\nhint: correct it, and look at it with: cofferdam environment check", .0.iter().map(|told| format!("\n  {told}")).collect::<String>())]
     Definitions(Vec<String>),
+    /// The audit trail cannot be written.
+    #[error(transparent)]
+    Trail(#[from] AuditError),
     /// The address is none.
     #[error("{0} is no address to listen on\nhint: --http 127.0.0.1:8800")]
     Address(String),
@@ -73,7 +78,11 @@ pub fn serve(serve: &Serve) -> Result<(), ServeError> {
     make_room();
     let around = Surroundings::observe()?;
     let engine = Arc::new(Engine::for_own_process(&Likely::Unknown));
-    let host = Arc::new(Host { around, engine: Arc::clone(&engine), early: serve.early != Some(0) });
+    let open = |dir: &String| Trail::open(Path::new(dir), Options::default());
+    let trail = serve.audit_trail.as_ref().map(open).transpose()?;
+    // What is recorded before it starts cannot have been started before.
+    let early = serve.early != Some(0) && trail.is_none();
+    let host = Arc::new(Host { around, engine: Arc::clone(&engine), early, trail });
     let shelf = Shelf::load(Arc::clone(&host), serve.config.clone())
         .map_err(|problems| ServeError::Definitions(problems.iter().map(ToString::to_string).collect()))?;
     // The suite sends no token: with its fixtures, and on a loopback address alone, none is asked for.
@@ -81,6 +90,7 @@ pub fn serve(serve: &Serve) -> Result<(), ServeError> {
     let door = serve.http.as_deref().map(|address| Door::of(serve, address, fixtures)).transpose()?;
     let sessions = Arc::new(Sessions::new(engine, shelf.now().limits())?);
     shelf.governs(&sessions);
+    let ending = Arc::clone(&sessions);
     let shared = Arc::new(Shared {
         sessions,
         tools: serve.tools.clone(),
@@ -96,6 +106,8 @@ pub fn serve(serve: &Serve) -> Result<(), ServeError> {
     let result = runtime.block_on(until_the_end(shared, door));
     // A thread may still wait for a line that never comes.
     runtime.shutdown_background();
+    // A thread that ends a client's sessions may be at it: this waits for it, and so for their records.
+    ending.end_all();
     result
 }
 

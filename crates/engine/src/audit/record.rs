@@ -21,7 +21,7 @@ const MOST_SEQ: u64 = u64::MAX >> 1;
 const TAIL: usize = r#","hash":""}"#.len() + 64;
 
 /// The kinds that Cofferdam itself writes; docs/audit.md says what each of them holds.
-pub const KINDS: [&str; 17] = [
+pub const KINDS: [&str; 19] = [
     "trail_opened",
     "sandbox_started",
     "security_violation",
@@ -34,6 +34,8 @@ pub const KINDS: [&str; 17] = [
     "sandbox_completed",
     "sandbox_error",
     "sandbox_abandoned",
+    "session_call",
+    "session_answer",
     "skill_registered",
     "skill_registration_failed",
     "skill_revoked",

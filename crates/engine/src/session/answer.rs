@@ -7,8 +7,10 @@ use std::time::Duration;
 use cofferdam_policy::{Field, Policy};
 
 use super::agent::Agent;
+use crate::audit::Trail;
 use crate::io::{Cancel, Output};
-use crate::outcome::{Ending, Failure, Outcome, Truncated, Violation};
+use crate::outcome::{Change, Ending, Failure, Outcome, Truncated, Violation};
+use crate::recorded::About;
 
 /// Which session: the owner's name for it. Owners do not see each other's.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -63,6 +65,8 @@ pub struct Start {
     /// The tmpfs that the policy mounts here comes with each answer, and the directory of the second name is made in it
     /// before the interpreter starts, as by [`crate::Prepared::hands_back`].
     pub hands_over: Option<(String, String)>,
+    /// The trail in which the session and its calls are recorded, and what is said of it there.
+    pub recorded: Option<(Trail, About)>,
 }
 
 /// One call.
@@ -103,6 +107,10 @@ pub struct Answer {
     pub memory_used_bytes: Option<u64>,
     /// What was refused since the answer before, as far as the policy's `audit` has it recorded.
     pub violations: Vec<Violation>,
+    /// What the session's copy-on-write mounts changed so far.
+    pub changes: Vec<Change>,
+    /// How many more changes there are, at least.
+    pub changes_omitted: u64,
     /// Root of the tmpfs that [`Start::hands_over`] names; the jail alone has one. Nothing in it is trusted, and what the
     /// code left running may change it at any moment: open below it without following links, without waiting for what a
     /// FIFO never gives, and read no more than a bound.
@@ -246,6 +254,14 @@ pub enum SessionError {
         name: String,
         /// Why.
         failure: Failure,
+    },
+    /// The call cannot be recorded: nothing was run.
+    #[error("nothing was run in session '{name}', since it could not be recorded: {why}")]
+    Unrecorded {
+        /// The session.
+        name: String,
+        /// Why.
+        why: String,
     },
     /// The code cannot be sent.
     #[error("the code cannot be sent to the session: {0}")]

@@ -12,7 +12,7 @@
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cofferdam_confine::recipe;
 use cofferdam_confine::wire::fd::FIRST_EXTRA;
@@ -25,6 +25,9 @@ use rustix::net::{
 };
 
 use super::tap::Tap;
+use crate::jail::Layer;
+use crate::layers;
+use crate::outcome::Change;
 
 /// Pairs of pipes of one session: as many calls can have left something running that still holds their output.
 pub(super) const PAIRS: usize = 8;
@@ -37,10 +40,19 @@ pub(crate) struct Channel {
     stdio: bool,
     /// Where the tmpfs goes that is handed over while the session lives.
     workspace: Arc<OnceLock<Arc<OwnedFd>>>,
+    /// Copy-on-write layers, as they come from init.
+    layers: Arc<Mutex<Vec<(Layer, OwnedFd)>>>,
     tap: Arc<Tap>,
 }
 
 impl Channel {
+    /// A copy-on-write layer: what it changes is told with each answer. Without the descriptor, only the end tells it.
+    pub fn take_layer(&self, layer: &Layer, root: &OwnedFd) {
+        if let Ok(copy) = root.try_clone() {
+            self.layers.lock().unwrap_or_else(PoisonError::into_inner).push((layer.clone(), copy));
+        }
+    }
+
     /// The tmpfs that the session works in: its descriptor as it comes from init. Whoever wants it can do without it.
     pub fn take_workspace(&self, root: &OwnedFd) {
         if let Ok(copy) = root.try_clone() {
@@ -103,6 +115,7 @@ pub(super) struct Ends {
     socket: OwnedFd,
     pairs: Vec<[Pipe; 2]>,
     workspace: Arc<OnceLock<Arc<OwnedFd>>>,
+    layers: Arc<Mutex<Vec<(Layer, OwnedFd)>>>,
     tap: Arc<Tap>,
 }
 
@@ -137,8 +150,9 @@ pub(super) fn ends(own: bool) -> io::Result<(Ends, Channel)> {
     }
     let workspace = Arc::<OnceLock<Arc<OwnedFd>>>::default();
     let tap = Arc::<Tap>::default();
-    let ours = Ends { socket, pairs, workspace: workspace.clone(), tap: tap.clone() };
-    Ok((ours, Channel { theirs, stdio: !own, workspace, tap }))
+    let layers = Arc::<Mutex<Vec<(Layer, OwnedFd)>>>::default();
+    let ours = Ends { socket, pairs, workspace: workspace.clone(), layers: layers.clone(), tap: tap.clone() };
+    Ok((ours, Channel { theirs, stdio: !own, workspace, layers, tap }))
 }
 
 fn reopen(pipe: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
@@ -150,6 +164,24 @@ impl Ends {
     /// The tmpfs that the session works in.
     pub fn workspace(&self) -> Option<Arc<OwnedFd>> {
         self.workspace.get().cloned()
+    }
+
+    /// What its copy-on-write mounts changed so far, and how many changes are not listed.
+    pub fn changes(&self) -> (Vec<Change>, u64) {
+        let (mut list, mut omitted) = (Vec::new(), 0);
+        for (layer, root) in self.layers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            match layers::changes_so_far(root.as_fd(), &layer.source, &layer.target) {
+                Ok(changes) => {
+                    list.extend(changes.list);
+                    omitted += changes.omitted;
+                }
+                Err(e) => {
+                    tracing::warn!("cannot read what changed in {}: {e}", layer.target);
+                    omitted += 1;
+                }
+            }
+        }
+        (list, omitted)
     }
 
     /// What is refused.

@@ -24,7 +24,8 @@ use super::frame::{Replies, Reply};
 use super::tap;
 use crate::io::{Cancel, Input, Io, Output, Stream};
 use crate::monitor::Monitor;
-use crate::outcome::{Outcome, Truncated, Violation};
+use crate::outcome::{Change, Failure, Outcome, Truncated, Violation};
+use crate::recorded::{Notes, Recording, Unrecorded};
 use crate::run::Prepared;
 use crate::streams::{self, Sink};
 
@@ -104,6 +105,8 @@ pub(super) struct Live {
     cpu: f64,
     /// What had been refused when that was last asked for.
     refused: Vec<Violation>,
+    /// Where its calls are recorded.
+    notes: Option<Notes>,
 }
 
 /// One call, as the session sees it.
@@ -151,6 +154,7 @@ impl Live {
         output_bytes: u64,
         patience: Duration,
         caller: &Cancel,
+        recording: Option<Recording>,
         over: impl FnOnce() + Send + 'static,
     ) -> std::io::Result<Result<Live, Ended>> {
         let (ends, mut theirs) = channel::ends(agent.own())?;
@@ -158,11 +162,15 @@ impl Live {
         let monitor = Monitor::default();
         let io = Io { input: Input::Closed, cancel: handle.cancel.clone(), monitor: monitor.clone(), ..Io::default() };
         let supervised = handle.clone();
+        let notes = recording.as_ref().map(Recording::notes);
         let thread =
             std::thread::Builder::new().name("cofferdam-session".into()).stack_size(1 << 20).spawn(move || {
                 let outcome = prepared.run_session(io, &mut theirs);
                 drop(theirs); // where nothing was started
-                supervised.over(outcome);
+                supervised.over(match recording {
+                    Some(recording) => recorded(recording, outcome),
+                    None => outcome,
+                });
                 over();
             })?;
         let mut live = Live {
@@ -176,6 +184,7 @@ impl Live {
             thread: Some(thread),
             cpu: 0.0,
             refused: Vec::new(),
+            notes,
         };
         Ok(match live.wait_for_ready(patience, caller) {
             Ok(()) => Ok(live),
@@ -405,6 +414,19 @@ impl Live {
         tap::since(&before, all)
     }
 
+    /// What its copy-on-write mounts changed so far, and how many changes are not listed.
+    pub fn changes(&self, ended: Option<&Ended>) -> (Vec<Change>, u64) {
+        match ended.and_then(|ended| ended.outcome.as_ref()) {
+            Some(outcome) => (outcome.changes.clone(), outcome.changes_omitted),
+            None => self.ends.changes(),
+        }
+    }
+
+    /// Where its calls are recorded, if they are.
+    pub fn notes(&self) -> Option<&Notes> {
+        self.notes.as_ref()
+    }
+
     /// The tmpfs that it works in.
     pub fn workspace(&self) -> Option<Arc<OwnedFd>> {
         self.ends.workspace()
@@ -466,6 +488,21 @@ struct Exchange {
     /// By when an interrupted call has to answer, from its beginning.
     until: Option<Duration>,
     stale: u32,
+}
+
+/// The outcome with its end in the trail; one that could not be recorded says so.
+fn recorded(recording: Recording, outcome: Outcome) -> Outcome {
+    recording.end(outcome).unwrap_or_else(|unrecorded| {
+        let message = unrecorded.to_string();
+        tracing::error!("a session: {message}");
+        let mut outcome = match unrecorded {
+            Unrecorded::End(outcome, _) => *outcome,
+            Unrecorded::Start(_) => Outcome::unstarted(None),
+        };
+        outcome.success = false;
+        outcome.error.get_or_insert(Failure { code: 125, step: "audit".into(), message, hint: None });
+        outcome
+    })
 }
 
 fn unasked() -> Why {

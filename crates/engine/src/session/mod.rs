@@ -39,9 +39,11 @@ use live::{Asked, Handle, Live, Unasked};
 use turn::{Left, Line};
 pub use workspace::Workspace;
 
+use crate::audit::AuditError;
 use crate::engine::Engine;
 use crate::io::{Cancel, Output};
 use crate::outcome::Failure;
+use crate::recorded::Recording;
 use crate::run::refusal;
 
 /// All sessions of one program. Dropped, it ends them all.
@@ -221,8 +223,9 @@ impl Sessions {
     }
 }
 
-impl Drop for Sessions {
-    fn drop(&mut self) {
+impl Sessions {
+    /// Ends all of them, and waits until nothing of them is left and their ends are recorded. No other begins after that.
+    pub fn end_all(&self) {
         let slots: Vec<(Key, Arc<Slot>)> = {
             let mut table = lock(&self.inner.table);
             table.closing = true;
@@ -237,6 +240,12 @@ impl Drop for Sessions {
         for (key, slot) in slots {
             self.inner.end(&key, &slot, Why::Closed);
         }
+    }
+}
+
+impl Drop for Sessions {
+    fn drop(&mut self) {
+        self.end_all();
         if let Some(reaper) = self.reaper.take() {
             debug_assert!(reaper.join().is_ok(), "the thread that ends idle sessions has panicked");
         }
@@ -298,7 +307,8 @@ impl Inner {
         cancel: &Cancel,
     ) -> Result<Live, SessionError> {
         let fail = |failure| SessionError::Start { name: key.name.clone(), failure };
-        let Start { mut policy, agent, hands_over } = start().map_err(fail)?;
+        let Start { mut policy, agent, hands_over, recorded } = start().map_err(fail)?;
+        let interpreter = policy.command.argv.clone();
         policy.command.argv.extend(agent.arguments().iter().map(|&word| word.to_owned()));
         policy.command.stdin = Stdin::Closed;
         policy.limits.wall_ms = u64::try_from(slot.lifetime.as_millis()).unwrap_or(u64::MAX);
@@ -328,14 +338,21 @@ impl Inner {
             Some((target, made)) => prepared.hands_back(&target, &made),
             None => prepared,
         };
+        let recording = recorded
+            .map(|(trail, mut about)| {
+                about.facts.insert("argv".into(), interpreter.into()); // without the agent, which is the same for all
+                Recording::begin(&policy, prepared.backend(), &trail, about)
+            })
+            .transpose()
+            .map_err(|e| fail(refusal("audit", &e.to_string())))?;
         let inner: Weak<Inner> = Arc::downgrade(self);
         let over = move || {
             if let Some(inner) = inner.upgrade() {
                 inner.wake.notify_all();
             }
         };
-        let started = Live::start(prepared, agent, policy.limits.output_bytes, self.limits().start, cancel, over);
-        match started {
+        let (most, patience) = (policy.limits.output_bytes, self.limits().start);
+        match Live::start(prepared, agent, most, patience, cancel, recording, over) {
             Ok(Ok(live)) => {
                 let handle = slot.handle.get_or_init(|| live.handle().clone());
                 slot.workspace.get_or_init(|| workspace::told(&live, expected));
@@ -352,6 +369,11 @@ impl Inner {
 
     fn ask(&self, key: &Key, live: &mut Live, call: Call, fresh: bool) -> Result<Answer, SessionError> {
         let id = random().map_err(|e| SessionError::System(e.to_string()))?;
+        let notes = live.notes().cloned();
+        if let Some(notes) = &notes {
+            let unrecorded = |e: AuditError| SessionError::Unrecorded { name: key.name.clone(), why: e.to_string() };
+            notes.call(&id, &call.code).map_err(unrecorded)?;
+        }
         let begun = Instant::now();
         let mut output = patient(call.output);
         let asked = Asked {
@@ -375,11 +397,24 @@ impl Inner {
         let duration = begun.elapsed();
         let usage = live.usage();
         let violations = live.violations(ended.as_ref());
+        let (changes, changes_omitted) = live.changes(ended.as_ref());
         let [stdout, stderr] = answered.streams.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         let exit_code = answered.exit_code.or(match &ended {
             Some(Ended { why: Why::Exited(code), .. }) => Some(*code),
             _ => None,
         });
+        if let Some(notes) = notes {
+            let data = serde_json::json!({
+                "exitCode": exit_code,
+                "durationMs": duration.as_secs_f64() * 1e3,
+                "interrupted": answered.interrupted.as_ref().map(ToString::to_string),
+                "over": ended.as_ref().map(|ended| ended.why.to_string()),
+                "violations": violations.len(),
+            });
+            if let Err(e) = notes.answer(&id, data) {
+                tracing::error!("a call in a session was recorded, and its answer could not be: {e}");
+            }
+        }
         Ok(Answer {
             exit_code,
             stdout,
@@ -393,6 +428,8 @@ impl Inner {
             memory_used_bytes: usage.map(|(_, memory)| memory),
             workspace: live.workspace(),
             violations,
+            changes,
+            changes_omitted,
         })
     }
 

@@ -115,7 +115,7 @@ fn memory_beyond_the_limit_ends_the_session_or_fails_in_the_code() {
         let small = || {
             let mut policy = policy(l.program().unwrap(), desk.backend);
             policy.limits.memory_mb = 64;
-            Ok(Start { policy, agent: l.agent, hands_over: None })
+            Ok(Start { policy, agent: l.agent, hands_over: None, recorded: None })
         };
         let fill = "b = []\nfor _ in range(300):\n    b.append(bytearray(1 << 20))\n    import time; time.sleep(0.01)";
         let answer = desk.sessions.call(&key("a"), "test", small, call(fill)).unwrap();

@@ -162,7 +162,7 @@ fn without_a_filter_there_is_no_session() {
         let start = || {
             let mut policy = policy(l.program().unwrap(), desk.backend);
             policy.process.seccomp.level = cofferdam_policy::SeccompLevel::Disabled;
-            Ok(Start { policy, agent: l.agent, hands_over: None })
+            Ok(Start { policy, agent: l.agent, hands_over: None, recorded: None })
         };
         let error = desk.sessions.call(&key("a"), "test", start, call("")).unwrap_err();
         assert!(
@@ -172,7 +172,7 @@ fn without_a_filter_there_is_no_session() {
         let nested = || {
             let mut policy = policy(l.program().unwrap(), desk.backend);
             policy.process.nested_sandboxes = true;
-            Ok(Start { policy, agent: l.agent, hands_over: None })
+            Ok(Start { policy, agent: l.agent, hands_over: None, recorded: None })
         };
         let error = desk.sessions.call(&key("a"), "test", nested, call("")).unwrap_err();
         assert!(matches!(&error, SessionError::Start { failure, .. } if failure.step.contains("nested")), "{error:?}");

@@ -98,7 +98,7 @@ impl Desk {
             let program = language.program().unwrap_or("/nonexistent");
             let mut policy = policy(program, backend);
             policy.limits.memory_mb = 1024;
-            Ok(Start { policy, agent: language.agent, hands_over: None })
+            Ok(Start { policy, agent: language.agent, hands_over: None, recorded: None })
         }
     }
 

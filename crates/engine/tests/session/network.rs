@@ -16,7 +16,7 @@ fn a_call_is_told_what_the_gateway_refused_it_and_the_next_is_not() {
         let mut policy = policy(program, Backend::Jail);
         policy.network.mode = NetworkMode::Allowlist;
         policy.network.allow = vec!["a.example:443,8443".parse().unwrap()];
-        Ok(Start { policy, agent: Agent::Python, hands_over: None })
+        Ok(Start { policy, agent: Agent::Python, hands_over: None, recorded: None })
     };
     let run =
         |code: &str| desk.sessions.call(&key("net"), "test", start, call(code)).unwrap_or_else(|e| panic!("{e:?}"));

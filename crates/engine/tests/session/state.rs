@@ -53,7 +53,7 @@ fn a_session_without_child_processes_is_a_session() {
             let mut policy = policy(l.program().unwrap(), desk.backend);
             policy.process.spawn = false;
             policy.limits.memory_mb = 1024;
-            Ok(Start { policy, agent: l.agent, hands_over: None })
+            Ok(Start { policy, agent: l.agent, hands_over: None, recorded: None })
         };
         let ask = |code: &str| desk.sessions.call(&key("a"), "test", start, call(code)).unwrap();
         let (set, print, spawn) = match l.agent {
@@ -76,7 +76,7 @@ fn code_starts_with_the_directory_variables_and_arguments_that_a_run_has() {
             policy.command.cwd = Some("/usr".into());
             policy.command.variables = [("A".to_owned(), "b c".to_owned())].into();
             policy.limits.memory_mb = 1024;
-            Ok(Start { policy, agent: l.agent, hands_over: None })
+            Ok(Start { policy, agent: l.agent, hands_over: None, recorded: None })
         };
         let code = match l.agent {
             Agent::Python => {
@@ -101,7 +101,12 @@ fn what_the_code_writes_into_its_workspace_comes_with_each_answer() {
                 policy.filesystem.mounts.push(tmpfs);
                 policy.command.cwd = Some("/workspace".into());
             }
-            Ok(Start { policy, agent: l.agent, hands_over: Some(("/workspace".into(), "output".into())) })
+            Ok(Start {
+                policy,
+                agent: l.agent,
+                hands_over: Some(("/workspace".into(), "output".into())),
+                recorded: None,
+            })
         };
         let ask = |code: &str| desk.sessions.call(&key("a"), "test", start, call(code)).unwrap();
         if desk.backend == Backend::Landlock {
@@ -160,7 +165,12 @@ fn the_workspace_of_a_session_is_given_before_any_call_and_while_one_runs() {
                 policy.filesystem.mounts.push(tmpfs);
                 policy.command.cwd = Some("/workspace".into());
             }
-            Ok(Start { policy, agent: l.agent, hands_over: Some(("/workspace".into(), "output".into())) })
+            Ok(Start {
+                policy,
+                agent: l.agent,
+                hands_over: Some(("/workspace".into(), "output".into())),
+                recorded: None,
+            })
         };
         let (sessions, cancel) = (&desk.sessions, Cancel::default());
         let unknown = |name: &str| {

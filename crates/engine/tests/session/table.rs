@@ -92,10 +92,14 @@ fn calls_of_one_session_wait_for_each_other_up_to_a_bound() {
 #[test]
 fn what_cannot_start_says_why_and_takes_no_place() {
     each(&[PYTHON], Limits { sessions: 1, ..Limits::default() }, |desk, l| {
-        let missing = || Ok(Start { policy: policy("/nonexistent", desk.backend), agent: l.agent, hands_over: None });
+        let missing = || {
+            Ok(Start { policy: policy("/nonexistent", desk.backend), agent: l.agent, hands_over: None, recorded: None })
+        };
         let error = desk.sessions.call(&key("a"), "test", missing, call("")).unwrap_err();
         assert!(matches!(&error, SessionError::Start { .. }) && error.to_string().contains("/nonexistent"), "{error}");
-        let other = || Ok(Start { policy: policy("/bin/true", desk.backend), agent: l.agent, hands_over: None });
+        let other = || {
+            Ok(Start { policy: policy("/bin/true", desk.backend), agent: l.agent, hands_over: None, recorded: None })
+        };
         let error = desk.sessions.call(&key("a"), "test", other, call("")).unwrap_err();
         assert!(matches!(&error, SessionError::Start { .. }) && error.to_string().contains("exited with 0"), "{error}");
         desk.out(l, "a", "");
@@ -109,7 +113,7 @@ fn other_peoples_programs_run_no_sessions() {
     let start = || {
         let mut policy = policy(program, Backend::Bubblewrap);
         policy.enforcement.best_effort = Field::ALL.iter().copied().collect();
-        Ok(Start { policy, agent: Agent::Python, hands_over: None })
+        Ok(Start { policy, agent: Agent::Python, hands_over: None, recorded: None })
     };
     match desk.sessions.call(&key("a"), "test", start, call("")) {
         Err(SessionError::Start { failure, .. }) if failure.step == "backend" => {
@@ -139,7 +143,7 @@ while True:
         let start = || {
             let mut policy = policy(l.program().unwrap(), desk.backend);
             policy.command.argv.extend(["-c".into(), WRAPPER.into()]);
-            Ok(Start { policy, agent: Agent::Foreign, hands_over: None })
+            Ok(Start { policy, agent: Agent::Foreign, hands_over: None, recorded: None })
         };
         let ask = |code: &str| desk.sessions.call(&key("a"), "test", start, call(code)).unwrap();
         ask("x = 20");
