@@ -29,8 +29,12 @@ pub fn directory(target: &str) -> String {
 
 /// Deepest directory that is walked.
 const DEPTH: usize = 256;
-/// Bytes of paths that are listed: the program chooses how long they are and how many.
-const LISTED: usize = 16 << 20;
+/// Bytes of JSON that list a layer's changes: the program chooses how long paths are and how many.
+const LISTED: usize = 4 << 20;
+/// What a change takes in JSON besides its path.
+const EACH: usize = 24;
+/// Entries of a layer that are looked at while its program runs.
+const LOOKED_AT: u64 = 50_000;
 
 struct Walk<'a> {
     source: &'a str,
@@ -46,7 +50,9 @@ struct Walk<'a> {
     room: u64,
     skipped: Vec<Skipped>,
     listed: usize,
-    unlisted: u64,
+    omitted: u64,
+    /// Entries that may still be looked at; `None` where the tree is dead, and all are.
+    left: Option<u64>,
 }
 
 /// What a layer changed, and what was left out of what was kept.
@@ -57,8 +63,8 @@ pub struct Changes {
     pub skipped: Vec<Skipped>,
     /// What the destination refused, with its path; from there on nothing was kept.
     pub failure: Option<String>,
-    /// Changes and skipped entries beyond what is listed.
-    pub unlisted: u64,
+    /// Changes beyond what is listed; of a layer whose program still runs, at least so many.
+    pub omitted: u64,
 }
 
 /// An entry that is not kept.
@@ -93,6 +99,25 @@ fn destination(dir: &Path) -> Result<OwnedFd, String> {
 /// # Errors
 /// The layer cannot be read. What cannot be kept is told in the result.
 pub fn changes(root: BorrowedFd<'_>, source: &str, target: &str, keep: Option<&Path>) -> io::Result<Changes> {
+    read(root, source, target, keep, None)
+}
+
+/// The same of a layer whose program still runs: nothing is kept, nothing is changed, no more than a number of entries is
+/// looked at, and what goes meanwhile is passed over.
+///
+/// # Errors
+/// The layer cannot be read.
+pub fn changes_so_far(root: BorrowedFd<'_>, source: &str, target: &str) -> io::Result<Changes> {
+    read(root, source, target, None, Some(LOOKED_AT))
+}
+
+fn read(
+    root: BorrowedFd<'_>,
+    source: &str,
+    target: &str,
+    keep: Option<&Path>,
+    left: Option<u64>,
+) -> io::Result<Changes> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let upper = openat(root, "upper", flags, Mode::empty())?;
     let (kept, failure) = match keep.map(destination) {
@@ -112,23 +137,24 @@ pub fn changes(root: BorrowedFd<'_>, source: &str, target: &str, keep: Option<&P
         room: room.f_blocks.saturating_sub(room.f_bfree).saturating_mul(room.f_frsize),
         skipped: Vec::new(),
         listed: 0,
-        unlisted: 0,
+        omitted: 0,
+        left,
     };
     w.walk(upper.as_fd(), keep.map(|(fd, _)| fd), "", 0)?;
     w.changes.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(Changes { list: w.changes, skipped: w.skipped, failure: w.failure, unlisted: w.unlisted })
+    Ok(Changes { list: w.changes, skipped: w.skipped, failure: w.failure, omitted: w.omitted })
 }
 
 /// Opens an entry without following anything. Whoever ran the program owns it and may have been left without the right to
-/// look; the tree is dead, so giving that right back changes nothing.
-fn open_entry(dir: BorrowedFd<'_>, name: &str, flags: OFlags, mode: u32) -> io::Result<OwnedFd> {
+/// look; with a `mode`, when the tree is dead and that changes nothing, the right is given back.
+fn open_entry(dir: BorrowedFd<'_>, name: &str, flags: OFlags, mode: Option<u32>) -> io::Result<OwnedFd> {
     let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    match openat2(dir, name, flags, Mode::empty(), how) {
-        Err(Errno::ACCESS) => {
+    match (openat2(dir, name, flags, Mode::empty(), how), mode) {
+        (Err(Errno::ACCESS), Some(mode)) => {
             chmodat(dir, name, Mode::from_raw_mode(mode), AtFlags::empty())?;
             Ok(openat2(dir, name, flags, Mode::empty(), how)?)
         }
-        other => Ok(other?),
+        (other, _) => Ok(other?),
     }
 }
 
@@ -158,7 +184,11 @@ impl Walk<'_> {
                 continue;
             };
             let below = if rel.is_empty() { name.clone() } else { format!("{rel}/{name}") };
-            self.entry(dir, keep, &name, &below, depth)?;
+            match (self.entry(dir, keep, &name, &below, depth), self.left) {
+                (Err(e), Some(_)) if e.kind() == io::ErrorKind::NotFound => {}
+                (Err(_), Some(_)) => self.omitted += 1,
+                (looked_at, _) => looked_at?,
+            }
         }
         Ok(())
     }
@@ -166,6 +196,8 @@ impl Walk<'_> {
     fn change(&mut self, kind: char, path: String) {
         if self.has_room(&path) {
             self.changes.push(Change { kind, path });
+        } else {
+            self.omitted += 1;
         }
     }
 
@@ -182,8 +214,9 @@ impl Walk<'_> {
     }
 
     fn has_room(&mut self, path: &str) -> bool {
-        self.listed = self.listed.saturating_add(path.len());
-        self.unlisted += u64::from(self.listed > LISTED);
+        // What is no more than one byte here may be six there, `\u001b`.
+        let escaped = |c: char| if c.is_control() { 6 } else { c.len_utf8() + usize::from(matches!(c, '"' | '\\')) };
+        self.listed = self.listed.saturating_add(EACH + path.chars().map(escaped).sum::<usize>());
         self.listed <= LISTED
     }
 
@@ -209,6 +242,13 @@ impl Walk<'_> {
         rel: &str,
         depth: usize,
     ) -> io::Result<()> {
+        if let Some(left) = &mut self.left {
+            let Some(fewer) = left.checked_sub(1) else {
+                self.omitted += 1;
+                return Ok(());
+            };
+            *left = fewer;
+        }
         let st = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let kind = FileType::from_raw_mode(st.st_mode);
         let existed = std::fs::symlink_metadata(Path::new(self.source).join(rel)).ok();
@@ -231,7 +271,7 @@ impl Walk<'_> {
                     return Ok(());
                 }
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-                let inner = open_entry(dir, name, flags, 0o700)?;
+                let inner = open_entry(dir, name, flags, self.left.is_none().then_some(0o700))?;
                 let kept = keep.and_then(|k| self.keep_directory(k, name, rel));
                 self.walk(inner.as_fd(), kept.as_ref().map(AsFd::as_fd), rel, depth + 1)
             }
@@ -296,7 +336,7 @@ impl Walk<'_> {
             self.kept.insert(st.st_ino, rel.to_owned());
         }
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let source = File::from(open_entry(from, name, flags, 0o600)?);
+        let source = File::from(open_entry(from, name, flags, Some(0o600))?);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let target = match openat(to, name, flags, Mode::from_raw_mode(st.st_mode & 0o777)) {
             Ok(fd) => File::from(fd),

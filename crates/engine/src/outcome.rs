@@ -151,6 +151,8 @@ pub struct Outcome {
     pub network: Option<Network>,
     /// Files changed in copy-on-write mounts.
     pub changes: Vec<Change>,
+    /// How many more there were, which are not listed.
+    pub changes_omitted: u64,
     /// What was applied, per field.
     pub enforcement: Enforcement,
     /// The backend that ran it.
@@ -186,6 +188,7 @@ impl Outcome {
             violations_complete: true, // what never ran was refused nothing
             network: None,
             changes: Vec::new(),
+            changes_omitted: 0,
             enforcement: Enforcement::new(),
             backend: String::new(),
             backend_reason: String::new(),

@@ -502,6 +502,7 @@ impl Core {
             log: Log::new(&self.policy),
             session: channel,
             workspace: plan.recipe.mounts.iter().position(handed),
+            layers: &plan.layers,
             gateway: egress.map(|e| (e.watch(), self.policy.on_violation == OnViolation::Terminate)),
             container: None,
         };
@@ -550,8 +551,9 @@ impl Core {
             match crate::layers::changes(root.as_fd(), &layer.source, &layer.target, keep.as_deref()) {
                 Ok(c) => {
                     f.changes.extend(c.list);
-                    if c.unlisted > 0 {
-                        f.problems.push(format!("{} more changes in {} are not listed", c.unlisted, layer.target));
+                    if c.omitted > 0 {
+                        f.changes_omitted += c.omitted;
+                        f.problems.push(format!("{} more changes in {} are not listed", c.omitted, layer.target));
                     }
                     if let Some(why) = c.failure {
                         let dir = keep.as_deref().map_or_else(String::new, |k| k.display().to_string());

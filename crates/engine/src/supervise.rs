@@ -58,6 +58,8 @@ pub struct Run<'a> {
     pub session: Option<&'a Channel>,
     /// The mount step of that tmpfs.
     pub workspace: Option<usize>,
+    /// Copy-on-write mounts, whose layers a session is told of as well.
+    pub layers: &'a [crate::jail::Layer],
     /// What the egress gateway tells, and whether a refusal ends the run.
     pub gateway: Option<(&'a Watch, bool)>,
     /// What ends the run where init is in a container of somebody else's making.
@@ -366,6 +368,11 @@ impl Loop<'_, '_> {
             Status::Layer { op, fd } => {
                 if let Some(session) = self.run.session.filter(|_| self.run.workspace == Some(op)) {
                     session.take_workspace(&fd);
+                }
+                if let (Some(session), Some(layer)) =
+                    (self.run.session, self.run.layers.iter().find(|layer| layer.op == op))
+                {
+                    session.take_layer(layer, &fd);
                 }
                 self.report.layers.push((op, fd));
             }

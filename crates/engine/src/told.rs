@@ -20,6 +20,7 @@ pub(crate) struct Finished {
     pub enforcement: Enforcement,
     pub network: Option<Network>,
     pub changes: Vec<Change>,
+    pub changes_omitted: u64,
     pub problems: Vec<String>,
     pub memory: Option<u64>,
     pub cpu: Option<f64>,
@@ -39,6 +40,7 @@ impl Finished {
             enforcement,
             network: None,
             changes: Vec::new(),
+            changes_omitted: 0,
             pids_hits: 0,
         }
     }
@@ -105,7 +107,7 @@ pub(crate) fn outcome(of: &Told<'_>, base: Outcome, mut f: Finished, begun: Inst
     o.truncated = Truncated { stdout: out_cut, stderr: err_cut };
     (o.memory_used_bytes, o.cpu_time_seconds, o.pid_count) = (f.memory, f.cpu, f.processes);
     o.network = f.network;
-    o.changes = f.changes;
+    (o.changes, o.changes_omitted) = (f.changes, f.changes_omitted);
     o.enforcement = f.enforcement;
     for (step, errno) in f.report.weakened {
         weaken(&mut o.enforcement, step, errno);

@@ -24,6 +24,9 @@ pub fn answer(ran: Ran, kept: &kept::Shelf) -> CallToolResult {
         let uri = kept::address(&outcome.run_id, &file.name);
         content.push(block(file, uri, kept));
     }
+    if let Some(told) = &cut.changes {
+        content.push(ContentBlock::text(format!("[{told}]")));
+    }
     if !files.left.is_empty() {
         let told = format!("Files that did not come back from /workspace/output:\n{}", files.left.join("\n"));
         content.push(ContentBlock::text(told));

@@ -2,7 +2,7 @@
 //!
 //! What is cut off is kept for a while, as files are, and linked to. Never says less than that something is missing.
 
-use cofferdam_engine::{Outcome, Strength};
+use cofferdam_engine::{Change, Outcome, Strength};
 use rmcp::model::{ContentBlock, Resource};
 use serde_json::Value;
 
@@ -10,6 +10,9 @@ use crate::kept::{self, Kept};
 
 /// Most output in an answer, bytes of both streams together.
 pub const LONGEST_TEXT: usize = 1 << 20;
+
+/// Most bytes of JSON that list changes in an answer.
+const LONGEST_CHANGES: usize = 64 << 10;
 
 /// Most bytes of a stream that are kept beside the answer.
 const LARGEST_KEPT: usize = 16 << 20;
@@ -21,6 +24,8 @@ pub struct Cut {
     pub links: Vec<ContentBlock>,
     /// The same in words, a line for each stream.
     pub note: Option<String>,
+    /// That changes are not listed, in words.
+    pub changes: Option<String>,
 }
 
 /// Shortens both streams so that they have room in an answer; each may have what the other leaves.
@@ -61,6 +66,19 @@ pub fn cut(outcome: &mut Outcome, shelf: &kept::Shelf) -> Cut {
             .with_description(format!("{what} of {name}, kept for {minutes} minutes, to be read by this address"));
         shelf.keep(Kept { uri, mime: PLAIN, bytes: whole.into_bytes() });
         cut.links.push(ContentBlock::resource_link(link));
+    }
+    let changed = outcome.changes.len() as u64 + outcome.changes_omitted;
+    let mut room = LONGEST_CHANGES;
+    let fits = |change: &Change| {
+        let bytes = serde_json::to_string(change).map_or(usize::MAX, |json| json.len() + 1);
+        room = room.checked_sub(bytes)?;
+        Some(())
+    };
+    let listed = outcome.changes.iter().map_while(fits).count();
+    outcome.changes.truncate(listed);
+    outcome.changes_omitted = changed - listed as u64;
+    if outcome.changes_omitted > 0 {
+        cut.changes = Some(format!("{changed} files changed; the first {listed} are listed"));
     }
     cut.note = (!notes.is_empty()).then(|| notes.join("\n"));
     cut
@@ -137,6 +155,22 @@ mod tests {
         let kept = shelf.find(&kept::address_of_stream(&outcome.run_id, "stdout")).unwrap();
         assert_eq!(kept.bytes.len(), LARGEST_KEPT);
         assert!(note.contains("the first 16777216 bytes of it"), "{note}");
+    }
+
+    #[test]
+    fn changes_are_listed_up_to_a_bound_and_the_others_are_counted() {
+        let change = |n: usize| Change { kind: 'A', path: format!("/project/{n:05}\u{1b}") };
+        let mut outcome = printed(0, 0);
+        outcome.changes = (0..100).map(change).collect();
+        let few = cut(&mut outcome, &kept::Shelf::default());
+        assert_eq!((outcome.changes.len(), outcome.changes_omitted, few.changes), (100, 0, None));
+        outcome.changes = (0..50_000).map(change).collect();
+        outcome.changes_omitted = 7;
+        let many = cut(&mut outcome, &kept::Shelf::default());
+        let listed = outcome.changes.len();
+        assert!(serde_json::to_string(&outcome.changes).unwrap().len() <= LONGEST_CHANGES + 2, "{listed}");
+        assert!(listed > 1000 && outcome.changes_omitted == 50_007 - listed as u64, "{listed}");
+        assert_eq!(many.changes, Some(format!("50007 files changed; the first {listed} are listed")));
     }
 
     #[test]

@@ -307,6 +307,7 @@ fn outcome() -> Value {
             "violations": { "type": "array", "items": { "type": "object" }, "description": "What was refused" },
             "violations_complete": { "type": "boolean", "description": "Whether that is all that was refused" },
             "changes": { "type": "array", "items": { "type": "object" }, "description": "Files changed in copy-on-write mounts" },
+            "changes_omitted": { "type": "integer", "description": "How many more changed, which are not listed" },
             "enforcement": { "type": "object", "description": "How strongly each field of the policy was held; why, where it was not in full" },
             "backend": text("What held it"),
             "backend_reason": text("Why that"),
@@ -328,7 +329,7 @@ fn outcome() -> Value {
         "required": [
             "outcome", "success", "exit_code", "signal", "stdout", "stderr", "truncated", "execution_time_ms",
             "setup_time_ms", "memory_used_bytes", "cpu_time_seconds", "pid_count", "violations", "violations_complete",
-            "changes", "enforcement", "backend", "backend_reason", "run_id", "artifacts", "error",
+            "changes", "changes_omitted", "enforcement", "backend", "backend_reason", "run_id", "artifacts", "error",
         ],
     })
 }

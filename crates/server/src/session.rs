@@ -212,6 +212,7 @@ fn outcome(answer: Answer) -> Outcome {
     }
     // Of a session that is over the sandbox tells all that it was ever refused: this call is told of its own.
     outcome.violations = answer.violations;
+    (outcome.changes, outcome.changes_omitted) = (answer.changes, answer.changes_omitted);
     outcome.execution_time_ms = answer.duration.as_secs_f64() * 1e3;
     (outcome.cpu_time_seconds, outcome.memory_used_bytes) = (answer.cpu_time_seconds, answer.memory_used_bytes);
     outcome

@@ -278,3 +278,44 @@ fn as_many_sessions_as_may_be_have_room() {
     }
     assert_eq!(text(&call(&mut client, "shell", "s0", "echo $x")), "1\n");
 }
+
+#[test]
+fn a_call_tells_what_its_session_changed_in_a_project_that_is_copied_on_write() {
+    let home = Home::new();
+    let project = home.path().join("project");
+    std::fs::create_dir(&project).unwrap();
+    std::fs::write(project.join("old"), "old\n").unwrap();
+    home.configure(&format!(
+        "[environments.work]\npreset = \"python\"\n[project]\npath = \"{}\"\naccess = \"cow\"\n",
+        project.display()
+    ));
+    let mut client = home.client(json!({}));
+    let at = |name: &str| json!(format!("/project/{name}"));
+    let quiet = call(&mut client, "work", "s", "x = open('/project/old').read()");
+    assert_eq!(quiet["structuredContent"]["changes"], json!([]), "{quiet}");
+    let first =
+        call(&mut client, "work", "s", "open('/project/new', 'w').write('1'); open('/project/old', 'w').write('2')");
+    assert_eq!(
+        first["structuredContent"]["changes"],
+        json!([{ "kind": "A", "path": at("new") }, { "kind": "M", "path": at("old") }]),
+        "{first}"
+    );
+    let second = call(&mut client, "work", "s", "import os; os.remove('/project/old')");
+    assert_eq!(
+        second["structuredContent"]["changes"],
+        json!([{ "kind": "A", "path": at("new") }, { "kind": "D", "path": at("old") }]),
+        "{second}"
+    );
+    assert_eq!(second["structuredContent"]["changes_omitted"], 0);
+    // Many are listed up to a bound, and none is hidden from the count.
+    let many = call(&mut client, "work", "s", "for i in range(3000): open(f'/project/{i:05}', 'w').close()");
+    let changes = &many["structuredContent"];
+    let listed = changes["changes"].as_array().unwrap().len() as u64;
+    assert!(listed < 3002 && listed + changes["changes_omitted"].as_u64().unwrap() == 3002, "{listed}");
+    // A directory that forbids its owner to look is in the list, and stays as it is.
+    let closed = call(&mut client, "work", "t", "import os; os.mkdir('/project/d'); os.chmod('/project/d', 0)");
+    assert_eq!(closed["structuredContent"]["changes"][0]["path"], at("d"), "{closed}");
+    let mode = call(&mut client, "work", "t", "print(oct(os.stat('/project/d').st_mode & 0o777))");
+    assert_eq!(text(&mode), "0o0\n");
+    assert_eq!(std::fs::read_to_string(project.join("old")).unwrap(), "old\n", "the project itself is as it was");
+}

@@ -24,7 +24,7 @@ use cofferdam_policy::paths::is_within;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-pub use plan::{Plan, beginning, plan};
+pub use plan::{Layer, Plan, beginning, plan};
 pub use root::{Ids, terminal_device};
 
 use crate::outcome::Failure;

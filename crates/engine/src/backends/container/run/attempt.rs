@@ -229,6 +229,7 @@ impl Contained {
             log: Log::new(&self.policy),
             session: None,
             workspace: None,
+            layers: &[],
             gateway: egress.as_ref().map(|e| (e.watch(), self.policy.on_violation == OnViolation::Terminate)),
             container: Some(&around),
             running,
