@@ -10,15 +10,10 @@
 //! helpers = { find = ["grep"] }
 //! ```
 
-use std::collections::BTreeMap;
-use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
-use cofferdam_engine::guard::{GuardConfig, Mode, Rule};
-use cofferdam_policy::NetworkMode;
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use cofferdam_engine::guard::GuardConfig;
+use serde::Deserialize;
 
 /// Longest file that is read, bytes.
 const MOST: u64 = 1 << 20;
@@ -28,7 +23,7 @@ const MOST: u64 = 1 << 20;
 #[non_exhaustive]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("cannot read {}", path.display())]
+    #[error("cannot read {}: {source}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -47,14 +42,6 @@ pub enum ConfigError {
     /// There is nothing to read.
     #[error("there is no [sandbox] table\nhint: add one; an empty one denies every command")]
     NoTable,
-    /// A value that nothing can be made of.
-    #[error("sandbox.{key}: {reason}")]
-    Value {
-        /// Which one.
-        key: String,
-        /// What is wrong, and what is accepted.
-        reason: String,
-    },
 }
 
 /// Reads the `[sandbox]` table of a file. Without key, the documented defaults hold.
@@ -80,193 +67,21 @@ pub fn guard_from_file(path: impl AsRef<Path>) -> Result<GuardConfig, ConfigErro
 /// The text holds something else.
 pub fn guard(text: &str) -> Result<GuardConfig, ConfigError> {
     let document: Document = toml::from_str(text)?;
-    document.sandbox.ok_or(ConfigError::NoTable)?.0.config()
+    document.sandbox.ok_or(ConfigError::NoTable)
 }
 
 #[derive(Deserialize)]
 struct Document {
-    sandbox: Option<Keyed<Table>>,
-}
-
-/// A table with its keys, and never its values in a row, which would pass for one as well.
-#[derive(Default)]
-struct Keyed<T>(T);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Keyed<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OnlyKeys<T>(PhantomData<T>);
-
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for OnlyKeys<T> {
-            type Value = T;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a table")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(map))
-            }
-        }
-
-        deserializer.deserialize_map(OnlyKeys(PhantomData)).map(Keyed)
-    }
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields, default)]
-struct Table {
-    enabled: Option<bool>,
-    mode: ModeWord,
-    enforce_reads: bool,
-    allowed_commands: Vec<Command>,
-    blocked_paths: Vec<String>,
-    max_execution_time_secs: Option<u64>,
-    max_output_bytes: Option<u64>,
-    helpers: BTreeMap<String, Vec<String>>,
-    workspace_programs: Vec<String>,
-    writable: Vec<String>,
-    network: Network,
-    keep_variables: Vec<String>,
-    strip_variables: Vec<String>,
-    run_as_root: bool,
-    limits: Keyed<Limits>,
-}
-
-#[derive(Deserialize, Default, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-enum ModeWord {
-    #[default]
-    Sandbox,
-    Rx,
-    Rwx,
-}
-
-#[derive(Deserialize, Default, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-enum Network {
-    #[default]
-    None,
-    Loopback,
-    Host,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "expected a command's name, or { command, args, match, not_match }")]
-enum Command {
-    Name(String),
-    Rule(Keyed<RuleTable>),
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RuleTable {
-    command: String,
-    args: Option<String>,
-    #[serde(default, rename = "match")]
-    matches: Vec<Example>,
-    #[serde(default)]
-    not_match: Vec<Example>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "expected arguments: words in one string, or a list of strings")]
-enum Example {
-    Words(String),
-    List(Vec<String>),
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields, default)]
-struct Limits {
-    memory_mb: Option<u64>,
-    cpu_seconds: Option<u64>,
-    cpu_millis: Option<u64>,
-    file_size_mb: Option<u64>,
-    open_files: Option<u64>,
-    processes: Option<u64>,
-    tmpfs_mb: Option<u64>,
-}
-
-impl Table {
-    fn config(self) -> Result<GuardConfig, ConfigError> {
-        let defaults = GuardConfig::default();
-        let mut limits = defaults.limits.clone();
-        for (place, value) in [
-            (&mut limits.memory_mb, self.limits.0.memory_mb),
-            (&mut limits.cpu_seconds, self.limits.0.cpu_seconds),
-            (&mut limits.cpu_millis, self.limits.0.cpu_millis),
-            (&mut limits.file_size_mb, self.limits.0.file_size_mb),
-            (&mut limits.open_files, self.limits.0.open_files),
-            (&mut limits.processes, self.limits.0.processes),
-            (&mut limits.tmpfs_mb, self.limits.0.tmpfs_mb),
-        ] {
-            if let Some(value) = value {
-                *place = value;
-            }
-        }
-        let mut allowed_commands = Vec::new();
-        for (i, command) in self.allowed_commands.into_iter().enumerate() {
-            allowed_commands.push(command.rule(i)?);
-        }
-        Ok(GuardConfig {
-            enabled: self.enabled.unwrap_or(defaults.enabled),
-            mode: match self.mode {
-                ModeWord::Sandbox => Mode::Sandbox,
-                ModeWord::Rx => Mode::Rx,
-                ModeWord::Rwx => Mode::Rwx,
-            },
-            enforce_reads: self.enforce_reads,
-            allowed_commands,
-            blocked_paths: self.blocked_paths,
-            max_execution_time_secs: self.max_execution_time_secs.unwrap_or(defaults.max_execution_time_secs),
-            max_output_bytes: self.max_output_bytes.unwrap_or(defaults.max_output_bytes),
-            helpers: self.helpers,
-            workspace_programs: self.workspace_programs,
-            writable: self.writable,
-            network: match self.network {
-                Network::None => NetworkMode::None,
-                Network::Loopback => NetworkMode::Loopback,
-                Network::Host => NetworkMode::Host,
-            },
-            keep_variables: self.keep_variables,
-            strip_variables: self.strip_variables,
-            run_as_root: self.run_as_root,
-            limits,
-        })
-    }
-}
-
-impl Command {
-    fn rule(self, index: usize) -> Result<Rule, ConfigError> {
-        match self {
-            Command::Name(command) => Ok(Rule::any(&command)),
-            Command::Rule(Keyed(RuleTable { command, args, matches, not_match })) => Ok(Rule {
-                command,
-                args,
-                matches: arguments(matches, index, "match")?,
-                not_matches: arguments(not_match, index, "not_match")?,
-            }),
-        }
-    }
-}
-
-/// Examples as arguments: one string is words with spaces between them, for which no quoting is needed.
-fn arguments(examples: Vec<Example>, index: usize, key: &str) -> Result<Vec<Vec<String>>, ConfigError> {
-    let one = |example| match example {
-        Example::List(list) => Ok(list),
-        Example::Words(words) if words.contains(['\'', '"', '\\']) => Err(ConfigError::Value {
-            key: format!("allowed_commands[{index}].{key}"),
-            reason: format!(
-                "`{words}` has quotes in it: write its arguments as a list, [\"commit\", \"-m\", \"two words\"]"
-            ),
-        }),
-        Example::Words(words) => Ok(words.split_ascii_whitespace().map(str::to_owned).collect()),
-    };
-    examples.into_iter().map(one).collect()
+    sandbox: Option<GuardConfig>,
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use cofferdam_engine::guard::{Mode, Rule};
+    use cofferdam_policy::NetworkMode;
+
     use super::*;
 
     #[test]

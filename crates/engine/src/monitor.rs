@@ -8,12 +8,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use cofferdam_confine::cgroup::{Cgroup, Reader};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::tree;
 
 /// A snapshot of a running sandbox.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ResourceUsage {
     /// Memory of the tree, bytes.
     pub memory_bytes: u64,

@@ -189,7 +189,7 @@ fn a_call_may_replace_the_command() {
 fn what_cannot_be_used_is_an_error_that_names_it() {
     let files = Files::new();
     let executor = jail();
-    let gone = block_on(executor.execute(Path::new("/no/such/policy.json"), "")).unwrap_err();
+    let gone = block_on(executor.execute(&PathBuf::from("/no/such/policy.json"), "")).unwrap_err();
     assert!(gone.contains("/no/such/policy.json") && gone.contains("export"), "{gone}");
     let cut = block_on(executor.execute(&files.write("cut.json", "{\"version\":1,"), "")).unwrap_err();
     assert!(cut.contains("cut.json") && cut.contains("line 1"), "{cut}");
@@ -229,4 +229,57 @@ fn the_platform_is_known() {
     let error = block_on(seatbelt.execute(&Files::new().policy("true"), "")).unwrap_err();
     assert!(seatbelt.name() == "seatbelt" && !error.is_empty());
     assert_eq!(Monitor::default().usage(), None);
+}
+
+#[test]
+fn a_skills_configuration_is_a_value_a_file_and_a_policy() {
+    use cofferdam_engine::compat::executor::{MountConfig, SandboxConfig};
+    let config = SandboxConfig {
+        skill_id: "my-skill".to_string(),
+        mode: "EXEC".to_string(),
+        hostname: "omni-skill".to_string(),
+        cmd: vec!["sh".to_string(), "-c".to_string(), "cat; echo $A; hostname".to_string()],
+        env: vec!["A=b".to_string(), "PATH=/usr/bin:/bin".to_string()],
+        mounts: vec![MountConfig {
+            src: "/usr".to_string(),
+            dst: "/usr".to_string(),
+            fstype: "bind".to_string(),
+            rw: false,
+        }],
+        rlimit_as: 268_435_456,
+        rlimit_cpu: 60,
+        log_level: "info".to_string(),
+    };
+    let policy = Policy::try_from(config.clone()).unwrap();
+    assert_eq!((policy.limits.memory_mb, policy.limits.cpu_seconds), (256, 60));
+    let files = Files::new();
+    let path = files.write("skill.json", &serde_json::to_string(&config).unwrap());
+    let result = block_on(jail().execute(&path, "in ")).unwrap();
+    assert_eq!(result.stdout, "in b\nomni-skill\n", "{result:?}");
+    let json = serde_json::to_string(&result).unwrap();
+    assert_eq!(serde_json::from_str::<ExecutionResult>(&json).unwrap(), result);
+    let bad = Policy::try_from(SandboxConfig { env: vec!["A".into()], ..config }).unwrap_err();
+    assert!(bad.contains("is not NAME=VALUE"), "{bad}");
+}
+
+#[test]
+fn an_executor_of_ones_own_stands_beside_the_others() {
+    struct DryRun;
+
+    #[async_trait::async_trait]
+    impl SandboxExecutor for DryRun {
+        async fn execute(&self, config_path: &PathBuf, input: &str) -> Result<ExecutionResult, String> {
+            Err(format!("{}: not run with {input:?}", config_path.display()))
+        }
+        fn name(&self) -> &str {
+            "dry-run"
+        }
+    }
+
+    let files = Files::new();
+    let path = files.policy("cat");
+    let executors: Vec<Box<dyn SandboxExecutor>> = vec![Box::new(DryRun), Box::new(jail())];
+    let came: Vec<_> = executors.iter().map(|e| (e.name().to_owned(), block_on(e.execute(&path, "in")))).collect();
+    assert!(came[0].1.as_ref().unwrap_err().ends_with("not run with \"in\""), "{came:?}");
+    assert_eq!((came[1].0.as_str(), came[1].1.as_ref().unwrap().stdout.as_str()), ("jail", "in"));
 }

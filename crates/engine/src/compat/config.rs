@@ -12,6 +12,7 @@ use cofferdam_policy::{Access, MAX_POLICY_BYTES, Mount, NetworkMode, Policy, Roo
 use serde_json::Value;
 
 use super::legacy::{self, NsJailJsonConfig};
+use super::skill::SandboxConfig;
 
 /// Which form a configuration had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +85,8 @@ pub fn foreign(bytes: &[u8]) -> Option<Form> {
     if of_nsjail(&value) {
         return Some(Form::Nsjail);
     }
-    serde_json::from_value::<NsJailJsonConfig>(value).is_ok().then_some(Form::Legacy)
+    let skill = serde_json::from_value::<SandboxConfig>(value.clone()).is_ok();
+    (skill || serde_json::from_value::<NsJailJsonConfig>(value).is_ok()).then_some(Form::Legacy)
 }
 
 /// Reads the configuration at a path.
@@ -142,7 +144,11 @@ fn decode_of(bytes: &[u8], policy: impl FnOnce() -> Option<Vec<u8>>, path: &Path
         }
     } else {
         // From the text: a key that stands there twice is an error, and not the last one's value.
-        let config: NsJailJsonConfig = serde_json::from_slice(bytes).map_err(|e| {
+        let config = match has("skill_id") && has("mounts") {
+            true => serde_json::from_slice::<SandboxConfig>(bytes).map(NsJailJsonConfig::from),
+            false => serde_json::from_slice(bytes),
+        };
+        let config = config.map_err(|e| {
             place(format!("neither a policy (it has no \"version\"), nor nsjail's own form (no \"exec_bin\"), nor the older one: {e}"))
         })?;
         let (policy, notes) = legacy::policy(&config).map_err(place)?;

@@ -4,18 +4,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use cofferdam_policy::{Backend, Field, Policy, Stdin};
 
 use super::config::{self, Form, Loaded};
 use super::legacy::NsJailJsonConfig;
 use super::task::{Came, Handle, Task};
-use super::{Executing, ExecutionResult, SandboxExecutor, in_words};
+use super::{ExecutionResult, SandboxExecutor, in_words};
 use crate::backends::Tools;
 use crate::engine::Engine;
 use crate::io::{Cancel, Input, Io, Output};
 use crate::monitor::Monitor;
 use crate::outcome::Failure;
 use crate::run::Prepared;
+
+pub use super::skill::{MountConfig, SandboxConfig};
 
 /// Seconds that an execution may take when neither its configuration nor its executor says.
 pub const DEFAULT_TIMEOUT: u64 = 60;
@@ -128,10 +131,9 @@ impl Shared {
         Handle::start(cancel, monitor, move || shared.run(call))
     }
 
-    fn execute(&self, config_path: &Path, input: &str) -> Executing<'static> {
+    async fn execute(&self, config_path: &Path, input: &str) -> Result<ExecutionResult, String> {
         let (shared, call) = (self.clone(), Call::new(config_path, input.as_bytes()));
-        let task = Task::new(move || shared.start(call));
-        Box::pin(async move { ExecutionResult::of(task.await?) })
+        ExecutionResult::of(Task::new(move || shared.start(call)).await?)
     }
 }
 
@@ -165,13 +167,14 @@ macro_rules! executor {
             }
         }
 
+        #[async_trait]
         impl SandboxExecutor for $name {
             fn name(&self) -> &str {
                 $text
             }
 
-            fn execute<'a>(&'a self, config_path: &'a Path, input: &'a str) -> Executing<'a> {
-                self.0.execute(config_path, input)
+            async fn execute(&self, config_path: &PathBuf, input: &str) -> Result<ExecutionResult, String> {
+                self.0.execute(config_path, input).await
             }
         }
     };

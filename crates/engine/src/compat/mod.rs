@@ -1,33 +1,79 @@
 //! The public API under the names of the design that Cofferdam's profiles come from, beside its own: executors that take
 //! the path of a configuration and some input, and say what came of it.
 //!
+//! With `use cofferdam_engine::compat as omni_sandbox;` the design's own paths lead here:
+//!
+//! ```
+//! use cofferdam_engine::compat as omni_sandbox;
+//! use omni_sandbox::executor::{MountConfig, NsJailExecutor, SandboxConfig, SeatbeltExecutor};
+//! use omni_sandbox::monitor::ResourceUsage;
+//! use omni_sandbox::{ExecutionResult, SandboxExecutor, detect_platform};
+//! use std::path::PathBuf;
+//!
+//! let config = SandboxConfig {
+//!     skill_id: "my-skill".to_string(),
+//!     mode: "EXEC".to_string(),
+//!     hostname: "omni-skill".to_string(),
+//!     cmd: vec!["echo".to_string(), "hello".to_string()],
+//!     env: vec!["PATH=/usr/bin:/bin".to_string()],
+//!     mounts: vec![MountConfig {
+//!         src: "/usr".to_string(),
+//!         dst: "/usr".to_string(),
+//!         fstype: "bind".to_string(),
+//!         rw: false,
+//!     }],
+//!     rlimit_as: 134_217_728,
+//!     rlimit_cpu: 60,
+//!     log_level: "info".to_string(),
+//! };
+//! let policy = cofferdam_policy::Policy::try_from(config)?;
+//! assert_eq!(policy.limits.memory_mb, 128);
+//!
+//! /// An executor of one's own.
+//! struct DryRun;
+//!
+//! #[async_trait::async_trait]
+//! impl SandboxExecutor for DryRun {
+//!     async fn execute(&self, config_path: &PathBuf, input: &str) -> Result<ExecutionResult, String> {
+//!         Err(format!("{} was not run with {} bytes", config_path.display(), input.len()))
+//!     }
+//!     fn name(&self) -> &str {
+//!         "dry-run"
+//!     }
+//! }
+//! # let _: (Box<dyn SandboxExecutor>, Option<ResourceUsage>, Option<SeatbeltExecutor>) = (Box::new(DryRun), None, None);
+//! # let _: (fn() -> String, Option<NsJailExecutor>) = (detect_platform, None);
+//! # Ok::<(), String>(())
+//! ```
+//!
 //! Every configuration becomes a policy first (`config`), whatever form it has; the engine runs it. Nothing here needs an
 //! async runtime: a run has a thread of its own, and the future that stands for it works with any executor. Dropping that
 //! future kills the whole tree.
 
 pub mod config;
-mod executor;
+pub mod executor;
 pub mod legacy;
 mod python;
+mod skill;
 pub(crate) mod task;
 
-use std::future::Future;
-use std::path::Path;
-use std::pin::Pin;
+use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::outcome::{Ending, Outcome};
 
-pub use crate::monitor::ResourceUsage;
+pub use crate::monitor::{self, ResourceUsage};
 pub use config::{Form, Loaded, load};
 pub use executor::{Call, JailExecutor, NsJailExecutor, SeatbeltExecutor};
 pub use legacy::{MountJson, NsJailJsonConfig};
 pub use python::python3;
+pub use skill::{MountConfig, SandboxConfig};
 pub use task::{Handle, Task};
 
 /// What an execution came to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecutionResult {
     /// The program exited with code 0.
     pub success: bool,
@@ -100,20 +146,21 @@ pub fn in_words(failure: &crate::outcome::Failure) -> String {
     }
 }
 
-/// An execution under way: what an `async fn` would return.
-pub type Executing<'a> = Pin<Box<dyn Future<Output = Result<ExecutionResult, String>> + Send + 'a>>;
-
-/// Runs configurations. Object safe, so that an executor can be chosen at run time.
+/// Runs configurations. Object safe, so that an executor can be chosen at run time; types of one's own implement it with
+/// `#[async_trait]` and an `async fn execute`.
+#[async_trait]
 pub trait SandboxExecutor: Send + Sync {
     /// The executor's name, such as `nsjail`.
     fn name(&self) -> &str;
 
-    /// Runs what the configuration at this path says, with this standard input: `async fn` in a form that can be a trait
-    /// object, to be awaited. Nothing starts before it is polled; dropping it kills the whole tree.
+    /// Runs what the configuration at this path says, with this standard input. Nothing starts before the future is polled;
+    /// dropping it kills the whole tree.
     ///
     /// # Errors
     /// The configuration cannot be used, or nothing could be started.
-    fn execute<'a>(&'a self, config_path: &'a Path, input: &'a str) -> Executing<'a>;
+    // A `&PathBuf`, as in the design: a method with `&Path` would not accept implementations that are written after it.
+    #[allow(clippy::ptr_arg)]
+    async fn execute(&self, config_path: &PathBuf, input: &str) -> Result<ExecutionResult, String>;
 }
 
 /// `linux`, `macos` or `unknown`.

@@ -105,6 +105,23 @@ impl Blocked {
         self.given.iter().flat_map(both).flatten().map(|m| (m.dev(), m.ino())).collect()
     }
 
+    /// Those of the blocked paths that these arguments name, by any name: whole, or behind `=`. For words about a command
+    /// that failed; decides nothing.
+    pub fn named_by<S: AsRef<str>>(&self, args: &[S], workspace: &str, identities: &Identities) -> BTreeSet<String> {
+        let words =
+            args.iter().map(AsRef::as_ref).flat_map(|arg| [Some(arg), arg.split_once('=').map(|(_, value)| value)]);
+        words.flatten().filter_map(|word| self.named(&Path::new(workspace).join(word), identities)).collect()
+    }
+
+    fn named(&self, path: &Path, identities: &Identities) -> Option<String> {
+        let settled = settle(path)?.path;
+        if let Some(blocked) = self.paths.covering(settled.to_str()?) {
+            return Some(blocked.to_owned());
+        }
+        let meta = std::fs::metadata(&settled).ok()?;
+        identities.contains(&(meta.dev(), meta.ino())).then(|| settled.to_str().map(str::to_owned)).flatten()
+    }
+
     /// Which blocked path covers a path, if any does. What cannot be followed to its end counts as blocked.
     pub fn covering(&self, path: &Path, identities: &Identities) -> bool {
         let path: &Path = &path.components().collect::<PathBuf>(); // a final `/` would hide a link

@@ -1,12 +1,14 @@
-//! What a guard is made from: complete data. Nothing here reads a file or decides anything; the TOML form is read
-//! elsewhere, by a crate that depends on this one.
+//! What a guard is made from: complete data. Nothing here reads a file or decides anything; `form` is how serde reads and
+//! writes it.
 
 use std::collections::BTreeMap;
 
 use cofferdam_policy::{Limits, NetworkMode, Policy};
+use serde::{Deserialize, Serialize};
 
 /// What a guarded command may do with files, by the words that the wrapper's modes have in configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// It writes in the workspace only. With [`GuardConfig::enforce_reads`] it reads there and in the system only, too.
     #[default]

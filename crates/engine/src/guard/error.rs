@@ -2,6 +2,7 @@
 
 use cofferdam_policy::Field;
 
+use super::ExecutionResult;
 use crate::outcome::Failure;
 
 /// Why a guard cannot be made. It never becomes a weaker one instead.
@@ -38,7 +39,7 @@ pub enum GuardError {
         reason: String,
     },
     /// A pattern that is no regular expression.
-    #[error("allowed_commands: {command:?}: args = {pattern:?} is no regular expression")]
+    #[error("allowed_commands: {command:?}: args = {pattern:?} is no regular expression: {source}")]
     Pattern {
         /// The rule's command.
         command: String,
@@ -144,6 +145,8 @@ pub enum Refusal {
         command: String,
         /// The limit, seconds.
         limit_secs: u64,
+        /// What it had printed by then.
+        output: Box<ExecutionResult>,
     },
     /// It used more than it may.
     #[error("{}: ended by {limit}: it used more than that", plain(.command))]
@@ -152,6 +155,8 @@ pub enum Refusal {
         command: String,
         /// Which limit.
         limit: Field,
+        /// What it had printed by then.
+        output: Box<ExecutionResult>,
     },
     /// The recorder could not record the decision, so nothing was run.
     #[error("{}: not run, since the decision could not be recorded: {reason}", plain(.command))]
@@ -179,6 +184,16 @@ pub enum Refusal {
     },
 }
 
+impl Refusal {
+    /// What the command had printed when a limit ended it; `None` where nothing ran.
+    pub fn output(&self) -> Option<&ExecutionResult> {
+        match self {
+            Refusal::Timeout { output, .. } | Refusal::Limit { output, .. } => Some(output),
+            _ => None,
+        }
+    }
+}
+
 /// A name as it is shown: on one line, with nothing in it that steers a terminal or turns letters round. Whoever asked
 /// for the command wrote it, and where it is shown is often a log.
 pub(super) fn plain(name: &str) -> String {
@@ -203,18 +218,29 @@ pub enum SandboxError {
     Sandbox(String),
 }
 
+/// Characters of a stream's end that an error's text has.
+const SHOWN: usize = 400;
+
 impl From<Refusal> for SandboxError {
+    /// The refusal's text; of a command that a limit ended, with the end of what it had printed.
     fn from(refusal: Refusal) -> Self {
-        SandboxError::Sandbox(refusal.to_string())
+        let mut text = refusal.to_string();
+        for (name, stream) in
+            refusal.output().into_iter().flat_map(|result| [("output", &result.stdout), ("errors", &result.stderr)])
+        {
+            let stream = stream.trim_end();
+            if !stream.is_empty() {
+                let from = stream.char_indices().rev().nth(SHOWN - 1).map_or(0, |(at, _)| at);
+                let cut = if from > 0 { "\u{2026}" } else { "" };
+                text.push_str(&format!("; its {name} until then: `{cut}{}`", one_line(&stream[from..])));
+            }
+        }
+        SandboxError::Sandbox(text)
     }
 }
 
 impl From<GuardError> for SandboxError {
     fn from(error: GuardError) -> Self {
-        use std::error::Error as _;
-        match error.source() {
-            Some(source) => SandboxError::Sandbox(format!("{error}: {source}")),
-            None => SandboxError::Sandbox(error.to_string()),
-        }
+        SandboxError::Sandbox(error.to_string())
     }
 }

@@ -80,7 +80,8 @@ impl Search {
             return vec![command.into()];
         }
         let mut paths = Vec::new();
-        for path in self.directories.iter().map(|dir| Path::new(dir).join(command)) {
+        let names = std::iter::once(command).chain(stands_in(command));
+        for path in names.flat_map(|name| self.directories.iter().map(move |dir| Path::new(dir).join(name))) {
             let program = std::fs::metadata(&path).is_ok_and(|meta| meta.is_file() && meta.mode() & 0o111 != 0);
             paths.push(path);
             if program {
@@ -115,6 +116,20 @@ impl Search {
             let (file, canonical, identity) = self.open(command)?;
             return Ok((command.to_owned(), file, canonical, identity));
         }
+        match (self.on_path(command), stands_in(command)) {
+            (Err(None), Some(other)) => self.on_path(other),
+            (found, _) => found,
+        }
+        .map_err(|why| {
+            why.unwrap_or_else(|| match self.directories.as_slice() {
+                [] => "the PATH has no absolute directory that commands cannot write: there is nowhere to look".into(),
+                directories => format!("there is no such program in {}", directories.join(":")),
+            })
+        })
+    }
+
+    /// The first program of this name; an error without a reason where no directory has the name at all.
+    fn on_path(&self, command: &str) -> Result<(String, OwnedFd, String, Identity), Option<String>> {
         let mut why = None;
         for directory in &self.directories {
             let called = format!("{}/{command}", directory.trim_end_matches('/'));
@@ -124,10 +139,7 @@ impl Search {
                 Err(reason) => why = why.or(Some(format!("{}: {reason}", plain(&called)))),
             }
         }
-        Err(why.unwrap_or_else(|| match self.directories.as_slice() {
-            [] => "the PATH has no absolute directory that commands cannot write: there is nowhere to look".into(),
-            directories => format!("there is no such program in {}", directories.join(":")),
-        }))
+        Err(why)
     }
 
     fn open(&self, path: &str) -> Result<(OwnedFd, String, Identity), String> {
@@ -201,6 +213,11 @@ impl Search {
     }
 }
 
+/// The program that stands in for one which is nowhere on the PATH: many systems have no `python` any more.
+fn stands_in(command: &str) -> Option<&'static str> {
+    (command == "python").then_some("python3")
+}
+
 /// What `open` says of what is not there.
 const MISSING: &str = "there is no such file";
 
@@ -267,6 +284,23 @@ mod tests {
         assert_eq!(Path::new(&sh.canonical), std::fs::canonicalize("/usr/bin/sh").unwrap());
         assert_eq!(sh.chain.len(), 1, "{sh:?}");
         assert!(sh.chain[0].path.contains("/ld-"), "{sh:?}");
+    }
+
+    #[test]
+    fn python3_stands_in_for_python_where_that_is_nowhere() {
+        use std::os::unix::fs::symlink;
+        let dir = tempfile::tempdir().unwrap();
+        let in_dir = Search { directories: vec![dir.path().to_str().unwrap().to_owned()], ..Search::default() };
+        assert!(in_dir.find("python").unwrap_err().contains("no such program"), "neither is there");
+        symlink("/usr/bin/env", dir.path().join("python3")).unwrap();
+        assert!(in_dir.find("python").unwrap().called.ends_with("/python3"));
+        assert_eq!(in_dir.candidates("python").len(), 2, "both names decide");
+        symlink("/usr/bin/id", dir.path().join("python")).unwrap();
+        assert!(in_dir.find("python").unwrap().called.ends_with("/python"), "the name itself comes first");
+        std::fs::remove_file(dir.path().join("python")).unwrap();
+        std::fs::write(dir.path().join("python"), "").unwrap();
+        assert!(in_dir.find("python").unwrap_err().contains("may execute it"), "one that is there is not passed over");
+        assert!(in_dir.find("perl").is_err(), "no other name has a substitute");
     }
 
     #[test]

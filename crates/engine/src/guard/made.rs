@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
+
 use super::blocked::{Blocked, Identities};
 use super::cache::Cache;
 use super::config::GuardConfig;
@@ -16,7 +18,7 @@ use super::output::Together;
 use super::policy::{Call, Frame};
 use super::record::{Event, Recorder};
 use super::rules::{self, Checked};
-use super::{Execution, ExecutionResult, Sandbox};
+use super::{ExecutionResult, Sandbox};
 use crate::compat::task::{Handle, Task};
 use crate::engine::Engine;
 use crate::executables::Executables;
@@ -219,7 +221,10 @@ impl Inner {
         let prepared = self.engine.prepare_limited(&policy, Executables(executables)).map_err(setup)?;
         let kept = Together::new(self.config.max_output_bytes);
         let outcome = prepared.run(Io { output: kept.output(), cancel, ..Io::default() });
-        let result = self.result(command, &outcome, &kept);
+        let mut result = self.result(command, &outcome, &kept);
+        if let Ok(result) = &mut result {
+            self.name_blocked(args, result);
+        }
         self.ended(command, &outcome, &result);
         result
     }
@@ -244,30 +249,42 @@ impl Inner {
 
     fn result(&self, command: &str, outcome: &Outcome, kept: &Together) -> Result<ExecutionResult, Refusal> {
         let command = command.to_owned();
-        let exit_code = match (outcome.outcome, &outcome.error) {
-            (Ending::Exited, _) => outcome.exit_code.unwrap_or(-1),
-            (Ending::Signalled, _) => 128 + outcome.signal.unwrap_or(0),
-            (Ending::TimedOut, _) => {
-                return Err(Refusal::Timeout { command, limit_secs: self.config.max_execution_time_secs });
-            }
-            (Ending::LimitExceeded, _) if outcome.limit.is_some() => {
-                return Err(Refusal::Limit {
-                    command,
-                    limit: outcome.limit.unwrap_or(cofferdam_policy::Field::Memory),
-                });
-            }
-            (Ending::SetupFailed, Some(failure)) => return Err(Refusal::Setup { command, failure: failure.clone() }),
-            (ending, _) => return Err(Refusal::Lost { command, reason: format!("it ended as {ending:?}") }),
-        };
         let cut = outcome.truncated.stdout || outcome.truncated.stderr;
         let (stdout, stderr, truncated) = kept.take(cut);
-        Ok(ExecutionResult {
-            stdout,
-            stderr,
-            exit_code,
-            duration_ms: outcome.execution_time_ms.round() as u64,
-            truncated,
-        })
+        let duration_ms = outcome.execution_time_ms.round() as u64;
+        let printed = |exit_code| ExecutionResult { stdout, stderr, exit_code, duration_ms, truncated };
+        match (outcome.outcome, &outcome.error) {
+            (Ending::Exited, _) => Ok(printed(outcome.exit_code.unwrap_or(-1))),
+            (Ending::Signalled, _) => Ok(printed(128 + outcome.signal.unwrap_or(0))),
+            (Ending::TimedOut, _) => Err(Refusal::Timeout {
+                command,
+                limit_secs: self.config.max_execution_time_secs,
+                output: Box::new(printed(-1)),
+            }),
+            (Ending::LimitExceeded, _) if outcome.limit.is_some() => Err(Refusal::Limit {
+                command,
+                limit: outcome.limit.unwrap_or(cofferdam_policy::Field::Memory),
+                output: Box::new(printed(-1)),
+            }),
+            (Ending::SetupFailed, Some(failure)) => Err(Refusal::Setup { command, failure: failure.clone() }),
+            (ending, _) => Err(Refusal::Lost { command, reason: format!("it ended as {ending:?}") }),
+        }
+    }
+
+    /// Says under the errors of a command that failed which blocked paths its arguments name: its own words say only that
+    /// it could not read or write them.
+    fn name_blocked(&self, args: &[String], result: &mut ExecutionResult) {
+        if result.exit_code == 0 {
+            return;
+        }
+        for path in self.blocked.named_by(args, &self.frame.workspace, &self.identities()) {
+            if !(result.stderr.is_empty() || result.stderr.ends_with('\n')) {
+                result.stderr.push('\n');
+            }
+            let path = plain(&path);
+            tracing::warn!(path, "an argument names a path of blocked_paths");
+            result.stderr.push_str(&format!("cofferdam: {path}: blocked by blocked_paths\n"));
+        }
     }
 
     fn ended(&self, command: &str, outcome: &Outcome, result: &Result<ExecutionResult, Refusal>) {
@@ -310,13 +327,13 @@ impl Guard {
     ///
     /// # Errors
     /// See [`GuardBuilder::build`].
-    pub fn new(config: GuardConfig, workspace: impl Into<PathBuf>) -> Result<Guard, GuardError> {
+    pub fn new(config: impl Into<GuardConfig>, workspace: impl Into<PathBuf>) -> Result<Guard, GuardError> {
         Guard::builder(config, workspace).build()
     }
 
     /// The same, with a recorder or variables of its own.
-    pub fn builder(config: GuardConfig, workspace: impl Into<PathBuf>) -> GuardBuilder {
-        GuardBuilder { config, workspace: workspace.into(), variables: None, recorder: None }
+    pub fn builder(config: impl Into<GuardConfig>, workspace: impl Into<PathBuf>) -> GuardBuilder {
+        GuardBuilder { config: config.into(), workspace: workspace.into(), variables: None, recorder: None }
     }
 
     /// Allowed commands that there was no program for when the guard was made. They are refused.
@@ -367,17 +384,16 @@ impl std::fmt::Debug for Guard {
     }
 }
 
+#[async_trait]
 impl Sandbox for Guard {
-    fn execute<'a>(&'a self, command: &'a str, args: &'a [&'a str]) -> Execution<'a> {
+    async fn execute(&self, command: &str, args: &[&str]) -> Result<ExecutionResult, Refusal> {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         let (inner, name) = (Arc::clone(&self.0), command.to_owned());
         let cancel = Cancel::default();
         let theirs = cancel.clone();
         let work = move || Ok(inner.execute(&name, &args, theirs));
         let task = Task::new(move || Handle::start(cancel, Monitor::default(), work));
-        Box::pin(async move {
-            task.await.unwrap_or_else(|reason| Err(Refusal::Lost { command: command.to_owned(), reason }))
-        })
+        task.await.unwrap_or_else(|reason| Err(Refusal::Lost { command: command.to_owned(), reason }))
     }
 
     fn is_allowed(&self, command: &str) -> bool {

@@ -260,18 +260,61 @@ fn directory(path: &Path, what: &'static str) -> Result<String, GuardError> {
 const NEVER_WRITABLE: &[&str] =
     &["/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sbin", "/sys", "/usr"];
 
-/// The absolute directories of a PATH that commands cannot write.
+/// The absolute directories of a PATH that commands cannot write. A version manager's directory of shims gives way to the
+/// programs that its shims would start.
 fn search(path: &str, frame: &Frame) -> Search {
     let mut search = Search { writable: frame.writable().cloned().collect(), ..Search::default() };
-    for dir in path.split(':').filter(|dir| dir.starts_with('/')) {
-        let real = std::fs::canonicalize(dir).ok();
+    for dir in path.split(':').filter(|dir| dir.starts_with('/')).flat_map(behind_shims) {
+        let real = std::fs::canonicalize(&dir).ok();
         let writable = real
             .as_deref()
             .and_then(Path::to_str)
             .is_none_or(|real| search.writable.iter().any(|writable| is_within(real, writable)));
-        if !writable && !search.directories.iter().any(|known| known == dir) {
-            search.directories.push(dir.to_owned());
+        if !writable && !search.directories.contains(&dir) {
+            search.directories.push(dir);
         }
     }
     search
+}
+
+/// The directories that stand for one of a PATH: itself, or the chosen versions' programs where it has the shims of pyenv
+/// and its kin (rbenv, nodenv): `ROOT/shims`, with the choice in `ROOT/version`. A shim is a script that starts something
+/// else, which a guard would refuse. What a project chooses is not looked at: commands could write it.
+fn behind_shims(dir: &str) -> Vec<String> {
+    let path = Path::new(dir);
+    let root = path.parent().filter(|root| path.ends_with("shims") && root.join("versions").is_dir());
+    let Some(root) = root else { return vec![dir.to_owned()] };
+    let chosen = std::fs::read_to_string(root.join("version")).unwrap_or_default();
+    let plain = |name: &&str| !name.contains('/') && !name.starts_with('.') && *name != "system";
+    let versions =
+        chosen.split_ascii_whitespace().filter(plain).map(|name| root.join("versions").join(name).join("bin"));
+    versions.filter(|bin| bin.is_dir()).filter_map(|bin| bin.to_str().map(str::to_owned)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shims_give_way_to_the_chosen_versions_programs() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name).to_str().unwrap().to_owned();
+        for dir in ["shims", "versions/3.12.1/bin", "versions/3.11.0/bin"] {
+            std::fs::create_dir_all(at(dir)).unwrap();
+        }
+        let behind = || behind_shims(&at("shims"));
+        assert_eq!(behind(), Vec::<String>::new(), "nothing was chosen: the system's programs come later on the PATH");
+        std::fs::write(at("version"), "3.12.1\n3.11.0\n9.9\n").unwrap();
+        assert_eq!(
+            behind(),
+            [at("versions/3.12.1/bin"), at("versions/3.11.0/bin")],
+            "one that is not there is left out"
+        );
+        for elsewhere in ["system", "../../etc", "..", "/usr"] {
+            std::fs::write(at("version"), elsewhere).unwrap();
+            assert_eq!(behind(), Vec::<String>::new(), "{elsewhere}");
+        }
+        assert_eq!(behind_shims("/usr/bin"), ["/usr/bin"]);
+        assert_eq!(behind_shims(&at("versions/3.12.1/bin")), [at("versions/3.12.1/bin")]);
+    }
 }

@@ -14,9 +14,11 @@
 
 mod blocked;
 mod cache;
+pub mod compat;
 mod config;
 mod error;
 mod find;
+mod form;
 mod helpers;
 mod made;
 mod making;
@@ -27,8 +29,8 @@ mod rules;
 #[cfg(test)]
 mod walls;
 
-use std::future::Future;
-use std::pin::Pin;
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 pub(crate) use find::{shebang, started_by_env};
 
@@ -40,13 +42,13 @@ pub use making::GuardBuilder;
 pub use record::{Event, Recorder};
 
 /// What a command came to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecutionResult {
     /// Standard output as UTF-8, what is none replaced.
     pub stdout: String,
     /// Standard error, likewise.
     pub stderr: String,
-    /// The exit code; 128 + N where signal N ended it.
+    /// The exit code; 128 + N where signal N ended it; -1 in what a refusal carries of a command that a limit ended.
     pub exit_code: i32,
     /// From the start of the program to its end, milliseconds.
     pub duration_ms: u64,
@@ -54,16 +56,17 @@ pub struct ExecutionResult {
     pub truncated: bool,
 }
 
-/// A run under way; dropped, it kills the command and all that it started.
-pub type Execution<'a> = Pin<Box<dyn Future<Output = Result<ExecutionResult, Refusal>> + Send + 'a>>;
-
-/// Somewhere to execute commands on somebody's behalf. Needs no runtime of any kind; works in each.
+/// Somewhere to execute commands on somebody's behalf. Needs no runtime of any kind; works in each. The future that
+/// `execute` returns kills the command and all that it started when it is dropped.
+///
+/// Types of one's own implement it with `#[async_trait]` and an `async fn execute`.
+#[async_trait]
 pub trait Sandbox: Send + Sync {
     /// Executes a command and waits for its end.
     ///
     /// # Errors
     /// It was refused, could not be started, or was ended by a limit. An exit code that is not 0 is no error.
-    fn execute<'a>(&'a self, command: &'a str, args: &'a [&'a str]) -> Execution<'a>;
+    async fn execute(&self, command: &str, args: &[&str]) -> Result<ExecutionResult, Refusal>;
 
     /// Whether a command may be executed, with some arguments at least. An answer is at most 100 ms old, and a permission no
     /// older than the last change of the files that decide it; `execute` decides anew.

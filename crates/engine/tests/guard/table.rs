@@ -48,7 +48,7 @@ fn time_and_output_have_their_ends() {
     let guard = place.guard(config.clone());
     let begun = Instant::now();
     let late = run(&guard, "sleep", &["30"]).unwrap_err();
-    assert_eq!(late, Refusal::Timeout { command: "sleep".into(), limit_secs: 1 });
+    assert!(matches!(&late, Refusal::Timeout { command, limit_secs: 1, .. } if command == "sleep"), "{late:?}");
     assert!(late.to_string().contains("sleep") && late.to_string().contains("1 s"), "{late}");
     assert!(begun.elapsed() < Duration::from_secs(10));
     ok(&guard, "sleep", &["0.1"]);

@@ -1,0 +1,1 @@
+//! Ways around a guard that were tried, each beside what is allowed on the same victim.
