@@ -7,20 +7,14 @@
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 
-use cofferdam_command::{SandboxError, SandboxMode, sandboxed_command};
+use cofferdam_command::{SandboxConfig, SandboxError, sandboxed_command};
 use serde::Deserialize;
 
 #[derive(Debug, Deserialize)]
 struct Config {
     #[serde(default)]
-    sandbox: Sandbox,
+    sandbox: SandboxConfig,
     provider: Provider,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct Sandbox {
-    #[serde(default)]
-    mode: SandboxMode,
 }
 
 #[derive(Debug, Deserialize)]

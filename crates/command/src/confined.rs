@@ -270,6 +270,9 @@ impl Confined {
                 let (command, enforcement) = crate::seatbelt::command(&self.program, &spec, sandbox_exec)?;
                 (Around::Nothing(command), enforcement)
             }
+            Mechanism::Seatbelt(sandbox_exec) if self.fallback == Fallback::Refuse => {
+                return Err(Reason::NoSandboxExec(sandbox_exec.clone()));
+            }
             Mechanism::Seatbelt(sandbox_exec) => {
                 let why = format!("{} is not there", sandbox_exec.display());
                 (Around::Nothing(Command::new(&self.program)), nothing_held(&why))
@@ -280,6 +283,9 @@ impl Confined {
             }
             Mechanism::None => return Err(Reason::Unsupported),
         };
+        for note in &notes {
+            tracing::info!(program = ?self.program, note, "a command is confined");
+        }
         enforcement.notes.extend(notes);
         let missing: Vec<_> = enforcement.missing().cloned().collect();
         if !missing.is_empty() && self.fallback == Fallback::Refuse {

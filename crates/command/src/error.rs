@@ -48,6 +48,12 @@ pub enum Reason {
     #[error("{}\nhint: accept what cannot be held with fallback(Fallback::Warn), or use Linux 6.12 or later with Landlock \
              among its security modules (lsm=landlock,... on the kernel's command line)", list(.0))]
     NotHeld(Vec<Applied>),
+    /// Seatbelt's program is not there.
+    #[error(
+        "writes held not at all: {} is not there\nhint: it is part of macOS: restore it, or accept that nothing is confined with \
+         fallback(Fallback::Warn)", .0.display()
+    )]
+    NoSandboxExec(PathBuf),
     /// This system has no mechanism that is known here.
     #[error(
         "no sandbox of this system's is known here\nhint: run it on Linux or macOS, or accept that with fallback(Fallback::Warn)"
@@ -74,6 +80,22 @@ pub enum Reason {
     /// The program itself could not be started: what spawn says without any walls.
     #[error("spawn: {0}")]
     Spawn(#[source] Arc<io::Error>),
+}
+
+impl Reason {
+    /// The errno that comes closest: all that crosses from a child that was not started.
+    pub(crate) fn errno(&self) -> i32 {
+        const EIO: i32 = 5;
+        const EINVAL: i32 = 22;
+        const EOPNOTSUPP: i32 = 95;
+        match self {
+            Reason::NoDataDirectory | Reason::Path { .. } | Reason::Program { .. } => EINVAL,
+            Reason::NotHeld(_) | Reason::NoSandboxExec(_) | Reason::Unsupported => EOPNOTSUPP,
+            Reason::Prepare { source, .. } | Reason::Child { source, .. } | Reason::Spawn(source) => {
+                source.raw_os_error().unwrap_or(EIO)
+            }
+        }
+    }
 }
 
 /// Each reason once, with the rules that it holds for behind the first of them.
@@ -104,8 +126,8 @@ impl ConfineError {
     /// What an error of this command's spawn says when walls are its cause; none when it is about the program itself, as
     /// one that does not exist.
     ///
-    /// From between fork and exec only a number can cross, so the error itself reads `os error 12…` or `13…`: here are its
-    /// words.
+    /// From between fork and exec only an errno can cross, so the error itself reads `Invalid argument` or the like: here
+    /// are its words. Ask with the command that was spawned.
     pub fn of_spawn(command: &Command, error: &io::Error) -> Option<ConfineError> {
         let program = command.as_std().get_program();
         #[cfg(target_os = "linux")]
@@ -113,7 +135,7 @@ impl ConfineError {
             let source = Arc::new(io::Error::from_raw_os_error(failed.errno));
             return Some(ConfineError::new(program, Reason::Child { step: failed.step.call(), source }));
         }
-        crate::refused::found(error)
+        crate::refused::found(command, error)
     }
 }
 

@@ -47,14 +47,15 @@ pub use blocked::{is_read_blocked, is_write_blocked};
 pub use confined::Confined;
 pub use enforcement::{Applied, Enforcement, Rule, Strength};
 pub use error::{ConfineError, Reason, SandboxError};
-pub use mode::SandboxMode;
+pub use mode::{SandboxConfig, SandboxMode};
 pub use spec::{Fallback, Network};
 
 /// A command whose writes are held to `data_dir` (its whole tree), `/tmp`, `~/.claude` and harmless devices, unless the
 /// mode is `rwx`. Reading and executing is possible everywhere.
 ///
 /// It never fails, and never gives less than it says: where something cannot be prepared or held, spawning the command
-/// fails. [`ConfineError::of_spawn`] gives that error its words; `tracing` has them at once.
+/// fails with the closest errno and the reason on the command's standard error. [`ConfineError::of_spawn`] gives the error
+/// its words; `tracing` has them at once, as it has that `~/.claude` does not exist and so is not granted.
 pub fn sandboxed_command(program: &str, mode: SandboxMode, data_dir: &Path) -> Command {
     match Confined::new(program).mode(mode).data_dir(data_dir).command() {
         Ok((command, _)) => command,

@@ -1,9 +1,18 @@
-//! The three modes, and what a model is told of them. Pure data.
+//! The three modes, what a model is told of them, and the table of configuration that names one. Pure data.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Serialize, Serializer};
+
+/// The table of an application's configuration that names the mode: `mode = "rx"`. Without the key it is `sandbox`; other
+/// keys are the application's own.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct SandboxConfig {
+    /// The mode.
+    #[serde(default)]
+    pub mode: SandboxMode,
+}
 
 /// How much a command may do. In configuration: `sandbox`, `rx` or `rwx`.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,6 +90,15 @@ mod tests {
         for wrong in ["\"Sandbox\"", "\"rw\"", "\"\"", "1"] {
             assert!(serde_json::from_str::<SandboxMode>(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_table_names_a_mode_and_without_one_it_is_sandbox() {
+        let of = |text: &str| serde_json::from_str::<SandboxConfig>(text);
+        assert_eq!(of(r#"{"mode": "rx"}"#).unwrap(), SandboxConfig { mode: SandboxMode::Rx });
+        assert_eq!(of("{}").unwrap(), SandboxConfig::default());
+        assert_eq!(serde_json::to_string(&SandboxConfig::default()).unwrap(), r#"{"mode":"sandbox"}"#);
+        assert!(of(r#"{"mode": "RX"}"#).is_err());
     }
 
     #[test]

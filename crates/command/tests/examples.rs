@@ -117,3 +117,19 @@ fn the_service_answers_many_at_once_and_starts_only_where_all_is_held() {
     assert!(!refused.status.success());
     assert!(String::from_utf8_lossy(&refused.stderr).contains("lies below /etc"));
 }
+
+/// The design's own configuration: its struct, its literal, in an application's file.
+#[test]
+fn the_documented_configuration_compiles_and_is_read() {
+    use cofferdam_command::{SandboxConfig, SandboxMode};
+    #[derive(serde::Deserialize)]
+    struct App {
+        #[serde(default)]
+        sandbox: SandboxConfig,
+    }
+    let config = SandboxConfig { mode: SandboxMode::Rx };
+    assert_eq!(config.mode.display_name(), "rx");
+    let app: App = toml::from_str("[sandbox]\nmode = \"rx\"\n").unwrap();
+    assert_eq!(app.sandbox, config);
+    assert_eq!(toml::from_str::<App>("").unwrap().sandbox, SandboxConfig::default());
+}

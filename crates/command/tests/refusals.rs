@@ -24,6 +24,60 @@ fn refused(mut command: Command) -> String {
 }
 
 #[tokio::test]
+async fn code_that_knows_nothing_of_this_crate_sees_an_errno_with_words_and_the_reason_on_standard_error() {
+    use std::io::{Read as _, Seek as _};
+    let scratch = Scratch::new();
+    let (missing, data) = (scratch.path().join("none"), scratch.directory("data"));
+    let refused = |path: &Path| {
+        let mut stderr = tempfile::tempfile().unwrap();
+        let mut command = sandboxed_command("echo", SandboxMode::Sandbox, path);
+        // Whatever the caller says afterwards, the reason is still found.
+        command.env_clear().current_dir("/").arg("hello").stderr(stderr.try_clone().unwrap());
+        let came = command.spawn();
+        let mut said = String::new();
+        stderr.rewind().unwrap();
+        stderr.read_to_string(&mut said).unwrap();
+        (came.map(drop).map_err(|error| (error.to_string(), SandboxError::of_spawn(&command, error))), said)
+    };
+    let (came, said) = refused(&missing);
+    let (plain, known) = came.unwrap_err();
+    assert_eq!(plain, "Invalid argument (os error 22)");
+    assert_eq!(said, format!("{known}\n"), "the words of of_spawn");
+    assert!(
+        said.contains("data directory") && said.contains("none: it does not exist") && said.contains("hint: "),
+        "{said}"
+    );
+    let (came, said) = refused(&data);
+    assert!(came.is_ok() && said.is_empty(), "{said}");
+    // Two refusals of one program are told apart, and an error that comes before is not taken for one of them.
+    let first = sandboxed_command("echo", SandboxMode::Sandbox, &missing);
+    let second = sandboxed_command("echo", SandboxMode::Sandbox, Path::new("/etc"));
+    let error = || std::io::Error::from_raw_os_error(22);
+    assert!(ConfineError::of_spawn(&first, &error()).unwrap().to_string().contains("none"));
+    assert!(ConfineError::of_spawn(&second, &error()).unwrap().to_string().contains("/etc"));
+    let mut nowhere = sandboxed_command("echo", SandboxMode::Sandbox, &missing);
+    let error = nowhere.current_dir("/no/such/directory").spawn().map(drop).unwrap_err();
+    assert!(ConfineError::of_spawn(&nowhere, &error).is_none(), "{error}");
+}
+
+#[tokio::test]
+async fn a_missing_sandbox_exec_is_said_with_a_hint_of_its_own() {
+    let scratch = Scratch::new();
+    let data = scratch.directory("data");
+    let seatbelt = || Confined::new("true").data_dir(&data).seatbelt_by("/no/sandbox-exec");
+    let error = seatbelt().command().map(drop).unwrap_err();
+    assert!(matches!(error.reason, Reason::NoSandboxExec(_)), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.contains("/no/sandbox-exec is not there") && text.contains("hint: ") && !text.contains("Linux"),
+        "{text}"
+    );
+    let (mut command, enforcement) = seatbelt().fallback(Fallback::Warn).command().unwrap();
+    assert_eq!(enforcement.of(Rule::Writes), Some(Strength::None));
+    assert!(command.status().await.unwrap().success());
+}
+
+#[tokio::test]
 async fn a_data_directory_that_cannot_be_one_is_refused() {
     let scratch = Scratch::new();
     let at = |name: &str| scratch.path().join(name);

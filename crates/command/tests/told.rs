@@ -67,4 +67,25 @@ fn what_is_confined_what_does_not_hold_and_what_is_refused() {
     assert!(text.starts_with("ERROR") && text.contains("claude") && text.contains("does not exist"), "{text}");
 
     assert_eq!(told(|| drop(sandboxed_command("claude", SandboxMode::Rwx, data.path()))), "");
+
+    // The state of the model's command is granted where it exists, and said where it does not.
+    let home = tempfile::tempdir_in("/var/tmp").unwrap();
+    let said = |home: &std::path::Path| {
+        let own = std::env::current_exe().unwrap();
+        let mut command = std::process::Command::new(own);
+        command.args(["--exact", "says_what_is_not_granted", "--nocapture"]).env("HOME", home);
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    let text = said(home.path());
+    assert!(text.contains("INFO") && text.contains(".claude does not exist, and so is not granted"), "{text}");
+    std::fs::create_dir(home.path().join(".claude")).unwrap();
+    let text = said(home.path());
+    assert!(text.contains("1 passed") && !text.contains(".claude does not exist"), "{text}");
+}
+
+/// Run by the test above with a home of its own.
+#[test]
+fn says_what_is_not_granted() {
+    let data = tempfile::tempdir_in("/var/tmp").unwrap();
+    print!("{}", told(|| drop(sandboxed_command("claude", SandboxMode::Sandbox, data.path()))));
 }

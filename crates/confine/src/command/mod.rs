@@ -84,8 +84,6 @@ pub struct Failed {
 const CODES: i32 = 1_200_000_000;
 /// As many per step.
 const STEP: i32 = 10_000;
-/// From here on they are the caller's, for what failed before fork: see [`refuse`].
-const REFUSALS: i32 = 1_300_000_000;
 
 impl Failed {
     /// The number that stands for it as an operating system's error.
@@ -103,17 +101,27 @@ impl Failed {
     }
 }
 
-/// The number of a refusal when an error of spawn's is one that [`refuse`] made.
-pub fn refusal(error: &io::Error) -> Option<u32> {
-    error.raw_os_error()?.checked_sub(REFUSALS).and_then(|code| u32::try_from(code).ok())
+/// Makes every spawn of the command fail with this errno, after these words on its standard error: for what was found
+/// before, by a function that cannot say so. The words have to fit into a pipe at once, or are left out.
+pub fn refuse(command: &mut Command, errno: i32, words: Vec<u8>) {
+    // SAFETY: the closure writes bytes that were prepared and makes an error of a number.
+    unsafe {
+        command.pre_exec(move || {
+            say(&words);
+            Err(io::Error::from_raw_os_error(errno))
+        })
+    };
 }
 
-/// Makes every spawn of the command fail with this refusal: for what was found before, by a function that cannot say so.
-/// Numbers up to 500 million are told apart.
-pub fn refuse(command: &mut Command, refusal: u32) {
-    let code = REFUSALS + (refusal % 500_000_000) as i32;
-    // SAFETY: the closure only makes an error of a number.
-    unsafe { command.pre_exec(move || Err(io::Error::from_raw_os_error(code))) };
+/// Writes to standard error where that can be done at once: spawn waits for the child, and must not wait for a reader.
+fn say(words: &[u8]) {
+    let mut ready = libc::pollfd { fd: 2, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one entry, which lives on the stack.
+    let polled = unsafe { libc::poll(&raw mut ready, 1, 0) };
+    if polled == 1 && ready.revents == libc::POLLOUT && words.len() <= libc::PIPE_BUF {
+        // SAFETY: the bytes are there for the whole call. Words that do not arrive change nothing: the errno does.
+        unsafe { libc::write(2, words.as_ptr().cast(), words.len()) };
+    }
 }
 
 /// Everything that is put up, prepared; for any number of commands. Clones are the same walls.
@@ -455,9 +463,9 @@ mod tests {
     fn a_refused_command_never_starts() {
         let mut command = Command::new("/bin/true");
         assert!(command.status().unwrap().success(), "it does without");
-        refuse(&mut command, 77);
+        refuse(&mut command, libc::EINVAL, Vec::new());
         let error = command.status().unwrap_err();
-        assert_eq!(refusal(&error), Some(77));
+        assert_eq!(error.to_string(), "Invalid argument (os error 22)");
         assert_eq!(Failed::of_spawn(&error), None);
     }
 }
