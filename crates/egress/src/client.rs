@@ -173,13 +173,32 @@ impl Client {
     /// What is to be told, and nothing told yet: the reason, and the address that it is about.
     pub async fn connect(self: Arc<Client>, target: Target, port: u16, grant: Grant) -> Result<Link, Failed> {
         let account = self.room(&target)?;
-        let connecting = self.sandbox.upstream.connect(&target, port);
-        let (connected, passed_over) = connecting.await.map_err(|failure| (failure.refusal, failure.address))?;
+        let attempt = Attempt { client: &self, target: &target, port };
+        let result = self.sandbox.upstream.connect(&target, port).await;
+        std::mem::forget(attempt); // it holds references alone
+        let (connected, passed_over) = result.map_err(|failure| (failure.refusal, failure.address))?;
         for (address, refusal) in passed_over {
             self.event(refused(self.via, Some(&target), port, refusal, Some(address)));
         }
         let rule = Some(format!("$.network.allow[{}]", grant.rule));
         Ok(self.link(connected, account, target, port, rule))
+    }
+}
+
+/// A connection that is being made. Dropped unfinished because the sandbox ended, it reports that: upstream may have seen
+/// it, and nothing else would say so.
+struct Attempt<'c> {
+    client: &'c Client,
+    target: &'c Target,
+    port: u16,
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if self.client.sandbox.is_ended() {
+            let why = refusal(Reason::Unreachable, "the run ended before upstream answered");
+            self.client.event(refused(self.client.via, Some(self.target), self.port, why, None));
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use cofferdam_egress::event::{Kind, Reason};
+use cofferdam_egress::event::{Event, Kind, Reason};
 use cofferdam_policy::Network;
 
 use crate::world::{SOON, echo, is_reset, network, query, rest, serve, timed, with, world};
@@ -230,6 +230,33 @@ fn the_end_closes_everything_at_once_and_no_event_follows() {
     }
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(inside.events().len(), events.len());
+}
+
+#[test]
+fn a_connection_that_is_being_made_at_the_end_is_reported() {
+    // A proxy that takes the request and never answers it.
+    let (taken, requests) = std::sync::mpsc::channel();
+    let taken = std::sync::Mutex::new(taken);
+    let port = serve(move |mut stream| {
+        let mut byte = [0u8; 1];
+        stream.read_exact(&mut byte).unwrap();
+        taken.lock().unwrap().send(()).unwrap();
+        while stream.read(&mut [0u8; 64]).is_ok_and(|count| count > 0) {}
+    });
+    let world = world();
+    let mut network = network(&["good.example:4443"], &[]);
+    network.upstream_proxy = Some(format!("http://127.0.0.1:{port}").parse().unwrap());
+    let mut inside = world.inside(&network);
+    let mut stream = inside.connect_name("good.example", 4443);
+    stream.write_all(&[1]).unwrap();
+    requests.recv_timeout(SOON).unwrap();
+    let traffic = inside.end();
+    assert_eq!(traffic.connections, 0, "nothing was relayed");
+    let events = inside.events();
+    let reported = |event: &&Event| {
+        event.kind == Kind::Failed && event.host.as_deref() == Some("good.example") && event.port == Some(4443)
+    };
+    assert_eq!(events.iter().filter(reported).count(), 1, "{events:?}");
 }
 
 #[test]
