@@ -78,7 +78,35 @@ pub fn listen(around: &Surroundings) -> std::io::Result<Listening> {
         _ => {} // another process had this number
     }
     let listener = UnixListener::bind(&path)?;
+    remove_stale(&directory);
     Ok(Listening { listener, path })
+}
+
+/// The sockets in the directory, each with the process id of its server, in order.
+fn sockets(directory: &Path) -> std::io::Result<Vec<(u32, PathBuf)>> {
+    let mut found: Vec<(u32, PathBuf)> = std::fs::read_dir(directory)?
+        .flatten()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()))
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            Some((name.strip_prefix("serve-")?.strip_suffix(".sock")?.parse().ok()?, entry.path()))
+        })
+        .collect();
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Removes the sockets of servers that were killed. One whose process id is in use stays: its server may be about to
+/// listen, and refuses connections until then.
+fn remove_stale(directory: &Path) {
+    for (pid, path) in sockets(directory).unwrap_or_default() {
+        let process = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+        let gone =
+            process.is_none_or(|process| rustix::process::test_kill_process(process) == Err(rustix::io::Errno::SRCH));
+        if gone {
+            drop(std::fs::remove_file(&path)); // another server removed it first, or it stays and refuses connections
+        }
+    }
 }
 
 /// What a server answered.
@@ -96,20 +124,11 @@ pub struct Asked {
 /// The directory is not this user's alone.
 pub fn ask(around: &Surroundings, word: &str) -> std::io::Result<Vec<Asked>> {
     let directory = directory(around);
-    let entries = match std::fs::read_dir(&directory) {
+    let found = match sockets(&directory) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
+        found => found?,
     };
     check(&directory)?;
-    let mut found: Vec<(u32, PathBuf)> = entries
-        .flatten()
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()))
-        .filter_map(|entry| {
-            let name = entry.file_name().into_string().ok()?;
-            Some((name.strip_prefix("serve-")?.strip_suffix(".sock")?.parse().ok()?, entry.path()))
-        })
-        .collect();
-    found.sort_unstable();
     let mut asked = Vec::new();
     for (pid, path) in found {
         match UnixStream::connect(&path) {
@@ -162,6 +181,23 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         assert_eq!(ask(&around, RELOAD).unwrap(), []);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_next_server_removes_the_sockets_of_killed_ones_alone() {
+        let runtime = tempfile::tempdir().unwrap();
+        let around = around(runtime.path());
+        let first = listen(&around).unwrap();
+        // No process has this id: it is above the kernel's greatest.
+        let killed = directory(&around).join("serve-4194305.sock");
+        drop(UnixListener::bind(&killed).unwrap());
+        // This one's process runs, and may be about to listen.
+        let starting = directory(&around).join("serve-1.sock");
+        drop(UnixListener::bind(&starting).unwrap());
+        let own = first.path.clone();
+        std::mem::forget(first);
+        drop(listen(&around).unwrap());
+        assert!(!killed.exists() && starting.exists() && !own.exists());
     }
 
     #[test]
