@@ -43,6 +43,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("cofferdam-programs", &[]),
     ("cofferdam-egress-tests", &[]),
+    ("cofferdam-soak", &["cofferdam-policy", "cofferdam-engine"]),
     ("cofferdam-bench", &["cofferdam-policy", "cofferdam-command", "cofferdam-engine"]),
     ("xtask", &["cofferdam-policy", "cofferdam-engine", "cofferdam", "cofferdam-test-containers"]),
 ];

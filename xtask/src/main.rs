@@ -18,6 +18,7 @@ mod python;
 #[cfg(test)]
 mod repository;
 mod shell;
+mod soak;
 mod test;
 mod workspace;
 
@@ -43,6 +44,11 @@ const TASKS: &[Task] = &[
         name: "guests",
         usage: "guests [--only walls]   the part of the tests that runs in virtual machines",
         run: guests::run,
+    },
+    Task {
+        name: "soak",
+        usage: "soak [--kills N] [--sandboxes N] [--minutes N] [--write]   long runs: random kills, hostile load",
+        run: soak::run_from,
     },
     Task { name: "lint", usage: "lint                 formatting and clippy, warnings denied", run: lint::run_from },
     Task {
