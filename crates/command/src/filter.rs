@@ -51,6 +51,8 @@ pub(crate) fn filter(means: Means) -> Result<Arc<[Insn]>, Reason> {
         trace: false,
         no_spawn: None,
         unix_sockets: means.unix_sockets,
+        huge_pages: false,
+        no_netlink: false,
         no_network_sockets: means.network == Network::None,
         private_ipc: means.shared_ipc,
         metadata_refused: !means.keeper,

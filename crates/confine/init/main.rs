@@ -113,6 +113,7 @@ fn live(plan: &Plan) -> Result<(), Fault> {
     if !plan.has(flag::EARLY) {
         sys::close(wire::fd::SYNC).map_err(at(step::SYNC, 1))?; // no further letter is read
     }
+    watch::send_sockets(plan)?; // what sockets hold counts towards the memory limit, which no cgroup sees to
     payload::channel(plan)?; // a session's program gets its channel, and nothing else gets past exec
     let terminal = watch::terminal(plan)?; // a pty of the sandbox's own devpts
     let mut guards = guard::Guards::prepare(plan)?; // names that may not come into being, by inode of their directory

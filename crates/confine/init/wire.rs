@@ -405,6 +405,9 @@ pub mod status {
     /// A copy-on-write layer, or a tmpfs that is handed back, follows as an SCM_RIGHTS descriptor; `index` says of which
     /// mount op.
     pub const LAYER: u16 = 5;
+    /// A netlink socket of the sandbox's network namespace follows as an SCM_RIGHTS descriptor: it says what sockets there
+    /// hold (sock_diag(7)).
+    pub const SOCKETS: u16 = 9;
     /// A violation under `TERMINATE` ended it.
     pub const VIOLATION: u16 = 6;
     /// The wall limit ended it.
@@ -469,6 +472,8 @@ pub mod step {
     pub const INIT: u16 = 26;
     /// Routes, rules and sockets of a captured network; comes after `LOOPBACK`.
     pub const CAPTURE: u16 = 27;
+    /// Counting what sockets hold; the owner's own step.
+    pub const SOCKETS: u16 = 28;
 }
 
 /// Most bytes of a path that an event carries.

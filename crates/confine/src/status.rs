@@ -65,6 +65,8 @@ pub enum Status {
         /// Root of the layer's file system; `upper` in it holds the changes.
         fd: OwnedFd,
     },
+    /// Says what the sockets of the sandbox's network namespace hold (sock_diag(7)).
+    Sockets(OwnedFd),
     /// An optional step could not be done.
     Weakened {
         /// `wire::step` value.
@@ -109,6 +111,7 @@ pub fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Status>> {
         wire::status::TIMED_OUT => Status::TimedOut { at_ns, events: (events, lost), memory },
         wire::status::TERMINAL => Status::Terminal(fd.ok_or_else(bad)?),
         wire::status::LAYER => Status::Layer { op: index, fd: fd.ok_or_else(bad)? },
+        wire::status::SOCKETS => Status::Sockets(fd.ok_or_else(bad)?),
         wire::status::WEAKENED => Status::Weakened { step, errno: value },
         _ => return Err(bad()),
     }))

@@ -9,7 +9,7 @@ use cofferdam_confine::apart;
 use cofferdam_confine::cgroup::{self, Cgroup, Limits, Location};
 use cofferdam_confine::host::{self, Identity};
 use cofferdam_confine::netns;
-use cofferdam_policy::{Backend, Field, Policy};
+use cofferdam_policy::{Backend, Field, NetworkMode, Policy};
 
 use crate::ahead::{self, Ahead, Likely};
 use crate::backends::container::run::{Contained, Tell};
@@ -20,7 +20,7 @@ use crate::jail;
 use crate::landlock;
 use crate::outcome::{Applied, Enforcement, Failure, Strength};
 use crate::run::{Core, Prepared};
-use crate::support::Support;
+use crate::support::{self, Support};
 
 /// What this host can do, asked once; makes prepared policies.
 #[derive(Debug, Default)]
@@ -202,6 +202,7 @@ impl Engine {
             }
             contained.in_the_runs_cgroup();
         }
+        support::sockets(policy, &support::OWN_NETWORKS, &mut contained.enforcement);
         Ok(contained)
     }
 
@@ -228,6 +229,8 @@ impl Engine {
         if let Cgroups::Here(location, _) = self.cgroups() {
             ready.in_cgroups(location.clone());
         }
+        // No init of ours in there hands out a socket to ask with. Without any address there is nothing to ask.
+        support::sockets(policy, &[NetworkMode::None], &mut ready.enforcement);
         Ok(ready)
     }
 
@@ -257,6 +260,9 @@ impl Engine {
             programs.limit(&mut plan)?;
         }
         self.cgroup_enforcement(&mut plan.enforcement);
+        // Without a network namespace there is no network but the host's, or none.
+        let counted = if backend == Backend::Landlock { &[NetworkMode::None][..] } else { &support::OWN_NETWORKS };
+        support::sockets(policy, counted, &mut plan.enforcement);
         Ok(plan)
     }
 

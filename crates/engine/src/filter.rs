@@ -87,6 +87,8 @@ pub fn request<'a>(policy: &Policy, needs: Needs, denials: Denials, rules: &'a [
         no_spawn: (!policy.process.spawn)
             .then_some(NoSpawn { exec_fd: needs.exec_number.unwrap_or_else(exec_number), gate }),
         unix_sockets: policy.process.unix_sockets,
+        huge_pages: huge_pages(),
+        no_netlink: false,
         no_network_sockets: needs.no_net_namespace && policy.network.mode == NetworkMode::None,
         private_ipc: !needs.no_ipc_namespace,
         metadata_refused: needs.no_mounts,
@@ -97,6 +99,18 @@ pub fn request<'a>(policy: &Policy, needs: Needs, denials: Denials, rules: &'a [
             || !policy.process.spawn,
         rules,
     }
+}
+
+/// Whether this host has a pool of huge pages, or may make one on demand. What cannot be read counts as one.
+fn huge_pages() -> bool {
+    let pools = match std::fs::read_dir("/sys/kernel/mm/hugepages") {
+        Ok(pools) => pools,
+        Err(e) => return e.kind() != std::io::ErrorKind::NotFound,
+    };
+    let has = |pool: &std::path::Path, file: &str| {
+        std::fs::read_to_string(pool.join(file)).map_or(true, |number| number.trim() != "0")
+    };
+    pools.flatten().any(|pool| ["nr_hugepages", "nr_overcommit_hugepages"].iter().any(|file| has(&pool.path(), file)))
 }
 
 /// Where init puts the one program that may be executed: both work it out of the limit that this process passes on.

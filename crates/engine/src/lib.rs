@@ -40,6 +40,7 @@ mod rlimits;
 pub mod run;
 pub mod session;
 mod show;
+mod sockets;
 mod streams;
 mod supervise;
 pub mod support;

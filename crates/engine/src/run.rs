@@ -498,6 +498,9 @@ impl Core {
             paths: Paths { view: &plan.view, denied: &plan.denied, protected: &plan.protected },
             cpu_seconds: l.cpu_seconds,
             sample_memory: cgroup.is_none().then_some(l.memory_mb << 20),
+            memory_bytes: l.memory_mb << 20,
+            own_network: (self.backend != Backend::Landlock && self.policy.network.mode != NetworkMode::Host)
+                .then_some(self.policy.network.mode),
             output_bytes: l.output_bytes,
             log: Log::new(&self.policy),
             session: channel,

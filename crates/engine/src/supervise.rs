@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use cofferdam_confine::cgroup::{Cgroup, Events, Usage};
 use cofferdam_confine::status::{self, Status, decode_event};
 use cofferdam_confine::{Running, process};
-use cofferdam_policy::{Field, OnViolation};
+use cofferdam_policy::{Field, NetworkMode, OnViolation};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::egress::Watch;
@@ -21,6 +21,7 @@ use crate::evidence::{Log, Paths};
 use crate::io::Io;
 use crate::outcome::Network;
 use crate::session::Channel;
+use crate::sockets::{self, Sockets};
 use crate::streams::{Sink, Source, buffer};
 use crate::tree;
 
@@ -50,6 +51,11 @@ pub struct Run<'a> {
     pub cpu_seconds: u64,
     /// Memory bytes, when no cgroup holds it.
     pub sample_memory: Option<u64>,
+    /// Memory bytes.
+    pub memory_bytes: u64,
+    /// The mode of the network, where its namespace is the sandbox's own and of this kernel: what its sockets hold is memory
+    /// of the run.
+    pub own_network: Option<NetworkMode>,
     /// Bytes kept of each stream.
     pub output_bytes: u64,
     /// What is recorded.
@@ -120,6 +126,8 @@ pub struct Report {
     pub largest: u64,
     /// Highest memory sample, bytes; 0 when none was taken.
     pub sampled_memory: u64,
+    /// Highest sum of what sockets hold and all other memory, bytes; 0 where sockets held little.
+    pub sampled_with_sockets: u64,
     /// Highest sample of the tree's CPU time, microseconds; counts what was killed and so never waited for.
     pub sampled_cpu_us: u64,
     /// Highest process count sampled; 0 when none was taken.
@@ -147,6 +155,12 @@ impl Report {
 
 /// How often limits are sampled that the kernel does not hold by itself.
 const SAMPLE: Duration = Duration::from_millis(50);
+/// The same once sockets hold an eighth of the memory limit.
+const CLOSELY: Duration = Duration::from_millis(5);
+/// A look at very many sockets takes long: they are looked at for no more than a fifth of the time.
+const LOOK_SHARE: u32 = 4;
+/// What a kernel says that cannot.
+const EOPNOTSUPP: i32 = 95;
 /// How long init may take over what it was asked to do, before it is done from outside.
 const GRACE: Duration = Duration::from_secs(1);
 /// How long a container may take to end once it has been told to.
@@ -167,6 +181,7 @@ struct Loop<'a, 'io> {
     begun: Instant,
     next_sample: Instant,
     oom: Option<cofferdam_confine::cgroup::OomWatch>,
+    sockets: Sockets,
     /// Nobody is left who could write events: their socket would be ready for ever.
     deaf: bool,
     /// The watch was asked for. Most runs are over before it would tell anything that their end does not tell.
@@ -191,6 +206,7 @@ pub fn supervise(mut run: Run<'_>, io: &mut Io) -> Report {
         usage: process::Usage::default(),
         largest: 0,
         sampled_memory: 0,
+        sampled_with_sockets: 0,
         sampled_cpu_us: 0,
         sampled_processes: 0,
         layers: Vec::new(),
@@ -210,6 +226,7 @@ pub fn supervise(mut run: Run<'_>, io: &mut Io) -> Report {
         begun: now,
         next_sample: now + SAMPLE,
         oom: None,
+        sockets: Sockets::default(),
         deaf: false,
         armed: false,
     };
@@ -376,6 +393,7 @@ impl Loop<'_, '_> {
                 }
                 self.report.layers.push((op, fd));
             }
+            Status::Sockets(diag) => self.sockets.ask(diag),
             Status::Weakened { step, errno } => self.report.weakened.push((step, errno)),
             Status::Terminal(master) => self.attach_terminal(master),
         }
@@ -490,6 +508,7 @@ impl Loop<'_, '_> {
             }
             return;
         }
+        self.sample_sockets();
         let late = self.run.wall.saturating_add(GRACE).as_nanos();
         if u128::from(now_ns().saturating_sub(self.report.started_ns)) > late {
             self.kill(End::TimedOut);
@@ -514,6 +533,45 @@ impl Loop<'_, '_> {
         let most = self.run.sample_memory.filter(|&most| t.memory_bytes > most);
         if most.is_some_and(|most| tree::memory(self.run.running.pid) > most) {
             self.kill(End::Limit(Field::Memory));
+        }
+    }
+
+    /// What sockets hold is charged to no cgroup, or to one apart: it counts towards the memory limit here.
+    fn sample_sockets(&mut self) {
+        let Some(mode) = self.run.own_network else { return };
+        let begun = Instant::now();
+        let reached = matches!(mode, NetworkMode::Loopback | NetworkMode::Allowlist);
+        let held = match self.sockets.held(self.run.running.pid) {
+            Ok(_) if reached && !self.sockets.asks() => Err(std::io::ErrorKind::Unsupported.into()),
+            held => held,
+        };
+        let held = match held {
+            Ok(held) => held,
+            // Its namespace went with it.
+            Err(_) if self.has_ended(Duration::ZERO) => return,
+            Err(e) => {
+                let said = (cofferdam_confine::wire::step::SOCKETS, e.raw_os_error().unwrap_or(EOPNOTSUPP));
+                if !self.report.weakened.contains(&said) {
+                    self.report.weakened.push(said);
+                }
+                return;
+            }
+        };
+        let charged = match self.run.cgroup.map(Cgroup::charged) {
+            Some(Ok(Some(charged))) => (charged.bytes, charged.sockets),
+            // Without a cgroup's word the processes are asked, as for the limit itself.
+            _ => (tree::sample(self.run.running.pid).memory_bytes, 0),
+        };
+        let limit = self.run.memory_bytes;
+        if let Some(total) = sockets::total(charged.0, charged.1, held) {
+            self.report.sampled_with_sockets = self.report.sampled_with_sockets.max(total);
+            if total > limit {
+                self.kill(End::Limit(Field::Memory));
+            }
+        }
+        if held > limit / 8 {
+            let pause = CLOSELY.max(begun.elapsed() * LOOK_SHARE);
+            self.next_sample = self.next_sample.min(Instant::now() + pause);
         }
     }
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use cofferdam_policy::allow::PLAIN_HTTP;
-use cofferdam_policy::{AllowRule, Field, NetworkLimits, Policy, SeccompLevel};
+use cofferdam_policy::{AllowRule, Field, NetworkLimits, NetworkMode, Policy, SeccompLevel};
 use serde::Serialize;
 
-use crate::outcome::{Applied, Failure, Strength};
+use crate::outcome::{Applied, Enforcement, Failure, Strength};
 
 /// What one backend can enforce on this host, per field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -17,6 +17,30 @@ pub struct Support {
     pub unavailable: Option<Failure>,
     /// Per field, for the policy that was asked about.
     pub fields: BTreeMap<Field, Applied>,
+}
+
+/// The modes in which a sandbox has a network namespace of its own.
+pub(crate) const OWN_NETWORKS: [NetworkMode; 3] = [NetworkMode::None, NetworkMode::Loopback, NetworkMode::Allowlist];
+
+/// Takes back what a cgroup promises of memory where sockets can hold some that is neither charged to it nor counted by the
+/// supervisor. `counted` are the modes of a network of the sandbox's own in which everything is.
+pub(crate) fn sockets(policy: &Policy, counted: &[NetworkMode], e: &mut Enforcement) {
+    let mode = policy.network.mode;
+    let uncounted = if policy.process.seccomp.level == SeccompLevel::Strict {
+        return; // there are none
+    } else if mode == NetworkMode::Host {
+        "the host's network is shared, and what netlink sockets and connections not yet accepted buffer there is counted for \
+         nobody"
+    } else if policy.process.nested_sandboxes {
+        "what netlink sockets and connections not yet accepted buffer in networks that sandboxes inside make is not counted"
+    } else if !counted.contains(&mode) {
+        "what connections not yet accepted buffer is not counted"
+    } else {
+        return;
+    };
+    if let Some(memory) = e.get_mut(&Field::Memory).filter(|memory| memory.strength == Strength::Full) {
+        *memory = Applied { strength: Strength::Partial, reason: format!("{}; {uncounted}", memory.reason) };
+    }
 }
 
 /// What every backend can hold of the network's fields beside its mode: they are the egress gateway's, all of them.

@@ -32,7 +32,8 @@ impl Finished {
     /// What the supervisor itself saw.
     pub fn of(mut report: Report, enforcement: Enforcement) -> Finished {
         Finished {
-            memory: Some(report.sampled_memory.max(report.largest)).filter(|&bytes| bytes > 0),
+            memory: Some(report.sampled_memory.max(report.largest).max(report.sampled_with_sockets))
+                .filter(|&bytes| bytes > 0),
             cpu: Some(report.usage.cpu_us.max(report.sampled_cpu_us) as f64 / 1e6),
             processes: (report.sampled_processes > 0).then_some(report.sampled_processes),
             problems: std::mem::take(&mut report.problems),
@@ -47,7 +48,8 @@ impl Finished {
 
     /// What a cgroup counted, which knows better.
     pub fn counted(&mut self, used: &Usage) {
-        self.memory = used.memory_peak_bytes.or(self.memory);
+        let with_sockets = Some(self.report.sampled_with_sockets).filter(|&bytes| bytes > 0);
+        self.memory = used.memory_peak_bytes.max(with_sockets).or(self.memory);
         // The cgroup counts init's setup as well, the process times leave out what nobody waited for: the larger.
         let counted = used.cpu_time_us.map_or(0.0, |us| us as f64 / 1e6);
         self.cpu = Some(self.cpu.unwrap_or(0.0).max(counted));
@@ -127,6 +129,7 @@ fn weaken(e: &mut Enforcement, step: u16, errno: i32) {
             (Field::Isolation, "nested user namespaces could not be switched off, the filter alone refuses them")
         }
         s::KEYRING => (Field::Isolation, "no session keyring of its own, the filter alone refuses keyctl"),
+        s::SOCKETS => (Field::Memory, "the buffers of sockets could not be counted, and no cgroup holds all of them"),
         _ => return,
     };
     e.insert(field, Applied { strength: Strength::Partial, reason: format!("{what}: {cause}") });

@@ -1,10 +1,20 @@
 /* Bombs, each bounded in itself: a count, its own watchdog, and an end after which it says that nothing stopped it.
  * Also what tries to outlive the run. */
 #include "attack.h"
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <linux/aio_abi.h>
+#include <linux/filter.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/shm.h>
+#include <sys/socket.h>
 
 /* fork N: that many children at once, all of which end by themselves. */
 static int a_fork(int argc, char **argv)
@@ -104,6 +114,156 @@ static int a_memory_tree(int argc, char **argv)
     while (wait(&status) > 0) fine += WIFEXITED(status) && WEXITSTATUS(status) == 0;
     errno = ENOMEM;
     return verdict(fine == kids, "memory over many processes");
+}
+
+/* What was queued is there for longer than a supervisor may need to see it. */
+static int queued(size_t bytes, size_t want, const char *what)
+{
+    if (bytes < want) {
+        errno = ENOBUFS;
+        return blk(what);
+    }
+    usleep(1500000);
+    return esc("%zu MiB in %s", bytes >> 20, what);
+}
+
+static void widen(int s)
+{
+    int size = 64 << 20;
+    setsockopt(s, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
+    setsockopt(s, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+}
+
+/* netlink-queue MB: replies of the kernel's that nobody reads. Counted by what the kernel takes for them at the least. */
+static int a_netlink(int argc, char **argv)
+{
+    size_t want = (size_t)atoi(argv[0]) << 20, bytes = 0;
+    struct {
+        struct nlmsghdr h;
+        struct ifinfomsg i;
+    } ask = {.h = {.nlmsg_len = sizeof ask, .nlmsg_type = RTM_GETLINK, .nlmsg_flags = NLM_F_REQUEST}, .i = {.ifi_index = 1}};
+    (void)argc;
+    for (int n = 0; n < 400 && bytes < want; n++) {
+        struct sockaddr_nl a = {.nl_family = AF_NETLINK};
+        int s = socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE);
+        if (s < 0) return blk("netlink socket");
+        if (bind(s, (void *)&a, sizeof a)) return blk("bind of a netlink socket");
+        widen(s);
+        int size = 0;
+        socklen_t len = sizeof size;
+        getsockopt(s, SOL_SOCKET, SO_RCVBUF, &size, &len);
+        /* Each reply takes 768 bytes or more of the receive buffer; what is beyond it is dropped. */
+        for (int k = 0; k < size / 768; k++)
+            if (send(s, &ask, sizeof ask, 0) < 0) break;
+        bytes += size;
+    }
+    return queued(bytes, want, "replies of netlink");
+}
+
+static int listener(struct sockaddr_in *a)
+{
+    socklen_t n = sizeof *a;
+    int s = socket(AF_INET, SOCK_STREAM, 0);
+    *a = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    if (s < 0) return -1;
+    widen(s);
+    if (bind(s, (void *)a, n) || listen(s, 1000) || getsockname(s, (void *)a, &n)) return -1;
+    return s;
+}
+
+/* tcp-queue MB accept|leave: bytes that nobody reads, in connections that are accepted, or are not. */
+static int a_tcp_queue(int argc, char **argv)
+{
+    static char block[65536];
+    struct sockaddr_in a;
+    size_t want = (size_t)atoi(argv[0]) << 20, bytes = 0;
+    int accepts = argc > 1 && !strcmp(argv[1], "accept"), l = listener(&a);
+    if (l < 0) return blk("listen");
+    for (int n = 0; n < 200 && bytes < want; n++) {
+        int c = socket(AF_INET, SOCK_STREAM, 0), s = -1;
+        if (c < 0) return blk("socket");
+        widen(c);
+        if (connect(c, (void *)&a, sizeof a)) return blk("connect");
+        if (accepts && (s = accept(l, NULL, NULL)) < 0) return blk("accept");
+        for (int end = 0; end < (accepts ? 2 : 1); end++) {
+            int f = end ? s : c, dry = 0;
+            fcntl(f, F_SETFL, O_NONBLOCK);
+            while (bytes < want && dry < 3) {
+                ssize_t n = send(f, block, sizeof block, 0);
+                if (n > 0) bytes += n, dry = 0;
+                else dry++, usleep(1000);
+            }
+        }
+    }
+    return queued(bytes, want, "queues of TCP");
+}
+
+/* udp-queue MB: datagrams that nobody reads. A datagram that was dropped is not counted. */
+static int a_udp_queue(int argc, char **argv)
+{
+    static char block[60000];
+    size_t want = (size_t)atoi(argv[0]) << 20, bytes = 0;
+    (void)argc;
+    for (int n = 0; n < 800 && bytes < want; n++) {
+        struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        socklen_t len = sizeof a;
+        int s = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+        if (s < 0) return blk("socket");
+        widen(s);
+        if (bind(s, (void *)&a, len) || getsockname(s, (void *)&a, &len)) return blk("bind");
+        for (int k = 0; k < 60; k++) sendto(s, block, sizeof block, 0, (void *)&a, len);
+        unsigned figures[9] = {0};
+        len = sizeof figures;
+        if (getsockopt(s, SOL_SOCKET, 55, figures, &len)) return cant("SO_MEMINFO: %s", strerror(errno));
+        bytes += figures[0];
+    }
+    return queued(bytes, want, "queues of UDP");
+}
+
+/* huge-pages HOW: from the host's pool, by mmap, a memfd or a segment. */
+static int a_huge(int argc, char **argv)
+{
+    size_t size = 4 << 20;
+    char *p = MAP_FAILED;
+    (void)argc;
+    if (!strcmp(argv[0], "mmap"))
+        p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+    if (!strcmp(argv[0], "memfd")) {
+        int fd = syscall(SYS_memfd_create, "huge", 4);
+        if (fd >= 0 && ftruncate(fd, size) == 0) p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    }
+    if (!strcmp(argv[0], "shm")) {
+        int id = shmget(IPC_PRIVATE, size, IPC_CREAT | 0600 | 04000);
+        if (id >= 0) p = shmat(id, NULL, 0), shmctl(id, IPC_RMID, NULL);
+    }
+    if (!strcmp(argv[0], "ordinary")) p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED || p == NULL) return blk("huge pages");
+    p[0] = 1;
+    return esc("4 MiB: %s", argv[0]);
+}
+
+/* socket-filter: a program in kernel memory. With an argument, another option of the same call. */
+static int a_filter(int argc, char **argv)
+{
+    struct sock_filter all[] = {{0x06, 0, 0, 0xffffffff}};
+    struct sock_fprog program = {1, all};
+    int pair[2], one = 1;
+    (void)argv;
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair)) return cant("socketpair: %s", strerror(errno));
+    int done = argc > 0 ? setsockopt(pair[0], SOL_SOCKET, SO_PASSCRED, &one, sizeof one)
+                        : setsockopt(pair[0], SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+    return verdict(done == 0, "option of a socket");
+}
+
+/* aio N: that many contexts of asynchronous I/O. */
+static int a_aio(int argc, char **argv)
+{
+    (void)argc;
+    for (int i = 0; i < atoi(argv[0]); i++) {
+        aio_context_t context = 0;
+        if (syscall(SYS_io_setup, 8, &context)) return blk("io_setup");
+    }
+    return esc("%s contexts", argv[0]);
 }
 
 /* fill FILE MB: writes that much. */
@@ -301,4 +461,5 @@ const struct attack bombs_attacks[] = {
     {"memfd", a_memfd}, {"memory-tree", a_memory_tree}, {"fill", a_fill}, {"fallocate", a_fallocate},
     {"inodes", a_inodes}, {"fd-bomb", a_fdbomb}, {"output", a_output}, {"cpu", a_cpu}, {"cpu-tree", a_cpu_tree},
     {"cpu-share", a_cpu_share}, {"wall", a_wall}, {"stop-self", a_stop}, {"event-flood", a_flood},
-    {"daemon", a_daemon}, {0, 0}};
+    {"daemon", a_daemon}, {"netlink-queue", a_netlink}, {"tcp-queue", a_tcp_queue}, {"udp-queue", a_udp_queue},
+    {"huge-pages", a_huge}, {"socket-filter", a_filter}, {"aio", a_aio}, {0, 0}};

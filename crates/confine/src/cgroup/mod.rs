@@ -37,7 +37,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::process::Pid;
 
 pub use discover::{Availability, Location, Mechanism, Plan, Probe, is_own, is_unified, probe};
-pub use now::{Now, Reader};
+pub use now::{Charged, Now, Reader};
 pub use sweep::{Report, sweep};
 pub use types::{Applied, Error, Events, Level, Limits, OomWatch, Reached, Usage};
 
@@ -152,7 +152,13 @@ impl Cgroup {
             Reached::none(reason.unwrap_or_else(|| format!("no {name} controller is available to this process")))
         };
         let memory = limits.memory_bytes.map(|bytes| match self.node(serve::MEMORY) {
-            Some(node) if node.parent.version == Version::V1 => v1::limit_memory(node.dir.as_fd(), bytes),
+            Some(node) if node.parent.version == Version::V1 => {
+                let reached = v1::limit_memory(node.dir.as_fd(), bytes);
+                match v1::limit_sockets(node.dir.as_fd(), bytes) {
+                    Err(reason) if reached.level == Level::Full => Reached::partial(reason),
+                    _ => reached,
+                }
+            }
             Some(node) => v2::limit_memory(node.dir.as_fd(), bytes),
             None => absent(serve::MEMORY, "memory"),
         });

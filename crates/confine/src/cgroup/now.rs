@@ -54,6 +54,44 @@ impl Cgroup {
     }
 }
 
+/// Memory that a cgroup is charged for at this moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Charged {
+    /// What cannot be given back without ending something, bytes: neither page cache nor caches of the kernel's.
+    pub bytes: u64,
+    /// How much of it is buffers of sockets, bytes; version 1 counts them elsewhere.
+    pub sockets: u64,
+}
+
+impl Cgroup {
+    /// What the tree is charged for now; `None` without a memory controller.
+    ///
+    /// # Errors
+    /// When a figure cannot be read.
+    pub fn charged(&self) -> Result<Option<Charged>, Error> {
+        let Some(node) = self.node(serve::MEMORY) else { return Ok(None) };
+        let (usage, prefix) = match node.parent.version {
+            Version::V1 => (c"memory.usage_in_bytes", "total_"),
+            Version::V2 => (c"memory.current", ""),
+        };
+        let read = || -> io::Result<(u64, String)> {
+            let bytes = files::read_number(&node.dir, usage)?;
+            Ok((bytes, text(&files::open(&node.dir, c"memory.stat", OFlags::RDONLY)?)?))
+        };
+        let (bytes, stat) = read().map_err(self.error("read the memory of", node))?;
+        Ok(Some(charged(bytes, &stat, prefix)))
+    }
+}
+
+fn charged(bytes: u64, stat: &str, prefix: &str) -> Charged {
+    let value = |key: &str| {
+        let line = stat.lines().find_map(|line| line.strip_prefix(prefix)?.strip_prefix(key)?.strip_prefix(' '));
+        line.and_then(|value| value.trim().parse::<u64>().ok()).unwrap_or(0)
+    };
+    let back = ["active_file", "inactive_file", "slab_reclaimable"].map(value).iter().sum();
+    Charged { bytes: bytes.saturating_sub(back), sockets: value("sock") }
+}
+
 impl Reader {
     /// The figures now.
     ///
@@ -82,7 +120,20 @@ impl Reader {
 
 /// A small file from its beginning, whatever was read of it before.
 fn text(file: &OwnedFd) -> io::Result<String> {
-    let mut bytes = [0u8; 4096];
+    let mut bytes = [0u8; 8192];
     let n = rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut bytes[..], 0))?;
     Ok(String::from_utf8_lossy(&bytes[..n]).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_given_back_is_not_counted_and_sockets_stand_apart() {
+        let two = "anon 10\nfile 900\nsock 70\ninactive_file 600\nactive_file 200\nslab_reclaimable 100\n";
+        assert_eq!(charged(1000, two, ""), Charged { bytes: 100, sockets: 70 });
+        let one = "inactive_file 1\nactive_file 1\ntotal_inactive_file 600\ntotal_active_file 300\n";
+        assert_eq!(charged(1000, one, "total_"), Charged { bytes: 100, sockets: 0 });
+    }
 }

@@ -31,6 +31,18 @@ pub(super) fn limit_memory(dir: BorrowedFd<'_>, bytes: u64) -> Reached {
     }
 }
 
+/// Bounds what TCP and UDP sockets buffer, which version 1 counts apart from all other memory: a quarter of the limit, on top
+/// of it. Senders then wait and datagrams are dropped. A kernel without the file leaves them to who samples them
+/// (`Cgroup::charged`).
+pub(super) fn limit_sockets(dir: BorrowedFd<'_>, bytes: u64) -> Result<(), String> {
+    match files::write_number(dir, c"memory.kmem.tcp.limit_in_bytes", bytes / 4) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(format!("memory.kmem.tcp.limit_in_bytes could not be set: {error}"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Bounds processes and threads of the tree.
 pub(super) fn limit_pids(dir: BorrowedFd<'_>, count: u64) -> Reached {
     match files::write_number(dir, c"pids.max", count) {

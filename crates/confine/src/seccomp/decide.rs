@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use libc::{EACCES, EAFNOSUPPORT, EINVAL, ENOSYS, EPERM, EPROTONOSUPPORT};
+use libc::{EACCES, EAFNOSUPPORT, EINVAL, ENOMEM, ENOSYS, EPERM, EPROTONOSUPPORT};
 
 use super::table::{Call, Group};
 use super::{ArgOp, Error, Level, Reason, Request, RuleAction};
@@ -137,6 +137,13 @@ const SOCK_STREAM: u64 = 1;
 const SOCK_DGRAM: u64 = 2;
 const SOCK_SEQPACKET: u64 = 5;
 const RLIMIT_CORE: u64 = 4;
+/// MAP_HUGETLB of mmap(2), MFD_HUGETLB of memfd_create(2), SHM_HUGETLB of shmget(2).
+const MAP_HUGETLB: u64 = 0x4_0000;
+const MFD_HUGETLB: u64 = 4;
+const SHM_HUGETLB: u64 = 0o4000;
+const SOL_SOCKET: u64 = 1;
+/// SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF.
+const ATTACHMENTS: [u64; 4] = [26, 50, 51, 52];
 const AF_UNIX: u64 = 1;
 const AF_INET: u64 = 2;
 const AF_INET6: u64 = 10;
@@ -242,6 +249,8 @@ fn whole_call(call: &Call, request: &Request<'_>) -> Option<Effect> {
         "io_uring_setup" | "io_uring_enter" | "io_uring_register" | "openat2" => return Some(ABSENT),
         "clone3" if no_spawn || level >= Level::Basic => return Some(ABSENT),
         "fork" | "vfork" | "execve" if no_spawn => return Some(refuse(EPERM, Reason::Spawn)),
+        // The contexts of all users share fs.aio-max-nr, and one process can take all of it. Programs fall back from ENOSYS.
+        "io_setup" if level >= Level::Standard => return Some(ABSENT),
         // The kernel answers it by starting a program of the host's, as the host's root (request-key(8)).
         "request_key" => return Some(refuse(EPERM, Reason::Level)),
         // A file system that hangs nowhere, an overlay for one, works on directories all the same when it is made, and
@@ -288,6 +297,17 @@ fn arguments(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> E
             add(&[any(mode, DEVICE_TYPE_BIT)], refuse(EPERM, Reason::Device));
         }
         "socket" => return socket(request, clauses),
+        // Pages of the host's pool, which no memory limit counts. ENOMEM is what an empty pool says, and every program that
+        // asks for them takes ordinary pages then.
+        "mmap" if request.huge_pages => add(&[any(3, MAP_HUGETLB)], quiet(ENOMEM)),
+        "memfd_create" => add(&[any(1, MFD_HUGETLB)], quiet(ENOMEM)),
+        "shmget" => add(&[any(2, SHM_HUGETLB)], quiet(ENOMEM)),
+        // The compiled program of a socket is in kernel memory that no memory limit counts, and that all of the host shares.
+        "setsockopt" => {
+            for option in ATTACHMENTS {
+                add(&[is(1, SOL_SOCKET), is(2, option)], refuse(EPERM, Reason::Level));
+            }
+        }
         "socketpair" => {
             // A datagram pair is not bound to its peer: sendto and connect reach any datagram socket by its path. SOCK_RAW
             // is another name for it (unix(7)). The other two are, and take no address.
@@ -372,6 +392,9 @@ fn socket(request: &Request<'_>, clauses: &mut Vec<Clause>) -> Effect {
         add(&[is(0, AF_NETLINK)], by_libc(Reason::Network));
         add(&[is_not(0, AF_INET), is_not(0, AF_INET6)], unknown);
         return refuse(EAFNOSUPPORT, Reason::Network);
+    }
+    if request.no_netlink {
+        add(&[is(0, AF_NETLINK)], by_libc(Reason::Network));
     }
     add(&[is(0, AF_NETLINK), is(2, 0)], Effect::Allow);
     add(&[is(0, AF_NETLINK)], refuse(EPROTONOSUPPORT, Reason::SocketFamily));

@@ -20,11 +20,12 @@
 //!   makes UNIX; nothing else;
 //! - no setuid or setgid bit by chmod or by a mode on creation, no device nodes;
 //! - no `request_key`, for which the kernel starts a program of the host's;
+//! - no pages of the host's huge page pool and no filters on sockets, which no memory limit counts;
 //! - no TIOCSTI and TIOCLINUX; no `io_uring` and no `openat2`, which pass a filter by (ENOSYS);
 //! - the core limit stays what it is, and the limits of init are nobody else's to set;
 //! - the options of the request (`no_spawn`, `limited_exec`, `private_ipc`, `metadata_refused`, watching).
 //!
-//! `Basic` adds what is dangerous anywhere, new namespaces included; `Standard` is an allowlist; `Strict` has
+//! `Basic` adds what is dangerous anywhere, new namespaces included; `Standard` is an allowlist, without asynchronous I/O contexts; `Strict` has
 //! no sockets at all and no metadata changes. Comparisons look at 32 bits where the kernel does and at 64
 //! where it does: the table says which.
 //!
@@ -234,6 +235,11 @@ pub struct Request<'a> {
     pub unix_sockets: bool,
     /// Refuses INET, INET6 and NETLINK sockets whole: for a backend without a network namespace.
     pub no_network_sockets: bool,
+    /// The host has a pool of huge pages, which mmap must not take from. Without one the kernel refuses by itself, and the call
+    /// keeps its place in the kernel's cache of calls that are always allowed.
+    pub huge_pages: bool,
+    /// Refuses NETLINK sockets: for a backend in which nothing counts what they buffer.
+    pub no_netlink: bool,
     /// Whether there is an IPC namespace of the sandbox's own; without one System V and POSIX message IPC is
     /// refused.
     pub private_ipc: bool,
@@ -263,6 +269,8 @@ impl Request<'static> {
             no_spawn: None,
             unix_sockets: false,
             no_network_sockets: false,
+            huge_pages: false,
+            no_netlink: false,
             private_ipc: true,
             metadata_refused: false,
             core_limit: false,
@@ -575,6 +583,7 @@ fn effect_in_words(effect: Effect) -> String {
                 libc::EACCES => "EACCES".into(),
                 libc::EINVAL => "EINVAL".into(),
                 libc::ENOSYS => "ENOSYS".into(),
+                libc::ENOMEM => "ENOMEM".into(),
                 libc::EAFNOSUPPORT => "EAFNOSUPPORT".into(),
                 libc::EPROTONOSUPPORT => "EPROTONOSUPPORT".into(),
                 other => format!("errno {other}"),

@@ -125,6 +125,30 @@ fn sockets_are_what_the_level_allows_whatever_the_upper_halves_say() {
 }
 
 #[test]
+fn what_no_memory_limit_counts_is_refused_and_ordinary_uses_of_the_same_calls_are_not() {
+    const ENOMEM: u32 = errno(libc::ENOMEM);
+    for level in LEVELS {
+        let request = Request { huge_pages: true, ..Request::of(level) };
+        let mmap = |flags: u64| result(&request, "mmap", &[0, 4096, 3, flags]);
+        assert_eq!((mmap(0x4_0022), mmap(0x22)), (ENOMEM, RET_ALLOW));
+        assert_eq!(result(&Request::of(level), "mmap", &[0, 4096, 3, 0x4_0022]), RET_ALLOW, "no pool to take from");
+        let memfd = |flags: u64| result(&request, "memfd_create", &[0, flags]);
+        assert_eq!((memfd(5 | HIGH), memfd(1)), (ENOMEM, RET_ALLOW));
+        let segment = |flags: u64| result(&request, "shmget", &[0, 4096, flags]);
+        assert_eq!((segment(0o4600), segment(0o600)), (ENOMEM, RET_ALLOW));
+        let option = |option: u64| result(&request, "setsockopt", &[3, 1 | HIGH, option | HIGH]);
+        assert_eq!((option(26), option(50), option(51), option(52)), (EPERM, EPERM, EPERM, EPERM));
+        assert_eq!((option(8), option(9)), (RET_ALLOW, RET_ALLOW));
+        let contexts = result(&request, "io_setup", &[8]);
+        assert_eq!(contexts, if level >= Level::Standard { ENOSYS } else { RET_ALLOW });
+        if level < Level::Strict {
+            let netlink = |no_netlink| result(&Request { no_netlink, ..request }, "socket", &[16, 3, 0]);
+            assert_eq!((netlink(true), netlink(false)), (EAFNOSUPPORT, RET_ALLOW));
+        }
+    }
+}
+
+#[test]
 fn set_id_bits_and_devices_are_refused_at_every_level() {
     for level in LEVELS {
         let request = Request::of(level);

@@ -2,7 +2,7 @@
 //! tools cannot do themselves added as rules.
 
 use cofferdam_confine::seccomp::{Arch, ArgOp, Condition, Denials, Program, Rule, RuleAction, compile, kafel};
-use cofferdam_policy::{OnViolation, Policy};
+use cofferdam_policy::{NetworkMode, OnViolation, Policy};
 
 use crate::filter::{Needs, fail, request, rules};
 use crate::outcome::Failure;
@@ -74,6 +74,8 @@ fn compiled<T>(
     // The gate that counts execs needs a listener, and a trace as well.
     let mut request = request(policy, needs, denials, &rules);
     (request.no_spawn, request.trace, request.nested) = (None, false, false);
+    // In a network of its own what these sockets buffer would be charged to no cgroup, and nothing of ours could look.
+    request.no_netlink = policy.network.mode != NetworkMode::Host;
     make(&request, arch).map_err(|e| fail(e.to_string()))
 }
 

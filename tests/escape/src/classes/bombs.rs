@@ -1,6 +1,6 @@
 //! Bombs. Data only.
 
-use cofferdam_policy::Field;
+use cofferdam_policy::{Field, NetworkMode, SeccompLevel};
 use serde_json::Value;
 
 use crate::attack::{ATTACK, Attack, Class, End, Proof, Shape, Twin};
@@ -62,6 +62,91 @@ pub const ROWS: &[Attack] = &[
         fields: &[Field::Memory],
         shape: &[Shape::MemoryMb(64)],
         twin: Twin::Dose(&[Shape::MemoryMb(64)], &["memory-tree", "2", "4"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "netlink-queues",
+        why: "Leaves 160 MiB of the kernel's replies unread in netlink sockets, which no cgroup counts",
+        args: &["netlink-queue", "160"],
+        fields: &[Field::Memory],
+        shape: &[Shape::MemoryMb(64)],
+        twin: Twin::Outside,
+        ..ROW
+    },
+    Attack {
+        name: "netlink-queues-unfiltered",
+        why: "The same at level disabled",
+        args: &["netlink-queue", "160"],
+        fields: &[Field::Memory],
+        shape: &[Shape::MemoryMb(64), Shape::Level(SeccompLevel::Disabled)],
+        twin: Twin::Outside,
+        ..ROW
+    },
+    Attack {
+        name: "tcp-queues",
+        why: "Leaves 160 MiB unread in TCP connections of its own loopback",
+        args: &["tcp-queue", "160", "accept"],
+        fields: &[Field::Memory],
+        shape: &[Shape::MemoryMb(64), Shape::Net(NetworkMode::Loopback)],
+        twin: Twin::Dose(LOOPBACK, &["tcp-queue", "4", "accept"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "tcp-queues-not-accepted",
+        why: "The same in connections that nobody accepts, which no cgroup counts",
+        args: &["tcp-queue", "160", "leave"],
+        fields: &[Field::Memory],
+        shape: &[Shape::MemoryMb(64), Shape::Net(NetworkMode::Loopback)],
+        twin: Twin::Dose(LOOPBACK, &["tcp-queue", "4", "leave"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "udp-queues",
+        why: "Leaves 160 MiB of datagrams unread",
+        args: &["udp-queue", "160"],
+        fields: &[Field::Memory],
+        shape: &[Shape::MemoryMb(64), Shape::Net(NetworkMode::Loopback)],
+        twin: Twin::Dose(LOOPBACK, &["udp-queue", "4"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "huge-pages",
+        why: "Takes pages of the host's pool, which no memory limit counts",
+        args: &["huge-pages", "mmap"],
+        fields: &[Field::Memory],
+        twin: Twin::Dose(&[], &["huge-pages", "ordinary"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "huge-pages-memfd",
+        why: "The same by a memfd",
+        args: &["huge-pages", "memfd"],
+        fields: &[Field::Memory],
+        twin: Twin::Dose(&[], &["memfd", "4"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "huge-pages-segment",
+        why: "The same by a shared segment",
+        args: &["huge-pages", "shm"],
+        fields: &[Field::Memory],
+        twin: Twin::Dose(&[], &["huge-pages", "ordinary"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "socket-filters",
+        why: "Has the kernel compile a filter for a socket, in memory that all of the host shares",
+        args: &["socket-filter"],
+        fields: &[Field::Seccomp],
+        twin: Twin::Dose(&[], &["socket-filter", "other"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "asynchronous-contexts",
+        why: "Takes contexts of asynchronous I/O, of which the host has a number for all",
+        args: &["aio", "4"],
+        fields: &[Field::Seccomp],
+        twin: Twin::Dose(&[Shape::Level(SeccompLevel::Basic)], &["aio", "1"], Run::says_escaped),
         ..ROW
     },
     Attack {
@@ -229,6 +314,9 @@ pub const ROWS: &[Attack] = &[
         ..ROW
     },
 ];
+
+/// The sandbox of the rows about loopback.
+const LOOPBACK: &[Shape] = &[Shape::MemoryMb(64), Shape::Net(NetworkMode::Loopback)];
 
 /// More was kept than the limit, or the loss is not admitted.
 fn too_much_output(run: &Run) -> bool {

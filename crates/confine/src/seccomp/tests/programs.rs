@@ -93,6 +93,8 @@ fn any_request() -> impl Strategy<Value = Request<'static>> {
             trace,
             no_spawn,
             unix_sockets: unix,
+            huge_pages: false,
+            no_netlink: false,
             no_network_sockets: no_network,
             private_ipc: ipc,
             metadata_refused: metadata,

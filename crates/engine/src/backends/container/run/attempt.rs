@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use cofferdam_confine::cgroup::Cgroup;
 use cofferdam_confine::host::{resource, rlimit};
 use cofferdam_confine::{Recipe, Running, letter, memfd};
-use cofferdam_policy::{Field, OnViolation};
+use cofferdam_policy::{Field, NetworkMode, OnViolation};
 
 use super::super::door::{Door, Ours, ends};
 use super::super::{Arrival, Ended, Handed, Made, Ready};
@@ -225,6 +225,9 @@ impl Contained {
             paths: Paths { view: &self.layout.view, denied: &denied, protected: &protected },
             cpu_seconds: l.cpu_seconds,
             sample_memory: cgroup.is_none().then_some(l.memory_mb << 20),
+            memory_bytes: l.memory_mb << 20,
+            own_network: (self.about.listener && self.policy.network.mode != NetworkMode::Host)
+                .then_some(self.policy.network.mode),
             output_bytes: l.output_bytes,
             log: Log::new(&self.policy),
             session: None,

@@ -1,0 +1,216 @@
+//! What the sockets of a sandbox's network namespace buffer, for the memory limit: cgroups of version 1 count TCP and UDP apart
+//! from all other memory, and none counts netlink or what waits in connections that were not accepted yet.
+//!
+//! Owns the questions to the kernel (sock_diag(7), /proc/PID/net/netlink) and the sum. It ends nothing: the supervisor does.
+//! Everything read is the kernel's; no byte of it is the program's.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+/// A sum that is not worth comparing: sockets at rest have less.
+const FLOOR: u64 = 1 << 20;
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+/// `NLM_F_REQUEST | NLM_F_DUMP`
+const DUMP: u16 = 0x301;
+const INET_DIAG_SKMEMINFO: u16 = 7;
+/// `struct nlmsghdr`, `struct inet_diag_msg`
+const HEAD: usize = 16;
+const MESSAGE: usize = 72;
+/// AF_INET and AF_INET6, each with IPPROTO_TCP and IPPROTO_UDP.
+const KINDS: [(u8, u8); 4] = [(2, 6), (10, 6), (2, 17), (10, 17)];
+
+/// Asks for one sandbox.
+#[derive(Debug, Default)]
+pub struct Sockets {
+    /// A `NETLINK_SOCK_DIAG` socket of the namespace, where anything can be reached in it.
+    diag: Option<OwnedFd>,
+}
+
+impl Sockets {
+    /// From here on TCP and UDP are counted, too.
+    pub fn ask(&mut self, diag: OwnedFd) {
+        self.diag = Some(diag);
+    }
+
+    /// Whether TCP and UDP are counted.
+    pub fn asks(&self) -> bool {
+        self.diag.is_some()
+    }
+
+    /// Bytes that the sockets of this process's network namespace hold.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn held(&self, pid: i32) -> io::Result<u64> {
+        let mut bytes = netlink(&std::fs::read_to_string(format!("/proc/{pid}/net/netlink"))?);
+        if let Some(diag) = &self.diag {
+            for (family, protocol) in KINDS {
+                bytes = bytes.saturating_add(dump(diag, family, protocol)?);
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+/// What the tree takes in all, where its cgroup is charged for `charged` bytes of which `counted` are already for sockets.
+/// `None` where sockets have too little to matter.
+pub fn total(charged: u64, counted: u64, sockets: u64) -> Option<u64> {
+    (sockets > FLOOR).then(|| charged.saturating_sub(counted).saturating_add(sockets))
+}
+
+/// The sum of the queues in /proc/net/netlink.
+fn netlink(table: &str) -> u64 {
+    let queues = |line: &str| {
+        let number = |word: Option<&str>| word.and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+        let mut words = line.split_whitespace().skip(4);
+        number(words.next()) + number(words.next())
+    };
+    table.lines().skip(1).map(queues).sum()
+}
+
+/// The sum over all sockets of a family and a protocol.
+fn dump(diag: &OwnedFd, family: u8, protocol: u8) -> io::Result<u64> {
+    let mut request = [0u8; 72];
+    request[..4].copy_from_slice(&72u32.to_ne_bytes());
+    request[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    request[6..8].copy_from_slice(&DUMP.to_ne_bytes());
+    request[HEAD..HEAD + 3].copy_from_slice(&[family, protocol, 1 << (INET_DIAG_SKMEMINFO - 1)]);
+    request[20..24].copy_from_slice(&u32::MAX.to_ne_bytes()); // every state
+    send(diag, &request, SendFlags::empty())?;
+    let mut sum: u64 = 0;
+    let mut buffer = vec![0u8; 64 << 10];
+    loop {
+        // A dump is there as soon as it is asked for: the kernel makes it in this very call.
+        let (length, _) = recv(diag, &mut buffer[..], RecvFlags::DONTWAIT)?;
+        match answer(&buffer[..length.min(buffer.len())], &mut sum) {
+            Ok(true) => return Ok(sum),
+            Ok(false) => {}
+            Err(errno) => return Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
+}
+
+/// Adds up one datagram of answers. True at the end; the errno when the kernel refuses.
+fn answer(mut bytes: &[u8], sum: &mut u64) -> Result<bool, i32> {
+    const EBADMSG: i32 = 74;
+    while let (Some(length), Some(kind)) = (u32_at(bytes, 0), u16_at(bytes, 4)) {
+        let length = length as usize;
+        let message = bytes.get(..length).filter(|_| length >= HEAD).ok_or(EBADMSG)?;
+        match kind {
+            NLMSG_DONE => {
+                // A dump that failed says so with its end.
+                let errno = u32_at(message, HEAD).map_or(0, |value| value as i32);
+                return if errno < 0 { Err(-errno) } else { Ok(true) };
+            }
+            NLMSG_ERROR => return Err(u32_at(message, HEAD).map_or(EBADMSG, |value| -(value as i32))),
+            _ => *sum = sum.saturating_add(of_one(message.get(HEAD + MESSAGE..).unwrap_or_default())),
+        }
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Ok(false)
+}
+
+/// What one socket holds, from the attributes of its message: `SK_MEMINFO_*` in sock_diag(7).
+fn of_one(mut attributes: &[u8]) -> u64 {
+    while let (Some(length), Some(kind)) = (u16_at(attributes, 0), u16_at(attributes, 2)) {
+        let length = usize::from(length);
+        let Some(value) = attributes.get(4..length) else { return 0 };
+        if kind == INET_DIAG_SKMEMINFO {
+            let figure = |i: usize| u64::from(u32_at(value, i * 4).unwrap_or(0));
+            let (received, sent, ahead, queued, options, backlog) =
+                (figure(0), figure(2), figure(4), figure(5), figure(6), figure(7));
+            return received + sent.max(queued) + ahead + options + backlog;
+        }
+        attributes = attributes.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    0
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn netlink_queues_are_summed_over_all_sockets() {
+        let table = "sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode\n\
+                     00000000a80bde7f 0   0          00000000 0        0        0     2        0        4\n\
+                     00000000052ae8aa 0   77         00000000 8388608  512      0     2        9        1574\n";
+        assert_eq!(netlink(table), 8_389_120);
+        assert_eq!(netlink(""), 0);
+    }
+
+    #[test]
+    fn an_answer_is_summed_and_its_end_is_seen() {
+        let mut message = vec![0u8; HEAD + MESSAGE];
+        message.extend_from_slice(&40u16.to_ne_bytes());
+        message.extend_from_slice(&INET_DIAG_SKMEMINFO.to_ne_bytes());
+        for figure in [1000u32, 9, 20, 9, 4, 300, 5000, 60000, 7] {
+            message.extend_from_slice(&figure.to_ne_bytes());
+        }
+        let length = message.len() as u32;
+        message[..4].copy_from_slice(&length.to_ne_bytes());
+        message[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+        let mut done = vec![20, 0, 0, 0, 3, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let mut sum = 0;
+        assert_eq!(answer(&[&message[..], &done].concat(), &mut sum), Ok(true));
+        assert_eq!(sum, 66_304);
+        done[HEAD..].copy_from_slice(&(-2i32).to_ne_bytes());
+        assert_eq!(answer(&done, &mut sum), Err(2), "no module for it");
+        assert_eq!(answer(&message, &mut sum), Ok(false), "more is to come");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_the_sum_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {
+            let mut sum = 0;
+            let end = answer(&bytes, &mut sum);
+            proptest::prop_assert!(end.is_ok() || end.is_err());
+        }
+    }
+
+    #[test]
+    fn what_a_cgroup_counts_already_is_not_counted_twice() {
+        assert_eq!(total(100 << 20, 30 << 20, 50 << 20), Some(120 << 20));
+        assert_eq!(total(500 << 20, 0, 1000), None, "sockets at rest");
+    }
+
+    #[test]
+    fn sockets_of_this_namespace_are_counted() {
+        use std::io::Write;
+        let diag = rustix::net::socket_with(
+            rustix::net::AddressFamily::NETLINK,
+            rustix::net::SocketType::RAW,
+            rustix::net::SocketFlags::CLOEXEC,
+            Some(rustix::net::netlink::SOCK_DIAG),
+        );
+        let (Ok(diag), Ok(server)) = (diag, std::net::TcpListener::bind("127.0.0.1:0")) else {
+            eprintln!("skipped: no sock_diag or no loopback here");
+            return;
+        };
+        let mut sockets = Sockets::default();
+        sockets.ask(diag);
+        let me = std::process::id() as i32;
+        let before = sockets.held(me).unwrap();
+        // Nobody accepts it, so that no cgroup counts what it holds.
+        let mut client = std::net::TcpStream::connect(server.local_addr().unwrap()).unwrap();
+        client.set_nonblocking(true).unwrap();
+        let mut sent = 0;
+        while let Ok(n) = client.write(&[7; 4096]) {
+            sent += n as u64;
+        }
+        let after = sockets.held(me).unwrap();
+        assert!(after >= before + sent / 2, "{before} {after} {sent}");
+    }
+}
