@@ -73,6 +73,7 @@ pub fn execute_about(
     let keeping = call.keep_changes.as_deref().map(Keeping::begin).transpose()?;
     let signals = Signals::catch(call.tty)?;
     let lost = Arc::new(AtomicI32::new(0));
+    let asked = Arc::new(AtomicBool::new(false));
     let io = Io {
         input: match call.policy.command.stdin {
             Stdin::Caller => Input::Fd(std::io::stdin().as_fd().try_clone_to_owned().map_err(|e| {
@@ -84,7 +85,12 @@ pub fn execute_about(
             Output::Capture
         } else {
             let wall = Duration::from_millis(call.policy.limits.wall_ms);
-            Output::Stream(Box::new(passing::through(signals.cancel.clone(), wall, Arc::clone(&lost))))
+            Output::Stream(Box::new(passing::through(
+                signals.cancel.clone(),
+                wall,
+                Arc::clone(&lost),
+                Arc::clone(&asked),
+            )))
         },
         terminal: call.tty.then(terminal::size),
         cancel: signals.cancel.clone(),
@@ -113,6 +119,9 @@ pub fn execute_about(
         None => (prepared.run(io), None),
         Some(trail) => recorded(&prepared, io, &call, trail, about)?,
     };
+    if asked.load(Ordering::Relaxed) {
+        terminal::discard_answers();
+    }
     drop(raw);
     if let (Some(keeping), Some(named), Some(failure)) = (&keeping, &call.keep_changes, &mut outcome.error) {
         failure.message = keeping.by_name(&failure.message, named);

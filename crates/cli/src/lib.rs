@@ -29,6 +29,7 @@ pub mod options;
 mod passing;
 mod profile;
 mod progress;
+mod queries;
 mod reload;
 mod report;
 mod runner;

@@ -6,12 +6,15 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use cofferdam_engine::{Cancel, Stream};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
+use rustix::termios::isatty;
+
+use crate::queries::Queries;
 
 /// Most that is written at once where a write could block: what a pipe takes whole once it is writable (pipe(7)).
 const PIPE_BUF: usize = 4096;
@@ -27,6 +30,7 @@ const AFTER: Duration = Duration::from_millis(500);
 /// One of our own output streams.
 struct Sink {
     fd: BorrowedFd<'static>,
+    terminal: bool,
     /// A regular file is always writable.
     blocks: bool,
 }
@@ -34,7 +38,7 @@ struct Sink {
 impl Sink {
     fn new(fd: BorrowedFd<'static>) -> Sink {
         let regular = fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
-        Sink { fd, blocks: !regular }
+        Sink { fd, terminal: isatty(fd), blocks: !regular }
     }
 
     /// Writes what the reader takes, and says how much that was.
@@ -72,20 +76,27 @@ impl Sink {
 }
 
 /// The callback that passes chunks on; `wall` is the run's wall limit. `lost` becomes the errno of a write that failed for
-/// another reason than a reader who is gone: a full disk, say.
+/// another reason than a reader who is gone: a full disk, say. `asked` becomes true when what went to a terminal asks it to
+/// answer.
 pub fn through(
     cancel: Cancel,
     wall: Duration,
     lost: Arc<AtomicI32>,
+    asked: Arc<AtomicBool>,
 ) -> impl FnMut(Stream, &[u8]) -> io::Result<usize> + Send {
     let (out, err) = (Sink::new(rustix::stdio::stdout()), Sink::new(rustix::stdio::stderr()));
     let now = Instant::now();
     let deadline = now.checked_add(wall.saturating_add(AFTER)).unwrap_or(now + Duration::from_secs(u32::MAX.into()));
+    let mut queries = Queries::default();
     move |stream, bytes| {
         let sink = match stream {
             Stream::Stdout => &out,
             Stream::Stderr => &err,
         };
+        if sink.terminal {
+            queries.read(bytes);
+            asked.store(queries.asked(), Ordering::Relaxed);
+        }
         sink.write(bytes, &cancel, deadline).inspect_err(|error| {
             if let Some(errno) = error.raw_os_error().filter(|_| error.kind() != io::ErrorKind::BrokenPipe) {
                 lost.store(errno, Ordering::Relaxed);

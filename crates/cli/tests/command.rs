@@ -387,6 +387,65 @@ fn pty(rows: u16, columns: u16) -> (OwnedFd, OwnedFd) {
     (ours, theirs)
 }
 
+/// A terminal that answers every question for its attributes, and only a moment later; what is left on its input when the
+/// command has ended.
+fn left_on_the_input(arguments: &[&str]) -> (String, String) {
+    let (ours, theirs) = pty(24, 80);
+    let end = |fd: &OwnedFd| Stdio::from(fd.as_fd().try_clone_to_owned().unwrap());
+    let mut command = std::process::Command::new("setsid");
+    command.args(["--ctty", "--wait", env!("CARGO_BIN_EXE_cofferdam")]).args(arguments);
+    let mut child = command.stdin(end(&theirs)).stdout(end(&theirs)).stderr(end(&theirs)).spawn().unwrap();
+    let mut screen = String::new();
+    let mut answered = 0;
+    let start = Instant::now();
+    loop {
+        let mut ready = [rustix::event::PollFd::new(&ours, rustix::event::PollFlags::IN)];
+        let pause = rustix::event::Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        if rustix::event::poll(&mut ready, Some(&pause)).unwrap() > 0 {
+            let mut chunk = [0; 4096];
+            let read = rustix::io::read(&ours, &mut chunk).unwrap_or(0);
+            screen.push_str(&String::from_utf8_lossy(&chunk[..read]));
+            // What an emulator does takes it a moment, and more over a network.
+            std::thread::sleep(Duration::from_millis(40));
+            while answered < screen.matches("\u{1b}[c").count() {
+                rustix::io::write(&ours, b"\x1b[?62;22c").unwrap();
+                answered += 1;
+            }
+        } else if child.try_wait().unwrap().is_some() {
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(30), "{screen}");
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{screen}");
+    // As a shell reads it: what is there and not yet a line counts as well.
+    let mut raw = rustix::termios::tcgetattr(&theirs).unwrap();
+    raw.make_raw();
+    rustix::termios::tcsetattr(&theirs, rustix::termios::OptionalActions::Now, &raw).unwrap();
+    let mut left = String::new();
+    let mut ready = [rustix::event::PollFd::new(&theirs, rustix::event::PollFlags::IN)];
+    let pause = rustix::event::Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+    if rustix::event::poll(&mut ready, Some(&pause)).unwrap() > 0 {
+        let mut chunk = [0; 4096];
+        let read = rustix::io::read(&theirs, &mut chunk).unwrap();
+        left.push_str(&String::from_utf8_lossy(&chunk[..read]));
+    }
+    (left, screen)
+}
+
+#[test]
+fn answers_that_a_program_asked_the_terminal_for_reach_no_shell() {
+    for options in [&["eval"][..], &["eval", "-it"]] {
+        let asking = [options, &["shell", r"printf '\033[c\033[c\033[c'"]].concat();
+        let (left, screen) = left_on_the_input(&asking);
+        assert!(screen.matches("\u{1b}[c").count() >= 4, "{screen:?}");
+        assert_eq!(left, "", "{options:?}");
+        // A program that asks for nothing costs nobody a question.
+        let (left, screen) = left_on_the_input(&[options, &["shell", r"printf '\033[1mbold\033[0m'"]].concat());
+        assert!(!screen.contains("\u{1b}[c") && screen.contains("bold"), "{screen:?}");
+        assert_eq!(left, "", "{options:?}");
+    }
+}
+
 #[test]
 fn an_interactive_shell_has_a_terminal_of_its_own_and_ours_comes_back() {
     let (ours, theirs) = pty(33, 99);
