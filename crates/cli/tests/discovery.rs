@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use cofferdam::caller::Caller;
-use cofferdam::discover::{Interpreter, Tree};
+use cofferdam::discover::Tree;
 use cofferdam::environment::{self, Code};
 use cofferdam_policy::{Mount, Policy, Stdin};
 
@@ -93,6 +93,17 @@ impl Tree for Made {
         names.dedup();
         names
     }
+
+    fn canonical(&self, path: &Path) -> Option<PathBuf> {
+        Some(self.real(path))
+    }
+}
+
+/// The program, and the paths inside at which something is mounted for it.
+#[derive(Debug, PartialEq, Eq)]
+struct Interpreter {
+    program: String,
+    needs: Vec<String>,
 }
 
 fn caller(path: &str, variables: &[(&str, &str)]) -> Caller {
@@ -232,6 +243,143 @@ fn a_home_is_never_shown_for_the_sake_of_a_program_in_it() {
         let tree = Made::default().program(program).text(os, "");
         let directory = program.strip_suffix("/python3").unwrap();
         assert_eq!(found(&tree, &caller(directory, &[]), "python"), is(program, &[program]));
+    }
+}
+
+/// Every mount of what `eval` makes: the source on the host, and the target inside.
+fn mounted(tree: &Made, caller: &Caller, name: &str) -> (String, Vec<(String, String)>) {
+    let mut policy = Policy::base();
+    environment::enter(&mut policy, caller, tree, name, Code::Interactive, &[]).unwrap();
+    policy.validate().unwrap();
+    let binds = policy.filesystem.mounts.iter().map(|mount| match mount {
+        Mount::Bind { source, target, .. } => (source.clone(), target.clone()),
+        Mount::Tmpfs { target, .. } => (String::new(), target.clone()),
+    });
+    let binds = binds.collect();
+    assert!(policy.filesystem.deny.iter().any(|denied| denied == "/home/u/.ssh"), "credentials stay denied");
+    (policy.command.argv[0].clone(), binds)
+}
+
+/// The system's Python, which makes `/` look like an installation.
+fn system() -> Made {
+    Made::default()
+        .link("/usr/bin/python3", "python3.11")
+        .program("/usr/bin/python3.11")
+        .link("/bin", "usr/bin")
+        .link("/lib", "usr/lib")
+        .text("/lib/python3.11/os.py", "")
+        .text("/usr/lib/python3.11/os.py", "")
+        .text("/home/u/.ssh/id_rsa", "KEY")
+}
+
+const VENV_PATH: &str = "/home/u/project/.venv/bin:/usr/bin:/bin";
+
+#[test]
+fn a_venv_that_is_a_link_to_the_root_or_a_home_shows_the_program_alone() {
+    for target in ["/", "/home", "/home/u", "/home/other", "/root", "/srv", "/home/u/.ssh", "/proc/self/root"] {
+        let here = |name: &str| format!("{}/{name}", target.trim_end_matches('/'));
+        let tree = system()
+            .link("/home/u/project/.venv", target)
+            .program(&here("bin/python3"))
+            .text(&here("pyvenv.cfg"), "home = /usr/bin\n");
+        let (program, mounts) = match target {
+            // Not even the file is shown where credentials lie, or what is of each process its own.
+            "/home/u/.ssh" | "/proc/self/root" => {
+                let found = found(&tree, &caller(VENV_PATH, &[]), "python").unwrap();
+                assert_eq!(found, is("/usr/bin/python3", &[]).unwrap());
+                continue;
+            }
+            _ => mounted(&tree, &caller(VENV_PATH, &[]), "python"),
+        };
+        assert_eq!(program, "/home/u/project/.venv/bin/python3");
+        for (source, _) in &mounts {
+            assert!(source.ends_with("/bin/python3") || source.ends_with("/bin/python3.11"), "{target}: {mounts:?}");
+        }
+    }
+}
+
+#[test]
+fn a_venvs_home_that_a_link_leads_to_the_root_shows_the_venv_alone() {
+    for (home, link) in [
+        ("home = /home/u/project/lnk/bin\n", "/"),
+        ("home = /home/u/project/lnk/bin\n", "/home/u"),
+        ("home = /home/u/project/lnk/../../../bin\n", "sub"),
+        ("home = /home/u/bin\n", "sub"),
+    ] {
+        let tree = system()
+            .link("/home/u/project/.venv/bin/python3", "/usr/bin/python3")
+            .text("/home/u/project/.venv/pyvenv.cfg", home)
+            .link("/home/u/project/lnk", link)
+            .text("/home/u/lib/python3.11/os.py", "");
+        let venv = "/home/u/project/.venv".to_owned();
+        let expected = ("/home/u/project/.venv/bin/python3".to_owned(), vec![(venv.clone(), venv)]);
+        assert_eq!(mounted(&tree, &caller(VENV_PATH, &[]), "python"), expected, "{home}");
+    }
+}
+
+#[test]
+fn a_tool_versions_file_names_a_version_and_never_a_path() {
+    let shim = "#!/usr/bin/env bash\nexec asdf exec \"python3\" \"$@\"\n";
+    for version in ["python /home/u/project/evil\n", "python ../../../project/evil\n"] {
+        let tree = system()
+            .script("/home/u/.asdf/shims/python3", shim)
+            .text("/home/u/project/.tool-versions", version)
+            .link("/home/u/project/evil", "/")
+            .program("/home/u/.asdf/installs/python/3.11.7/bin/python3")
+            .text("/home/u/.asdf/installs/python/3.11.7/lib/python3.11/os.py", "");
+        let path = "/home/u/.asdf/shims:/usr/bin";
+        assert_eq!(found(&tree, &caller(path, &[]), "python"), is("/usr/bin/python3", &[]), "{version}");
+        // The twin: a version that is installed.
+        let tree = tree.text("/home/u/project/.tool-versions", "python 3.11.7\n");
+        let installed = "/home/u/.asdf/installs/python/3.11.7";
+        let expected = is("/home/u/.asdf/installs/python/3.11.7/bin/python3", &[installed]);
+        assert_eq!(found(&tree, &caller(path, &[]), "python"), expected);
+    }
+}
+
+#[test]
+fn a_version_that_is_a_link_and_a_shims_own_root_decide_nothing() {
+    // A version of pyenv's that leads to `/`, and a shim in a project that names a root of its own.
+    let tree = system()
+        .script("/home/u/.pyenv/shims/python3", PYENV_SHIM)
+        .text("/home/u/project/.python-version", "evil\n")
+        .link("/home/u/.pyenv/versions/evil", "/");
+    let (_, mounts) = mounted(&tree, &caller(PYENV_PATH, &[]), "python");
+    assert_eq!(mounts.iter().map(|(source, _)| source.as_str()).collect::<Vec<_>>(), ["/usr/bin/python3.11"]);
+    let shim = "#!/bin/sh\nexport PYENV_ROOT=\"/home/u/project/fake\"\nexec pyenv exec\n";
+    let tree = system()
+        .script("/home/u/project/.venv/bin/python3", shim)
+        .text("/home/u/project/fake/version", "1\n")
+        .link("/home/u/project/fake/versions/1", "/home/u")
+        .program("/home/u/bin/python3")
+        .text("/home/u/pyvenv.cfg", "home = /usr/bin\n");
+    let (_, mounts) = mounted(&tree, &caller(VENV_PATH, &[]), "python");
+    assert!(mounts.iter().all(|(source, _)| source == "/home/u/bin/python3"), "{mounts:?}");
+    // nvm's `current`, a link in a home, to the root.
+    let tree = Made::default()
+        .link("/home/u/.nvm/current", "/")
+        .program("/bin/node")
+        .text("/include/node/node.h", "")
+        .text("/lib/node_modules/npm/package.json", "");
+    let (_, mounts) = mounted(&tree, &caller("/home/u/.nvm/current/bin", &[]), "node");
+    assert_eq!(mounts.iter().map(|(source, _)| source.as_str()).collect::<Vec<_>>(), ["/bin/node"]);
+}
+
+#[test]
+fn what_a_link_leads_to_is_mounted_by_its_canonical_path() {
+    let tree = pyenv()
+        .link("/home/u/project/.venv", "/home/u/venvs/p")
+        .link("/home/u/venvs/p/bin/python3", "/home/u/.pyenv/versions/3.11.7/bin/python3")
+        .text("/home/u/venvs/p/pyvenv.cfg", "home = /home/u/.pyenv/versions/3.11.7/bin\n");
+    let (program, mounts) = mounted(&tree, &caller(VENV_PATH, &[]), "python");
+    assert_eq!(program, "/home/u/project/.venv/bin/python3");
+    let pair = |source: &str, target: &str| (source.to_owned(), target.to_owned());
+    for expected in [
+        pair("/home/u/venvs/p", "/home/u/project/.venv"),
+        pair("/home/u/venvs/p", "/home/u/venvs/p"),
+        pair("/home/u/.pyenv/versions/3.11.7", "/home/u/.pyenv/versions/3.11.7"),
+    ] {
+        assert!(mounts.contains(&expected), "{mounts:?}");
     }
 }
 

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use cofferdam_config::environments::nix::{Builder, Building};
 use cofferdam_config::environments::{
-    Environment, Environments, Found, Kind, Passing, Rank, Recipe, Surroundings, WORKSPACE, parse, recipe,
+    Environment, Environments, Found, Kind, Overrides, Passing, Rank, Recipe, Surroundings, WORKSPACE, parse, ready,
+    recipe,
 };
 use cofferdam_policy::{Backend, Field, NetworkMode, Policy, Root, Stdin};
 use serde_json::{Value, json};
@@ -517,5 +519,49 @@ fn one_client_has_no_more_sessions_than_all_together() {
         let file = made.write("c.toml", &format!("[session]\n{text}\n"));
         made.set("COFFERDAM_CONFIG", file.to_str().unwrap());
         assert_eq!(counts(&made), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_result_in_the_cache_that_leads_out_of_a_store_is_refused() {
+    let cache = tempfile::tempdir().unwrap();
+    let at = std::fs::canonicalize(cache.path()).unwrap();
+    let builder = Builder::new(None, Some(at.clone()));
+    let around = Surroundings {
+        variables: BTreeMap::new(),
+        cwd: "/".into(),
+        homes: vec![at.join("u").to_str().unwrap().to_owned()],
+        system: PathBuf::from("/etc"),
+    };
+    let hash = "0123456789abcdfghijklmnpqrsvwxyz";
+    let package = at.join(format!("store/{hash}-p"));
+    let beside_a_home = at.join(format!("{hash}-p"));
+    for made in [&package, &beside_a_home, &at.join("u/.ssh")] {
+        std::fs::create_dir_all(made).unwrap();
+    }
+    let reference = || Environment {
+        name: "e".into(),
+        rank: Rank::Configuration,
+        place: String::new(),
+        kind: Kind::Flake { reference: "r".into(), interpreter: vec!["sh".into()] },
+        overrides: Overrides::default(),
+    };
+    let link = at.join("454349e422f05297191ead13e21d3db520e5abef52055e4964b82fb213f593a1"); // the reference by its SHA-256
+    let homes_key = at.join("u/.ssh");
+    for (target, usable) in [
+        (std::path::Path::new("/"), false),
+        (std::path::Path::new("/etc"), false),
+        (at.join("u").as_path(), false),
+        (homes_key.as_path(), false),
+        (beside_a_home.as_path(), false),
+        (package.as_path(), true),
+    ] {
+        std::fs::remove_file(&link).ok();
+        std::os::unix::fs::symlink(target, &link).unwrap();
+        let found = ready(reference(), &builder, &around, Building::Never, |_| ());
+        assert_eq!(found.is_ok(), usable, "{target:?}: {found:?}");
+        if let Err(error) = found {
+            assert!(error.to_string().contains("is no Nix store"), "{error}");
+        }
     }
 }

@@ -114,11 +114,41 @@ fn works_in_workspace(policy: &Policy) -> bool {
     policy.filesystem.mounts.iter().any(|mount| matches!(mount, Mount::Tmpfs { target, .. } if target == WORKSPACE))
 }
 
+/// What was prepared of an environment once, with the sources of its mounts that were canonical paths then.
+#[derive(Debug)]
+struct Made<T> {
+    it: Arc<T>,
+    sources: Vec<String>,
+}
+
+impl<T> Made<T> {
+    fn new(it: T, policy: &Policy) -> Made<T> {
+        let sources = policy.filesystem.mounts.iter().filter_map(|mount| match mount {
+            Mount::Bind { source, .. } => Some(source.clone()).filter(|source| is_canonical(source)),
+            Mount::Tmpfs { .. } => None,
+        });
+        let sources = sources.collect();
+        Made { it: Arc::new(it), sources }
+    }
+
+    /// Whether each source still lies where it was judged: code that could write a directory above one may have put a link
+    /// to something else in its place since, and that is judged anew.
+    fn lies_where_it_was(&self) -> bool {
+        self.sources.iter().all(|source| is_canonical(source))
+    }
+}
+
+fn is_canonical(path: &str) -> bool {
+    std::fs::canonicalize(path).is_ok_and(|real| real.as_os_str() == path)
+}
+
+type Slot<T> = Mutex<Option<Made<T>>>;
+
 /// What is in the slot, made by whoever comes first. `None` when the call was cancelled while another made it.
 fn once<T>(
-    slot: &Mutex<Option<Arc<T>>>,
+    slot: &Slot<T>,
     cancel: &Cancel,
-    make: impl FnOnce() -> Result<T, Failure>,
+    make: impl FnOnce() -> Result<Made<T>, Failure>,
 ) -> Result<Option<Arc<T>>, Failure> {
     let mut slot = loop {
         match slot.try_lock() {
@@ -129,12 +159,13 @@ fn once<T>(
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(2)),
         }
     };
-    if let Some(made) = &*slot {
-        return Ok(Some(Arc::clone(made)));
+    if let Some(made) = slot.as_ref().filter(|made| made.lies_where_it_was()) {
+        return Ok(Some(Arc::clone(&made.it)));
     }
-    let made = Arc::new(make()?);
-    *slot = Some(Arc::clone(&made));
-    Ok(Some(made))
+    let made = make()?;
+    let it = Arc::clone(&made.it);
+    *slot = Some(made);
+    Ok(Some(it))
 }
 
 /// Makes the policy's command the interpreter of a session, and says what it speaks.
@@ -181,9 +212,9 @@ pub struct Place {
     environment: Environment,
     project: Option<Project>,
     /// For code of usual length, and for code that is too long for an argument.
-    ready: [Mutex<Option<Arc<Ready>>>; 2],
+    ready: [Slot<Ready>; 2],
     /// What its sessions begin with.
-    session: Mutex<Option<Arc<Start>>>,
+    session: Slot<Start>,
 }
 
 impl Place {
@@ -257,7 +288,11 @@ impl Place {
         cancel: &Cancel,
         begins: &dyn Fn(&str),
     ) -> Result<Option<Arc<Ready>>, Failure> {
-        once(&self.ready[usize::from(long)], cancel, || self.prepare(host, long, begins))
+        once(&self.ready[usize::from(long)], cancel, || {
+            let ready = self.prepare(host, long, begins)?;
+            let policy = ready.policy.clone();
+            Ok(Made::new(ready, &policy))
+        })
     }
 
     /// What a session begins with. `None` when the call was cancelled meanwhile.
@@ -272,7 +307,8 @@ impl Place {
             let has_workspace = works_in_workspace(&policy);
             let hands_over = has_workspace.then(|| (WORKSPACE.to_owned(), OUTPUT.to_owned()));
             let recorded = host.trail.clone().map(|trail| (trail, self.about()));
-            Ok(Start { policy, agent, hands_over, recorded })
+            let seen = policy.clone();
+            Ok(Made::new(Start { policy, agent, hands_over, recorded }, &seen))
         })
     }
 

@@ -411,3 +411,39 @@ fn an_image_runs_code_and_keeps_nothing_of_it() {
     let kept = client.call("tools/call", json!({ "name": "run", "arguments": arguments }))["result"].clone();
     assert_eq!(kept["isError"], false, "{kept}");
 }
+
+#[test]
+fn a_venv_on_path_that_leads_elsewhere_shows_nothing_to_a_client() {
+    use std::os::unix::fs::symlink;
+    let home = Home::new();
+    std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (venv, key) = (home.path().join("project/.venv"), home.path().join(".ssh/id_rsa"));
+    std::fs::create_dir_all(home.path().join(".ssh")).unwrap();
+    std::fs::write(&key, "SSHKEY").unwrap();
+    let start = || {
+        let mut command = home.program(&json!({}));
+        command.env("PATH", format!("{}/bin:/usr/bin:/bin", venv.display())).env_remove("PYENV_ROOT");
+        let mut client = Client::start(command);
+        client.introduce("2025-11-25");
+        client
+    };
+    let code = format!(
+        "for path in {:?}, {:?}:\n    try: print(open(path).read())\n    except OSError: print('refused')\n\
+         try: print(__import__('brought').VALUE)\nexcept ImportError: print('without')",
+        format!("{}{}", venv.display(), key.display()),
+        key.to_str().unwrap()
+    );
+    // The allowed twin: a venv brings its packages.
+    let made = std::process::Command::new("/usr/bin/python3").args(["-m", "venv", "--without-pip"]).arg(&venv).output();
+    assert!(made.as_ref().is_ok_and(|made| made.status.success()), "{made:?}");
+    let libraries = std::fs::read_dir(venv.join("lib")).unwrap().flatten().next().unwrap().path();
+    std::fs::write(libraries.join("site-packages/brought.py"), "VALUE = 'brought'\n").unwrap();
+    let mut client = start();
+    assert_eq!(text(&client.run("python", &code)), "refused\nrefused\nbrought\n");
+    // It was prepared, and the directory is replaced by a link to the root then; and before the server starts.
+    std::fs::remove_dir_all(&venv).unwrap();
+    symlink("/", &venv).unwrap();
+    assert_eq!(text(&client.run("python", &code)), "refused\nrefused\nwithout\n");
+    drop(client);
+    assert_eq!(text(&start().run("python", &code)), "refused\nrefused\nwithout\n");
+}

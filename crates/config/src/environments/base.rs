@@ -8,7 +8,9 @@ use std::path::PathBuf;
 
 use cofferdam_policy::{CREDENTIAL_DENY, Policy, Root, credential_deny};
 
+use super::discover::holds_more;
 use super::nix::{Builder, Building, NixError};
+use super::recipe::store_of;
 use super::{Environment, Kind, Project, Recipe, Surroundings, artifact};
 
 /// Why the process's surroundings cannot be told.
@@ -115,6 +117,21 @@ pub enum Unbuilt {
         /// Its reference.
         reference: String,
     },
+    /// What the reference is said to have been built into shows more than a build.
+    #[error(
+        "the environment `{name}` is {reference}, and its result {} would show {}, which is no Nix store\nhint: cofferdam environment build {name}",
+        built.display(), shown.display()
+    )]
+    NoStore {
+        /// The environment.
+        name: String,
+        /// Its reference.
+        reference: String,
+        /// Where the result leads.
+        built: PathBuf,
+        /// The directory that would be shown for it.
+        shown: PathBuf,
+    },
     /// Nix cannot.
     #[error(transparent)]
     Nix(#[from] NixError),
@@ -150,6 +167,12 @@ pub fn ready(
             builder.build(reference)?
         }
     };
+    // The result is a link in a cache directory, which may have been writable in a run.
+    let shown = built.to_str().and_then(store_of).map_or_else(|| built.clone(), PathBuf::from);
+    if holds_more(around.around(), &credentials(&around.homes), &shown) {
+        let (name, reference) = (environment.name.clone(), reference.clone());
+        return Err(Unbuilt::NoStore { name, reference, built, shown });
+    }
     if matches!(environment.kind, Kind::Reference(_)) {
         environment.kind = match artifact(&built, Some(&environment.name), &around.homes, &around.store()) {
             Ok(found) => Kind::Artifact(Box::new(found)),

@@ -1,7 +1,10 @@
 //! Finds the real interpreter behind a name: through PATH, pyenv and nodenv shims, asdf, venvs and symlinks.
 //!
 //! Nothing is run and nothing is cached: decisions are made on what a `Tree` says, so that they can be tested on a
-//! made-up one. The answer is a program and the directories that it needs to be visible at their own paths.
+//! made-up one. The answer is a program and what it needs to be visible.
+//!
+//! Links, `pyvenv.cfg`, version files and shims may be written by sandboxed code or come with a repository. They say where
+//! to look and never what may be shown: every directory is judged, proven and mounted by its canonical path.
 
 use std::path::{Path, PathBuf};
 
@@ -17,6 +20,8 @@ pub trait Tree {
     fn link(&self, path: &Path) -> Option<PathBuf>;
     /// Names in a directory.
     fn list(&self, path: &Path) -> Vec<String>;
+    /// The canonical path of what is there: no symlink is left in it. `None` when nothing is there.
+    fn canonical(&self, path: &Path) -> Option<PathBuf>;
 }
 
 /// The host's own tree.
@@ -53,6 +58,10 @@ impl Tree for HostTree {
         let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
         entries.filter_map(|e| e.file_name().into_string().ok()).collect()
     }
+
+    fn canonical(&self, path: &Path) -> Option<PathBuf> {
+        std::fs::canonicalize(path).ok()
+    }
 }
 
 /// Which interpreter is looked for.
@@ -75,12 +84,52 @@ pub struct Wanted {
 pub struct Interpreter {
     /// Absolute path to start; a venv's own path, so that the interpreter finds the venv.
     pub program: String,
-    /// Directories and files outside the system's that must be visible, each at its own path.
-    pub needs: Vec<String>,
+    /// Directories and files outside the system's that must be visible.
+    pub needs: Vec<Need>,
+}
+
+/// A directory or file that an interpreter needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Need {
+    /// Its canonical path on the host, which was judged.
+    pub source: String,
+    /// The path by which the interpreter reaches it.
+    pub target: String,
 }
 
 /// Directories that the minimal root shows anyway.
 const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/alternatives"];
+
+/// Directories of every system that no installation is, whatever lies in them.
+const SHARED: &[&str] = &[
+    "/boot",
+    "/dev",
+    "/etc",
+    "/gnu",
+    "/home",
+    "/media",
+    "/mnt",
+    "/nix",
+    "/opt",
+    "/proc",
+    "/root",
+    "/run",
+    "/srv",
+    "/sys",
+    "/tmp",
+    "/usr/local",
+    "/var",
+    "/var/cache",
+    "/var/lib",
+    "/var/local",
+    "/var/log",
+    "/var/opt",
+    "/var/spool",
+    "/var/tmp",
+];
+
+/// Directories in which no installation lies.
+const NOT_FOR_PROGRAMS: &[&str] = &["/boot", "/dev", "/etc", "/proc", "/run", "/sys"];
 
 /// Stores whose programs need their neighbours: shown as a whole.
 const STORES: &[&str] = &["/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew"];
@@ -89,8 +138,8 @@ const STORES: &[&str] = &["/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbre
 pub fn discover(tree: &dyn Tree, caller: Around<'_>, wanted: &Wanted) -> Option<Interpreter> {
     let path = caller.variable("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin");
     for name in wanted.names {
-        // A relative entry would find programs in a directory that nobody vetted.
-        for directory in path.split(':').filter(|d| d.starts_with('/')) {
+        // A relative entry would find programs in a directory that the caller did not name.
+        for directory in path.split(':').filter(|d| d.starts_with('/') && !d.split('/').any(|part| part == "..")) {
             let candidate = Path::new(directory).join(name);
             let Some(head) = tree.executable(&candidate) else { continue };
             let real = match is_elf(&head) {
@@ -135,7 +184,10 @@ fn behind_shim(
             .or_else(|| {
                 caller.homes.iter().find_map(|h| from_file(tree.text(&Path::new(h).join(".tool-versions"))?))
             })?;
-        return versions.split_whitespace().find_map(|v| exists(installs.join(v).join("bin").join(name)));
+        return versions
+            .split_whitespace()
+            .filter(|v| is_plain_name(v))
+            .find_map(|v| exists(installs.join(v).join("bin").join(name)));
     }
     if wanted.env_prefix.is_empty() || !text.contains(&wanted.env_prefix.to_lowercase()) {
         return None;
@@ -179,31 +231,45 @@ fn newest(installed: &[String], prefix: &str) -> Option<String> {
 
 /// Follows the program's symlinks and collects what each hop needs.
 fn interpreter(tree: &dyn Tree, caller: Around<'_>, wanted: &Wanted, program: &Path) -> Option<Interpreter> {
-    let mut needs: Vec<String> = Vec::new();
-    let mut need = |path: &Path| {
-        if let Some(path) = path.to_str()
-            && !needs.iter().any(|n| Path::new(path).starts_with(n))
+    let mut needs: Vec<Need> = Vec::new();
+    let mut need = |source: &Path, target: &Path| {
+        if let (Some(source), Some(target)) = (source.to_str(), target.to_str())
+            && !needs.iter().any(|n| Path::new(target).starts_with(&n.target))
         {
-            needs.retain(|n| !Path::new(n).starts_with(path));
-            needs.push(path.to_owned());
+            needs.retain(|n| !Path::new(&n.target).starts_with(target));
+            needs.push(Need { source: source.to_owned(), target: target.to_owned() });
         }
     };
+    let credentials = super::credentials(caller.homes);
+    let own = |prefix: &Path| installation(tree, caller, &credentials, wanted, prefix);
     let mut hop = program.to_owned();
     for _ in 0..40 {
         let prefix = hop.parent().and_then(Path::parent);
-        if let Some(store) = STORES.iter().find(|s| hop.starts_with(s)) {
-            need(Path::new(store));
+        let store = STORES.iter().map(Path::new).find(|store| hop.starts_with(store));
+        if let Some((store, real)) = store.and_then(|s| Some((s, tree.canonical(s)?)))
+            && !holds_more(caller, &credentials, &real)
+        {
+            need(&real, store);
         } else if !is_system(&hop) {
-            match prefix.filter(|p| is_own_prefix(tree, caller, wanted, p)) {
-                Some(prefix) => need(prefix),
-                None => need(&hop),
+            match prefix.and_then(|p| Some((p, own(p)?))) {
+                Some((prefix, real)) => need(&real, prefix),
+                // The program alone: what a link leads to now, and only a program.
+                None => {
+                    let real = tree.canonical(&hop)?;
+                    let denied = credentials.iter().any(|denied| real.starts_with(denied));
+                    let device = |path: &Path| ["/dev", "/proc", "/sys"].iter().any(|own| path.starts_with(own));
+                    tree.executable(&real).filter(|head| is_elf(head) && !denied && !device(&real) && !device(&hop))?;
+                    need(&real, &hop);
+                }
             }
         }
         // A venv names the installation that it borrows its library from.
         if let Some(home) = prefix.and_then(|p| tree.text(&p.join("pyvenv.cfg"))).and_then(|t| venv_home(&t)) {
             let base = home.parent().unwrap_or(&home);
-            if !is_system(&home) && is_own_prefix(tree, caller, wanted, base) {
-                need(base);
+            if !is_system(&home)
+                && let Some(real) = own(base)
+            {
+                need(&real, base);
             }
         }
         match real_hop(tree, &hop) {
@@ -249,28 +315,49 @@ fn venv_home(config: &str) -> Option<PathBuf> {
         let (key, value) = line.split_once('=')?;
         (key.trim() == "home").then(|| value.trim())
     })?;
-    Path::new(value).is_absolute().then(|| PathBuf::from(value))
+    // A path that climbs is read by its text here and by its links in the kernel, so it is not followed.
+    let plain = value.starts_with('/') && !value.split('/').any(|part| part == "..");
+    plain.then(|| PathBuf::from(value))
 }
 
 fn is_system(path: &Path) -> bool {
     SYSTEM.iter().any(|s| path.starts_with(s))
 }
 
-/// Whether a directory is the interpreter's installation and nothing else: a home, or anything above or around it,
-/// is never shown for the sake of a `bin` in it.
-fn is_own_prefix(tree: &dyn Tree, caller: Around<'_>, wanted: &Wanted, prefix: &Path) -> bool {
-    let holds_a_home = caller.homes.iter().any(|home| {
-        let home = Path::new(home);
-        home.starts_with(prefix) || prefix == home.join(".local") || prefix == home.join(".config")
-    });
-    if holds_a_home || prefix.parent().is_none_or(|above| above.parent().is_none() && above == prefix) {
-        return false;
+/// The canonical path of a directory that is the interpreter's installation and nothing else. What it is called decides
+/// nothing: a link in a project may lead anywhere.
+fn installation(
+    tree: &dyn Tree,
+    caller: Around<'_>,
+    credentials: &[String],
+    wanted: &Wanted,
+    prefix: &Path,
+) -> Option<PathBuf> {
+    let real = tree.canonical(prefix)?;
+    if holds_more(caller, credentials, &real) {
+        return None;
     }
     let proven = |base: &Path| wanted.proof.iter().any(|proof| tree.text(&base.join(proof)).is_some());
-    let lib = prefix.join("lib");
+    let lib = real.join("lib");
     let libraries = tree.list(&lib);
     let own = |name: &&String| wanted.stems.iter().any(|stem| name.starts_with(stem));
-    tree.text(&prefix.join("pyvenv.cfg")).is_some()
-        || proven(prefix)
-        || libraries.iter().filter(own).any(|name| proven(&lib.join(name)))
+    let is_own = tree.text(&real.join("pyvenv.cfg")).is_some()
+        || proven(&real)
+        || libraries.iter().filter(own).any(|name| proven(&lib.join(name)));
+    is_own.then_some(real)
+}
+
+/// Whether a canonical directory holds more than an installation may: `/` and the directories that every system has,
+/// homes and what lies above them, and what holds, is or lies in a place of credentials.
+pub(super) fn holds_more(caller: Around<'_>, credentials: &[String], real: &Path) -> bool {
+    let home = |home: &String| Path::new(home).starts_with(real);
+    let credential = |denied: &String| Path::new(denied).starts_with(real) || real.starts_with(denied);
+    real.parent().is_none()
+        || SHARED.iter().any(|shared| Path::new(shared).starts_with(real))
+        || NOT_FOR_PROGRAMS.iter().any(|shared| real.starts_with(shared))
+        // The direct children of /home are homes, whoever's they are.
+        || real.parent() == Some(Path::new("/home"))
+        || caller.homes.iter().any(home)
+        || caller.homes.iter().any(|home| real == Path::new(home).join(".config"))
+        || credentials.iter().any(credential)
 }

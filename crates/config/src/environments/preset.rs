@@ -151,7 +151,7 @@ fn enter(policy: &mut Policy, found: Found, code: Code, arguments: &[String]) ->
             policy.command.stdin = Stdin::Text(text);
         }
         Code::File(path) => {
-            bind(policy, &path);
+            bind(policy, &path, &path);
             argv.push(path);
         }
         Code::Interactive => {}
@@ -227,8 +227,14 @@ fn interpreter(policy: &mut Policy, caller: Around<'_>, tree: &dyn Tree, name: &
         names: environment.wanted.names,
         package: environment.package,
     })?;
-    for path in &interpreter.needs {
-        bind(policy, path);
+    for need in &interpreter.needs {
+        bind(policy, &need.source, &need.target);
+    }
+    // What is shown of the caller's goes without credentials, wherever they lie in it.
+    if !interpreter.needs.is_empty() {
+        policy.filesystem.deny.extend(super::credentials(caller.homes));
+        policy.filesystem.deny.sort_unstable();
+        policy.filesystem.deny.dedup();
     }
     // Its own directory first, so that the tools beside it (pip, npm) are the ones found.
     if let Some((bin, _)) = interpreter.program.rsplit_once('/').filter(|_| !interpreter.needs.is_empty())
@@ -239,16 +245,16 @@ fn interpreter(policy: &mut Policy, caller: Around<'_>, tree: &dyn Tree, name: &
     Ok((environment, vec![interpreter.program]))
 }
 
-/// Shows a path of the host at its own place, read-only, unless it is shown there already; outside of what it would
-/// hide, inside of what would hide it.
-fn bind(policy: &mut Policy, path: &str) {
+/// Shows a path of the host, read-only, unless it is shown there already; outside of what it would hide, inside of what
+/// would hide it.
+fn bind(policy: &mut Policy, source: &str, target: &str) {
     let mounts = &mut policy.filesystem.mounts;
     let shows =
-        |m: &Mount| matches!(m, Mount::Bind { source, target, .. } if source == target && is_within(path, target));
-    if mounts.iter().any(|m| m.target() == path || shows(m)) {
+        |m: &Mount| matches!(m, Mount::Bind { source, target: at, .. } if source == at && is_within(target, at));
+    if mounts.iter().any(|m| m.target() == target || shows(m)) {
         return;
     }
-    let (source, target) = (path.to_owned(), path.to_owned());
-    let at = mounts.iter().position(|m| is_within(m.target(), path)).unwrap_or(mounts.len());
+    let at = mounts.iter().position(|m| is_within(m.target(), target)).unwrap_or(mounts.len());
+    let (source, target) = (source.to_owned(), target.to_owned());
     mounts.insert(at, Mount::Bind { source, target, access: Access::ReadOnly, exec: true, optional: false });
 }

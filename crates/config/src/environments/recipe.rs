@@ -130,7 +130,7 @@ pub fn recipe(environment: &Environment, built: Option<&Path>) -> Result<Recipe,
 }
 
 /// The store that Nix built this into: its usual one, or another, in which what is called HASH-NAME lies.
-fn store_of(built: &str) -> Option<String> {
+pub(super) fn store_of(built: &str) -> Option<String> {
     if is_within(built, NIX_STORE) {
         return Some(NIX_STORE.to_owned());
     }
