@@ -20,10 +20,15 @@ const LONGEST: u64 = 64 << 10;
 /// How long a server is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The directory of the sockets: in the user's runtime directory, or one that is made for the purpose.
+/// The directory of the sockets: in the user's runtime directory, where that is the user's own, or one that is made for the
+/// purpose.
 pub fn directory(around: &Surroundings) -> PathBuf {
     let variable = |name: &str| around.variables.get(name).filter(|path| path.starts_with('/')).map(PathBuf::from);
-    match variable("XDG_RUNTIME_DIR") {
+    // A variable that came along from another user (su, sudo) names a directory of theirs.
+    let mine = |path: &PathBuf| {
+        std::fs::metadata(path).is_ok_and(|it| it.is_dir() && it.uid() == rustix::process::geteuid().as_raw())
+    };
+    match variable("XDG_RUNTIME_DIR").filter(mine) {
         Some(runtime) => runtime.join("cofferdam"),
         None => {
             let uid = rustix::process::geteuid().as_raw();

@@ -64,7 +64,7 @@ pub fn claim(policy: &Policy) {
         if there.is_some_and(|dir| writable.iter().any(|w| dir.starts_with(w)))
             && let Some(dir) = if i == 0 { Some(base.as_path()) } else { above.filter(|_| !base.starts_with("/tmp")) }
         {
-            fs::create_dir_all(dir).ok(); // who cannot make it finds its name guarded
+            make_way(dir).ok(); // who cannot make it finds its name guarded
         }
     }
 }
@@ -83,8 +83,7 @@ pub fn links(dir: &str, names: &[&str]) -> Option<Vec<String>> {
     let before = look()?;
     let stamp = format!("{before:?}");
     let base = base();
-    let usable =
-        own(&base).is_ok() && (!base.starts_with("/tmp") || base.ancestors().skip(1).take(2).all(|d| own(d).is_ok()));
+    let usable = own(&base).is_ok() && is_safe(&base).is_ok();
     let file = base.join(format!("{}.links", digest(&(dir, names))));
     if usable
         && let Ok(text) = fs::read_to_string(&file)
@@ -126,11 +125,8 @@ fn digest(content: &impl Hash) -> String {
 /// The cache cannot be written, or is not this user's alone.
 pub fn layer(names: &[String]) -> Result<String, Failure> {
     let base = base();
-    fs::create_dir_all(&base).map_err(|e| fail("cannot make", &base, &e))?;
+    make_way(&base)?;
     own(&base)?;
-    if base.starts_with("/tmp") {
-        base.ancestors().skip(1).take(2).try_for_each(own)?; // anybody may have been there first
-    }
     let dir = base.join(format!("{}-{}", digest(&names), names.len()));
     if !dir.is_dir() {
         sweep(&base);
@@ -140,6 +136,39 @@ pub fn layer(names: &[String]) -> Result<String, Failure> {
         let d = PathBuf::from(d);
         fail("cannot use", &d, &std::io::Error::other("its path is not UTF-8"))
     })
+}
+
+/// Makes a directory with those above it, each for this user alone; every one that is there already is looked at before
+/// anything is made below it, since another user may have been first.
+fn make_way(dir: &Path) -> Result<(), Failure> {
+    use std::os::unix::fs::DirBuilderExt;
+    if fs::symlink_metadata(dir).is_ok() {
+        return is_safe(dir);
+    }
+    if let Some(above) = dir.parent() {
+        make_way(above)?;
+    }
+    match fs::DirBuilder::new().mode(0o700).create(dir) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(fail("cannot make", dir, &e)),
+        _ => is_safe(dir),
+    }
+}
+
+/// Whether no other user but root can put something else at a path: every directory and link on the way to it is this
+/// user's or root's, and what everybody can write is sticky.
+fn is_safe(path: &Path) -> Result<(), Failure> {
+    use std::os::unix::fs::MetadataExt;
+    let me = rustix::process::geteuid().as_raw();
+    let real = fs::canonicalize(path).map_err(|e| fail("cannot look at", path, &e))?;
+    for at in path.ancestors().chain(real.ancestors()) {
+        let meta = fs::symlink_metadata(at).map_err(|e| fail("cannot look at", at, &e))?;
+        let open = !meta.is_symlink() && meta.mode() & 0o1002 == 0o002;
+        if ![0, me].contains(&meta.uid()) || open {
+            let why = if open { "every user can replace what is in it" } else { "it belongs to another user" };
+            return Err(fail("will not use", at, &std::io::Error::other(why)));
+        }
+    }
+    Ok(())
 }
 
 /// A cache that others can write would let them decide what is hidden.
@@ -218,6 +247,49 @@ mod tests {
         }
         sweep(base.path());
         assert_eq!(entries(base.path()), [".new-now", "whole"]);
+    }
+
+    #[test]
+    fn what_another_user_made_first_is_neither_used_nor_made_in() {
+        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, lchown, symlink};
+        let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let there = tempfile::tempdir().unwrap();
+        let (shared, victim) = (there.path().join("shared"), there.path().join("victim"));
+        fs::create_dir(&shared).unwrap();
+        fs::create_dir(&victim).unwrap();
+        mode(&shared, 0o1777);
+        // A directory of one's own in what everybody may write, as /tmp is.
+        let own = shared.join("own/cofferdam/hidden");
+        make_way(&own).unwrap();
+        for dir in own.ancestors().take(3) {
+            assert_eq!(fs::metadata(dir).unwrap().mode() & 0o777, 0o700, "{dir:?}");
+        }
+        make_way(&own).unwrap();
+        // Without the sticky bit anybody replaces it.
+        mode(&shared, 0o777);
+        assert!(make_way(&shared.join("other/hidden")).unwrap_err().message.contains("every user"));
+        assert!(is_safe(&own).is_err() && fs::symlink_metadata(shared.join("other")).is_err());
+        mode(&shared, 0o1777);
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("not here: only root makes what belongs to another user");
+            return;
+        }
+        // Another user's directory, and another user's link into one of ours, in which nothing is made.
+        let planted = shared.join("planted");
+        fs::create_dir(&planted).unwrap();
+        chown(&planted, Some(65533), Some(65533)).unwrap();
+        assert!(make_way(&planted.join("cofferdam/hidden")).unwrap_err().message.contains("another user"));
+        let link = shared.join("link");
+        symlink(&victim, &link).unwrap();
+        lchown(&link, Some(65533), Some(65533)).unwrap();
+        assert!(make_way(&link.join("cofferdam/hidden")).unwrap_err().message.contains("another user"));
+        for untouched in [&planted, &victim] {
+            assert_eq!(entries(untouched), [""; 0]);
+        }
+        // The same link, made by oneself.
+        lchown(&link, Some(0), Some(0)).unwrap();
+        make_way(&link.join("cofferdam/hidden")).unwrap();
+        assert_eq!(entries(&victim), ["cofferdam"]);
     }
 
     #[test]

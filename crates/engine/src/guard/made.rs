@@ -217,8 +217,11 @@ impl Inner {
             executables.push(crate::executables::Executable { path, identity: None });
         }
         let setup = |failure| Refusal::Setup { command: named(), failure };
-        policy.validate().map_err(|e| Refusal::Lost { command: named(), reason: e.to_string() })?;
+        let lost = |reason| Refusal::Lost { command: named(), reason };
+        policy.validate().map_err(|e| lost(e.to_string()))?;
+        self.frame.is_unmoved().map_err(lost)?;
         let prepared = self.engine.prepare_limited(&policy, Executables(executables)).map_err(setup)?;
+        self.frame.is_unmoved().map_err(lost)?;
         let kept = Together::new(self.config.max_output_bytes);
         let outcome = prepared.run(Io { output: kept.output(), cancel, ..Io::default() });
         let mut result = self.result(command, &outcome, &kept);

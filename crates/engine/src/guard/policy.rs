@@ -8,6 +8,7 @@ use cofferdam_policy::paths::{PathSet, is_within};
 use cofferdam_policy::{Access, Field, Mount, Policy, Root, credential_deny};
 
 use super::config::GuardConfig;
+use super::error::plain;
 use crate::executables::Executable;
 
 /// The sandbox's own home.
@@ -51,6 +52,19 @@ impl Frame {
     /// Every directory that commands may write.
     pub fn writable(&self) -> impl Iterator<Item = &String> {
         std::iter::once(&self.workspace).chain(&self.writable)
+    }
+
+    /// Whether every directory that commands may write is still where its path says, without a link on the way: one that
+    /// was put there since would have them write elsewhere.
+    pub fn is_unmoved(&self) -> Result<(), String> {
+        for dir in self.writable() {
+            match std::fs::canonicalize(dir) {
+                Ok(real) if real == Path::new(dir) => {}
+                Ok(real) => return Err(format!("{} leads to {} by now", plain(dir), plain(&real.to_string_lossy()))),
+                Err(e) => return Err(format!("{} cannot be used any more: {e}", plain(dir))),
+            }
+        }
+        Ok(())
     }
 
     /// The policy of one command.
