@@ -56,6 +56,16 @@ pub enum Step {
 }
 
 impl Step {
+    const ALL: [Step; 7] = [
+        Step::NoNewPrivileges,
+        Step::Capabilities,
+        Step::Landlock,
+        Step::Filter,
+        Step::Listener,
+        Step::Keeper,
+        Step::Descriptors,
+    ];
+
     /// The system call, as its manual page calls it.
     pub fn call(self) -> &'static str {
         match self {
@@ -94,9 +104,7 @@ impl Failed {
     /// What an error of spawn's says when it came from here.
     pub fn of_spawn(error: &io::Error) -> Option<Failed> {
         let code = error.raw_os_error()?.checked_sub(CODES)?;
-        let steps =
-            [Step::NoNewPrivileges, Step::Capabilities, Step::Landlock, Step::Filter, Step::Listener, Step::Keeper];
-        let step = steps.into_iter().find(|&step| step as i32 == code / STEP)?;
+        let step = Step::ALL.into_iter().find(|&step| step as i32 == code / STEP)?;
         Some(Failed { step, errno: code % STEP })
     }
 }
@@ -442,8 +450,11 @@ mod tests {
         let error = io::Error::from_raw_os_error(failed.code());
         assert_eq!(Failed::of_spawn(&error), Some(failed));
         assert!(failed.to_string().starts_with("landlock_restrict_self failed between fork and exec: Argument list"));
-        assert_eq!(refusal(&error), None);
-        for other in [libc::ENOENT, 4095, CODES, CODES + 9 * STEP, REFUSALS] {
+        for step in Step::ALL {
+            let failed = Failed { step, errno: libc::EPERM };
+            assert_eq!(Failed::of_spawn(&io::Error::from_raw_os_error(failed.code())), Some(failed));
+        }
+        for other in [libc::ENOENT, 4095, CODES, CODES + 9 * STEP, i32::MAX] {
             assert_eq!(Failed::of_spawn(&io::Error::from_raw_os_error(other)), None, "{other}");
         }
     }
