@@ -206,6 +206,21 @@ mod tests {
     }
 
     #[test]
+    fn another_users_runtime_directory_is_not_used() {
+        let runtime = tempfile::tempdir().unwrap();
+        assert_eq!(directory(&around(runtime.path())), runtime.path().join("cofferdam"));
+        let uid = rustix::process::geteuid();
+        let last = format!("/tmp/cofferdam-{}", uid.as_raw());
+        assert_eq!(directory(&around(Path::new("/no/such/directory"))), Path::new(&last));
+        if uid.is_root() {
+            std::os::unix::fs::chown(runtime.path(), Some(65533), Some(65533)).unwrap();
+            assert_eq!(directory(&around(runtime.path())), Path::new(&last));
+        } else {
+            assert_eq!(directory(&around(Path::new("/"))), Path::new(&last), "root's");
+        }
+    }
+
+    #[test]
     fn a_directory_that_others_may_enter_is_not_used() {
         let runtime = tempfile::tempdir().unwrap();
         let around = around(runtime.path());
