@@ -15,13 +15,54 @@ use crate::session::Told;
 /// Stands between the two streams.
 const BETWEEN: &str = "\n--- stderr ---\n";
 
+/// How much an answer has room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Output, bytes of both streams together.
+    text: usize,
+    /// A file, bytes; larger ones are linked to.
+    file: usize,
+}
+
+impl Room {
+    /// An answer that is a document of its own.
+    pub const DOCUMENT: Room = Room { text: cut::LONGEST_TEXT, file: usize::MAX };
+    /// An event of a stream: it has the output twice, as text and as data, and a byte of it can take six.
+    const EVENT: Room = Room { text: 48 << 10, file: 0 };
+    /// Most bytes of an event: clients take 1 MiB, and there is more in it than output and files.
+    const LARGEST_EVENT: usize = 800 << 10;
+
+    /// What the answer of this run has room for in an event of a stream.
+    pub fn of_event(ran: &Ran) -> Room {
+        let escaped = |text: &str| -> usize {
+            text.bytes().map(|byte| if byte < 0x20 { 6 } else { 1 + usize::from(matches!(byte, b'"' | b'\\')) }).sum()
+        };
+        let output = 2 * (escaped(&ran.outcome.stdout) + escaped(&ran.outcome.stderr));
+        // In base64, or as text of which every byte could be escaped.
+        let files: usize = ran
+            .files
+            .files
+            .iter()
+            .map(|file| match &file.content {
+                Content::Image(_) => file.bytes.len() / 3 * 4 + 4,
+                Content::Text(_) => file.bytes.len().saturating_mul(6),
+                Content::Other(_) => 0,
+            })
+            .sum();
+        if output.saturating_add(files) <= Room::LARGEST_EVENT { Room::DOCUMENT } else { Room::EVENT }
+    }
+}
+
 /// The answer of a run; files that are only linked to are `kept`.
-pub fn answer(ran: Ran, kept: &kept::Shelf) -> CallToolResult {
+pub fn answer(ran: Ran, room: Room, kept: &kept::Shelf) -> CallToolResult {
     let Ran { mut outcome, files, session } = ran;
-    let cut = cut::cut(&mut outcome, kept);
+    let cut = cut::cut(&mut outcome, room.text, kept);
     let mut content = vec![ContentBlock::text(text(&outcome, cut.note.as_deref(), session.as_ref()))];
-    for file in files.files {
+    for mut file in files.files {
         let uri = kept::address(&outcome.run_id, &file.name);
+        if file.bytes.len() > room.file {
+            file.content = file.content.linked();
+        }
         content.push(block(file, uri, kept));
     }
     if let Some(told) = &cut.changes {
@@ -177,7 +218,11 @@ mod tests {
     fn what_is_cut_says_so_and_where_the_rest_is() {
         let kept = kept::Shelf::default();
         let long = "x".repeat(cut::LONGEST_TEXT + 1);
-        let result = answer(Ran { outcome: outcome(&long, "e", 0), files: Collected::default(), session: None }, &kept);
+        let result = answer(
+            Ran { outcome: outcome(&long, "e", 0), files: Collected::default(), session: None },
+            Room::DOCUMENT,
+            &kept,
+        );
         let data = serde_json::to_value(&result).unwrap();
         let text = data["content"][0]["text"].as_str().unwrap();
         let (output, told) = text.split_once("\n[output cut here]\n[stdout: ").unwrap();
@@ -195,7 +240,7 @@ mod tests {
     #[test]
     fn what_did_not_end_well_is_an_error_and_says_how() {
         let kept = kept::Shelf::default();
-        let of = |outcome| answer(Ran { outcome, files: Collected::default(), session: None }, &kept);
+        let of = |outcome| answer(Ran { outcome, files: Collected::default(), session: None }, Room::DOCUMENT, &kept);
         assert_eq!(of(outcome("x", "", 0)).is_error, Some(false));
         assert_eq!(of(outcome("x", "", 3)).is_error, Some(true));
         assert_eq!(text(&outcome("x", "", 3), None, None), "x");
@@ -206,6 +251,38 @@ mod tests {
         assert_eq!(failed.content, [ContentBlock::text("m\nhint: h")]);
         let timed = Outcome { outcome: Ending::TimedOut, execution_time_ms: 1000.2, ..outcome("x", "", 0) };
         assert_eq!(text(&timed, None, None), "x\n[ended after 1000 ms by its time limit]");
+    }
+
+    #[test]
+    fn an_event_of_a_stream_is_no_larger_than_clients_take() {
+        let ran = |stdout: String, image: usize| {
+            let bytes = vec![0; image];
+            let files = vec![File { name: "a.png".into(), content: Content::Image("image/png"), bytes }];
+            Ran { outcome: outcome(&stdout, "", 0), files: Collected { files, ..Collected::default() }, session: None }
+        };
+        for (stdout, image, links) in [
+            ("x".repeat(300 << 10), 100, 0),
+            ("x".repeat(900 << 10), 100, 2),
+            ("\x01".repeat(100 << 10), 100, 2),
+            ("x".into(), 5 << 20, 1),
+        ] {
+            let kept = kept::Shelf::default();
+            let (text, ran) = (stdout.clone(), ran(stdout, image));
+            let room = Room::of_event(&ran);
+            let result = serde_json::to_value(answer(ran, room, &kept)).unwrap();
+            assert!(result.to_string().len() < 1 << 20, "{} {image}", text.len());
+            let blocks = result["content"].as_array().unwrap();
+            let linked: Vec<_> = blocks.iter().filter(|block| block["type"] == "resource_link").collect();
+            assert_eq!(linked.len(), links, "{} {image}", text.len());
+            let whole =
+                |of: &str| linked.iter().filter_map(|link| kept.find(link["uri"].as_str()?)).find(|k| k.mime == of);
+            if links > 0 {
+                assert_eq!(whole("image/png").unwrap().bytes.len(), image);
+            }
+            if links > 1 {
+                assert_eq!(whole("text/plain").unwrap().bytes, text.as_bytes());
+            }
+        }
     }
 
     #[test]
@@ -221,7 +298,7 @@ mod tests {
             left: vec!["l: it is a symbolic link".into()],
             ..Collected::default()
         };
-        let result = answer(Ran { outcome: outcome("", "", 0), files, session: None }, &kept);
+        let result = answer(Ran { outcome: outcome("", "", 0), files, session: None }, Room::DOCUMENT, &kept);
         let data = serde_json::to_value(&result).unwrap();
         let blocks = data["content"].as_array().unwrap();
         assert_eq!((blocks[1]["type"].as_str(), blocks[1]["mimeType"].as_str()), (Some("image"), Some("image/png")));

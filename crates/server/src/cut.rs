@@ -28,10 +28,10 @@ pub struct Cut {
     pub changes: Option<String>,
 }
 
-/// Shortens both streams so that they have room in an answer; each may have what the other leaves.
-pub fn cut(outcome: &mut Outcome, shelf: &kept::Shelf) -> Cut {
-    let half = LONGEST_TEXT / 2;
-    let room = |other: &str| LONGEST_TEXT - other.len().min(half);
+/// Shortens both streams so that they have room in an answer, `most` bytes together; each may have what the other leaves.
+pub fn cut(outcome: &mut Outcome, most: usize, shelf: &kept::Shelf) -> Cut {
+    let half = most / 2;
+    let room = |other: &str| most - other.len().min(half);
     let rooms = [room(&outcome.stderr), room(&outcome.stdout)];
     let id = outcome.run_id.clone();
     let streams = [
@@ -124,7 +124,7 @@ mod tests {
             ((half, half), (half, half)),
         ] {
             let mut outcome = printed(before.0, before.1);
-            let cut = cut(&mut outcome, &kept::Shelf::default());
+            let cut = cut(&mut outcome, LONGEST_TEXT, &kept::Shelf::default());
             assert_eq!((outcome.stdout.len(), outcome.stderr.len()), after, "{before:?}");
             assert_eq!((outcome.truncated.stdout, outcome.truncated.stderr), (after.0 < before.0, after.1 < before.1));
             assert_eq!(cut.note.is_some(), after != before, "{before:?}");
@@ -138,7 +138,7 @@ mod tests {
         let mut outcome = printed(0, 0);
         let text = format!("x{}", "\u{e9}".repeat(LONGEST_TEXT));
         outcome.stdout = text.clone();
-        let cut = cut(&mut outcome, &shelf);
+        let cut = cut(&mut outcome, LONGEST_TEXT, &shelf);
         assert!(text.starts_with(&outcome.stdout) && outcome.stdout.len() == LONGEST_TEXT - 1);
         let uri = kept::address_of_stream(&outcome.run_id, "stdout");
         assert_eq!(shelf.find(&uri).unwrap().bytes, text.as_bytes());
@@ -151,7 +151,7 @@ mod tests {
     fn no_more_is_kept_than_may_be() {
         let shelf = kept::Shelf::default();
         let mut outcome = printed(LARGEST_KEPT + 5, 0);
-        let note = cut(&mut outcome, &shelf).note.unwrap();
+        let note = cut(&mut outcome, LONGEST_TEXT, &shelf).note.unwrap();
         let kept = shelf.find(&kept::address_of_stream(&outcome.run_id, "stdout")).unwrap();
         assert_eq!(kept.bytes.len(), LARGEST_KEPT);
         assert!(note.contains("the first 16777216 bytes of it"), "{note}");

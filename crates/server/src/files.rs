@@ -41,6 +41,15 @@ pub enum Content {
     Other(&'static str),
 }
 
+impl Content {
+    /// The same, only linked to.
+    pub fn linked(self) -> Content {
+        match self {
+            Content::Image(mime) | Content::Text(mime) | Content::Other(mime) => Content::Other(mime),
+        }
+    }
+}
+
 /// A file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {

@@ -1,7 +1,7 @@
 //! The transport of streamable HTTP: any number of clients, each with the bearer token.
 //!
 //! ```text
-//! connection ─ how many ─ token (401) ─ Host, Origin (403) ─ body (413) ─▶ service
+//! connection ─ how many ─ token (401) ─ body (413) ─ Host, Origin (403) ─▶ service ─▶ document, or stream (`single`)
 //! ```
 
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use axum::extract::{ConnectInfo, Request};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use cofferdam_config::serve::Serve;
@@ -22,10 +22,11 @@ use crate::doorway::{Doorway, LetIn};
 use crate::record::RETRY;
 use crate::server::ServeError;
 use crate::service::{LONGEST_CODE, Service, Shared};
+use crate::single;
 use crate::token::{self, Token};
 
 /// Largest request, bytes: code of the largest size, of which every character is escaped as two.
-const LARGEST_REQUEST: usize = LONGEST_CODE * 2 + (64 << 10);
+pub const LARGEST_REQUEST: usize = LONGEST_CODE * 2 + (64 << 10);
 
 /// How long a client with `initialize` may be silent at least.
 const IDLE: Duration = Duration::from_secs(300);
@@ -104,7 +105,8 @@ pub async fn serve(shared: Arc<Shared>, door: Door, stop: CancellationToken) -> 
     tokio::spawn(follow(Arc::clone(&shared), Arc::downgrade(&conversations)));
     let config = config.with_cancellation_token(stop.child_token());
     let protocol = StreamableHttpService::new(move || Ok(Service::connected(&shared, true)), conversations, config);
-    let mut router = axum::Router::new().nest_service(PATH, protocol).layer(middleware::from_fn(stays));
+    let mut router = axum::Router::new().nest_service(PATH, protocol).layer(middleware::from_fn(single::single));
+    router = router.layer(middleware::from_fn(ended)).layer(middleware::from_fn(stays));
     if let Some(token) = token {
         let token = Arc::new(token);
         router = router.layer(middleware::from_fn(move |request, next| admit(Arc::clone(&token), request, next)));
@@ -134,6 +136,17 @@ async fn follow(shared: Arc<Shared>, conversations: Weak<Conversations>) {
 async fn stays(ConnectInfo(let_in): ConnectInfo<LetIn>, request: Request, next: Next) -> Response {
     let_in.stays();
     next.run(request).await
+}
+
+/// Says that a session has ended, which is so when its DELETE is answered: the library says "accepted", which clients take
+/// for a failure.
+async fn ended(request: Request, next: Next) -> Response {
+    let is_delete = request.method() == Method::DELETE;
+    let mut response = next.run(request).await;
+    if is_delete && response.status() == StatusCode::ACCEPTED {
+        *response.status_mut() = StatusCode::NO_CONTENT;
+    }
+    response
 }
 
 /// Longest text of a refusal.

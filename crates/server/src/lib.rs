@@ -33,6 +33,7 @@ mod schema;
 mod server;
 mod service;
 mod session;
+mod single;
 mod stdio;
 mod token;
 mod transfers;

@@ -21,7 +21,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::answer::{answer, contents};
+use crate::answer::{Room, answer, contents};
 use crate::calls::Calls;
 use crate::catalogue::Shelf;
 use crate::fixtures;
@@ -30,10 +30,14 @@ use crate::place::{Host, Place};
 use crate::run::{Call, Progress, Ran, run};
 use crate::schema;
 use crate::session::{self, Asked};
+use crate::single::PATIENCE;
 use crate::watch;
 
 /// Longest code that is run, bytes.
 pub const LONGEST_CODE: usize = 16 << 20;
+
+/// What may lie between a call's beginning here and the moment from which its answer is no document any more.
+const MARGIN: Duration = Duration::from_secs(2);
 
 /// How often a client hears of progress at most.
 const TICK: Duration = Duration::from_millis(100);
@@ -195,6 +199,7 @@ impl Service {
         arguments: JsonObject,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        let begun = std::time::Instant::now();
         let Arguments { code, env, session } = Arguments::read(arguments)?;
         let asked = session.map(|name| self.asked(name, &context));
         let place = self.place(&env).await?;
@@ -209,10 +214,11 @@ impl Service {
                 let (message, hint) = told.split_once("\nhint: ").unwrap_or((&told, ""));
                 let hint = Some(hint.to_owned()).filter(|hint| !hint.is_empty());
                 let failure = Failure { code: 125, step: "busy".into(), message: message.into(), hint };
-                return Ok(answer(Ran::failed(failure), &self.shared.kept).into());
+                return Ok(answer(Ran::failed(failure), Room::DOCUMENT, &self.shared.kept).into());
             }
         };
         let token = context.meta.get_progress_token();
+        let streams = token.is_some();
         let progress = token.as_ref().map(|_| Arc::<Progress>::default());
         let cancel = Cancel::default();
         let call = Call { place, code, cancel: cancel.clone(), progress: progress.clone() };
@@ -247,7 +253,10 @@ impl Service {
         match ran {
             Ok(ran) => {
                 tracing::debug!(run = ran.outcome.run_id, outcome = ?ran.outcome.outcome, "a run has ended");
-                Ok(answer(ran, &self.shared.kept).into())
+                // What follows other messages over HTTP is an event among them.
+                let event = self.connection.shared_way && (streams || begun.elapsed() + MARGIN > PATIENCE);
+                let room = if event { Room::of_event(&ran) } else { Room::DOCUMENT };
+                Ok(answer(ran, room, &self.shared.kept).into())
             }
             Err(error) => {
                 tracing::error!("a run was lost: {error}");

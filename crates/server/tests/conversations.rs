@@ -130,7 +130,7 @@ fn a_session_that_is_ended_ends_its_calls_at_once() {
     let mut events = talk.run(1, "sleep 7752.5 & sleep 7752.5");
     until("two sleeps", || running("7752.5") >= 2);
     let begun = Instant::now();
-    assert!(talk.open("DELETE", "", "").0.starts_with("HTTP/1.1 202"));
+    assert!(talk.open("DELETE", "", "").0.starts_with("HTTP/1.1 204"));
     until("the end of both", || running("7752.5") == 0);
     assert_eq!(events.message(), None);
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
@@ -155,10 +155,8 @@ fn a_call_that_prints_nothing_for_long_is_waited_for() {
 fn the_sessions_of_others_are_neither_seen_nor_ended() {
     let served = Served::start(json!({ "http": "127.0.0.1:0", "tools": ["sessions"] }), Some(TOKEN));
     let (one, two) = (served.talk(), served.talk());
-    let call = |talk: &common::http::Talk<'_>, name: &str, arguments: Value| {
-        talk.ask(name, "tools/call", json!({ "name": name, "arguments": arguments })).message().unwrap()["result"]
-            .clone()
-    };
+    let call =
+        |talk: &common::http::Talk<'_>, name: &str, arguments: Value| talk.call(1, name, arguments)["result"].clone();
     let stateless = |name: &str, arguments: Value| {
         served.ask("tools/call", Some(name), json!({ "name": name, "arguments": arguments })).1["result"].clone()
     };

@@ -103,6 +103,9 @@ pub fn initialize() -> String {
     json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }).to_string()
 }
 
+/// The progress token of calls whose progress no test looks at.
+const PASSED_OVER: &str = "passed over";
+
 /// A client of the older era, which has a conversation.
 pub struct Talk<'a> {
     served: &'a Served,
@@ -152,9 +155,22 @@ impl Talk<'_> {
         self.open("POST", "", &body.to_string()).1
     }
 
-    /// Has code run.
+    /// Has code run, and asks for a stream by a progress token. Its progress is passed over.
     pub fn run(&self, id: impl Into<Value>, code: &str) -> Events {
-        self.ask(id, "tools/call", json!({ "name": "run", "arguments": { "env": "shell", "code": code } }))
+        let arguments = json!({ "env": "shell", "code": code });
+        let params = json!({ "name": "run", "arguments": arguments, "_meta": { "progressToken": PASSED_OVER } });
+        self.ask(id, "tools/call", params)
+    }
+
+    /// Calls a tool without a progress token: the answer is one document.
+    pub fn call(&self, id: u64, name: &str, arguments: Value) -> Value {
+        let params = json!({ "name": name, "arguments": arguments });
+        let body = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }).to_string();
+        let (head, mut rest) = self.open("POST", "", &body);
+        let mut text = String::new();
+        rest.0.read_to_string(&mut text).unwrap();
+        assert!(head.to_ascii_lowercase().contains("content-type: application/json"), "{head}{text}");
+        last(&text)
     }
 
     pub fn tell(&self, method: &str, params: Value) {
@@ -188,7 +204,7 @@ impl Events {
     pub fn message(&mut self) -> Option<Value> {
         loop {
             let (_, message) = self.next()?;
-            if !message.is_null() {
+            if !message.is_null() && message["params"]["progressToken"] != PASSED_OVER {
                 return Some(message);
             }
         }

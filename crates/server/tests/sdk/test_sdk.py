@@ -6,14 +6,19 @@ as an environment.
 
 import asyncio
 import base64
+import contextlib
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
+import threading
 
 import pytest
-from mcp import ClientSession, MCPError, StdioServerParameters, stdio_client
+from mcp import Client, ClientSession, MCPError, StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 
 SERVE = os.environ["COFFERDAM_SERVE"]
 
@@ -153,3 +158,90 @@ def test_a_plot_of_a_package_comes_back_as_an_image(tmp_path):
     image = next(block for block in result.content if block.type == "image")
     assert image.mime_type == "image/png"
     assert base64.b64decode(image.data).startswith(b"\x89PNG\r\n\x1a\n")
+
+
+@contextlib.contextmanager
+def serving(home: pathlib.Path):
+    """A server over HTTP with that home: its address."""
+    token = "0123456789abcdef" * 2
+    variables = {"PATH": os.environ["PATH"], "HOME": str(home), "XDG_RUNTIME_DIR": str(home), "COFFERDAM_MCP_TOKEN": token}
+    serve = json.dumps({"http": "127.0.0.1:0"})
+    child = subprocess.Popen([SERVE, serve], env=variables, cwd=home, stderr=subprocess.PIPE, text=True)
+    try:
+        for line in child.stderr:
+            found = re.search(r"http://\S+/mcp", line)
+            if found:
+                break
+        else:
+            pytest.fail("the server does not listen")
+        threading.Thread(target=child.stderr.read, daemon=True).start()
+        yield found.group(), {"Authorization": f"Bearer {token}"}
+    finally:
+        child.kill()
+        child.wait()
+
+
+def drive_http(home, mode, act):
+    """Has a client with the SDK's defaults act on a server over HTTP."""
+
+    async def session(address, headers):
+        async with create_mcp_http_client(headers=headers) as http:
+            transport = streamable_http_client(address, http_client=http)
+            async with Client(transport, mode=mode) as client:
+                return await asyncio.wait_for(act(client), 240)
+
+    with serving(home) as (address, headers):
+        return asyncio.run(session(address, headers))
+
+
+ERAS = ["legacy", "auto"]
+PICTURE = "import os; os.makedirs('output', exist_ok=True); open('output/a.png', 'wb').write(b'\\x89PNG\\r\\n\\x1a\\n' + bytes(5 << 20))"
+
+
+async def whole(client, result, name):
+    link = next(block for block in result.content if block.type == "resource_link" and block.name == name)
+    read = (await client.read_resource(str(link.uri))).contents[0]
+    return read.text.encode() if hasattr(read, "text") else base64.b64decode(read.blob)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_large_results_arrive_over_http(tmp_path, mode):
+    async def act(client):
+        for size in (400_000, 600_000, 1 << 20):
+            result = await run(client, "python", f"print('x' * {size - 1})")
+            assert len(result.content[0].text) == size and not result.is_error
+            assert len(result.structured_content["stdout"]) == size
+        result = await run(client, "python", "print('x' * (10 * 1024 * 1024 - 1))")
+        assert len(await whole(client, result, "stdout")) == 10 << 20
+        result = await run(client, "python", PICTURE)
+        picture = next(block for block in result.content if block.type == "image")
+        assert len(base64.b64decode(picture.data)) == (5 << 20) + 8
+
+    drive_http(tmp_path, mode, act)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_large_results_behind_progress_arrive_over_http(tmp_path, mode):
+    async def act(client):
+        async def heard(progress, total, message):
+            pass
+
+        async def call(code):
+            return await client.call_tool("run", {"env": "python", "code": code}, progress_callback=heard)
+
+        assert len((await call("print('x' * 299999)")).content[0].text) == 300_000
+        result = await call("print('x' * (10 * 1024 * 1024 - 1))")
+        assert len(await whole(client, result, "stdout")) == 10 << 20
+        result = await call(PICTURE)
+        assert len(await whole(client, result, "a.png")) == (5 << 20) + 8
+
+    drive_http(tmp_path, mode, act)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_a_client_that_leaves_ends_as_it_should(tmp_path, mode, caplog):
+    async def act(client):
+        await run(client, "python", "x = 1", session="new")
+
+    drive_http(tmp_path, mode, act)
+    assert [record.getMessage() for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []

@@ -1,0 +1,199 @@
+//! Answers over HTTP that come alone are one JSON document, and no stream of events: clients bound the size of an event
+//! (the official Python SDK takes 1 MiB), and none bounds the size of a document.
+//!
+//! ```text
+//! POST of a call without a progress token ─ service ─ stream ─▶ only the answer in it: application/json
+//!                                                         └──▶ another message first, or PATIENCE is over: the stream
+//! ```
+//!
+//! The protocol leaves the choice to the server for each request. A client that asks for progress gets a stream at once.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::{Body, BodyDataStream, Bytes};
+use axum::extract::Request;
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use futures_core::Stream;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use tokio::time::{Instant, timeout_at};
+
+use crate::http::LARGEST_REQUEST;
+
+/// How long the head of an answer is waited for. Clients wait for it for some minutes, and proxies for one.
+pub const PATIENCE: Duration = Duration::from_secs(55);
+
+/// How long the end of a stream is waited for whose answer has come.
+const AFTER: Duration = Duration::from_secs(1);
+
+/// Methods whose answers may be large.
+const METHODS: [&str; 2] = ["tools/call", "resources/read"];
+
+/// The part of a request that decides.
+#[derive(Deserialize)]
+struct Asked {
+    method: String,
+    params: Option<Params>,
+}
+
+#[derive(Deserialize)]
+struct Params {
+    #[serde(rename = "_meta")]
+    meta: Option<Meta>,
+}
+
+#[derive(Deserialize)]
+struct Meta {
+    #[serde(rename = "progressToken")]
+    progress: Option<IgnoredAny>,
+}
+
+/// Whether a message of the server's is one of its own accord.
+#[derive(Deserialize)]
+struct Sent {
+    method: Option<IgnoredAny>,
+}
+
+/// Whether the answer of this request comes alone.
+fn comes_alone(request: &[u8]) -> bool {
+    let Ok(asked) = serde_json::from_slice::<Asked>(request) else { return false };
+    let progress = asked.params.and_then(|params| params.meta).and_then(|meta| meta.progress);
+    METHODS.contains(&asked.method.as_str()) && progress.is_none()
+}
+
+/// Serves one request, and makes its answer a document where it can be.
+pub async fn single(request: Request, next: Next) -> Response {
+    let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    let too_long =
+        length.and_then(|length| length.parse::<usize>().ok()).is_some_and(|length| length > LARGEST_REQUEST);
+    if request.method() != Method::POST || too_long {
+        return next.run(request).await;
+    }
+    let (parts, body) = request.into_parts();
+    let Ok(body) = axum::body::to_bytes(body, LARGEST_REQUEST).await else {
+        return (StatusCode::PAYLOAD_TOO_LARGE, "the request is longer than a request may be").into_response();
+    };
+    let alone = comes_alone(&body);
+    let response = next.run(Request::from_parts(parts, Body::from(body))).await;
+    let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    if !alone || !kind.is_some_and(|kind| kind.starts_with(b"text/event-stream")) {
+        return response;
+    }
+    document(response).await
+}
+
+/// The answer in a stream of events as a document; or the stream, where there is more in it.
+async fn document(response: Response) -> Response {
+    let (mut parts, body) = response.into_parts();
+    let mut stream = body.into_data_stream();
+    let mut events = Events::default();
+    let deadline = Instant::now() + PATIENCE;
+    let answer = loop {
+        let Ok(Some(Ok(bytes))) = timeout_at(deadline, frame(&mut stream)).await else { break None };
+        match events.add(bytes) {
+            Some(message) if serde_json::from_slice::<Sent>(&message).is_ok_and(|sent| sent.method.is_none()) => {
+                break Some(message);
+            }
+            Some(_) => break None,
+            None => {}
+        }
+    };
+    let Some(answer) = answer else {
+        return Response::from_parts(parts, Body::from_stream(Resumed { seen: events.seen, rest: stream }));
+    };
+    // It ends by itself behind its answer. Whoever serves it sees a client that has taken everything.
+    let until = Instant::now() + AFTER;
+    while let Ok(Some(Ok(_))) = timeout_at(until, frame(&mut stream)).await {}
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.remove(header::TRANSFER_ENCODING);
+    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Response::from_parts(parts, Body::from(answer))
+}
+
+/// The next piece of a body.
+async fn frame(stream: &mut BodyDataStream) -> Option<Result<Bytes, axum::Error>> {
+    std::future::poll_fn(|context| Pin::new(&mut *stream).poll_next(context)).await
+}
+
+/// The events of a stream until the first that says something.
+#[derive(Default)]
+struct Events {
+    /// All that came, as it came.
+    seen: VecDeque<Bytes>,
+    /// What is no whole line yet.
+    line: Vec<u8>,
+    data: Vec<u8>,
+}
+
+impl Events {
+    /// Takes what came, and gives the data of the first event that has some.
+    fn add(&mut self, bytes: Bytes) -> Option<Vec<u8>> {
+        self.seen.push_back(bytes.clone());
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(part);
+            let Some(line) = self.line.strip_suffix(b"\n") else { continue };
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            if let Some(data) = line.strip_prefix(b"data:") {
+                self.data.extend_from_slice(data.strip_prefix(b" ").unwrap_or(data));
+            } else if line.is_empty() && !self.data.trim_ascii().is_empty() {
+                return Some(std::mem::take(&mut self.data));
+            }
+            self.line.clear();
+        }
+        None
+    }
+}
+
+/// A stream of which the beginning was looked at.
+struct Resumed {
+    seen: VecDeque<Bytes>,
+    rest: BodyDataStream,
+}
+
+impl Stream for Resumed {
+    type Item = Result<Bytes, axum::Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Some(bytes) = self.seen.pop_front() {
+            return Poll::Ready(Some(Ok(bytes)));
+        }
+        Poll::Ready(ready!(Pin::new(&mut self.rest).poll_next(context)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_without_a_progress_token_are_answered_alone() {
+        for (request, expected) in [
+            (r#"{"method":"tools/call","params":{"name":"run"}}"#, true),
+            (r#"{"method":"tools/call","params":{"name":"run","_meta":{"x":1}}}"#, true),
+            (r#"{"method":"resources/read"}"#, true),
+            (r#"{"method":"tools/call","params":{"_meta":{"progressToken":0}}}"#, false),
+            (r#"{"method":"subscriptions/listen"}"#, false),
+            (r#"{"method":"initialize"}"#, false),
+            ("", false),
+        ] {
+            assert_eq!(comes_alone(request.as_bytes()), expected, "{request}");
+        }
+    }
+
+    #[test]
+    fn events_are_read_across_pieces_and_empty_ones_say_nothing() {
+        let stream = b"id: 1\nretry: 5\ndata:\n\n: alive\n\nid: 2\r\ndata: {\"a\":\r\ndata: 1}\r\n\r\nrest";
+        for size in [1, 3, stream.len()] {
+            let mut events = Events::default();
+            let found = stream.chunks(size).find_map(|piece| events.add(Bytes::copy_from_slice(piece)));
+            assert_eq!(found.as_deref(), Some(&b"{\"a\":1}"[..]), "{size}");
+            let seen: Vec<u8> = events.seen.iter().flatten().copied().collect();
+            assert!(stream.starts_with(&seen), "nothing of it is lost for a stream that goes on");
+        }
+    }
+}

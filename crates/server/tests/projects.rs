@@ -1,0 +1,138 @@
+//! What is shown of a project must not change what calls print: environment × access × session × client.
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use common::http::{Served, TOKEN};
+use common::{Client, Home, artifact, text};
+use serde_json::{Value, json};
+
+/// A client of each kind.
+enum By<'a> {
+    Lines(Client),
+    Stateless(&'a Served),
+    Conversation(&'a Served),
+}
+
+/// Calls of one environment, in this order; `new` begins a session whose name the calls behind it have.
+const CALLS: [Option<&str>; 4] = [None, Some("new"), Some(""), Some("")];
+
+/// The same code for each environment: what it prints itself, and what a child of it prints through what it inherits.
+fn code(env: &str) -> &'static str {
+    match env {
+        "node" => {
+            "console.log('own'); console.error('error');\
+             require('child_process').execSync('echo child; echo childerror >&2', { stdio: 'inherit' })"
+        }
+        "python" => {
+            "import sys, subprocess; print('own', flush=True); print('error', file=sys.stderr, flush=True);\
+             subprocess.run('echo child; echo childerror >&2', shell=True, check=True)"
+        }
+        _ => "echo own; echo error >&2; sh -c 'echo child; echo childerror >&2'",
+    }
+}
+
+/// A registry with an artifact that answers without a session and in one, as upstream's do: bash, by frames.
+fn artifacts(home: &Home) {
+    let directory = artifact(&home.registry(), "artifact", "#!/bin/sh\nexec bash -s\n");
+    let session = directory.join("bin/session-run");
+    std::fs::write(&session, include_str!("session-run.py")).unwrap();
+    std::fs::set_permissions(&session, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn calls(by: &mut By, env: &str) -> Vec<String> {
+    let talk = if let By::Conversation(served) = by { Some(served.talk()) } else { None };
+    let mut name = String::new();
+    let mut seen = Vec::new();
+    for (index, session) in CALLS.into_iter().enumerate() {
+        let mut arguments = json!({ "env": env, "code": code(env) });
+        if let Some(session) = session {
+            arguments["session"] = json!(if session.is_empty() { name.as_str() } else { session });
+        }
+        let id = 10 + index as u64;
+        let answer = match by {
+            By::Lines(client) => client.call("tools/call", json!({ "name": "run", "arguments": arguments })),
+            By::Stateless(served) => {
+                served.ask("tools/call", Some("run"), json!({ "name": "run", "arguments": arguments })).1
+            }
+            By::Conversation(_) => talk.as_ref().unwrap().call(id, "run", arguments),
+        };
+        let result = if answer.get("result").is_some() { answer["result"].clone() } else { answer };
+        let data = &result["structuredContent"];
+        if let Some(known) = data["session"]["name"].as_str() {
+            known.clone_into(&mut name);
+        }
+        let lines = |stream: &str| data[stream].as_str().unwrap_or_else(|| panic!("{result}")).replace('\n', " ");
+        seen.push(format!("{} {}| {}", data["exit_code"], lines("stdout"), lines("stderr")));
+        assert!(data["session"].is_object() == session.is_some() || data["exit_code"] != 0, "{result}");
+        assert!(!text(&result).is_empty());
+    }
+    seen
+}
+
+fn matrix(access: Option<&str>) {
+    let project = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(project.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::create_dir(project.path().join(".git")).unwrap();
+    let home = || {
+        let home = Home::new();
+        artifacts(&home);
+        let of = |access| format!("[project]\npath = {:?}\naccess = \"{access}\"\n", project.path());
+        home.configure(&access.map(of).unwrap_or_default());
+        home
+    };
+    let serving = home();
+    let command = serving.program(&json!({ "http": "127.0.0.1:0" }));
+    let served = Served::begin(command, serving, Some(TOKEN));
+    let lines = home();
+    let mut wrong = Vec::new();
+    for (client, mut by) in [
+        ("stdio", By::Lines(lines.client(json!({})))),
+        ("stateless HTTP", By::Stateless(&served)),
+        ("HTTP with initialize", By::Conversation(&served)),
+    ] {
+        for env in ["python", "shell", "node", "artifact"] {
+            let expected = vec!["0 own child | error childerror ".to_owned(); CALLS.len()];
+            let seen = calls(&mut by, env);
+            if seen != expected {
+                wrong.push(format!("{client}, {env}, project {access:?}: {seen:#?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn calls_print_the_same_without_a_project() {
+    matrix(None);
+}
+
+#[test]
+fn calls_print_the_same_with_a_project_to_read() {
+    matrix(Some("ro"));
+}
+
+#[test]
+fn calls_print_the_same_with_a_copy_of_a_project() {
+    matrix(Some("cow"));
+}
+
+#[test]
+fn a_call_in_a_session_sees_and_changes_what_its_project_lets_it() {
+    let project = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(project.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    std::fs::write(project.path().join("there"), "here\n").unwrap();
+    let home = Home::new();
+    home.configure(&format!("[project]\npath = {:?}\naccess = \"cow\"\n", project.path()));
+    let mut client = home.client(json!({}));
+    let mut run = |code: &str| -> Value {
+        let arguments = json!({ "env": "shell", "session": "s", "code": code });
+        client.call("tools/call", json!({ "name": "run", "arguments": arguments }))["result"].clone()
+    };
+    run("cd /project && cat there > copied");
+    let kept = run("cat copied; echo again > /dev/stdout; echo third > /proc/self/fd/1; echo fourth >> /dev/stderr");
+    let data = &kept["structuredContent"];
+    assert_eq!((&data["stdout"], &data["stderr"]), (&json!("here\nagain\nthird\n"), &json!("fourth\n")), "{kept}");
+    assert!(!project.path().join("copied").exists(), "the project itself stays as it was");
+}
