@@ -438,17 +438,21 @@ fn a_way_out_that_is_not_granted_ends_the_run_and_stands_on_record() {
     let bench = Bench::new();
     let script = "import socket\nprint('before', flush=True)\n\
                   a, b = socket.socketpair()\na.send(b'x')\nprint(b.recv(1), flush=True)\n\
+                  import uuid; uuid.uuid1()\n\
+                  s = socket.socket(socket.AF_INET6)\n\
+                  try: s.bind(('::1', 0))\nexcept OSError: pass\n\
+                  print('probed', flush=True)\n\
                   try: socket.create_connection(('192.0.2.1', 443), 5)\nexcept OSError: pass\n\
                   import time; time.sleep(5)\nprint('after', flush=True)\n";
     bench.registered("tries", false, &[("main.py", script)]);
     let config = bench.path("config.toml");
     fs::write(&config, "env = { ISCL_API_URL = 'http://127.0.0.1:9' }\n").unwrap();
-    for (options, evidence) in [(vec![], "kernel"), (vec!["--config", config.to_str().unwrap()], "gateway")] {
+    for (options, evidence) in [(vec![], "argument_as_read"), (vec!["--config", config.to_str().unwrap()], "gateway")] {
         let outcome = parse(&bench.skill(&[&["run", "--json"], &options[..], &["tries"]].concat()));
         // What it does among its own is no attempt.
         assert_eq!(
             (&outcome["outcome"], &outcome["stdout"]),
-            (&"violation".into(), &"before\nb'x'\n".into()),
+            (&"violation".into(), &"before\nb'x'\nprobed\n".into()),
             "{outcome}"
         );
         let records = bench.records();

@@ -369,6 +369,49 @@ c.sendall(b'x'); print(s.accept()[0].recv(1))
     );
 }
 
+/// Where there is no network, what ends a run without a trace is to name an address, and not to make a socket.
+#[test]
+fn making_a_socket_ends_no_run_and_reaching_for_an_address_does() {
+    let run = |code: &str| outcome(&["run", "--json", "--on-violation", "terminate", "--", PYTHON, "-c", code]);
+    let harmless = r#"
+import socket, uuid
+uuid.uuid1()
+for family in (socket.AF_INET, socket.AF_INET6):
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM): socket.socket(family, kind)
+# As urllib3 looks for IPv6 when it is imported.
+try: socket.socket(socket.AF_INET6).bind(('::1', 0))
+except OSError: pass
+try: socket.getaddrinfo('localhost', 80)
+except OSError: pass
+socket.if_nameindex()
+a, b = socket.socketpair(); a.sendmsg([b'x']); b.recv(1)
+print('after')
+"#;
+    let (exit, o) = run(harmless);
+    assert_eq!((exit, &o["stdout"], violations(&o)), (0, &"after\n".into(), Vec::new()), "{o:#}");
+    for (attempt, operation, object) in [
+        ("socket.create_connection(('192.0.2.1', 443), 2)", "connect", "192.0.2.1:443"),
+        ("socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.1', 9))", "sendto", "192.0.2.1:9"),
+        (
+            "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendmsg([b'x'], [], 0, ('192.0.2.1', 9))",
+            "sendmsg",
+            "192.0.2.1:9",
+        ),
+        ("socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(('192.0.2.53', 53))", "connect", "192.0.2.53:53"),
+        ("socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).bind(('2001:db8::1', 9))", "bind", "[2001:db8::1]:9"),
+    ] {
+        let code =
+            format!("import socket\nprint('before', flush=True)\ntry: {attempt}\nexcept OSError: pass\nprint('after')");
+        let (exit, o) = run(&code);
+        assert_eq!(
+            (exit, &o["outcome"], &o["stdout"]),
+            (137, &"violation".into(), &"before\n".into()),
+            "{attempt} {o:#}"
+        );
+        expect(&violations(&o), operation, object, "$.network.mode", "argument_as_read");
+    }
+}
+
 #[test]
 fn terminate_ends_the_run_at_the_first_violation() {
     let start = Instant::now();

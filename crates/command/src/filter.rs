@@ -49,6 +49,7 @@ pub(crate) fn filter(means: Means) -> Result<Arc<[Insn]>, Reason> {
         notify_creates: false,
         notify_removes: false,
         trace: false,
+        addresses: false,
         no_spawn: None,
         unix_sockets: means.unix_sockets,
         huge_pages: false,

@@ -11,7 +11,7 @@ pub const INET: u16 = 2;
 pub const INET6: u16 = 10;
 
 /// The port of resolvers.
-const RESOLVER: u16 = 53;
+pub const RESOLVER: u16 = 53;
 
 /// What there is in the network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -199,6 +199,9 @@ impl Log {
             if e.verdict.by_libc() && !self.debug && address.is_some_and(|a| is_sorting(self.captured, a)) {
                 return;
             }
+            if e.verdict.by_libc() && !self.probes {
+                return;
+            }
             let object = address.map(|a| a.to_string());
             return self.add(violation(object, "$.network.mode".into(), Evidence::ArgumentAsRead));
         }

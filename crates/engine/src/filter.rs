@@ -29,6 +29,8 @@ pub struct Needs {
     pub links: bool,
     /// There is no network namespace: sockets are refused whole.
     pub no_net_namespace: bool,
+    /// The network namespace is another's making and has loopback up, and nothing else.
+    pub own_net_namespace: bool,
     /// There is no ipc namespace.
     pub no_ipc_namespace: bool,
     /// There are no mounts: metadata changes are refused.
@@ -84,12 +86,15 @@ pub fn request<'a>(policy: &Policy, needs: Needs, denials: Denials, rules: &'a [
         notify_creates: needs.guards,
         notify_removes: needs.links,
         trace: policy.audit.trace,
+        addresses: ends_at_addresses(policy, needs),
         no_spawn: (!policy.process.spawn)
             .then_some(NoSpawn { exec_fd: needs.exec_number.unwrap_or_else(exec_number), gate }),
         unix_sockets: policy.process.unix_sockets,
         huge_pages: huge_pages(),
         no_netlink: false,
-        no_network_sockets: needs.no_net_namespace && policy.network.mode == NetworkMode::None,
+        no_network_sockets: needs.no_net_namespace
+            && policy.network.mode == NetworkMode::None
+            && !(needs.own_net_namespace && ends_at_addresses(policy, needs)),
         private_ipc: !needs.no_ipc_namespace,
         metadata_refused: needs.no_mounts,
         core_limit: false,
@@ -99,6 +104,15 @@ pub fn request<'a>(policy: &Policy, needs: Needs, denials: Denials, rules: &'a [
             || !policy.process.spawn,
         rules,
     }
+}
+
+/// Whether an address that the program wants to reach ends the run: making a socket is no attempt to use the network, and
+/// where there is a network namespace of its own nobody can go further with one without naming an address.
+fn ends_at_addresses(policy: &Policy, needs: Needs) -> bool {
+    policy.network.mode == NetworkMode::None
+        && policy.on_violation == OnViolation::Terminate
+        && !needs.no_listener
+        && (needs.own_net_namespace || !needs.no_net_namespace)
 }
 
 /// Whether this host has a pool of huge pages, or may make one on demand. What cannot be read counts as one.

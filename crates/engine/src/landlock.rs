@@ -23,6 +23,7 @@ pub fn needs() -> Needs {
         guards: false,
         links: false,
         no_net_namespace: true,
+        own_net_namespace: false,
         no_ipc_namespace: true,
         no_mounts: true,
         no_listener: !host::listener_available(),

@@ -9,13 +9,13 @@
 //! | | a list | `allowlist` | the list, and of it what is in `allowedHosts` too, if that is said |
 //! | | an address in the list | `allowlist` | only if `allowedHosts` has it too |
 //! | | `true` | `allowlist` | `allowedHosts`, which must be said |
-//! | | `false` | any | none, and making a socket for one is a violation |
+//! | | `false` | any | none, and to name an address to connect or send to is a violation |
 //! | the API | | `env.ISCL_API_URL` | reachable, and nothing else by it |
 //! | files | `files` | | `/skill`, read-only; `/tmp`, 64 MiB, without programs; nothing of the host but what the program needs |
 
 use cofferdam_policy::{
-    API_VARIABLE_DEFAULT, Access, AllowEntry, ArgCondition, ArgOp, Field, Mount, Network, NetworkApi, NetworkMode,
-    OnViolation, Policy, PolicyError, PolicyErrors, Root, Stdin, SyscallAction, SyscallRule, To,
+    API_VARIABLE_DEFAULT, Access, AllowEntry, Field, Mount, Network, NetworkApi, NetworkMode, OnViolation, Policy,
+    PolicyError, PolicyErrors, Root, Stdin, To,
 };
 
 use super::manifest::{Manifest, Wish};
@@ -63,9 +63,6 @@ pub fn policy(
         policy.filesystem.root = if path { Root::Directory(image.clone()) } else { Root::Image(image.clone()) };
     }
     policy.network = network(manifest, operator)?;
-    if policy.network.mode == NetworkMode::None {
-        policy.process.seccomp.rules.extend(ATTEMPTS.map(attempt));
-    }
     policy.limits.memory_mb = manifest.sandbox.memory_mb.min(operator.memory_limit_mb.unwrap_or(MEMORY_DEFAULT_MB));
     policy.limits.cpu_millis = (operator.cpu_quota.unwrap_or(CPU_QUOTA_DEFAULT) / 100).max(1);
     policy.limits.wall_ms = manifest.sandbox.timeout_ms.min(operator.timeout_ms.unwrap_or(u64::MAX));
@@ -79,20 +76,6 @@ pub fn policy(
     policy.on_violation = OnViolation::Terminate;
     policy.validate()?;
     Ok(policy)
-}
-
-/// Families of sockets that lead out: IPv4 and IPv6.
-const ATTEMPTS: [u64; 2] = [2, 10];
-
-/// Without a network there is nothing to reach, and nothing that would tell of an attempt either: this does.
-fn attempt(family: u64) -> SyscallRule {
-    // The kernel takes an int.
-    let is_family = ArgCondition { index: 0, mask: 0xffff_ffff, op: ArgOp::Eq, value: family };
-    SyscallRule {
-        syscalls: vec!["socket".into()],
-        action: SyscallAction::Errno("EACCES".into()),
-        when: vec![is_family],
-    }
 }
 
 fn one(path: &str, problem: String, accepted: &str) -> PolicyErrors {

@@ -424,15 +424,17 @@ fn watched(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> Eff
             _ => {}
         }
     }
+    let addresses = request.trace || request.addresses;
     match call.name {
         // On a connection no address is named.
-        "sendto" if request.trace => {
+        "sendto" if addresses => {
             let named = Cond { width: Width::Bits64, ..is_not(4, 0) };
             clauses.push(Clause { when: vec![named], effect: Effect::Trace });
             Effect::Allow
         }
         // Whether they name an address stands behind a pointer.
-        "sendmsg" | "sendmmsg" if request.trace => Effect::Trace,
+        "sendmsg" | "sendmmsg" if addresses => Effect::Trace,
+        "connect" | "bind" if addresses => Effect::Trace,
         _ if request.trace && call.path => Effect::Trace,
         _ => Effect::Allow,
     }

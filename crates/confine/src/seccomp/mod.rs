@@ -229,6 +229,8 @@ pub struct Request<'a> {
     /// Every allowed call that takes a path or a socket address goes to the listener ([`Verdict::TRACE`]), but execve and
     /// execveat, which whoever installs the filter makes next.
     pub trace: bool,
+    /// Of the calls on sockets those that name an address go to the listener ([`Verdict::TRACE`]), as with `trace`.
+    pub addresses: bool,
     /// No child processes.
     pub no_spawn: Option<NoSpawn>,
     /// Whether `socket(AF_UNIX)` is granted.
@@ -266,6 +268,7 @@ impl Request<'static> {
             notify_creates: false,
             notify_removes: false,
             trace: false,
+            addresses: false,
             no_spawn: None,
             unix_sockets: false,
             no_network_sockets: false,

@@ -60,6 +60,7 @@ fn compiled<T>(
         guards: false,
         links: false,
         no_net_namespace: left.loopback,
+        own_net_namespace: false,
         no_ipc_namespace: false,
         no_mounts: false,
         no_listener: false,
@@ -73,7 +74,7 @@ fn compiled<T>(
     let rules = all_rules(policy, left);
     // The gate that counts execs needs a listener, and a trace as well.
     let mut request = request(policy, needs, denials, &rules);
-    (request.no_spawn, request.trace, request.nested) = (None, false, false);
+    (request.no_spawn, request.trace, request.addresses, request.nested) = (None, false, false, false);
     // In a network of its own what these sockets buffer would be charged to no cgroup, and nothing of ours could look.
     request.no_netlink = policy.network.mode != NetworkMode::Host;
     make(&request, arch).map_err(|e| fail(e.to_string()))

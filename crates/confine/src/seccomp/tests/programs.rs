@@ -91,6 +91,7 @@ fn any_request() -> impl Strategy<Value = Request<'static>> {
             notify_creates: creates,
             notify_removes: creates,
             trace,
+            addresses: false,
             no_spawn,
             unix_sockets: unix,
             huge_pages: false,

@@ -110,6 +110,7 @@ impl Contained {
             links: false,
             // Loopback is up in every container: without network its sockets are refused whole.
             no_net_namespace: true,
+            own_net_namespace: true,
             no_ipc_namespace: false,
             no_mounts: false,
             no_listener: !about.listener,
