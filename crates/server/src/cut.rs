@@ -162,11 +162,11 @@ mod tests {
         let change = |n: usize| Change { kind: 'A', path: format!("/project/{n:05}\u{1b}") };
         let mut outcome = printed(0, 0);
         outcome.changes = (0..100).map(change).collect();
-        let few = cut(&mut outcome, &kept::Shelf::default());
+        let few = cut(&mut outcome, LONGEST_TEXT, &kept::Shelf::default());
         assert_eq!((outcome.changes.len(), outcome.changes_omitted, few.changes), (100, 0, None));
         outcome.changes = (0..50_000).map(change).collect();
         outcome.changes_omitted = 7;
-        let many = cut(&mut outcome, &kept::Shelf::default());
+        let many = cut(&mut outcome, LONGEST_TEXT, &kept::Shelf::default());
         let listed = outcome.changes.len();
         assert!(serde_json::to_string(&outcome.changes).unwrap().len() <= LONGEST_CHANGES + 2, "{listed}");
         assert!(listed > 1000 && outcome.changes_omitted == 50_007 - listed as u64, "{listed}");
