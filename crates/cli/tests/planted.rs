@@ -1,0 +1,139 @@
+//! Directories for state, caches and temporary files that another local user made first, or put a link into: refused with
+//! the reason, never used, and nothing is made where the link leads. Each beside the same with a directory of one's own.
+
+mod common;
+
+use std::os::unix::fs::{PermissionsExt as _, chown, lchown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use common::is_root;
+
+const VICTIM: u32 = 65534;
+const OTHER: u32 = 65533;
+
+/// A directory that everybody can write, sticky as /tmp is, with one of the victim's own in it; `None` where this user
+/// cannot be two others.
+fn shared() -> Option<(tempfile::TempDir, PathBuf)> {
+    if !is_root() || !Path::new("/usr/bin/setpriv").exists() {
+        assert!(!is_root() || std::env::var_os("COFFERDAM_MUST_WORK").is_none(), "setpriv is missing");
+        eprintln!("skipped: only root makes what belongs to two other users; its pass does");
+        return None;
+    }
+    let shared = tempfile::tempdir_in("/var/tmp").unwrap();
+    std::fs::set_permissions(shared.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();
+    let own = planted(&shared.path().join("own"), VICTIM, 0o700);
+    Some((shared, own))
+}
+
+fn planted(path: &Path, user: u32, mode: u32) -> PathBuf {
+    std::fs::create_dir_all(path).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    chown(path, Some(user), Some(user)).unwrap();
+    path.to_owned()
+}
+
+fn link(to: &Path, at: &Path, user: u32) -> PathBuf {
+    symlink(to, at).unwrap();
+    lchown(at, Some(user), Some(user)).unwrap();
+    at.to_owned()
+}
+
+/// The command as the victim, with these variables alone.
+fn victim(variables: &[(&str, &Path)], before: &[&str], arguments: &[&str]) -> (i32, String) {
+    let mut command = match before.split_first() {
+        Some((first, rest)) => {
+            let mut command = Command::new(first);
+            command.args(rest).arg("setpriv");
+            command
+        }
+        None => Command::new("setpriv"),
+    };
+    command.args([&format!("--reuid={VICTIM}"), &format!("--regid={VICTIM}"), "--clear-groups", "--inh-caps=-all"]);
+    command.arg(env!("CARGO_BIN_EXE_cofferdam")).args(arguments).stdin(Stdio::null()).current_dir("/");
+    command.env_clear().env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin").envs(variables.iter().copied());
+    let Output { status, stderr, .. } = command.output().unwrap();
+    (status.code().unwrap_or(-1), String::from_utf8_lossy(&stderr).into_owned())
+}
+
+fn is_empty(directory: &Path) -> bool {
+    std::fs::read_dir(directory).unwrap().next().is_none()
+}
+
+#[test]
+fn trails_and_skills_of_another_user_are_not_used() {
+    let Some((shared, own)) = shared() else { return };
+    let theirs = planted(&shared.path().join("theirs"), OTHER, 0o777);
+    for (variable, arguments) in
+        [("COFFERDAM_AUDIT", &["run", "--", "true"][..]), ("COFFERDAM_SKILLS", &["skill", "list"])]
+    {
+        let (code, said) = victim(&[(variable, &theirs), ("HOME", &own)], &[], arguments);
+        assert!(code == 125 && said.contains(&format!("belongs to user {OTHER}")), "{variable}: {code}: {said}");
+        assert!(said.contains("hint: ") && is_empty(&theirs), "{variable}: {said}");
+        let mine = planted(&own.join(variable), VICTIM, 0o700);
+        let (code, said) = victim(&[(variable, &mine), ("HOME", &own)], &[], arguments);
+        assert_eq!(code, 0, "{variable}: {said}");
+    }
+}
+
+/// A policy's worth of denied names in one directory: so many that a layer of whiteouts hides them.
+fn denying(directory: &Path) -> Vec<String> {
+    std::fs::create_dir_all(directory).unwrap();
+    let name = |i: u32| directory.join(format!("name-{i}")).to_str().unwrap().to_owned();
+    let mut arguments = vec!["run".to_owned()];
+    for i in 0..100 {
+        std::fs::write(name(i), "secret").unwrap();
+        arguments.extend(["--deny".to_owned(), name(i)]);
+    }
+    arguments.extend(["--", "cat"].map(str::to_owned));
+    arguments.push(name(7));
+    arguments
+}
+
+#[test]
+fn whiteout_layers_of_another_user_hide_nothing_for_this_one() {
+    if !common::needs("user namespaces") {
+        return;
+    }
+    let Some((shared, own)) = shared() else { return };
+    let hidden = tempfile::tempdir_in("/var/lib").unwrap();
+    std::fs::set_permissions(hidden.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let arguments = denying(&hidden.path().join("many"));
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let theirs = planted(&shared.path().join("theirs"), OTHER, 0o755);
+    let led = link(&own, &shared.path().join("led"), OTHER);
+    for cache in [&theirs, &led] {
+        let (code, said) = victim(&[("XDG_CACHE_HOME", cache)], &[], &arguments);
+        assert!(code == 125 && said.contains("another user") && said.contains("hint: "), "{code}: {said}");
+        assert!(is_empty(&theirs) && is_empty(&own), "nothing was made there");
+    }
+    // Of its own it is made, and what is denied is not read.
+    let (code, said) = victim(&[("XDG_CACHE_HOME", &own)], &[], &arguments);
+    assert!(code == 1 && said.contains("name-7"), "{code}: {said}");
+    assert!(own.join("cofferdam/hidden").is_dir(), "the layer is there");
+}
+
+#[test]
+fn the_last_resort_in_tmp_is_not_another_users_link() {
+    if !common::needs("user namespaces") {
+        return;
+    }
+    let Some((_shared, own)) = shared() else { return };
+    let hidden = tempfile::tempdir_in("/var/lib").unwrap();
+    std::fs::set_permissions(hidden.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let arguments = denying(&hidden.path().join("many"));
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    // A /tmp of the test's own, in a mount namespace; the host's is everybody's.
+    let tmp = |plant: &str| {
+        let script = format!("mount -t tmpfs -o mode=1777 tmpfs /tmp && {plant} && exec \"$@\"");
+        victim(&[], &["unshare", "--mount", "--propagation=private", "sh", "-c", &script, "sh"], &arguments)
+    };
+    let name = format!("/tmp/cofferdam-{VICTIM}");
+    let (code, said) = tmp(&format!("ln -s {} {name} && chown -h {OTHER}:{OTHER} {name}", own.display()));
+    assert!(code == 125 && said.contains("another user"), "{code}: {said}");
+    assert!(is_empty(&own), "nothing was made where the link leads");
+    let (code, said) = tmp(&format!("mkdir -m 755 {name} && chown {OTHER}:{OTHER} {name}"));
+    assert!(code == 125 && said.contains("another user"), "{code}: {said}");
+    let (code, said) = tmp("true");
+    assert!(code == 1 && said.contains("name-7"), "{code}: {said}");
+}
