@@ -36,6 +36,7 @@ mod program;
 mod random;
 mod ready;
 pub mod recorded;
+mod repositories;
 mod rlimits;
 pub mod run;
 pub mod session;

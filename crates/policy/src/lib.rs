@@ -35,5 +35,5 @@ pub use field::Field;
 pub use json::{MAX_DEPTH, MAX_POLICY_BYTES, MAX_VALUES};
 pub use model::*;
 pub use ports::Ports;
-pub use protected::{CREDENTIAL_DENY, PROTECTED_DEFAULT, credential_deny};
+pub use protected::{CREDENTIAL_DENY, PROTECTED_COMPANIONS, PROTECTED_DEFAULT, credential_deny};
 pub use url::HttpUrl;

@@ -13,6 +13,7 @@ use cofferdam_policy::Policy;
 use cofferdam_policy::paths::is_within;
 
 use crate::lookup::{Found, Looked, Lookup};
+use crate::repositories::{self, Disk};
 use crate::twins::Twins;
 use crate::view::{Place, Shows, View, below, join};
 
@@ -112,15 +113,22 @@ pub fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>) -> Held {
         held: Held::default(),
         evidence: policy.audit.trace,
     };
-    let (absolute, relative): (Vec<&String>, Vec<&String>) = fs.protected.iter().partition(|p| p.starts_with('/'));
+    let (absolute, relative): (Vec<&str>, Vec<&str>) =
+        fs.protected.iter().map(String::as_str).partition(|p| p.starts_with('/'));
     let below_mounts: Vec<String> = view
         .places()
         .iter()
-        // A mounted file has nothing below it, and is what was asked to be written.
-        .filter(|p| p.writable && matches!(&p.shows, Shows::Host(s) if Path::new(s).is_dir()))
-        .flat_map(|p| relative.iter().map(|r| join(&p.target, r)))
+        .filter_map(|p| match &p.shows {
+            // A mounted file has nothing below it, and is what was asked to be written.
+            Shows::Host(source) if p.writable && Path::new(source).is_dir() => Some((&p.target, source)),
+            _ => None,
+        })
+        .flat_map(|(target, source)| {
+            let names = repositories::protected(&relative, source, &Disk);
+            names.into_iter().map(|name| join(target, &name))
+        })
         .collect();
-    let protect = absolute.into_iter().map(String::as_str).chain(below_mounts.iter().map(String::as_str));
+    let protect = absolute.into_iter().chain(below_mounts.iter().map(String::as_str));
     let mut dirs: HashMap<&str, Names<'_>> = HashMap::new();
     for path in &fs.deny {
         let (dir, name) = split(path);

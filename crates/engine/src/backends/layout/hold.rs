@@ -7,6 +7,7 @@ use cofferdam_policy::Root;
 
 use super::super::facts::{Kind, Resolved, resolve};
 use super::{Builder, Item};
+use crate::repositories::{self, Known};
 use crate::view::{Shows, below, join};
 
 /// Paths inside that need something mounted over them; shorter ones first.
@@ -21,14 +22,19 @@ impl Builder<'_> {
     pub(super) fn hold(&mut self) {
         let fs = &self.policy.filesystem;
         let mut held = Held::default();
-        let (absolute, relative): (Vec<&String>, Vec<&String>) = fs.protected.iter().partition(|p| p.starts_with('/'));
-        let trees: Vec<String> = self
+        let (absolute, relative): (Vec<&str>, Vec<&str>) =
+            fs.protected.iter().map(String::as_str).partition(|p| p.starts_with('/'));
+        let trees: Vec<(String, String)> = self
             .out
             .view
             .places()
             .iter()
-            .filter(|p| p.writable && matches!(&p.shows, Shows::Host(s) if self.facts.kind(s) == Kind::Directory))
-            .map(|p| p.target.clone())
+            .filter_map(|p| match &p.shows {
+                Shows::Host(source) if p.writable && self.facts.kind(source) == Kind::Directory => {
+                    Some((p.target.clone(), source.clone()))
+                }
+                _ => None,
+            })
             .collect();
         for path in &fs.deny {
             self.each(path, true, &mut held);
@@ -36,9 +42,9 @@ impl Builder<'_> {
         for path in absolute {
             self.each(path, false, &mut held);
         }
-        for tree in &trees {
-            for path in &relative {
-                self.each(&join(tree, path), false, &mut held);
+        for (target, source) in &trees {
+            for path in repositories::protected(&relative, source, &Known(self.facts)) {
+                self.each(&join(target, &path), false, &mut held);
             }
         }
         self.finish(held);

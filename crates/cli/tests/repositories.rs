@@ -1,0 +1,380 @@
+//! What git, Mercurial and others do outside after a run could write in a work tree: nothing that the run planted is
+//! obeyed, and version control inside works as ever.
+//!
+//! Every attack is carried out once without a sandbox first, where the payload must come to run: so each test shows that
+//! its victim is one.
+
+mod common;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use common::{cofferdam, open_directory};
+
+/// Whether a program is there; that it is missing is a failure where all have to be.
+fn there(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok_and(|said| said.status.success());
+    let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|must| must == "1");
+    assert!(found || !must, "{program} must be installed here");
+    if !found {
+        eprintln!("skipped: no {program}");
+    }
+    found
+}
+
+/// A shell in a directory, with an identity for commits and a home of its own.
+fn shell(at: &Path, home: &Path, script: &str) -> Output {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", script]).current_dir(at);
+    for (name, value) in identity() {
+        command.env(name, value);
+    }
+    command.env("HOME", home).env("OUT", home).output().unwrap()
+}
+
+fn identity() -> [(&'static str, &'static str); 5] {
+    [
+        ("GIT_AUTHOR_NAME", "t"),
+        ("GIT_AUTHOR_EMAIL", "t@example.org"),
+        ("GIT_COMMITTER_NAME", "t"),
+        ("GIT_COMMITTER_EMAIL", "t@example.org"),
+        ("HGUSER", "t"),
+    ]
+}
+
+#[track_caller]
+fn done(at: &Path, home: &Path, script: &str) {
+    let output = shell(at, home, script);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}: {said}");
+}
+
+/// The same script in a sandbox, with this volume as its working directory.
+fn inside(volume: &Path, at: &str, script: &str) -> Output {
+    let mut command = cofferdam();
+    command.arg("run").arg("-v").arg(format!("{}:{at}:rw", volume.display())).args(["-w", at, "-e", "OUT=/nowhere"]);
+    for (name, value) in identity() {
+        command.arg("-e").arg(format!("{name}={value}"));
+    }
+    // git asks whose a work tree is, and as root the sandbox's user is another one.
+    command.args(["-e", "HOME=/tmp", "--", "/bin/sh", "-c", script]).output().unwrap()
+}
+
+struct Attack {
+    name: &'static str,
+    /// Makes the victim in an empty directory `repo`.
+    victim: &'static str,
+    /// Below the directory of all, what is given to the sandbox.
+    volume: &'static str,
+    /// What the sandboxed program does in it. `PAYLOAD` is the command that must never run.
+    attack: &'static str,
+    /// What the person then does, in this directory below that of all.
+    outside: (&'static str, &'static str),
+}
+
+const REPOSITORY: &str = "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a";
+const WORKTREE: &str =
+    "git init -q -b main repo && cd repo && git commit -q --allow-empty -m a && git worktree add -q ../wt";
+const BARE: &str = "mkdir -p objects refs && echo 'ref: refs/heads/main' >HEAD && printf '[core]\\nrepositoryformatversion=0\\n\
+                    bare=false\\nworktree=\".\"\\nfsmonitor=\"PAYLOAD\"\\n' >config";
+
+const GIT: &[Attack] = &[
+    Attack {
+        name: "a bare repository at the top, and HEAD moved away",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "mv .git/HEAD .git/H; BARE",
+        outside: ("repo", "git status"),
+    },
+    Attack {
+        name: "a bare repository at the top, and a HEAD that is no reference",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "echo nothing >.git/HEAD; BARE",
+        outside: ("repo", "git status"),
+    },
+    Attack {
+        name: "a bare repository at the top, and the objects moved away",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "mv .git/objects .git/o; BARE",
+        outside: ("repo", "git status"),
+    },
+    Attack {
+        name: "a bare repository in a directory of a repository",
+        victim: "git init -q -b main repo && mkdir repo/sub && echo a >repo/sub/a",
+        volume: "repo/sub",
+        attack: "BARE",
+        outside: ("repo/sub", "git status"),
+    },
+    Attack {
+        name: "a linked repository at the top: HEAD and commondir",
+        victim: "mkdir repo && echo a >repo/a",
+        volume: "repo",
+        attack: "mkdir x; (cd x; BARE); cp x/HEAD HEAD; echo x >commondir",
+        outside: ("repo", "git --work-tree=. status"),
+    },
+    Attack {
+        name: "a HEAD renamed into its place",
+        victim: "mkdir repo && echo a >repo/a",
+        volume: "repo",
+        attack: "BARE; rm -f HEAD; echo 'ref: refs/heads/main' >H; mv H HEAD || ln H HEAD || ln -s refs/heads/main HEAD",
+        outside: ("repo", "git status"),
+    },
+    Attack {
+        name: "the commondir of a linked work tree",
+        victim: WORKTREE,
+        volume: "repo",
+        attack: "mkdir .git/x; (cd .git/x; BARE; sed -i '/worktree/d' config); echo ../../x >.git/worktrees/wt/commondir",
+        outside: ("wt", "git status"),
+    },
+    Attack {
+        name: "a linked work tree without its commondir",
+        victim: WORKTREE,
+        volume: "repo",
+        attack: "cd .git/worktrees/wt; rm -f commondir || mv commondir c; mv HEAD H0; BARE; mv H0 HEAD; sed -i '/worktree/d' config",
+        outside: ("wt", "git status"),
+    },
+    Attack {
+        name: "another directory in the place of a linked work tree's",
+        victim: WORKTREE,
+        volume: "repo",
+        attack: "cd .git/worktrees; mv wt wt0; mkdir wt; (cd wt; BARE; sed -i '/worktree/d' config)",
+        outside: ("wt", "git status"),
+    },
+    Attack {
+        name: "the configuration of a linked work tree",
+        victim: "git init -q -b main repo && cd repo && git commit -q --allow-empty -m a && git worktree add -q ../wt && \
+                 git config extensions.worktreeConfig true",
+        volume: "repo",
+        attack: "printf '[core]\\nfsmonitor=\"PAYLOAD\"\\n' >.git/worktrees/wt/config.worktree",
+        outside: ("wt", "git status"),
+    },
+    Attack {
+        name: "the repository mounted by itself: its configuration",
+        victim: REPOSITORY,
+        volume: "repo/.git",
+        attack: "printf '[core]\\nrepositoryformatversion=0\\nfsmonitor=\"PAYLOAD\"\\n' >config",
+        outside: ("repo", "git status"),
+    },
+    Attack {
+        name: "the repository mounted by itself: a hook",
+        victim: REPOSITORY,
+        volume: "repo/.git",
+        attack: "mkdir -p hooks; printf '#!/bin/sh\\nPAYLOAD\\n' >hooks/post-checkout; chmod +x hooks/post-checkout",
+        outside: ("repo", "git checkout -q -b other"),
+    },
+    Attack {
+        name: "the repository mounted by itself: another in its place",
+        victim: REPOSITORY,
+        volume: "repo/.git",
+        attack: "mkdir x; (cd x; BARE; sed -i '/worktree/d' config); echo x >commondir",
+        outside: ("repo", "git status"),
+    },
+    Attack {
+        name: "the directory of a linked work tree mounted by itself",
+        victim: WORKTREE,
+        volume: "repo/.git/worktrees/wt",
+        attack: "mkdir x; (cd x; BARE; sed -i '/worktree/d' config); echo x >commondir",
+        outside: ("wt", "git status"),
+    },
+    Attack {
+        name: "a bare repository that is the volume",
+        victim: "git init -q --bare repo",
+        volume: "repo",
+        attack: "printf '[core]\\nrepositoryformatversion=0\\nbare=true\\n[alias]\\nhello=\"!PAYLOAD\"\\n' >config",
+        outside: ("repo", "git hello"),
+    },
+    Attack {
+        name: "the file .git of a linked work tree",
+        victim: WORKTREE,
+        volume: "wt",
+        attack: "mkdir x; (cd x; BARE; sed -i '/worktree/d' config); rm -f .git || mv .git g; echo gitdir: x >.git",
+        outside: ("wt", "git status"),
+    },
+    Attack {
+        name: "the repository of a submodule, which is a directory",
+        victim: "git init -q -b main repo && cd repo && git init -q sub && (cd sub && git commit -q --allow-empty -m s) && \
+                 git add sub && git commit -q -m a",
+        volume: "repo",
+        attack: "printf '[core]\\nrepositoryformatversion=0\\nfsmonitor=\"PAYLOAD\"\\n' >sub/.git/config",
+        outside: ("repo", "git status"),
+    },
+    Attack {
+        name: "the repository of a submodule, which is a file",
+        victim: "git init -q s && (cd s && git commit -q --allow-empty -m s) && git init -q -b main repo && cd repo && \
+                 git -c protocol.file.allow=always submodule -q add ../s sub && git commit -q -m a",
+        volume: "repo",
+        attack: "mkdir x; (cd x; BARE; sed -i '/worktree/d' config); rm -f sub/.git || mv sub s; mkdir -p sub; echo gitdir: ../x >sub/.git",
+        outside: ("repo", "git status"),
+    },
+];
+
+const HG: &[Attack] = &[
+    Attack {
+        name: "the configuration of one work tree",
+        victim: "hg init repo",
+        volume: "repo",
+        // A version of Mercurial that reads it only where the repository says that its configuration is shared.
+        attack: "echo share-safe >>.hg/requires; printf '[hooks]\\npre-status = PAYLOAD\\n' >.hg/hgrc-not-shared",
+        outside: ("repo", "hg status"),
+    },
+    Attack {
+        name: "another repository to share",
+        victim: "hg init repo",
+        volume: "repo",
+        attack: "mkdir -p x/.hg; cp -r .hg/store .hg/requires x/.hg/; printf '[hooks]\\npre-status = PAYLOAD\\n' >x/.hg/hgrc; \
+                 (cat .hg/requires; echo shared) >r; cp r .hg/requires; printf %s \"$PWD/x/.hg\" >.hg/sharedpath",
+        outside: ("repo", "hg status"),
+    },
+    Attack {
+        name: "the repository mounted by itself",
+        victim: "hg init repo",
+        volume: "repo/.hg",
+        attack: "printf '[hooks]\\npre-status = PAYLOAD\\n' >hgrc",
+        outside: ("repo", "hg status"),
+    },
+];
+
+fn holds(attacks: &[Attack]) {
+    for attack in attacks {
+        let script = attack.attack.replace("BARE", BARE);
+        // Without a sandbox it does what it is for.
+        let control = open_directory();
+        let at = control.path();
+        done(at, at, attack.victim);
+        let marker = at.join("PAYLOAD-RAN");
+        let planted = script.replace("PAYLOAD", &format!("touch {}; false", marker.display()));
+        shell(&at.join(attack.volume), at, &planted);
+        shell(&at.join(attack.outside.0), at, attack.outside.1);
+        assert!(marker.exists(), "{}: the attack does nothing by itself", attack.name);
+        // With one, it does nothing.
+        let root = open_directory();
+        let at = root.path();
+        done(at, at, attack.victim);
+        let marker = at.join("PAYLOAD-RAN");
+        let planted = script.replace("PAYLOAD", &format!("touch {}; false", marker.display()));
+        let volume = at.join(attack.volume);
+        let ran = inside(&volume, volume.to_str().unwrap(), &format!("{planted}\necho went on >ran || exit 9"));
+        let said = String::from_utf8_lossy(&ran.stderr);
+        let went_on = shell(&volume, at, "find . -name ran | grep -q .").status.success();
+        assert!(went_on, "{}: the program did not run, or could not write: {said}", attack.name);
+        shell(&at.join(attack.outside.0), at, attack.outside.1);
+        assert!(!marker.exists(), "{}: the payload ran outside: {said}", attack.name);
+    }
+}
+
+#[test]
+fn git_outside_obeys_nothing_that_a_run_planted() {
+    if there("git") {
+        holds(GIT);
+    }
+}
+
+#[test]
+fn mercurial_outside_obeys_nothing_that_a_run_planted() {
+    if there("hg") {
+        holds(HG);
+    }
+}
+
+#[test]
+fn jujutsu_and_subversion_keep_what_they_obey() {
+    let root = open_directory();
+    let at = root.path();
+    let files = [
+        ".jj/repo/store/git_target",
+        ".jj/repo/store/git/config",
+        ".jj/repo/config.toml",
+        ".jj/working_copy/tree_state",
+        ".svn/wc.db",
+        "file",
+    ];
+    for file in files {
+        std::fs::create_dir_all(at.join(file).parent().unwrap()).unwrap();
+        std::fs::write(at.join(file), "before").unwrap();
+    }
+    let script = "for f in .jj/repo/store/git_target .jj/repo/store/git/config .jj/repo/config.toml \
+                  .jj/working_copy/tree_state .svn/wc.db file; do rm -f $f; echo after >$f; done; \
+                  mkdir -p .jj/repo/store/git/hooks; echo x >.jj/repo/store/git/commondir; echo x >.jj/workspace-config.toml";
+    inside(at, at.to_str().unwrap(), script);
+    let text = |file: &str| std::fs::read_to_string(at.join(file)).unwrap_or_default();
+    for file in &files[..3] {
+        assert_eq!(text(file), "before", "{file}");
+    }
+    assert_eq!(text(".svn/wc.db"), "before");
+    for name in [".jj/repo/store/git/hooks", ".jj/repo/store/git/commondir", ".jj/workspace-config.toml"] {
+        assert!(!at.join(name).exists(), "{name}");
+    }
+    assert_eq!((text("file").as_str(), text(".jj/working_copy/tree_state").as_str()), ("after\n", "after\n"));
+}
+
+#[test]
+fn a_repository_of_subversion_is_served_by_its_own_hooks() {
+    if !there("svnadmin") {
+        return;
+    }
+    let root = open_directory();
+    let at = root.path();
+    done(at, at, "svnadmin create repo");
+    let repo = at.join("repo");
+    inside(&repo, repo.to_str().unwrap(), "echo x >hooks/pre-commit; echo x >>conf/svnserve.conf; echo x >db/here");
+    assert!(!repo.join("hooks/pre-commit").exists() && repo.join("db/here").exists());
+}
+
+/// Version control inside: each is one script in a repository that is a volume.
+#[test]
+fn git_inside_works() {
+    if !there("git") {
+        return;
+    }
+    let root = open_directory();
+    let at = root.path();
+    done(at, at, &format!("{REPOSITORY}; git worktree add -q ../wt; echo b >b; git add b; git commit -q -m b"));
+    let repo = at.join("repo");
+    let own = "git config --global --add safe.directory '*'";
+    for script in [
+        "echo c >c && git add c && git commit -q -m c",
+        "git checkout -q -b topic HEAD~1 && echo d >d && git add d && git commit -q -m d && git rebase -q main",
+        "git checkout -q main && echo s >>a && git stash -q && git stash pop -q",
+        "git worktree add -q inner && (cd inner && echo e >e && git add e && git commit -q -m e)",
+        "git gc -q && git fsck",
+        "git clone -q . copy && (cd copy && git commit -q --allow-empty -m f)",
+        "git init -q fresh && (cd fresh && echo g >g && git add g && git commit -q -m g)",
+        "git tag v1 && git reset -q --hard HEAD~1 && git merge -q v1",
+    ] {
+        let ran = inside(&repo, repo.to_str().unwrap(), &format!("{own}; set -e; {script}"));
+        assert!(ran.status.success(), "{script}: {}", String::from_utf8_lossy(&ran.stderr));
+    }
+    let log = shell(&repo, at, "git log --oneline && git status --short");
+    assert!(log.status.success(), "{}", String::from_utf8_lossy(&log.stderr));
+    // The repository by itself, as a linked work tree needs it to commit.
+    let git = repo.join(".git");
+    let ran = inside(
+        &git,
+        git.to_str().unwrap(),
+        &format!(
+            "{own}; echo x | git hash-object -w --stdin && git update-ref refs/heads/x HEAD && git symbolic-ref HEAD refs/heads/x"
+        ),
+    );
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+}
+
+#[test]
+fn mercurial_inside_works() {
+    if !there("hg") {
+        return;
+    }
+    let root = open_directory();
+    let at = root.path();
+    done(at, at, "hg init repo && cd repo && echo a >a && hg add a && hg commit -m a");
+    let repo = at.join("repo");
+    for script in [
+        "echo b >b && hg add b && hg commit -m b",
+        "hg update -q 0 && echo c >c && hg add c && hg commit -q -m c && hg merge -q && hg commit -m m",
+        "hg clone -q . copy && hg init fresh",
+    ] {
+        let ran = inside(&repo, repo.to_str().unwrap(), &format!("set -e; {script}"));
+        assert!(ran.status.success(), "{script}: {}", String::from_utf8_lossy(&ran.stderr));
+    }
+}

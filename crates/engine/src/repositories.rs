@@ -1,0 +1,324 @@
+//! Which names of a writable volume are protected, given the policy's list and what lies in the volume.
+//!
+//! The list names files by where they are in a project or a home. A volume can also be a directory inside of one (`.git` by
+//! itself, `.config`), a bare repository, or a work tree with linked work trees and submodules, whose files have names that
+//! no list knows beforehand. What is read here only ever adds a protected name: what lies in a volume may have been written
+//! by a sandbox.
+
+use std::collections::BTreeSet;
+
+use cofferdam_policy::PROTECTED_COMPANIONS;
+use cofferdam_policy::paths::fault;
+
+use crate::backends::facts::{Facts, Kind};
+use crate::view::join;
+
+/// Above this many linked work trees the directory of all of them is protected instead.
+const MOST_WORKTREES: usize = 64;
+/// Submodules whose repositories are protected, at most.
+const MOST_SUBMODULES: usize = 64;
+/// Most bytes of an index that is read.
+const MOST_INDEX: u64 = 256 << 20;
+
+/// What lies in a volume.
+pub trait Tree {
+    /// The names in this directory.
+    fn names(&self, directory: &str) -> Vec<String>;
+    /// Whether something has this name.
+    fn exists(&self, path: &str) -> bool;
+    /// The content of a regular file.
+    fn read(&self, file: &str, most: u64) -> Option<Vec<u8>>;
+}
+
+/// The host's own files.
+#[derive(Debug, Clone, Copy)]
+pub struct Disk;
+
+impl Tree for Disk {
+    fn names(&self, directory: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    }
+
+    fn exists(&self, path: &str) -> bool {
+        std::fs::symlink_metadata(path).is_ok()
+    }
+
+    fn read(&self, file: &str, most: u64) -> Option<Vec<u8>> {
+        use std::io::Read as _;
+        use std::os::unix::fs::OpenOptionsExt as _;
+        // Without waiting for the writer of a FIFO.
+        let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+        let file = std::fs::File::options().read(true).custom_flags(flags.bits().cast_signed()).open(file).ok()?;
+        let about = file.metadata().ok()?;
+        if !about.is_file() || about.len() > most {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(about.len()).unwrap_or(0));
+        file.take(most).read_to_end(&mut bytes).ok()?;
+        Some(bytes)
+    }
+}
+
+/// The files that a planner was given. What they hold is not among its facts.
+pub struct Known<'a>(pub &'a dyn Facts);
+
+impl Tree for Known<'_> {
+    fn names(&self, directory: &str) -> Vec<String> {
+        self.0.list(directory)
+    }
+
+    fn exists(&self, path: &str) -> bool {
+        !matches!(self.0.kind(path), Kind::Missing | Kind::Unknown)
+    }
+
+    fn read(&self, file: &str, most: u64) -> Option<Vec<u8>> {
+        self.exists(file).then(|| Disk.read(file, most)).flatten()
+    }
+}
+
+/// The protected names of a volume whose source is this directory (canonical), relative to it.
+pub fn protected(list: &[&str], source: &str, tree: &dyn Tree) -> BTreeSet<String> {
+    let mut names: BTreeSet<String> = list.iter().map(|name| (*name).to_owned()).collect();
+    for entry in list {
+        names.extend(rest_of(entry, source).map(str::to_owned));
+    }
+    for (with, path) in PROTECTED_COMPANIONS {
+        if list.contains(with) && tree.exists(&join(source, path)) {
+            names.insert((*path).to_owned());
+        }
+    }
+    if list.contains(&".svn") && ["format", "db", "hooks"].iter().all(|name| tree.exists(&join(source, name))) {
+        names.extend(["hooks".to_owned(), "conf".to_owned()]);
+    }
+    let git: Vec<&str> = list.iter().filter_map(|entry| entry.strip_prefix(".git/")).collect();
+    if git.is_empty() {
+        return names;
+    }
+    if is_git_directory(source, tree) {
+        names.extend(git.iter().map(|name| (*name).to_owned()));
+        // git itself rewrites it; what would be obeyed is protected with the names above.
+        names.remove("HEAD");
+        names.extend(worktrees("", source, tree));
+    } else {
+        names.extend(worktrees(".git/", source, tree));
+    }
+    for module in submodules(source, tree).unwrap_or_default().into_iter().take(MOST_SUBMODULES) {
+        names.extend(git.iter().map(|name| format!("{module}/.git/{name}")));
+    }
+    names
+}
+
+/// What is left of an entry such as `.git/hooks` in a volume that is `.git` itself. Nothing for a volume that is not a
+/// directory on the way to it.
+fn rest_of<'e>(entry: &'e str, source: &str) -> Option<&'e str> {
+    entry.match_indices('/').find_map(|(at, _)| {
+        let ends = source.strip_suffix(&entry[..at]).is_some_and(|above| above.ends_with('/'));
+        ends.then(|| &entry[at + 1..])
+    })
+}
+
+/// Whether git takes a directory itself for a repository.
+fn is_git_directory(source: &str, tree: &dyn Tree) -> bool {
+    let has = |name: &str| tree.exists(&join(source, name));
+    source.ends_with("/.git") || has("HEAD") && (has("commondir") || has("objects") && has("refs"))
+}
+
+/// What says where the repository of each linked work tree is, and what else is configuration. Its `gitdir` is left to git,
+/// which writes it anew when it is a day old and fails where it cannot; it names no configuration.
+fn worktrees(git: &str, source: &str, tree: &dyn Tree) -> Vec<String> {
+    let all = format!("{git}worktrees");
+    let names = tree.names(&join(source, &all));
+    if names.len() > MOST_WORKTREES {
+        return vec![all];
+    }
+    let files = |name: String| ["commondir", "config.worktree"].map(|file| format!("{all}/{name}/{file}"));
+    names.into_iter().flat_map(files).collect()
+}
+
+/// The index of the repository whose work tree this directory is.
+pub fn index_of(source: &str, tree: &dyn Tree) -> Option<String> {
+    let git = join(source, ".git");
+    // A linked work tree and a submodule have a file that says where the rest is.
+    if let Some(text) = tree.read(&git, 8192) {
+        let text = String::from_utf8(text).ok()?;
+        let says = text.strip_prefix("gitdir:")?.trim();
+        return Some(if says.starts_with('/') { join(says, "index") } else { join(&join(source, says), "index") });
+    }
+    tree.exists(&git).then(|| join(&git, "index"))
+}
+
+/// The submodules that the index of a work tree has, whose repositories git looks into by itself. `None` where the index
+/// cannot be read to its end.
+pub fn submodules(source: &str, tree: &dyn Tree) -> Option<BTreeSet<String>> {
+    let Some(index) = index_of(source, tree) else { return Some(BTreeSet::new()) };
+    if !tree.exists(&index) {
+        return Some(BTreeSet::new());
+    }
+    let bytes = tree.read(&index, MOST_INDEX)?;
+    // SHA-1, else SHA-256: only the repository's configuration says which.
+    let mut found = gitlinks(&bytes, 20).or_else(|| gitlinks(&bytes, 32))?;
+    found.retain(|path| fault(path).is_none() && !path.starts_with('/'));
+    Some(found)
+}
+
+/// The entries of an index (gitformat-index(5)) that are commits of other repositories. `None` where it is no whole index, or
+/// one whose entries are in part in another file.
+fn gitlinks(index: &[u8], hash: usize) -> Option<BTreeSet<String>> {
+    const GITLINK: u32 = 0o160_000;
+    let number = |at: usize| Some(u32::from_be_bytes(index.get(at..at + 4)?.try_into().ok()?));
+    if index.get(..4)? != b"DIRC" {
+        return None;
+    }
+    let (version, count) = (number(4)?, number(8)?);
+    if !(2..=4).contains(&version) {
+        return None;
+    }
+    let (mut at, mut found, mut path) = (12, BTreeSet::new(), Vec::new());
+    for _ in 0..count {
+        let begun = at;
+        let mode = number(at + 24)?;
+        if !matches!(mode & 0o170_000, 0o100_000 | 0o120_000 | 0o040_000 | GITLINK) {
+            return None;
+        }
+        at += 40 + hash;
+        let extended = version >= 3 && index.get(at)? & 0x40 != 0;
+        at += if extended { 4 } else { 2 };
+        if version == 4 {
+            // How much of the path before is dropped, seven bits a byte.
+            let mut drop = 0usize;
+            loop {
+                let byte = *index.get(at)?;
+                at += 1;
+                drop = drop.checked_shl(7)? | usize::from(byte & 0x7f);
+                if byte & 0x80 == 0 {
+                    break;
+                }
+                drop = drop.checked_add(1)?;
+            }
+            path.truncate(path.len().checked_sub(drop)?);
+        } else {
+            path.clear();
+        }
+        let length = index.get(at..)?.iter().position(|&byte| byte == 0)?;
+        path.extend_from_slice(&index[at..at + length]);
+        at += length + 1;
+        if version < 4 {
+            at = begun + (at - begun).next_multiple_of(8);
+        }
+        if mode & 0o170_000 == GITLINK {
+            found.insert(String::from_utf8(path.clone()).ok()?);
+        }
+    }
+    // Extensions follow: a name, a length and so many bytes; then the hash of it all.
+    let end = index.len().checked_sub(hash)?;
+    while at < end {
+        if index.get(at..at + 4)? == b"link" {
+            return None;
+        }
+        at = at.checked_add(8)?.checked_add(usize::try_from(number(at + 4)?).ok()?)?;
+    }
+    (at == end).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use cofferdam_policy::PROTECTED_DEFAULT;
+
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_an_entry_holds_in_a_volume_on_the_way_to_it() {
+        assert_eq!(rest_of(".git/hooks", "/home/u/r/.git"), Some("hooks"));
+        assert_eq!(rest_of(".jj/repo/store/git_target", "/r/.jj/repo"), Some("store/git_target"));
+        assert_eq!(rest_of(".git/hooks", "/home/u/not.git"), None);
+        assert_eq!(rest_of(".git/hooks", "/r/.git/hooks"), None);
+        assert_eq!(rest_of(".bashrc", "/home/u"), None);
+    }
+
+    /// A repository, by git itself; `None` where there is no git.
+    fn git(at: &std::path::Path, arguments: &[&str]) -> bool {
+        let fixed = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "init.defaultBranch=main"];
+        let done = Command::new("git").args(fixed).args(arguments).current_dir(at).output();
+        let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|must| must == "1");
+        match done {
+            Ok(done) => {
+                assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+                true
+            }
+            Err(e) => {
+                assert!(!must, "git must work here: {e}");
+                eprintln!("skipped: no git: {e}");
+                false
+            }
+        }
+    }
+
+    #[test]
+    fn an_index_of_every_version_says_which_entries_are_submodules() {
+        for (format, version) in [("sha1", "2"), ("sha1", "4"), ("sha256", "2")] {
+            let root = tempfile::tempdir().unwrap();
+            let top = root.path();
+            if !git(top, &["init", "-q", "--object-format", format, "."]) {
+                return;
+            }
+            for name in ["a", "lib", "z"] {
+                std::fs::write(top.join(format!("{name}.txt")), name).unwrap();
+            }
+            let sub = top.join("lib/one");
+            std::fs::create_dir_all(&sub).unwrap();
+            git(&sub, &["init", "-q", "--object-format", format, "."]);
+            git(&sub, &["commit", "-q", "--allow-empty", "-m", "x"]);
+            git(top, &["add", "."]);
+            git(top, &["update-index", "--index-version", version]);
+            let found = submodules(top.to_str().unwrap(), &Disk);
+            assert_eq!(found, Some(BTreeSet::from(["lib/one".to_owned()])), "{format} {version}");
+            git(top, &["update-index", "--split-index"]);
+            assert_eq!(submodules(top.to_str().unwrap(), &Disk), None, "{format} {version}: split");
+        }
+    }
+
+    #[test]
+    fn a_damaged_index_says_nothing_and_never_panics() {
+        let whole = {
+            let root = tempfile::tempdir().unwrap();
+            if !git(root.path(), &["init", "-q", "."]) {
+                return;
+            }
+            std::fs::write(root.path().join("f"), "f").unwrap();
+            git(root.path(), &["add", "f"]);
+            std::fs::read(root.path().join(".git/index")).unwrap()
+        };
+        assert_eq!(gitlinks(&whole, 20), Some(BTreeSet::new()));
+        for length in 0..whole.len() {
+            assert_eq!(gitlinks(&whole[..length], 20), None, "{length}");
+        }
+        for at in 0..whole.len() {
+            let mut changed = whole.clone();
+            changed[at] ^= 0xff;
+            gitlinks(&changed, 20);
+            gitlinks(&changed, 32);
+        }
+    }
+
+    #[test]
+    fn a_repository_itself_has_its_configuration_protected_and_its_head_left_to_git() {
+        let root = tempfile::tempdir().unwrap();
+        let bare = root.path().join("x");
+        std::fs::create_dir(&bare).unwrap();
+        if !git(&bare, &["init", "-q", "--bare", "."]) {
+            return;
+        }
+        let names = protected(PROTECTED_DEFAULT, bare.to_str().unwrap(), &Disk);
+        for name in ["hooks", "config", "commondir", "config.worktree"] {
+            assert!(names.contains(name), "{name}");
+        }
+        assert!(!names.contains("HEAD"));
+        let other = root.path().join("other");
+        std::fs::create_dir(&other).unwrap();
+        let names = protected(PROTECTED_DEFAULT, other.to_str().unwrap(), &Disk);
+        assert!(names.contains("HEAD") && !names.contains("hooks") && !names.contains("config"));
+    }
+}
