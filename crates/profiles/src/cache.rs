@@ -1,12 +1,13 @@
 //! Compiled profiles on disk, by the content of everything that went into them.
 //!
 //! ```text
-//! $XDG_CACHE_HOME/cofferdam/policies/SHA256-OF-THE-QUESTION   what was read, what was not there, the answer
+//! $XDG_CACHE_HOME/cofferdam/policies/SHA256-OF-THE-QUESTION   a code over the rest; what was read, what was not there, the answer
 //! ```
 //!
 //! An entry holds as long as every file that was read is the same and every file that was looked for in vain is still
 //! not there. Sameness is told by stat(2); where that is not enough (a file as young as the entry, or touched since) the
-//! file's SHA-256 tells. Never an error: what cannot be read, trusted or understood is as if it were not there, and
+//! file's SHA-256 tells. Only what the user's own key signed is believed (`seal`): the policy that an entry holds decides what
+//! a sandbox may do. Never an error: what cannot be read, trusted or understood is as if it were not there, and
 //! written again.
 
 use std::fs::File;
@@ -21,9 +22,10 @@ use serde::{Deserialize, Serialize};
 use crate::identity::{sha256, sha256_of};
 use crate::private;
 use crate::protocol::{Evaluated, Identity};
+use crate::seal::{self, Key};
 
 /// Changes with the form of the entries.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Most bytes of an entry.
 const MAX_ENTRY: u64 = 64 << 20;
@@ -41,6 +43,8 @@ const GRANULARITY_NS: i64 = 2_000_000_000;
 #[derive(Debug, Clone)]
 pub struct Cache {
     directory: PathBuf,
+    /// Where the key is. Without one nothing is believed and nothing kept.
+    keys: Option<PathBuf>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -59,9 +63,18 @@ pub fn now_ns() -> i64 {
 }
 
 impl Cache {
-    /// The cache in this directory.
+    /// The cache in this directory, with this user's key.
     pub fn at(directory: impl Into<PathBuf>) -> Cache {
-        Cache { directory: directory.into() }
+        Cache { directory: directory.into(), keys: seal::default_directory() }
+    }
+
+    /// The same with the key in another directory.
+    pub fn with_keys(directory: impl Into<PathBuf>, keys: impl Into<PathBuf>) -> Cache {
+        Cache { directory: directory.into(), keys: Some(keys.into()) }
+    }
+
+    fn key(&self, make: bool) -> Option<Key> {
+        Key::of(self.keys.as_deref()?, make)
     }
 
     /// Where the cache of a user is: below `$XDG_CACHE_HOME` where that is absolute, else below `~/.cache`.
@@ -82,7 +95,12 @@ impl Cache {
         own(&file)?;
         let mut bytes = Vec::new();
         (&file).take(MAX_ENTRY).read_to_end(&mut bytes).ok()?;
-        let mut entry: Entry = serde_json::from_slice(&bytes).ok()?;
+        let key = self.key(false)?;
+        let line = bytes.iter().position(|&byte| byte == b'\n')?;
+        if !key.suits(&bytes[line + 1..], &bytes[..line]) {
+            return None;
+        }
+        let mut entry: Entry = serde_json::from_slice(&bytes[line + 1..]).ok()?;
         if entry.version != VERSION || entry.question != question {
             return None;
         }
@@ -107,28 +125,30 @@ impl Cache {
         if refreshed {
             // With times of now they need not be hashed the next time, once they are old enough.
             entry.begun_ns = looked_ns;
-            self.write(&directory, &name, &entry);
+            self.write(&directory, &name, &entry, &key);
         }
         Some(entry.answer)
     }
 
     /// Keeps an answer. `begun_ns` is from before the first file was read.
     pub fn keep(&self, question: &str, answer: &Evaluated, begun_ns: i64) {
+        let Some(key) = self.key(true) else { return };
         let Ok(directory) = private::open_or_make(&self.directory) else { return };
         if own(&directory).is_none() {
             return;
         }
         let entry = Entry { version: VERSION, question: question.to_owned(), begun_ns, answer: answer.clone() };
-        self.write(&directory, &sha256(question.as_bytes()), &entry);
+        self.write(&directory, &sha256(question.as_bytes()), &entry, &key);
         self.prune(&directory);
     }
 
-    fn write(&self, directory: &OwnedFd, name: &str, entry: &Entry) {
+    fn write(&self, directory: &OwnedFd, name: &str, entry: &Entry, key: &Key) {
         // A cache that cannot be written costs time, and nothing else.
         // What would not be read again would only fill the disk.
-        if let Ok(bytes) = serde_json::to_vec(entry)
-            && bytes.len() as u64 <= MAX_ENTRY
+        if let Ok(content) = serde_json::to_vec(entry)
+            && content.len() as u64 + 65 <= MAX_ENTRY
         {
+            let bytes = [key.code(&content).as_bytes(), b"\n", &content].concat();
             private::replace(directory, name, &bytes, false).ok();
         }
     }

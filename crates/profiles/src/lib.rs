@@ -17,6 +17,7 @@ pub mod identity;
 pub mod overrides;
 pub mod private;
 pub mod protocol;
+mod seal;
 pub mod store;
 #[cfg(feature = "compiler")]
 mod walls;

@@ -20,7 +20,7 @@ struct Scene {
 impl Scene {
     fn new() -> Scene {
         let keep = tempfile::tempdir().unwrap();
-        let cache = Cache::at(keep.path().join("cache"));
+        let cache = Cache::with_keys(keep.path().join("cache"), keep.path().join("keys"));
         Scene { keep, cache }
     }
 
@@ -65,6 +65,31 @@ fn an_answer_is_known_until_its_file_changes() {
         fs::write(&file, "other").unwrap();
         assert_eq!(scene.cache.look_up("question"), None, "the same size, another content");
     }
+}
+
+#[test]
+fn what_the_key_did_not_sign_is_not_believed() {
+    let scene = Scene::new();
+    let file = scene.path("profile.ncl");
+    fs::write(&file, "first").unwrap();
+    let answer = scene.kept(&file, now_ns() + HOUR_NS);
+    let whole = fs::read(scene.entry()).unwrap();
+    let text = String::from_utf8(whole.clone()).unwrap();
+    let edited = text.replace("text", "evil");
+    assert_ne!(edited, text);
+    let unsigned = text.split_once('\n').unwrap().1.to_owned();
+    for forged in [edited, unsigned, String::new(), format!("{}\n{}", "0".repeat(64), text.split_once('\n').unwrap().1)]
+    {
+        fs::write(scene.entry(), forged).unwrap();
+        assert_eq!(scene.cache.look_up("question"), None);
+    }
+    fs::write(scene.entry(), &whole).unwrap();
+    assert_eq!(scene.cache.look_up("question"), Some(answer), "the control: as it was written");
+    let other = Cache::with_keys(scene.path("cache"), scene.path("other"));
+    other.keep("another", &scene.kept(&file, now_ns()), now_ns());
+    assert_eq!(other.look_up("question"), None, "signed by another key");
+    fs::set_permissions(scene.path("keys").join("policies.key"), fs::Permissions::from_mode(0o640)).unwrap();
+    assert_eq!(scene.cache.look_up("question"), None, "a key that others may have read");
 }
 
 #[test]
@@ -161,7 +186,7 @@ fn the_cache_does_not_grow_without_end() {
 
 #[test]
 fn a_cache_that_cannot_be_is_as_good_as_none() {
-    let cache = Cache::at("/proc/self/no-such-place");
+    let cache = Cache::with_keys("/proc/self/no-such-place", "/proc/self/no-such-keys");
     cache.keep("question", &Evaluated::default(), now_ns());
     assert_eq!(cache.look_up("question"), None);
 }

@@ -131,7 +131,7 @@ fn an_answer_that_no_file_speaks_against_is_not_remembered() {
     let profile = fs::canonicalize(scene.path()).unwrap().join("profile.ncl");
     fs::write(&profile, "{}").unwrap();
     let (program, engine) = (scene.path().join("evaluator"), Engine::probe());
-    let cache = Cache::at(scene.path().join("cache"));
+    let cache = Cache::with_keys(scene.path().join("cache"), scene.path().join("keys"));
     let wanted = Wanted { format: Format::Policy, encoding: Encoding::Json };
     let ask = Ask { file: profile.clone(), overrides: Vec::new(), outputs: vec![wanted], imports: Vec::new() };
     let answers = |outputs: &str, files: &str| {

@@ -1,0 +1,98 @@
+//! The key that says which compiled policies this user's own commands wrote.
+//!
+//! HMAC-SHA-256 (RFC 2104). The key lies in the state directory, which no sandbox sees: a program that can write the cache
+//! cannot make an entry that is believed.
+
+use std::io::Read as _;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use rustix::rand::{GetRandomFlags, getrandom};
+use sha2::{Digest, Sha256};
+
+use crate::private;
+
+const NAME: &str = "policies.key";
+const BLOCK: usize = 64;
+
+/// A key.
+pub struct Key([u8; 32]);
+
+/// Where keys of a user are: below `$XDG_STATE_HOME` where that is absolute, else below `~/.local/state`.
+pub fn default_directory() -> Option<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")))?;
+    Some(base.join("cofferdam"))
+}
+
+impl Key {
+    /// The key in this directory; made where there is none yet and `make` says so. `None` where none can be had that only
+    /// this user could have read.
+    pub fn of(directory: &Path, make: bool) -> Option<Key> {
+        let open = if make { private::open_or_make(directory) } else { private::open(directory) }.ok()?;
+        own(&open, 0o022)?;
+        if let Some(key) = read(&open) {
+            return Some(key);
+        }
+        if !make {
+            return None;
+        }
+        let mut bytes = [0; 32];
+        let filled = getrandom(&mut bytes, GetRandomFlags::empty()).ok()?;
+        if filled != bytes.len() {
+            return None;
+        }
+        private::replace(&open, NAME, &bytes, true).ok()?;
+        // Another process may have made one meanwhile: the one that is there counts.
+        read(&open)
+    }
+
+    /// The code of these bytes, hexadecimal.
+    pub fn code(&self, bytes: &[u8]) -> String {
+        let pad = |with: u8| {
+            let mut block = [with; BLOCK];
+            block.iter_mut().zip(self.0).for_each(|(byte, key)| *byte ^= key);
+            block
+        };
+        let inner = Sha256::new().chain_update(pad(0x36)).chain_update(bytes).finalize();
+        let outer = Sha256::new().chain_update(pad(0x5c)).chain_update(inner).finalize();
+        outer.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Whether this is the code of these bytes. Takes as long for a wrong one.
+    pub fn suits(&self, bytes: &[u8], code: &[u8]) -> bool {
+        let right = self.code(bytes);
+        right.len() == code.len() && right.bytes().zip(code).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
+    }
+}
+
+fn read(directory: impl AsFd) -> Option<Key> {
+    let file = private::open_file(directory, NAME).ok()?;
+    own(&file, 0o077)?;
+    let mut bytes = Vec::new();
+    file.take(33).read_to_end(&mut bytes).ok()?;
+    bytes.try_into().ok().map(Key)
+}
+
+/// Whether it is this user's, and nobody else has one of these rights.
+fn own(fd: impl AsFd, rights: u32) -> Option<()> {
+    let stat = rustix::fs::fstat(fd).ok()?;
+    (stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & rights == 0).then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_is_that_of_rfc_2104() {
+        // RFC 4231, test case 2, whose key is shorter: zeros after it change nothing.
+        let mut key = [0; 32];
+        key[..4].copy_from_slice(b"Jefe");
+        let key = Key(key);
+        let code = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
+        assert_eq!(key.code(b"what do ya want for nothing?"), code);
+        assert!(key.suits(b"what do ya want for nothing?", code.as_bytes()));
+        assert!(!key.suits(b"what do ya want for nothing!", code.as_bytes()) && !key.suits(b"", b""));
+    }
+}
