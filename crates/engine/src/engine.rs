@@ -20,6 +20,7 @@ use crate::jail;
 use crate::landlock;
 use crate::outcome::{Applied, Enforcement, Failure, Strength};
 use crate::run::{Core, Prepared};
+use crate::state;
 use crate::support::{self, Support};
 
 /// What this host can do, asked once; makes prepared policies.
@@ -307,6 +308,8 @@ impl Engine {
     }
 
     fn prepare_with(&self, policy: &Policy, programs: Option<Executables>) -> Result<Prepared, Failure> {
+        state::acceptable(policy)?;
+        state::claim(policy);
         let mut instead = None;
         if policy.backend.is_container() {
             if programs.is_some() {
@@ -370,7 +373,7 @@ impl Engine {
             programs,
             location,
             enforcement: plan.enforcement.clone(),
-            fresh: Mutex::new(Some((Instant::now(), plan))),
+            fresh: Mutex::new(Some((Instant::now(), state::trails(), plan))),
             networks: netns::Pool::default(),
             owner_maps: jail::OwnerMaps::default(),
             ran: AtomicBool::new(false),

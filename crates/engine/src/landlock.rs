@@ -7,6 +7,7 @@ use cofferdam_confine::host::{self, Identity};
 use cofferdam_confine::landlock::{self as kernel, access};
 use cofferdam_confine::recipe::{self, PathRule, Recipe};
 use cofferdam_confine::wire::flag;
+use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root};
 
 use crate::backends::facts::Here;
@@ -146,6 +147,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
         rules.push(rule(source, rights, false));
         view.push(Place { target: target.clone(), shows: Shows::Host(source.clone()), writable, persistent: writable });
     }
+    exposed(&rules)?;
     for device in ["null", "zero", "full", "random", "urandom"] {
         rules.push(rule(&format!("/dev/{device}"), access::READ_FILE | access::WRITE_FILE | access::TRUNCATE, true));
     }
@@ -200,6 +202,24 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
         *mounts = crate::optional::told(mounts.clone(), &left_out);
     }
     Ok(plan)
+}
+
+/// Refuses rules by which the program could write Cofferdam's own files, or reach the trail that it is recorded in: nothing
+/// can be taken out of what a rule gives.
+fn exposed(rules: &[PathRule]) -> Result<(), Failure> {
+    let places = crate::state::places();
+    for rule in rules {
+        let Some(given) = std::fs::canonicalize(&rule.path).ok().and_then(|path| path.to_str().map(str::to_owned))
+        else {
+            continue;
+        };
+        let writes = rule.access & access::WRITE != 0;
+        let mut reached = places.iter().filter(|place| is_within(&place.path, &given));
+        if let Some(place) = reached.find(|place| writes || place.trail) {
+            return Err(crate::state::exposed("landlock", place));
+        }
+    }
+    Ok(())
 }
 
 fn enforcement(policy: &Policy, abi: u32, me: Identity) -> Enforcement {

@@ -42,6 +42,7 @@ pub mod run;
 pub mod session;
 mod show;
 mod sockets;
+mod state;
 mod streams;
 mod supervise;
 pub mod support;

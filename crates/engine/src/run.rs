@@ -63,7 +63,7 @@ pub(crate) struct Core {
     pub(crate) location: Option<Arc<Location>>,
     pub(crate) enforcement: Enforcement,
     /// The plan that `prepare` looked at, for a run that follows at once. Later runs look again: what exists changes.
-    pub(crate) fresh: Mutex<Option<(Instant, jail::Plan)>>,
+    pub(crate) fresh: Mutex<Option<(Instant, usize, jail::Plan)>>,
     /// Empty network namespaces of earlier runs.
     pub(crate) networks: netns::Pool,
     /// Owner maps of earlier runs.
@@ -281,7 +281,8 @@ impl Core {
     fn plan_of_run(&self) -> Result<jail::Plan, Failure> {
         let fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner).take();
         match fresh {
-            Some((made, mut plan)) if made.elapsed() < FRESH => {
+            // A trail that was opened since is not hidden by it.
+            Some((made, trails, mut plan)) if made.elapsed() < FRESH && trails == crate::state::trails() => {
                 self.hand_back(&mut plan);
                 Ok(plan)
             }

@@ -251,7 +251,6 @@ pub const PROTECTED_DEFAULT: &[&str] = &[
     "rust-toolchain",
     "rust-toolchain.toml",
     // Cofferdam's own: profiles, environments, skills, compiled policies, the audit trail.
-    ".cache/cofferdam",
     ".config/cofferdam",
     ".local/share/cofferdam",
     ".local/state/cofferdam",
@@ -358,6 +357,14 @@ mod tests {
         for (with, path) in PROTECTED_COMPANIONS {
             assert!(PROTECTED_DEFAULT.contains(with) && fault(path).is_none() && !path.starts_with('/'));
         }
+    }
+
+    #[test]
+    fn the_page_has_every_protected_name() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protected.md");
+        let text = std::fs::read_to_string(page).expect("docs/protected.md can be read");
+        let missing: Vec<_> = PROTECTED_DEFAULT.iter().filter(|name| !text.contains(&format!("`{name}`"))).collect();
+        assert!(missing.is_empty(), "docs/protected.md does not name {missing:?}");
     }
 
     #[test]

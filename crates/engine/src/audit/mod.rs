@@ -16,6 +16,7 @@ mod anchor;
 mod begun;
 mod checkpoint;
 mod lines;
+mod mark;
 mod owner;
 mod read;
 mod record;
@@ -38,6 +39,7 @@ pub use record::{Broken, Entry, Hash, KINDS, Link, Record, hex, read as read_rec
 pub use redact::Secrets;
 pub use verify::{Failed, Problem, Verified, Wrong, is_trail, open_to_others, verify};
 
+use mark::Mark;
 use slots::{Reserved, Slot, abandoned};
 use store::Store;
 
@@ -126,6 +128,19 @@ pub enum AuditError {
     Undurable {
         /// The directory.
         path: PathBuf,
+    },
+    /// While a run went on, its trail was removed, replaced or changed.
+    #[error(
+        "the audit trail in {} is not the one that the run began in: {why}; {noted}\n\
+         hint: `cofferdam audit verify` says what is left; keep the trail where nobody else writes", path.display()
+    )]
+    Lost {
+        /// The directory.
+        path: PathBuf,
+        /// What was found.
+        why: String,
+        /// Where that is recorded.
+        noted: String,
     },
     /// A key that is none.
     #[error("{what}\nhint: `cofferdam audit keygen FILE` makes a key")]
@@ -220,9 +235,14 @@ struct Sync {
 pub struct Reservation {
     trail: Trail,
     reserved: Option<Reserved>,
+    /// Where the start stands.
+    mark: Option<Mark>,
     /// What to write then.
     given_up: Entry,
 }
+
+/// A record that was written, the room that was kept with it, and where it stands then.
+type Written = (Link, Option<Reserved>, Option<Mark>);
 
 /// What a record has to do with the room that is kept for ends.
 #[derive(Debug, Clone, Copy)]
@@ -250,6 +270,7 @@ impl Trail {
     /// It cannot be written, or others may write in its directory, or it is another user's.
     pub fn open(dir: &Path, options: Options) -> Result<Trail, AuditError> {
         let mut store = Store::open(dir, options.rotate_at, options.of_others)?;
+        crate::state::hide_trail(dir);
         let now = now();
         store.hold(&now)?.close_gone(&now)?;
         let (path, store) = (dir.to_owned(), Mutex::new(store));
@@ -266,7 +287,7 @@ impl Trail {
     /// # Errors
     /// It does not stand in the trail, or is not known to be durable.
     pub fn append(&self, entry: Entry, durability: Durability) -> Result<Link, AuditError> {
-        let (link, _) = self.write(entry, Room::Leave)?;
+        let (link, ..) = self.write(entry, Room::Leave)?;
         self.settle(link, durability)?;
         Ok(link)
     }
@@ -279,15 +300,15 @@ impl Trail {
         let me = Owner::me();
         let entry = entry.with("owner", me.data());
         let (run, skill) = (entry.run.clone(), entry.skill.clone());
-        let (link, reserved) = self.write(entry, Room::Reserve(&me))?;
+        let (link, reserved, mark) = self.write(entry, Room::Reserve(&me))?;
         let given_up = Entry { run, skill, ..abandoned(link.seq, "given_up", &me.data()) };
-        let reservation = Reservation { trail: self.clone(), reserved, given_up };
+        let reservation = Reservation { trail: self.clone(), reserved, mark, given_up };
         self.settle(link, Durability::Durable)?;
         Ok(reservation)
     }
 
     /// Writes one record, with what is to be done about room, under one lock. Gives what was reserved.
-    fn write(&self, mut entry: Entry, room: Room<'_>) -> Result<(Link, Option<Reserved>), AuditError> {
+    fn write(&self, mut entry: Entry, room: Room<'_>) -> Result<Written, AuditError> {
         self.0.options.secrets.take_out(&mut entry);
         let now = now();
         let mut store = held(&self.0.store);
@@ -305,8 +326,11 @@ impl Trail {
             _ => {}
         }
         let link = written?;
+        let mark = reserved.is_some().then(|| Mark::of(&all)).transpose();
+        let mark =
+            mark.map_err(|source| AuditError::Io { place: format!("cannot read {}", self.0.path.display()), source })?;
         self.wrote(all, link)?;
-        Ok((link, reserved))
+        Ok((link, reserved, mark))
     }
 
     /// Remembers what is to be made durable, and lets other writers go on.
@@ -406,10 +430,26 @@ impl Reservation {
         // The file is held until the end stands there, or another writer would write one.
         let reserved = self.reserved.take();
         let slot = reserved.as_ref().map(|reserved| reserved.slot);
-        let (link, _) = self.trail.write(entry, Room::Use(slot))?;
+        if let Some(why) = self.mark.as_ref().and_then(Mark::fault) {
+            return Err(self.lost(&entry, why));
+        }
+        let (link, ..) = self.trail.write(entry, Room::Use(slot))?;
         self.trail.settle(link, Durability::Durable)?;
         drop(reserved.and_then(|reserved| reserved.live));
         Ok(link)
+    }
+
+    /// Records elsewhere what cannot be recorded in the trail: whatever is in its place by now is not written to.
+    fn lost(&self, entry: &Entry, why: String) -> AuditError {
+        let path = self.trail.0.path.clone();
+        let line = serde_json::json!({
+            "time": now(), "trail": path, "why": why, "run": entry.run, "kind": entry.kind, "data": entry.data,
+        });
+        let noted = match crate::state::note(&line) {
+            Ok(file) => format!("recorded in {}", file.display()),
+            Err(e) => format!("this could be recorded nowhere: {e}"),
+        };
+        AuditError::Lost { path, why, noted }
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 
+use crate::state::Place;
 use crate::twins::Twins;
 
 /// What lies at a path, itself and not what a link leads to.
@@ -40,6 +41,10 @@ pub trait Facts {
     fn may_pass_on(&self, directory: &str) -> Option<PassesOn>;
     /// Other paths of the host that mounts give the same file.
     fn twins(&self, path: &str) -> Vec<String>;
+    /// Cofferdam's own files, which no program writes.
+    fn state(&self) -> Vec<Place> {
+        Vec::new()
+    }
     /// How this file begins: enough for the first line of a script. Nothing where it cannot be read.
     fn head(&self, _file: &str) -> Vec<u8> {
         Vec::new()
@@ -134,6 +139,10 @@ impl Here {
 }
 
 impl Facts for Here {
+    fn state(&self) -> Vec<Place> {
+        crate::state::places()
+    }
+
     fn kind(&self, path: &str) -> Kind {
         match std::fs::symlink_metadata(path) {
             Ok(meta) if meta.is_dir() => Kind::Directory,

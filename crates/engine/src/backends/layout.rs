@@ -141,7 +141,7 @@ fn laid_out(policy: &Policy, facts: &dyn Facts, container: bool) -> Result<Layou
     for (i, mount) in policy.filesystem.mounts.iter().enumerate() {
         b.mount(&format!("filesystem.mounts[{i}]"), mount)?;
     }
-    b.hold();
+    b.hold()?;
     Ok(b.out)
 }
 

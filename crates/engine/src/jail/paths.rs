@@ -14,6 +14,7 @@ use cofferdam_policy::paths::is_within;
 
 use crate::lookup::{Found, Looked, Lookup};
 use crate::repositories::{self, Disk};
+use crate::state;
 use crate::twins::Twins;
 use crate::view::{Place, Shows, View, below, join};
 
@@ -92,7 +93,9 @@ struct Names<'p> {
 pub fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>) -> Held {
     let fs = &policy.filesystem;
     let writable = view.places().iter().any(|p| p.writable && matches!(p.shows, Shows::Host(_)));
-    if fs.deny.is_empty() && !writable && !fs.protected.iter().any(|p| p.starts_with('/')) {
+    let state = state::places();
+    let shown = state.iter().any(|place| place.hidden && !view.appearances(&place.path).is_empty());
+    if !shown && fs.deny.is_empty() && !writable && !fs.protected.iter().any(|p| p.starts_with('/')) {
         return Held::default(); // nothing to ask the host about
     }
     let mut w = Work {
@@ -145,6 +148,10 @@ pub fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>) -> Held {
     // Whoever writes there decides what is hidden, from this very run on.
     for layers in crate::crowd::bases().iter().filter(|_| writable).filter_map(|base| base.to_str()) {
         w.each(layers, false);
+    }
+    // What decides over later sandboxes, and what they are recorded in.
+    for place in state.iter().filter(|place| place.hidden || writable) {
+        w.each(&place.path, place.hidden);
     }
     // Whoever replaces a link on the way to a path puts something else at that path.
     for (parent, name) in std::mem::take(&mut w.lookup.links) {

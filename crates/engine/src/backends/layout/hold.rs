@@ -7,7 +7,9 @@ use cofferdam_policy::Root;
 
 use super::super::facts::{Kind, Resolved, resolve};
 use super::{Builder, Item};
+use crate::outcome::Failure;
 use crate::repositories::{self, Known};
+use crate::state;
 use crate::view::{Shows, below, join};
 
 /// Paths inside that need something mounted over them; shorter ones first.
@@ -19,7 +21,7 @@ struct Held {
 }
 
 impl Builder<'_> {
-    pub(super) fn hold(&mut self) {
+    pub(super) fn hold(&mut self) -> Result<(), Failure> {
         let fs = &self.policy.filesystem;
         let mut held = Held::default();
         let (absolute, relative): (Vec<&str>, Vec<&str>) =
@@ -47,7 +49,20 @@ impl Builder<'_> {
                 self.each(&join(target, &path), false, &mut held);
             }
         }
+        // Cofferdam's own files are no field of a policy that could be given up.
+        let (deny, protected) = (self.out.unheld_deny.len(), self.out.unheld_protected.len());
+        for place in self.facts.state() {
+            // A lock that is not there lies in a directory that is only read.
+            if place.path.ends_with("/.lock") && self.facts.kind(&place.path) == Kind::Missing {
+                continue;
+            }
+            self.each(&place.path, place.hidden, &mut held);
+            if self.out.unheld_deny.len() > deny || self.out.unheld_protected.len() > protected {
+                return Err(state::exposed("chosen", &place));
+            }
+        }
         self.finish(held);
+        Ok(())
     }
 
     /// A path as meant inside and as meant on the host.
