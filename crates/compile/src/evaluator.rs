@@ -128,7 +128,7 @@ impl Evaluator {
     /// The profile with its overrides, as an expression.
     fn profile(&mut self, job: &Job) -> Result<String, Problem> {
         let file = quoted(&job.file.display().to_string());
-        let mut expression = format!("(import {file} as 'Nickel)");
+        let mut values: Vec<SetValue> = Vec::new();
         for (at, set) in job.overrides.iter().enumerate() {
             let told = told(set);
             let scan = scan::nickel(&set.value);
@@ -146,11 +146,10 @@ impl Evaluator {
             let key = SourcePath::Path(name.clone(), InputFormat::Nickel);
             let source = self.context.import_resolver.sources.add_string(key, set.value.clone());
             self.set.push((set.path.join("."), source));
-            let path: Vec<String> = set.path.iter().map(|name| quoted(name)).collect();
-            let import = quoted(&name.display().to_string());
-            expression += &format!(" & {{ {} | force = import {import} as 'Nickel }}", path.join("."));
+            let import = format!("import {} as 'Nickel", quoted(&name.display().to_string()));
+            set_value(&mut values, &set.path, import);
         }
-        Ok(expression)
+        Ok(merged(format!("(import {file} as 'Nickel)"), &values))
     }
 
     /// A source of our own, below the library's root so that it finds the library.
@@ -240,6 +239,32 @@ impl Evaluator {
             None => told,
         }
     }
+}
+
+/// A value that is set, and what was set inside it later.
+struct SetValue {
+    path: Vec<String>,
+    import: String,
+    inner: Vec<SetValue>,
+}
+
+/// Sets a value: the last word counts, so that it takes the place of an earlier value of its own path or below it.
+fn set_value(values: &mut Vec<SetValue>, path: &[String], import: String) {
+    values.retain(|earlier| !earlier.path.starts_with(path));
+    match values.iter_mut().find(|earlier| path.starts_with(&earlier.path)) {
+        Some(outer) => set_value(&mut outer.inner, &path[outer.path.len()..], import),
+        None => values.push(SetValue { path: path.to_vec(), import, inner: Vec::new() }),
+    }
+}
+
+/// An expression with the values that are set in it.
+fn merged(mut expression: String, values: &[SetValue]) -> String {
+    for value in values {
+        let path: Vec<String> = value.path.iter().map(|name| quoted(name)).collect();
+        let inner = merged(format!("({})", value.import), &value.inner);
+        expression += &format!(" & {{ {} | force = {inner} }}", path.join("."));
+    }
+    expression
 }
 
 /// The library's own name of a file that was imported by a path to a copy of the library.

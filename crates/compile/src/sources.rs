@@ -163,47 +163,106 @@ fn look(
     Ok(Found::No)
 }
 
-/// Where a name is found, if the profile may read it.
-fn allowed(wanted: &Wanted, imports: &[PathBuf], dirs: &[Dir]) -> Result<PathBuf, Problem> {
-    let (mut hidden, mut link) = (false, None);
-    for dir in dirs.iter().filter(|dir| imports.contains(&dir.name)) {
-        let Ok(below) = wanted.name.strip_prefix(&dir.name) else { continue };
-        let at = dir.at.join(below);
-        if wanted.by.is_some() && is_hidden(below) {
-            hidden = true;
-            continue;
-        }
-        // Links are followed only as far as they stay inside.
-        let Ok(real) = std::fs::canonicalize(&at) else {
-            // In the jail, a link that leads out leads nowhere.
-            link = std::fs::read_link(&at).ok();
-            if link.is_some() { break } else { return Ok(at) }
-        };
-        let inside = dirs.iter().filter(|dir| imports.contains(&dir.name)).any(|dir| {
-            std::fs::canonicalize(&dir.at)
-                .is_ok_and(|root| real.strip_prefix(&root).is_ok_and(|below| wanted.by.is_none() || !is_hidden(below)))
-        });
-        if inside {
-            return Ok(real);
+/// Most links that are followed for one name, as in the kernel.
+const MAX_LINKS: usize = 40;
+
+/// Where a name leads.
+enum Leads {
+    /// Into a directory of the request: the path by the host's names, and where that is here. No name in it is a link.
+    Inside(PathBuf, PathBuf),
+    /// Out of all of them: the first path that lies in none.
+    Outside(PathBuf),
+    /// Round in a circle.
+    Loop,
+}
+
+/// Follows the links of a name by the host's names, which a jail shows at other places: the kernel would look for the
+/// target of an absolute link, or of one that leads from one directory to another, where nothing is.
+fn follow(name: &Path, dirs: &[&Dir]) -> Leads {
+    let here = |path: &Path| dirs.iter().find_map(|dir| Some(dir.at.join(path.strip_prefix(&dir.name).ok()?)));
+    // The directories of a request are canonical, so that nothing above them is a link.
+    let above = |path: &Path| dirs.iter().any(|dir| dir.name.starts_with(path));
+    let parts =
+        |path: &Path| -> Vec<PathBuf> { path.components().rev().map(|part| PathBuf::from(part.as_os_str())).collect() };
+    let (mut path, mut open, mut links) = (PathBuf::from("/"), parts(name), 0);
+    while let Some(part) = open.pop() {
+        match part.components().next() {
+            Some(Component::RootDir) => path = PathBuf::from("/"),
+            Some(Component::ParentDir) => drop(path.pop()),
+            Some(Component::Normal(part)) => {
+                let next = path.join(part);
+                let Some(at) = here(&next) else {
+                    if above(&next) {
+                        path = next;
+                        continue;
+                    }
+                    return Leads::Outside(open.iter().rev().fold(next, |path, part| path.join(part)));
+                };
+                match std::fs::read_link(&at) {
+                    Ok(_) if links == MAX_LINKS => return Leads::Loop,
+                    Ok(target) => {
+                        links += 1;
+                        open.extend(parts(&target));
+                    }
+                    Err(_) => path = next,
+                }
+            }
+            _ => {}
         }
     }
-    let directories: Vec<String> = imports.iter().map(|dir| dir.display().to_string()).collect();
-    let name = wanted.name.display();
-    let outside = format!("outside the directories that it may import from ({})", directories.join(", "));
-    let target = match link {
-        Some(target) => wanted.name.parent().unwrap_or(Path::new("/")).join(target),
-        None => std::fs::canonicalize(&wanted.name).unwrap_or_else(|_| wanted.name.clone()),
+    match here(&path) {
+        Some(at) => Leads::Inside(path, at),
+        None => Leads::Outside(path),
+    }
+}
+
+/// Where a name is found, if the profile may read it.
+fn allowed(wanted: &Wanted, imports: &[PathBuf], dirs: &[Dir]) -> Result<PathBuf, Problem> {
+    let dirs: Vec<&Dir> = dirs.iter().filter(|dir| imports.contains(&dir.name)).collect();
+    // A hidden name is imported only below a directory that was named itself.
+    let shown = |path: &Path| {
+        wanted.by.is_none() || dirs.iter().any(|dir| path.strip_prefix(&dir.name).is_ok_and(|below| !is_hidden(below)))
     };
+    let inside = |path: &Path| dirs.iter().any(|dir| path.starts_with(&dir.name));
+    let name = wanted.name.display();
+    // The name itself has to lie inside: a link of the host's is not followed into a directory that is allowed.
+    let leads = if inside(&wanted.name) { follow(&wanted.name, &dirs) } else { Leads::Outside(wanted.name.clone()) };
+    let (target, hidden) = match leads {
+        Leads::Inside(path, at) if shown(&wanted.name) && shown(&path) => return Ok(at),
+        Leads::Inside(path, _) => (path, true),
+        Leads::Outside(path) => (path, false),
+        Leads::Loop => {
+            let place = wanted.by.as_ref().map(|(place, _)| format!("{place}: ")).unwrap_or_default();
+            let message = format!("{place}{name} is a symbolic link that leads to itself");
+            return Err(problem(ProblemKind::Import, message).hint("replace the link by the file"));
+        }
+    };
+    let directories: Vec<String> = imports.iter().map(|dir| dir.display().to_string()).collect();
+    let outside = format!("outside the directories that it may import from ({})", directories.join(", "));
     let linked = if target == wanted.name { String::new() } else { format!(" a link to {},", target.display()) };
     let message = match &wanted.by {
         Some((place, path)) if hidden => {
-            format!("{place}: the import \"{path}\" is {name}, and names that begin with a dot are not imported")
+            format!(
+                "{place}: the import \"{path}\" is {name},{linked} and names that begin with a dot are not imported"
+            )
         }
         Some((place, path)) => format!("{place}: the import \"{path}\" leads to {name},{linked} {outside}"),
         None => format!("{name} is a link to {}, {outside}", target.display()),
     };
-    let parent = normalize_abs_path(&target).parent().unwrap_or(Path::new("/")).display().to_string();
-    Err(problem(ProblemKind::Import, message).hint(&format!("--allow-import {parent} lets it")))
+    Err(problem(ProblemKind::Import, message).hint(&way_in(wanted, &target, imports)))
+}
+
+/// What would let the file be read: an option where there is one that helps, and that was not given.
+fn way_in(wanted: &Wanted, target: &Path, imports: &[PathBuf]) -> String {
+    let hidden = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().first() == Some(&b'.'));
+    let parent = target.parent().unwrap_or(Path::new("/"));
+    if wanted.by.is_some() && (hidden(target) || hidden(&wanted.name)) {
+        "rename it: a file whose name begins with a dot is never imported".into()
+    } else if parent == Path::new("/") || imports.iter().any(|dir| dir == parent) {
+        "copy the file into the profile's directory".into()
+    } else {
+        format!("--allow-import {} lets it", parent.display())
+    }
 }
 
 fn is_hidden(path: &Path) -> bool {

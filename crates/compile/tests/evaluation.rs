@@ -192,7 +192,7 @@ fn an_error_about_a_value_that_is_set_shows_that_and_not_the_line_that_it_replac
     let path = ["capabilities", "network"].map(str::to_owned).to_vec();
     let set = Override { path, value: "\"none\"".into() };
     let told = result(Job { overrides: vec![set], ..job(&file, &[Format::Policy]) }).unwrap_err().message;
-    assert!(told.contains("profile.ncl:2:3") && told.contains("--set capabilities.network:1:1"), "{told}");
+    assert!(told.contains("profile.ncl:2:") && told.contains("--set capabilities.network:1:1"), "{told}");
 }
 
 #[test]
@@ -241,6 +241,135 @@ fn imports_stay_in_the_directories_that_are_allowed() {
     assert_eq!(result(allowed.clone()).unwrap().outputs, [Ok("\"secret\"\n".to_owned())]);
     fs::write(&file, import).unwrap();
     assert!(result(allowed).is_ok());
+}
+
+#[test]
+fn links_are_followed_as_far_as_they_stay_in_what_is_allowed() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let outside = fs::canonicalize(elsewhere.path()).unwrap();
+    fs::create_dir(outside.join("sub")).unwrap();
+    fs::write(outside.join("sub/o.ncl"), "{ skill_id = \"o\", description | optional }").unwrap();
+    fs::write(outside.join("whole.ncl"), "(import \"sandbox\").make_default_config \"whole\"").unwrap();
+    let (keep, file) = profile("import \"dir/o.ncl\"");
+    let own = fs::canonicalize(keep.path()).unwrap();
+    // A linked directory, a link that begins at it, and one that leads back and forth.
+    symlink(outside.join("sub"), own.join("dir")).unwrap();
+    symlink("dir/../whole.ncl", own.join("whole.ncl")).unwrap();
+    symlink("loop.ncl", own.join("loop.ncl")).unwrap();
+    let hint = |job| result(job).unwrap_err().hint.unwrap();
+    let sub = outside.join("sub");
+    assert_eq!(hint(job(&file, &[Format::Raw])), format!("--allow-import {} lets it", sub.display()));
+    // What the hint says works, in the jail's view of directories as well.
+    let mut allowed = job(&file, &[Format::Raw]);
+    allowed.imports.push(sub.clone());
+    let moved = own.join("moved");
+    let shown = |job: &Job, at: &std::path::Path| {
+        let dirs = job
+            .imports
+            .iter()
+            .map(|name| Dir { name: name.clone(), at: if *name == sub { at.to_owned() } else { name.clone() } });
+        let request = Request { dirs: dirs.collect(), jobs: vec![job.clone()], address_space: 0, cpu_seconds: 0 };
+        say(&serde_json::to_vec(&request).unwrap()).0
+    };
+    assert!(result(allowed.clone()).is_ok());
+    fs::rename(&sub, &moved).unwrap();
+    let lines = shown(&allowed, &moved);
+    assert!(
+        matches!(&lines[..], [_, Line::Done { result: cofferdam_profiles::protocol::Result::Ok(_), .. }]),
+        "{lines:?}"
+    );
+    fs::rename(&moved, &sub).unwrap();
+    // The profile itself as a link, and `..` behind a linked directory, which is that directory's.
+    let mut linked = job(&own.join("profile.ncl"), &[Format::Policy]);
+    linked.file = own.join("whole.ncl");
+    linked.imports.push(outside.clone());
+    assert!(result(linked.clone()).is_ok());
+    linked.imports.pop();
+    assert_eq!(result(linked.clone()).unwrap_err().kind, ProblemKind::Import);
+    linked.file = own.join("loop.ncl");
+    let told = result(linked).unwrap_err();
+    assert!(told.message.contains("leads to itself"), "{}", told.message);
+}
+
+#[test]
+fn a_hint_about_imports_names_nothing_that_would_not_help() {
+    let (keep, file) = profile("import \".hid\" as 'Text");
+    fs::write(keep.path().join(".hid"), "x").unwrap();
+    let own = fs::canonicalize(keep.path()).unwrap();
+    let told = result(job(&file, &[Format::Raw])).unwrap_err();
+    assert!(told.hint.as_deref().is_some_and(|hint| hint.starts_with("rename it")), "{told:?}");
+    symlink(".hid", own.join("shown.txt")).unwrap();
+    fs::write(&file, "import \"shown.txt\"").unwrap();
+    let told = result(job(&file, &[Format::Raw])).unwrap_err();
+    assert!(told.hint.as_deref().is_some_and(|hint| hint.starts_with("rename it")), "{told:?}");
+}
+
+#[test]
+fn the_last_value_that_is_set_for_a_field_counts() {
+    let (_keep, file) = profile("(import \"sandbox\").make_default_config \"a\" & { max_memory_mb = 64 }");
+    let memory = |set: &[&str]| {
+        let mut job = job(&file, &[Format::Policy]);
+        job.overrides = set.iter().map(|text| cofferdam_profiles::overrides::parse(text).unwrap()).collect();
+        let limits = policy(job).limits;
+        (limits.memory_mb, limits.cpu_seconds)
+    };
+    assert_eq!(memory(&["max_memory_mb=99", "max_memory_mb=77"]).0, 77);
+    assert_eq!(memory(&["resources.max_cpu_seconds=9", "resources={ max_cpu_seconds = 8 }"]).1, 8);
+    let deeper = ["resources={ max_cpu_seconds = 8, max_memory_mb = 64 }", "resources.max_cpu_seconds=7"];
+    assert_eq!(memory(&deeper), (64, 7));
+    assert_eq!(memory(&[&deeper[..], &["resources.max_cpu_seconds=6"]].concat()), (64, 6));
+}
+
+#[test]
+fn a_required_field_that_is_missing_is_named_with_the_users_line() {
+    let base = "(import \"sandbox\").make_default_config \"a\" &\n{ ";
+    for (text, field, line) in [
+        (
+            format!("{base}mounts = [{{ dst = \"/srv/a\" }}, {{ src = \"/srv/b\" }}] }}"),
+            "mounts[1].dst",
+            "profile.ncl:2:",
+        ),
+        (format!("{base}readonly_mounts = [{{ src = \"/srv/b\" }}] }}"), "readonly_mounts[0].dst", "profile.ncl:2:"),
+        ("{}".into(), "skill_id", "profile.ncl"),
+        ("5".into(), "the profile: 5", "profile.ncl"),
+    ] {
+        let told = problem(&text).message;
+        assert!(told.contains(field) && told.contains(line), "{told}");
+    }
+}
+
+#[test]
+fn many_entries_take_time_that_grows_with_their_number() {
+    let entries = |count: usize, entry: &dyn Fn(usize) -> String| (0..count).map(entry).collect::<Vec<_>>().join(", ");
+    let kinds: [(&str, &dyn Fn(usize) -> String); 4] = [
+        ("mounts", &|n| format!("{{ src = \"/srv/d{n}\", dst = \"/srv/d{n}\" }}")),
+        ("filesystem_policy = \"whitelist\", allowed_paths", &|n| format!("\"/srv/d{n}\"")),
+        ("env", &|n| format!("\"V{n}=x\"")),
+        ("readonly_mounts", &|n| format!("{{ dst = \"/srv/d{n}\" }}")),
+    ];
+    for (field, entry) in kinds {
+        let ticks = |count| {
+            let text =
+                format!("(import \"sandbox\").make_default_config \"a\" & {{ {field} = [{}] }}", entries(count, entry));
+            let (_keep, file) = profile(&text);
+            let before = children_cpu();
+            policy(job(&file, &[Format::Policy]));
+            children_cpu() - before
+        };
+        // The evaluators of other tests are children as well, so the better of two counts.
+        let best = |count| (0..2).map(|_| ticks(count)).min().unwrap().max(1);
+        let (few, many) = (best(100), best(800));
+        println!("{field}: 100 entries take {few}0 ms of CPU time, 800 take {many}0 ms");
+        // Linear is 8 times as much at most, and the square 64 times.
+        assert!(many < 20 * few, "{field}: 100 entries take {few}0 ms, 800 take {many}0 ms");
+    }
+}
+
+/// CPU time of the children that have ended, in hundredths of a second.
+fn children_cpu() -> u64 {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap();
+    let (_, numbers) = stat.rsplit_once(')').unwrap();
+    numbers.split_whitespace().skip(13).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
 }
 
 #[test]
