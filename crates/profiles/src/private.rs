@@ -66,6 +66,11 @@ pub fn open_file(directory: impl AsFd, name: &str) -> Result<File> {
     Ok(file)
 }
 
+/// Whether this name in a directory is a symbolic link. Only words depend on it: opening refuses links by itself.
+pub fn is_link(directory: impl AsFd, name: &str) -> bool {
+    rustix::fs::readlinkat(directory, name, Vec::new()).is_ok()
+}
+
 /// Whether somebody else could have written what an open file or directory holds, and who that is.
 ///
 /// # Errors

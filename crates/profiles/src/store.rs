@@ -96,6 +96,12 @@ pub enum StoreError {
         /// The file that is missing.
         missing: &'static str,
     },
+    /// A symbolic link, which is not followed: it could lead to what another user writes.
+    #[error("cannot use {path}: it is a symbolic link, and no link inside a profile store is followed")]
+    Linked {
+        /// The link.
+        path: PathBuf,
+    },
     /// Somebody else could have put it there.
     #[error("cannot trust {path}: {why}")]
     Untrusted {
@@ -122,6 +128,9 @@ impl StoreError {
         match self {
             StoreError::Id(_) => Some("choose another name with --id".into()),
             StoreError::Missing { id, .. } => Some(format!("cofferdam export FILE.ncl --store --id {id}")),
+            StoreError::Linked { .. } => Some(
+                "put the directory or file itself there, or name the store that it leads to: --profiles DIR".into(),
+            ),
             StoreError::Untrusted { path, .. } => {
                 Some(format!("chown and chmod go-w {} if it is yours", path.display()))
             }
@@ -177,9 +186,16 @@ impl Store {
         };
         let store = private::open(&self.directory).map_err(told)?;
         self.trusted(&store, self.directory.clone())?;
-        let directory = private::open_below(&store, id.as_str()).map_err(told)?;
-        self.trusted(&directory, self.directory.join(id.as_str()))?;
-        let file = private::open_file(&directory, what.file_name()).map_err(told)?;
+        let own = self.directory.join(id.as_str());
+        let linked = |at: &OwnedFd, name: &str, path: &Path, error| match private::is_link(at, name) {
+            true => StoreError::Linked { path: path.to_owned() },
+            false => told(error),
+        };
+        let directory =
+            private::open_below(&store, id.as_str()).map_err(|error| linked(&store, id.as_str(), &own, error))?;
+        self.trusted(&directory, own)?;
+        let name = what.file_name();
+        let file = private::open_file(&directory, name).map_err(|error| linked(&directory, name, &path, error))?;
         self.trusted(&file, path.clone())?;
         let mut bytes = Vec::new();
         (&file).take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(told)?;
@@ -227,7 +243,11 @@ impl Store {
         let store = private::open_or_make(&self.directory).map_err(at("make the profile store"))?;
         self.trusted(&store, self.directory.clone())?;
         let lock = lock(&store).map_err(at("lock the profile store"))?;
-        let directory = private::make_below(&store, id.as_str()).map_err(told("make the profile's directory"))?;
+        let directory =
+            private::make_below(&store, id.as_str()).map_err(|error| match private::is_link(&store, id.as_str()) {
+                true => StoreError::Linked { path: path.clone() },
+                false => told("make the profile's directory")(error),
+            })?;
         self.trusted(&directory, path.clone())?;
         sweep(&directory).map_err(told("clean"))?;
         for what in Stored::ALL {

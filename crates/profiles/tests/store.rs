@@ -97,13 +97,17 @@ fn links_are_not_followed_out_of_the_store() {
     let real = store.save(&id("real"), &[(Stored::Policy, b"{}")]).unwrap();
 
     symlink(&outside, store.directory().join("linked")).unwrap();
-    assert!(store.read(&id("linked"), Stored::Policy).is_err());
-    assert!(store.save(&id("linked"), &[(Stored::Policy, b"{}")]).is_err());
+    let linked = |error: StoreError, path: &Path| {
+        assert!(matches!(&error, StoreError::Linked { path: told } if told == path), "{error}");
+        assert!(error.to_string().contains("symbolic link") && error.hint().is_some(), "{error}");
+    };
+    linked(store.read(&id("linked"), Stored::Policy).unwrap_err(), &store.directory().join("linked"));
+    linked(store.save(&id("linked"), &[(Stored::Policy, b"{}")]).unwrap_err(), &store.directory().join("linked"));
     assert_eq!(fs::read_to_string(outside.join("policy.json")).unwrap(), "secret");
 
     fs::remove_file(real.join("policy.json")).unwrap();
     symlink(outside.join("policy.json"), real.join("policy.json")).unwrap();
-    assert!(store.read(&id("real"), Stored::Policy).is_err());
+    linked(store.read(&id("real"), Stored::Policy).unwrap_err(), &real.join("policy.json"));
     // A new export replaces the link, and not what it leads to.
     store.save(&id("real"), &[(Stored::Policy, b"{}")]).unwrap();
     assert_eq!(store.read(&id("real"), Stored::Policy).unwrap(), b"{}");

@@ -43,7 +43,7 @@ pub fn of_store(error: &StoreError) -> PyErr {
     match error {
         StoreError::Id(_) => PyValueError::new_err(error.to_string()),
         StoreError::Missing { .. } => PyFileNotFoundError::new_err(text),
-        StoreError::Untrusted { .. } => PyPermissionError::new_err(text),
+        StoreError::Linked { .. } | StoreError::Untrusted { .. } => PyPermissionError::new_err(text),
         StoreError::Io { source, .. } => match source.kind() {
             ErrorKind::NotFound => PyFileNotFoundError::new_err(text),
             ErrorKind::PermissionDenied => PyPermissionError::new_err(text),
