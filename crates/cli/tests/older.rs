@@ -65,6 +65,52 @@ fn what_is_wrong_with_an_older_configuration_is_told() {
 }
 
 #[test]
+fn a_value_of_a_wrong_type_is_refused_by_its_field() {
+    let mount = |key: &str, value: Value| {
+        let mut mount = json!({"src": "/usr", "dst": "/usr", "fstype": "bind", "rw": false});
+        mount[key] = value;
+        json!({"mount": [mount]})
+    };
+    for (wrong, words) in [
+        (json!({"cmd": "echo"}), "cmd: invalid type: string \"echo\""),
+        (json!({"cmd": ["echo", 5]}), "cmd[1]: invalid type: integer `5`"),
+        (json!({"rlimit_as": "1g"}), "rlimit_as: invalid type: string \"1g\""),
+        (json!({"hostname": null}), "hostname: invalid type: null"),
+        (mount("src", json!(5)), "mount[0].src: invalid type: integer `5`"),
+    ] {
+        let store = store(&wrong);
+        let told = refused(&store, 125, &["run", "--profile", "old"]);
+        assert!(told.contains(words), "{told}");
+        let text = fs::read_to_string(store.path().join("old/nsjail.json")).unwrap();
+        // Of nsjail's own form as well: what is not read as a limit would be no limit.
+        let own = text.replace("\"cmd\"", "\"unused\"").replace("\"env\"", "\"unused2\"");
+        let mut own: Value = serde_json::from_str(&own).unwrap();
+        own["exec_bin"] = json!({"path": "/bin/echo", "arg": ["own"]});
+        own["time_limit"] = json!("soon");
+        fs::write(store.path().join("old/nsjail.json"), own.to_string()).unwrap();
+        let told = refused(&store, 125, &["run", "--profile", "old"]);
+        assert!(told.contains(" is not accepted; "), "{told}");
+    }
+    let store = store(&json!({"cmd": "echo"}));
+    let told = refused(&store, 125, &["run", "--profile", "old"]);
+    assert!(told.contains("hint: \"cmd\": [\"echo\"]"), "{told}");
+}
+
+#[test]
+fn an_empty_source_of_an_older_bind_is_the_targets_own_path() {
+    let shown = common::open_directory();
+    fs::write(shown.path().join("file"), "shown").unwrap();
+    let bind = |target: &str| json!({"src": "", "dst": target, "fstype": "bind", "rw": false, "mandatory": true});
+    let target = shown.path().display().to_string();
+    let file = shown.path().join("file").display().to_string();
+    let with = store(&json!({"cmd": ["/bin/cat", file], "mount": [bind("/usr"), bind("/lib"), bind(&target)]}));
+    let ran = output(&with, &["run", "--profile", "old"]);
+    assert_eq!(ran.stdout, b"shown", "{}", String::from_utf8_lossy(&ran.stderr));
+    let without = store(&json!({"cmd": ["/bin/cat", file], "mount": [bind("/usr"), bind("/lib")]}));
+    assert_eq!(output(&without, &["run", "--profile", "old"]).stdout, b"", "and without the mount nothing is shown");
+}
+
+#[test]
 fn an_older_configuration_is_exported_as_what_it_stands_for_alone() {
     let store = store(&json!({}));
     let exported = output(&store, &["export", "old"]);

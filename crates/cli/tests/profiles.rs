@@ -142,6 +142,13 @@ fn python_is_python3_where_the_sandbox_has_only_that() {
     let scene = scene!();
     scene.write("py.ncl", &READER.replace("\"/bin/echo\", \"own\"", "\"python\", \"-c\", \"print(6 * 7)\""));
     assert_eq!(scene.printed(&["run", "--profile", "py.ncl"]), "42\n");
+    // Stored as nsjail's own configuration alone, as `nickel export … > nsjail.json` leaves it.
+    fs::create_dir_all(scene.path("store/py")).unwrap();
+    let own = scene.printed(&["export", "--format", "nsjail", "py.ncl"]);
+    scene.write("store/py/nsjail.json", &own);
+    let stored = ["run", "--profiles", "store", "--profile", "py"];
+    assert_eq!(scene.printed(&stored), "42\n");
+    assert_eq!(scene.printed(&[&stored[..], &["--", "python", "-c", "print(7)"]].concat()), "7\n");
     // What the caller names without a profile is what is looked for.
     let told = scene.json(&["run", "--dry-run", "--", "python", "-c", "print(6 * 7)"]);
     assert_eq!(told["policy"]["command"]["argv"][0], "python");

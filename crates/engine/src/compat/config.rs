@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::legacy::{self, NsJailJsonConfig};
 use super::skill::SandboxConfig;
+use crate::backends::layout::ETC;
 
 /// Which form a configuration had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,6 +150,7 @@ fn decode_of(bytes: &[u8], policy: impl FnOnce() -> Option<Vec<u8>>, path: &Path
             false => serde_json::from_slice(bytes),
         };
         let config = config.map_err(|e| {
+            let e = legacy::wrong_field(&value).unwrap_or_else(|| e.to_string());
             place(format!("neither a policy (it has no \"version\"), nor nsjail's own form (no \"exec_bin\"), nor the older one: {e}"))
         })?;
         let (policy, notes) = legacy::policy(&config).map_err(place)?;
@@ -232,6 +234,7 @@ const TAKEN: &[&str] = &[
 
 /// A policy from nsjail's own configuration. Limits stay as far as the host allows, as with nsjail itself.
 fn nsjail(value: &Value) -> Result<(Policy, Vec<String>), String> {
+    has_types(value)?;
     let mut p = Policy::base();
     let mut notes = Vec::new();
     let string = |v: &Value, key: &str| v.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -315,6 +318,52 @@ fn nsjail(value: &Value) -> Result<(Policy, Vec<String>), String> {
     Ok((p, notes))
 }
 
+/// Refuses a value of a wrong type: what is not read as a limit would be no limit.
+fn has_types(value: &Value) -> Result<(), String> {
+    let whole = |v: &Value| {
+        v.as_i64().is_some() || v.as_u64().is_some() || v.as_str().is_some_and(|v| v.parse::<i128>().is_ok())
+    };
+    let texts = |v: &Value| v.as_array().is_some_and(|items| items.iter().all(Value::is_string));
+    let object = |v: &Value| v.is_object();
+    let objects = |v: &Value| v.as_array().is_some_and(|items| items.iter().all(Value::is_object));
+    for (key, v) in value.as_object().into_iter().flatten().filter(|(_, v)| !v.is_null()) {
+        let (fits, accepted): (bool, &str) = match key.as_str() {
+            "name" | "hostname" | "cwd" | "seccomp_policy_file" => (v.is_string(), "a text"),
+            "envar" => (texts(v), "an array of texts NAME=VALUE"),
+            "exec_bin" => (object(v), "an object with path and arg"),
+            "mount" => (objects(v), "an array of objects"),
+            "rlimit_as"
+            | "rlimit_cpu"
+            | "rlimit_fsize"
+            | "rlimit_nofile"
+            | "rlimit_nproc"
+            | "rlimit_stack"
+            | "rlimit_core"
+            | "cgroup_mem_max"
+            | "cgroup_pids_max"
+            | "cgroup_cpu_ms_per_sec"
+            | "time_limit" => (whole(v), "a whole number"),
+            _ if key.starts_with("clone_new") => (v.is_boolean(), "true or false"),
+            "keep_caps" | "keep_env" | "disable_no_new_privs" | "mount_proc" | "iface_no_lo" => {
+                (v.is_boolean(), "true or false")
+            }
+            _ => continue,
+        };
+        if !fits {
+            return Err(format!("{key}: {v} is not accepted; {accepted}"));
+        }
+    }
+    let exec = value.get("exec_bin");
+    match exec.and_then(|exec| exec.get("arg")) {
+        Some(v) if !texts(v) => return Err(format!("exec_bin.arg: {v} is not accepted; an array of texts")),
+        _ => {}
+    }
+    match exec.and_then(|exec| exec.get("path")) {
+        Some(v) if !v.is_string() => Err(format!("exec_bin.path: {v} is not accepted; a text")),
+        _ => Ok(()),
+    }
+}
+
 /// One mount of nsjail's; a note when it is left out for a reason that matters.
 fn nsjail_mount(mount: &Value, p: &mut Policy) -> Result<Option<String>, String> {
     let text = |key: &str| mount.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -332,7 +381,9 @@ fn nsjail_mount(mount: &Value, p: &mut Policy) -> Result<Option<String>, String>
             p.filesystem.root = if source == "/" { Root::Host } else { Root::Directory(source) };
             return Ok(None);
         }
-        let own = SYSTEM.iter().chain(OWN).any(|path| target == *path);
+        // A minimal root shows these files of /etc itself, also where the host has links in their places.
+        let settings = target == source && ETC.iter().any(|name| target.strip_prefix("/etc/") == Some(*name));
+        let own = settings || SYSTEM.iter().chain(OWN).any(|path| target == *path);
         if own || target.starts_with("/dev/") || target.starts_with("/proc/") || target.starts_with("/sys/") {
             return Ok(is("rw")
                 .then(|| format!("mount: {target} is the sandbox's own, or can be read only"))

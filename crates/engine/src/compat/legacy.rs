@@ -100,6 +100,40 @@ pub struct MountJson {
     pub rw: bool,
 }
 
+/// Names the first field of an older configuration whose value has a wrong type; `None` where none has.
+pub fn wrong_field(given: &serde_json::Value) -> Option<String> {
+    let valid = serde_json::json!({
+        "name": "", "mode": "", "hostname": "", "cmd": [], "env": [], "log_level": "", "mount": []
+    });
+    let fault = |key: &str, value: serde_json::Value| {
+        let mut config = valid.clone();
+        config[key] = value;
+        serde_json::from_value::<NsJailJsonConfig>(config).err()
+    };
+    for (key, value) in given.as_object()? {
+        let Some(error) = fault(key, value.clone()) else { continue };
+        let items = value.as_array().into_iter().flatten().enumerate();
+        let item = items.filter_map(|(at, item)| Some((at, item, fault(key, serde_json::json!([item]))?))).next();
+        return Some(match item {
+            Some((at, item, error)) => format!("{key}[{at}]{}: {error}", wrong_key_of_mount(item)),
+            None if key == "cmd" && value.is_string() => format!("cmd: {error}; hint: \"cmd\": [{value}]"),
+            None => format!("{key}: {error}"),
+        });
+    }
+    None
+}
+
+/// The key of a mount whose value has a wrong type, with its point.
+fn wrong_key_of_mount(mount: &serde_json::Value) -> String {
+    let valid = serde_json::json!({ "src": "", "dst": "", "fstype": "", "rw": false });
+    let wrong = mount.as_object().into_iter().flatten().find(|(key, value)| {
+        let mut one = valid.clone();
+        one[key.as_str()] = (*value).clone();
+        serde_json::from_value::<MountJson>(one).is_err()
+    });
+    wrong.map(|(key, _)| format!(".{key}")).unwrap_or_default()
+}
+
 fn yes() -> bool {
     true
 }
@@ -250,7 +284,8 @@ fn mounts(config: &NsJailJsonConfig, p: &mut Policy, notes: &mut Vec<String>) ->
                 notes.push(format!("{at}: a {} is the sandbox's own already", mount.fstype));
             }
             "bind" | "none" | "" | "rbind" => {
-                let source = path(&mount.src, "src")?;
+                // As in the library that these came from, an empty source is the target's own path.
+                let source = if mount.src.is_empty() { target.clone() } else { path(&mount.src, "src")? };
                 bind(&at, source, target, mount.rw, p, notes);
             }
             other => return Err(format!("{at}.fstype: {other:?} cannot be mounted; bind and tmpfs can")),
