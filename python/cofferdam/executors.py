@@ -16,7 +16,7 @@ from typing import Hashable, Optional, Tuple, Union
 from . import _cache, _native
 from ._native import ExecutionResult
 from ._stdin import AsyncStdin, Stdin
-from .runs import AsyncRun, Run, run_prepared, start_run
+from .runs import AsyncRun, Run, path_of, run_prepared, start_run
 
 _MOST = 16 << 20
 """Bytes of a configuration; a longer one is refused."""
@@ -37,7 +37,7 @@ class _Executor:
             raise TypeError(told) from None
         if default_timeout <= 0:
             raise ValueError(f"default_timeout: {default_timeout!r} is not a number of seconds above 0")
-        self._nsjail_path = None if nsjail_path is None else Path(nsjail_path)
+        self._nsjail_path = None if nsjail_path is None else path_of("nsjail_path", nsjail_path)
         self._default_timeout = default_timeout
 
     @property
@@ -51,7 +51,7 @@ class _Executor:
         return self._default_timeout
 
     def _prepared(self, config_path: ConfigPath) -> _native.Prepared:
-        path = Path(config_path)
+        path = path_of("config_path", config_path)
         if path.suffix == ".sb":
             path = path.with_name("policy.json")
         content = _content(path)

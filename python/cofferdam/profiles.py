@@ -13,6 +13,7 @@ from typing import Iterable, List, Optional, Sequence, Tuple, Union
 
 from . import _native
 from ._native import ProfileError
+from .runs import path_of, paths_of, words_of
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -49,11 +50,11 @@ def compile_outputs(
     """For each format its text, or why the target cannot have one; and the warnings."""
     return _native.compile_profile(
         helper(),
-        Path(file),
+        path_of("file", file),
         list(formats),
         encoding=encoding,
-        overrides=list(overrides),
-        imports=[Path(directory) for directory in imports],
+        overrides=words_of("overrides", overrides),
+        imports=paths_of("imports", imports),
         cache=cache_directory() if cache else None,
         trusted=trusted,
     )

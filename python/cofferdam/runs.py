@@ -12,7 +12,7 @@ import json
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import Any, AsyncIterable, AsyncIterator, Callable, Generator, Iterator, Mapping, Optional, Sequence, Tuple, Type, Union
+from typing import Any, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from . import _native
 from ._native import Outcome, ResourceUsage
@@ -21,6 +21,9 @@ from ._stdin import AsyncStdin, Fed, Stdin, feed, feed_async, pieces, plain
 Policy = Union[Mapping[str, Any], str, bytes, "os.PathLike[str]"]
 """A mapping, JSON text that begins with a brace, or the path of a file."""
 
+_LONGEST = 10**12
+"""Seconds; a longer timeout is none."""
+
 OnOutput = Callable[[str, bytes], object]
 """Called with `stdout` or `stderr` and a piece of output, as it comes."""
 
@@ -28,12 +31,59 @@ OnOutput = Callable[[str, bytes], object]
 def policy_bytes(policy: Policy) -> bytes:
     """A policy as JSON, not yet looked at."""
     if isinstance(policy, Mapping):
-        return json.dumps(policy, allow_nan=False).encode()
+        return as_json("policy", policy).encode()
     if isinstance(policy, bytes):
         return policy
     if isinstance(policy, str) and policy.lstrip().startswith("{"):
         return policy.encode()
-    return Path(policy).read_bytes()
+    return path_of("policy", policy).read_bytes()
+
+
+def as_json(name: str, value: Mapping[str, Any], other: Optional[Callable[[Any], Any]] = None) -> str:
+    """A mapping as JSON; what is no data is an error that names the argument."""
+    try:
+        return json.dumps(dict(value), allow_nan=False, default=other)
+    except RecursionError:
+        raise ValueError(f"{name}: it is nested too deeply") from None
+    except TypeError as error:
+        raise TypeError(f"{name}: {error}") from None
+    except ValueError as error:
+        told = str(error)
+        raise ValueError(told if told.startswith(f"{name}:") else f"{name}: {told}") from None
+
+
+def path_of(name: str, value: Any) -> Path:
+    """A path; what is none is an error that names the argument."""
+    try:
+        return Path(value)
+    except TypeError:
+        raise TypeError(f"{name}: {value!r} is not a path") from None
+
+
+def paths_of(name: str, value: Any) -> List[Path]:
+    """Several paths; one alone is not taken for a list of its letters."""
+    if isinstance(value, (str, bytes, os.PathLike)) or not isinstance(value, Iterable):
+        raise TypeError(f"{name}: {value!r} is not a list of paths")
+    return [path_of(f"{name}[{at}]", path) for at, path in enumerate(value)]
+
+
+def words_of(name: str, value: Any) -> List[str]:
+    """Texts, paths and numbers as texts; one text alone is not taken for a list of its letters."""
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        raise TypeError(f'{name}: {value!r} is not a list of texts, such as ["python3", "main.py"]')
+    words = []
+    for at, word in enumerate(value):
+        if isinstance(word, os.PathLike):
+            word = os.fspath(word)
+        if not isinstance(word, (str, int, float)):
+            raise TypeError(f"{name}[{at}]: {word!r} is not a text")
+        text = str(word)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{name}[{at}]: {text!r} is not valid Unicode") from None
+        words.append(text)
+    return words
 
 
 def timeout_ms(timeout: Optional[float]) -> Optional[int]:
@@ -44,7 +94,7 @@ def timeout_ms(timeout: Optional[float]) -> Optional[int]:
         some = timeout > 0
     except TypeError:
         raise TypeError(f"timeout: {timeout!r} is not a number of seconds, such as 30 or 0.5") from None
-    if not some or timeout == float("inf"):
+    if not some or timeout > _LONGEST:
         raise ValueError(f"timeout: {timeout!r} is not a number of seconds above 0")
     return max(1, round(timeout * 1000))
 
@@ -337,7 +387,7 @@ def prepare(
     return Prepared(
         _native.Prepared.from_policy(
             policy_bytes(policy),
-            command=None if argv is None else list(argv),
+            command=None if argv is None else words_of("argv", argv),
             timeout_ms=timeout_ms(timeout),
             keep_ready=keep_ready,
         )

@@ -19,7 +19,7 @@ from . import _cache, _native
 from ._native import ExecutionResult, ProfileError
 from .profiles import compile_outputs
 from ._stdin import AsyncStdin, Stdin
-from .runs import AsyncRun, Run, run_prepared, start_run, timeout_ms
+from .runs import AsyncRun, Run, as_json, path_of, run_prepared, start_run, timeout_ms, words_of
 
 _PROFILE = """let config = import "config.json" in
 (import "{base}").make_default_config config.skill_id & config
@@ -83,10 +83,10 @@ class NclDrivenSandbox:
             skills_dir: Directory with the files of each skill below its id; None for `COFFERDAM_SKILLS`, or
                 `~/.omni/skills`.
         """
-        self.ncl_dir = None if ncl_dir is None else Path(ncl_dir)
-        self.profile_dir = _directory(profile_dir, "COFFERDAM_PROFILES", ".omni/sandbox/profiles")
-        self.skills_dir = _directory(skills_dir, "COFFERDAM_SKILLS", ".omni/skills")
-        self.nsjail_path = None if nsjail_path is None else Path(nsjail_path)
+        self.ncl_dir = None if ncl_dir is None else path_of("ncl_dir", ncl_dir)
+        self.profile_dir = _directory("profile_dir", profile_dir, "COFFERDAM_PROFILES", ".omni/sandbox/profiles")
+        self.skills_dir = _directory("skills_dir", skills_dir, "COFFERDAM_SKILLS", ".omni/skills")
+        self.nsjail_path = None if nsjail_path is None else path_of("nsjail_path", nsjail_path)
         self._store = _native.Store(self.profile_dir)
 
     def export_profile(
@@ -108,6 +108,7 @@ class NclDrivenSandbox:
             TypeError: The configuration is no mapping.
             RuntimeError: The evaluation failed; the text is Nickel's.
         """
+        _id(skill_id)
         self._store.path(skill_id, "policy.json")  # the id, before anything is written anywhere
         config = _plain(skill_config)
         platform = _platform(platform)
@@ -140,7 +141,7 @@ class NclDrivenSandbox:
             directory = Path(closed, "profile")
             directory.mkdir()
             profile = directory / "profile.ncl"
-            _write(directory / "config.json", json.dumps(config, allow_nan=False))
+            _write(directory / "config.json", as_json("skill_config", config))
             imports: List[Path] = []
             base = "sandbox/skill/default.ncl"
             if self.ncl_dir is not None:
@@ -161,6 +162,7 @@ class NclDrivenSandbox:
     def _show_files(self, skill_id: str, config: Dict[str, Any]) -> None:
         files = self.skills_dir / skill_id
         if not files.is_dir():
+            _tell_of_files_here(files, config)
             return
         mounts = config.get("readonly_mounts", [])
         target = config.get("working_dir", _WORKING_DIR)
@@ -228,9 +230,8 @@ class NclDrivenSandbox:
         return start_run(prepared, "" if input_data is None else input_data, stream=stream)
 
     def _prepared(self, skill_id: str, command: Sequence[str], timeout: float) -> _native.Prepared:
-        if isinstance(command, (str, bytes)):
-            raise TypeError("command: a list of texts, the program first")
-        argv = [str(word) for word in command]
+        _id(skill_id)
+        argv = words_of("command", command)
         ms = timeout_ms(timeout)
         if self.nsjail_path is None:
             try:
@@ -277,14 +278,34 @@ class NclDrivenSandbox:
         )
 
 
+def _id(skill_id: Any) -> None:
+    if not isinstance(skill_id, str):
+        raise TypeError(f"skill_id: {skill_id!r} is not a text")
+
+
+def _tell_of_files_here(files: Path, config: Dict[str, Any]) -> None:
+    """A file of the current directory that the command names: the sandbox does not look there."""
+    command = config.get("cmd")
+    if not isinstance(command, list) or any(config.get(name) for name in ("mounts", "readonly_mounts", "allowed_paths")):
+        return
+    for word in command[:2]:
+        if isinstance(word, str) and word and not word.startswith("/") and os.path.isfile(word) and "." in word:
+            warnings.warn(
+                f"cmd names {word!r}, and a skill does not see the current directory: put it into {files}, "
+                "or show its directory with readonly_mounts",
+                stacklevel=4,
+            )
+            return
+
+
 def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
     path.chmod(0o644)
 
 
-def _directory(named: Optional[Union[str, Path]], variable: str, default: str) -> Path:
+def _directory(name: str, named: Optional[Union[str, Path]], variable: str, default: str) -> Path:
     if named is not None:
-        return Path(named)
+        return path_of(name, named)
     return Path(os.environ.get(variable) or Path.home() / default)
 
 
@@ -309,7 +330,7 @@ def _plain(config: Mapping[str, Any]) -> Dict[str, Any]:
             return os.fspath(value)
         raise ValueError(f"skill_config: {value!r} is no data: texts, numbers, lists and mappings are")
 
-    plain: Dict[str, Any] = json.loads(json.dumps(dict(config), allow_nan=False, default=other))
+    plain: Dict[str, Any] = json.loads(as_json("skill_config", config, other))
     return plain
 
 

@@ -326,3 +326,90 @@ def test_a_started_skill_tells_what_it_uses(sandbox: NclDrivenSandbox) -> None:
     for started in (sandbox.start("skill", [], "in"), cofferdam.JailExecutor().start(path, "in")):
         outcome = started.wait()
         assert outcome is not None and (outcome.stdout, outcome.exit_code) == ("in", 0)
+
+
+class Hostile:
+    """Raises whenever anybody looks at it."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("looked at")
+
+
+def nested(depth: int) -> List[Any]:
+    value: List[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def test_an_argument_of_a_wrong_type_is_named(sandbox: NclDrivenSandbox) -> None:
+    sandbox.export_profile("skill", CONFIG)
+    loop: Dict[str, Any] = {}
+    loop["self"] = loop
+    calls: List[Tuple[str, Any]] = [
+        ("command", lambda: sandbox.execute_sync("skill", None)),  # type: ignore[arg-type]
+        ("command", lambda: sandbox.execute_sync("skill", "cat")),
+        ("command[1]", lambda: sandbox.execute_sync("skill", ["cat", None])),  # type: ignore[list-item]
+        ("command[1]", lambda: sandbox.execute_sync("skill", ["cat", b"x"])),  # type: ignore[list-item]
+        ("command[0]", lambda: sandbox.execute_sync("skill", [Hostile()])),  # type: ignore[list-item]
+        ("command[0]", lambda: sandbox.execute_sync("skill", ["\ud800"])),
+        ("skill_id", lambda: sandbox.execute_sync(5, ["cat"])),  # type: ignore[arg-type]
+        ("skill_id", lambda: sandbox.export_profile(None, {})),  # type: ignore[arg-type]
+        ("skill_config", lambda: sandbox.export_profile("skill", {"max_memory_mb": float("nan")})),
+        ("skill_config", lambda: sandbox.export_profile("skill", {("a",): 1})),  # type: ignore[dict-item]
+        ("skill_config", lambda: sandbox.export_profile("skill", loop)),
+        ("skill_config", lambda: sandbox.export_profile("skill", {"cmd": nested(100_000)})),
+        ("timeout", lambda: sandbox.execute_sync("skill", ["cat"], timeout=float("nan"))),
+        ("timeout", lambda: sandbox.execute_sync("skill", ["cat"], timeout=10**400)),
+        ("profile_dir", lambda: NclDrivenSandbox(profile_dir=5)),  # type: ignore[arg-type]
+        ("policy", lambda: cofferdam.run({"version": float("inf")}, ["cat"])),
+        ("policy", lambda: cofferdam.run(None, ["cat"])),  # type: ignore[arg-type]
+        ("argv", lambda: cofferdam.run({"version": 1}, "cat")),
+        ("file", lambda: cofferdam.compile_profile(None)),  # type: ignore[arg-type]
+        ("overrides", lambda: cofferdam.compile_profile("p.ncl", overrides="a=1")),
+        ("imports", lambda: cofferdam.compile_profile("p.ncl", imports="/etc")),
+        ("config_path", lambda: cofferdam.NsJailExecutor().execute_sync(None)),  # type: ignore[arg-type]
+    ]
+    for name, call in calls:
+        with pytest.raises((TypeError, ValueError)) as told:
+            call()
+        assert str(told.value).startswith(f"{name}:"), (name, told.value)
+    assert sandbox.execute_sync("skill", [Path("cat")], "in").stdout == "in"
+
+
+def test_a_file_of_the_current_directory_is_told_where_to_go(
+    sandbox: NclDrivenSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = {"network_policy": "deny", "cmd": ["python3", "process.py"]}
+    (tmp_path / "process.py").write_text("print('processed')")
+    with pytest.warns(UserWarning, match="process.py.*skills/processor"):
+        sandbox.export_profile("processor", config)
+    (sandbox.skills_dir / "processor").mkdir(parents=True)
+    (tmp_path / "process.py").rename(sandbox.skills_dir / "processor/process.py")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sandbox.export_profile("processor", config)
+    assert sandbox.execute_sync("processor", []).stdout == "processed\n"
+
+
+def test_a_link_in_the_store_is_told_as_that(sandbox: NclDrivenSandbox, tmp_path: Path) -> None:
+    sandbox.export_profile("skill", CONFIG)
+    (sandbox.profile_dir / "linked").symlink_to(sandbox.profile_dir / "skill")
+    with pytest.raises(PermissionError, match="symbolic link"):
+        sandbox.execute_sync("linked", ["cat"])
+    assert sandbox.execute_sync("skill", ["cat"], "in").stdout == "in"
+
+
+def test_an_nsjail_json_alone_runs_python_as_python3(sandbox: NclDrivenSandbox) -> None:
+    sandbox.export_profile("old", {"network_policy": "deny", "cmd": ["python", "-c", "print(42)"]})
+    (sandbox.profile_dir / "old/policy.json").unlink()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert sandbox.execute_sync("old", []).stdout == "42\n"
+        assert sandbox.execute_sync("old", ["python", "-c", "print(7)"]).stdout == "7\n"
+
+
+def test_one_field_alone_makes_a_default_give_way(sandbox: NclDrivenSandbox) -> None:
+    sandbox.export_profile("strict", {"seccomp_level": "strict", "cmd": ["cat"]})
+    assert stored(sandbox, "strict")["network"]["mode"] == "none"
