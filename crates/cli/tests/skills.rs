@@ -552,6 +552,26 @@ fn mistakes_are_told_with_what_would_work() {
 }
 
 #[test]
+fn verify_finds_what_the_registry_would_refuse() {
+    let bench = Bench::new();
+    let directory = bench.signed("kept", false, &[("main.sh", "echo ran\n")]);
+    let verified = |directory: &str, wanted: i32, fault: &str| {
+        let verified = bench.skill(&["verify", "--json", directory]);
+        let named = parse(&verified)["errors"][0]["code"].as_str().unwrap_or_default().to_owned();
+        assert_eq!((code(&verified), named.as_str()), (wanted, fault), "{}", said(&verified));
+    };
+    verified(&directory, 0, "");
+    assert_eq!(code(&bench.skill(&["register", &directory])), 0);
+    verified(&directory, 0, "");
+    // The same name, of another publisher, whose other skill has no fault.
+    let other = Bench::new();
+    verified(&other.signed("kept", false, &[("main.sh", "echo mine\n")]), 1, "duplicate_skill");
+    verified(&other.signed("fresh", false, &[("main.sh", "echo mine\n")]), 0, "");
+    assert_eq!(code(&bench.skill(&["revoke", "kept"])), 0);
+    verified(&directory, 1, "revoked");
+}
+
+#[test]
 fn an_image_that_cannot_be_the_root_is_told_with_the_option_that_is_needed() {
     let bench = Bench::new();
     bench.registered("kept", false, &[("main.sh", "echo ran\n")]);

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use cofferdam_config::skills::intake::{listing, open, take};
+use cofferdam_config::skills::intake::{listing, open};
 use cofferdam_config::skills::manifest::{MANIFEST_FILE, Manifest, Stage, is_name};
 use cofferdam_config::skills::registry::{Registered, Skill, State};
 use cofferdam_config::skills::signature::{Key, KeyError};
@@ -64,7 +64,7 @@ pub(super) fn sign(called: &Called<'_>) -> Result<i32, Refusal> {
 
 pub(super) fn verify(called: &Called<'_>) -> Result<i32, Refusal> {
     let directory = called.caller.absolute(called.what("DIR")?);
-    match take(Path::new(&directory)) {
+    match called.registry.verify(Path::new(&directory)) {
         Ok(taken) if called.flag("json") => {
             print_json(
                 &json!({ "ok": true, "name": taken.manifest.name, "version": taken.version.hex(), "errors": [] }),

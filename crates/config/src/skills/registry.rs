@@ -148,6 +148,19 @@ impl Registry {
         self.add(&registry, &mut contents, &taken, record)
     }
 
+    /// Checks a skill's directory as [`Registry::register`] does, and changes nothing. A version that is registered
+    /// already has no fault.
+    ///
+    /// # Errors
+    /// Every fault of the skill, in the order of [`Code`]; or the registry cannot be read.
+    pub fn verify(&self, source: &Path) -> Result<Taken, SkillError> {
+        let taken = intake::take(source)?;
+        let contents = Contents { version: 1, skills: self.list()? };
+        let publisher = taken.manifest.publisher.address.to_ascii_lowercase();
+        acceptable(&contents, &taken.manifest.name, &taken.version.hex(), &publisher)?;
+        Ok(taken)
+    }
+
     fn add(
         &self,
         registry: &Locked,
@@ -157,14 +170,11 @@ impl Registry {
     ) -> Result<Registered, SkillError> {
         let (name, version) = (taken.manifest.name.clone(), taken.version.hex());
         let publisher = taken.manifest.publisher.address.to_ascii_lowercase();
+        acceptable(contents, &name, &version, &publisher)?;
         let skill = contents
             .skills
             .entry(name.clone())
             .or_insert_with(|| Skill { publisher: publisher.clone(), versions: Vec::new() });
-        if skill.publisher != publisher {
-            let told = format!("{name} is the skill of {}, and this one is that of {publisher}", skill.publisher);
-            return Err(SkillError::one(Code::DuplicateSkill, told));
-        }
         match skill.versions.iter().find(|known| known.version == version).map(|known| known.state) {
             Some(State::Registered) if store::open(&self.directory, &version).is_err() => {
                 // On record first: whoever reads that finds the files put back, or damaged as before.
@@ -177,11 +187,7 @@ impl Registry {
                 let told = format!("{name}@{version} is registered already");
                 return Err(SkillError::one(Code::DuplicateSkill, told));
             }
-            Some(State::Revoked) => {
-                let told = format!("{name}@{version} was revoked, and is not taken again");
-                return Err(SkillError::one(Code::Revoked, told));
-            }
-            None => {}
+            Some(State::Revoked) | None => {}
         }
         store::keep(&registry.directory, &self.directory, taken)?;
         let versioned =
@@ -337,6 +343,20 @@ struct Locked {
 
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Whether a version of this publisher may have the name: neither is it another publisher's, nor was the version revoked.
+fn acceptable(contents: &Contents, name: &str, version: &str, publisher: &str) -> Result<(), SkillError> {
+    let Some(skill) = contents.skills.get(name) else { return Ok(()) };
+    if skill.publisher != publisher {
+        let problem = format!("{name} is the skill of {}, and this one is that of {publisher}", skill.publisher);
+        return Err(SkillError::one(Code::DuplicateSkill, problem));
+    }
+    if skill.versions.iter().any(|known| known.version == version && known.state == State::Revoked) {
+        let problem = format!("{name}@{version} was revoked, and is not taken again");
+        return Err(SkillError::one(Code::Revoked, problem));
+    }
+    Ok(())
 }
 
 fn missing(spec: &Spec) -> SkillError {
