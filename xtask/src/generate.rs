@@ -180,7 +180,8 @@ is *required*: where this host cannot hold it in full, nothing starts, and the e
 
 `--profile FILE.ncl` evaluates a Nickel profile and starts from what it becomes, `--profile ID` from a stored one:
 [profiles](profiles.md). The policy or profile then decides what is denied. Without one, the caller's credentials are hidden
-in `run`, and in `eval` where `-v` or `--root` shows more than system files. `--deny` adds to either. `eval -v` does not
+in `run`, with [most dot names of the home](home.md), and in `eval` where `-v`, `--root` or the interpreter shows more than
+system files. `--deny` adds to either. `eval -v` does not
 change the working directory, which is the home inside; `-w` does.
 
 `COFFERDAM_PROFILES` names the store, `COFFERDAM_LIBEXEC` the directory of the evaluator.

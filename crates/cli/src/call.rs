@@ -18,7 +18,7 @@ use cofferdam_policy::{
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-use cofferdam_config::environments::{Passing, credentials, dress, eval_base};
+use cofferdam_config::environments::{Passing, credentials, deny_dot_names, deny_moved, dress, eval_base};
 use cofferdam_profiles::Id;
 
 use crate::caller::Caller;
@@ -125,6 +125,13 @@ pub fn make_from(
     let mut draft = Draft { policy: base, caller, base_mounts, network_named, direct: false };
     let named = apply_options(&mut draft, matches)?;
     let direct = draft.direct;
+    let volumes: Vec<String> = draft.policy.filesystem.mounts[draft.base_mounts..]
+        .iter()
+        .filter_map(|mount| match mount {
+            Mount::Bind { source, .. } => Some(source.clone()),
+            Mount::Tmpfs { .. } => None,
+        })
+        .collect();
     let mut policy = draft.policy;
     if network_named && policy.network.mode != NetworkMode::Allowlist {
         // The mode replaces the policy file's, and its lists go with it; what the command line says itself is a mistake.
@@ -181,6 +188,15 @@ pub fn make_from(
         policy.command.argv = words.cloned().collect();
     } else if policy.command.argv.is_empty() {
         return Err(Refusal::new("arguments", "no program to run").hint("cofferdam run [OPTIONS] -- PROGRAM [ARGS]..."));
+    }
+    // A policy file or a profile says itself what is denied.
+    if from_file.is_none() {
+        if !policy.filesystem.deny.is_empty() {
+            deny_moved(&mut policy, &caller.homes, |name| caller.variable(name));
+        }
+        if policy.filesystem.root == Root::Host {
+            deny_dot_names(&mut policy, caller.around(), &volumes);
+        }
     }
     policy.validate().and_then(|()| enough_files(&policy)).map_err(|errors| refused(&errors, &named, from_file))?;
     let perhaps_file = code.filter(|c| *c != "-" && c.len() < 256 && !c.contains(['\n', '(', '\0']));

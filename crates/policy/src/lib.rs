@@ -35,5 +35,8 @@ pub use field::Field;
 pub use json::{MAX_DEPTH, MAX_POLICY_BYTES, MAX_VALUES};
 pub use model::*;
 pub use ports::Ports;
-pub use protected::{CREDENTIAL_DENY, PROTECTED_COMPANIONS, PROTECTED_DEFAULT, credential_deny};
+pub use protected::{
+    CREDENTIALS, Credential, PROTECTED_COMPANIONS, PROTECTED_DEFAULT, SHOWN_DEFAULT, XDG, credential_deny,
+    credential_deny_moved, dot_deny,
+};
 pub use url::HttpUrl;

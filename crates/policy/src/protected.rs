@@ -2,6 +2,10 @@
 //!
 //! One source for every backend and every front end. A list says what is in it and nothing about how it is held.
 
+use std::sync::LazyLock;
+
+use crate::paths::{is_within, normalize};
+
 /// Paths that can be read but never written, created, replaced or removed, relative to the root of every
 /// writable mount: what a shell, git, an editor, an agent, a package manager or a session would execute or obey
 /// later, outside the sandbox, and where credentials are kept.
@@ -257,68 +261,39 @@ pub const PROTECTED_DEFAULT: &[&str] = &[
     ".omni",
 ];
 
-/// Credentials that the `host` root view does not show: relative entries lie in the user's home, absolute ones
-/// are meant as they stand. Normalized, no entry under another one.
-///
-/// `.npmrc` and `.pypirc` are in: they hold registry tokens, and code that needs a registry gets it by policy.
-pub const CREDENTIAL_DENY: &[&str] = &[
-    ".aws",
-    ".azure",
-    ".bash_history",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".claude.json",
-    ".claude/.credentials.json",
-    ".codex/auth.json",
-    ".config/BraveSoftware",
-    ".config/chromium",
-    ".config/containers",
-    ".config/doctl",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/git/credentials",
-    ".config/google-chrome",
-    ".config/hub",
-    ".config/microsoft-edge",
-    ".config/op",
-    ".config/rclone",
-    ".config/sops",
-    ".docker",
-    ".electrum",
-    ".ethereum",
-    ".gem/credentials",
-    ".git-credentials",
-    ".gnupg",
-    ".kube",
-    ".local/share/keyrings",
-    ".local/share/kwalletd",
-    ".m2/settings.xml",
-    ".mozilla",
-    ".my.cnf",
-    ".mysql_history",
-    ".netrc",
-    ".npmrc",
-    ".password-store",
-    ".pgpass",
-    ".psql_history",
-    ".pypirc",
-    ".python_history",
-    ".s3cfg",
-    ".ssh",
-    ".terraform.d/credentials.tfrc.json",
-    ".thunderbird",
-    ".vault-token",
-    ".yarnrc.yml",
-    ".zsh_history",
-    "/etc/gshadow",
-    "/etc/gshadow-",
-    "/etc/krb5.keytab",
-    "/etc/shadow",
-    "/etc/shadow-",
-    "/etc/ssh",
-    "/etc/ssl/private",
-    "/etc/sudoers",
-    "/etc/sudoers.d",
+/// A place in which an application keeps credentials, a history or private data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credential {
+    /// Relative to the user's home, or absolute.
+    pub path: &'static str,
+    /// Variables that name the place instead; `NAME/REST` names the directory that has REST in it.
+    pub variables: Vec<&'static str>,
+    /// The application.
+    pub application: &'static str,
+    /// Where that is documented.
+    pub source: &'static str,
+}
+
+/// Every place of credentials, as `credentials.txt` lists them. `.npmrc` and `.pypirc` are in: they hold registry tokens,
+/// and code that needs a registry gets it by policy.
+pub static CREDENTIALS: LazyLock<Vec<Credential>> = LazyLock::new(|| {
+    let lines = include_str!("credentials.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.filter_map(credential).collect()
+});
+
+fn credential(line: &'static str) -> Option<Credential> {
+    let mut fields = line.split('|').map(str::trim);
+    let path = fields.next()?;
+    let variables = fields.next()?.split(',').filter(|name| !name.is_empty()).collect();
+    Some(Credential { path, variables, application: fields.next()?, source: fields.next()? })
+}
+
+/// Directories of a home that the XDG base directory specification lets a variable move.
+pub const XDG: &[(&str, &str)] = &[
+    (".cache", "XDG_CACHE_HOME"),
+    (".config", "XDG_CONFIG_HOME"),
+    (".local/share", "XDG_DATA_HOME"),
+    (".local/state", "XDG_STATE_HOME"),
 ];
 
 /// Paths that are protected where they exist and another path is protected: `(that one, this one)`. Their directories are
@@ -331,13 +306,153 @@ pub const PROTECTED_COMPANIONS: &[(&str, &str)] = &[
     (".yarnrc.yml", ".yarn/sdks"),
 ];
 
-/// [`CREDENTIAL_DENY`] as absolute paths for a user whose home is `home` (absolute, normalized).
+/// [`CREDENTIALS`] as absolute paths for a user whose home is `home` (absolute, normalized).
 pub fn credential_deny(home: &str) -> impl Iterator<Item = String> {
     let home = home.strip_suffix('/').unwrap_or(home);
-    CREDENTIAL_DENY.iter().map(move |entry| match entry.strip_prefix('/') {
-        Some(_) => (*entry).to_owned(),
-        None => format!("{home}/{entry}"),
+    CREDENTIALS.iter().map(move |entry| match entry.path.strip_prefix('/') {
+        Some(_) => entry.path.to_owned(),
+        None => format!("{home}/{}", entry.path),
     })
+}
+
+/// Where the caller's variables put credentials instead. Not normalized values and `/` are left out.
+pub fn credential_deny_moved<'v>(variable: impl Fn(&str) -> Option<&'v str>) -> Vec<String> {
+    let named = |name: &str| -> Vec<String> {
+        let (name, rest) = name.split_once('/').unwrap_or((name, ""));
+        let places = variable(name).unwrap_or_default().split(':').filter(|place| place.starts_with('/'));
+        let places = places.filter_map(|place| normalize(&format!("{place}/{rest}")));
+        places.filter(|place| place != "/").collect()
+    };
+    let mut moved = Vec::new();
+    for entry in CREDENTIALS.iter() {
+        moved.extend(entry.variables.iter().flat_map(|name| named(name)));
+        for (directory, name) in XDG {
+            if let Some(rest) = entry.path.strip_prefix(directory).and_then(|rest| rest.strip_prefix('/')) {
+                moved.extend(named(&format!("{name}/{rest}")));
+            }
+        }
+    }
+    moved.sort_unstable();
+    moved.dedup();
+    moved
+}
+
+/// What of a home's names that begin with a dot the `host` root view shows: what programs are started from or need to
+/// start, and caches. Relative to the home; everything below an entry is shown but what [`CREDENTIALS`] lists.
+pub const SHOWN_DEFAULT: &[&str] = &[
+    // Toolchains and version managers.
+    ".asdf",
+    ".bun",
+    ".cabal",
+    ".cargo",
+    ".conda",
+    ".deno",
+    ".dotnet",
+    ".elan",
+    ".fnm",
+    ".gem",
+    ".ghcup",
+    ".goenv",
+    ".jenv",
+    ".juliaup",
+    ".luarocks",
+    ".mix",
+    ".nix-profile",
+    ".nodenv",
+    ".nvm",
+    ".opam",
+    ".poetry",
+    ".pyenv",
+    ".rbenv",
+    ".rustup",
+    ".rvm",
+    ".rye",
+    ".sdkman",
+    ".volta",
+    // Programs and libraries that a user installed.
+    ".local/bin",
+    ".local/include",
+    ".local/lib",
+    ".local/lib64",
+    ".local/libexec",
+    ".local/opt",
+    ".local/pipx",
+    ".local/share/bash-completion",
+    ".local/share/fnm",
+    ".local/share/fonts",
+    ".local/share/man",
+    ".local/share/mise",
+    ".local/share/pipx",
+    ".local/share/pnpm",
+    ".local/share/uv",
+    ".local/share/virtualenvs",
+    ".npm-global",
+    ".npm-packages",
+    ".venv",
+    ".venvs",
+    ".virtualenvs",
+    ".yarn",
+    // Caches.
+    ".cache/bun",
+    ".cache/ccache",
+    ".cache/deno",
+    ".cache/electron",
+    ".cache/fontconfig",
+    ".cache/go-build",
+    ".cache/huggingface",
+    ".cache/matplotlib",
+    ".cache/ms-playwright",
+    ".cache/node",
+    ".cache/node-gyp",
+    ".cache/pip",
+    ".cache/pnpm",
+    ".cache/pre-commit",
+    ".cache/puppeteer",
+    ".cache/pypoetry",
+    ".cache/sccache",
+    ".cache/torch",
+    ".cache/uv",
+    ".cache/yarn",
+    ".cache/zig",
+    ".npm",
+    ".pnpm-store",
+    // What programs read without a secret in it.
+    ".clang-format",
+    ".clang-tidy",
+    ".config/fontconfig",
+    ".config/git",
+    ".editorconfig",
+    ".fonts",
+    ".node-version",
+    ".nvmrc",
+    ".python-version",
+    ".ruby-version",
+    ".terminfo",
+    ".tool-versions",
+];
+
+/// The dot names of a home that the `host` root view denies: all but [`SHOWN_DEFAULT`] and what leads to `opened`, paths that
+/// the caller works in or named. `list` says which names a directory has that are no symbolic links: what a link leads to is
+/// judged where it lies. `base` is where the home's `directory` lies, a home itself with an empty one.
+pub fn dot_deny(list: &dyn Fn(&str) -> Vec<String>, base: &str, directory: &str, opened: &[String]) -> Vec<String> {
+    let mut denied = Vec::new();
+    for name in list(base) {
+        if directory.is_empty() && !name.starts_with('.') {
+            continue;
+        }
+        let path = format!("{base}/{name}");
+        let relative = if directory.is_empty() { name } else { format!("{directory}/{name}") };
+        let opens = |open: &&str| is_within(open, &relative);
+        if SHOWN_DEFAULT.iter().any(|shown| is_within(&relative, shown)) || opened.contains(&path) {
+            continue;
+        }
+        if SHOWN_DEFAULT.iter().any(|shown| opens(&shown)) || opened.iter().any(|open| is_within(open, &path)) {
+            denied.extend(dot_deny(list, &path, &relative, opened));
+        } else {
+            denied.push(path);
+        }
+    }
+    denied
 }
 
 #[cfg(test)]
@@ -347,7 +462,8 @@ mod tests {
 
     #[test]
     fn the_lists_are_normalized_and_say_nothing_twice() {
-        for list in [PROTECTED_DEFAULT, CREDENTIAL_DENY] {
+        let credentials: Vec<&str> = CREDENTIALS.iter().map(|entry| entry.path).collect();
+        for list in [PROTECTED_DEFAULT, SHOWN_DEFAULT, &credentials] {
             let set: PathSet = list.iter().copied().collect();
             assert_eq!(set.len(), list.len());
             assert_eq!(set.outermost(), set);
@@ -357,6 +473,18 @@ mod tests {
         for (with, path) in PROTECTED_COMPANIONS {
             assert!(PROTECTED_DEFAULT.contains(with) && fault(path).is_none() && !path.starts_with('/'));
         }
+        assert!(SHOWN_DEFAULT.iter().all(|entry| entry.starts_with('.')));
+        let lines = include_str!("credentials.txt").lines();
+        let entries = lines.filter(|line| !line.is_empty() && !line.starts_with('#')).count();
+        assert_eq!(CREDENTIALS.len(), entries, "every line is an entry");
+        for entry in CREDENTIALS.iter() {
+            assert!(!entry.application.is_empty() && !entry.source.is_empty(), "{entry:?}");
+            let of_a_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            assert!(
+                entry.variables.iter().all(|name| name.split('/').next().unwrap().chars().all(of_a_name)),
+                "{entry:?}"
+            );
+        }
     }
 
     #[test]
@@ -365,6 +493,39 @@ mod tests {
         let text = std::fs::read_to_string(page).expect("docs/protected.md can be read");
         let missing: Vec<_> = PROTECTED_DEFAULT.iter().filter(|name| !text.contains(&format!("`{name}`"))).collect();
         assert!(missing.is_empty(), "docs/protected.md does not name {missing:?}");
+    }
+
+    #[test]
+    fn variables_move_credentials() {
+        let variable = |name: &str| match name {
+            "KUBECONFIG" => Some("/a/one:/b/two:relative"),
+            "CARGO_HOME" => Some("/cargo"),
+            "XDG_CONFIG_HOME" => Some("/x/config"),
+            "DOCKER_CONFIG" => Some("/"),
+            "GNUPGHOME" => Some("/g/../keys/"),
+            _ => None,
+        };
+        let moved = credential_deny_moved(variable);
+        for path in ["/a/one", "/b/two", "/cargo/credentials.toml", "/x/config/gh", "/keys"] {
+            assert!(moved.iter().any(|moved| moved == path), "{path}: {moved:?}");
+        }
+        assert!(!moved.iter().any(|path| path == "/" || !path.starts_with('/')), "{moved:?}");
+    }
+
+    #[test]
+    fn dot_names_are_denied_but_for_what_programs_need_and_what_is_opened() {
+        let list = |dir: &str| -> Vec<String> {
+            let names: &[&str] = match dir {
+                "/h" => &["plain", ".secret", ".cargo", ".config", ".dots"],
+                "/h/.config" => &["git", "app"],
+                "/h/.dots" => &["work", "other"],
+                _ => panic!("{dir} need not be listed"),
+            };
+            names.iter().map(|name| (*name).to_owned()).collect()
+        };
+        assert_eq!(dot_deny(&list, "/h", "", &[]), ["/h/.secret", "/h/.config/app", "/h/.dots"]);
+        let opened = ["/h/.dots/work".to_owned(), "/h".to_owned()];
+        assert_eq!(dot_deny(&list, "/h", "", &opened), ["/h/.secret", "/h/.config/app", "/h/.dots/other"]);
     }
 
     #[test]

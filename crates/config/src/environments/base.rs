@@ -5,13 +5,15 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
-use cofferdam_policy::{CREDENTIAL_DENY, Policy, Root, credential_deny};
+use cofferdam_policy::paths::{PathSet, is_within};
+use cofferdam_policy::{CREDENTIALS, Policy, Root, XDG, credential_deny, credential_deny_moved, dot_deny};
 
 use super::discover::holds_more;
 use super::nix::{Builder, Building, NixError};
 use super::recipe::store_of;
-use super::{Environment, Kind, Project, Recipe, Surroundings, artifact};
+use super::{Around, Environment, Kind, Project, Recipe, Surroundings, artifact};
 
 /// Why the process's surroundings cannot be told.
 #[derive(Debug, thiserror::Error)]
@@ -74,15 +76,63 @@ pub fn eval_base(shows_more: bool, homes: &[String]) -> Policy {
     policy
 }
 
+/// The variables that move credentials.
+static CREDENTIAL_VARIABLES: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let named = CREDENTIALS.iter().flat_map(|entry| &entry.variables).filter_map(|name| name.split('/').next());
+    named.chain(XDG.iter().map(|(_, name)| *name)).map(str::to_owned).collect()
+});
+
 /// Where credentials are, in these homes.
 pub fn credentials(homes: &[String]) -> Vec<String> {
     let mut deny: Vec<String> = homes.iter().flat_map(|home| credential_deny(home)).collect();
     if homes.is_empty() {
-        deny.extend(credential_deny("/").filter(|path| CREDENTIAL_DENY.contains(&path.as_str())));
+        deny.extend(CREDENTIALS.iter().filter(|entry| entry.path.starts_with('/')).map(|entry| entry.path.to_owned()));
     }
     deny.sort_unstable();
     deny.dedup();
     deny
+}
+
+/// Denies the credentials that the caller's variables put elsewhere. A place that a home or the working directory lies in
+/// is no place of credentials.
+pub fn deny_moved<'v>(policy: &mut Policy, homes: &[String], variable: impl Fn(&str) -> Option<&'v str>) {
+    let cwd = policy.command.cwd.clone();
+    let holds = |path: &String| homes.iter().chain(&cwd).any(|place| is_within(place, path));
+    policy.filesystem.deny.extend(credential_deny_moved(variable).into_iter().filter(|path| !holds(path)));
+    policy.filesystem.deny.sort_unstable();
+    policy.filesystem.deny.dedup();
+}
+
+/// Denies the dot names of the caller's homes in a host view, but for what programs need. Each home is listed once, and
+/// the few directories in which some names are shown. Stays open: the working directory, the directories of PATH, and
+/// `volumes`, what the caller named; one that a home lies in gives the home as it is.
+pub fn deny_dot_names(policy: &mut Policy, around: Around<'_>, volumes: &[String]) {
+    let path = around.variable("PATH").unwrap_or_default().split(':').filter(|dir| dir.starts_with('/'));
+    let mut opened: Vec<String> = path.chain([around.cwd]).map(str::to_owned).chain(volumes.iter().cloned()).collect();
+    let real =
+        |path: &String| std::fs::canonicalize(path).ok().and_then(|real| real.into_os_string().into_string().ok());
+    opened.extend(opened.iter().filter_map(real).collect::<Vec<_>>());
+    let given = |home: &str| {
+        volumes.iter().chain(volumes.iter().filter_map(real).collect::<Vec<_>>().iter()).any(|v| is_within(home, v))
+    };
+    let homes = around.homes.iter().map(|home| (home.as_str(), ""));
+    let moved = XDG.iter().filter_map(|(directory, name)| Some((around.variable(name)?, *directory)));
+    for (base, directory) in homes.chain(moved) {
+        let in_a_home = !directory.is_empty() && around.homes.iter().any(|home| is_within(home, base));
+        if base.starts_with('/') && base != "/" && !in_a_home && !given(base) {
+            policy.filesystem.deny.extend(dot_deny(&names, base, directory, &opened));
+        }
+    }
+    // What lies in a denied directory goes with it.
+    let denied: PathSet = policy.filesystem.deny.iter().map(String::as_str).collect();
+    policy.filesystem.deny = denied.outermost().iter().map(str::to_owned).collect();
+}
+
+/// Names of a directory that are no symbolic links; none where it cannot be listed, which the sandbox's user cannot either.
+fn names(directory: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let plain = entries.filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()));
+    plain.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
 /// Sets what a defined environment sets. Where it shows more of the host than the system's files, it goes without
@@ -96,8 +146,9 @@ pub fn dress(
 ) {
     if project.is_some() || !recipe.shows.is_empty() || matches!(recipe.root, Some(Root::Directory(_))) {
         policy.filesystem.deny.extend(credentials(homes));
-        policy.filesystem.deny.sort_unstable();
-        policy.filesystem.deny.dedup();
+        let values: BTreeMap<String, String> =
+            CREDENTIAL_VARIABLES.iter().filter_map(|name| Some((name.clone(), variable(name)?))).collect();
+        deny_moved(policy, homes, |name| values.get(name).map(String::as_str));
     }
     policy.go_by_hosts_proxy(&variable);
     recipe.dress(policy, project, variable);

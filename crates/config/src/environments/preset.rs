@@ -233,8 +233,7 @@ fn interpreter(policy: &mut Policy, caller: Around<'_>, tree: &dyn Tree, name: &
     // What is shown of the caller's goes without credentials, wherever they lie in it.
     if !interpreter.needs.is_empty() {
         policy.filesystem.deny.extend(super::credentials(caller.homes));
-        policy.filesystem.deny.sort_unstable();
-        policy.filesystem.deny.dedup();
+        super::deny_moved(policy, caller.homes, |name| caller.variable(name));
     }
     // Its own directory first, so that the tools beside it (pip, npm) are the ones found.
     if let Some((bin, _)) = interpreter.program.rsplit_once('/').filter(|_| !interpreter.needs.is_empty())

@@ -82,6 +82,9 @@ const TOGETHER: usize = 16;
 /// Most links on the way to a file (path_resolution(7)).
 const MOST_LINKS: u32 = 40;
 
+/// From this many denied names of one read-only directory on, which of them exist is not asked: the layer hides them all.
+const UNLISTED: usize = 4 * CROWD;
+
 /// Names of one directory.
 #[derive(Default)]
 struct Names<'p> {
@@ -230,7 +233,7 @@ impl Work<'_> {
                 (d, writable)
             })
             .collect();
-        if deny && names.len() >= CROWD && places.iter().all(|(inside, writable)| !writable && self.plain(inside)) {
+        if deny && names.len() >= UNLISTED && places.iter().all(|(inside, writable)| !writable && self.plain(inside)) {
             return self.hidden(dir, names, &places);
         }
         let Some(there) = crate::lookup::among(dir, names) else { return false };
@@ -286,7 +289,11 @@ impl Work<'_> {
     /// Whether nothing is mounted below a directory: a layer over it would uncover what mounts in it cover.
     fn plain(&self, dir: &str) -> bool {
         !self.view.places().iter().any(|p| p.target != dir && is_within(&p.target, dir))
-            && self.view.host_path(dir).is_none_or(|host| !self.twins.mounted_below(&host))
+            // Nor can a layer lie below what it hides names of: overlayfs refuses layers that overlap.
+            && self
+                .view
+                .host_path(dir)
+                .is_none_or(|host| !self.twins.mounted_below(&host) && !crate::crowd::base().starts_with(&host))
     }
 
     /// A protected path of a writable tree: read-only onto itself.
@@ -523,9 +530,17 @@ impl Work<'_> {
             names.sort_unstable();
             names.dedup();
         }
-        self.masks.retain(|m| {
-            let (dir, name) = split(m);
-            crowds.get(dir).is_none_or(|names| names.binary_search_by(|n| n.as_str().cmp(name)).is_err())
+        // What a layer hides, and what lies below it, is not there to be mounted over.
+        self.masks.retain(|mask| {
+            let mut at = mask.as_str();
+            while at != "/" {
+                let (dir, name) = split(at);
+                if crowds.get(dir).is_some_and(|names| names.binary_search_by(|n| n.as_str().cmp(name)).is_ok()) {
+                    return false;
+                }
+                at = dir;
+            }
+            true
         });
         self.held.crowds = crowds;
         // Shorter paths first: an ancestor before what lies in it. A mask below a mask is not needed.

@@ -1,0 +1,289 @@
+//! What the host view shows of a home: no credentials, histories or data of applications, and what programs need.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{cofferdam, is_root};
+
+/// Well-known files with secrets, relative to a home.
+const SECRETS: &[&str] = &[
+    ".ICEauthority",
+    ".Xauthority",
+    ".aider.conf.yml",
+    ".aliyun/config.json",
+    ".ansible/vault_pass",
+    ".authinfo",
+    ".bitcoin/wallet.dat",
+    ".bitmonero/x",
+    ".bluemix/x",
+    ".boto",
+    ".bundle/config",
+    ".cache/google-chrome/x",
+    ".cache/huggingface/token",
+    ".cache/mozilla/x",
+    ".cargo/config.toml",
+    ".cassandra/credentials",
+    ".cf/config.json",
+    ".composer/auth.json",
+    ".condarc",
+    ".config/Bitwarden/data.json",
+    ".config/Code/User/globalStorage/state.vscdb",
+    ".config/Cursor/User/globalStorage/state.vscdb",
+    ".config/Exodus/x",
+    ".config/Signal/config.json",
+    ".config/Slack/Cookies",
+    ".config/age/keys.txt",
+    ".config/composer/auth.json",
+    ".config/configstore/update.json",
+    ".config/discord/Cookies",
+    ".config/evolution/x",
+    ".config/filezilla/sitemanager.xml",
+    ".config/firebase/x",
+    ".config/git/config",
+    ".config/github-copilot/apps.json",
+    ".config/github-copilot/hosts.json",
+    ".config/glab-cli/config.yml",
+    ".config/hcloud/cli.toml",
+    ".config/heroku/x",
+    ".config/hexchat/x",
+    ".config/k9s/x",
+    ".config/keepassxc/x",
+    ".config/linode-cli",
+    ".config/ngrok/ngrok.yml",
+    ".config/nix/nix.conf",
+    ".config/openstack/clouds.yaml",
+    ".config/opera/Cookies",
+    ".config/pip/pip.conf",
+    ".config/pypoetry/auth.toml",
+    ".config/scw/config.yaml",
+    ".config/solana/id.json",
+    ".config/stripe/config.toml",
+    ".config/teamviewer/x",
+    ".config/vivaldi/Cookies",
+    ".config/xsel",
+    ".config/zed/x",
+    ".curlrc",
+    ".cursor/mcp.json",
+    ".databrickscfg",
+    ".dbshell",
+    ".dbt/profiles.yml",
+    ".env",
+    ".expo/state.json",
+    ".firebase/x",
+    ".fly/config.yml",
+    ".gemini/oauth_creds.json",
+    ".gitconfig",
+    ".gitcookies",
+    ".gradle/gradle.properties",
+    ".history",
+    ".huggingface/token",
+    ".irssi/config",
+    ".ivy2/.credentials",
+    ".kaggle/kaggle.json",
+    ".lesshst",
+    ".local/share/TelegramDesktop/tdata/x",
+    ".local/share/atuin/history.db",
+    ".local/share/com.vercel.cli/auth.json",
+    ".local/share/containers/auth.json",
+    ".local/share/direnv/x",
+    ".local/share/evolution/x",
+    ".local/share/fish/fish_history",
+    ".local/share/jupyter/runtime/kernel.json",
+    ".local/share/opencode/auth.json",
+    ".local/share/remmina/x",
+    ".m2/repository/x",
+    ".m2/settings-security.xml",
+    ".minikube/client.key",
+    ".monero/x",
+    ".mongodb/x",
+    ".msmtprc",
+    ".node_repl_history",
+    ".nuget/NuGet/NuGet.Config",
+    ".oci/config",
+    ".pip/pip.conf",
+    ".pki/nssdb/key4.db",
+    ".pulumi/credentials.json",
+    ".purple/accounts.xml",
+    ".rediscli_history",
+    ".remmina/x",
+    ".sbt/.credentials",
+    ".sentryclirc",
+    ".sh_history",
+    ".smbcredentials",
+    ".snowsql/config",
+    ".sqlite_history",
+    ".subversion/auth/svn.simple/x",
+    ".tencentcloudcli/x",
+    ".terraformrc",
+    ".var/app/org.mozilla.firefox/x",
+    ".viminfo",
+    ".wgetrc",
+    "snap/firefox/common/.mozilla/firefox/logins.json",
+];
+
+/// What stays readable: ordinary files, toolchains, programs that a user installed, caches.
+const SHOWN: &[&str] = &[
+    "notes.txt",
+    "project/.env",
+    ".cargo/bin/tool",
+    ".cargo/registry/index",
+    ".rustup/settings.toml",
+    ".pyenv/version",
+    ".nvm/nvm.sh",
+    ".local/bin/tool",
+    ".local/lib/python3.11/site-packages/module.py",
+    ".cache/pip/http",
+    ".cache/huggingface/hub/model",
+    ".npm/_cacache/index",
+    ".config/git/ignore",
+    ".tool-versions",
+];
+
+/// A home outside of what the host view replaces, removed when the test ends.
+struct Home(PathBuf);
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+impl Home {
+    /// `None` where this user can make none, which is said.
+    fn new(name: &str) -> Option<Home> {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        if let Err(error) = fs::create_dir_all(&path) {
+            // The same test as root runs the command as an unprivileged user as well.
+            eprintln!("skipped: {} cannot be made: {error}", path.display());
+            return None;
+        }
+        let home = Home(fs::canonicalize(&path).unwrap());
+        for file in SECRETS.iter().chain(SHOWN) {
+            home.plant(file);
+        }
+        Some(home)
+    }
+
+    fn plant(&self, file: &str) {
+        let path = self.0.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, format!("<{file}>")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn text(&self, below: &str) -> String {
+        self.0.join(below).to_str().unwrap().trim_end_matches('/').to_owned()
+    }
+
+    /// The command with this home, as root and as a user where the test is root's.
+    fn commands(&self) -> Vec<Command> {
+        let command = || {
+            let mut command = cofferdam();
+            for name in ["XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
+                command.env_remove(name);
+            }
+            command.env("HOME", &self.0).env("PATH", "/usr/bin:/bin").current_dir("/");
+            command
+        };
+        let mut commands = vec![command()];
+        if is_root() {
+            let mut user = command();
+            user.uid(65534).gid(65534);
+            commands.push(user);
+        }
+        commands
+    }
+
+    /// What of these files a program in the sandbox can read.
+    fn read(&self, mut command: Command, arguments: &[&str], files: &[&str]) -> Vec<String> {
+        let script = "for file do cat \"$file\" 2>/dev/null && echo; done; echo ran";
+        command.args(["run", "-q"]).args(arguments).args(["--", "sh", "-c", script, "sh"]);
+        let out = command.args(files.iter().map(|file| self.text(file))).output().unwrap();
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(text.ends_with("ran\n"), "{out:?}");
+        text.lines().filter(|line| *line != "ran").map(|line| line.trim_matches(['<', '>']).to_owned()).collect()
+    }
+}
+
+#[test]
+fn no_well_known_secret_of_a_home_can_be_read_and_what_programs_need_can() {
+    let Some(home) = Home::new("secrets") else { return };
+    for command in home.commands() {
+        assert_eq!(home.read(command, &[], SECRETS), [""; 0]);
+    }
+    for command in home.commands() {
+        assert_eq!(home.read(command, &[], SHOWN), SHOWN);
+    }
+    // The secrets are there: a volume of the home gives what no list names.
+    let volume = format!("{0}:{0}", home.text(""));
+    for command in home.commands() {
+        let read = home.read(command, &["-v", &volume], &[".m2/repository/x", ".gitconfig", ".aws"]);
+        assert_eq!(read, [".m2/repository/x"]);
+    }
+}
+
+#[test]
+fn the_working_directory_and_a_volume_stay_open_below_a_dot_directory() {
+    let Some(home) = Home::new("opened") else { return };
+    for file in [".dots/work/file", ".dots/other/file", ".dots/work/.hidden"] {
+        home.plant(file);
+    }
+    let files = [".dots/work/file", ".dots/work/.hidden", ".dots/other/file", ".m2/settings.xml", ".m2/repository/x"];
+    for mut command in home.commands() {
+        command.current_dir(home.0.join(".dots/work"));
+        assert_eq!(home.read(command, &[], &files), [".dots/work/file", ".dots/work/.hidden"]);
+    }
+    let volume = format!("{0}:{0}", home.text(".m2/repository"));
+    for command in home.commands() {
+        assert_eq!(home.read(command, &["-v", &volume], &files), [".m2/repository/x"]);
+    }
+}
+
+#[test]
+fn credentials_that_a_variable_moves_are_denied_where_they_are() {
+    let Some(home) = Home::new("moved") else { return };
+    let moved = [
+        ("XDG_CONFIG_HOME", "moved/config", "moved/config/gh/hosts.yml"),
+        ("KUBECONFIG", "moved/cluster", "moved/cluster"),
+        ("AWS_SHARED_CREDENTIALS_FILE", "moved/aws", "moved/aws"),
+        ("DOCKER_CONFIG", "moved/docker", "moved/docker/config.json"),
+        ("GNUPGHOME", "moved/keys", "moved/keys/private"),
+        ("CARGO_HOME", "moved/cargo", "moved/cargo/credentials.toml"),
+    ];
+    for (_, _, file) in moved {
+        home.plant(file);
+    }
+    home.plant("moved/cargo/bin/tool");
+    let files: Vec<&str> = moved.iter().map(|(_, _, file)| *file).chain(["moved/cargo/bin/tool"]).collect();
+    for mut command in home.commands() {
+        for (name, value, _) in moved {
+            command.env(name, home.0.join(value));
+        }
+        assert_eq!(home.read(command, &[], &files), ["moved/cargo/bin/tool"]);
+    }
+    // The twin: without the variables they are ordinary files.
+    for command in home.commands() {
+        assert_eq!(home.read(command, &[], &files), files);
+    }
+}
+
+#[test]
+fn more_denied_names_than_mounts_are_worth_are_hidden_all_the_same() {
+    let Some(home) = Home::new("many") else { return };
+    let many: Vec<String> = (0..200).map(|i| format!(".application-{i}")).collect();
+    many.iter().for_each(|name| home.plant(name));
+    // Layers that hide names lie in a directory of the user's own.
+    fs::create_dir_all(home.0.join(".cache")).unwrap();
+    if is_root() {
+        chown(home.0.join(".cache"), Some(65534), Some(65534)).unwrap();
+    }
+    let files: Vec<&str> = many.iter().map(String::as_str).chain(["notes.txt", ".cargo/bin/tool"]).collect();
+    for command in home.commands() {
+        assert_eq!(home.read(command, &[], &files), ["notes.txt", ".cargo/bin/tool"]);
+    }
+}
