@@ -512,7 +512,8 @@ impl Work<'_> {
 
     fn finish(mut self) -> Held {
         let mut crowds = std::mem::take(&mut self.crowds);
-        for mask in &self.masks {
+        // What may not be there, in a tree of the sandbox's own, may lie in a directory that is not there either.
+        for mask in self.masks.difference(&self.unsure) {
             if let Some(i) = mask.rfind('/').filter(|&i| i > 0)
                 && self.view.covering(mask).is_some_and(|p| !p.writable)
             {
