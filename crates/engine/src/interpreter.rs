@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use cofferdam_policy::paths::is_within;
-use cofferdam_policy::{Mount, Policy};
+use cofferdam_policy::{Mount, NetworkMode, Policy};
 
 use crate::backends::facts::{Facts, Kind, Resolved, resolve};
 use crate::guard::{shebang, started_by_env};
@@ -48,6 +48,23 @@ const OTHER_NAMES: [(&str, &str); 3] = [("node", "nodejs"), ("ruby", "rubygems")
 /// Of /etc: the loader's table, where the names of libraries lead that there are several of, and the settings of the one
 /// library that languages do not start without.
 const SETTINGS: [&str; 3] = ["/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/openssl.cnf"];
+/// Where the certificate roots of Debian, Fedora, Arch and SUSE lie, and what the links among them lead to. They are shown
+/// wherever there is a network, since no TLS client works without.
+const CERTIFICATES: [&str; 12] = [
+    // Where Debian's OpenSSL looks: links into /etc/ssl.
+    "/usr/lib/ssl/cert.pem",
+    "/usr/lib/ssl/certs",
+    "/usr/lib/ssl/openssl.cnf",
+    "/etc/ssl/certs",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/pki/tls/certs",
+    "/etc/pki/tls/cert.pem",
+    "/etc/pki/ca-trust/extracted",
+    "/etc/ca-certificates/extracted",
+    "/usr/share/ca-certificates",
+    "/usr/local/share/ca-certificates",
+];
 /// The kernel follows no more scripts than this (`BINPRM_MAX_RECURSION`, execve(2)).
 const MOST_SCRIPTS: usize = 5;
 
@@ -63,7 +80,8 @@ pub fn parts(policy: &Policy, facts: &dyn Facts) -> Vec<Part> {
         programs = found.interpreters(&script);
     }
     found.libraries();
-    for path in SETTINGS {
+    let certificates = CERTIFICATES.iter().filter(|_| policy.network.mode != NetworkMode::None);
+    for path in SETTINGS.iter().chain(certificates) {
         found.entry(path);
     }
     found.finish()
@@ -250,6 +268,25 @@ mod tests {
             })
             .collect();
         parts(&policy, &host()).iter().map(|part| part.path().to_owned()).collect()
+    }
+
+    #[test]
+    fn certificates_are_shown_wherever_there_is_a_network() {
+        let mut host = host();
+        for path in ["/etc/ssl/certs/", "/etc/ssl/private/", "/usr/share/ca-certificates/", "/etc/pki/tls/certs/"] {
+            host.add(path.trim_end_matches('/'), Kind::Directory);
+        }
+        let shown = |mode: NetworkMode| {
+            let mut policy = Policy::base();
+            policy.command.argv = vec!["sh".into()];
+            policy.network.mode = mode;
+            let all = parts(&policy, &host);
+            all.iter().map(|part| part.path().to_owned()).filter(|path| path.contains("cert")).collect::<Vec<_>>()
+        };
+        let roots = ["/etc/pki/tls/certs", "/etc/ssl/certs", "/usr/share/ca-certificates"];
+        assert_eq!(shown(NetworkMode::Allowlist), roots);
+        assert_eq!(shown(NetworkMode::Host), roots);
+        assert!(shown(NetworkMode::None).is_empty());
     }
 
     const EVERY: [&str; 8] = [
