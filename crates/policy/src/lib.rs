@@ -32,6 +32,7 @@ pub use defaults::{API_VARIABLE_DEFAULT, HOSTNAME_DEFAULT, VARIABLES_DEFAULT};
 pub use errno::errno_from_name;
 pub use error::{MAX_ERRORS, PolicyError, PolicyErrors};
 pub use field::Field;
+pub use host::UrlHost;
 pub use json::{MAX_DEPTH, MAX_POLICY_BYTES, MAX_VALUES};
 pub use model::*;
 pub use ports::Ports;

@@ -3,16 +3,21 @@
 //! ```toml
 //! networkMode = "allowlist"            # default: none
 //! allowedHosts = ["api.example.com"]
-//! memoryLimitMb = 256                  # default: 128
+//! memoryLimitMb = 256                  # default: what the manifest asks for
 //! cpuQuota = 50000                     # microseconds in each 100 ms; the default, half a CPU
 //! volumes = [{ target = "/work", sizeMb = 64 }]
-//! env = { ISCL_API_URL = "http://127.0.0.1:8080" }
+//! env = { ISCL_API_URL = "http://127.0.0.1:8080", LOG_LEVEL = "debug" }
 //! command = ["python3", "/skill/main.py"]
 //! ```
 //!
-//! Closed: a key that is not known, a mount of the host, a variable besides the API's is an error. Pure.
+//! Closed: a key that is not known, a mount of the host, a variable that looks like a secret or steers a program is an
+//! error. Pure.
 
-use cofferdam_policy::{API_VARIABLE_DEFAULT, AllowEntry, HttpUrl, PolicyError, PolicyErrors, paths};
+use std::collections::BTreeMap;
+
+use cofferdam_policy::{
+    API_VARIABLE_DEFAULT, AllowEntry, HttpUrl, PolicyError, PolicyErrors, UrlHost, paths, variables,
+};
 use serde_json::Value;
 
 use super::json::{Reader, parse};
@@ -20,8 +25,6 @@ use super::json::{Reader, parse};
 /// Longest text, bytes.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Memory where nobody says otherwise, MiB.
-pub const MEMORY_DEFAULT_MB: u64 = 128;
 /// CPU time in each period of 100 ms where nobody says otherwise, microseconds: half a CPU.
 pub const CPU_QUOTA_DEFAULT: u64 = 50_000;
 /// Size of /tmp, and of a volume of which nobody says it, MiB.
@@ -64,6 +67,8 @@ pub struct SandboxConfig {
     pub volumes: Vec<Volume>,
     /// The API that the skill is told of, as the host sees it.
     pub api: Option<HttpUrl>,
+    /// Further variables of the skill's. None of them looks like a secret or steers a program.
+    pub variables: BTreeMap<String, String>,
     /// The program and its arguments.
     pub command: Option<Vec<String>>,
 }
@@ -131,6 +136,7 @@ fn config(read: &mut Reader, root: &Value) -> SandboxConfig {
     let number = |read: &mut Reader, key: &str, least: u64, most: u64| {
         top.get(key).map(|value| read.number(&format!("$.{key}"), Some(value), least, most))
     };
+    let (api, variables) = env(read, top.get("env"));
     SandboxConfig {
         image,
         allowlist,
@@ -140,7 +146,8 @@ fn config(read: &mut Reader, root: &Value) -> SandboxConfig {
         timeout_ms: number(read, "timeoutMs", 1, 24 * 60 * 60 * 1000),
         no_spawn: read.flag("$.noSpawn", top.get("noSpawn")),
         volumes: volumes(read, top.get("volumes")),
-        api: api(read, top.get("env")),
+        api,
+        variables,
         command: top.get("command").map(|value| command(read, value)),
     }
 }
@@ -203,27 +210,84 @@ fn volumes(read: &mut Reader, value: Option<&Value>) -> Vec<Volume> {
     volumes
 }
 
-/// The one variable that there can be.
-fn api(read: &mut Reader, value: Option<&Value>) -> Option<HttpUrl> {
-    let members = match value? {
-        Value::Object(members) => members,
-        other => {
-            read.wrong("$.env", Some(other), "not an object", "an object with ISCL_API_URL");
-            return None;
+/// Names by which containers know their host. Here the API is the operator's own, at the host's loopback.
+const HOST_NAMES: &[&str] = &["host.docker.internal", "gateway.docker.internal", "host.containers.internal"];
+
+/// Variables that are the sandbox's own, and say where things are in it.
+const OWN_VARIABLES: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "TMPDIR"];
+
+/// The API, and what other variables a skill is given.
+fn env(read: &mut Reader, value: Option<&Value>) -> (Option<HttpUrl>, BTreeMap<String, String>) {
+    let mut variables = BTreeMap::new();
+    let members = match value {
+        None => return (None, variables),
+        Some(Value::Object(members)) => members,
+        Some(other) => {
+            read.wrong("$.env", Some(other), "not an object", "an object of variables, ISCL_API_URL among them");
+            return (None, variables);
         }
     };
-    for name in members.keys().filter(|name| *name != API_VARIABLE_DEFAULT) {
+    for (name, value) in members.iter().filter(|(name, _)| *name != API_VARIABLE_DEFAULT) {
         // Its value may be the secret that does not belong there: it is not shown.
         let at = format!("$.env[{}]", super::json::shown(name));
-        read.wrong(&at, None, "no variable of a skill's", "ISCL_API_URL alone: what is secret stays behind the API");
+        let Some(text) = value.as_str() else {
+            read.wrong(&at, None, "not a text", "a text");
+            continue;
+        };
+        match unfit(name, text) {
+            Some((problem, accepted)) => read.wrong(&at, None, problem, accepted),
+            None => drop(variables.insert(name.clone(), text.to_owned())),
+        }
     }
-    let url = members.get(API_VARIABLE_DEFAULT)?;
+    (members.get(API_VARIABLE_DEFAULT).and_then(|url| api(read, url)), variables)
+}
+
+/// Why a skill is not given this variable, and what it may be given.
+fn unfit(name: &str, value: &str) -> Option<(&'static str, &'static str)> {
+    const PLAIN: &str = "what a program reads for its settings, such as NODE_ENV, TZ or LOG_LEVEL";
+    const SECRET: &str = "ISCL_API_URL: what is secret stays behind the API, and no skill has it";
+    let is_name = |text: &str| {
+        text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && text.len() <= 128
+            && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    if !is_name(name) {
+        Some(("no name of a variable", "letters, digits and _, no digit first, at most 128"))
+    } else if value.len() > 4096 || value.contains('\0') {
+        Some(("longer than 4096 bytes, or with NUL", "a shorter text"))
+    } else if OWN_VARIABLES.contains(&name.to_ascii_uppercase().as_str())
+        || name.to_ascii_uppercase().ends_with("_PROXY")
+    {
+        Some(("a variable of the sandbox's own", PLAIN))
+    } else if variables::is_stripped(name, value) {
+        Some(("looks like a secret, or makes programs run something else", SECRET))
+    } else if is_secret(value) {
+        Some(("its value has the form of a key or token", SECRET))
+    } else {
+        None
+    }
+}
+
+/// Whether a value has the form of a private key, or of a token of a well-known provider.
+fn is_secret(value: &str) -> bool {
+    let hex = value.strip_prefix("0x").unwrap_or(value);
+    let is_key = hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_key || !super::scan::scan("", 0, value.as_bytes()).is_empty()
+}
+
+fn api(read: &mut Reader, url: &Value) -> Option<HttpUrl> {
     let text = read.text("$.env.ISCL_API_URL", Some(url), "an HTTP URL", |_| true);
-    match text.parse() {
-        Ok(url) => Some(url),
+    match text.parse::<HttpUrl>() {
+        Ok(mut url) => {
+            if let UrlHost::Name(name) = &url.host
+                && HOST_NAMES.contains(&name.to_ascii_lowercase().as_str())
+            {
+                url.host = UrlHost::Address(std::net::Ipv4Addr::LOCALHOST.into());
+            }
+            Some(url)
+        }
         Err(why) => {
             if url.is_string() {
-                let why: &str = why;
                 read.wrong("$.env.ISCL_API_URL", Some(url), why, "http(s)://HOST[:PORT][/PREFIX]");
             }
             None

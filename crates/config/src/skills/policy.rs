@@ -2,7 +2,7 @@
 //!
 //! | | manifest | operator | holds |
 //! |---|---|---|---|
-//! | memory | `memoryMb` | `memoryLimitMb`, else 128 | the smaller |
+//! | memory | `memoryMb` | `memoryLimitMb` | the smaller; the manifest's alone where the operator states none |
 //! | wall time | `timeoutMs` | `timeoutMs` | the smaller |
 //! | processes | `allowSpawn` | `noSpawn` | only if both let it; then the system's programs are there as well |
 //! | network | a list | `none` | none |
@@ -11,6 +11,7 @@
 //! | | `true` | `allowlist` | `allowedHosts`, which must be said |
 //! | | `false` | any | none, and to name an address to connect or send to is a violation |
 //! | the API | | `env.ISCL_API_URL` | reachable, and nothing else by it |
+//! | variables | | `env` | the operator's, of those that neither look like a secret nor steer a program |
 //! | files | `files` | | `/skill`, read-only; `/tmp`, 64 MiB, without programs; nothing of the host but what the program needs |
 
 use cofferdam_policy::{
@@ -19,7 +20,7 @@ use cofferdam_policy::{
 };
 
 use super::manifest::{Manifest, Wish};
-use super::operator::{CPU_QUOTA_DEFAULT, MEMORY_DEFAULT_MB, SKILL_DIRECTORY, SandboxConfig, TMP_MB};
+use super::operator::{CPU_QUOTA_DEFAULT, SKILL_DIRECTORY, SandboxConfig, TMP_MB};
 
 /// What is run where the operator names no program: the one of these that a skill has, with the program that runs it.
 const PROGRAMS: &[(&str, &[&str])] =
@@ -41,6 +42,7 @@ pub fn policy(
     policy.command.argv.extend_from_slice(arguments);
     policy.command.cwd = Some(SKILL_DIRECTORY.into());
     policy.command.stdin = Stdin::Closed;
+    policy.command.variables.extend(operator.variables.clone());
     policy.process.spawn = manifest.sandbox.allow_spawn && !operator.no_spawn;
     // Who may start programs finds the system's, and who may not what its own needs.
     policy.filesystem.root = if policy.process.spawn { Root::Minimal } else { Root::Interpreter };
@@ -63,7 +65,7 @@ pub fn policy(
         policy.filesystem.root = if path { Root::Directory(image.clone()) } else { Root::Image(image.clone()) };
     }
     policy.network = network(manifest, operator)?;
-    policy.limits.memory_mb = manifest.sandbox.memory_mb.min(operator.memory_limit_mb.unwrap_or(MEMORY_DEFAULT_MB));
+    policy.limits.memory_mb = manifest.sandbox.memory_mb.min(operator.memory_limit_mb.unwrap_or(u64::MAX));
     policy.limits.cpu_millis = (operator.cpu_quota.unwrap_or(CPU_QUOTA_DEFAULT) / 100).max(1);
     policy.limits.wall_ms = manifest.sandbox.timeout_ms.min(operator.timeout_ms.unwrap_or(u64::MAX));
     policy.limits.tmpfs_mb = TMP_MB;

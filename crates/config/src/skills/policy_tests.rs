@@ -46,7 +46,7 @@ fn without_a_word_the_documents_defaults_hold() {
     assert_eq!(policy.command.cwd.as_deref(), Some("/skill"));
     assert_eq!(policy.command.variables, Policy::base().command.variables);
     let limits = (policy.limits.memory_mb, policy.limits.cpu_millis, policy.limits.tmpfs_mb, policy.limits.wall_ms);
-    assert_eq!(limits, (128, 500, 64, 5000));
+    assert_eq!(limits, (512, 500, 64, 5000));
     assert_eq!((policy.network.mode, policy.on_violation), (NetworkMode::None, OnViolation::Terminate));
     assert_eq!(policy.filesystem.root, Root::Minimal);
     let [Mount::Bind { source, target, access, .. }] = &policy.filesystem.mounts[..] else { panic!() };
@@ -96,6 +96,35 @@ fn json_and_toml_say_the_same() {
 }
 
 #[test]
+fn harmless_variables_reach_the_skill_and_a_private_key_does_not() {
+    let config = operator("env = { NODE_ENV = 'production', TZ = 'Europe/Berlin', LOG_LEVEL = 'debug', FOO = 'bar' }");
+    let policy = resolve(&manifest(|_| {}), &config);
+    for (name, value) in [("NODE_ENV", "production"), ("TZ", "Europe/Berlin"), ("LOG_LEVEL", "debug"), ("FOO", "bar")] {
+        assert_eq!(policy.command.variables.get(name).map(String::as_str), Some(value));
+    }
+    let key = format!("env = {{ WALLET = '0x{}' }}", "a1".repeat(32));
+    let errors = SandboxConfig::decode(key.as_bytes()).unwrap_err().to_string();
+    assert!(errors.contains("key or token") && !errors.contains("a1a1"), "{errors}");
+}
+
+#[test]
+fn the_memory_is_the_manifests_unless_the_operator_caps_it() {
+    let manifest = manifest(|document| document["sandbox"]["memoryMb"] = json!(256));
+    let memory = |text: &str| resolve(&manifest, &operator(text)).limits.memory_mb;
+    assert_eq!((memory(""), memory("memoryLimitMb = 64"), memory("memoryLimitMb = 400")), (256, 64, 256));
+}
+
+#[test]
+fn the_names_that_containers_have_for_their_host_mean_its_loopback() {
+    for name in ["host.docker.internal", "HOST.docker.internal", "host.containers.internal", "127.0.0.1"] {
+        let config = operator(&format!("env = {{ ISCL_API_URL = 'http://{name}:8080/v1' }}"));
+        assert_eq!(config.api.unwrap().to_string(), "http://127.0.0.1:8080/v1");
+    }
+    let other = operator("env = { ISCL_API_URL = 'http://internal:8080' }");
+    assert_eq!(other.api.unwrap().to_string(), "http://internal:8080");
+}
+
+#[test]
 fn what_an_operator_cannot_grant_is_an_error_with_its_path() {
     for (text, path, word) in [
         ("unknown = 1", "$[\"unknown\"]", "no such key"),
@@ -116,8 +145,14 @@ fn what_an_operator_cannot_grant_is_an_error_with_its_path() {
         ("volumes = [{ target = '/a/../tmp' }]", "$.volumes[0].target", "absolute path"),
         ("volumes = [{ target = '/a' }, { target = '/a/b' }]", "$.volumes[1].target", "/a is there"),
         ("volumes = [{ target = '/a', sizeMb = 2000 }]", "$.volumes[0].sizeMb", "limits"),
-        ("env = { AWS_SECRET_ACCESS_KEY = 'hidden' }", "$.env[\"AWS_SECRET_ACCESS_KEY\"]", "ISCL_API_URL alone"),
-        ("env = { PATH = '/hidden' }", "$.env[\"PATH\"]", "ISCL_API_URL alone"),
+        ("env = { AWS_SECRET_ACCESS_KEY = 'hidden' }", "$.env[\"AWS_SECRET_ACCESS_KEY\"]", "looks like a secret"),
+        ("env = { LD_PRELOAD = '/hidden' }", "$.env[\"LD_PRELOAD\"]", "run something else"),
+        ("env = { NODE_OPTIONS = '--hidden' }", "$.env[\"NODE_OPTIONS\"]", "run something else"),
+        ("env = { MODE = 'ghp_hiddenaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' }", "$.env[\"MODE\"]", "key or token"),
+        ("env = { PATH = '/hidden' }", "$.env[\"PATH\"]", "the sandbox's own"),
+        ("env = { https_proxy = 'http://hidden' }", "$.env[\"https_proxy\"]", "the sandbox's own"),
+        ("env = { 'A=B' = 'hidden' }", "$.env[\"A=B\"]", "no name"),
+        ("env = { TZ = 3 }", "$.env[\"TZ\"]", "not a text"),
         ("env = { ISCL_API_URL = 'ftp://x' }", "$.env.ISCL_API_URL", "http(s)"),
         ("command = []", "$.command", "list"),
         ("command = 'python3 x'", "$.command", "list"),
