@@ -153,7 +153,8 @@ pub fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>) -> Held {
         w.each(layers, false);
     }
     // What decides over later sandboxes, and what they are recorded in.
-    for place in state.iter().filter(|place| place.hidden || writable) {
+    let shows = |place: &&state::Place| place.hidden && !view.appearances(&place.path).is_empty();
+    for place in state.iter().filter(|place| writable || shows(place)) {
         w.each(&place.path, place.hidden);
     }
     // Whoever replaces a link on the way to a path puts something else at that path.
