@@ -1,9 +1,11 @@
 //! The presets: which interpreter of the host, or of an image, runs the code, and how the code reaches it.
 
+use std::path::Path;
+
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, Mount, Policy, Root, Stdin};
 
-use super::discover::{Tree, Wanted, discover};
+use super::discover::{Need, Tree, Wanted, discover};
 use super::entry::Entry;
 use super::recipe::LONGEST_ARGUMENT;
 use super::{Around, PRESETS};
@@ -230,9 +232,14 @@ fn interpreter(policy: &mut Policy, caller: Around<'_>, tree: &dyn Tree, name: &
     for need in &interpreter.needs {
         bind(policy, &need.source, &need.target);
     }
-    // What is shown of the caller's goes without credentials, wherever they lie in it.
+    // What is shown of the caller's goes without credentials: those of each home that something shown lies in. An
+    // installation holds none by its paths (`discover`), so what matters is what is there, and may be linked.
     if !interpreter.needs.is_empty() {
-        policy.filesystem.deny.extend(super::credentials(caller.homes));
+        let lies = |need: &Need, home: &str| is_within(&need.source, home) || is_within(&need.target, home);
+        let homes = caller.homes.iter().filter(|home| interpreter.needs.iter().any(|need| lies(need, home)));
+        let homes: Vec<String> = homes.cloned().collect();
+        let there = |path: &String| tree.canonical(Path::new(path)).is_some();
+        policy.filesystem.deny.extend(super::credentials(&homes).into_iter().filter(there));
         super::deny_moved(policy, caller.homes, |name| caller.variable(name));
     }
     // Its own directory first, so that the tools beside it (pip, npm) are the ones found.
