@@ -42,8 +42,14 @@
         # The same two for a package set of the caller's own.
         on = pkgs: { inherit (import ./nix { inherit pkgs; source = self; }) mkSandbox mkServer; };
 
-        # The MCP server with python, shell and node bundled, and the environments of this configuration file.
-        mkServer = system: configPath: (on system).mkServer configPath;
+        # The MCP server with python, shell and node bundled, and the environments of this configuration file:
+        # `mkServer FILE`, for the system that evaluates it or else the first; `mkServer SYSTEM FILE` for that system.
+        mkServer =
+          argument:
+          if builtins.elem argument systems then
+            configPath: (on argument).mkServer configPath
+          else
+            (on (builtins.currentSystem or (builtins.head systems))).mkServer argument;
       };
 
       packages = each (ours: {

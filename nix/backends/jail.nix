@@ -25,6 +25,15 @@
       isWord = text: builtins.isString text && text != "";
       words = builtins.filter isWord (builtins.split "[ \t\n]+" interpreter);
       command = builtins.concatStringsSep " " (map quoted words);
+      # What makes it run one argument or its standard input: an agent brings its own.
+      count = builtins.length words;
+      takesCode = builtins.elem (builtins.elemAt words (count - 1)) [
+        "-c"
+        "-e"
+        "-s"
+        "-"
+      ];
+      alone = builtins.genList (builtins.elemAt words) (if takesCode then count - 1 else count);
       path = builtins.concatStringsSep ":" (map (package: "${package}/bin") packages);
       variables = builtins.concatStringsSep " " (map (variable: "-e ${quoted variable}") inheritVars);
       pass =
@@ -44,7 +53,26 @@
         }
         .${stdinMode};
     in
-    pkgs.writeTextFile {
+    # Where this is an interpreter that Cofferdam has an agent for, sessions are that interpreter with the agent, which are
+    # the arguments of bin/session-run.
+    {
+      sessionRun = pkgs.writeTextFile {
+        name = "session-run-${name}";
+        executable = true;
+        destination = "/bin/session-run";
+        text = ''
+          #!${pkgs.runtimeShell}
+          # ${name}: an interpreter that keeps its state, for the agent that is its arguments.
+          if [ -z "''${COFFERDAM_ENVIRONMENT+inside}" ] || [ "$#" -eq 0 ]; then
+            echo "${name}: sessions are begun by cofferdam mcp; nothing was run" >&2
+            exit 125
+          fi
+          export PATH=${quoted path}"''${PATH:+:$PATH}"
+          exec ${builtins.concatStringsSep " " (map quoted alone)} "$@"
+        '';
+      };
+    }
+    // pkgs.writeTextFile {
       name = "run-${name}";
       executable = true;
       destination = "/bin/run";

@@ -1,5 +1,14 @@
 # python, shell and node out of a package set, and what a server is told of them (COFFERDAM_METADATA).
-{ pkgs, mkSandbox }:
+{
+  pkgs,
+  mkSandbox ? import ./mkSandbox.nix {
+    inherit pkgs;
+    backends = import ../backends { inherit pkgs jail; };
+  },
+  # For callers that pass them; neither is needed.
+  jail ? null,
+  presets ? null,
+}:
 
 let
   timeout_seconds = 30;
@@ -39,6 +48,8 @@ in
     environments = builtins.mapAttrs (name: artifact: {
       backend = "jail";
       exec = "${artifact}/bin/run";
+      session_exec = "${artifact}/bin/session-run";
+      session_agent = definitions.${name}.type;
       inherit timeout_seconds memory_mb;
       interpreter_type = definitions.${name}.type;
     }) artifacts;

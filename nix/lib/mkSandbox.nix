@@ -81,11 +81,26 @@ let
   ];
   broken = builtins.filter (rule: !rule.holds) rules;
 
+  # The interpreters whose state a session keeps.
+  program = builtins.head (builtins.filter (text: builtins.isString text && text != "") (builtins.split "[ \t\n]+" interpreter));
+  base = builtins.baseNameOf program;
+  sessionAgent =
+    if builtins.match "python[0-9.]*" base != null then
+      "python"
+    else if base == "bash" then
+      "bash"
+    else if base == "node" || base == "nodejs" then
+      "node"
+    else
+      null;
+  keepsState = sessionAgent != null && wrapped ? sessionRun;
+
   metadata = {
     inherit name backend interpreter timeout_seconds memory_mb;
     stdin_mode = effectiveStdinMode;
   }
-  // (if description != null then { inherit description; } else { });
+  // (if description != null then { inherit description; } else { })
+  // (if keepsState then { session_agent = sessionAgent; } else { });
 
   metadataFile = pkgs.writeTextFile {
     name = "metadata.json";
@@ -98,5 +113,6 @@ else
   pkgs.runCommand "sandbox-${name}" { } ''
     mkdir -p $out/bin
     ln -s ${wrapped}/bin/run $out/bin/run
+    ${if keepsState then "ln -s ${wrapped.sessionRun}/bin/session-run $out/bin/session-run" else ""}
     cp ${metadataFile} $out/metadata.json
   ''

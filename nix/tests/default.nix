@@ -85,6 +85,10 @@ let
         "shell"
       ];
     "a server bundles them" = evaluates (mkServer "/etc/cofferdam/config.toml");
+    "arguments of other builders are taken" =
+      (import ../backends { inherit pkgs; jail = null; }) ? jail
+      && builtins.attrNames (import ../lib/baseEnvironments.nix { inherit pkgs; jail = null; presets = { }; }).artifacts
+        == builtins.attrNames baseEnvironments.artifacts;
   };
   failed = builtins.filter (name: !rules.${name}) (builtins.attrNames rules);
 
@@ -104,9 +108,9 @@ let
       [ "$found" = "$2" ] || { echo "$1/metadata.json: $found" >&2; exit 1; }
     }
     set -e
-    is ${minimal} '{"backend":"jail","interpreter":"bash -s","memory_mb":512,"name":"minimal","stdin_mode":"pipe","timeout_seconds":30}'
-    is ${testSandbox} '{"backend":"jail","description":"Python, for tests","interpreter":"python3 -c","memory_mb":512,"name":"test-sandbox","stdin_mode":"arg","timeout_seconds":30}'
-    grep -q '"interpreter":"node -e","memory_mb":64,"name":"named","stdin_mode":"arg","timeout_seconds":7' ${named}/metadata.json
+    is ${minimal} '{"backend":"jail","interpreter":"bash -s","memory_mb":512,"name":"minimal","session_agent":"bash","stdin_mode":"pipe","timeout_seconds":30}'
+    is ${testSandbox} '{"backend":"jail","description":"Python, for tests","interpreter":"python3 -c","memory_mb":512,"name":"test-sandbox","session_agent":"python","stdin_mode":"arg","timeout_seconds":30}'
+    grep -q '"interpreter":"node -e","memory_mb":64,"name":"named","session_agent":"node","stdin_mode":"arg","timeout_seconds":7' ${named}/metadata.json
     # Without a sandbox around it, and without what makes one, nothing runs.
     if echo 'echo ran' | PATH=/nowhere ${minimal}/bin/run > out 2> told; then exit 1; fi
     [ ! -s out ] && grep -q 'no sandbox around this program' told

@@ -4,7 +4,8 @@
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use cofferdam_config::environments::{
-    Code, Environment, Environments, Kind, Passing, Problem, Surroundings, artifact, dress, preset, recipe,
+    Code, Environment, Environments, Kind, Passing, Problem, Surroundings, artifact, as_known, dress, no_flake, preset,
+    recipe,
 };
 use cofferdam_engine::{Engine, Likely};
 use cofferdam_policy::Policy;
@@ -63,7 +64,7 @@ pub fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
     let json = matches.get_flag("json");
     match (action, &what[..]) {
         ("list", []) => list(&Environments::load(&around, configuration), caller, json, matches.get_flag("all")),
-        ("check", []) => check_all(&Environments::load(&around, configuration), json),
+        ("check", []) => check_all(&Environments::load(&around, configuration), caller, json),
         ("check", places) => check(places, &around, json),
         ("show", [name]) => show(name, configuration, matches, caller, json),
         ("build", [name]) => build(name, configuration, caller, json),
@@ -104,6 +105,9 @@ impl<'e> Row<'e> {
     fn of(one: &'e Environment, all: Option<&'e Environments>, caller: Option<&Caller>) -> Row<'e> {
         let reason = one.unavailable().or_else(|| match (&one.kind, caller) {
             (Kind::Preset(name), Some(caller)) => missing(name, caller),
+            (Kind::Reference(_), Some(caller)) => {
+                as_known(one, &chosen::builder(caller), &surroundings(caller)).unavailable()
+            }
             _ => None,
         });
         let built = match &one.kind {
@@ -223,8 +227,17 @@ fn mistakes(all: &Environments) -> Vec<Problem> {
     all.problems.iter().chain(broken.flatten()).cloned().collect()
 }
 
-fn check_all(all: &Environments, json: bool) -> Result<i32, Refusal> {
-    let problems = mistakes(all);
+fn check_all(all: &Environments, caller: &Caller, json: bool) -> Result<i32, Refusal> {
+    let mut problems = mistakes(all);
+    let (builder, around) = (chosen::builder(caller), surroundings(caller));
+    for one in all.all().iter().filter(|one| matches!(one.kind, Kind::Reference(_))) {
+        if let Kind::Broken(found) = as_known(one, &builder, &around).kind {
+            problems.extend(found);
+        }
+    }
+    if all.project.as_ref().is_some_and(|project| project.use_flake) {
+        problems.push(no_flake(all.configuration.as_deref().unwrap_or(std::path::Path::new("project"))));
+    }
     for warning in &all.warnings {
         print_note(&format!("warning: {warning}"), None);
     }

@@ -6,6 +6,7 @@
 mod common;
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -153,7 +154,7 @@ fn an_artifact_of_nix_has_the_layout_and_runs_without_a_server() {
     let metadata: Value = serde_json::from_slice(&fs::read(result.join("metadata.json")).unwrap()).unwrap();
     let is = json!({
         "name": "test-sandbox", "backend": "jail", "interpreter": "python3 -c", "stdin_mode": "arg",
-        "timeout_seconds": 30, "memory_mb": 512, "description": "Python, for tests",
+        "timeout_seconds": 30, "memory_mb": 512, "description": "Python, for tests", "session_agent": "python",
     });
     assert_eq!(metadata, is);
     let run = result.join("bin/run");
@@ -178,6 +179,117 @@ fn an_artifact_of_nix_has_the_layout_and_runs_without_a_server() {
     assert_eq!(said(&fed(&mut nix.around(&run), exact.as_bytes())), "'a\\n\\n'");
     let nul = fed(&mut nix.around(&run), b"print(1)\0print(2)");
     assert_eq!((nul.status.code(), nul.stdout.len()), (Some(65), 0), "{nul:?}");
+}
+
+/// Answers of the server's `run`, one for each call.
+fn served(server: &mut Command, calls: &[Value]) -> Vec<Value> {
+    let client =
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    let mut child = server.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+    let (mut input, mut lines) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()).lines());
+    let mut ask = |id: usize, method: &str, params: &Value| -> Value {
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        writeln!(input, "{message}").unwrap();
+        loop {
+            let answer: Value = serde_json::from_str(&lines.next().expect("an answer").unwrap()).unwrap();
+            if answer["id"] == id {
+                return answer["result"].clone();
+            }
+        }
+    };
+    ask(1, "initialize", &client);
+    let answers = calls
+        .iter()
+        .enumerate()
+        .map(|(index, arguments)| ask(index + 2, "tools/call", &json!({ "name": "run", "arguments": arguments })));
+    let answers = answers.collect();
+    drop(input);
+    child.wait().unwrap();
+    answers
+}
+
+#[test]
+fn environments_of_nix_keep_the_state_of_sessions() {
+    let Some(nix) = Nix::new() else { return };
+    let result = nix.build("#testSandbox");
+    let registry = nix.path("home/.config/cofferdam/environments");
+    fs::create_dir_all(&registry).unwrap();
+    symlink(fs::canonicalize(result).unwrap(), registry.join("test-sandbox")).unwrap();
+    let stand_in = nix.text("flake/nix/tests/stand-in");
+    let base = format!(
+        "((builtins.getFlake \"{}\").lib.on (builtins.getFlake \"path:{stand_in}\").legacyPackages.x86_64-linux)",
+        nix.flake(""),
+    );
+    let flake = fs::read_to_string(nix.path("flake/flake.nix")).unwrap();
+    nix.write("flake/flake.nix", &flake.replace("github:NixOS/nixpkgs/nixos-unstable", &format!("path:{stand_in}")));
+    said(&nix.around("nix").args(["flake", "lock"]).current_dir(nix.path("flake")).output().unwrap());
+    // A server with the base environments, as a program of Nix's: what it knows is what its text says.
+    let expression = format!("({base}.mkServer \"/nowhere.toml\").text");
+    let text = said(&nix.around("nix").args(["eval", "--impure", "--raw", "--expr", &expression]).output().unwrap());
+    let metadata = text.split_once("COFFERDAM_METADATA='").unwrap().1.split_once("'\n").unwrap().0.to_owned();
+    let read: Value = serde_json::from_str(&metadata).unwrap();
+    for name in ["python", "shell"] {
+        let program = read["environments"][name]["session_exec"].as_str().unwrap();
+        assert!(program.ends_with("/bin/session-run"), "{program}");
+        let artifact = program.strip_suffix("/bin/session-run").unwrap();
+        let expression = format!(
+            "(import {}/nix/lib/baseEnvironments.nix {{ pkgs = (builtins.getFlake \"path:{stand_in}\")\
+             .legacyPackages.x86_64-linux; jail = null; presets = null; }}).artifacts.{name}",
+            nix.text("flake")
+        );
+        said(&nix.around("nix").args(["build", "--impure", "--no-link", "--expr", &expression]).output().unwrap());
+        assert!(Path::new(artifact).join("bin/session-run").exists(), "{artifact}");
+    }
+    let mut environments = read.clone();
+    environments["environments"].as_object_mut().unwrap().retain(|name, _| name != "node");
+    let mut calls = Vec::new();
+    for (env, first, second) in [
+        ("test-sandbox", "x = 41", "print(x + 1)"),
+        ("python", "x = 41", "print(x + 1)"),
+        ("shell", "x=41", "echo $((x + 1))"),
+    ] {
+        calls.push(json!({ "env": env, "session": env, "code": first }));
+        calls.push(json!({ "env": env, "session": env, "code": second }));
+    }
+    let mut server = nix.around("cofferdam");
+    let answers = served(server.arg("mcp").env("COFFERDAM_METADATA", environments.to_string()), &calls);
+    for pair in answers.chunks(2) {
+        assert_eq!(pair[0]["isError"], false, "{}", pair[0]);
+        assert_eq!(pair[1]["structuredContent"]["stdout"], "42\n", "{}", pair[1]);
+    }
+}
+
+#[test]
+fn an_artifact_of_another_name_is_a_mistake_wherever_it_is_looked_at() {
+    let Some(nix) = Nix::new() else { return };
+    let flake = fs::read_to_string(nix.path("flake/flake.nix")).unwrap();
+    let stand_in = format!("path:{}", nix.text("flake/nix/tests/stand-in"));
+    nix.write("flake/flake.nix", &flake.replace("github:NixOS/nixpkgs/nixos-unstable", &stand_in));
+    let reference = nix.flake("#testSandbox");
+    nix.write("home/.config/cofferdam/config.toml", &format!("[environments.other]\nsandbox = \"{reference}\"\n"));
+    // Before it is built nothing is known of it.
+    assert_eq!(nix.cofferdam(&["environment", "check"]).status.code(), Some(0));
+    let built = nix.cofferdam(&["environment", "build", "other"]);
+    let told = String::from_utf8_lossy(&built.stderr);
+    assert!(!built.status.success() && told.contains("`test-sandbox` is not `other`"), "{told}");
+    let checked = nix.cofferdam(&["environment", "check"]);
+    let told = String::from_utf8_lossy(&checked.stderr) + String::from_utf8_lossy(&checked.stdout);
+    assert!(checked.status.code() == Some(1) && told.contains("`test-sandbox` is not `other`"), "{told}");
+    let rows: Value = serde_json::from_slice(&nix.cofferdam(&["environment", "list", "--json"]).stdout).unwrap();
+    let row = rows.as_array().unwrap().iter().find(|row| row["name"] == "other").unwrap().clone();
+    assert_eq!(row["available"], false, "{row}");
+    // Where the name is made of the reference, the artifact may have another one.
+    fs::remove_file(nix.path("home/.config/cofferdam/config.toml")).unwrap();
+    let variable = format!("{}#packages.x86_64-linux.named", nix.flake(""));
+    let text = fs::read_to_string(nix.path("flake/flake.nix")).unwrap();
+    let named = text.replace(
+        "inherit (ours) cofferdam testSandbox;",
+        "inherit (ours) cofferdam testSandbox; named = ours.testSandbox;",
+    );
+    assert_ne!(named, text);
+    nix.write("flake/flake.nix", &named);
+    let output = nix.around("cofferdam").args(["eval", "named", "print(42)"]).env("COFFERDAM_ENVS", variable).output();
+    assert_eq!(said(&output.unwrap()), "42\n");
 }
 
 #[test]

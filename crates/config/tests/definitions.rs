@@ -565,3 +565,56 @@ fn a_result_in_the_cache_that_leads_out_of_a_store_is_refused() {
         }
     }
 }
+
+#[test]
+fn defaults_are_for_definitions_that_give_themselves_no_limits_and_what_is_not_known_is_named() {
+    let made = Made::new();
+    let artifact = made.artifact("artifact", "c");
+    made.write(
+        "home/.config/cofferdam/config.toml",
+        &format!(
+            "[defaults]\ntimeout_seconds = 3\nmemory_mb = 77\nbackend = \"jail\"\n[environments.a]\npreset = \"python\"\n\
+             [environments.b]\npreset = \"shell\"\ntimeout_seconds = 9\n[environments.c]\nsandbox = {artifact:?}\n"
+        ),
+    );
+    let all = made.load();
+    assert_eq!(all.problems, []);
+    let limits = |name: &str| (find(&all, name).overrides.timeout_seconds, find(&all, name).overrides.memory_mb);
+    assert_eq!(limits("a"), (Some(3), Some(77)));
+    assert_eq!(limits("b"), (Some(9), Some(77)));
+    assert_eq!(limits("c"), (None, None), "an artifact has its own");
+    let named: Vec<&String> = all.warnings.iter().filter(|warning| warning.contains("defaults.backend")).collect();
+    assert!(named.len() == 1 && named[0].contains("config.toml:4: "), "{:?}", all.warnings);
+}
+
+#[test]
+fn a_wrappers_session_program_is_the_one_that_it_names() {
+    let mut made = Made::new();
+    let (one, two) = (made.artifact("one", "x"), made.artifact("two", "y"));
+    let (run, session) = (one.join("bin/run"), two.join("bin/run"));
+    let set = |session: &std::path::Path| {
+        serde_json::json!({ "environments": { "w": { "exec": run, "session_exec": session } } }).to_string()
+    };
+    made.set("COFFERDAM_METADATA", set(&session));
+    let all = made.load();
+    let Kind::Artifact(found) = &find(&all, "w").kind else { panic!("{all:?}") };
+    assert_eq!(found.session_program.as_deref(), Some(session.as_path()));
+    let shows = recipe(find(&all, "w"), None).unwrap().shows;
+    assert!(shows.iter().any(|path| std::path::Path::new(path) == session), "{shows:?}");
+    made.set("COFFERDAM_METADATA", set(std::path::Path::new("/no/where")));
+    let why = find(&made.load(), "w").unavailable().unwrap();
+    assert!(why.contains("session_exec: `/no/where` is no executable file"), "{why}");
+}
+
+#[test]
+fn a_project_whose_flake_is_asked_for_is_refused_by_a_check_with_the_reason() {
+    let made = Made::new();
+    let file = made.write("c.toml", "[project]\npath = \".\"\nuse_flake = true\n");
+    let found = Environments::of_file(file.to_str().unwrap(), &made.around).problems;
+    assert!(
+        found.len() == 1 && found[0].key == "project.use_flake" && found[0].accepted.contains("flake ="),
+        "{found:?}"
+    );
+    made.write("c.toml", "[project]\npath = \".\"\n");
+    assert_eq!(Environments::of_file(file.to_str().unwrap(), &made.around).problems, []);
+}

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use cofferdam_config::environments::{Environment, Environments, Kind, Problem, Project, Sessions};
+use cofferdam_config::environments::{Environment, Environments, Kind, Problem, Project, Sessions, as_known};
 use cofferdam_engine::session;
 use tokio::sync::watch;
 
@@ -27,10 +27,12 @@ pub struct Catalogue {
 
 impl Catalogue {
     /// Out of what is defined; what is prepared already is taken over from `before`.
-    fn of(all: &Environments, before: Option<&Catalogue>) -> Catalogue {
+    fn of(all: &Environments, before: Option<&Catalogue>, host: &Host) -> Catalogue {
+        let builder = host.builder();
         let places = all
             .in_force()
             .map(|environment| {
+                let environment = &as_known(environment, &builder, &host.around);
                 let same = |place: &&Arc<Place>| place.is(environment, all.project.as_ref());
                 let known = before.and_then(|before| before.places.get(&environment.name)).filter(same).cloned();
                 let place = known.unwrap_or_else(|| Arc::new(Place::new(environment.clone(), all.project.clone())));
@@ -134,7 +136,7 @@ impl Shelf {
             return Err(all.problems);
         }
         tell(&all, None);
-        let current = RwLock::new(Arc::new(Catalogue::of(&all, None)));
+        let current = RwLock::new(Arc::new(Catalogue::of(&all, None, &host)));
         Ok(Shelf {
             host,
             configuration,
@@ -199,7 +201,7 @@ impl Shelf {
             return Reloaded::Refused(problems);
         }
         tell(&all, Some(&read.all));
-        let new = Arc::new(Catalogue::of(&all, Some(&self.now())));
+        let new = Arc::new(Catalogue::of(&all, Some(&self.now()), &self.host));
         // All of it is in force when anybody is told.
         if let Some(sessions) = self.governed.get().and_then(Weak::upgrade) {
             sessions.set_limits(new.limits());

@@ -11,8 +11,8 @@ use std::time::Duration;
 use cofferdam_config::environments::discover::HostTree;
 use cofferdam_config::environments::nix::{Builder, Building, cache_directory};
 use cofferdam_config::environments::{
-    self, BackendWord, Code, Entry, Environment, Kind, LONGEST_ARGUMENT, Passing, Project, Recipe, Surroundings,
-    WORKSPACE, recipe,
+    self, BackendWord, Code, Entry, Environment, Kind, LONGEST_ARGUMENT, Passing, Project, Recipe, SessionAgent,
+    Surroundings, WORKSPACE, recipe,
 };
 use cofferdam_engine::audit::Trail;
 use cofferdam_engine::recorded::About;
@@ -50,7 +50,8 @@ impl Host {
         self.around.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    fn builder(&self) -> Builder {
+    /// What builds flake references.
+    pub fn builder(&self) -> Builder {
         Builder::new(self.variable("PATH"), cache_directory(self.variable("XDG_CACHE_HOME"), self.around.home()))
     }
 
@@ -175,11 +176,16 @@ fn agent(environment: &Environment, recipe: &Recipe, policy: &mut Policy, host: 
         unusable("session", &format!("{told}\nhint: leave `session` out"))
     };
     if let Kind::Artifact(artifact) = &environment.kind {
-        let program = artifact.program.with_file_name("session-run");
+        let program = artifact.session_program.as_deref().ok_or_else(|| stateless("it has no bin/session-run"))?;
         let program =
-            program.to_str().filter(|_| artifact.sessions).ok_or_else(|| stateless("it has no bin/session-run"))?;
+            program.to_str().ok_or_else(|| stateless("the path of its bin/session-run is not valid UTF-8"))?;
         policy.command.argv = vec![program.to_owned()];
-        return Ok(Agent::Foreign);
+        return Ok(match artifact.metadata.session_agent {
+            Some(SessionAgent::Python) => Agent::Python,
+            Some(SessionAgent::Bash) => Agent::Shell,
+            Some(SessionAgent::Node) => Agent::Node,
+            None => Agent::Foreign,
+        });
     }
     if let Kind::Image { .. } = &environment.kind {
         return Err(stateless("it runs in an image, and its interpreter anew for each call"));

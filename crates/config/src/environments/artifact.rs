@@ -25,8 +25,8 @@ pub struct Artifact {
     pub directory: Option<PathBuf>,
     /// The program that reads code from its standard input.
     pub program: PathBuf,
-    /// Whether it can keep the state of an interpreter between calls: it has `bin/session-run`.
-    pub sessions: bool,
+    /// The program that keeps the state of an interpreter between calls, where it has one: `bin/session-run`.
+    pub session_program: Option<PathBuf>,
     /// The Nix store, where it has to be there.
     pub store: Option<PathBuf>,
     /// What it says of itself.
@@ -123,8 +123,8 @@ impl Look<'_> {
         let store = needed.then(|| self.store.to_owned());
         Some(Artifact {
             program: real.join("bin/run"),
+            session_program: sessions.then(|| real.join("bin/session-run")),
             directory: Some(real),
-            sessions,
             store,
             metadata,
             nests,
@@ -291,14 +291,15 @@ mod tests {
         let found = artifact(directory.path(), Some("a"), &[]).unwrap();
         let real = std::fs::canonicalize(directory.path()).unwrap();
         assert_eq!((found.directory.as_deref(), &found.program), (Some(real.as_path()), &real.join("bin/run")));
-        assert!(found.store.is_none() && !found.sessions && found.unavailable.is_none());
+        assert!(found.store.is_none() && found.session_program.is_none() && found.unavailable.is_none());
         let links = tempfile::tempdir().unwrap();
         symlink(directory.path(), links.path().join("result")).unwrap();
         assert_eq!(artifact(&links.path().join("result"), Some("a"), &[]).unwrap(), found);
         program(&directory.path().join("bin/session-run"), "#!/bin/sh\n");
         program(&directory.path().join("bin/run"), "#!/nix/store/x-bash/bin/bash\n");
         let found = artifact(directory.path(), None, &[]).unwrap();
-        assert!(found.sessions && found.store.as_deref() == Some(Path::new(NIX_STORE)));
+        assert_eq!(found.session_program, Some(real.join("bin/session-run")));
+        assert!(found.store.as_deref() == Some(Path::new(NIX_STORE)));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use cofferdam_policy::{CREDENTIALS, Policy, Root, XDG, credential_deny, credenti
 use super::discover::holds_more;
 use super::nix::{Builder, Building, NixError};
 use super::recipe::store_of;
-use super::{Around, Environment, Kind, Project, Recipe, Surroundings, artifact};
+use super::{Around, Environment, Kind, Project, Rank, Recipe, Surroundings, artifact};
 
 /// Why the process's surroundings cannot be told.
 #[derive(Debug, thiserror::Error)]
@@ -225,13 +225,23 @@ pub fn ready(
         return Err(Unbuilt::NoStore { name, reference, built, shown });
     }
     if matches!(environment.kind, Kind::Reference(_)) {
-        environment.kind = match artifact(&built, Some(&environment.name), &around.homes, &around.store()) {
+        // A name that was made of the reference itself is nobody's claim about the artifact's.
+        let name = (environment.rank != Rank::References).then_some(environment.name.as_str());
+        environment.kind = match artifact(&built, name, &around.homes, &around.store()) {
             Ok(found) => Kind::Artifact(Box::new(found)),
             Err(problems) => Kind::Broken(problems),
         };
         return Ok((environment, None));
     }
     Ok((environment, Some(built)))
+}
+
+/// The environment as it is known without building anything: one whose reference was built into what it cannot use says so.
+pub fn as_known(environment: &Environment, builder: &Builder, around: &Surroundings) -> Environment {
+    match ready(environment.clone(), builder, around, Building::Never, |_| {}) {
+        Ok((known, _)) if matches!(known.kind, Kind::Broken(_)) => known,
+        _ => environment.clone(),
+    }
 }
 
 #[cfg(test)]

@@ -58,6 +58,8 @@ pub struct Parsed {
     pub project: Option<Written>,
     /// `[session]`.
     pub session: Lives,
+    /// Keys that other programs have in their files, and that change nothing here: `PLACE: KEY`.
+    pub ignored: Vec<String>,
 }
 
 /// Where a definition's `network` has no word for what is wanted.
@@ -94,6 +96,10 @@ pub fn parse(text: &str, file: &Path, home: Option<&str>) -> Parsed {
             "session" => reader.session(value, &mut out),
             _ => {}
         }
+    }
+    // Last, since the table can stand before the definitions that it is for.
+    if let Some(value) = document.get_ref().get("defaults") {
+        reader.defaults(value, &mut out);
     }
     out
 }
@@ -244,6 +250,27 @@ impl Reader<'_> {
             }
         }
         out.project = Some(Written { path, mount_point, use_flake, inherit_env, copy_on_write });
+    }
+
+    /// Limits of the definitions that give themselves none. An artifact always gives itself some.
+    fn defaults(&self, value: &Spanned<DeValue<'_>>, out: &mut Parsed) {
+        let DeValue::Table(table) = value.get_ref() else {
+            return out.problems.push(self.problem(&value.span(), "defaults", kind(value.get_ref()), "a table"));
+        };
+        let mut fields = Fields { reader: self, prefix: "defaults", table, problems: &mut out.problems };
+        let seconds = fields.number("timeout_seconds", most_seconds());
+        let memory = fields.number("memory_mb", most_memory());
+        for definition in &mut out.definitions {
+            let Ok((source, overrides)) = &mut definition.what else { continue };
+            if !matches!(source, Source::Directory(_) | Source::Reference(_)) {
+                overrides.timeout_seconds = overrides.timeout_seconds.or(seconds);
+                overrides.memory_mb = overrides.memory_mb.or(memory);
+            }
+        }
+        let others = table.keys().filter(|key| !["timeout_seconds", "memory_mb"].contains(&key.get_ref().as_ref()));
+        out.ignored.extend(
+            others.map(|key| format!("{}: defaults.{}", self.place(&key.span()), key.get_ref().escape_debug())),
+        );
     }
 
     fn session(&self, value: &Spanned<DeValue<'_>>, out: &mut Parsed) {

@@ -36,6 +36,20 @@ pub struct Metadata {
     pub memory_mb: u64,
     /// For people.
     pub description: Option<String>,
+    /// What `bin/session-run` is: an agent, or an interpreter that is given one.
+    pub session_agent: Option<SessionAgent>,
+}
+
+/// An interpreter that a session's program starts with the arguments that it is given, and that Cofferdam has an agent for.
+/// Without, the program speaks the protocol of sessions itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionAgent {
+    /// Python.
+    Python,
+    /// Bash.
+    Bash,
+    /// Node.
+    Node,
 }
 
 /// Seconds and MiB of metadata that does not say.
@@ -75,8 +89,8 @@ pub fn metadata(text: &[u8], place: &str) -> Result<Metadata, Vec<Problem>> {
 pub struct Bundled {
     /// The program that runs its code: a path.
     pub program: String,
-    /// Whether a second one keeps an interpreter's state between calls.
-    pub sessions: bool,
+    /// The one that keeps an interpreter's state between calls: a path.
+    pub session_program: Option<String>,
     /// Its metadata.
     pub metadata: Metadata,
 }
@@ -213,6 +227,12 @@ impl Reader<'_> {
             timeout_seconds: self.number(object, "timeout_seconds", most_seconds()).unwrap_or(TIMEOUT_DEFAULT),
             memory_mb: self.number(object, "memory_mb", most_memory()).unwrap_or(MEMORY_DEFAULT),
             description: self.text(object, "description").map(str::to_owned),
+            session_agent: match self.word(object, "session_agent", &["python", "bash", "node"]) {
+                Some("python") => Some(SessionAgent::Python),
+                Some("bash") => Some(SessionAgent::Bash),
+                Some(_) => Some(SessionAgent::Node),
+                None => None,
+            },
         })
     }
 
@@ -282,8 +302,11 @@ impl Reader<'_> {
                     one.problem("exec", "is no absolute path", "the path of the program that reads the code");
                 }
                 let program = one.text(object, "exec").unwrap_or_default().to_owned();
-                let sessions = one.text(object, "session_exec").is_some();
-                one.metadata(object, Some(name)).map(|metadata| Bundled { program, sessions, metadata })
+                let session_program = one.text(object, "session_exec").map(str::to_owned);
+                if session_program.as_ref().is_some_and(|program| !program.starts_with('/')) {
+                    one.problem("session_exec", "is no absolute path", "the path of the program that runs sessions");
+                }
+                one.metadata(object, Some(name)).map(|metadata| Bundled { program, session_program, metadata })
             }
             other => {
                 one.problem("", other.word(), "an object");
@@ -417,6 +440,7 @@ mod tests {
             timeout_seconds: 31,
             memory_mb: 600,
             description: Some("numpy".into()),
+            session_agent: None,
         };
         assert_eq!(documented, Ok(expected));
         for (kind, interpreter, mode) in [
@@ -479,7 +503,8 @@ mod tests {
         assert_eq!(names, ["python", "bad", "vm"]);
         let python = set.environments[0].1.as_ref().unwrap();
         assert_eq!((python.program.as_str(), python.metadata.timeout_seconds), ("/nix/store/a/bin/run", 9));
-        assert!(python.sessions && !set.environments[2].1.as_ref().unwrap().sessions);
+        assert_eq!(python.session_program.as_deref(), Some("/nix/store/a/s"));
+        assert_eq!(set.environments[2].1.as_ref().unwrap().session_program, None);
         let bad = set.environments[1].1.as_ref().unwrap_err();
         assert_eq!(bad[0].key, "environments.bad.exec");
         assert!(set.environments[2].1.as_ref().unwrap().metadata.microvm);

@@ -30,13 +30,15 @@ use std::path::PathBuf;
 use cofferdam_policy::{Backend, NetworkMode, Root};
 
 pub use artifact::{Artifact, NIX_STORE, artifact};
-pub use base::{ObserveError, Unbuilt, credentials, deny_dot_names, deny_moved, dress, eval_base, ready};
+pub use base::{
+    ObserveError, Unbuilt, as_known, credentials, deny_dot_names, deny_moved, dress, eval_base, ready,
+};
 pub use entry::Entry;
 pub use file::{Parsed, parse};
-pub use metadata::{Metadata, StdinMode, bundled, metadata};
+pub use metadata::{Metadata, SessionAgent, StdinMode, bundled, metadata};
 pub use preset::{Code, PresetError, image_preset, preset};
 pub use recipe::{INSIDE, LONGEST_ARGUMENT, Passing, Recipe, WORKSPACE, recipe};
-pub use sources::{Around, Environments, Found, Surroundings};
+pub use sources::{Around, Environments, Found, Surroundings, no_flake};
 
 /// The presets, which work without a definition.
 pub const PRESETS: &[&str] = &["python", "shell", "node"];
@@ -247,7 +249,7 @@ pub struct Project {
     pub path: String,
     /// Absolute path inside.
     pub mount_point: String,
-    /// Whether its flake's programs are meant to be there, which is not supported yet.
+    /// Whether its flake's programs are meant to be there, which is not supported.
     pub use_flake: bool,
     /// Names of the caller's variables that go in.
     pub inherit_env: Vec<String>,

@@ -95,9 +95,11 @@ pub fn recipe(environment: &Environment, built: Option<&Path>) -> Result<Recipe,
                 shows.push(text(store)?);
             }
             let own = artifact.directory.as_deref().unwrap_or(&artifact.program);
-            let own = text(own)?;
-            if !shows.iter().any(|store| is_within(&own, store)) {
-                shows.push(own);
+            for own in [Some(own), artifact.session_program.as_deref()].into_iter().flatten() {
+                let own = text(own)?;
+                if !shows.iter().any(|shown| is_within(&own, shown)) {
+                    shows.push(own);
+                }
             }
             Recipe {
                 passing: Passing::Program(text(&artifact.program)?),
@@ -179,6 +181,12 @@ impl Recipe {
         if let Some(project) = project {
             let access = if project.copy_on_write { Access::CopyOnWrite } else { Access::ReadOnly };
             show_as(policy, &project.path, &project.mount_point, access);
+            if self.inside.is_some() {
+                // By these an artifact's program shows it in a sandbox of its own, or finds it.
+                for name in ["PROJECT_DIR", "PROJECT_MOUNT"] {
+                    policy.command.variables.insert(name.into(), project.mount_point.clone());
+                }
+            }
             for name in &project.inherit_env {
                 if let Some(value) = variable(name) {
                     policy.command.variables.insert(name.clone(), value);

@@ -182,6 +182,8 @@ impl Environments {
             lives.max_sessions = said.max_sessions.unwrap_or(lives.max_sessions);
             let own = said.max_sessions_per_client.unwrap_or(lives.max_sessions_per_client);
             lives.max_sessions_per_client = own.min(lives.max_sessions);
+            out.warnings
+                .extend(parsed.ignored.iter().map(|key| format!("{key} is not applied: Cofferdam has no such key")));
             out.problems.extend(parsed.problems);
             for definition in parsed.definitions {
                 out.all.push(defined(definition, around));
@@ -207,6 +209,7 @@ impl Environments {
         let file = around.absolute(file);
         if let Some(parsed) = out.read(&file, true, around) {
             out.problems.extend(parsed.problems);
+            out.problems.extend(parsed.project.filter(|project| project.use_flake).map(|_| no_flake(&file)));
             out.all.extend(parsed.definitions.into_iter().map(|definition| defined(definition, around)));
         }
         out.configuration = Some(file);
@@ -432,7 +435,9 @@ impl Environments {
                 }
             }
             if use_flake {
-                self.warnings.push("project.use_flake is not supported yet: its programs are not there".into());
+                self.warnings.push(
+                    "project.use_flake is not supported: the programs of the project's flake are not there".into(),
+                );
             }
         }
         for (end, into) in [
@@ -449,6 +454,18 @@ impl Environments {
                 }
             }
         }
+    }
+}
+
+/// What a check says of a project whose flake's programs are asked for.
+pub fn no_flake(place: &Path) -> Problem {
+    Problem {
+        place: place.display().to_string(),
+        key: "project.use_flake".into(),
+        problem: "is not supported: a development shell is the output of a program that the project's flake names, and would \
+                  run outside of any sandbox"
+            .into(),
+        accepted: "false; and an environment with flake = \"REFERENCE\" for the programs that code needs".into(),
     }
 }
 
@@ -556,21 +573,32 @@ fn unmade(kind: Kind, overrides: &Overrides, name: &str, place: &str) -> Kind {
     Kind::Broken(vec![Problem { place, key, problem, accepted }])
 }
 
+fn is_program(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)
+}
+
 fn of_bundle(one: Bundled, place: &str, name: &str, around: &Surroundings) -> Kind {
     let program = PathBuf::from(&one.program);
-    let store = Some(around.store()).filter(|store| program.starts_with(store));
+    let programs = [Some(one.program.as_str()), one.session_program.as_deref()];
+    let store =
+        Some(around.store()).filter(|store| programs.iter().flatten().any(|one| Path::new(one).starts_with(store)));
     let unavailable = one.metadata.microvm.then(|| NO_MICROVM.to_owned());
-    let executable = std::fs::metadata(&program).is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0);
-    if !executable && unavailable.is_none() {
+    if !is_program(&program) && unavailable.is_none() {
         let (place, key) = (place.to_owned(), format!("environments.{name}.exec"));
         let problem = format!("{} is no executable file", shown(&one.program));
         return Kind::Broken(vec![Problem { place, key, problem, accepted: "the path of a program".into() }]);
     }
-    let (metadata, sessions) = (one.metadata, one.sessions);
+    let session_program = one.session_program.map(PathBuf::from);
+    if let Some(program) = session_program.as_ref().filter(|program| unavailable.is_none() && !is_program(program)) {
+        let (place, key) = (place.to_owned(), format!("environments.{name}.session_exec"));
+        let problem = format!("{} is no executable file", shown(&program.display().to_string()));
+        return Kind::Broken(vec![Problem { place, key, problem, accepted: "the path of a program".into() }]);
+    }
+    let metadata = one.metadata;
     Kind::Artifact(Box::new(Artifact {
         directory: None,
         program,
-        sessions,
+        session_program,
         store,
         metadata,
         nests: false,

@@ -321,11 +321,14 @@ impl Inner {
             return Err(fail(failure));
         }
         let prepared = self.engine.prepare(&policy).map_err(fail)?;
-        if policy.process.nested_sandboxes {
+        if agent.own() && policy.process.nested_sandboxes {
             // Where /proc can be written, so can the memory of the process that answers: its answers would be anybody's.
-            let mut failure =
-                refusal("process.nested_sandboxes", "with room for sandboxes inside there are no sessions");
-            failure.hint = Some("run the code without a session".into());
+            // A program of an artifact's own answers for all that it starts, so nothing is lost there.
+            let mut failure = refusal(
+                "process.nested_sandboxes",
+                "with room for sandboxes inside, an interpreter's sessions cannot be told from what its code starts",
+            );
+            failure.hint = Some("run the code without a session; or give the artifact a bin/session-run".into());
             return Err(fail(failure));
         }
         if !prepared.gives_channel() {
