@@ -525,6 +525,37 @@ fn limits_and_the_end_of_the_run_reach_nested_sandboxes() {
     }
 }
 
+/// What runs in a namespace of its own has the run's other programs as it had them before, and init not at all.
+#[test]
+fn the_process_that_keeps_the_run_is_out_of_reach_from_inside() {
+    let scene = Scene::new();
+    let code = r"
+import signal, time
+other = os.fork()
+if other == 0:
+    time.sleep(60); os._exit(0)
+def done(act):
+    check(act()); return 'done'
+def tries(who, pid):
+    attempt(who + ' limits', lambda: done(lambda: libc.prlimit(pid, 7, (ctypes.c_ulong * 2)(64, 64), None)))
+    attempt(who + ' signal', lambda: os.kill(pid, signal.SIGTERM) or 'done')
+def inner():
+    enter()
+    tries('init', 1)
+    tries('other', other)
+child(inner)
+print('ended', os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]))
+";
+    let printed = scene.inside(&[], code);
+    let lines: Vec<&str> = printed.lines().collect();
+    let refused: Vec<&&str> = lines.iter().filter(|line| line.starts_with("init ")).collect();
+    assert!(refused.len() == 2 && refused.iter().all(|line| line.ends_with(" ! Operation not permitted")), "{printed}");
+    // The same on a program of the run's own works where its user may do it to its own.
+    for allowed in ["other limits = done", "other signal = done", "ended -15"] {
+        assert!(lines.contains(&allowed), "{allowed} in:\n{printed}");
+    }
+}
+
 #[test]
 fn what_a_nested_sandbox_could_take_apart_is_refused_beforehand() {
     let scene = Scene::new();

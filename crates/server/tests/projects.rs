@@ -136,3 +136,40 @@ fn a_call_in_a_session_sees_and_changes_what_its_project_lets_it() {
     assert_eq!((&data["stdout"], &data["stderr"]), (&json!("here\nagain\nthird\n"), &json!("fourth\n")), "{kept}");
     assert!(!project.path().join("copied").exists(), "the project itself stays as it was");
 }
+
+#[test]
+fn an_artifact_that_makes_a_sandbox_inside_has_sessions_and_the_project() {
+    let found = std::env::var("PATH").unwrap_or_default();
+    if !std::env::split_paths(&found).any(|directory| directory.join("bwrap").is_file()) {
+        let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|must| must == "1");
+        assert!(!must, "there is no bwrap; apt-get install bubblewrap");
+        eprintln!("skipped: there is no bwrap; apt-get install bubblewrap");
+        return;
+    }
+    let project = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(project.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(project.path().join("there"), "here\n").unwrap();
+    let home = Home::new();
+    let wrap = "#!/bin/sh\nexec bwrap --ro-bind / / --proc /proc --dev /dev --unshare-user --unshare-pid --hostname inner \
+                --unshare-uts --ro-bind \"$PROJECT_DIR\" \"$PROJECT_MOUNT\"";
+    let directory = artifact(&home.registry(), "wrapped", &format!("{wrap} bash -s\n"));
+    let program = |name: &str, text: &str| {
+        std::fs::write(directory.join(name), text).unwrap();
+        std::fs::set_permissions(directory.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    program("bin/agent", include_str!("session-run.py"));
+    program("bin/session-run", &format!("{wrap} \"${{0%/*}}/agent\"\n"));
+    home.configure(&format!(
+        "[project]\npath = {:?}\n[environments.wrapped]\nsandbox = {directory:?}\nnesting = true\n",
+        project.path()
+    ));
+    let mut client = home.client(json!({}));
+    for session in [None, Some("s"), Some("s")] {
+        let mut arguments = json!({ "env": "wrapped", "code": "hostname; cat /project/there" });
+        if let Some(session) = session {
+            arguments["session"] = json!(session);
+        }
+        let result = client.call("tools/call", json!({ "name": "run", "arguments": arguments }))["result"].clone();
+        assert_eq!(result["structuredContent"]["stdout"], "inner\nhere\n", "{session:?}: {result}");
+    }
+}

@@ -30,9 +30,7 @@ use std::path::PathBuf;
 use cofferdam_policy::{Backend, NetworkMode, Root};
 
 pub use artifact::{Artifact, NIX_STORE, artifact};
-pub use base::{
-    ObserveError, Unbuilt, as_known, credentials, deny_dot_names, deny_moved, dress, eval_base, ready,
-};
+pub use base::{ObserveError, Unbuilt, as_known, credentials, deny_dot_names, deny_moved, dress, eval_base, ready};
 pub use entry::Entry;
 pub use file::{Parsed, parse};
 pub use metadata::{Metadata, SessionAgent, StdinMode, bundled, metadata};
