@@ -16,6 +16,7 @@ use cofferdam_config::environments::{
     self, Environment, Environments, Found, Kind, PRESETS, Project, Rank, Recipe, Surroundings, Unbuilt, recipe,
 };
 use cofferdam_engine::Engine;
+use cofferdam_policy::text;
 
 use crate::call::Base;
 use crate::caller::Caller;
@@ -102,7 +103,7 @@ pub fn find(
 
 fn unknown(name: &str, all: &Environments) -> Refusal {
     let names: Vec<&str> = all.in_force().map(|one| one.name.as_str()).collect();
-    let refusal = Refusal::new("environment", format!("no environment is called '{name}'"));
+    let refusal = Refusal::new("environment", format!("no environment is called {}", text::name(name)));
     match mistakes::environment(name) {
         Some(hint) => refusal.hint(hint),
         None => refusal.hint(format!(

@@ -8,7 +8,7 @@ use cofferdam_config::environments::{
     recipe,
 };
 use cofferdam_engine::{Engine, Likely};
-use cofferdam_policy::Policy;
+use cofferdam_policy::{Policy, text};
 use serde::Serialize;
 
 use crate::caller::Caller;
@@ -146,6 +146,9 @@ impl<'e> Row<'e> {
     }
 }
 
+/// Most characters of a description in a table.
+const LONGEST: usize = 200;
+
 /// Why a preset cannot run on this host.
 fn missing(name: &str, caller: &Caller) -> Option<String> {
     let entered = preset(&mut Policy::base(), caller.around(), &HostTree, name, Code::Interactive, &[]);
@@ -173,15 +176,17 @@ fn table(rows: &[Row<'_>]) -> String {
     let line = |a: &str, b: &str, c: &str, d: &str, e: &str| {
         format!("{a:<name$}  {b:<7}  {c:<source$}  {d:<13}  {e}").trim_end().to_owned() + "\n"
     };
-    let mut text = line("NAME", "KIND", "SOURCE", "STATE", "DESCRIPTION");
+    let mut table = line("NAME", "KIND", "SOURCE", "STATE", "DESCRIPTION");
     for row in rows {
         let state = if row.hidden_by.is_some() { "hidden" } else { row.state() };
-        text.push_str(&line(row.name, row.kind, row.source, state, row.description.unwrap_or_default()));
+        // Whoever made an artifact wrote its description, and a row is one line.
+        let description = text::short(row.description.unwrap_or_default(), LONGEST);
+        table.push_str(&line(row.name, row.kind, row.source, state, &description));
         for reason in row.reason.iter().flat_map(|reason| reason.lines()) {
-            text.push_str(&format!("{:name$}  {reason}\n", ""));
+            table.push_str(&format!("{:name$}  {}\n", "", text::one_line(reason)));
         }
     }
-    text
+    table
 }
 
 /// What stands beside the definitions, on standard error.
@@ -316,7 +321,7 @@ fn show(
         print_json(&shown)?;
     } else {
         let mut text = String::new();
-        let mut line = |key: &str, value: &str| text.push_str(&format!("{key:<12}{value}\n"));
+        let mut line = |key: &str, value: &str| text.push_str(&format!("{key:<12}{}\n", text::one_line(value)));
         line("name", shown.row.name);
         line("kind", shown.row.kind);
         line("source", &format!("{}: {}", shown.row.source, shown.row.place));

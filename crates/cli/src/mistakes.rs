@@ -144,6 +144,7 @@ pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
         true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
+        // What cannot be shown as it is stands escaped: a hint is one line.
+        false => format!("'{}'", cofferdam_policy::text::one_line(&word.replace('\'', r"'\''"))),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Everything goes to standard error with the prefix `cofferdam:`; the program's own output never passes through here.
 
-use cofferdam_engine::evidence::deceives;
+use cofferdam_policy::text;
 
 /// Exit code when Cofferdam refused or failed itself.
 pub const REFUSED: i32 = 125;
@@ -74,27 +74,15 @@ pub fn write_stderr(text: &str) {
     std::io::stderr().write_all(text.as_bytes()).ok();
 }
 
-/// The text with every control character but the line feed escaped: messages quote what others wrote.
-pub fn printable(text: &str) -> String {
-    escaped(text, |c| c != '\n', |c| c.escape_default().to_string())
+/// A message: every line of it as it can be shown, since messages quote what others wrote.
+pub fn printable(message: &str) -> String {
+    text::lines(message)
 }
 
 /// Data as it can be shown on a terminal: escaped in JSON's way, so that JSON stays what it is. Of other texts, who wants
 /// every byte has a file or a pipe.
-pub fn shown(text: &str) -> String {
-    escaped(text, |c| !matches!(c, '\n' | '\t'), |c| format!("\\u{:04x}", u32::from(c)))
-}
-
-fn escaped(text: &str, counts: impl Fn(char) -> bool, escape: impl Fn(char) -> String) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if (c.is_control() && counts(c)) || deceives(c) {
-            out.push_str(&escape(c));
-        } else {
-            out.push(c);
-        }
-    }
-    out
+pub fn shown(data: &str) -> String {
+    text::json(data)
 }
 
 #[cfg(test)]

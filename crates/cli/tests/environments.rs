@@ -208,7 +208,7 @@ fn limits_of_the_artifact_the_definition_and_the_call_in_their_order() {
 fn a_directory_that_is_dropped_is_used_by_the_next_call_and_a_bad_one_disturbs_no_other() {
     let scene = Scene::new();
     let told = scene.expect(&["eval", "late", "echo hi"], 125, "");
-    assert!(told.contains("no environment is called 'late'") && told.contains("node, python, shell"), "{told}");
+    assert!(told.contains("no environment is called `late`") && told.contains("node, python, shell"), "{told}");
     scene.artifact(&format!("{REGISTRY}/late"), &json!({"name": "late"}), PIPE);
     scene.expect(&["eval", "late", "echo hi"], 0, "hi\n");
     scene.write(&format!("{REGISTRY}/bad/metadata.json"), "{\"name\": \"other\", \"timeout_seconds\": \"long\"}");
@@ -551,4 +551,24 @@ fn the_list_says_of_a_broken_configuration_what_eval_says() {
         assert!(!text.contains("ready") && text.contains("unavailable"), "{what}: {text}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("config.toml"), "what is wrong is told");
     }
+}
+
+/// What lets a description draw rows, drive a terminal, turn letters round and speak unseen.
+const FORGED: &str =
+    "fine\nfake  preset   built in  ready  all is well\u{1b}[2J\u{202e}\u{2028}\u{200b}\u{feff}\u{e0041}end";
+
+#[test]
+fn descriptions_and_names_of_others_stay_on_their_line_and_are_seen() {
+    let scene = Scene::new();
+    scene.artifact(&format!("{REGISTRY}/forged"), &json!({"name": "forged", "description": FORGED}), PIPE);
+    scene.artifact(&format!("{REGISTRY}/plain"), &json!({"name": "plain", "description": "it’s “é” – …"}), PIPE);
+    let out = |arguments: &[&str]| String::from_utf8(scene.output(arguments).stdout).unwrap();
+    for text in [out(&["environment", "list"]), out(&["environment", "show", "forged"])] {
+        assert!(!text.chars().any(|c| c != '\n' && cofferdam_policy::text::steers(c)), "{text:?}");
+        assert!(!text.lines().any(|line| line.starts_with("fake")), "{text}");
+        assert!(text.contains("\\nfake") && text.contains("\\u{202e}") && text.contains("\\u{e0041}end"), "{text}");
+    }
+    assert!(out(&["environment", "list"]).contains("it’s “é” – …"), "what people write stays");
+    let told = scene.expect(&["eval", "e\nv\u{202e}", "true"], 125, "");
+    assert!(told.contains("no environment is called `e\\nv\\u{202e}`"), "{told}");
 }

@@ -385,7 +385,7 @@ fn an_operators_own_environment_is_built_registered_and_used() {
     // In a registry it is found by its name, also as a link to what was built, and nothing is built for it.
     fs::remove_file(nix.path("home/.config/cofferdam/config.toml")).unwrap();
     let gone = nix.cofferdam(&["eval", "python-data", code]);
-    assert!(String::from_utf8_lossy(&gone.stderr).contains("no environment is called 'python-data'"), "{gone:?}");
+    assert!(String::from_utf8_lossy(&gone.stderr).contains("no environment is called `python-data`"), "{gone:?}");
     fs::create_dir_all(nix.path("home/.config/cofferdam/environments")).unwrap();
     symlink(operator.join("result"), nix.path("home/.config/cofferdam/environments/python-data")).unwrap();
     assert_eq!(said(&nix.cofferdam(&["eval", "python-data", code])), "42 True\n");

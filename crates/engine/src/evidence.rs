@@ -8,7 +8,7 @@ use cofferdam_confine::status::Event;
 use cofferdam_egress::address::Special;
 use cofferdam_egress::event as network;
 use cofferdam_egress::ledger::{Entry, Ledger, Place, Room};
-use cofferdam_policy::{Audit, AuditLevel, NetworkMode, OnViolation, Policy};
+use cofferdam_policy::{Audit, AuditLevel, NetworkMode, OnViolation, Policy, text};
 
 use crate::outcome::{Evidence, Violation};
 use crate::view::View;
@@ -391,23 +391,11 @@ fn writes(operation: &str, args: &[u64; 6]) -> bool {
     flags & 3 != 0 || flags & 0o1100 != 0
 }
 
-/// Whether a character changes how the line around it reads and shows nothing itself: marks and overrides of direction,
-/// ends of lines, and what has no width.
-pub fn deceives(c: char) -> bool {
-    matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-/// Text of the program's for a person's terminal: control characters and what is not UTF-8 escaped, cut at 256.
+/// Text of the program's for a person's terminal: on one line, what is not UTF-8 replaced, cut at 256 characters.
 pub fn escape(bytes: &[u8]) -> String {
-    let mut out = String::new();
-    for c in String::from_utf8_lossy(bytes).chars().take(256) {
-        if c.is_control() || deceives(c) {
-            out.extend(c.escape_unicode());
-        } else {
-            out.push(c);
-        }
-    }
-    out
+    let text = String::from_utf8_lossy(bytes);
+    let end = text.char_indices().nth(256).map_or(text.len(), |(end, _)| end);
+    text::one_line(&text[..end])
 }
 
 #[cfg(test)]
@@ -419,6 +407,7 @@ mod tests {
         assert_eq!(escape(b"a\x1b[2Jb\x7f"), "a\\u{1b}[2Jb\\u{7f}");
         assert_eq!(escape("\u{61c}\u{202e}a\u{200b}b\u{2028}".as_bytes()), "\\u{61c}\\u{202e}a\\u{200b}b\\u{2028}");
         assert_eq!(escape("it’s “é” – …".as_bytes()), "it’s “é” – …", "what people write stays");
+        assert_eq!(escape(&[b'x'; 300]).len(), 256);
     }
 
     #[test]

@@ -51,7 +51,7 @@ mod tests {
         let mounts = Applied { strength: Strength::Full, reason: "mounts".into() };
         assert_eq!(told(mounts.clone(), &[]), mounts);
         let told = told(mounts, &["/a".into(), "/b\n".into()]);
-        assert_eq!(told.reason, "mounts; left out, for nothing is there: /a, /b\\u{a}");
+        assert_eq!(told.reason, "mounts; left out, for nothing is there: /a, /b\\n");
         assert_eq!(told.strength, Strength::Full);
     }
 }

@@ -157,22 +157,9 @@ impl fmt::Display for At<'_> {
     }
 }
 
-/// A text in quotes, shortened, with everything escaped that is not plainly printable.
+/// A text in quotes, shortened, on one line.
 pub(crate) fn shown_text(text: &str) -> String {
-    let mut shown = String::from("\"");
-    let mut chars = text.chars();
-    for c in chars.by_ref().take(SHOWN_CHARS) {
-        if c == '\'' {
-            shown.push(c);
-        } else {
-            shown.extend(c.escape_debug());
-        }
-    }
-    if chars.next().is_some() {
-        shown.push('…');
-    }
-    shown.push('"');
-    shown
+    format!("\"{}\"", crate::text::short(text, SHOWN_CHARS).replace('"', "\\\""))
 }
 
 /// Any JSON value, shortened.

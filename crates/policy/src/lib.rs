@@ -21,6 +21,7 @@ pub mod protected;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod shape;
+pub mod text;
 mod typed;
 pub mod url;
 mod validate;

@@ -130,7 +130,7 @@ fn open(directory: BorrowedFd<'_>, name: &[u8], flags: OFlags, give: Option<u32>
 impl Collected {
     fn leave(&mut self, name: &str, why: &str) {
         if self.left.len() < MOST_TOLD {
-            let name: String = name.chars().take(120).flat_map(char::escape_debug).collect();
+            let name = cofferdam_policy::text::short(name, 120);
             self.left.push(format!("{name}: {why}"));
         } else {
             self.more += 1;

@@ -9,7 +9,7 @@ use cofferdam_policy::Stdin;
 use serde_json::{Map, Value};
 
 use crate::files::{self, Collected};
-use crate::place::{Host, OUTPUT, Place, Ready, unusable};
+use crate::place::{Host, OUTPUT, Place, Ready};
 use crate::session;
 
 /// Most output that waits for the next message about progress, bytes; what is more is told as a number.
@@ -192,14 +192,7 @@ fn recorded(entered: &Entered<'_>, prepared: &Prepared, io: Io, facts: Map<Strin
     let Some(trail) = &entered.host.trail else { return prepared.run(io) };
     let mut about = entered.place.about();
     about.facts.extend(facts);
-    prepared.run_recorded(io, &entered.ready.policy, trail, about).unwrap_or_else(|unrecorded| {
-        let failure = unusable("audit", &unrecorded.to_string());
-        match unrecorded {
-            Unrecorded::Start(_) => Outcome::unstarted(Some(failure)),
-            // It ran, and is no success.
-            Unrecorded::End(outcome, _) => Outcome { success: false, error: Some(failure), ..*outcome },
-        }
-    })
+    prepared.run_recorded(io, &entered.ready.policy, trail, about).unwrap_or_else(Unrecorded::into_outcome)
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
+use cofferdam_policy::text;
+
 use crate::catalogue::Catalogue;
 
 /// The tool.
@@ -24,6 +26,11 @@ pub const UPLOAD: &str = "upload";
 
 /// The tool that takes a file out of a session, where the operator offers it.
 pub const DOWNLOAD: &str = "download";
+
+/// Most characters of an environment's description.
+const LONGEST_DESCRIPTION: usize = 500;
+/// Most characters of why an environment is unavailable.
+const LONGEST_REASON: usize = 1000;
 
 /// A schema as the library has it.
 pub fn object(value: Value) -> Arc<JsonObject> {
@@ -259,10 +266,12 @@ pub fn listed(catalogue: &Catalogue) -> Value {
         .all()
         .map(|place| {
             let reason = place.unavailable();
+            let reason = reason.map(|reason| text::for_model(&reason, LONGEST_REASON));
             json!({
                 "name": place.name(),
                 "kind": place.kind(),
-                "description": place.description(),
+                // Whoever made an artifact wrote it, and a model reads it.
+                "description": place.description().map(|told| text::for_model(told, LONGEST_DESCRIPTION)),
                 "available": reason.is_none(),
                 "reason": reason,
             })

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use cofferdam_engine::session::Sessions;
 use cofferdam_engine::{Cancel, Failure};
+use cofferdam_policy::text;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod, CompleteRequestParams,
     CompleteResult, ContentBlock, Implementation, JsonObject, ListPromptsRequestMethod, ListPromptsResult,
@@ -354,8 +355,7 @@ impl Arguments {
 
 /// A name for a message: one line, shortened.
 pub(crate) fn shown(name: &str) -> String {
-    let name: String = name.chars().take(80).flat_map(char::escape_debug).collect();
-    format!("`{name}`")
+    text::name(name)
 }
 
 impl ServerHandler for Service {

@@ -47,7 +47,7 @@ impl Place {
     /// # Errors
     /// Why it is none.
     pub fn read(path: &str) -> Result<Place, String> {
-        let shown = || path.chars().take(120).flat_map(char::escape_debug).collect::<String>();
+        let shown = || cofferdam_policy::text::short(path, 120);
         let takes = format!("hint: a path relative to {WORKSPACE}, or one below it, such as data/table.csv");
         if path.len() > LONGEST_PATH {
             return Err(format!("the path has {} bytes, and {LONGEST_PATH} are taken at most", path.len()));

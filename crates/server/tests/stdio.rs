@@ -447,3 +447,29 @@ fn a_venv_on_path_that_leads_elsewhere_shows_nothing_to_a_client() {
     drop(client);
     assert_eq!(text(&start().run("python", &code)), "refused\nrefused\nwithout\n");
 }
+
+#[test]
+fn a_model_gets_descriptions_without_what_steers_and_no_more_than_a_bound() {
+    let home = Home::new();
+    let registry = home.registry();
+    let run = "#!/bin/sh\nexec sh -s\n";
+    for (name, description) in [
+        ("forged", format!("one\n\ntwo\u{202e}\u{200b}\u{feff}\u{e0041}\u{e0042}\u{1b}[2J {}", "x".repeat(3000))),
+        ("plain", "it’s “é” – …".to_owned()),
+    ] {
+        let directory = artifact(&registry, name, run);
+        std::fs::write(
+            directory.join("metadata.json"),
+            json!({ "name": name, "description": description }).to_string(),
+        )
+        .unwrap();
+    }
+    let mut client = home.client(json!({ "tools": ["list"] }));
+    let listed = client.call("tools/call", json!({ "name": "list_environments", "arguments": {} }));
+    let all = listed["result"]["structuredContent"]["environments"].as_array().unwrap();
+    let of = |name: &str| all.iter().find(|one| one["name"] == name).unwrap()["description"].as_str().unwrap();
+    assert!(of("forged").starts_with("one two [2J xxx"), "{}", of("forged"));
+    assert_eq!(of("forged").chars().count(), 501);
+    assert!(!of("forged").chars().any(cofferdam_policy::text::steers));
+    assert_eq!(of("plain"), "it’s “é” – …");
+}

@@ -11,6 +11,7 @@ use cofferdam_config::skills::registry::{Registered, Skill, State};
 use cofferdam_config::skills::signature::{Key, KeyError};
 use cofferdam_config::skills::{Code, SkillError};
 use cofferdam_engine::audit::{Durability, Entry, Trail};
+use cofferdam_policy::text;
 use serde_json::{Value, json};
 
 use super::{AT_FAULT, Called, refused};
@@ -224,7 +225,12 @@ pub(super) fn show(called: &Called<'_>) -> Result<i32, Refusal> {
     let manifest = &kept.manifest;
     let mut text = format!("{}@{}  {}\n", spec.name, version.version, state(version.state));
     let publisher = &manifest.publisher;
-    text.push_str(&format!("publisher  {} <{}>, {}\n", publisher.name, publisher.contact, skill.publisher));
+    text.push_str(&format!(
+        "publisher  {} <{}>, {}\n",
+        text::one_line(&publisher.name),
+        text::one_line(&publisher.contact),
+        skill.publisher
+    ));
     let wants = &manifest.sandbox;
     let spawn = if wants.allow_spawn { "processes of its own" } else { "no processes of its own" };
     text.push_str(&format!("wants      {} MiB, {} ms, {spawn}\n", wants.memory_mb, wants.timeout_ms));

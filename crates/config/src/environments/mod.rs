@@ -332,10 +332,5 @@ pub fn stdin_mode_of(interpreter: &str) -> StdinMode {
 
 /// A text for a message: one line, without control characters, shortened.
 pub(crate) fn shown(text: &str) -> String {
-    const MOST: usize = 80;
-    let mut out: String = text.chars().take(MOST).flat_map(char::escape_debug).collect();
-    if text.chars().nth(MOST).is_some() {
-        out.push('…');
-    }
-    format!("`{out}`")
+    cofferdam_policy::text::name(text)
 }

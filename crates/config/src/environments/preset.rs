@@ -15,7 +15,7 @@ use super::{Around, PRESETS};
 #[non_exhaustive]
 pub enum PresetError {
     /// There is no such preset.
-    #[error("no environment is called '{name}'\nhint: there are {}", PRESETS.join(", "))]
+    #[error("no environment is called {}\nhint: there are {}", cofferdam_policy::text::name(name), PRESETS.join(", "))]
     Unknown {
         /// What was asked for.
         name: String,

@@ -94,9 +94,7 @@ impl<'de> Visitor<'de> for Strict {
 
 /// A text in quotes, shortened, with everything escaped that could drive a terminal.
 pub(super) fn shown(text: &str) -> String {
-    let more = if text.chars().nth(60).is_some() { "…" } else { "" };
-    let start: String = text.chars().take(60).collect();
-    format!("\"{}{more}\"", start.escape_debug())
+    format!("\"{}\"", cofferdam_policy::text::short(text, 60))
 }
 
 fn shown_value(value: &Value) -> String {

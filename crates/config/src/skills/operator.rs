@@ -110,8 +110,7 @@ fn toml(text: &[u8]) -> Result<Value, PolicyErrors> {
 
 /// What quotes the text, over several lines, without anything that could drive a terminal.
 fn plain(text: &str) -> String {
-    let keep = |c: char| matches!(c, '\n' | '"' | '\'' | '\\');
-    text.chars().map(|c| if keep(c) { c.to_string() } else { c.escape_debug().to_string() }).collect()
+    cofferdam_policy::text::lines(text)
 }
 
 fn config(read: &mut Reader, root: &Value) -> SandboxConfig {

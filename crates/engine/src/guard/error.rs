@@ -1,6 +1,7 @@
 //! Why a guard cannot be made, why a command was refused, and both as the one string that some callers want.
 
 use cofferdam_policy::Field;
+use cofferdam_policy::text::one_line;
 
 use super::ExecutionResult;
 use crate::outcome::Failure;
@@ -198,12 +199,6 @@ impl Refusal {
 /// for the command wrote it, and where it is shown is often a log.
 pub(super) fn plain(name: &str) -> String {
     if name.is_empty() { "\"\"".into() } else { one_line(name) }
-}
-
-/// The same for what may be empty.
-fn one_line(text: &str) -> String {
-    let shown = |c: char| if "\"'\\".contains(c) { c.to_string() } else { c.escape_debug().to_string() };
-    text.chars().map(shown).collect()
 }
 
 fn hint(failure: &Failure) -> String {
