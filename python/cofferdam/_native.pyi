@@ -47,6 +47,8 @@ class Outcome:
     @property
     def changes(self) -> List[dict[str, str]]: ...
     @property
+    def changes_omitted(self) -> int: ...
+    @property
     def enforcement(self) -> dict[str, dict[str, str]]: ...
     @property
     def backend(self) -> str: ...
@@ -114,6 +116,7 @@ class Prepared:
         stdin: bool = False,
         python3: bool = False,
         keep_ready: int = 0,
+        audit_trail: Optional[Path] = None,
     ) -> Prepared: ...
     @staticmethod
     def from_config(

@@ -24,6 +24,9 @@ Policy = Union[Mapping[str, Any], str, bytes, "os.PathLike[str]"]
 _LONGEST = 10**12
 """Seconds; a longer timeout is none."""
 
+TrailPath = Union[str, "os.PathLike[str]"]
+"""The directory of an audit trail."""
+
 OnOutput = Callable[[str, bytes], object]
 """Called with `stdout` or `stderr` and a piece of output, as it comes."""
 
@@ -378,11 +381,13 @@ def prepare(
     *,
     timeout: Optional[float] = None,
     keep_ready: int = 0,
+    audit_trail: Optional[TrailPath] = None,
 ) -> Prepared:
     """Makes a policy ready.
 
     `argv` stands for the policy's command; `timeout`, seconds, for its wall limit, but never for a longer one than it
-    names. `keep_ready` sandboxes are staged ahead of their runs, for callers who run it again and again.
+    names. `keep_ready` sandboxes are staged ahead of their runs, for callers who run it again and again. Its runs are
+    recorded in the audit trail of this directory, else of `COFFERDAM_AUDIT`, else in none.
     """
     return Prepared(
         _native.Prepared.from_policy(
@@ -390,6 +395,7 @@ def prepare(
             command=None if argv is None else words_of("argv", argv),
             timeout_ms=timeout_ms(timeout),
             keep_ready=keep_ready,
+            audit_trail=None if audit_trail is None else Path(audit_trail),
         )
     )
 
@@ -401,9 +407,10 @@ def run(
     stdin: Stdin = None,
     timeout: Optional[float] = None,
     on_output: Optional[OnOutput] = None,
+    audit_trail: Optional[TrailPath] = None,
 ) -> Outcome:
     """Runs a policy once."""
-    return prepare(policy, argv, timeout=timeout).run(stdin, on_output=on_output)
+    return prepare(policy, argv, timeout=timeout, audit_trail=audit_trail).run(stdin, on_output=on_output)
 
 
 async def run_async(
@@ -413,9 +420,10 @@ async def run_async(
     stdin: AsyncStdin = None,
     timeout: Optional[float] = None,
     on_output: Optional[OnOutput] = None,
+    audit_trail: Optional[TrailPath] = None,
 ) -> Outcome:
     """Runs a policy once while the event loop goes on."""
-    return await prepare(policy, argv, timeout=timeout).run_async(stdin, on_output=on_output)
+    return await prepare(policy, argv, timeout=timeout, audit_trail=audit_trail).run_async(stdin, on_output=on_output)
 
 
 def start(
@@ -425,9 +433,10 @@ def start(
     stdin: Stdin = None,
     timeout: Optional[float] = None,
     stream: bool = True,
+    audit_trail: Optional[TrailPath] = None,
 ) -> Run:
     """Starts a policy in the background."""
-    return prepare(policy, argv, timeout=timeout).start(stdin, stream=stream)
+    return prepare(policy, argv, timeout=timeout, audit_trail=audit_trail).start(stdin, stream=stream)
 
 
 def start_async(
@@ -437,6 +446,7 @@ def start_async(
     stdin: AsyncStdin = None,
     timeout: Optional[float] = None,
     stream: bool = True,
+    audit_trail: Optional[TrailPath] = None,
 ) -> AsyncRun:
     """Starts a policy in the background of the running event loop."""
-    return prepare(policy, argv, timeout=timeout).start_async(stdin, stream=stream)
+    return prepare(policy, argv, timeout=timeout, audit_trail=audit_trail).start_async(stdin, stream=stream)

@@ -249,3 +249,28 @@ def test_what_is_prepared_can_be_looked_at() -> None:
     assert prepared.policy["command"]["argv"] == ["true"]
     assert prepared.enforcement["network.mode"]["strength"] == "full"
     assert prepared.plan["backend"] == prepared.backend
+
+
+def test_runs_are_recorded_where_a_trail_is_named_and_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COFFERDAM_AUDIT", raising=False)
+
+    def kinds(directory: Path) -> list[str]:
+        lines = [line for file in sorted(directory.glob("*.jsonl")) for line in file.read_text().splitlines()]
+        return [json.loads(line)["kind"] for line in lines]
+
+    named, variable = tmp_path / "named", tmp_path / "variable"
+    assert cofferdam.run(policy(), ["true"]).exit_code == 0
+    assert list(tmp_path.iterdir()) == []
+    assert cofferdam.run(policy(), ["true"], audit_trail=named).exit_code == 0
+    assert kinds(named) == ["trail_opened", "sandbox_started", "sandbox_completed"]
+    monkeypatch.setenv("COFFERDAM_AUDIT", str(variable))
+    assert cofferdam.run(policy(), ["false"]).exit_code == 1
+    with cofferdam.start(policy(), ["true"]) as run:
+        ended = run.wait()
+        assert ended is not None and ended.exit_code == 0
+    assert kinds(variable) == ["trail_opened"] + ["sandbox_started", "sandbox_completed"] * 2
+    (tmp_path / "file").write_text("")
+    with pytest.raises(cofferdam.CofferdamError, match="cannot be recorded"):
+        cofferdam.run(policy(), ["true"], audit_trail=tmp_path / "file")

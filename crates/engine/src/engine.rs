@@ -295,7 +295,23 @@ impl Engine {
     /// # Errors
     /// The policy cannot be enforced as far as it requires, or names what is not there.
     pub fn prepare(&self, policy: &Policy) -> Result<Prepared, Failure> {
-        self.prepare_with(policy, None)
+        self.prepare_with(policy, None, None)
+    }
+
+    /// The same for the executors that run configurations written for nsjail: where it is not installed, the jail runs the
+    /// policy, which holds all of it, and the backend's reason says so.
+    ///
+    /// # Errors
+    /// As [`Engine::prepare`].
+    pub fn prepare_or_jail(&self, policy: &Policy) -> Result<Prepared, Failure> {
+        match self.prepare(policy) {
+            Err(missing) if policy.backend == Backend::Nsjail && missing.step == backends::MISSING => {
+                let jail = Policy { backend: Backend::Jail, ..policy.clone() };
+                let reason = format!("the jail runs it, which holds the same: {}", missing.message);
+                self.prepare_with(&jail, None, Some(reason))
+            }
+            prepared => prepared,
+        }
     }
 
     /// The same, where only these programs may be executed by the whole tree. No field of a policy says so: they are files
@@ -304,13 +320,18 @@ impl Engine {
     /// # Errors
     /// As [`Engine::prepare`]; also where nothing here can hold that.
     pub(crate) fn prepare_limited(&self, policy: &Policy, programs: Executables) -> Result<Prepared, Failure> {
-        self.prepare_with(policy, Some(programs))
+        self.prepare_with(policy, Some(programs), None)
     }
 
-    fn prepare_with(&self, policy: &Policy, programs: Option<Executables>) -> Result<Prepared, Failure> {
+    /// `instead` is why another backend than the policy's runs it.
+    fn prepare_with(
+        &self,
+        policy: &Policy,
+        programs: Option<Executables>,
+        instead: Option<String>,
+    ) -> Result<Prepared, Failure> {
         state::acceptable(policy)?;
         state::claim(policy);
-        let mut instead = None;
         if policy.backend.is_container() {
             if programs.is_some() {
                 return Err(executables::foreign(policy.backend.name()));
@@ -322,14 +343,8 @@ impl Engine {
             return Err(executables::foreign(tool.name()));
         }
         if let Some(tool) = tool_of(policy.backend) {
-            match self.foreign(tool, policy) {
-                Ok(ready) => return ready.sufficient().map(|()| Prepared::by_foreign(ready)),
-                // The jail holds whatever nsjail does.
-                Err(failure) if tool == Tool::Nsjail && failure.step == backends::MISSING => {
-                    instead = Some(format!("the jail runs it, which holds the same: {}", failure.message));
-                }
-                Err(failure) => return Err(failure),
-            }
+            let ready = self.foreign(tool, policy)?;
+            return ready.sufficient().map(|()| Prepared::by_foreign(ready));
         }
         let candidates = match policy.backend {
             Backend::Auto => vec![Backend::Jail, Backend::Landlock],

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::audit::{AuditError, Durability, Entry, Reservation, Trail, hex};
 use crate::io::Io;
-use crate::outcome::{Ending, Outcome};
+use crate::outcome::{Ending, Failure, Outcome};
 use crate::run::Prepared;
 
 /// What a run's records say besides what the policy and the outcome do.
@@ -28,6 +28,20 @@ pub enum Unrecorded {
     /// It ran, and its end could not be recorded.
     #[error("the run's end could not be recorded: {1}")]
     End(Box<Outcome>, #[source] AuditError),
+}
+
+impl Unrecorded {
+    /// What there is to say of the run: that nothing ran, or how it ended, which is no success, and why it is not recorded.
+    pub fn into_outcome(self) -> Outcome {
+        let text = self.to_string();
+        let (message, hint) =
+            text.split_once("\nhint: ").map_or((text.as_str(), None), |(m, h)| (m, Some(h.to_owned())));
+        let failure = Failure { code: 125, step: "audit".into(), message: message.to_owned(), hint };
+        match self {
+            Unrecorded::Start(_) => Outcome::unstarted(Some(failure)),
+            Unrecorded::End(outcome, _) => Outcome { success: false, error: Some(failure), ..*outcome },
+        }
+    }
 }
 
 impl Prepared {

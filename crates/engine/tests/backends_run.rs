@@ -393,19 +393,21 @@ fn the_engine_runs_them_by_name_with_the_limits_of_a_cgroup() {
 }
 
 #[test]
-fn where_nsjail_is_not_installed_the_jail_runs_its_policy_and_says_so() {
+fn what_is_named_and_not_installed_is_refused_and_only_the_executors_have_the_jail_for_nsjail() {
     use cofferdam_engine::Engine;
     let engine = Engine::probe().with_tools(Tools::default());
     let mut policy = policy("echo $((6 * 7))");
     policy.backend = Backend::Nsjail;
-    let prepared = engine.prepare(&policy).unwrap();
+    let prepared = engine.prepare_or_jail(&policy).unwrap();
     assert!(prepared.backend_reason().contains("nsjail is not installed"), "{}", prepared.backend_reason());
     let o = prepared.run(Io::default());
     assert_eq!((o.backend.as_str(), o.stdout.as_str()), ("jail", "42\n"));
-    for backend in [Backend::Bubblewrap, Backend::Seatbelt] {
+    for (backend, program) in
+        [(Backend::Bubblewrap, "bubblewrap"), (Backend::Nsjail, "nsjail"), (Backend::Seatbelt, "sandbox-exec")]
+    {
         policy.backend = backend;
         let failure = engine.prepare(&policy).unwrap_err();
-        assert!(failure.hint.is_some(), "{failure:?}");
+        assert!(failure.message.contains(program) && failure.hint.is_some(), "{failure:?}");
     }
     let support = engine.support(&policy);
     assert_eq!(

@@ -15,6 +15,7 @@ mod hints;
 mod outcome;
 mod prepared;
 mod profiles;
+mod recorded;
 mod run;
 
 use pyo3::prelude::*;

@@ -115,6 +115,12 @@ impl Outcome {
         python(py, &self.0.changes)
     }
 
+    /// How many more changed, which are not listed.
+    #[getter]
+    fn changes_omitted(&self) -> u64 {
+        self.0.changes_omitted
+    }
+
     /// What was applied, per field.
     #[getter]
     fn enforcement(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {

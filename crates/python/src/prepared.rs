@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use crate::errors::{PolicyError, of_failure};
 use crate::here;
 use crate::outcome::{Outcome, python};
+use crate::recorded;
 use crate::run::Run;
 
 /// How often a run on the calling thread asks Python whether a signal has come, such as Ctrl-C.
@@ -24,6 +25,10 @@ const SIGNALS: Duration = Duration::from_millis(50);
 pub struct Prepared {
     policy: Policy,
     nsjail: Option<PathBuf>,
+    /// Where nsjail is not installed, the jail stands in for it.
+    or_jail: bool,
+    /// The trail that its runs are recorded in, in place of the variable's.
+    audit_trail: Option<PathBuf>,
     notes: Vec<String>,
     keep_ready: usize,
     owned: Mutex<Arc<Owned>>,
@@ -46,8 +51,10 @@ impl Drop for Owned {
 }
 
 impl Owned {
-    fn new(policy: &Policy, nsjail: Option<&Path>, keep_ready: usize) -> Result<Owned, engine::Failure> {
-        let prepared = here::engine(nsjail).prepare(policy)?.keep_ready(keep_ready);
+    fn new(policy: &Policy, nsjail: Option<&Path>, or_jail: bool, keep_ready: usize) -> Result<Owned, engine::Failure> {
+        let engine = here::engine(nsjail);
+        let prepared = if or_jail { engine.prepare_or_jail(policy)? } else { engine.prepare(policy)? };
+        let prepared = prepared.keep_ready(keep_ready);
         Ok(Owned { pid: std::process::id(), prepared: Some(prepared) })
     }
 }
@@ -95,19 +102,20 @@ impl Prepared {
         py: Python<'_>,
         policy: Policy,
         nsjail: Option<PathBuf>,
+        or_jail: bool,
         notes: Vec<String>,
         keep_ready: usize,
     ) -> PyResult<Prepared> {
-        let owned = py.detach(|| Owned::new(&policy, nsjail.as_deref(), keep_ready));
+        let owned = py.detach(|| Owned::new(&policy, nsjail.as_deref(), or_jail, keep_ready));
         let owned = Mutex::new(Arc::new(owned.map_err(|failure| of_failure(&failure))?));
-        Ok(Prepared { policy, nsjail, notes, keep_ready, owned })
+        Ok(Prepared { policy, nsjail, or_jail, audit_trail: None, notes, keep_ready, owned })
     }
 
     /// What is ready in this process.
     fn current(&self) -> PyResult<Arc<Owned>> {
         let mut slot = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.pid != std::process::id() {
-            let owned = Owned::new(&self.policy, self.nsjail.as_deref(), self.keep_ready);
+            let owned = Owned::new(&self.policy, self.nsjail.as_deref(), self.or_jail, self.keep_ready);
             *slot = Arc::new(owned.map_err(|failure| of_failure(&failure))?);
         }
         Ok(Arc::clone(&slot))
@@ -123,7 +131,7 @@ fn input(stdin: Option<&[u8]>) -> Input {
 impl Prepared {
     /// Makes a policy ready: JSON, and what the caller sets beside it. `stored` is where an exported profile has it.
     #[staticmethod]
-    #[pyo3(signature = (policy, *, stored=None, command=None, timeout_ms=None, stdin=false, python3=false, keep_ready=0))]
+    #[pyo3(signature = (policy, *, stored=None, command=None, timeout_ms=None, stdin=false, python3=false, keep_ready=0, audit_trail=None))]
     #[expect(clippy::too_many_arguments, reason = "called by name")]
     fn from_policy(
         py: Python<'_>,
@@ -134,6 +142,7 @@ impl Prepared {
         stdin: bool,
         python3: bool,
         keep_ready: usize,
+        audit_trail: Option<PathBuf>,
     ) -> PyResult<Prepared> {
         let mut policy = Policy::decode(policy).map_err(|errors| {
             PolicyError::new_err(match &stored {
@@ -142,7 +151,8 @@ impl Prepared {
             })
         })?;
         Changes { command, timeout_ms, stdin, python3 }.apply(&mut policy)?;
-        Prepared::make(py, policy, None, Vec::new(), keep_ready)
+        let prepared = Prepared::make(py, policy, None, false, Vec::new(), keep_ready)?;
+        Ok(Prepared { audit_trail, ..prepared })
     }
 
     /// Makes a configuration of any form ready for one of the compatible executors. `content` is the file's and that of the
@@ -173,7 +183,7 @@ impl Prepared {
             policy.limits.wall_ms = default_timeout.saturating_mul(1000);
         }
         Changes { command, timeout_ms, stdin: false, python3: true }.apply(&mut policy)?;
-        Prepared::make(py, policy, nsjail_path, notes, keep_ready)
+        Prepared::make(py, policy, nsjail_path, true, notes, keep_ready)
     }
 
     /// What was changed to make a policy of an older configuration, one line each.
@@ -220,6 +230,7 @@ impl Prepared {
     #[pyo3(signature = (stdin=None, *, keep_changes=None))]
     fn run(&self, py: Python<'_>, stdin: Option<&[u8]>, keep_changes: Option<PathBuf>) -> PyResult<Outcome> {
         let owned = self.current()?;
+        let trail = recorded::trail(self.audit_trail.as_deref())?;
         let input = input(stdin);
         let cancel = Cancel::default();
         let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
@@ -237,7 +248,9 @@ impl Prepared {
             None
         };
         let io = Io { input, cancel, resize: Some(Box::new(signals)), keep_changes, ..Io::default() };
-        let outcome = py.detach(move || owned.prepared.as_ref().map(|prepared| prepared.run(io)));
+        let outcome = py.detach(move || {
+            owned.prepared.as_ref().map(|prepared| recorded::run(prepared, &self.policy, trail.as_ref(), io))
+        });
         if let Some(error) = raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return Err(error);
         }
@@ -257,12 +270,15 @@ impl Prepared {
         notify: Option<Py<PyAny>>,
     ) -> PyResult<Run> {
         let owned = self.current()?;
+        let (policy, trail) = (self.policy.clone(), recorded::trail(self.audit_trail.as_deref())?);
         let (input, ours) = match pipe {
             true => std::io::pipe().map(|(theirs, ours)| (Input::Fd(theirs.into()), Some(ours.into())))?,
             false => (input(stdin), None),
         };
         let io = Io { input, keep_changes, ..Io::default() };
-        Run::start(io, ours, stream, notify, move |io| owned.prepared.as_ref().map(|prepared| prepared.run(io)))
+        Run::start(io, ours, stream, notify, move |io| {
+            owned.prepared.as_ref().map(|prepared| recorded::run(prepared, &policy, trail.as_ref(), io))
+        })
     }
 
     fn __repr__(&self) -> PyResult<String> {

@@ -107,7 +107,7 @@ impl Shared {
 
     /// What nsjail cannot hold as far as the policy requires, the jail does.
     fn prepare(&self, policy: &mut Policy) -> Result<Prepared, Failure> {
-        match self.engine.prepare(policy) {
+        match self.engine.prepare_or_jail(policy) {
             Err(failure) if policy.backend == Backend::Nsjail && Field::from_name(&failure.step).is_some() => {
                 policy.backend = Backend::Jail;
                 self.engine.prepare(policy)

@@ -24,8 +24,8 @@ use super::frame::{Replies, Reply};
 use super::tap;
 use crate::io::{Cancel, Input, Io, Output, Stream};
 use crate::monitor::Monitor;
-use crate::outcome::{Change, Failure, Outcome, Truncated, Violation};
-use crate::recorded::{Notes, Recording, Unrecorded};
+use crate::outcome::{Change, Outcome, Truncated, Violation};
+use crate::recorded::{Notes, Recording};
 use crate::run::Prepared;
 use crate::streams::{self, Sink};
 
@@ -493,15 +493,8 @@ struct Exchange {
 /// The outcome with its end in the trail; one that could not be recorded says so.
 fn recorded(recording: Recording, outcome: Outcome) -> Outcome {
     recording.end(outcome).unwrap_or_else(|unrecorded| {
-        let message = unrecorded.to_string();
-        tracing::error!("a session: {message}");
-        let mut outcome = match unrecorded {
-            Unrecorded::End(outcome, _) => *outcome,
-            Unrecorded::Start(_) => Outcome::unstarted(None),
-        };
-        outcome.success = false;
-        outcome.error.get_or_insert(Failure { code: 125, step: "audit".into(), message, hint: None });
-        outcome
+        tracing::error!("a session: {unrecorded}");
+        unrecorded.into_outcome()
     })
 }
 

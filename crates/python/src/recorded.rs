@@ -1,0 +1,50 @@
+//! Runs in the audit trail: the one that a call names, else the one of `COFFERDAM_AUDIT`.
+//!
+//! A process has each trail open once; one that was forked off opens it anew, since a run's record says whose it is.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use cofferdam_engine::audit::{Options, Trail};
+use cofferdam_engine::recorded::{About, Unrecorded};
+use cofferdam_engine::{Io, Outcome, Prepared};
+use cofferdam_policy::Policy;
+use pyo3::PyResult;
+
+use crate::errors::CofferdamError;
+
+/// What is open, with the process that opened it.
+static OPEN: Mutex<Vec<(u32, PathBuf, Trail)>> = Mutex::new(Vec::new());
+
+/// The trail that a run is recorded in, if one is named.
+///
+/// # Errors
+/// It cannot be written.
+pub fn trail(named: Option<&Path>) -> PyResult<Option<Trail>> {
+    let variable = || std::env::var_os("COFFERDAM_AUDIT").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    named.map(Path::to_owned).or_else(variable).map(|dir| opened(&dir)).transpose()
+}
+
+fn opened(dir: &Path) -> PyResult<Trail> {
+    let fails =
+        |why: String| CofferdamError::new_err(format!("nothing was started, since it cannot be recorded: {why}"));
+    let dir = std::path::absolute(dir).map_err(|e| fails(e.to_string()))?;
+    let me = std::process::id();
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((.., trail)) = open.iter().find(|(pid, path, _)| *pid == me && *path == dir) {
+        return Ok(trail.clone());
+    }
+    let trail = Trail::open(&dir, Options::default()).map_err(|e| fails(e.to_string()))?;
+    open.push((me, dir, trail.clone()));
+    Ok(trail)
+}
+
+/// Runs it, with its records where there is a trail. What cannot be recorded does not start, and is no success.
+pub fn run(prepared: &Prepared, policy: &Policy, trail: Option<&Trail>, io: Io) -> Outcome {
+    match trail {
+        Some(trail) => {
+            prepared.run_recorded(io, policy, trail, About::default()).unwrap_or_else(Unrecorded::into_outcome)
+        }
+        None => prepared.run(io),
+    }
+}
