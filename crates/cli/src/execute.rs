@@ -19,7 +19,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 use crate::audit;
 use crate::call::Call;
 use crate::caller::Caller;
-use crate::keeping::Keeping;
+use crate::keeping::{Became, Keeping};
 use crate::notes;
 use crate::passing;
 use crate::report::{CLOSED, REFUSED, Refusal, print_error, print_note, shown};
@@ -49,7 +49,7 @@ pub fn execute(engine: &Engine, call: Call, caller: &Caller, presentation: Prese
 /// The same, where the run's record says more than the policy does.
 pub fn execute_about(
     engine: &Engine,
-    call: Call,
+    mut call: Call,
     caller: &Caller,
     presentation: Presentation,
     about: About,
@@ -126,6 +126,12 @@ pub fn execute_about(
     if let (Some(keeping), Some(named), Some(failure)) = (&keeping, &call.keep_changes, &mut outcome.error) {
         failure.message = keeping.by_name(&failure.message, named);
     }
+    let unkept = match (&keeping, &mut call.keep_changes) {
+        (Some(keeping), Some(named)) if !outcome.changes.is_empty() => {
+            unkept(keeping.became(named), named, &mut outcome)
+        }
+        _ => false,
+    };
     drop(keeping);
     if let Some(failure) = outcome.error.as_mut().filter(|_| outcome.outcome == Ending::SetupFailed) {
         unstarted::explain(failure, &call.policy, caller);
@@ -135,11 +141,15 @@ pub fn execute_about(
     }
     let code = match (signals.caught(), &unrecorded) {
         (_, Some(refusal)) => refusal.code,
+        (0, None) if unkept && exit_code(&outcome) == 0 => REFUSED,
         (0, None) => exit_code(&outcome),
         (signal, None) => 128 + signal,
     };
     if let Some(refusal) = unrecorded {
         print_error(&refusal.message, refusal.hint.as_deref());
+    }
+    if let Some(failure) = outcome.error.as_ref().filter(|_| unkept) {
+        print_error(&failure.message, failure.hint.as_deref());
     }
     if presentation.json {
         print_json(&outcome)?;
@@ -173,6 +183,34 @@ pub fn execute_about(
         return Ok(if code == 0 { REFUSED } else { code });
     }
     Ok(code)
+}
+
+/// Says where changes are that were to be kept in a directory of this name. True: the program removed it, so they are lost,
+/// which is no success.
+fn unkept(became: Became, named: &mut String, outcome: &mut Outcome) -> bool {
+    match became {
+        Became::Same => false,
+        Became::Moved(to) => {
+            let to = to.to_string_lossy().into_owned();
+            let message = format!("the program moved {named}: the changes are kept in {to}");
+            let failure = Failure { code: 0, step: "keep_changes".into(), message, hint: None };
+            outcome.error.get_or_insert(failure);
+            *named = to;
+            false
+        }
+        Became::Removed => {
+            outcome.success = false;
+            outcome.error = Some(Failure {
+                code: REFUSED,
+                step: "keep_changes".into(),
+                message: format!("the changes are lost: the program removed {named}, in which they were to be kept"),
+                hint: Some(
+                    "name a directory outside of the volumes that the program may write: --keep-changes DIR".into(),
+                ),
+            });
+            true
+        }
+    }
 }
 
 /// Runs it with its records. What ran and could not be recorded to its end is told, and no success.

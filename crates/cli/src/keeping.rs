@@ -5,10 +5,10 @@
 
 use std::fs::DirBuilder;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, CWD, FlockOperation, Mode, OFlags, accessat, flock, open};
+use rustix::fs::{Access, AtFlags, CWD, FlockOperation, Mode, OFlags, accessat, flock, fstat, open};
 use rustix::io::Errno;
 
 use crate::report::Refusal;
@@ -63,6 +63,34 @@ impl Keeping {
     pub fn path(&self, named: &str) -> PathBuf {
         let held = PathBuf::from(self.held());
         if held.is_dir() { held } else { named.into() }
+    }
+}
+
+/// What became of the directory while the program ran, where that could write above it.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Became {
+    /// It is where it was named.
+    Same,
+    /// It is there, and elsewhere.
+    Moved(PathBuf),
+    /// It was removed, and what is written into it is lost.
+    Removed,
+}
+
+impl Keeping {
+    /// What became of it.
+    pub fn became(&self, named: &str) -> Became {
+        // What cannot be looked at is not said to hold anything.
+        let Ok(held) = fstat(&self.locked) else { return Became::Removed };
+        if held.st_nlink == 0 {
+            return Became::Removed;
+        }
+        let there = std::fs::symlink_metadata(named);
+        if there.is_ok_and(|there| (there.dev(), there.ino()) == (held.st_dev, held.st_ino)) {
+            return Became::Same;
+        }
+        let descriptor = format!("/proc/self/fd/{}", self.locked.as_raw_fd());
+        std::fs::read_link(descriptor).map_or(Became::Removed, Became::Moved)
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use cofferdam_engine::network_address::{Special, not_offered, special};
 use cofferdam_engine::network_event::{Event, Kind, Reason};
 use cofferdam_engine::{Ending, Evidence, Failure, Outcome, Violation};
-use cofferdam_policy::{Access, AuditLevel, Field, Mount, Policy};
+use cofferdam_policy::{Access, AuditLevel, Field, Mount, Policy, text};
 
 use crate::call::Call;
 use crate::options::POLICY_OPTIONS;
@@ -99,12 +99,14 @@ pub fn notes(outcome: &Outcome, call: &Call) -> Vec<Note> {
         let text = if outcome.changes.len() <= TOLD {
             // The program chose the names, and a line of ours is one line.
             let names: Vec<String> =
-                outcome.changes.iter().map(|c| format!("{} {}", c.kind, c.path.replace('\n', "\\n"))).collect();
+                outcome.changes.iter().map(|c| format!("{} {}", c.kind, text::one_line(&c.path))).collect();
             format!("changed: {}", names.join(", "))
         } else {
             format!("changed: {} added, {} modified, {} deleted", count('A'), count('M'), count('D'))
         };
         match &call.keep_changes {
+            // Nothing was kept in what the program removed; the error says so.
+            Some(_) if outcome.error.as_ref().is_some_and(|error| error.step == "keep_changes" && error.code != 0) => {}
             Some(directory) => note(format!("{text}; kept in {directory}"), None),
             None => note(format!("{text}; dropped"), Some("--keep-changes DIR".into())),
         }

@@ -172,6 +172,40 @@ fn changes_are_kept_where_it_was_said_whatever_the_program_puts_there() {
     assert_eq!(code, 0, "{text}");
     assert!(directory.path().join("work/old/kept/x").exists(), "{text}");
     assert_eq!(std::fs::read_dir(directory.path().join("elsewhere")).unwrap().count(), 0);
+    assert!(text.contains(&format!("kept in {place}/work/old/kept")), "it is said where they are: {text}");
+}
+
+#[test]
+fn changes_whose_directory_the_program_removed_are_said_to_be_lost() {
+    if !needs("overlayfs") {
+        return;
+    }
+    let directory = open_directory();
+    let place = directory.path().display();
+    for name in ["work", "data"] {
+        std::fs::create_dir(directory.path().join(name)).unwrap();
+    }
+    let (work, data, keep) =
+        (format!("{place}/work:/w:rw"), format!("{place}/data:/d:cow"), format!("{place}/work/kept"));
+    let run = |options: &[&str], script: &str| {
+        let fixed = ["--keep-changes", &keep, "-v", &work, "-v", &data, "shell", script];
+        let arguments: Vec<&str> = ["eval"].iter().chain(options).chain(&fixed).copied().collect();
+        told(&arguments)
+    };
+    for options in [&[][..], &["-q"]] {
+        let (code, text) = run(options, "echo > /d/x; rmdir /w/kept");
+        assert_eq!(code, 125, "{text}");
+        assert!(text.contains("the changes are lost") && text.contains(&keep), "{text}");
+        assert!(!text.contains("kept in"), "{text}");
+    }
+    let (code, text) = run(&[], "echo > /d/x; rmdir /w/kept; exit 3");
+    assert!(code == 3 && text.contains("the changes are lost"), "the program's own failure stays: {text}");
+    // The same, left alone: and so is a directory that nothing was to be kept in.
+    let (code, text) = run(&[], "rmdir /w/kept");
+    assert_eq!(code, 0, "{text}");
+    let (code, text) = run(&[], "echo > /d/x");
+    assert!(code == 0 && text.contains(&format!("kept in {keep}")), "{text}");
+    assert!(directory.path().join("work/kept/x").exists(), "{text}");
 }
 
 #[test]
