@@ -44,9 +44,10 @@ pub fn doctor(caller: &Caller, as_json: bool) -> Result<i32, Refusal> {
     } else {
         let mut text = table(&mechanisms);
         text.push_str(&makers(&found()));
+        let mut said = Said::new();
         for (command, backends) in &support {
             write!(text, "\nThe default policy of `{command}`:\n").expect("a String takes every write");
-            backends.iter().for_each(|backend| text.push_str(&summary(backend)));
+            backends.iter().for_each(|backend| text.push_str(&summary(backend, command, &mut said)));
         }
         print(&printable(&text))?;
     }
@@ -80,26 +81,75 @@ fn makers(found: &[Found]) -> String {
     text
 }
 
-fn summary(support: &Support) -> String {
+/// What was said, and of which backend: one reason is said once.
+type Said = BTreeMap<String, String>;
+
+/// A reason, or where it was said before.
+fn once(said: &mut Said, reason: &str, of: &str) -> String {
+    match said.get(reason) {
+        Some(before) => format!("as for {before}"),
+        None => {
+            said.insert(reason.to_owned(), of.to_owned());
+            reason.to_owned()
+        }
+    }
+}
+
+fn summary(support: &Support, command: &str, said: &mut Said) -> String {
     let mut text = format!("  {}: ", support.backend);
+    let of = format!("`{command}`, {}", support.backend);
     if let Some(failure) = &support.unavailable {
         // What is wrong with the policy's root is nothing that this host lacks.
         let what = if failure.step == Field::Root.name() { "not with this root" } else { "cannot run" };
-        text.push_str(&format!("{what}: {}\n", failure.message));
-        if let Some(hint) = &failure.hint {
-            text.push_str(&format!("    hint: {hint}\n"));
-        }
+        let hint = failure.hint.as_ref().map_or_else(String::new, |hint| format!("\n    hint: {hint}"));
+        let why = once(said, &format!("{}{hint}", failure.message), &of);
+        text.push_str(&format!("{what}: {why}\n"));
         return text;
     }
-    let of = |strength| support.fields.iter().filter(move |(_, a)| a.strength == strength);
-    let full = of(Strength::Full).count();
+    let with = |strength| support.fields.iter().filter(move |(_, a)| a.strength == strength);
+    let full = with(Strength::Full).count();
     text.push_str(&format!("{full} of {} fields in full\n", support.fields.len()));
-    let mut list = |word: &str, rows: Vec<(&Field, &Applied)>| {
-        for (field, applied) in rows {
-            text.push_str(&format!("    {word} {field}: {}\n", applied.reason));
+    for (word, strength) in [("partial", Strength::Partial), ("none", Strength::None)] {
+        // Fields that lack the same stand together, in their order.
+        let mut groups: Vec<(&str, Vec<String>)> = Vec::new();
+        for (field, Applied { reason, .. }) in with(strength) {
+            match groups.iter_mut().find(|(why, _)| why == reason) {
+                Some((_, fields)) => fields.push(field.to_string()),
+                None => groups.push((reason, vec![field.to_string()])),
+            }
         }
-    };
-    list("partial", of(Strength::Partial).collect());
-    list("none", of(Strength::None).collect());
+        for (reason, fields) in groups {
+            let reason = once(said, reason, &of);
+            text.push_str(&format!("    {word} {}: {reason}\n", fields.join(", ")));
+        }
+    }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_said_once() {
+        let applied = |strength, reason: &str| Applied { strength, reason: reason.into() };
+        let support = |backend| Support {
+            backend,
+            unavailable: None,
+            fields: [
+                (Field::Memory, applied(Strength::Partial, "no cgroup")),
+                (Field::Processes, applied(Strength::Partial, "no cgroup")),
+                (Field::CpuTime, applied(Strength::None, "sampled")),
+                (Field::WallTime, applied(Strength::Full, "clock")),
+            ]
+            .into(),
+        };
+        let mut said = Said::new();
+        let first = summary(&support("jail"), "run", &mut said);
+        let names = format!("{}, {}", Field::Memory, Field::Processes);
+        assert!(first.contains(&format!("    partial {names}: no cgroup\n")), "{first}");
+        let second = summary(&support("landlock"), "run", &mut said);
+        assert!(second.contains(&format!("    partial {names}: as for `run`, jail\n")), "{second}");
+        assert_eq!(format!("{first}{second}").matches("no cgroup").count(), 1);
+    }
 }

@@ -195,7 +195,9 @@ impl Found<'_> {
             }
         }
         if languages.contains("java") {
-            self.entry("/etc/java-17-openjdk");
+            for name in self.facts.list("/etc").iter().filter(|name| crate::settings::is_java(name)) {
+                self.entry(&join("/etc", name));
+            }
         }
     }
 

@@ -6,7 +6,8 @@
 //!
 //! `Engine::probe` asks the host once what it can do. `Engine::prepare` chooses the backend, refuses what cannot be
 //! enforced and makes the plan; pure but for the probe's answers and the paths it opens. `Prepared::run` may be called
-//! many times and from several threads. This crate parses no configuration and never depends on the compiler.
+//! many times and from several threads. What it reads of configurations are final data, in
+//! `compat` and `guard`; it evaluates nothing, and never depends on the compiler.
 #![forbid(unsafe_code)]
 
 mod ahead;
@@ -40,6 +41,7 @@ mod repositories;
 mod rlimits;
 pub mod run;
 pub mod session;
+mod settings;
 mod show;
 mod sockets;
 mod state;

@@ -142,7 +142,7 @@ fn mounted(tool: Tool, policy: &Policy, layout: &Layout, purpose: Purpose) -> En
             NetworkMode::None => full("a network namespace of its own, and the filter refuses its sockets"),
             NetworkMode::Loopback => full("a network namespace of its own with loopback"),
             NetworkMode::Host => full("nothing to hold: the host's network was asked for"),
-            NetworkMode::Allowlist => none("it has no egress gateway: only the jail's can tell hosts apart"),
+            NetworkMode::Allowlist => none("it has no egress gateway: the jail and containers have one"),
         },
     );
     e.extend(crate::support::network(policy, false));

@@ -13,7 +13,6 @@ mod tests;
 
 use cofferdam_policy::{Access, Mount, Policy};
 
-pub(crate) use self::root::ETC;
 use super::facts::{Facts, Kind, Resolved, resolve};
 use crate::outcome::Failure;
 use crate::view::{Place, Shows, View, below, join};

@@ -19,9 +19,6 @@ const OWN: u64 = attr::NOSUID | attr::NODEV;
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom"];
 /// Files of procfs that tell about the host and that every user may read there.
 const PROC_MASKS: &[&str] = &["/proc/cmdline", "/proc/keys", "/proc/key-users"];
-/// Of /etc, what programs need to run: the loader's, the alternatives', the clock's and the certificates.
-const ETC: &[&str] =
-    &["ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "ssl", "localtime", "java-17-openjdk"];
 
 /// `/dev/tty` for a run with a terminal: whoever opens it gets the terminal of its own session, which is the sandbox's.
 pub fn terminal_device() -> Step {
@@ -433,7 +430,10 @@ impl Build {
 
     /// What programs need of the host's /etc.
     fn settings(&mut self) {
-        for name in ETC {
+        // An /etc that cannot be listed has what every program needs all the same.
+        let listed = fs::read_dir("/etc").into_iter().flatten().flatten();
+        let names = listed.filter_map(|entry| entry.file_name().into_string().ok());
+        for name in crate::settings::shown(names) {
             let path = format!("/etc/{name}");
             match fs::symlink_metadata(&path) {
                 Ok(meta) if meta.is_symlink() => {

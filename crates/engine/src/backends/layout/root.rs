@@ -16,8 +16,6 @@ const SHARES: [(&str, u64, u32); 4] =
 const SHM: u64 = 1 << 20;
 /// Files of procfs that tell about the host and that every user may read there.
 const PROC_MASKS: [&str; 3] = ["/proc/cmdline", "/proc/keys", "/proc/key-users"];
-/// What of /etc a root of the sandbox's own shows.
-pub(crate) const ETC: [&str; 6] = ["ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "ssl", "localtime"];
 /// Tells one start of the host from another, and so one host from another.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Where processors are told about: what programs ask for to size their thread pools.
@@ -129,7 +127,7 @@ impl Builder<'_> {
 
     fn etc(&mut self) {
         self.own_etc();
-        for name in ETC {
+        for name in crate::settings::shown(self.facts.list("/etc")) {
             self.top(&format!("/etc/{name}"));
         }
     }
