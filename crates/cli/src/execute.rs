@@ -173,7 +173,11 @@ pub fn execute_about(
                 print_note(&note.text, note.hint.as_deref());
             }
         }
-        _ => {}
+        _ => {
+            for note in notes::cut(&outcome, &call) {
+                print_note(&note.text, note.hint.as_deref().filter(|_| !is_skill));
+            }
+        }
     }
     let lost = lost.load(Ordering::Relaxed);
     if lost != 0 {

@@ -88,11 +88,8 @@ pub fn notes(outcome: &Outcome, call: &Call) -> Vec<Note> {
             note(format!("{more} more connections failed"), Some("--json lists them all".into()));
         }
     }
-    for (cut, stream) in [(outcome.truncated.stdout, "output"), (outcome.truncated.stderr, "error output")] {
-        if cut {
-            let limit = call.policy.limits.output_bytes;
-            note(format!("standard {stream} was cut after {limit} bytes"), Some("--output-limit SIZE".into()));
-        }
+    for Note { text, hint } in cut(outcome, call) {
+        note(text, hint);
     }
     if !outcome.changes.is_empty() {
         let count = |kind| outcome.changes.iter().filter(|c| c.kind == kind).count();
@@ -116,6 +113,19 @@ pub fn notes(outcome: &Outcome, call: &Call) -> Vec<Note> {
         note("no volume is copy-on-write, so there are no changes to keep".into(), Some("-v .:.:cow".into()));
     }
     notes
+}
+
+/// That output is missing, which no `-q` hides: who reads it takes it for the whole.
+pub fn cut(outcome: &Outcome, call: &Call) -> Vec<Note> {
+    let limit = call.policy.limits.output_bytes;
+    [(outcome.truncated.stdout, "output"), (outcome.truncated.stderr, "error output")]
+        .into_iter()
+        .filter(|(cut, _)| *cut)
+        .map(|(_, stream)| Note {
+            text: format!("standard {stream} was cut after {limit} bytes"),
+            hint: Some("--output-limit SIZE".into()),
+        })
+        .collect()
 }
 
 /// A host that the program wanted and no rule has, which is what there is to add to the rules.

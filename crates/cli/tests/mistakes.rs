@@ -340,3 +340,11 @@ fn the_output_of_a_dry_run_is_told_from_a_policy() {
         assert!(code != 0 && text.contains("--dry-run") && text.contains("`.policy`"), "{text}");
     }
 }
+
+#[test]
+fn output_that_is_cut_is_said_with_q_as_well() {
+    let (code, text) = told(&["run", "-q", "--output-limit", "10", "--", "echo", "0123456789abcdef"]);
+    assert!(code == 0 && text.contains("cut after 10 bytes"), "{text}");
+    let (code, text) = told(&["run", "-q", "--output-limit", "100", "--", "echo", "0123456789abcdef"]);
+    assert_eq!((code, text.as_str()), (0, ""));
+}

@@ -20,12 +20,20 @@ pub fn steers(c: char) -> bool {
 
 /// The text with every character that steers escaped, as `\n` or `\u{202e}`: one line.
 pub fn one_line(text: &str) -> String {
-    escaped(text, |_| false, |c, out| out.extend(c.escape_default()))
+    escaped(text, |_| false, in_words)
 }
 
 /// The same of a text that has lines of its own, whose ends stay.
 pub fn lines(text: &str) -> String {
-    escaped(text, |c| c == '\n', |c, out| out.extend(c.escape_default()))
+    escaped(text, |c| c == '\n', in_words)
+}
+
+/// `\0`, `\n`, `\u{202e}`.
+fn in_words(c: char, out: &mut String) {
+    match c {
+        '\0' => out.push_str("\\0"),
+        c => out.extend(c.escape_default()),
+    }
 }
 
 /// The same in JSON's way, so that JSON stays what it is.
