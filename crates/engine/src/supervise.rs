@@ -157,6 +157,8 @@ impl Report {
 const SAMPLE: Duration = Duration::from_millis(50);
 /// The same once sockets hold an eighth of the memory limit.
 const CLOSELY: Duration = Duration::from_millis(5);
+/// How long a process may take from giving up its namespaces to its end.
+const EXITING: Duration = Duration::from_millis(100);
 /// A look at very many sockets takes long: they are looked at for no more than a fifth of the time.
 const LOOK_SHARE: u32 = 4;
 /// What a kernel says that cannot.
@@ -547,11 +549,10 @@ impl Loop<'_, '_> {
         };
         let held = match held {
             Ok(held) => held,
-            // Its namespace went with it.
-            Err(_) if self.has_ended(Duration::ZERO) => return,
             Err(e) => {
                 let said = (cofferdam_confine::wire::step::SOCKETS, e.raw_os_error().unwrap_or(EOPNOTSUPP));
-                if !self.report.weakened.contains(&said) {
+                // A process gives its namespaces up a moment before its end can be seen.
+                if !self.report.weakened.contains(&said) && !self.has_ended(EXITING) {
                     self.report.weakened.push(said);
                 }
                 return;
