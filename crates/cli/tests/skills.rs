@@ -389,7 +389,7 @@ fn the_api_is_all_that_a_skill_is_told_of_and_reaches() {
     assert!(server.join().unwrap().starts_with("GET /v1/balance "));
     // What is no API, and what is the host's, is refused before anything starts.
     for (text, word) in [
-        (json!({ "env": { "KEYSTORE_PASSWORD": "hunter2" } }), "ISCL_API_URL alone"),
+        (json!({ "env": { "KEYSTORE_PASSWORD": "hunter2" } }), "looks like a secret"),
         (json!({ "volumes": [{ "target": "/keys", "source": "/root" }] }), "mount of the host"),
         (json!({ "image": "example/skill:latest" }), "image"),
     ] {

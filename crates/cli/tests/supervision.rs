@@ -402,6 +402,7 @@ fn the_outcome_has_every_field_of_its_documentation() {
         "backend",
         "backend_reason",
         "changes",
+        "changes_omitted",
         "cpu_time_seconds",
         "enforcement",
         "error",

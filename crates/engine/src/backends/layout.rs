@@ -134,13 +134,26 @@ pub fn in_container(policy: &Policy, facts: &dyn Facts) -> Result<Layout, Failur
     laid_out(policy, facts, true)
 }
 
-fn laid_out(policy: &Policy, facts: &dyn Facts, container: bool) -> Result<Layout, Failure> {
+/// What a policy shows, with nothing denied or protected in it: enough to look for a program, and nothing to run by.
+///
+/// # Errors
+/// As [`layout`], but for what a backend cannot deny or protect.
+pub fn shown(policy: &Policy, facts: &dyn Facts) -> Result<Layout, Failure> {
+    open(policy, facts, false).map(|b| b.out)
+}
+
+fn open<'a>(policy: &'a Policy, facts: &'a dyn Facts, container: bool) -> Result<Builder<'a>, Failure> {
     let mut b = Builder { policy, facts, container, out: Layout::default() };
     b.root()?;
     b.common();
     for (i, mount) in policy.filesystem.mounts.iter().enumerate() {
         b.mount(&format!("filesystem.mounts[{i}]"), mount)?;
     }
+    Ok(b)
+}
+
+fn laid_out(policy: &Policy, facts: &dyn Facts, container: bool) -> Result<Layout, Failure> {
+    let mut b = open(policy, facts, container)?;
     b.hold()?;
     Ok(b.out)
 }

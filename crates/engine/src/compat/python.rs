@@ -6,7 +6,7 @@
 use cofferdam_policy::Policy;
 
 use crate::backends::facts::{Facts, Here};
-use crate::backends::layout::layout;
+use crate::backends::layout::shown;
 
 /// Where the name of the program stands: behind `env`, as exported configurations have it, or first.
 fn place(argv: &[String]) -> usize {
@@ -23,7 +23,7 @@ pub fn python3(policy: &mut Policy) {
 
 /// Whether `python` is surely nowhere on the sandbox's PATH, and `python3` surely somewhere.
 fn has_only_python3(policy: &Policy, facts: &dyn Facts) -> bool {
-    let Ok(layout) = layout(policy, facts) else {
+    let Ok(layout) = shown(policy, facts) else {
         return false; // whoever prepares the policy says why
     };
     let mut asked = policy.clone();
