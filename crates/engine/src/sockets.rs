@@ -9,8 +9,12 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
+/// So many TCP and UDP sockets are not asked about: the kernel looks through its table of all connections for an answer, which
+/// takes milliseconds, and their buffers have limits of their own (`net.core.rmem_max`). A sandbox with a gateway has about
+/// ten at rest.
+const FEW: u64 = 24;
 /// A sum that is not worth comparing: sockets at rest have less.
-const FLOOR: u64 = 1 << 20;
+pub const FLOOR: u64 = 1 << 20;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
@@ -47,7 +51,8 @@ impl Sockets {
     /// When the kernel does not say.
     pub fn held(&self, pid: i32) -> io::Result<u64> {
         let mut bytes = netlink(&std::fs::read_to_string(format!("/proc/{pid}/net/netlink"))?);
-        if let Some(diag) = &self.diag {
+        let in_use = in_use(pid, "sockstat")?.saturating_add(in_use(pid, "sockstat6").unwrap_or(0));
+        if let Some(diag) = self.diag.as_ref().filter(|_| in_use > FEW) {
             for (family, protocol) in KINDS {
                 bytes = bytes.saturating_add(dump(diag, family, protocol)?);
             }
@@ -60,6 +65,17 @@ impl Sockets {
 /// `None` where sockets have too little to matter.
 pub fn total(charged: u64, counted: u64, sockets: u64) -> Option<u64> {
     (sockets > FLOOR).then(|| charged.saturating_sub(counted).saturating_add(sockets))
+}
+
+/// TCP and UDP sockets of this process's network namespace, the ones of its gateway included.
+fn in_use(pid: i32, file: &str) -> io::Result<u64> {
+    Ok(counted(&std::fs::read_to_string(format!("/proc/{pid}/net/{file}"))?))
+}
+
+/// The sum of what /proc/net/sockstat and /proc/net/sockstat6 say is in use: `TCP: inuse 5 orphan 0 …`.
+fn counted(table: &str) -> u64 {
+    let number = |line: &str| line.split_once(" inuse ")?.1.split_whitespace().next()?.parse::<u64>().ok();
+    table.lines().filter(|line| line.starts_with("TCP") || line.starts_with("UDP")).filter_map(number).sum()
 }
 
 /// The sum of the queues in /proc/net/netlink.
@@ -152,6 +168,14 @@ mod tests {
     }
 
     #[test]
+    fn sockets_in_use_are_counted_for_both_families() {
+        let four = "sockets: used 40\nTCP: inuse 7 orphan 0 tw 3 alloc 9 mem 1\nUDP: inuse 2 mem 0\nRAW: inuse 5\n";
+        assert_eq!(counted(four), 9);
+        assert_eq!(counted("TCP6: inuse 4\nUDP6: inuse 1\nUDPLITE6: inuse 0\nRAW6: inuse 2\n"), 5);
+        assert_eq!(counted(""), 0);
+    }
+
+    #[test]
     fn an_answer_is_summed_and_its_end_is_seen() {
         let mut message = vec![0u8; HEAD + MESSAGE];
         message.extend_from_slice(&40u16.to_ne_bytes());
@@ -201,6 +225,7 @@ mod tests {
         };
         let mut sockets = Sockets::default();
         sockets.ask(diag);
+        let _many: Vec<_> = (0..FEW).map(|_| std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
         let me = std::process::id() as i32;
         let before = sockets.held(me).unwrap();
         // Nobody accepts it, so that no cgroup counts what it holds.

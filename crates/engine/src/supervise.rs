@@ -558,6 +558,10 @@ impl Loop<'_, '_> {
                 return;
             }
         };
+        // What the rest takes is asked only where it matters: the figures of a cgroup are dear.
+        if held <= sockets::FLOOR {
+            return;
+        }
         let charged = match self.run.cgroup.map(Cgroup::charged) {
             Some(Ok(Some(charged))) => (charged.bytes, charged.sockets),
             // Without a cgroup's word the processes are asked, as for the limit itself.
