@@ -446,7 +446,7 @@ pub fn dot_deny(list: &dyn Fn(&str) -> Vec<String>, base: &str, directory: &str,
         if SHOWN_DEFAULT.iter().any(|shown| is_within(&relative, shown)) || opened.contains(&path) {
             continue;
         }
-        if SHOWN_DEFAULT.iter().any(|shown| opens(shown)) || opened.iter().any(|open| is_within(open, &path)) {
+        if SHOWN_DEFAULT.iter().any(opens) || opened.iter().any(|open| is_within(open, &path)) {
             denied.extend(dot_deny(list, &path, &relative, opened));
         } else {
             denied.push(path);
