@@ -90,7 +90,8 @@ pub fn request<'a>(policy: &Policy, needs: Needs, denials: Denials, rules: &'a [
         no_spawn: (!policy.process.spawn)
             .then_some(NoSpawn { exec_fd: needs.exec_number.unwrap_or_else(exec_number), gate }),
         unix_sockets: policy.process.unix_sockets,
-        huge_pages: huge_pages(),
+        // gVisor answers from memory of its own whatever pool the host has, and a filter that is exported meets other hosts.
+        huge_pages: needs.no_listener || huge_pages(),
         no_netlink: false,
         no_network_sockets: needs.no_net_namespace
             && policy.network.mode == NetworkMode::None

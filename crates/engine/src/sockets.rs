@@ -6,13 +6,10 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
 
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-/// So many TCP and UDP sockets are not asked about: the kernel looks through its table of all connections for an answer, which
-/// takes milliseconds, and their buffers have limits of their own (`net.core.rmem_max`). A sandbox with a gateway has about
-/// ten at rest.
-const FEW: u64 = 24;
 /// A sum that is not worth comparing: sockets at rest have less.
 pub const FLOOR: u64 = 1 << 20;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
@@ -45,14 +42,16 @@ impl Sockets {
         self.diag.is_some()
     }
 
-    /// Bytes that the sockets of this process's network namespace hold.
+    /// Bytes that the sockets of this process's network namespace hold; those of TCP and UDP only where the whole host's hold
+    /// more than `little`.
     ///
     /// # Errors
     /// When the kernel does not say.
-    pub fn held(&self, pid: i32) -> io::Result<u64> {
+    pub fn held(&self, pid: i32, little: u64) -> io::Result<u64> {
         let mut bytes = netlink(&std::fs::read_to_string(format!("/proc/{pid}/net/netlink"))?);
-        let in_use = in_use(pid, "sockstat")?.saturating_add(in_use(pid, "sockstat6").unwrap_or(0));
-        if let Some(diag) = self.diag.as_ref().filter(|_| in_use > FEW) {
+        // An answer takes the kernel milliseconds, since it looks through its table of all connections; what the whole host
+        // holds bounds what this one can.
+        if let Some(diag) = self.diag.as_ref().filter(|_| of_the_host() > little) {
             for (family, protocol) in KINDS {
                 bytes = bytes.saturating_add(dump(diag, family, protocol)?);
             }
@@ -67,15 +66,34 @@ pub fn total(charged: u64, counted: u64, sockets: u64) -> Option<u64> {
     (sockets > FLOOR).then(|| charged.saturating_sub(counted).saturating_add(sockets))
 }
 
-/// TCP and UDP sockets of this process's network namespace, the ones of its gateway included.
-fn in_use(pid: i32, file: &str) -> io::Result<u64> {
-    Ok(counted(&std::fs::read_to_string(format!("/proc/{pid}/net/{file}"))?))
+/// What each processor may have given to sockets and not yet counted (`SK_MEMORY_PCPU_RESERVE`, for each of two protocols).
+const UNCOUNTED: u64 = 2 << 20;
+
+/// Most that the TCP and UDP sockets of all network namespaces of this host hold, bytes. What cannot be read counts as all.
+fn of_the_host() -> u64 {
+    let Ok(table) = std::fs::read_to_string("/proc/self/net/sockstat") else { return u64::MAX };
+    let bytes = pages(&table).map(|pages| pages.saturating_mul(rustix::param::page_size() as u64));
+    let uncounted = processors().map(|processors| processors.saturating_mul(UNCOUNTED));
+    bytes.zip(uncounted).map_or(u64::MAX, |(bytes, uncounted)| bytes.saturating_add(uncounted))
 }
 
-/// The sum of what /proc/net/sockstat and /proc/net/sockstat6 say is in use: `TCP: inuse 5 orphan 0 …`.
-fn counted(table: &str) -> u64 {
-    let number = |line: &str| line.split_once(" inuse ")?.1.split_whitespace().next()?.parse::<u64>().ok();
-    table.lines().filter(|line| line.starts_with("TCP") || line.starts_with("UDP")).filter_map(number).sum()
+/// How many processors this host can have, whichever of them this process may use.
+fn processors() -> Option<u64> {
+    static POSSIBLE: OnceLock<Option<u64>> = OnceLock::new();
+    *POSSIBLE.get_or_init(|| {
+        let list = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?;
+        let last = list.trim().rsplit([',', '-']).next()?;
+        last.parse::<u64>().ok()?.checked_add(1)
+    })
+}
+
+/// The pages of TCP and UDP in /proc/net/sockstat: `TCP: inuse 5 orphan 0 tw 0 alloc 6 mem 12`.
+fn pages(table: &str) -> Option<u64> {
+    let of = |protocol: &str| {
+        let line = table.lines().find_map(|line| line.strip_prefix(protocol))?;
+        line.split_once(" mem ")?.1.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    Some(of("TCP:")?.saturating_add(of("UDP:")?))
 }
 
 /// The sum of the queues in /proc/net/netlink.
@@ -168,11 +186,12 @@ mod tests {
     }
 
     #[test]
-    fn sockets_in_use_are_counted_for_both_families() {
-        let four = "sockets: used 40\nTCP: inuse 7 orphan 0 tw 3 alloc 9 mem 1\nUDP: inuse 2 mem 0\nRAW: inuse 5\n";
-        assert_eq!(counted(four), 9);
-        assert_eq!(counted("TCP6: inuse 4\nUDP6: inuse 1\nUDPLITE6: inuse 0\nRAW6: inuse 2\n"), 5);
-        assert_eq!(counted(""), 0);
+    fn the_hosts_pages_are_read_and_what_is_missing_counts_as_unknown() {
+        let table =
+            "sockets: used 40\nTCP: inuse 7 orphan 0 tw 3 alloc 9 mem 11\nUDP: inuse 2 mem 4\nUDPLITE: inuse 0\n";
+        assert_eq!(pages(table), Some(15));
+        assert_eq!(pages("TCP: inuse 7 orphan 0 tw 3 alloc 9 mem 11\n"), None);
+        assert_eq!(pages(""), None);
     }
 
     #[test]
@@ -225,9 +244,8 @@ mod tests {
         };
         let mut sockets = Sockets::default();
         sockets.ask(diag);
-        let _many: Vec<_> = (0..FEW).map(|_| std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
         let me = std::process::id() as i32;
-        let before = sockets.held(me).unwrap();
+        let before = sockets.held(me, 0).unwrap();
         // Nobody accepts it, so that no cgroup counts what it holds.
         let mut client = std::net::TcpStream::connect(server.local_addr().unwrap()).unwrap();
         client.set_nonblocking(true).unwrap();
@@ -235,7 +253,7 @@ mod tests {
         while let Ok(n) = client.write(&[7; 4096]) {
             sent += n as u64;
         }
-        let after = sockets.held(me).unwrap();
+        let after = sockets.held(me, 0).unwrap();
         assert!(after >= before + sent / 2, "{before} {after} {sent}");
     }
 }

@@ -543,7 +543,7 @@ impl Loop<'_, '_> {
         let Some(mode) = self.run.own_network else { return };
         let begun = Instant::now();
         let reached = matches!(mode, NetworkMode::Loopback | NetworkMode::Allowlist);
-        let held = match self.sockets.held(self.run.running.pid) {
+        let held = match self.sockets.held(self.run.running.pid, self.run.memory_bytes / 8) {
             Ok(_) if reached && !self.sockets.asks() => Err(std::io::ErrorKind::Unsupported.into()),
             held => held,
         };

@@ -198,11 +198,29 @@ static int a_tcp_queue(int argc, char **argv)
     return queued(bytes, want, "queues of TCP");
 }
 
-/* udp-queue MB: datagrams that nobody reads. A datagram that was dropped is not counted. */
-static int a_udp_queue(int argc, char **argv)
+/* Sends to a socket of this process until it holds what it can. */
+static void fill(int s, struct sockaddr_in *a)
 {
     static char block[60000];
-    size_t want = (size_t)atoi(argv[0]) << 20, bytes = 0;
+    for (int k = 0; k < 60; k++) sendto(s, block, sizeof block, 0, (void *)a, sizeof *a);
+}
+
+static size_t drain(int s)
+{
+    static char block[60000];
+    size_t bytes = 0;
+    ssize_t got;
+    while ((got = recv(s, block, sizeof block, MSG_DONTWAIT)) > 0) bytes += got;
+    return bytes;
+}
+
+/* udp-queue MB: datagrams that nobody reads. A datagram that was dropped is not counted: the kernel says what a socket holds, and
+   where it does not (gVisor), the first socket's are read, and all of them at the end. */
+static int a_udp_queue(int argc, char **argv)
+{
+    static int unread[800];
+    int unreads = 0;
+    size_t want = (size_t)atoi(argv[0]) << 20, bytes = 0, each = 0;
     (void)argc;
     for (int n = 0; n < 800 && bytes < want; n++) {
         struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -211,12 +229,23 @@ static int a_udp_queue(int argc, char **argv)
         if (s < 0) return blk("socket");
         widen(s);
         if (bind(s, (void *)&a, len) || getsockname(s, (void *)&a, &len)) return blk("bind");
-        for (int k = 0; k < 60; k++) sendto(s, block, sizeof block, 0, (void *)&a, len);
+        fill(s, &a);
         unsigned figures[9] = {0};
         len = sizeof figures;
-        if (getsockopt(s, SOL_SOCKET, 55, figures, &len)) return cant("SO_MEMINFO: %s", strerror(errno));
-        bytes += figures[0];
+        if (!getsockopt(s, SOL_SOCKET, 55, figures, &len)) {
+            bytes += figures[0];
+            continue;
+        }
+        if (errno != ENOPROTOOPT) return cant("SO_MEMINFO: %s", strerror(errno));
+        if (unreads == 0) {
+            each = drain(s);
+            fill(s, &a);
+        }
+        unread[unreads++] = s;
+        bytes += each;
     }
+    if (unreads > 0) bytes = 0;
+    for (int n = 0; n < unreads; n++) bytes += drain(unread[n]);
     return queued(bytes, want, "queues of UDP");
 }
 

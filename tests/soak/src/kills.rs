@@ -206,12 +206,11 @@ fn one(
     if target.is_none_or(|pid| kill_process(pid, Signal::KILL).is_err()) {
         report.too_late += 1;
     }
-    // A descendant's end need not end the owner: a server goes on, and so does a shell whose child was killed.
-    if name == "its first child" && victim != Victim::Server && victim != Victim::Profile {
-        if !ended(&mut child, OWNER, target)? {
-            return Err(format!("init was killed, and its owner {} goes on without one", child.id()));
-        }
-        // It may have begun again with another init, when the killed one was made before the plan was known.
+    // A descendant's end need not end the owner: a server goes on, and so does a shell whose child was killed. An owner may have
+    // begun again with another init, when the killed one was made before the plan was known.
+    let ends_the_owner = name == "its first child" && victim != Victim::Server && victim != Victim::Profile;
+    if ends_the_owner && !ended(&mut child, OWNER, target)? {
+        return Err(format!("init was killed, and its owner {} goes on without one", child.id()));
     }
     child.kill().map_err(|error| format!("cannot kill the owner: {error}"))?;
     child.wait().map_err(|error| format!("cannot wait for the owner: {error}"))?;
