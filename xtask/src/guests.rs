@@ -107,6 +107,7 @@ fn walls(workspace: &Workspace, kernel: &Kernel, built: &BTreeMap<String, PathBu
     let mut spec = GuestSpec::new(&kernel.image, &["sh", "/walls.sh"])
         .program(Path::new("/usr/bin/setpriv"), "/usr/bin/setpriv")?
         .program(Path::new("/bin/true"), "/bin/true")?
+        .program(Path::new("/bin/echo"), "/bin/echo")?
         .program(Path::new("/usr/bin/unshare"), "/usr/bin/unshare")?
         .file(workspace.root.join("tests/guest/walls.sh"), "/walls.sh");
     for name in ["walls", "metadata", "others", "reads", "spawning", "refusals", "protected"] {
@@ -121,8 +122,8 @@ fn walls(workspace: &Workspace, kernel: &Kernel, built: &BTreeMap<String, PathBu
 /// The guest in which the guard is tested: the same kernel, with the programs that its tests execute.
 fn guard(workspace: &Workspace, kernel: &Kernel, built: &BTreeMap<String, PathBuf>) -> Result<GuestSpec> {
     const PROGRAMS: &[&str] = &[
-        "busybox", "cat", "cp", "dash", "echo", "env", "head", "id", "ls", "nl", "setpriv", "sleep", "tac", "touch",
-        "true", "yes",
+        "busybox", "cat", "cp", "dash", "dd", "echo", "env", "head", "id", "ls", "nl", "setpriv", "sleep", "tac",
+        "touch", "true", "yes",
     ];
     let mut spec = GuestSpec::new(&kernel.image, &["sh", "/guard.sh"])
         .file(workspace.root.join("tests/guest/guard.sh"), "/guard.sh");

@@ -231,7 +231,7 @@ pub(crate) fn may_pass_on(directory: &str) -> Option<PassesOn> {
 
 /// A host made of what a table says; everything else is missing.
 #[derive(Debug, Clone, Default)]
-pub struct Table(BTreeMap<String, Kind>, BTreeMap<String, String>, Vec<String>);
+pub struct Table(BTreeMap<String, Kind>, BTreeMap<String, String>, Vec<String>, Vec<Place>);
 
 impl Table {
     /// A host of the usual kind: a merged /usr, and these further paths (a final slash marks a directory).
@@ -281,6 +281,11 @@ impl Table {
         self.1.insert(file.to_owned(), text.to_owned());
     }
 
+    /// Says that this is Cofferdam's own.
+    pub fn own(&mut self, place: Place) {
+        self.3.push(place);
+    }
+
     /// Says that something is mounted at a path.
     pub fn mounted(&mut self, path: &str) {
         self.2.push(path.to_owned());
@@ -288,6 +293,10 @@ impl Table {
 }
 
 impl Facts for Table {
+    fn state(&self) -> Vec<Place> {
+        self.3.clone()
+    }
+
     fn head(&self, file: &str) -> Vec<u8> {
         self.1.get(file).map(|text| text.clone().into_bytes()).unwrap_or_default()
     }

@@ -66,8 +66,8 @@ pub const ROWS: &[Attack] = &[
     },
     Attack {
         name: "netlink-queues",
-        why: "Leaves 160 MiB of the kernel's replies unread in netlink sockets, which no cgroup counts",
-        args: &["netlink-queue", "160"],
+        why: "Leaves 104 MiB of the kernel's replies unread in netlink sockets, which no cgroup counts",
+        args: &["netlink-queue", "104"],
         fields: &[Field::Memory],
         shape: &[Shape::MemoryMb(64)],
         twin: Twin::Outside,
@@ -76,7 +76,7 @@ pub const ROWS: &[Attack] = &[
     Attack {
         name: "netlink-queues-unfiltered",
         why: "The same at level disabled",
-        args: &["netlink-queue", "160"],
+        args: &["netlink-queue", "104"],
         fields: &[Field::Memory],
         shape: &[Shape::MemoryMb(64), Shape::Level(SeccompLevel::Disabled)],
         twin: Twin::Outside,

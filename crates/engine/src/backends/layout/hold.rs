@@ -56,7 +56,8 @@ impl Builder<'_> {
             if place.path.ends_with("/.lock") && self.facts.kind(&place.path) == Kind::Missing {
                 continue;
             }
-            self.each(&place.path, place.hidden, &mut held);
+            // The host's files are meant. What the program makes at such a path in scratch space is none of them.
+            self.host_path(&place.path, &place.path, place.hidden, &mut held);
             if self.out.unheld_deny.len() > deny || self.out.unheld_protected.len() > protected {
                 return Err(state::exposed("chosen", &place));
             }

@@ -4,6 +4,7 @@ use cofferdam_policy::Root;
 
 use super::super::facts::Table;
 use super::*;
+use crate::state::Place;
 
 fn policy(access: Access) -> Policy {
     let mut policy = Policy::base();
@@ -158,6 +159,20 @@ fn a_denied_path_of_an_image_is_masked_whatever_it_is_and_a_text_as_a_file() {
     assert_eq!(masks(&in_container(&policy, &host).unwrap()), [("/etc/passwd".to_owned(), false)]);
     let tools = super::layout(&policy, &host).unwrap();
     assert_eq!((masks(&tools), at(&tools, "/etc/passwd")), (vec![("/etc/passwd".to_owned(), false)], 1));
+}
+
+#[test]
+fn cofferdams_own_files_are_out_of_reach_or_nothing_starts() {
+    let own = |path: &str| Place { path: path.into(), hidden: false, trail: false };
+    // Scratch space of the sandbox has the same name, and nothing of the host's in it.
+    let mut host = Table::usual(&["/home/u/w/", "/var/tmp/home/"]);
+    host.own(own("/var/tmp/home/.cache/cofferdam"));
+    layout(&policy(Access::ReadWrite), &host).unwrap();
+    // In a writable volume the name could be made, whatever it is called inside.
+    host.own(own("/home/u/w/.cache/cofferdam"));
+    let refusal = layout(&policy(Access::ReadWrite), &host).unwrap_err();
+    assert!(refusal.message.contains("/home/u/w/.cache/cofferdam"), "{}", refusal.message);
+    layout(&policy(Access::ReadOnly), &host).unwrap();
 }
 
 #[test]
