@@ -14,6 +14,7 @@ pub const TESTS: &[Test] = &[
     ("walls::a_refusal_is_told_with_its_evidence", a_refusal_is_told),
     ("walls::nothing_of_the_host_is_there", nothing_of_the_host),
     ("walls::volumes_are_what_was_named", volumes),
+    ("walls::a_volume_with_the_home_shows_no_state_and_none_is_written", a_volume_with_the_home),
     ("walls::what_no_container_has_is_refused", what_no_container_has),
     ("walls::the_hosts_programs_in_an_empty_root", minimal),
 ];
@@ -159,6 +160,40 @@ fn volumes(world: &World) {
     assert!(said.starts_with("there\nthere\nmade\n") && !said.contains("changed"), "{run:?}");
     assert_eq!(std::fs::read_to_string(read.join("there")).unwrap(), "there\n");
     assert_eq!(std::fs::read_to_string(write.join("made")).unwrap(), "new\n");
+}
+
+fn a_volume_with_the_home(world: &World) {
+    let home = world.path("home");
+    let (state, profiles) = (home.join(".local/share/cofferdam"), home.join(".omni/sandbox/profiles"));
+    for directory in [&state, &profiles] {
+        std::fs::create_dir_all(directory).unwrap();
+    }
+    for directory in [&home, &home.join(".omni"), &home.join(".omni/sandbox")] {
+        open(directory, 0o777);
+    }
+    let image = world.image.to_str().unwrap();
+    let run = |script: &str| {
+        let mut command = world.command();
+        command.env("HOME", &home).env("COFFERDAM_STATE", &state).args(["--json", "-w", "/", "--image", image]);
+        command.args(["-v", &format!("{}:/h:rw,exec", home.display())]);
+        command.arg("--best-effort=filesystem.mounts,filesystem.protected,filesystem.deny");
+        let output = command.args(["--", "/bin/sh", "-c", script]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        serde_json::from_str::<serde_json::Value>(&text).unwrap_or_else(|e| panic!("{e}: {text} {output:?}"))
+    };
+    // What each of several runs finds: gVisor may mount what is at one place in another order each time.
+    for i in 0..3 {
+        let told = run(&format!(
+            "cd /h; for d in .omni .omni/sandbox/profiles .local/share/cofferdam .local/share/cofferdam/init \
+             .local/share/cofferdam/texts; do touch $d/planted 2>/dev/null && echo wrote $d; done; \
+             ls .local/share/cofferdam/runs .local/share/cofferdam/cache 2>/dev/null; touch beside-{i} && echo beside"
+        ));
+        assert_eq!(told["stdout"], "beside\n", "{told:#}");
+    }
+    assert!(home.join("beside-2").exists(), "the control: what is beside them can be written");
+    for directory in [&home.join(".omni"), &profiles, &state, &state.join("init"), &state.join("texts")] {
+        assert!(directory.is_dir() && !directory.join("planted").exists(), "{}", directory.display());
+    }
 }
 
 fn what_no_container_has(world: &World) {

@@ -166,8 +166,9 @@ impl Place {
         let bytes = memfd::init_bytes();
         let hash: String = Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect();
         let path = self.root.join("init").join(hash);
-        // Only this user writes there; a length that is wrong is a disk that was full.
-        if fs::metadata(&path).is_ok_and(|meta| meta.len() == bytes.len() as u64 && meta.mode() & 0o777 == 0o555) {
+        // It starts before any filter: what is there is compared whole, whoever may have written it.
+        let mode = |meta: fs::Metadata| meta.is_file() && meta.mode() & 0o777 == 0o555;
+        if fs::symlink_metadata(&path).is_ok_and(mode) && fs::read(&path).is_ok_and(|there| there == bytes) {
             return Ok(path);
         }
         write_whole(&path, bytes, 0o555)?;
@@ -286,6 +287,19 @@ mod tests {
         let again = place.run("cofferdam-0123456789abcdef").unwrap();
         again.remove().unwrap();
         assert!(!place.root.join("runs/cofferdam-0123456789abcdef").exists());
+    }
+
+    #[test]
+    fn another_program_of_the_same_length_is_not_taken_for_init() {
+        let temporary = tempfile::tempdir().unwrap();
+        let place = Place::at(temporary.path().join("state")).unwrap();
+        let path = place.program().unwrap();
+        let made = fs::metadata(&path).unwrap().ino();
+        assert_eq!((place.program().unwrap(), fs::metadata(&path).unwrap().ino()), (path.clone(), made), "the twin");
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, vec![b'x'; memfd::init_bytes().len()]).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o555)).unwrap();
+        assert_eq!(fs::read(place.program().unwrap()).unwrap(), memfd::init_bytes());
     }
 
     #[test]

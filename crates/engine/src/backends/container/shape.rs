@@ -2,6 +2,7 @@
 //!
 //! Pure. What it cannot say (a view of the whole host, copy-on-write mounts) the layout has refused before.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use cofferdam_policy::{NetworkMode, Policy, Root};
@@ -255,7 +256,26 @@ pub fn parts(policy: &Policy, layout: &Layout, texts: &Path) -> Parts {
         _ => Rootfs::Made(entries),
     };
     parts.root.get_or_insert(root);
+    parts.mounts = uncovered(parts.mounts, Mounted::target);
+    let bound: BTreeSet<(&str, &Path)> = parts
+        .mounts
+        .iter()
+        .filter_map(|mount| match mount {
+            Mounted::Bind { source, target, .. } => Some((target.as_str(), source.as_path())),
+            Mounted::Tmpfs { .. } => None,
+        })
+        .collect();
+    parts.checked.retain(|(target, source)| target == "/" || bound.contains(&(target.as_str(), source.as_path())));
     parts
+}
+
+/// Leaves out each mount that a later one covers whole: in this order nothing of it would be seen. Engines refuse two mounts
+/// at one place, and gVisor sorts them by the length of their targets, by which the covered one can come to lie on top.
+pub fn uncovered<T>(mounts: Vec<T>, target: impl Fn(&T) -> &str) -> Vec<T> {
+    let covered: Vec<bool> = (0..mounts.len())
+        .map(|i| mounts[i + 1..].iter().any(|later| below(target(&mounts[i]), target(later)).is_some()))
+        .collect();
+    mounts.into_iter().zip(covered).filter_map(|(mount, covered)| (!covered).then_some(mount)).collect()
 }
 
 fn in_memory(mounts: &[Mounted], path: &str) -> bool {
@@ -298,6 +318,39 @@ mod tests {
             }]
         );
         assert_eq!(parts.texts, [(PathBuf::from(DENIED), String::new())]);
+    }
+
+    #[test]
+    fn of_mounts_at_one_place_the_last_is_left_and_what_it_covers_is_not_asked_for() {
+        let bind = |target: &str, writable| Item::Bind {
+            source: format!("/host{target}"),
+            target: target.into(),
+            writable,
+            exec: true,
+            directory: true,
+            optional: false,
+        };
+        let items = vec![
+            bind("/h", true),
+            bind("/h/.omni", true),
+            bind("/h/.omni/sandbox", true),
+            bind("/h/state", true),
+            bind("/h/.omni", false),
+            bind("/h/state", false),
+            bind("/h/state/skills", false),
+            bind("/h/stated", true),
+        ];
+        let parts = parts(&Policy::base(), &Layout { items, ..Layout::default() }, Path::new("/state/texts"));
+        let left: Vec<(&str, bool)> = parts
+            .mounts
+            .iter()
+            .map(|mount| (mount.target(), matches!(mount, Mounted::Bind { writable: true, .. })))
+            .collect();
+        let expected =
+            [("/h", true), ("/h/.omni", false), ("/h/state", false), ("/h/state/skills", false), ("/h/stated", true)];
+        assert_eq!(left, expected);
+        assert!(!parts.checked.iter().any(|(target, _)| target == "/h/.omni/sandbox"), "{:?}", parts.checked);
+        assert!(parts.checked.iter().any(|(target, _)| target == "/h/state"), "{:?}", parts.checked);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::runtimes::Runtime;
 use crate::backends::container::shape::MASKED;
-use crate::backends::container::shape::{Mounted, Net, Shape, inodes, own as own_directory};
+use crate::backends::container::shape::{Mounted, Net, Shape, inodes, own as own_directory, uncovered};
 
 /// What a specification needs to know besides the shape.
 #[derive(Debug, Clone, Copy)]
@@ -249,6 +249,10 @@ fn mounts(shape: &Shape, with: &With<'_>) -> Result<Vec<Mount>, OciSpecError> {
     Ok(all)
 }
 
+        // It sorts them by the length of their targets: of two at one place either may come to lie on top.
+        let at = |mount: &Mount| mount.destination().to_string_lossy().into_owned();
+        let targets = all.into_iter().map(|mount| (at(&mount), mount)).collect();
+        all = uncovered(targets, |(target, _): &(String, Mount)| target).into_iter().map(|(_, mount)| mount).collect();
 /// Nosuid and nodev, and each attribute for all mounts below it as well. They are added to those that the source has: where one is
 /// set to be the only ones, a user namespace is refused to take away what the host's mount has.
 fn bind(
