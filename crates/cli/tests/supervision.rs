@@ -234,6 +234,23 @@ except OSError as e:
 }
 
 #[test]
+fn terminals_are_bounded_so_that_other_sandboxes_have_some() {
+    let code = "
+import os, sys
+n = 0
+try:
+    while n < int(sys.argv[1]):
+        os.open('/dev/ptmx', os.O_RDWR | os.O_NOCTTY); n += 1
+except OSError as e:
+    print(e.errno)
+print(n)
+";
+    let opened = |wanted: &str| program(&["--open-files", "512"], &[PYTHON, "-c", code, wanted])["stdout"].clone();
+    assert_eq!(opened("40"), "40\n", "the twin");
+    assert_eq!(opened("200"), "28\n64\n", "as many as the machine has");
+}
+
+#[test]
 fn scratch_space_is_bounded_as_a_whole() {
     let code = "head -c 6000000 /dev/zero > /tmp/a && head -c 6000000 /dev/zero > /dev/shm/b";
     let o = run(&["--tmpfs-size", "8m"], code);

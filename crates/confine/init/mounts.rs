@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicI32, Ordering};
 
 use crate::plan::Plan;
 use crate::sys::{self, Str, errno};
-use crate::wire::{MountOp, fd, flag, op, op_flag, step};
+use crate::wire::{MountOp, TERMINALS, fd, flag, op, op_flag, step};
 use crate::{Fault, Step, at, watch};
 
 /// Most mount steps in one plan.
@@ -268,7 +268,7 @@ impl Root {
                 self.attach_at(fs, dst, system)
             }
             op::DEVPTS => {
-                let options = [(c"ptmxmode", c"0666"), (c"mode", c"0600")];
+                let options = [(c"ptmxmode", c"0666"), (c"mode", c"0600"), (c"max", TERMINALS)];
                 let fs = new_fs(c"devpts".as_ptr().cast(), &options, NOSUID | 8)?;
                 self.attach_at(fs, dst, system)
             }

@@ -6,6 +6,10 @@
 /// First word of every plan; changes with the layout.
 pub const MAGIC: u64 = 0x0008_6d61_6472_6663;
 
+/// How many pseudo-terminals a sandbox may have open. All containers of a machine share a few thousand, which no cgroup counts,
+/// and the kernel charges their buffers to nobody.
+pub const TERMINALS: &core::ffi::CStr = c"64";
+
 /// Descriptors that init finds open when it starts; everything else is closed.
 pub mod fd {
     /// The plan, once it has come.

@@ -12,6 +12,7 @@ pub const TESTS: &[Test] = &[
     ("limits::files", files),
     ("limits::files_without_contents_end_with_the_memory", empty_files),
     ("limits::scratch_space_has_a_size_and_runs_no_program", scratch_space),
+    ("limits::terminals_are_bounded_by_a_runtime", terminals),
 ];
 
 fn memory(world: &World) {
@@ -115,4 +116,20 @@ fn scratch_space(world: &World) {
     let options = ["--tmpfs-size", "16m", "--best-effort=limits.tmpfs_mb"];
     let run = world.run(&options, &["/bin/sh", "-c", script]);
     assert_eq!(run.text("stdout"), "fits\nfull\nnoexec\ndone nothing\n", "{run:?}");
+}
+
+fn terminals(world: &World) {
+    // An engine mounts them without a bound, and gVisor has its own.
+    if !["oci:crun", "oci:runc"].contains(&world.maker.backend) {
+        return;
+    }
+    // Descriptors of the shell's own: as many as have room.
+    let script = "n=0; fd=10; while [ $n -lt $1 ]; do eval \"exec $fd<>/dev/ptmx\" 2>/dev/null || break; n=$((n+1)); \
+                  fd=$((fd+1)); echo $n > /tmp/n; done; true";
+    let opened = |wanted: &str| {
+        let run = world.run(&[], &["/bin/sh", "-c", &format!("({script}); cat /tmp/n"), "sh", wanted]);
+        run.text("stdout").trim().parse::<u32>().unwrap_or_else(|e| panic!("{e}: {run:?}"))
+    };
+    assert_eq!(opened("40"), 40, "the twin: as many as may be");
+    assert_eq!(opened("200"), 64);
 }

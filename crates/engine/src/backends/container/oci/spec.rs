@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use cofferdam_confine::wire::TERMINALS;
 use oci_spec::OciSpecError;
 use oci_spec::runtime::{
     Capabilities, Capability, LinuxBuilder, LinuxCapabilitiesBuilder, LinuxDeviceCgroupBuilder, LinuxIdMapping,
@@ -196,6 +197,9 @@ fn mounts(shape: &Shape, with: &With<'_>) -> Result<Vec<Mount>, OciSpecError> {
         mount("/dev", "tmpfs", "tmpfs", devices)?,
     ];
     let mut terminals = words(&["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"]);
+    if with.runtime != Runtime::Runsc {
+        terminals.push(format!("max={}", TERMINALS.to_string_lossy())); // gVisor's are its own kernel's
+    }
     if with.caller.is_none() {
         terminals.push("gid=5".into()); // the group of terminals, which a user namespace of one id does not have
     }
@@ -245,14 +249,14 @@ fn mounts(shape: &Shape, with: &With<'_>) -> Result<Vec<Mount>, OciSpecError> {
                 bind(with.runtime, with.nothing, target, false, false, false)?
             });
         }
-    }
-    Ok(all)
-}
-
         // It sorts them by the length of their targets: of two at one place either may come to lie on top.
         let at = |mount: &Mount| mount.destination().to_string_lossy().into_owned();
         let targets = all.into_iter().map(|mount| (at(&mount), mount)).collect();
         all = uncovered(targets, |(target, _): &(String, Mount)| target).into_iter().map(|(_, mount)| mount).collect();
+    }
+    Ok(all)
+}
+
 /// Nosuid and nodev, and each attribute for all mounts below it as well. They are added to those that the source has: where one is
 /// set to be the only ones, a user namespace is refused to take away what the host's mount has.
 fn bind(
