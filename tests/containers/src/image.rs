@@ -125,6 +125,49 @@ fn pack(root: &Path, work: &Path, to: &Path, reference: &str, settings: &Value) 
     tar(work, to, &[&name, "manifest.json", "layer.tar"])
 }
 
+/// Packs the directory `root` at `to` as an OCI layout named `reference` (`localhost/name:tag`), with these annotations in
+/// its manifest: Podman loads it with them.
+///
+/// # Errors
+/// Names what could not be written.
+pub fn layout(root: &Path, to: &Path, reference: &str, annotations: &Value) -> Result<(), String> {
+    let work = PathBuf::from(format!("{}.parts", to.display()));
+    let blobs = work.join("blobs/sha256");
+    fs::create_dir_all(&blobs).map_err(|e| format!("cannot make {}: {e}", blobs.display()))?;
+    let layer = work.join("layer.tar");
+    tarball(root, &layer)?;
+    let bytes = fs::read(&layer).map_err(|e| format!("cannot read {}: {e}", layer.display()))?;
+    let blob = |kind: &str, bytes: &[u8]| {
+        let (name, media) = (hex(bytes), format!("application/vnd.oci.image.{kind}"));
+        let written = fs::write(blobs.join(&name), bytes).map_err(|e| format!("cannot write the {kind}: {e}"));
+        written.map(|()| json!({ "mediaType": media, "digest": format!("sha256:{name}"), "size": bytes.len() }))
+    };
+    let config = json!({
+        "architecture": if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" },
+        "os": "linux",
+        "config": {},
+        "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{}", hex(&bytes))] },
+        "history": [{ "created_by": "a test" }],
+    });
+    let (config, layer) = (blob("config.v1+json", config.to_string().as_bytes())?, blob("layer.v1.tar", &bytes)?);
+    let manifest = json!({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": config,
+        "layers": [layer],
+        "annotations": annotations,
+    });
+    let mut manifest = blob("manifest.v1+json", manifest.to_string().as_bytes())?;
+    manifest["annotations"] = json!({ "org.opencontainers.image.ref.name": reference });
+    let index = json!({ "schemaVersion": 2, "manifests": [manifest] }).to_string();
+    for (file, text) in [("index.json", index.as_str()), ("oci-layout", r#"{"imageLayoutVersion":"1.0.0"}"#)] {
+        fs::write(work.join(file), text).map_err(|e| format!("cannot write {file}: {e}"))?;
+    }
+    let packed = tar(&work, to, &["oci-layout", "index.json", "blobs"]);
+    fs::remove_dir_all(&work).map_err(|e| format!("cannot remove {}: {e}", work.display()))?;
+    packed
+}
+
 fn tar(directory: &Path, to: &Path, what: &[&str]) -> Result<(), String> {
     let output = Command::new("tar")
         .args(["--create", "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mtime=@0", "--file"])

@@ -10,6 +10,7 @@ use crate::world::{Run, World};
 
 pub const TESTS: &[Test] = &[
     ("images::an_images_own_settings_do_nothing", an_images_own_settings_do_nothing),
+    ("images::an_images_annotations_do_nothing", an_images_annotations_do_nothing),
     ("images::a_directory_is_an_image", a_directory_is_an_image),
     ("images::no_such_image", no_such_image),
     ("images::no_such_tarball", no_such_tarball),
@@ -63,6 +64,35 @@ fn an_images_own_settings_do_nothing(world: &World) {
     if let (Some(engine), Some(before)) = (world.engine(), volumes) {
         // Others run at the same time, and none of them has a volume.
         assert_eq!(engine.volumes().unwrap().len(), before, "the image got a disk of its own");
+    }
+}
+
+fn an_images_annotations_do_nothing(world: &World) {
+    // Podman alone hands them on to the runtime.
+    let Some(engine) = world.engine().filter(|_| world.maker.backend == "podman") else { return };
+    let run = |name: &str, annotations: serde_json::Value| {
+        let (archive, reference) = (world.path(name), format!("localhost/cofferdam-test-annotations:{name}"));
+        image::layout(&world.root, &archive, &reference, &annotations).unwrap();
+        engine.load(&archive).unwrap();
+        world.run_in(&["--image", &reference], &["/bin/echo", "ran"])
+    };
+    let plain = run("plain", json!({ "org.opencontainers.image.title": "a test" }));
+    assert_eq!((plain.code, plain.text("stdout")), (0, "ran\n"), "a description: {plain:?}");
+    for (i, name) in [
+        "run.oci.keep_original_groups",
+        "run.oci.hooks.stdout",
+        "run.oci.systemd.force_cgroup_v1",
+        "org.systemd.property.TasksMax",
+        "org.criu.config",
+        "of.a.hook.of.the.host",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let run = run(&format!("obeyed-{i}"), json!({ *name: "1" }));
+        assert_eq!((run.code, run.step()), (125, "container"), "{name}: {run:?}");
+        let said = run.outcome["error"].to_string();
+        assert!(said.contains(name) && said.contains("--backend oci"), "{name}: {said}");
     }
 }
 

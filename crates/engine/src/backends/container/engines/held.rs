@@ -31,8 +31,24 @@ pub(super) fn differences(asked: &ContainerCreateBody, told: &Value, what: &What
     compared.masks();
     compared.limits();
     compared.rest();
+    compared.annotations();
     compared.differences
 }
+
+/// How a difference in annotations begins.
+pub(super) const ANNOTATION: &str = "there is an annotation ";
+
+/// Namespaces of annotations by which nothing is made otherwise: they describe an image, or are Podman's record of settings
+/// that are compared themselves.
+const DESCRIPTIONS: [&str; 5] = [
+    "org.opencontainers.image.",
+    "org.label-schema.",
+    "com.docker.official-images.",
+    "dev.chainguard.",
+    "io.podman.annotations.",
+];
+/// What else Podman itself writes there.
+const PODMANS: [&str; 3] = ["io.container.manager", "io.kubernetes.cri-o.Created", "io.kubernetes.cri-o.TTY"];
 
 struct Compared<'a> {
     asked: &'a ContainerCreateBody,
@@ -257,6 +273,19 @@ impl Compared<'_> {
         }
         let spared = self.told("/HostConfig/OomKillDisable").clone();
         self.say(spared != true, "OomKillDisable", spared);
+    }
+
+    /// Podman hands an image's annotations on to the runtime, which obeys some: crun's keep the groups of its caller, open files
+    /// of the host and mount cgroups, runc's set properties of a unit, and hooks of the host are chosen by them.
+    fn annotations(&mut self) {
+        let told = self.told("/Config/Annotations").as_object().cloned().unwrap_or_default();
+        for name in told.keys() {
+            let harmless =
+                DESCRIPTIONS.iter().any(|begins| name.starts_with(begins)) || PODMANS.contains(&name.as_str());
+            if !harmless {
+                self.differences.push(format!("{ANNOTATION}{name}, which a runtime or a hook may obey"));
+            }
+        }
     }
 
     fn rest(&mut self) {

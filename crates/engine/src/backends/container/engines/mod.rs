@@ -47,6 +47,16 @@ use crate::outcome::Failure;
 
 /// How long a container may take to end once init has, or once it was killed.
 const LAST: Duration = Duration::from_secs(10);
+/// What helps where an engine made something else.
+fn different(differences: &[String]) -> &'static str {
+    if differences.iter().all(|difference| difference.starts_with(held::ANNOTATION)) {
+        "the image has it, or `annotations` in containers.conf: --backend oci runs an image of Podman's store without its \
+         annotations, --backend docker runs the same image"
+    } else {
+        "correct the engine's configuration (if that has just been done, run it again), or use --backend jail"
+    }
+}
+
 
 /// Between two looks at a container that is about to end.
 const GLANCE: Duration = Duration::from_millis(5);
@@ -245,7 +255,7 @@ impl Container {
                     what.flavour.name(),
                     escape(differences.join("; ").as_bytes())
                 ),
-                hint: Some("correct the engine's configuration (if that has just been done, run it again), or use --backend jail".into()),
+                hint: Some(different(&differences).into()),
             }));
         }
         let started = container.name.clone();

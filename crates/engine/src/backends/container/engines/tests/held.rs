@@ -55,6 +55,7 @@ fn weaker(podman: bool) -> Vec<(&'static str, Value)> {
     if podman {
         all.extend([("/EffectiveCaps", json!(["CAP_NET_RAW"])), ("/BoundingCaps", json!(["CAP_SYS_ADMIN"]))]);
         all.push(("/OCIRuntime", json!("runsc")));
+        all.push(("/Config/Annotations", json!({ "run.oci.keep_original_groups": "1" })));
     } else {
         all.extend([
             ("/HostConfig/CapAdd", json!(["SYS_ADMIN"])),
