@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use cofferdam_test_containers::engine::uid;
 use cofferdam_test_containers::{Registry, image};
 use serde_json::json;
 
@@ -11,6 +12,7 @@ use crate::world::{Run, World};
 pub const TESTS: &[Test] = &[
     ("images::an_images_own_settings_do_nothing", an_images_own_settings_do_nothing),
     ("images::an_images_annotations_do_nothing", an_images_annotations_do_nothing),
+    ("images::a_device_in_an_image_opens_nothing_of_the_host", a_device_in_an_image),
     ("images::a_directory_is_an_image", a_directory_is_an_image),
     ("images::no_such_image", no_such_image),
     ("images::no_such_tarball", no_such_tarball),
@@ -94,6 +96,55 @@ fn an_images_annotations_do_nothing(world: &World) {
         let said = run.outcome["error"].to_string();
         assert!(said.contains(name) && said.contains("--backend oci"), "{name}: {said}");
     }
+}
+
+fn a_device_in_an_image(world: &World) {
+    if uid() != 0 {
+        return; // devices are root's to make
+    }
+    let (console, data) = (world.root.join("data/console"), world.root.join("data"));
+    let node = |path: &Path, major, minor| {
+        let kind = rustix::fs::FileType::CharacterDevice;
+        let (mode, device) = (rustix::fs::Mode::from_raw_mode(0o666), rustix::fs::makedev(major, minor));
+        rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, device).unwrap();
+        crate::world::open(path, 0o666);
+    };
+    let script = ["/bin/sh", "-c", "(: <> /data/console) 2>/dev/null && echo opened; echo ran"];
+    let images = |name: &str| {
+        let mut all = vec![world.path(&format!("{name}.tar")).display().to_string()];
+        image::tarball(&world.root, Path::new(&all[0])).unwrap();
+        if let Some(engine) = world.engine() {
+            let (archive, reference) = (world.path("saved.tar"), format!("cofferdam-test-devices:{name}"));
+            image::archive(&world.root, &archive, &reference, &json!({})).unwrap();
+            engine.load(&archive).unwrap();
+            all.push(reference);
+        }
+        all
+    };
+    node(&data.join("null"), 1, 3);
+    node(&world.root.join("dev/console"), 5, 1);
+    for image in images("harmless") {
+        let run = world.run_in(&["-w", "/", "--image", &image], &script);
+        assert_eq!((run.code, run.text("stdout")), (0, "ran\n"), "{image}: {run:?}");
+    }
+    let bind = ["-w", "/", "-v", &format!("{}:/data", data.display()), "--image", world.image.to_str().unwrap()];
+    let effort = ["--best-effort=filesystem.mounts"];
+    let strict = world.maker.backend == "oci:runsc";
+    let run = world.run_in(&[&bind[..], &effort].concat(), &script);
+    assert!(strict || (run.code, run.text("stdout")) == (0, "ran\n"), "{run:?}");
+    node(&console, 5, 1);
+    for image in images("console") {
+        let run = world.run_in(&["-w", "/", "--image", &image], &script);
+        let refused = run.code == 125 && run.outcome["error"].to_string().contains("5:1 at /data/console");
+        // A runtime's root is unpacked here, without devices.
+        let left_out = world.engine().is_none() && run.text("stdout") == "ran\n";
+        assert!(refused || left_out, "{image}: {run:?}");
+    }
+    let run = world.run_in(&[&bind[..], &effort].concat(), &script);
+    let refused =
+        run.code == 125 && run.outcome["error"].to_string().contains(" is a device, and the program could open it");
+    let nodev = !strict && world.maker.backend != "docker" && run.text("stdout") == "ran\n";
+    assert!(refused || nodev, "{run:?}");
 }
 
 fn a_directory_is_an_image(world: &World) {

@@ -81,7 +81,7 @@ impl Images for Store {
 }
 
 /// A file system as it comes.
-struct Export {
+pub(super) struct Export {
     client: Client,
     name: String,
     chunks: Receiver<io::Result<Bytes>>,
@@ -90,7 +90,11 @@ struct Export {
 }
 
 impl Export {
-    fn of(client: Client, id: &str) -> Result<Export, Failure> {
+    /// Of the image with this id.
+    ///
+    /// # Errors
+    /// The engine makes no container of it.
+    pub(super) fn of(client: Client, id: &str) -> Result<Export, Failure> {
         let failed = |message: String| Failure { code: 125, step: "image".into(), message, hint: None };
         let name = owner::fresh_name().map_err(|e| failed(format!("cannot make up a name: {e}")))?;
         let labels = [(owner::RUN, Some(name.clone())), (owner::OWNER, owner::me())];

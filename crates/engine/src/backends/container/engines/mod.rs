@@ -12,6 +12,7 @@ mod about;
 mod client;
 mod create;
 mod credentials;
+mod devices;
 mod discover;
 mod export;
 mod held;
@@ -34,6 +35,7 @@ use futures_util::stream::StreamExt;
 use serde_json::Value;
 use tokio::task::AbortHandle;
 
+use super::oci::no_devices_bound;
 use super::{About, Ended, Handed, Made, Maker, Mounted, Progress, Ready, Rootfs, Shape, Swept};
 pub(crate) use export::Store;
 
@@ -45,8 +47,6 @@ use service::Service;
 use crate::evidence::escape;
 use crate::outcome::Failure;
 
-/// How long a container may take to end once init has, or once it was killed.
-const LAST: Duration = Duration::from_secs(10);
 /// What helps where an engine made something else.
 fn different(differences: &[String]) -> &'static str {
     if differences.iter().all(|difference| difference.starts_with(held::ANNOTATION)) {
@@ -57,6 +57,8 @@ fn different(differences: &[String]) -> &'static str {
     }
 }
 
+/// How long a container may take to end once init has, or once it was killed.
+const LAST: Duration = Duration::from_secs(10);
 
 /// Between two looks at a container that is about to end.
 const GLANCE: Duration = Duration::from_millis(5);
@@ -129,9 +131,21 @@ impl Maker for Engine {
         self.known().map(|known| known.place.clone())
     }
 
-    fn prepare(&self, root: &Rootfs, _mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Ready, Failure> {
-        let known = self.known()?;
-        images::prepare(&known.client, &known.what, root, told)
+    fn prepare(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Ready, Failure> {
+        let Known { client, what, .. } = self.known()?;
+        if !what.about().flags {
+            no_devices_bound(mounts)?;
+        }
+        let ready = images::prepare(client, what, root, told)?;
+        // In a user namespace of the caller's no file system of it has devices.
+        if !what.rootless {
+            match root {
+                Rootfs::Image(name) => devices::none(client, &ready.reference, name, told)?,
+                Rootfs::Tarball(path) => devices::none(client, &ready.reference, &path.to_string_lossy(), told)?,
+                Rootfs::Directory(_) | Rootfs::Made(_) => {} // written by us, without any
+            }
+        }
+        Ok(ready)
     }
 
     fn start(&self, shape: &Shape, root: &Ready, _handed: &Handed<'_>) -> Result<Box<dyn Made>, Failure> {

@@ -7,8 +7,12 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_policy::Field;
 
+use super::rootfs::bound;
+use crate::backends::container::Mounted;
 use crate::outcome::Failure;
 
+/// What every container has in its own `/dev`: null, zero, full, random, urandom, tty and ptmx. They lead to nothing else.
+pub(crate) const HARMLESS: [(u32, u32); 7] = [(1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (5, 0), (5, 2)];
 /// How deep is looked. Deeper paths are longer than what a program may name.
 const DEEPEST: usize = 2000;
 
@@ -17,41 +21,50 @@ const DEEPEST: usize = 2000;
 /// # Errors
 /// There is one, or a tree cannot be read.
 pub(super) fn none(trees: &[PathBuf]) -> Result<(), Failure> {
-    for (i, tree) in trees.iter().enumerate() {
-        let field = if i == 0 { Field::Root } else { Field::Mounts };
-        let failure = |message: String, hint: &str| Failure {
-            code: 125,
-            step: field.name().into(),
-            message,
-            hint: Some(hint.into()),
-        };
-        let covered = (i == 0).then(|| tree.join("dev"));
-        match find(tree, covered.as_deref()) {
-            Ok(None) => {}
-            Ok(Some(device)) => {
-                return Err(failure(
-                    format!("{} is a device, and the program could open it", device.display()),
-                    "remove it, or name a mount that leaves it out: /dev inside has what programs need; or use --backend jail",
-                ));
-            }
-            Err(e) => {
-                let message = format!("cannot look for devices in {}: {e}", tree.display());
-                return Err(failure(message, "use --backend jail, which mounts it without devices"));
-            }
-        }
-    }
-    Ok(())
+    let Some((root, binds)) = trees.split_first() else { return Ok(()) };
+    look(root, Field::Root, Some(&root.join("dev")), &[])?;
+    binds.iter().try_for_each(|tree| look(tree, Field::Mounts, None, &[]))
 }
 
-fn find(tree: &Path, covered: Option<&Path>) -> std::io::Result<Option<PathBuf>> {
-    let is_device = |kind: &std::fs::FileType| kind.is_block_device() || kind.is_char_device();
+/// None in what is bound but harmless ones, where a maker's binds are not nodev and its list of devices has more than those.
+///
+/// # Errors
+/// As [`none`].
+pub(crate) fn none_bound(mounts: &[Mounted]) -> Result<(), Failure> {
+    bound(mounts).iter().try_for_each(|tree| look(tree, Field::Mounts, None, &HARMLESS))
+}
+
+fn look(tree: &Path, field: Field, covered: Option<&Path>, harmless: &[(u32, u32)]) -> Result<(), Failure> {
+    let failure = |message: String, hint: &str| {
+        Err(Failure { code: 125, step: field.name().into(), message, hint: Some(hint.into()) })
+    };
+    match find(tree, covered, harmless) {
+        Ok(None) => Ok(()),
+        Ok(Some(device)) => failure(
+            format!("{} is a device, and the program could open it", device.display()),
+            "remove it, or name a mount that leaves it out: /dev inside has what programs need; or use --backend jail",
+        ),
+        Err(e) => failure(
+            format!("cannot look for devices in {}: {e}", tree.display()),
+            "use --backend jail, which mounts it without devices",
+        ),
+    }
+}
+
+fn find(tree: &Path, covered: Option<&Path>, harmless: &[(u32, u32)]) -> std::io::Result<Option<PathBuf>> {
+    let is_device = |path: &Path, kind: &std::fs::FileType| {
+        let numbers = || std::fs::symlink_metadata(path).map(|found| found.rdev());
+        let known = |number: u64| harmless.contains(&(rustix::fs::major(number), rustix::fs::minor(number)));
+        // One that cannot be looked at any more is no known one.
+        kind.is_block_device() || (kind.is_char_device() && !numbers().is_ok_and(known))
+    };
     let own = match std::fs::symlink_metadata(tree) {
         // What is written for the run itself is not there yet.
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         own => own?.file_type(),
     };
     if !own.is_dir() {
-        return Ok(is_device(&own).then(|| tree.to_owned()));
+        return Ok(is_device(tree, &own).then(|| tree.to_owned()));
     }
     let mut open = vec![(tree.to_owned(), 0)];
     while let Some((directory, depth)) = open.pop() {
@@ -64,7 +77,7 @@ fn find(tree: &Path, covered: Option<&Path>) -> std::io::Result<Option<PathBuf>>
         for entry in entries {
             let entry = entry?;
             let kind = entry.file_type()?;
-            if is_device(&kind) {
+            if is_device(&entry.path(), &kind) {
                 return Ok(Some(entry.path()));
             }
             if kind.is_dir() && depth < DEEPEST && covered != Some(&*entry.path()) {
@@ -107,7 +120,17 @@ mod tests {
         };
         device("dev/null");
         none(&trees).unwrap();
+        let bind = |source: PathBuf| {
+            let target = "/in".to_owned();
+            [Mounted::Bind { source, target, writable: false, exec: false, directory: true }]
+        };
         device("a/b/null");
+        none_bound(&bind(dir.path().join("a"))).unwrap();
+        let console = dir.path().join("a/console");
+        mknodat(CWD, &console, FileType::CharacterDevice, Mode::from_raw_mode(0o666), makedev(5, 1)).unwrap();
+        let failure = none_bound(&bind(dir.path().join("a"))).unwrap_err();
+        assert!(failure.message.contains("a/console is a device"), "{failure:?}");
+        std::fs::remove_file(console).unwrap();
         let failure = none(&trees).unwrap_err();
         assert!(failure.message.contains("a/b/null is a device") && failure.hint.is_some(), "{failure:?}");
         let bound = none(&[dir.path().join("dev/none"), dir.path().to_owned()]).unwrap_err();

@@ -31,6 +31,7 @@ use serde_json::{Value, json};
 use super::{About, Arrival, Handed, Inodes, Made, Maker, Mounted, Progress, Ready, Rootfs, Shape, Swept};
 use crate::outcome::Failure;
 use cache::{Bounds, Cache, private};
+pub(crate) use devices::{HARMLESS, none_bound as no_devices_bound};
 pub(crate) use rootfs::Images;
 use rootfs::Roots;
 use runtimes::{Installed, of};

@@ -299,13 +299,19 @@ pub fn kinds(root: &Path, mounts: &[Mounted], paths: &[String]) -> Result<Vec<(S
 /// Where a device would be one inside: the root, which no runtime mounts nodev, and what is bound where `binds` are not
 /// nodev either. The system's own trees hold none.
 pub fn with_devices(root: &Path, mounts: &[Mounted], binds: bool) -> Vec<PathBuf> {
+    let bound = if binds { bound(mounts) } else { Vec::new() };
+    std::iter::once(root.to_owned()).chain(bound).collect()
+}
+
+/// What of the host is bound, without the system's own trees.
+pub fn bound(mounts: &[Mounted]) -> Vec<PathBuf> {
     const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/sys"];
+    let system = |path: &Path| SYSTEM.iter().any(|system| path.starts_with(system));
     let bound = mounts.iter().filter_map(|mount| match mount {
-        Mounted::Bind { source, .. } if binds => Some(source.clone()),
+        Mounted::Bind { source, .. } if !system(source) => Some(source.clone()),
         _ => None,
     });
-    let system = |path: &PathBuf| SYSTEM.iter().any(|system| path.starts_with(system));
-    std::iter::once(root.to_owned()).chain(bound.filter(|path| !system(path))).collect()
+    bound.collect()
 }
 
 fn key_of(kind: &str, what: &impl Serialize) -> String {
