@@ -261,6 +261,9 @@ impl Engine {
             programs.limit(&mut plan)?;
         }
         self.cgroup_enforcement(&mut plan.enforcement);
+        if backend != Backend::Landlock {
+            support::memory_inside(policy, &mut plan.enforcement);
+        }
         // Without a network namespace there is no network but the host's, or none.
         let counted = if backend == Backend::Landlock { &[NetworkMode::None][..] } else { &support::OWN_NETWORKS };
         support::sockets(policy, counted, &mut plan.enforcement);

@@ -458,6 +458,9 @@ impl Core {
                     if r.level != Level::Full {
                         let strength = if r.level == Level::None { Strength::None } else { Strength::Partial };
                         e.insert(field, Applied { strength, reason: r.reason.unwrap_or_default() });
+                        if field == Field::Memory && self.backend != Backend::Landlock {
+                            crate::support::memory_inside(&self.policy, e);
+                        }
                     }
                 }
                 sufficient(&self.policy, self.backend, e).map(|()| Some(c))
@@ -465,6 +468,9 @@ impl Core {
             Err(error) => {
                 for field in [Field::Memory, Field::CpuShare, Field::CpuTime] {
                     e.insert(field, Applied { strength: Strength::Partial, reason: error.to_string() });
+                }
+                if self.backend != Backend::Landlock {
+                    crate::support::memory_inside(&self.policy, e);
                 }
                 sufficient(&self.policy, self.backend, e).map(|()| None)
             }

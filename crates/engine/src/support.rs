@@ -43,6 +43,24 @@ pub(crate) fn sockets(policy: &Policy, counted: &[NetworkMode], e: &mut Enforcem
     }
 }
 
+/// Says of what sandboxes inside put into file systems in memory of their own by what it is bounded, once it is known whether a
+/// cgroup counts it: the supervisor sees only what is mapped.
+pub(crate) fn memory_inside(policy: &Policy, e: &mut Enforcement) {
+    if !policy.process.nested_sandboxes {
+        return;
+    }
+    let counted = e.get(&Field::Memory).is_some_and(|memory| memory.strength == Strength::Full);
+    let reason = if counted {
+        "file systems in memory that sandboxes inside make are bounded by limits.memory_mb alone"
+    } else {
+        "nothing bounds file systems in memory that sandboxes inside make, for no cgroup counts them"
+    };
+    e.insert(Field::Tmpfs, Applied { strength: Strength::Partial, reason: reason.to_owned() });
+    if let Some(memory) = e.get_mut(&Field::Memory).filter(|_| !counted) {
+        memory.reason.push_str("; file systems in memory that sandboxes inside make are not counted");
+    }
+}
+
 /// What every backend can hold of the network's fields beside its mode: they are the egress gateway's, all of them.
 pub(crate) fn network(policy: &Policy, gateway: bool) -> [(Field, Applied); 4] {
     let none = "only an egress gateway could hold it, and there is none here";

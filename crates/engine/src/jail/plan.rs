@@ -652,12 +652,4 @@ fn enforcement(policy: &Policy, abi: u32, linked: &[String], foreign: &[String],
     e.insert(Field::Hostname, full("uts namespace"));
     e.insert(Field::TreeKill, full("the pid namespace ends with its init"));
     crate::rlimits::enforcement(policy, true, e);
-    if nested {
-        let reason =
-            "file systems in memory that sandboxes inside make are bounded by limits.memory_mb alone".to_owned();
-        e.insert(Field::Tmpfs, Applied { strength: Strength::Partial, reason });
-        if let Some(memory) = e.get_mut(&Field::Memory).filter(|memory| memory.strength != Strength::Full) {
-            memory.reason.push_str("; file systems in memory that sandboxes inside make are not counted");
-        }
-    }
 }
