@@ -13,6 +13,7 @@ pub const TESTS: &[Test] = &[
     ("images::an_images_own_settings_do_nothing", an_images_own_settings_do_nothing),
     ("images::an_images_annotations_do_nothing", an_images_annotations_do_nothing),
     ("images::a_device_in_an_image_opens_nothing_of_the_host", a_device_in_an_image),
+    ("images::volumes_of_an_image_are_made_nowhere", volumes_of_an_image),
     ("images::a_directory_is_an_image", a_directory_is_an_image),
     ("images::no_such_image", no_such_image),
     ("images::no_such_tarball", no_such_tarball),
@@ -145,6 +146,32 @@ fn a_device_in_an_image(world: &World) {
         run.code == 125 && run.outcome["error"].to_string().contains(" is a device, and the program could open it");
     let nodev = !strict && world.maker.backend != "docker" && run.text("stdout") == "ran\n";
     assert!(refused || nodev, "{run:?}");
+}
+
+fn volumes_of_an_image(world: &World) {
+    let Some(engine) = world.engine() else { return };
+    let seconds = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let image = |name: &str, number: usize| {
+        let volumes: serde_json::Map<_, _> = (0..number).map(|i| (format!("/data/{i}"), json!({}))).collect();
+        let (archive, reference) = (world.path(name), format!("localhost/cofferdam-test-volumes:{name}"));
+        image::archive(&world.root, &archive, &reference, &json!({ "Volumes": volumes })).unwrap();
+        engine.load(&archive).unwrap();
+        reference
+    };
+    let begun = seconds();
+    let run = world.run_in(&["--image", &image("some", 3)], &["/bin/sh", "-c", "touch /data/2/x || echo covered"]);
+    assert_eq!((run.code, run.text("stdout")), (0, "covered\n"), "{run:?}");
+    if world.maker.backend == "docker" {
+        // Also none that is removed again: its owner may be killed before that.
+        let until = seconds() + 1;
+        let path = format!("/events?since={begun}&until={until}&filters=%7B%22type%22%3A%5B%22volume%22%5D%7D");
+        let events = engine.api("GET", &path, None).unwrap();
+        let said = String::from_utf8_lossy(&events.body).into_owned();
+        assert!(events.status == 200 && !said.contains("create"), "{said}");
+    }
+    let run = world.run_in(&["--image", &image("many", 101)], &["/bin/true"]);
+    assert_eq!((run.code, run.step()), (125, "image"), "{run:?}");
+    assert!(run.outcome["error"].to_string().contains("declares 101 volumes"), "{run:?}");
 }
 
 fn a_directory_is_an_image(world: &World) {

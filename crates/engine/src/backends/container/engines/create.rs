@@ -4,7 +4,7 @@
 //! stay on; pid, ipc, uts, mount, network and cgroup namespaces are the container's own; memory and swap are one limit; no
 //! devices, no log, no health check, no restart. The image has no say: its entry point is replaced, its volumes are covered.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use bollard::models::{
@@ -233,6 +233,12 @@ fn cover(target: &str, bytes: u64, mode: u32, writable: bool) -> Mount {
         }),
         ..Mount::default()
     }
+}
+
+/// In the place of all volumes of an image that is only read.
+pub(super) fn covers(volumes: &[String]) -> Vec<Mount> {
+    let targets: BTreeSet<String> = volumes.iter().map(|volume| clean(volume)).collect();
+    targets.iter().map(|target| cover(target, PAGE, 0o755, false)).collect()
 }
 
 /// A bind of Docker's. Mounts below the source: read-only reaches them from 1.44 of its interface on, where asked for;

@@ -5,6 +5,7 @@
 //! STATE/engines/nodes-ID     the image with this content has been read whole, and has none
 //! ```
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -13,9 +14,9 @@ use tar::EntryType;
 
 use super::client::Client;
 use super::export::Export;
-use crate::backends::container::Progress;
 use crate::backends::container::oci::HARMLESS;
 use crate::backends::container::place::{Place, write_whole};
+use crate::backends::container::{Progress, Ready};
 use crate::evidence::escape;
 use crate::outcome::Failure;
 
@@ -25,19 +26,19 @@ const MOST: usize = 1000;
 /// What is told each time that so many bytes were read.
 const STEP: u64 = 64 << 20;
 
-/// Reads an image once, by its id, which is that of its content.
+/// Reads an image once; its id is that of its content.
 ///
 /// # Errors
 /// It has such a node, or cannot be read.
-pub(super) fn none(client: &Client, id: &str, name: &str, told: &dyn Fn(Progress)) -> Result<(), Failure> {
+pub(super) fn none(client: &Client, image: &Ready, name: &str, told: &dyn Fn(Progress)) -> Result<(), Failure> {
     let name = &escape(name.as_bytes());
     // Where there is no room for files, or none that is safe, it is read each time.
-    let known = Place::find().ok().map(|place| noted(&place.engines(), id));
+    let known = Place::find().ok().map(|place| noted(&place.engines(), &image.reference));
     if known.as_ref().is_some_and(|known| fs::symlink_metadata(known).is_ok_and(|there| there.is_file())) {
         return Ok(());
     }
     let what = format!("looking for devices in {name}");
-    let found = first(Counted { from: Export::of(client.clone(), id)?, done: 0, said: 0, what: &what, told });
+    let found = first(Counted { from: Export::of(client.clone(), image)?, done: 0, said: 0, what: &what, told });
     match found {
         Ok(None) => {}
         Ok(Some(node)) => {
@@ -79,22 +80,37 @@ fn note(known: &Path) -> io::Result<()> {
 /// The first node of an archive, in words.
 fn first(archive: impl Read) -> io::Result<Option<String>> {
     let mut archive = tar::Archive::new(archive);
+    let plain = |path: &[u8]| -> Vec<u8> {
+        let path = path.strip_prefix(b"./").unwrap_or(path);
+        path.strip_prefix(b"/").unwrap_or(path).to_vec()
+    };
+    // What `/dev` covers may have another name elsewhere.
+    let mut covered: HashMap<Vec<u8>, String> = HashMap::new();
     for entry in archive.entries()? {
         let entry = entry?;
+        let path = plain(&entry.path_bytes());
         let kind = match entry.header().entry_type() {
             EntryType::Char => "character",
             EntryType::Block => "block",
+            EntryType::Link if !path.starts_with(b"dev/") => {
+                let target = entry.link_name_bytes().map(|target| plain(&target)).unwrap_or_default();
+                match covered.get(&target) {
+                    Some(node) => return Ok(Some(format!("{node} at /{}", escape(&path)))),
+                    None => continue,
+                }
+            }
             _ => continue,
         };
-        let path = entry.path_bytes();
-        let inside = path.strip_prefix(b"./").unwrap_or(&path);
         let numbers = entry.header().device_major()?.zip(entry.header().device_minor()?);
-        let harmless = kind == "character" && numbers.is_some_and(|numbers| HARMLESS.contains(&numbers));
-        // A whiteout is no node of the image's: none is left in an exported file system.
-        if !harmless && !inside.starts_with(b"dev/") {
-            let (major, minor) = numbers.unwrap_or_default();
-            return Ok(Some(format!("{kind} device {major}:{minor} at /{}", escape(inside))));
+        if kind == "character" && numbers.is_some_and(|numbers| HARMLESS.contains(&numbers)) {
+            continue;
         }
+        let (major, minor) = numbers.unwrap_or_default();
+        let node = format!("{kind} device {major}:{minor}");
+        if !path.starts_with(b"dev/") {
+            return Ok(Some(format!("{node} at /{}", escape(&path))));
+        }
+        covered.insert(path, node);
     }
     Ok(None)
 }
@@ -147,6 +163,23 @@ mod tests {
         assert_eq!(of(&[("data/c", Char, 5, 1)]).unwrap(), "character device 5:1 at /data/c");
         assert_eq!(of(&[("./d\u{1b}", Block, 1, 3)]).unwrap(), "block device 1:3 at /d\\u{1b}");
         assert_eq!(of(&[("developer", Char, 10, 200)]).unwrap(), "character device 10:200 at /developer");
+    }
+
+    #[test]
+    fn a_node_that_dev_covers_is_found_by_its_other_name() {
+        let with = |path: &str, target: &str| {
+            let mut archive = tar::Builder::new(archive(&[("dev/console", EntryType::Char, 5, 1)]));
+            archive.get_mut().truncate(512); // without its end
+            let mut header = tar::Header::new_ustar();
+            header.set_entry_type(EntryType::Link);
+            header.set_size(0);
+            archive.append_link(&mut header, path, target).unwrap();
+            first(&archive.into_inner().unwrap()[..]).unwrap()
+        };
+        for target in ["dev/console", "./dev/console", "/dev/console"] {
+            assert_eq!(with("usr/c", target).unwrap(), "character device 5:1 at /usr/c", "{target}");
+        }
+        assert_eq!((with("dev/c", "dev/console"), with("usr/c", "bin/sh")), (None, None), "the twins");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::io::{self, Read};
 
-use bollard::models::ContainerCreateBody;
+use bollard::models::{ContainerCreateBody, HostConfig};
 use bollard::query_parameters::CreateContainerOptions;
 use bytes::Bytes;
 use futures_util::stream::StreamExt;
@@ -13,10 +13,11 @@ use tokio::sync::mpsc::{Receiver, channel};
 use tokio::task::AbortHandle;
 
 use super::client::{Client, WORK};
+use super::create::covers;
 use super::images::{find, prepare};
 use super::{Engine, remove};
 use crate::backends::container::oci::Images;
-use crate::backends::container::{Progress, Rootfs, owner};
+use crate::backends::container::{Progress, Ready, Rootfs, owner};
 use crate::outcome::Failure;
 
 /// Docker's store, then Podman's: whichever there is.
@@ -69,9 +70,10 @@ impl Images for Store {
     fn export(&self, id: &str) -> Result<Box<dyn Read + '_>, Failure> {
         let mut why = Vec::new();
         for engine in &self.0 {
-            let found = engine.known().and_then(|known| Ok(find(&known.client, id)?.map(|_| &known.client)));
+            let found =
+                engine.known().and_then(|known| Ok(find(&known.client, id)?.map(|ready| (&known.client, ready))));
             match found {
-                Ok(Some(client)) => return Ok(Box::new(Export::of(client.clone(), id)?)),
+                Ok(Some((client, ready))) => return Ok(Box::new(Export::of(client.clone(), &ready)?)),
                 Ok(None) => {}
                 Err(failure) => why.push(failure),
             }
@@ -90,18 +92,21 @@ pub(super) struct Export {
 }
 
 impl Export {
-    /// Of the image with this id.
+    /// Of an image. What it declares as volumes is covered: each would be made on the disk, and stay there where this process is
+    /// killed meanwhile.
     ///
     /// # Errors
     /// The engine makes no container of it.
-    pub(super) fn of(client: Client, id: &str) -> Result<Export, Failure> {
+    pub(super) fn of(client: Client, image: &Ready) -> Result<Export, Failure> {
+        let id = &image.reference;
         let failed = |message: String| Failure { code: 125, step: "image".into(), message, hint: None };
         let name = owner::fresh_name().map_err(|e| failed(format!("cannot make up a name: {e}")))?;
         let labels = [(owner::RUN, Some(name.clone())), (owner::OWNER, owner::me())];
         let body = ContainerCreateBody {
-            image: Some(id.to_owned()),
+            image: Some(id.clone()),
             cmd: Some(vec!["/".into()]),
             network_disabled: Some(true),
+            host_config: Some(HostConfig { mounts: Some(covers(&image.volumes)), ..HostConfig::default() }),
             labels: Some(labels.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()),
             ..ContainerCreateBody::default()
         };

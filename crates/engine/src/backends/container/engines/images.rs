@@ -42,6 +42,8 @@ const REPOSITORY: &str = "cofferdam/rootfs";
 const IDLE: Duration = Duration::from_secs(180);
 /// What a directory was before is kept for so long, for those who have just looked it up.
 const KEPT: Duration = Duration::from_secs(3600);
+/// How many directories an image may want to be volumes.
+const VOLUMES: usize = 100;
 /// An image has fewer entries than this in an archive, some for each layer.
 const FEW: usize = 4000;
 /// Chunks of an import.
@@ -182,7 +184,7 @@ pub(super) fn find(client: &Client, reference: &str) -> Result<Option<Ready>, Fa
         code: 125,
         step: "image".into(),
         message: format!("the image {reference} cannot be used: {why}"),
-        hint: Some("use an image for Linux".into()),
+        hint: Some(format!("use an image for Linux that declares {VOLUMES} volumes at most")),
     })
 }
 
@@ -196,7 +198,10 @@ fn ready(told: &Value) -> Result<Ready, String> {
         return Err(format!("it is for {}", escape(system.as_bytes())));
     }
     let volumes = told.pointer("/Config/Volumes").and_then(Value::as_object);
-    let volumes = volumes.into_iter().flat_map(|map| map.keys().cloned()).collect();
+    let volumes: Vec<String> = volumes.into_iter().flat_map(|map| map.keys().cloned()).collect();
+    if volumes.len() > VOLUMES {
+        return Err(format!("it declares {} volumes, and each would take a mount", volumes.len()));
+    }
     Ok(Ready { reference: id.to_owned(), volumes })
 }
 

@@ -140,8 +140,8 @@ impl Maker for Engine {
         // In a user namespace of the caller's no file system of it has devices.
         if !what.rootless {
             match root {
-                Rootfs::Image(name) => devices::none(client, &ready.reference, name, told)?,
-                Rootfs::Tarball(path) => devices::none(client, &ready.reference, &path.to_string_lossy(), told)?,
+                Rootfs::Image(name) => devices::none(client, &ready, name, told)?,
+                Rootfs::Tarball(path) => devices::none(client, &ready, &path.to_string_lossy(), told)?,
                 Rootfs::Directory(_) | Rootfs::Made(_) => {} // written by us, without any
             }
         }
