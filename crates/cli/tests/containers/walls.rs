@@ -186,7 +186,7 @@ fn a_volume_with_the_home(world: &World) {
         let told = run(&format!(
             "cd /h; for d in .omni .omni/sandbox/profiles .local/share/cofferdam .local/share/cofferdam/init \
              .local/share/cofferdam/texts; do touch $d/planted 2>/dev/null && echo wrote $d; done; \
-             ls .local/share/cofferdam/runs .local/share/cofferdam/cache 2>/dev/null; touch beside-{i} && echo beside"
+             for d in runs cache; do ls .local/share/cofferdam/$d 2>/dev/null; done; touch beside-{i} && echo beside"
         ));
         assert_eq!(told["stdout"], "beside\n", "{told:#}");
     }
