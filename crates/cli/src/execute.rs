@@ -141,7 +141,7 @@ pub fn execute_about(
     }
     let code = match (signals.caught(), &unrecorded) {
         (_, Some(refusal)) => refusal.code,
-        (0, None) if unkept && exit_code(&outcome) == 0 => REFUSED,
+        (0, None) if (unkept || at_large(&outcome)) && exit_code(&outcome) == 0 => REFUSED,
         (0, None) => exit_code(&outcome),
         (signal, None) => 128 + signal,
     };
@@ -174,6 +174,10 @@ pub fn execute_about(
             }
         }
         _ => {
+            let repositories = outcome.error.as_ref().filter(|failure| failure.step == "repositories");
+            if let Some(failure) = repositories {
+                print_note(&failure.message, failure.hint.as_deref());
+            }
             for note in notes::cut(&outcome, &call) {
                 print_note(&note.text, note.hint.as_deref().filter(|_| !is_skill));
             }
@@ -187,6 +191,11 @@ pub fn execute_about(
         return Ok(if code == 0 { REFUSED } else { code });
     }
     Ok(code)
+}
+
+/// Whether git outside would obey a repository that the program left, which is no success.
+fn at_large(outcome: &Outcome) -> bool {
+    outcome.error.as_ref().is_some_and(|failure| failure.step == "repositories" && failure.code != 0)
 }
 
 /// Says where changes are that were to be kept in a directory of this name. True: the program removed it, so they are lost,

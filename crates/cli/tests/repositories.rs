@@ -193,6 +193,14 @@ const GIT: &[Attack] = &[
         outside: ("wt", "git status"),
     },
     Attack {
+        name: "the file .git of a linked work tree in the volume",
+        victim: "git init -q -b main repo && cd repo && git commit -q --allow-empty -m a && git worktree add -q trees/wt",
+        volume: "repo",
+        attack: "mkdir x; (cd x; BARE; sed -i '/worktree/d' config); cd trees; rm -f wt/.git || mv wt w; mkdir -p wt; \
+                 echo gitdir: ../../x >wt/.git",
+        outside: ("repo/trees/wt", "git status"),
+    },
+    Attack {
         name: "the repository of a submodule, which is a directory",
         victim: "git init -q -b main repo && cd repo && git init -q sub && (cd sub && git commit -q --allow-empty -m s) && \
                  git add sub && git commit -q -m a",
@@ -206,6 +214,101 @@ const GIT: &[Attack] = &[
                  git -c protocol.file.allow=always submodule -q add ../s sub && git commit -q -m a",
         volume: "repo",
         attack: "mkdir x; (cd x; BARE; sed -i '/worktree/d' config); rm -f sub/.git || mv sub s; mkdir -p sub; echo gitdir: ../x >sub/.git",
+        outside: ("repo", "git status"),
+    },
+];
+
+/// `x` as a repository that runs the payload, and its entry in the index of the repository around it.
+const EMBED: &str = "git config --global --add safe.directory '*'; git init -q x; \
+                     (cd x; git commit -q --allow-empty -m x; git config core.fsmonitor 'PAYLOAD'); git add x";
+
+/// What the index leads to: no name is known before the run, so these are found when it is over.
+const INDEX: &[Attack] = &[
+    Attack {
+        name: "a repository that the program adds to the index",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "EMBED",
+        outside: ("repo", "git status"),
+    },
+    Attack {
+        name: "the same in a directory that cannot be written, in a split index",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "EMBED; git update-index --split-index; chmod 0555 x",
+        outside: ("repo", "git status"),
+    },
+    Attack {
+        name: "the same with the names taken that it could get",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "EMBED; mkdir x/.git.disabled",
+        outside: ("repo", "git status"),
+    },
+    Attack {
+        name: "a file that says where the repository is",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "EMBED; mv x y; mkdir x; echo gitdir: ../y/.git >x/.git",
+        outside: ("repo", "git status"),
+    },
+    Attack {
+        name: "a link to the repository",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "EMBED; mv x/.git y; ln -s ../y x/.git",
+        outside: ("repo", "git status"),
+    },
+    Attack {
+        name: "a file that leads elsewhere for another process",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "EMBED; mv x y; mkdir x; mv y/.git x/g; cp -r x/g g; echo gitdir: /proc/self/cwd/g >x/.git",
+        outside: ("repo", "git status"),
+    },
+    Attack {
+        name: "a configuration that is another file for another process",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "EMBED; mv x/.git/config x/c; ln -s /proc/self/cwd/c x/.git/config",
+        outside: ("repo", "git status"),
+    },
+    Attack {
+        name: "an index that is another file for another process",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "EMBED; mv .git/index i; ln -s /proc/self/cwd/i .git/index",
+        outside: ("repo", "git status"),
+    },
+    Attack {
+        name: "a repository in a plain repository",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "git init -q z; cd z; EMBED; git commit -q -m z; cd ..; git add z",
+        outside: ("repo", "git status"),
+    },
+    Attack {
+        name: "a hook of a plain repository",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "EMBED; cd x; git config --unset core.fsmonitor; echo a >a; git add a; git commit -q -m a; touch -d 2001-01-01 a; \
+                 mkdir -p .git/hooks; printf '#!/bin/sh\nPAYLOAD\n' >.git/hooks/post-index-change; \
+                 chmod +x .git/hooks/post-index-change",
+        outside: ("repo", "git status"),
+    },
+    Attack {
+        name: "a linked work tree in the volume",
+        victim: "git init -q -b main repo && cd repo && git commit -q --allow-empty -m a && git worktree add -q trees/wt",
+        volume: "repo",
+        attack: "cd trees/wt; EMBED",
+        outside: ("repo/trees/wt", "git status"),
+    },
+    Attack {
+        name: "a submodule that is not there, in a directory of the repository",
+        victim: "git init -q -b main repo && cd repo && mkdir libs && cd libs && git init -q x && \
+                 (cd x && git commit -q --allow-empty -m s) && echo a >a && git add a x && git commit -q -m a && rm -rf x",
+        volume: "repo/libs",
+        attack: "EMBED || true",
         outside: ("repo", "git status"),
     },
 ];
@@ -238,7 +341,7 @@ const HG: &[Attack] = &[
 
 fn holds(attacks: &[Attack]) {
     for attack in attacks {
-        let script = attack.attack.replace("BARE", BARE);
+        let script = attack.attack.replace("BARE", BARE).replace("EMBED", EMBED);
         // Without a sandbox it does what it is for.
         let control = open_directory();
         let at = control.path();
@@ -269,6 +372,129 @@ fn git_outside_obeys_nothing_that_a_run_planted() {
     if there("git") {
         holds(GIT);
     }
+}
+
+#[test]
+fn git_outside_obeys_no_repository_that_a_run_put_in_the_index() {
+    if there("git") {
+        holds(INDEX);
+    }
+}
+
+/// A repository and what `EMBED` plants in it, where the payload makes the file that is given.
+fn embedded(at: &Path) -> (std::path::PathBuf, String, std::path::PathBuf) {
+    done(at, at, REPOSITORY);
+    let marker = at.join("PAYLOAD-RAN");
+    let planted = EMBED.replace("PAYLOAD", &format!("touch {}; false", marker.display()));
+    (at.join("repo"), planted, marker)
+}
+
+#[test]
+fn a_repository_that_is_disabled_is_said_everywhere_and_can_be_had_back() {
+    if !there("git") {
+        return;
+    }
+    let root = open_directory();
+    let (repo, planted, _) = embedded(root.path());
+    let mut command = cofferdam();
+    command.args(["run", "-q", "--json", "-v"]).arg(format!("{0}:{0}:rw", repo.display())).arg("-w").arg(&repo);
+    for (name, value) in identity() {
+        command.arg("-e").arg(format!("{name}={value}"));
+    }
+    let output = command.args(["-e", "HOME=/tmp", "--", "/bin/sh", "-c", &planted]).output().unwrap();
+    let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &outcome["success"]), (Some(0), &true.into()), "{outcome:#}");
+    assert_eq!(outcome["error"]["step"], "repositories", "{outcome:#}");
+    let git = repo.join("x/.git");
+    let violation = &outcome["violations"][0];
+    assert_eq!((&violation["operation"], violation["object"].as_str()), (&"gitlink".into(), git.to_str()));
+    // The hint is the way back.
+    let hint = outcome["error"]["hint"].as_str().unwrap();
+    let way_back = hint.split_once(": ").unwrap().1;
+    assert!(!git.exists(), "{hint}");
+    done(root.path(), root.path(), way_back);
+    assert!(git.join("config").exists());
+    // Even a quiet run says so.
+    let output = cofferdam()
+        .args(["run", "-q", "-v"])
+        .arg(format!("{0}:{0}:rw", repo.display()))
+        .args([
+            "--",
+            "/bin/sh",
+            "-c",
+            &format!("cd {}; rm -rf z; cp -r x z; git -c safe.directory='*' add z", repo.display()),
+        ])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("z/.git.disabled") && said.contains("hint: "), "{said}");
+}
+
+#[test]
+fn what_a_run_that_was_cut_off_put_in_the_index_is_found_by_the_next() {
+    if !there("git") {
+        return;
+    }
+    let root = open_directory();
+    let (repo, planted, marker) = embedded(root.path());
+    let state = root.path().join("state");
+    let run = |script: &str| {
+        let mut command = cofferdam();
+        command.env("XDG_STATE_HOME", &state).args(["run", "-v"]).arg(format!("{0}:{0}:rw", repo.display()));
+        for (name, value) in identity() {
+            command.arg("-e").arg(format!("{name}={value}"));
+        }
+        command.arg("-w").arg(&repo).args(["-e", "HOME=/tmp", "--", "/bin/sh", "-c", script]);
+        command
+    };
+    let mut killed = run(&format!("{planted}; echo >ready; sleep 60")).spawn().unwrap();
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !repo.join("ready").exists() {
+        assert!(std::time::Instant::now() < until, "the program did not get so far");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    killed.kill().unwrap(); // SIGKILL
+    killed.wait().unwrap();
+    assert!(repo.join("x/.git").exists());
+    let next = run("true").output().unwrap();
+    let said = String::from_utf8_lossy(&next.stderr);
+    assert!(said.contains("cut off") && said.contains("x/.git.disabled"), "{said}");
+    shell(&repo, root.path(), "git status");
+    assert!(!marker.exists());
+    let next = run("true").output().unwrap();
+    assert_eq!((next.status.code(), &*String::from_utf8_lossy(&next.stderr)), (Some(0), ""));
+}
+
+#[test]
+fn repositories_that_run_nothing_and_submodules_of_before_stay() {
+    if !there("git") {
+        return;
+    }
+    let root = open_directory();
+    let at = root.path();
+    done(at, at, REPOSITORY);
+    // One that a person added, with a program that the person configured.
+    done(
+        at,
+        at,
+        "cd repo && git init -q own && cd own && git commit -q --allow-empty -m o && git config core.fsmonitor false && cd .. && git add own && git commit -q -m own",
+    );
+    done(
+        at,
+        at,
+        "cd repo && git init -q s/t && cd s/t && git commit -q --allow-empty -m t && cd .. && git init -q && git add t && git commit -q -m s && cd .. && git add s && git commit -q -m s",
+    );
+    let repo = at.join("repo");
+    let script = "git config --global --add safe.directory '*'; set -e; git clone -q . copy; git -C copy checkout -q -b topic; \
+                  git add copy; git commit -q -m copy; cd own; echo b >b; git add b; git commit -q -m b; cd ../s/t; echo c >c; \
+                  git add c; git commit -q -m c; git branch other; cd ../..; git add -A; git commit -q -m all";
+    let ran = inside(&repo, repo.to_str().unwrap(), script);
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && !said.contains(".disabled"), "{said}");
+    for name in ["copy", "own", "s", "s/t"] {
+        assert!(repo.join(name).join(".git/config").exists(), "{name}");
+    }
+    done(&repo, at, "git status && git fsck");
 }
 
 #[test]

@@ -26,6 +26,7 @@ use cofferdam_confine::apart;
 use cofferdam_confine::wire::flag;
 use cofferdam_policy::{Backend, NetworkMode, Stdin};
 
+use crate::embedded;
 use crate::io::Io;
 use crate::jail::Plan;
 use crate::outcome::Outcome;
@@ -127,6 +128,7 @@ impl Early {
             return None;
         }
         let mut stock = self.shared.take()?;
+        let watch = embedded::Watch::begin(&self.core.policy);
         // A plan that cannot be made says why where the run is made another way.
         let usable = self.core.plan().is_ok_and(|plan| stock.shows(&plan)) && stock.staged.go().is_ok();
         if !usable {
@@ -134,7 +136,9 @@ impl Early {
             self.shared.moved.notify_all();
             return None;
         }
-        Some(self.core.run_early(stock.staged, &stock.plan, io, begun))
+        let mut outcome = self.core.run_early(stock.staged, &stock.plan, io, begun);
+        watch.end(&mut outcome);
+        Some(outcome)
     }
 }
 

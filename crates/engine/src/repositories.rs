@@ -6,19 +6,19 @@
 //! by a sandbox.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use cofferdam_policy::PROTECTED_COMPANIONS;
-use cofferdam_policy::paths::fault;
+use cofferdam_policy::paths::lexical;
 
 use crate::backends::facts::{Facts, Kind};
+use crate::git_index;
 use crate::view::join;
 
 /// Above this many linked work trees the directory of all of them is protected instead.
 const MOST_WORKTREES: usize = 64;
 /// Submodules whose repositories are protected, at most.
 const MOST_SUBMODULES: usize = 64;
-/// Most bytes of an index that is read.
-const MOST_INDEX: u64 = 256 << 20;
 
 /// What lies in a volume.
 pub trait Tree {
@@ -103,7 +103,7 @@ pub fn protected(list: &[&str], source: &str, tree: &dyn Tree) -> BTreeSet<Strin
     } else {
         names.extend(worktrees(".git/", source, tree));
     }
-    for module in submodules(source, tree).unwrap_or_default().into_iter().take(MOST_SUBMODULES) {
+    for module in git_index::submodules(source, tree).unwrap_or_default().into_iter().take(MOST_SUBMODULES) {
         names.extend(git.iter().map(|name| format!("{module}/.git/{name}")));
     }
     names
@@ -132,93 +132,17 @@ fn worktrees(git: &str, source: &str, tree: &dyn Tree) -> Vec<String> {
     if names.len() > MOST_WORKTREES {
         return vec![all];
     }
-    let files = |name: String| ["commondir", "config.worktree"].map(|file| format!("{all}/{name}/{file}"));
-    names.into_iter().flat_map(files).collect()
-}
-
-/// The index of the repository whose work tree this directory is.
-pub fn index_of(source: &str, tree: &dyn Tree) -> Option<String> {
-    let git = join(source, ".git");
-    // A linked work tree and a submodule have a file that says where the rest is.
-    if let Some(text) = tree.read(&git, 8192) {
-        let text = String::from_utf8(text).ok()?;
-        let says = text.strip_prefix("gitdir:")?.trim();
-        return Some(if says.starts_with('/') { join(says, "index") } else { join(&join(source, says), "index") });
-    }
-    tree.exists(&git).then(|| join(&git, "index"))
-}
-
-/// The submodules that the index of a work tree has, whose repositories git looks into by itself. `None` where the index
-/// cannot be read to its end.
-pub fn submodules(source: &str, tree: &dyn Tree) -> Option<BTreeSet<String>> {
-    let Some(index) = index_of(source, tree) else { return Some(BTreeSet::new()) };
-    if !tree.exists(&index) {
-        return Some(BTreeSet::new());
-    }
-    let bytes = tree.read(&index, MOST_INDEX)?;
-    // SHA-1, else SHA-256: only the repository's configuration says which.
-    let mut found = gitlinks(&bytes, 20).or_else(|| gitlinks(&bytes, 32))?;
-    found.retain(|path| fault(path).is_none() && !path.starts_with('/'));
-    Some(found)
-}
-
-/// The entries of an index (gitformat-index(5)) that are commits of other repositories. `None` where it is no whole index, or
-/// one whose entries are in part in another file.
-fn gitlinks(index: &[u8], hash: usize) -> Option<BTreeSet<String>> {
-    const GITLINK: u32 = 0o160_000;
-    let number = |at: usize| Some(u32::from_be_bytes(index.get(at..at + 4)?.try_into().ok()?));
-    if index.get(..4)? != b"DIRC" {
-        return None;
-    }
-    let (version, count) = (number(4)?, number(8)?);
-    if !(2..=4).contains(&version) {
-        return None;
-    }
-    let (mut at, mut found, mut path) = (12, BTreeSet::new(), Vec::new());
-    for _ in 0..count {
-        let begun = at;
-        let mode = number(at + 24)?;
-        if !matches!(mode & 0o170_000, 0o100_000 | 0o120_000 | 0o040_000 | GITLINK) {
-            return None;
-        }
-        at += 40 + hash;
-        let extended = version >= 3 && index.get(at)? & 0x40 != 0;
-        at += if extended { 4 } else { 2 };
-        if version == 4 {
-            // How much of the path before is dropped, seven bits a byte.
-            let mut drop = 0usize;
-            loop {
-                let byte = *index.get(at)?;
-                at += 1;
-                drop = drop.checked_shl(7)? | usize::from(byte & 0x7f);
-                if byte & 0x80 == 0 {
-                    break;
-                }
-                drop = drop.checked_add(1)?;
-            }
-            path.truncate(path.len().checked_sub(drop)?);
-        } else {
-            path.clear();
-        }
-        let length = index.get(at..)?.iter().position(|&byte| byte == 0)?;
-        path.extend_from_slice(&index[at..at + length]);
-        at += length + 1;
-        if version < 4 {
-            at = begun + (at - begun).next_multiple_of(8);
-        }
-        if mode & 0o170_000 == GITLINK {
-            found.insert(String::from_utf8(path.clone()).ok()?);
-        }
-    }
-    // Extensions follow: a name, a length and so many bytes; then the hash of it all.
-    let end = index.len().checked_sub(hash)?;
-    while at < end {
-        if index.get(at..at + 4)? == b"link" {
-            return None;
-        }
-        at = at.checked_add(8)?.checked_add(usize::try_from(number(at + 4)?).ok()?)?;
-    }
-    (at == end).then_some(found)
+    let files = |name: &String| ["commondir", "config.worktree"].map(|file| format!("{all}/{name}/{file}"));
+    let mut found: Vec<String> = names.iter().flat_map(files).collect();
+    // The file that says where the repository of a work tree in this volume is.
+    found.extend(names.iter().filter_map(|name| {
+        let directory = join(source, &format!("{all}/{name}"));
+        let text = String::from_utf8(tree.read(&join(&directory, "gitdir"), 8192)?).ok()?;
+        let file = lexical(&Path::new(&directory).join(text.trim_end()));
+        let below = file.strip_prefix(source).ok()?.to_str()?;
+        (file.ends_with(".git") && below != ".git").then(|| below.to_owned())
+    }));
+    found
 }
 
 #[cfg(test)]
@@ -253,53 +177,6 @@ mod tests {
                 eprintln!("skipped: no git: {e}");
                 false
             }
-        }
-    }
-
-    #[test]
-    fn an_index_of_every_version_says_which_entries_are_submodules() {
-        for (format, version) in [("sha1", "2"), ("sha1", "4"), ("sha256", "2")] {
-            let root = tempfile::tempdir().unwrap();
-            let top = root.path();
-            if !git(top, &["init", "-q", "--object-format", format, "."]) {
-                return;
-            }
-            for name in ["a", "lib", "z"] {
-                std::fs::write(top.join(format!("{name}.txt")), name).unwrap();
-            }
-            let sub = top.join("lib/one");
-            std::fs::create_dir_all(&sub).unwrap();
-            git(&sub, &["init", "-q", "--object-format", format, "."]);
-            git(&sub, &["commit", "-q", "--allow-empty", "-m", "x"]);
-            git(top, &["add", "."]);
-            git(top, &["update-index", "--index-version", version]);
-            let found = submodules(top.to_str().unwrap(), &Disk);
-            assert_eq!(found, Some(BTreeSet::from(["lib/one".to_owned()])), "{format} {version}");
-            git(top, &["update-index", "--split-index"]);
-            assert_eq!(submodules(top.to_str().unwrap(), &Disk), None, "{format} {version}: split");
-        }
-    }
-
-    #[test]
-    fn a_damaged_index_says_nothing_and_never_panics() {
-        let whole = {
-            let root = tempfile::tempdir().unwrap();
-            if !git(root.path(), &["init", "-q", "."]) {
-                return;
-            }
-            std::fs::write(root.path().join("f"), "f").unwrap();
-            git(root.path(), &["add", "f"]);
-            std::fs::read(root.path().join(".git/index")).unwrap()
-        };
-        assert_eq!(gitlinks(&whole, 20), Some(BTreeSet::new()));
-        for length in 0..whole.len() {
-            assert_eq!(gitlinks(&whole[..length], 20), None, "{length}");
-        }
-        for at in 0..whole.len() {
-            let mut changed = whole.clone();
-            changed[at] ^= 0xff;
-            gitlinks(&changed, 20);
-            gitlinks(&changed, 32);
         }
     }
 

@@ -22,6 +22,7 @@ use crate::ahead::{Ahead, Made};
 use crate::backends;
 use crate::backends::container::run::Contained;
 use crate::egress::Egress;
+use crate::embedded;
 use crate::engine::{Filters, name_of, sufficient};
 use crate::evidence::{Log, Paths};
 use crate::executables::Executables;
@@ -170,21 +171,33 @@ impl Prepared {
 
     /// Runs it and returns when the tree is dead and nothing of it is left.
     pub fn run(&self, io: Io) -> Outcome {
-        match &self.0 {
+        self.watched(|| match &self.0 {
             By::Own(core, ready) => core.run(io, ready.as_ref(), None),
             By::Foreign(foreign) => foreign.run(io),
             By::Contained(contained) => contained.run(io),
-        }
+        })
+    }
+
+    /// A run, between two looks at what git obeys in its volumes.
+    fn watched(&self, run: impl FnOnce() -> Outcome) -> Outcome {
+        let watch = embedded::Watch::begin(match &self.0 {
+            By::Own(core, _) => &core.policy,
+            By::Foreign(foreign) => foreign.policy(),
+            By::Contained(contained) => contained.policy(),
+        });
+        let mut outcome = run();
+        watch.end(&mut outcome);
+        outcome
     }
 
     /// The same for a session, whose program gets a channel. Somebody else's program gives it none: those are refused
     /// before this is called.
     pub(crate) fn run_session(&self, io: Io, channel: &mut Channel) -> Outcome {
-        match &self.0 {
+        self.watched(|| match &self.0 {
             By::Own(core, _) => core.run(io, None, Some(channel)),
             By::Foreign(foreign) => foreign.run(io),
             By::Contained(contained) => contained.run(io),
-        }
+        })
     }
 
     /// What runs it, where that is ours.

@@ -122,7 +122,7 @@ pub fn claim(policy: &Policy) {
 }
 
 /// The sources of the volumes whose files the program may change.
-fn writable(policy: &Policy) -> Vec<String> {
+pub fn writable(policy: &Policy) -> Vec<String> {
     let source = |mount: &Mount| match mount {
         Mount::Bind { source, access: Access::ReadWrite, .. } => {
             fs::canonicalize(source).ok()?.to_str().map(str::to_owned)
@@ -188,16 +188,23 @@ pub fn exposed(backend: &str, place: &Place) -> Failure {
     )
 }
 
+/// The state directory of this user.
+///
+/// # Errors
+/// No variable says where it is.
+pub fn directory() -> std::io::Result<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
+    Ok(base.ok_or_else(|| std::io::Error::other("neither XDG_STATE_HOME nor HOME is set"))?.join("cofferdam"))
+}
+
 /// Records in the state directory what became of a trail while a run went on. Gives the file.
 ///
 /// # Errors
 /// There is no state directory, or it cannot be written.
 pub fn note(line: &serde_json::Value) -> std::io::Result<PathBuf> {
     use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
-    let directory =
-        base.ok_or_else(|| std::io::Error::other("neither XDG_STATE_HOME nor HOME is set"))?.join("cofferdam");
+    let directory = directory()?;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
     let file = directory.join("trails-lost.jsonl");
     let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits().cast_signed();

@@ -122,6 +122,11 @@ impl Ready {
         sufficient(&format!("the {} backend", self.backend()), &self.policy, &self.enforcement, &[])
     }
 
+    /// What is run.
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
     /// The backend's name.
     pub fn backend(&self) -> &'static str {
         self.tool.tool.name()

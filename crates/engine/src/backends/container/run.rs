@@ -152,6 +152,11 @@ impl Contained {
         sufficient(&format!("the {} backend", self.backend), &self.policy, e, &[])
     }
 
+    /// What is run.
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
     /// The backend's name.
     pub fn backend(&self) -> &'static str {
         self.backend

@@ -1,0 +1,283 @@
+//! Repositories in a work tree that git outside obeys from its top: those that the index has an entry for, which is how git
+//! knows a submodule.
+//!
+//! `git status` runs git in each of them, by the configuration that lies there. What a volume shows of them may be written by
+//! the program, and so may the index. So they are looked at before a run and after it, when its processes are dead: one that
+//! is new or obeys something else, and could run programs, has its `.git` renamed.
+//!
+//! ```text
+//! before: volumes ─▶ work trees ─▶ index ─▶ entries ─▶ what each obeys      (hashes)
+//! after:  the same ─▶ as before? plain? ── no ─▶ rename, and say so
+//! ```
+//!
+//! Everything below a work tree is opened beneath it without following a link. Nothing of git's is run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, ResolveFlags, fstat, openat, openat2, renameat_with};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::git_index::{self, Entries, MOST_INDEX};
+
+mod obeyed;
+mod pending;
+
+use obeyed::{Found, Print, beneath, find, hash, read, read_itself};
+pub use pending::Watch;
+
+/// Repositories that are looked at below one work tree, at most. Where there are more, its index counts as not understood.
+const MOST: usize = 10_000;
+/// How deep repositories are looked for in repositories.
+const DEPTH: usize = 16;
+/// Linked work trees that are looked at, of one repository.
+const MOST_WORKTREES: usize = 64;
+/// What a name gets that git is not to find.
+const SUFFIX: &str = ".disabled";
+
+/// A work tree whose index is looked at.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct Top {
+    tree: PathBuf,
+    index: PathBuf,
+}
+
+/// What stood there before a run.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Before(Vec<(Top, Seen)>);
+
+/// What the index of a work tree leads to.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Seen {
+    /// What each embedded repository obeys, by its path.
+    repositories: BTreeMap<PathBuf, Print>,
+    /// The hashes of the indexes that are not understood, by the path of their repository.
+    unread: BTreeMap<PathBuf, Print>,
+}
+
+/// What was done after a run.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Mended {
+    /// What was renamed, and the name that it has now.
+    pub renamed: Vec<(PathBuf, PathBuf)>,
+    /// What could not be, and why.
+    pub failed: Vec<(PathBuf, String)>,
+}
+
+/// Looks at the work trees that these directories are in, or hold at their top.
+pub fn before(volumes: &[String]) -> Before {
+    let tops: BTreeSet<Top> = volumes.iter().flat_map(|volume| tops(Path::new(volume))).collect();
+    Before(
+        tops.into_iter()
+            .map(|top| {
+                let seen = see(&top);
+                (top, seen)
+            })
+            .collect(),
+    )
+}
+
+impl Before {
+    /// Whether there is nothing to look at again.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Looks again, and disables what is new, or obeys something else than before, and could run programs.
+    pub fn mend(&self) -> Mended {
+        let mut mended = Mended::default();
+        for (top, seen) in &self.0 {
+            let mut after = Walk { top, seen: Seen::default(), known: Some((seen, &mut mended)) };
+            after.index();
+        }
+        mended
+    }
+}
+
+fn see(top: &Top) -> Seen {
+    let mut walk = Walk { top, seen: Seen::default(), known: None };
+    walk.index();
+    walk.seen
+}
+
+/// The work trees whose index git reads for a command in this directory, and those linked to them.
+fn tops(volume: &Path) -> BTreeSet<Top> {
+    let mut found = BTreeSet::new();
+    let Some(tree) = volume.ancestors().find(|dir| dir.join(".git").symlink_metadata().is_ok()) else { return found };
+    let Some(git) = git_directory(tree) else { return found };
+    found.insert(Top { tree: tree.to_owned(), index: git.join("index") });
+    let common = match read(CWD, &git.join("commondir"), 8192) {
+        Ok(Some(text)) => git.join(OsStr::from_bytes(text.trim_ascii_end())),
+        _ => git,
+    };
+    let linked = std::fs::read_dir(common.join("worktrees")).into_iter().flatten().flatten().take(MOST_WORKTREES);
+    for entry in linked {
+        // It names the file `.git` of the work tree.
+        let Ok(Some(text)) = read(CWD, &entry.path().join("gitdir"), 8192) else { continue };
+        let file = entry.path().join(OsStr::from_bytes(text.trim_ascii_end()));
+        if let Some(tree) = file.parent().and_then(|tree| std::fs::canonicalize(tree).ok()) {
+            found.insert(Top { tree, index: entry.path().join("index") });
+        }
+    }
+    found
+}
+
+/// Where the repository of this work tree is.
+fn git_directory(tree: &Path) -> Option<PathBuf> {
+    let git = tree.join(".git");
+    if git.is_dir() {
+        return Some(git);
+    }
+    let text = read(CWD, &git, 8192).ok()??;
+    let says = text.strip_prefix(b"gitdir:")?.trim_ascii();
+    std::fs::canonicalize(tree.join(OsStr::from_bytes(says))).ok()
+}
+
+/// One look at all that is below a work tree. With what stood there before, it disables what must not be there.
+struct Walk<'a> {
+    top: &'a Top,
+    seen: Seen,
+    known: Option<(&'a Seen, &'a mut Mended)>,
+}
+
+impl Walk<'_> {
+    fn index(&mut self) {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // A person who goes there follows what is put in its place.
+        let how = ResolveFlags::NO_MAGICLINKS;
+        let Ok(tree) = openat2(CWD, &self.top.tree, flags, Mode::empty(), how) else { return };
+        let Some(git) = self.top.index.parent() else { return };
+        let Ok(git) = openat(CWD, git, flags, Mode::empty()) else { return };
+        let at = Path::new("");
+        if !self.below(tree.as_fd(), git.as_fd(), at, 0)
+            && !self.unread(git.as_fd(), at)
+            && let Some((_, mended)) = &mut self.known
+        {
+            mended.rename(git.as_fd(), OsStr::new("index"), &self.top.index);
+        }
+    }
+
+    /// Takes note of an index that is not understood. True where it was so before: a newer git may write what this does not
+    /// read.
+    fn unread(&mut self, git: BorrowedFd<'_>, at: &Path) -> bool {
+        let now = read(git, Path::new("index"), MOST_INDEX).ok().flatten().map(|bytes| hash(&[&bytes]));
+        let same = self.known.as_ref().is_none_or(|(known, _)| known.unread.get(at) == Some(&now));
+        self.seen.unread.insert(at.to_owned(), now);
+        same
+    }
+
+    /// Looks at what the index in one repository has. False where that is not understood.
+    fn below(&mut self, tree: BorrowedFd<'_>, git: BorrowedFd<'_>, at: &Path, depth: usize) -> bool {
+        let Some(entries) = entries_in(git) else { return false };
+        for path in &entries.collapsed {
+            // The entries of a directory that is not there are about nothing.
+            let collapsed = Path::new(OsStr::from_bytes(path));
+            if openat2(tree, collapsed, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), beneath()).is_ok() {
+                let at = at.join(collapsed);
+                if self.known.as_ref().is_some_and(|(known, _)| !known.repositories.contains_key(&at)) {
+                    return false;
+                }
+                self.seen.repositories.insert(at, None);
+            }
+        }
+        for path in &entries.links {
+            if path.is_empty() || path.split(|&byte| byte == b'/').any(|part| matches!(part, b"" | b"." | b"..")) {
+                return false;
+            }
+            let path = Path::new(OsStr::from_bytes(path));
+            let Some(found) = find(tree, path) else { continue };
+            if self.seen.repositories.len() >= MOST {
+                return false;
+            }
+            self.one(&found, &at.join(path), depth);
+        }
+        true
+    }
+
+    fn one(&mut self, found: &Found, at: &Path, depth: usize) {
+        let same = self.known.as_ref().is_none_or(|(known, _)| {
+            found.obeys.is_some() && known.repositories.get(at).is_some_and(|before| *before == found.obeys)
+        });
+        self.seen.repositories.insert(at.to_owned(), found.obeys.clone());
+        let understood = found.git.as_ref().is_none_or(|git| {
+            let git = git.as_fd();
+            depth < DEPTH && self.below(found.within.as_fd(), git, at, depth + 1) || self.unread(git, at)
+        });
+        if let Some((_, mended)) = &mut self.known
+            && !((same || found.plain) && understood)
+        {
+            mended.rename(found.within.as_fd(), OsStr::new(".git"), &self.top.tree.join(at).join(".git"));
+        }
+    }
+}
+
+impl Mended {
+    /// Whether nothing was found.
+    pub fn is_empty(&self) -> bool {
+        self.renamed.is_empty() && self.failed.is_empty()
+    }
+
+    fn rename(&mut self, within: BorrowedFd<'_>, name: &OsStr, object: &Path) {
+        match disable(within, name) {
+            Ok(now) => self.renamed.push((object.to_owned(), object.with_file_name(now))),
+            Err(e) => self.failed.push((object.to_owned(), std::io::Error::from(e).to_string())),
+        }
+    }
+}
+
+/// Gives a file another name in its directory.
+fn disable(within: BorrowedFd<'_>, name: &OsStr) -> Result<std::ffi::OsString, Errno> {
+    let mut now = name.to_owned();
+    now.push(SUFFIX);
+    let mut attempt = renameat_with(within, name, within, &now, RenameFlags::NOREPLACE);
+    if matches!(attempt, Err(Errno::ACCESS | Errno::PERM)) {
+        // The program may have taken the permission away. It is the caller's directory, or this fails as well.
+        let directory = Path::new("/proc/self/fd").join(within.as_raw_fd().to_string());
+        let mode = fstat(within)?.st_mode & 0o7777;
+        std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(mode | 0o700)).ok();
+        attempt = renameat_with(within, name, within, &now, RenameFlags::NOREPLACE);
+    }
+    if attempt == Err(Errno::EXIST) {
+        now.push(format!("-{}", &crate::random::uuid()[..8]));
+        attempt = renameat_with(within, name, within, &now, RenameFlags::NOREPLACE);
+    }
+    attempt.map(|()| now)
+}
+
+/// The entries of the index in this directory. None at all where there is no index.
+fn entries_in(git: BorrowedFd<'_>) -> Option<Entries> {
+    let file = |name: &str| read_itself(git, Path::new(name), MOST_INDEX).ok();
+    let Some(bytes) = file("index")? else { return Some(Entries::default()) };
+    let entries = git_index::entries(&bytes, false)?;
+    let Some(rest) = &entries.shared else { return (!entries.replaces).then_some(entries) };
+    let shared = git_index::entries(&file(&format!("sharedindex.{rest}"))??, entries.replaces)?;
+    (shared.shared.is_none() && !shared.replaces).then(|| entries.with_shared(shared))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_that_is_not_understood_is_disabled_unless_it_was_there_before() {
+        let root = tempfile::tempdir().unwrap();
+        let top = std::fs::canonicalize(root.path()).unwrap();
+        let index = top.join(".git/index");
+        std::fs::create_dir(top.join(".git")).unwrap();
+        let look = || before(&[top.to_str().unwrap().to_owned()]);
+        let empty = look();
+        assert!(empty.mend().is_empty());
+        std::fs::write(&index, "DIRC of a later version").unwrap();
+        assert!(look().mend().is_empty());
+        let later = look();
+        std::fs::write(&index, "DIRC of another").unwrap();
+        assert_eq!(later.mend().renamed, [(index.clone(), top.join(".git/index.disabled"))]);
+        assert!(!index.exists() && later.mend().is_empty());
+        assert_eq!(serde_json::from_str::<Before>(&serde_json::to_string(&later).unwrap()).unwrap(), later);
+    }
+}

@@ -1,0 +1,162 @@
+//! The look before a run and the one after it, and what the outcome says. What was seen before is recorded in the state
+//! directory while the run goes on: after one that was cut off, the next run does what is left.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::PathBuf;
+
+use cofferdam_policy::Policy;
+use rustix::fs::{FlockOperation, flock};
+
+use super::{Before, Mended, before};
+use crate::outcome::{Evidence, Failure, Outcome, Violation};
+use crate::state;
+
+/// Records of earlier runs that are looked at.
+const MOST_RECORDS: usize = 256;
+/// Bytes of one.
+const MOST_BYTES: u64 = 16 << 20;
+/// Files that the outcome names.
+const NAMED: usize = 16;
+
+/// What is looked at again when the run is over.
+#[derive(Debug, Default)]
+pub struct Watch {
+    before: Before,
+    earlier: Mended,
+    record: Option<Record>,
+}
+
+/// What was seen before the run, for whom the end of this process leaves it to. Its lock ends with the process.
+#[derive(Debug)]
+struct Record {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Watch {
+    /// Looks at the volumes that the program may write, where the policy protects git's files in them.
+    pub fn begin(policy: &Policy) -> Watch {
+        let protects = policy.filesystem.protected.iter().any(|name| name.starts_with(".git/"));
+        let volumes = if protects { state::writable(policy) } else { Vec::new() };
+        if volumes.is_empty() {
+            return Watch::default();
+        }
+        let earlier = unfinished();
+        let before = before(&volumes);
+        let record = if before.is_empty() { None } else { Record::write(&before).ok() };
+        Watch { before, earlier, record }
+    }
+
+    /// Looks again, now that every process of the run is dead, and has the outcome say what was found.
+    pub fn end(self, outcome: &mut Outcome) {
+        let mended = self.before.mend();
+        if let Some(record) = self.record {
+            fs::remove_file(record.path).ok(); // what is left is done again, and finds nothing
+        }
+        report(outcome, &self.earlier, "an earlier run, which was cut off,");
+        report(outcome, &mended, "the program");
+    }
+}
+
+impl Record {
+    fn write(before: &Before) -> std::io::Result<Record> {
+        let directory = state::directory()?.join("unfinished");
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+        let name = crate::random::uuid();
+        let (made, path) = (directory.join(format!(".{name}")), directory.join(name));
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&made)?;
+        // Locked before it has the name under which it is looked for.
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        file.write_all(&serde_json::to_vec(before)?)?;
+        fs::rename(made, &path)?;
+        Ok(Record { path, _lock: file })
+    }
+}
+
+/// Does what runs have left that were cut off.
+fn unfinished() -> Mended {
+    let mut mended = Mended::default();
+    let Ok(directory) = state::directory() else { return mended };
+    let entries = fs::read_dir(directory.join("unfinished")).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b".")).take(MOST_RECORDS) {
+        let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits().cast_signed();
+        let Ok(file) = File::options().read(true).custom_flags(flags).open(entry.path()) else { continue };
+        // Its run goes on.
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            continue;
+        }
+        let mut bytes = Vec::new();
+        if file.take(MOST_BYTES).read_to_end(&mut bytes).is_ok()
+            && let Ok(before) = serde_json::from_slice::<Before>(&bytes)
+        {
+            let Mended { renamed, failed } = before.mend();
+            mended.renamed.extend(renamed);
+            mended.failed.extend(failed);
+        }
+        fs::remove_file(entry.path()).ok(); // another run does the same at this moment
+    }
+    mended
+}
+
+/// Has an outcome say what was disabled, and what could not be.
+fn report(outcome: &mut Outcome, mended: &Mended, who: &str) {
+    if mended.is_empty() {
+        return;
+    }
+    let mut texts = Vec::new();
+    let mut hint = None;
+    for (path, now) in mended.renamed.iter().take(NAMED) {
+        let is_index = path.file_name().is_some_and(|name| name == "index");
+        texts.push(if is_index {
+            format!(
+                "{who} left an index that may make git run other repositories, and that is not understood: {} is now {}",
+                path.display(),
+                now.display()
+            )
+        } else {
+            format!(
+                "{who} left a repository that git would obey, and that could run programs, in the index: {} is now {}",
+                path.display(),
+                now.display()
+            )
+        });
+        hint.get_or_insert_with(|| {
+            if is_index {
+                "git reset makes the index anew, from the last commit".to_owned()
+            } else {
+                format!("read its config and hooks, then: mv {} {}", now.display(), path.display())
+            }
+        });
+    }
+    if mended.renamed.len() > NAMED {
+        texts.push(format!("{} more were renamed", mended.renamed.len() - NAMED));
+    }
+    for (path, why) in mended.failed.iter().take(NAMED) {
+        texts.push(format!(
+            "{who} left {} in the index, which git would obey and which cannot be renamed: {why}; run no git there",
+            path.display()
+        ));
+    }
+    if mended.failed.len() > NAMED {
+        texts.push(format!("{} more cannot be renamed", mended.failed.len() - NAMED));
+    }
+    let objects = mended.renamed.iter().map(|(path, _)| path).chain(mended.failed.iter().map(|(path, _)| path));
+    outcome.violations.extend(objects.take(NAMED).map(|path| Violation {
+        operation: "gitlink".into(),
+        object: Some(cofferdam_policy::text::one_line(&path.to_string_lossy())),
+        field: "$.filesystem.protected".into(),
+        evidence: Evidence::Inferred,
+        pid: 0,
+        count: 1,
+        aggregated: false,
+    }));
+    let code = if mended.failed.is_empty() { 0 } else { 125 };
+    outcome.success &= code == 0;
+    let message = texts.join("; ");
+    match &mut outcome.error {
+        Some(error) => error.message = format!("{}; {message}", error.message),
+        none => *none = Some(Failure { code, step: "repositories".into(), message, hint }),
+    }
+}
