@@ -344,6 +344,14 @@ pub fn unwritten(error: &std::io::Error) -> Refusal {
     if error.kind() == std::io::ErrorKind::BrokenPipe { refusal.code(CLOSED) } else { refusal }
 }
 
+/// The signals that this process was started to ignore, as a mask whose first bit is signal 1. None where the kernel does
+/// not say.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
 /// Signals that end the run, kept until it has ended in order.
 struct Signals {
     cancel: Cancel,
@@ -357,7 +365,9 @@ impl Signals {
         let cancel = Cancel::default();
         let number = Arc::new(AtomicUsize::new(0));
         let failed = |e: std::io::Error| Refusal::new("signals", format!("cannot catch signals: {e}"));
-        for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
+        // One that is ignored stays so: who started this with nohup, or in the background of a script, wants it to go on.
+        let ignored = ignored();
+        for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0) {
             let value = usize::try_from(signal).expect("signal numbers are positive");
             // The number first: whoever sees the flag finds the number.
             signal_hook::flag::register_usize(signal, Arc::clone(&number), value).map_err(failed)?;

@@ -1,5 +1,7 @@
 //! The command as a user meets it: real runs, exit codes, streams, signals, bad input. Needs what the jail needs.
 
+mod common;
+
 use std::ffi::OsStr;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,18 +11,9 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use common::{cofferdam, cofferdam_with_signals, output};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-
-fn cofferdam() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cofferdam"));
-    command.stdin(Stdio::null());
-    command
-}
-
-fn output<S: AsRef<OsStr>>(arguments: &[S]) -> Output {
-    cofferdam().args(arguments).output().unwrap()
-}
 
 #[track_caller]
 fn expect(arguments: &[&str], code: i32, stdout: &str) -> String {
@@ -196,7 +189,7 @@ fn output_comes_as_it_is_written() {
 #[test]
 fn signals_end_the_run_at_once_and_show_in_the_exit_code() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
-        let mut child = cofferdam()
+        let mut child = cofferdam_with_signals("default")
             .args(["eval", "shell", "trap '' INT TERM HUP; echo up; sleep 30"])
             .stdout(Stdio::piped())
             .spawn()
@@ -207,6 +200,23 @@ fn signals_end_the_run_at_once_and_show_in_the_exit_code() {
         kill_process(Pid::from_child(&child), signal).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(code));
         assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn a_signal_that_is_ignored_stays_ignored() {
+    // As nohup starts it, and a script what it runs in the background.
+    for signal in [Signal::HUP, Signal::INT, Signal::QUIT] {
+        let mut child = cofferdam_with_signals("ignore")
+            .args(["eval", "shell", "echo up; sleep 1; echo done; exit 3"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut up = [0; 3];
+        child.stdout.as_mut().unwrap().read_exact(&mut up).unwrap();
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(3), b"done\n".as_slice()), "{signal:?}");
     }
 }
 

@@ -114,7 +114,7 @@ fn binary_output_and_cancelled_runs_are_as_the_page_says() {
     let (code, o) = outcome(&["eval", "--json", "shell", r"printf 'a\377b'"]);
     assert_eq!((code, &o["stdout"]), (0, &Value::from("a\u{fffd}b")));
     // Cancelled as by Ctrl-C, once the program is seen to run: it ignores every signal that can be ignored.
-    let mut run = common::cofferdam();
+    let mut run = common::cofferdam_with_signals("default");
     let marker = common::marker();
     let script = format!("trap '' INT TERM; : {marker}; sleep 60; true");
     run.args(["eval", "--json", "shell", &script]).stdout(std::process::Stdio::piped());

@@ -22,6 +22,13 @@ pub fn cofferdam() -> Command {
     command
 }
 
+/// The same with SIGHUP, SIGINT and SIGQUIT as their default is, or ignored, whatever these tests were started with.
+pub fn cofferdam_with_signals(way: &str) -> Command {
+    let mut command = Command::new("env");
+    command.arg(format!("--{way}-signal=HUP,INT,QUIT")).arg(env!("CARGO_BIN_EXE_cofferdam")).stdin(Stdio::null());
+    command
+}
+
 /// Runs it to its end.
 pub fn output<S: AsRef<OsStr>>(arguments: &[S]) -> Output {
     cofferdam().args(arguments).output().unwrap()
