@@ -157,8 +157,13 @@ fn unprivileged(workspace: &Workspace, runner: &Runner, counts: &mut Counts) -> 
         command.args(tested.iter().flat_map(|package| &package.tests).flat_map(|test| ["--test", test]));
     }
     let script = home.0.join("as-nobody");
+    // Homes that the host view shows, which it does not where a temporary directory is.
+    let homes = workspace.target.join("homes-of-tests");
+    std::fs::create_dir_all(&homes)
+        .and_then(|()| std::os::unix::fs::chown(&homes, Some(NOBODY), Some(NOBODY)))
+        .map_err(|error| format!("cannot make {}: {error}", homes.display()))?;
     write_runner(&script, &home.0, &[&workspace.root, &workspace.target])?;
-    counted(command.arg("--no-fail-fast").env(runner_variable(), &script), counts)
+    counted(command.arg("--no-fail-fast").env(runner_variable(), &script).env("COFFERDAM_TEST_HOMES", &homes), counts)
 }
 
 /// `CARGO_TARGET_<TRIPLE>_RUNNER` of this machine.

@@ -5,10 +5,9 @@ mod common;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{cofferdam, is_root};
+use common::{Shown, cofferdam, is_root, shown_directory};
 
 /// Well-known files with secrets, relative to a home.
 const SECRETS: &[&str] = &[
@@ -145,24 +144,12 @@ const SHOWN: &[&str] = &[
 ];
 
 /// A home outside of what the host view replaces, removed when the test ends.
-struct Home(PathBuf);
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
-    }
-}
+struct Home(Shown);
 
 impl Home {
-    /// `None` where this user can make none, which is said.
+    /// `None` where this user can make none.
     fn new(name: &str) -> Option<Home> {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-        if let Err(error) = fs::create_dir_all(&path) {
-            // The same test as root runs the command as an unprivileged user as well.
-            eprintln!("skipped: {} cannot be made: {error}", path.display());
-            return None;
-        }
-        let home = Home(fs::canonicalize(&path).unwrap());
+        let home = Home(shown_directory(name)?);
         for file in SECRETS.iter().chain(SHOWN) {
             home.plant(file);
         }
@@ -170,14 +157,14 @@ impl Home {
     }
 
     fn plant(&self, file: &str) {
-        let path = self.0.join(file);
+        let path = self.0.0.join(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, format!("<{file}>")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     fn text(&self, below: &str) -> String {
-        self.0.join(below).to_str().unwrap().trim_end_matches('/').to_owned()
+        self.0.0.join(below).to_str().unwrap().trim_end_matches('/').to_owned()
     }
 
     /// The command with this home, as root and as a user where the test is root's.
@@ -187,7 +174,7 @@ impl Home {
             for name in ["XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
                 command.env_remove(name);
             }
-            command.env("HOME", &self.0).env("PATH", "/usr/bin:/bin").current_dir("/");
+            command.env("HOME", &self.0.0).env("PATH", "/usr/bin:/bin").current_dir("/");
             command
         };
         let mut commands = vec![command()];
@@ -235,7 +222,7 @@ fn the_working_directory_and_a_volume_stay_open_below_a_dot_directory() {
     }
     let files = [".dots/work/file", ".dots/work/.hidden", ".dots/other/file", ".m2/settings.xml", ".m2/repository/x"];
     for mut command in home.commands() {
-        command.current_dir(home.0.join(".dots/work"));
+        command.current_dir(home.0.0.join(".dots/work"));
         assert_eq!(home.read(command, &[], &files), [".dots/work/file", ".dots/work/.hidden"]);
     }
     let volume = format!("{0}:{0}", home.text(".m2/repository"));
@@ -262,7 +249,7 @@ fn credentials_that_a_variable_moves_are_denied_where_they_are() {
     let files: Vec<&str> = moved.iter().map(|(_, _, file)| *file).chain(["moved/cargo/bin/tool"]).collect();
     for mut command in home.commands() {
         for (name, value, _) in moved {
-            command.env(name, home.0.join(value));
+            command.env(name, home.0.0.join(value));
         }
         assert_eq!(home.read(command, &[], &files), ["moved/cargo/bin/tool"]);
     }
@@ -278,9 +265,9 @@ fn more_denied_names_than_mounts_are_worth_are_hidden_all_the_same() {
     let many: Vec<String> = (0..200).map(|i| format!(".application-{i}")).collect();
     many.iter().for_each(|name| home.plant(name));
     // Layers that hide names lie in a directory of the user's own.
-    fs::create_dir_all(home.0.join(".cache")).unwrap();
+    fs::create_dir_all(home.0.0.join(".cache")).unwrap();
     if is_root() {
-        chown(home.0.join(".cache"), Some(65534), Some(65534)).unwrap();
+        chown(home.0.0.join(".cache"), Some(65534), Some(65534)).unwrap();
     }
     let files: Vec<&str> = many.iter().map(String::as_str).chain(["notes.txt", ".cargo/bin/tool"]).collect();
     for command in home.commands() {

@@ -74,6 +74,30 @@ pub fn open_directory() -> tempfile::TempDir {
     directory
 }
 
+/// A directory that the host view shows, which it does not where a temporary one is. Removed when the test ends.
+pub struct Shown(pub PathBuf);
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// Makes one. `None` where this user can make none, which is said, and a failure where every test has to run. The variable
+/// names a directory that an unprivileged user can write.
+pub fn shown_directory(name: &str) -> Option<Shown> {
+    let parent = std::env::var_os("COFFERDAM_TEST_HOMES").unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into());
+    let path = Path::new(&parent).join(format!("{name}-{}", std::process::id()));
+    if let Err(error) = std::fs::create_dir_all(&path) {
+        let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|must| must == "1");
+        assert!(!must, "{} cannot be made: {error}; COFFERDAM_TEST_HOMES names a directory", path.display());
+        eprintln!("skipped: {} cannot be made: {error}", path.display());
+        return None;
+    }
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    Some(Shown(std::fs::canonicalize(&path).unwrap()))
+}
+
 /// Whether the tests run as user 0.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
