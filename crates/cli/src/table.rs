@@ -468,7 +468,7 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
     },
     PolicyOption {
         long: "unix-sockets",
-        help: "Allow Unix sockets, every one whose path is shown",
+        help: "Allow Unix sockets made inside, in volumes and in the working directory",
         heading: RIGHTS,
         rare: true,
         leaves: &["process.unix_sockets"],

@@ -30,6 +30,7 @@ mod io;
 mod jail;
 mod landlock;
 mod layers;
+mod listening;
 mod lookup;
 pub mod monitor;
 mod names;
