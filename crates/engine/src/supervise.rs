@@ -21,9 +21,11 @@ use crate::evidence::{Log, Paths};
 use crate::io::Io;
 use crate::outcome::Network;
 use crate::session::Channel;
-use crate::sockets::{self, Sockets};
+use crate::sockets::Sockets;
 use crate::streams::{Sink, Source, buffer};
 use crate::tree;
+
+mod limits;
 
 /// What the supervisor holds of a run.
 pub struct Run<'a> {
@@ -155,23 +157,10 @@ impl Report {
 
 /// How often limits are sampled that the kernel does not hold by itself.
 const SAMPLE: Duration = Duration::from_millis(50);
-/// The same once sockets hold an eighth of the memory limit.
-const CLOSELY: Duration = Duration::from_millis(5);
-/// How long a process may take from giving up its namespaces to its end.
-const EXITING: Duration = Duration::from_millis(100);
-/// A look at very many sockets takes long: they are looked at for no more than a fifth of the time.
-const LOOK_SHARE: u32 = 4;
-/// What a kernel says that cannot.
-const EOPNOTSUPP: i32 = 95;
 /// How long init may take over what it was asked to do, before it is done from outside.
 const GRACE: Duration = Duration::from_secs(1);
 /// How long a container may take to end once it has been told to.
 const LEAVE: Duration = Duration::from_secs(5);
-/// What setup takes at the most where nothing hangs.
-const SLOW_SETUP: Duration = Duration::from_secs(10);
-/// Setup that takes longer than this hangs, as on a dead network file system.
-const SETUP: Duration = Duration::from_secs(60);
-
 struct Loop<'a, 'io> {
     run: Run<'a>,
     io: &'io mut Io,
@@ -481,102 +470,6 @@ impl Loop<'_, '_> {
         }
         if self.run.cgroup.is_some() {
             self.out_of_memory();
-        }
-    }
-
-    fn out_of_memory(&mut self) {
-        let Some(c) = self.run.cgroup else { return };
-        if c.events().is_ok_and(|e| e.oom_kills > 0) {
-            self.kill(End::Limit(Field::Memory));
-            self.oom = None;
-        } else if let Some(w) = &self.oom
-            && w.rearm().is_err()
-        {
-            self.oom = None; // the end of the run asks the counters again
-        }
-    }
-
-    fn sample(&mut self) {
-        let now = Instant::now();
-        if now < self.next_sample {
-            return;
-        }
-        self.next_sample = now + SAMPLE;
-        self.arm();
-        if self.report.started_ns == 0 {
-            // Init can be stopped before it has said that the program runs: no longer than a run may take, either.
-            if now.duration_since(self.begun) > SETUP.min(self.run.wall.saturating_add(SLOW_SETUP)) {
-                self.kill(End::Lost);
-            }
-            return;
-        }
-        self.sample_sockets();
-        let late = self.run.wall.saturating_add(GRACE).as_nanos();
-        if u128::from(now_ns().saturating_sub(self.report.started_ns)) > late {
-            self.kill(End::TimedOut);
-        }
-        if let Some(c) = self.run.cgroup
-            && let Ok(Some(us)) = c.cpu_time_us()
-        {
-            if us >= self.run.cpu_seconds * 1_000_000 {
-                self.kill(End::Limit(Field::CpuTime));
-            }
-            if self.run.sample_memory.is_none() {
-                return;
-            }
-        }
-        let t = tree::sample(self.run.running.pid);
-        self.report.sampled_memory = self.report.sampled_memory.max(t.memory_bytes);
-        self.report.sampled_processes = self.report.sampled_processes.max(t.processes);
-        self.report.sampled_cpu_us = self.report.sampled_cpu_us.max(t.cpu_us);
-        if t.cpu_us >= self.run.cpu_seconds * 1_000_000 {
-            self.kill(End::Limit(Field::CpuTime));
-        }
-        let most = self.run.sample_memory.filter(|&most| t.memory_bytes > most);
-        if most.is_some_and(|most| tree::memory(self.run.running.pid) > most) {
-            self.kill(End::Limit(Field::Memory));
-        }
-    }
-
-    /// What sockets hold is charged to no cgroup, or to one apart: it counts towards the memory limit here.
-    fn sample_sockets(&mut self) {
-        let Some(mode) = self.run.own_network else { return };
-        let begun = Instant::now();
-        let reached = matches!(mode, NetworkMode::Loopback | NetworkMode::Allowlist);
-        let held = match self.sockets.held(self.run.running.pid, self.run.memory_bytes / 8) {
-            Ok(_) if reached && !self.sockets.asks() => Err(std::io::ErrorKind::Unsupported.into()),
-            held => held,
-        };
-        let held = match held {
-            Ok(held) => held,
-            Err(e) => {
-                let said = (cofferdam_confine::wire::step::SOCKETS, e.raw_os_error().unwrap_or(EOPNOTSUPP));
-                // A process gives its namespaces up a moment before its end can be seen.
-                if !self.report.weakened.contains(&said) && !self.has_ended(EXITING) {
-                    self.report.weakened.push(said);
-                }
-                return;
-            }
-        };
-        // What the rest takes is asked only where it matters: the figures of a cgroup are dear.
-        if held <= sockets::FLOOR {
-            return;
-        }
-        let charged = match self.run.cgroup.map(Cgroup::charged) {
-            Some(Ok(Some(charged))) => (charged.bytes, charged.sockets),
-            // Without a cgroup's word the processes are asked, as for the limit itself.
-            _ => (tree::sample(self.run.running.pid).memory_bytes, 0),
-        };
-        let limit = self.run.memory_bytes;
-        if let Some(total) = sockets::total(charged.0, charged.1, held) {
-            self.report.sampled_with_sockets = self.report.sampled_with_sockets.max(total);
-            if total > limit {
-                self.kill(End::Limit(Field::Memory));
-            }
-        }
-        if held > limit / 8 {
-            let pause = CLOSELY.max(begun.elapsed() * LOOK_SHARE);
-            self.next_sample = self.next_sample.min(Instant::now() + pause);
         }
     }
 
