@@ -45,20 +45,21 @@ fn denied(failure: &mut Failure, policy: &Policy, program: &str) {
     if !failure.message.ends_with("not executable inside the sandbox") {
         return;
     }
-    if !program.contains('/') {
+    let inside = if program.contains('/') {
+        let home = policy.command.variables.get("HOME").map_or("/", String::as_str);
+        Path::new(policy.command.cwd.as_deref().unwrap_or(home)).join(program)
+    } else {
         let path = policy.command.variables.get("PATH").map_or("", String::as_str);
-        let there = |directory: &str| {
-            host_path(policy, &format!("{directory}/{program}")).is_none_or(|shown| shown.path.exists())
-        };
-        if !path.split(':').filter(|d| d.starts_with('/')).any(there) {
+        let named = |directory: &str| format!("{directory}/{program}");
+        let there = |inside: &String| host_path(policy, inside).is_none_or(|shown| shown.path.exists());
+        let Some(first) = path.split(':').filter(|d| d.starts_with('/')).map(named).find(there) else {
             failure.code = 127;
             failure.message = format!("{program}: not found on the sandbox's PATH");
             failure.hint = Some("name its path, set PATH with -e PATH=..., or mount its directory with -v".into());
-        }
-        return;
-    }
-    let home = policy.command.variables.get("HOME").map_or("/", String::as_str);
-    let inside = Path::new(policy.command.cwd.as_deref().unwrap_or(home)).join(program);
+            return;
+        };
+        PathBuf::from(first)
+    };
     let Some(shown) = inside.to_str().and_then(|inside| host_path(policy, inside)) else { return };
     let metadata = shown.path.metadata();
     if metadata.as_ref().is_ok_and(Metadata::is_dir) {
@@ -67,15 +68,55 @@ fn denied(failure: &mut Failure, policy: &Policy, program: &str) {
         return;
     }
     let above = shown.path.ancestors().skip(1).filter(|above| above.starts_with(&shown.from) && above.is_dir());
-    let closed = above.filter(|above| !enterable(above, shown.mounted)).last();
+    let closed = above.filter(|above| !enterable(above, shown.mounted)).last().map(Path::to_owned);
+    let closed = closed.or_else(|| closed_behind(&shown, policy));
     let why = match (&metadata, closed) {
-        (Ok(file), None) if file.permissions().mode() & 0o111 == 0 => return,
-        (Ok(_), None) => return,
+        (Ok(file), None) => {
+            let executable = file.permissions().mode() & 0o111 != 0;
+            failure.hint = match mount_without_exec(policy, &inside) {
+                Some(option) if executable => {
+                    failure.message =
+                        format!("{program}: not executable inside the sandbox: it lies on a writable mount");
+                    Some(format!("let programs on it be executed: {option}"))
+                }
+                Some(option) => Some(format!(
+                    "chmod +x {}, or name its interpreter; and let programs on the mount be executed: {option}",
+                    quoted(&shown.path.to_string_lossy())
+                )),
+                None if executable => Some("name its interpreter, or look at the one that its first line names".into()),
+                None => Some(format!("chmod +x {}, or name its interpreter", quoted(&shown.path.to_string_lossy()))),
+            };
+            return;
+        }
         (_, Some(closed)) => format!("the sandbox's user may not enter {}", closed.display()),
         (Err(_), None) => "it does not exist, or is out of reach".to_owned(),
     };
     failure.message = format!("{program}: cannot be reached inside the sandbox: {why}");
     failure.hint = Some("mount its directory where everybody may enter, such as -v DIR:/mnt, and name it there".into());
+}
+
+/// The directory on the way to what a link leads to that the sandbox's user may not enter.
+fn closed_behind(shown: &Shown, policy: &Policy) -> Option<PathBuf> {
+    let real = std::fs::canonicalize(&shown.path).ok().filter(|real| *real != shown.path)?;
+    let again = host_path(policy, real.to_str()?)?;
+    let above = again.path.ancestors().skip(1).filter(|above| above.starts_with(&again.from) && above.is_dir());
+    above.filter(|above| !enterable(above, again.mounted)).last().map(Path::to_owned)
+}
+
+/// The option that would let programs be executed on the mount at this path, where they may not.
+fn mount_without_exec(policy: &Policy, inside: &Path) -> Option<String> {
+    let inside = inside.to_str()?;
+    let mount = policy.filesystem.mounts.iter().rev().find(|mount| is_within(inside, mount.target()))?;
+    match mount {
+        Mount::Bind { source, target, access: Access::ReadWrite, exec: false, .. } => {
+            Some(format!("-v {}", quoted(&format!("{source}:{target}:rw,exec"))))
+        }
+        Mount::Bind { source, target, access: Access::CopyOnWrite, exec: false, .. } => {
+            Some(format!("-v {}", quoted(&format!("{source}:{target}:cow,exec"))))
+        }
+        Mount::Tmpfs { target, exec: false, .. } => Some(format!("--tmpfs {}", quoted(&format!("{target}:exec")))),
+        _ => None,
+    }
 }
 
 /// Whether the sandbox's user may pass through: somebody without rights of its own where root called, and the owner in

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use common::{cofferdam, open_directory, told};
 
 #[test]
@@ -112,10 +114,46 @@ fn a_directory_as_the_root_needs_no_place_for_where_the_caller_is() {
 fn a_script_without_the_right_to_execute_says_what_to_do() {
     let directory = open_directory();
     std::fs::write(directory.path().join("job.py"), "#!/usr/bin/python3\n").unwrap();
-    let output = cofferdam().current_dir(directory.path()).args(["run", "./job.py"]).output().unwrap();
-    let text = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(126), "{text}");
-    assert!(text.contains("chmod +x") && text.contains("-v .:.:rw,exec"), "{text}");
+    let run = |arguments: &[&str]| {
+        let output = cofferdam().current_dir(directory.path()).arg("run").args(arguments).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(126), "{text}");
+        text
+    };
+    let text = run(&["./job.py"]);
+    assert!(text.contains("chmod +x") && !text.contains(",exec"), "{text}");
+    let text = run(&["-v", ".:.:rw,exec", "./job.py"]);
+    assert!(text.contains("chmod +x") && !text.contains(",exec"), "{text}");
+    let text = run(&["-v", ".:.:rw", "./job.py"]);
+    assert!(text.contains("chmod +x") && text.contains(":rw,exec"), "{text}");
+    std::fs::set_permissions(directory.path().join("job.py"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let text = run(&["-v", ".:.:rw", "./job.py"]);
+    assert!(!text.contains("chmod") && text.contains(":rw,exec"), "{text}");
+}
+
+#[test]
+fn a_link_to_a_program_that_is_out_of_reach_says_which_directory_is_closed() {
+    // Of this user the sandbox is not let into the directory only where it has another id.
+    if !common::is_root() {
+        return eprintln!("skipped: the sandbox's user is this one, who may enter what it owns");
+    }
+    let Some(shown) = common::shown_directory("linked") else { return };
+    let (closed, open) = (shown.0.join("closed"), shown.0.join("open"));
+    for directory in [&closed, &open] {
+        std::fs::create_dir(directory).unwrap();
+    }
+    std::fs::copy("/bin/true", closed.join("tool")).unwrap();
+    std::os::unix::fs::symlink(closed.join("tool"), open.join("tool")).unwrap();
+    let run = || {
+        let path = format!("PATH={}", open.display());
+        let output = cofferdam().args(["run", "-w", "/", "-e", &path, "tool"]).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(run().0, Some(0));
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let (code, text) = run();
+    assert_eq!(code, Some(126), "{text}");
+    assert!(text.contains(closed.to_str().unwrap()) && !text.contains("chmod") && !text.contains(",exec"), "{text}");
 }
 
 /// Hosts that no rule has are refused before anything is resolved or leaves, so none of these is ever reached.
