@@ -418,3 +418,26 @@ fn a_kind_that_nothing_writes_is_an_error_that_lists_those_that_are() {
     let listed: Vec<&str> = table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
     assert_eq!(listed, cofferdam_engine::audit::KINDS, "the page and the list");
 }
+
+#[test]
+fn a_link_of_another_user_does_not_say_where_the_trail_is() {
+    if !common::is_root() {
+        return eprintln!("skipped: only root can make a link of another user's");
+    }
+    let root = tempfile::tempdir().unwrap();
+    let (dir, link) = (root.path().join("dir"), root.path().join("link"));
+    std::fs::create_dir(&dir).unwrap();
+    std::os::unix::fs::symlink(&dir, &link).unwrap();
+    // As where the kernel follows such links: `fs.protected_symlinks` knows only directories with the sticky bit.
+    std::os::unix::fs::lchown(&link, Some(65534), Some(65534)).unwrap();
+    for name in [link.to_str().unwrap().to_owned(), format!("{}/", link.display())] {
+        let (code, said) = told(&["run", "--audit-trail", &name, "--", "true"]);
+        assert!(code == 125 && said.contains("link of user 65534") && said.contains("hint: "), "{said}");
+    }
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
+    // The same link, made by the caller.
+    std::os::unix::fs::lchown(&link, Some(0), Some(0)).unwrap();
+    let (code, said) = told(&["run", "--audit-trail", link.to_str().unwrap(), "--", "true"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(dir.join("trail-000001.jsonl").exists());
+}

@@ -73,6 +73,17 @@ pub enum AuditError {
         /// Who writes, a user id.
         me: u32,
     },
+    /// The directory's name is a link that another user made.
+    #[error(
+        "{} is a link of user {owner}, who decides where it leads, and is not followed\n\
+         hint: name the directory itself", path.display()
+    )]
+    Linked {
+        /// The link.
+        path: PathBuf,
+        /// Whose it is, a user id.
+        owner: u32,
+    },
     /// A file of the trail is a pipe, a device or a directory.
     #[error("{} is no regular file\nhint: remove it, or name another directory", path.display())]
     NoFile {

@@ -9,12 +9,16 @@
 //! What the lock file remembers is a hint to writers, checked against the trail's own bytes and made anew where it does not
 //! fit, as after a writer that was killed. Verification never reads it. Knows nothing of what records mean.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, Uid, fallocate, flock, openat};
+use rustix::fs::{
+    FallocateFlags, FileType, FlockOperation, Mode, OFlags, Uid, fallocate, flock, fstat, openat, readlinkat,
+};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -23,6 +27,8 @@ use super::record::{self, Entry, Hash, Link, sha256};
 
 /// Bytes kept free for the end of each run that was begun: its last record fits in.
 pub const END_ROOM: u64 = 8 * 1024;
+/// Links that are followed to a trail's directory, one after the other.
+const MOST_LINKS: usize = 16;
 /// Room is asked of the file system in pieces of this size.
 const PIECE: u64 = 256 * 1024;
 const MAGIC: u64 = 0x6466_6672_6564_7501;
@@ -126,12 +132,12 @@ impl Store {
             .mode(0o700)
             .create(path)
             .map_err(fail("cannot make the trail's directory", path))?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir: File = rustix::fs::open(path, flags, Mode::empty())
-            .map_err(|e| fail("cannot open the trail's directory", path)(e.into()))?
-            .into();
+        let me = geteuid();
+        let trusted = |link: u32| link == me.as_raw() || link == 0 || of_others && me.is_root();
+        let (dir, real) = open_directory(path, &trusted)?;
+        let path = &*real;
         let about = dir.metadata().map_err(fail("cannot look at the trail's directory", path))?;
-        let (me, theirs) = (geteuid(), Uid::from_raw(about.uid()));
+        let theirs = Uid::from_raw(about.uid());
         let owner = if of_others && me.is_root() { theirs } else { me };
         is_own(&about, owner, path)?;
         // What another user may have put there is not made use of as if it had just been made.
@@ -192,6 +198,29 @@ impl Drop for Held<'_> {
             debug_assert!(false, "a lock of ours cannot be let go: {e}");
         }
     }
+}
+
+/// Opens a trail's directory, and says where it is. A link is followed where a trusted user made it: one of anybody else's
+/// leads where that one wants, whatever the kernel's `fs.protected_symlinks` says.
+fn open_directory(path: &Path, trusted: &dyn Fn(u32) -> bool) -> Result<(File, PathBuf), AuditError> {
+    let failed = |e: Errno| fail("cannot open the trail's directory", path)(e.into());
+    // Without a slash at its end, by which the kernel would follow a link.
+    let mut at: PathBuf = path.components().collect();
+    for _ in 0..MOST_LINKS {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let found = rustix::fs::open(&at, flags, Mode::empty()).map_err(failed)?;
+        let about = fstat(&found).map_err(failed)?;
+        if FileType::from_raw_mode(about.st_mode) != FileType::Symlink {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            return Ok((openat(&found, ".", flags, Mode::empty()).map_err(failed)?.into(), at));
+        }
+        if !trusted(about.st_uid) {
+            return Err(AuditError::Linked { path: at, owner: about.st_uid });
+        }
+        let target = readlinkat(&found, "", Vec::new()).map_err(failed)?;
+        at = at.parent().unwrap_or(Path::new("/")).join(OsStr::from_bytes(target.to_bytes())).components().collect();
+    }
+    Err(failed(Errno::LOOP))
 }
 
 /// Whether only its owner can write something, and the owner is this one.
