@@ -59,7 +59,7 @@ impl Builder<'_> {
             // The host's files are meant. What the program makes at such a path in scratch space is none of them.
             self.host_path(&place.path, &place.path, place.hidden, &mut held);
             if self.out.unheld_deny.len() > deny || self.out.unheld_protected.len() > protected {
-                return Err(state::exposed("chosen", &place));
+                return Err(state::exposed(self.policy.backend.name(), &place));
             }
         }
         self.finish(held);
