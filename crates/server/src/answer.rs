@@ -65,8 +65,8 @@ pub fn answer(ran: Ran, room: Room, kept: &kept::Shelf) -> CallToolResult {
         }
         content.push(block(file, uri, kept));
     }
-    if let Some(told) = &cut.changes {
-        content.push(ContentBlock::text(format!("[{told}]")));
+    if let Some(note) = &cut.changes {
+        content.push(ContentBlock::text(format!("[{note}]")));
     }
     if !files.left.is_empty() {
         let told = format!("Files that did not come back from /workspace/output:\n{}", files.left.join("\n"));
@@ -87,6 +87,10 @@ pub fn answer(ran: Ran, room: Room, kept: &kept::Shelf) -> CallToolResult {
     result
 }
 
+/// What a model reads where repositories were disabled; which they are is in the outcome.
+const DISABLED: &str =
+    "[a repository in git's index, which git outside would obey, was disabled: its .git was renamed]";
+
 /// Both streams as one text; then where the rest of them is, and how the run ended where that was not by itself.
 fn text(outcome: &Outcome, note: Option<&str>, session: Option<&Told>) -> String {
     let mut text = match (outcome.stdout.is_empty(), outcome.stderr.is_empty()) {
@@ -103,7 +107,9 @@ fn text(outcome: &Outcome, note: Option<&str>, session: Option<&Told>) -> String
         Some(told) => of_session(outcome, told),
         None => ending(outcome),
     };
-    if let Some(ending) = ending {
+    let disabled =
+        outcome.error.as_ref().is_some_and(|failure| failure.step == "repositories").then(|| DISABLED.into());
+    for ending in [ending, disabled].into_iter().flatten() {
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
@@ -212,6 +218,15 @@ mod tests {
         {
             assert_eq!(text(&outcome(out, err, 0), None, None), expected);
         }
+    }
+
+    #[test]
+    fn a_repository_that_was_disabled_is_said_behind_the_output() {
+        let failure = Failure { code: 0, step: "repositories".into(), message: "m".into(), hint: None };
+        let disabled = Outcome { error: Some(failure.clone()), ..outcome("o", "", 0) };
+        assert_eq!(text(&disabled, None, None), format!("o\n{DISABLED}"));
+        let other = Outcome { error: Some(Failure { step: "cleanup".into(), ..failure }), ..outcome("o", "", 0) };
+        assert_eq!(text(&other, None, None), "o");
     }
 
     #[test]
