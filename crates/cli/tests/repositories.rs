@@ -313,6 +313,9 @@ const INDEX: &[Attack] = &[
     },
 ];
 
+const SUBREPOSITORY: &str = "hg init repo && hg init repo/sub && cd repo && echo 'sub = sub' >.hgsub && hg add .hgsub && \
+                             (cd sub && echo a >a && hg add a && hg commit -m s) && hg commit -m a";
+
 const HG: &[Attack] = &[
     Attack {
         name: "the configuration of one work tree",
@@ -329,6 +332,21 @@ const HG: &[Attack] = &[
         attack: "mkdir -p x/.hg; cp -r .hg/store .hg/requires x/.hg/; printf '[hooks]\\npre-status = PAYLOAD\\n' >x/.hg/hgrc; \
                  (cat .hg/requires; echo shared) >r; cp r .hg/requires; printf %s \"$PWD/x/.hg\" >.hg/sharedpath",
         outside: ("repo", "hg status"),
+    },
+    Attack {
+        name: "the configuration of a subrepository",
+        victim: SUBREPOSITORY,
+        volume: "repo",
+        attack: "printf '[extensions]\\nx=%s/x.py\\n' \"$PWD\" >sub/.hg/hgrc; echo 'import os; os.system(\"PAYLOAD\")' >x.py",
+        outside: ("repo", "hg diff"),
+    },
+    Attack {
+        name: "another repository in the place of a subrepository",
+        victim: SUBREPOSITORY,
+        volume: "repo",
+        attack: "cp -r sub s; printf '[extensions]\\nx=%s/x.py\\n' \"$PWD\" >s/.hg/hgrc; \
+                 echo 'import os; os.system(\"PAYLOAD\")' >x.py; rm -rf sub; mv s sub",
+        outside: ("repo", "hg diff"),
     },
     Attack {
         name: "the repository mounted by itself",
@@ -603,4 +621,12 @@ fn mercurial_inside_works() {
         let ran = inside(&repo, repo.to_str().unwrap(), &format!("set -e; {script}"));
         assert!(ran.status.success(), "{script}: {}", String::from_utf8_lossy(&ran.stderr));
     }
+    // And with a subrepository.
+    let root = open_directory();
+    let at = root.path();
+    done(at, at, SUBREPOSITORY);
+    let repo = at.join("repo");
+    let ran = inside(&repo, repo.to_str().unwrap(), "echo b >>sub/a && hg commit -S -m b && hg diff -S");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert!(shell(&repo, at, "hg -R sub log | grep -q 'summary: *b'").status.success());
 }

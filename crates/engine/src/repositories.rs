@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use cofferdam_policy::PROTECTED_COMPANIONS;
-use cofferdam_policy::paths::lexical;
+use cofferdam_policy::paths::{fault, lexical};
 
 use crate::backends::facts::{Facts, Kind};
 use crate::git_index;
@@ -19,6 +19,11 @@ use crate::view::join;
 const MOST_WORKTREES: usize = 64;
 /// Submodules whose repositories are protected, at most.
 const MOST_SUBMODULES: usize = 64;
+
+/// How deep subrepositories are looked for in subrepositories.
+const DEPTH: usize = 4;
+/// Most bytes of a list of subrepositories.
+const MOST_HGSUB: u64 = 1 << 20;
 
 /// What lies in a volume.
 pub trait Tree {
@@ -91,6 +96,18 @@ pub fn protected(list: &[&str], source: &str, tree: &dyn Tree) -> BTreeSet<Strin
     if list.contains(&".svn") && ["format", "db", "hooks"].iter().all(|name| tree.exists(&join(source, name))) {
         names.extend(["hooks".to_owned(), "conf".to_owned()]);
     }
+    let mercurial: Vec<&str> =
+        list.iter().copied().filter(|entry| *entry == ".hgsub" || entry.starts_with(".hg/")).collect();
+    if !mercurial.is_empty() {
+        for (path, kind) in subrepositories(source, "", tree, 0) {
+            let obeyed = |entry: &&&str| match kind {
+                Subrepository::Mercurial => mercurial.contains(entry),
+                Subrepository::Git => entry.starts_with(".git/"),
+                Subrepository::Subversion => **entry == ".svn",
+            };
+            names.extend(list.iter().filter(obeyed).map(|entry| format!("{path}/{entry}")));
+        }
+    }
     let git: Vec<&str> = list.iter().filter_map(|entry| entry.strip_prefix(".git/")).collect();
     if git.is_empty() {
         return names;
@@ -107,6 +124,42 @@ pub fn protected(list: &[&str], source: &str, tree: &dyn Tree) -> BTreeSet<Strin
         names.extend(git.iter().map(|name| format!("{module}/.git/{name}")));
     }
     names
+}
+
+/// What keeps a subrepository of Mercurial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Subrepository {
+    Mercurial,
+    Git,
+    Subversion,
+}
+
+/// The subrepositories that `.hgsub` names (hg help subrepos), and those in them: Mercurial looks into each by itself.
+fn subrepositories(source: &str, at: &str, tree: &dyn Tree, depth: usize) -> Vec<(String, Subrepository)> {
+    let text = tree.read(&join(source, ".hgsub"), MOST_HGSUB).and_then(|text| String::from_utf8(text).ok());
+    let text = text.filter(|_| depth < DEPTH).unwrap_or_default();
+    // Sections follow, which say where the repositories come from.
+    let lines = text.lines().take_while(|line| !line.starts_with('['));
+    let named = lines.filter_map(|line| {
+        let (path, from) = line.split_once('=')?;
+        let path = path.trim();
+        let kind = match from.trim() {
+            from if from.starts_with("[git]") => Subrepository::Git,
+            from if from.starts_with("[svn]") => Subrepository::Subversion,
+            _ => Subrepository::Mercurial,
+        };
+        (!path.starts_with(['#', '/']) && fault(path).is_none()).then_some((path, kind))
+    });
+    let mut found = Vec::new();
+    for (path, kind) in named.take(MOST_SUBMODULES) {
+        let below = if at.is_empty() { path.to_owned() } else { format!("{at}/{path}") };
+        if kind == Subrepository::Mercurial {
+            found.extend(subrepositories(&join(source, path), &below, tree, depth + 1));
+        }
+        found.push((below, kind));
+    }
+    found.truncate(MOST_SUBMODULES);
+    found
 }
 
 /// What is left of an entry such as `.git/hooks` in a volume that is `.git` itself. Nothing for a volume that is not a
