@@ -77,7 +77,7 @@ pub fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
 }
 
 /// Why nothing that is defined is used while there are mistakes which are not about one environment alone.
-const REFUSED: &str = "what defines environments has mistakes, and the name may not mean what it should";
+const REFUSED: &str = "what defines environments has mistakes, so no name is used: cofferdam environment check";
 
 /// One definition, as `--json` prints it.
 #[derive(Serialize)]

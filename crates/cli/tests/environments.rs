@@ -207,8 +207,8 @@ fn limits_of_the_artifact_the_definition_and_the_call_in_their_order() {
 #[test]
 fn a_directory_that_is_dropped_is_used_by_the_next_call_and_a_bad_one_disturbs_no_other() {
     let scene = Scene::new();
-    let told = scene.expect(&["eval", "late", "echo hi"], 125, "");
-    assert!(told.contains("no environment is called `late`") && told.contains("node, python, shell"), "{told}");
+    let said = scene.expect(&["eval", "late", "echo hi"], 125, "");
+    assert!(said.contains("no environment is called `late`") && said.contains("node, python, shell"), "{said}");
     scene.artifact(&format!("{REGISTRY}/late"), &json!({"name": "late"}), PIPE);
     scene.expect(&["eval", "late", "echo hi"], 0, "hi\n");
     scene.write(&format!("{REGISTRY}/bad/metadata.json"), "{\"name\": \"other\", \"timeout_seconds\": \"long\"}");
@@ -270,7 +270,7 @@ fn what_cannot_run_yet_says_why_and_nothing_else_takes_its_place() {
     std::os::unix::fs::symlink(scene.path("nested"), registry.join("nested")).unwrap();
     scene.config("[environments.python]\nimage = \"python:3\"\nbackend = \"microvm\"\n");
     for (name, reason) in [
-        ("vm", "virtual machines are not there yet"),
+        ("vm", "no backend runs virtual machines"),
         ("nested", "its bin/run calls bwrap"),
         ("python", "its backend is `microvm`"),
     ] {
@@ -569,6 +569,6 @@ fn descriptions_and_names_of_others_stay_on_their_line_and_are_seen() {
         assert!(text.contains("\\nfake") && text.contains("\\u{202e}") && text.contains("\\u{e0041}end"), "{text}");
     }
     assert!(out(&["environment", "list"]).contains("it’s “é” – …"), "what people write stays");
-    let told = scene.expect(&["eval", "e\nv\u{202e}", "true"], 125, "");
-    assert!(told.contains("no environment is called `e\\nv\\u{202e}`"), "{told}");
+    let said = scene.expect(&["eval", "e\nv\u{202e}", "true"], 125, "");
+    assert!(said.contains("no environment is called `e\\nv\\u{202e}`"), "{said}");
 }

@@ -359,7 +359,7 @@ fn what_a_definition_names_must_hold() {
     );
     assert!(policy.is_required(Field::Memory) && policy.is_required(Field::WallTime));
     assert!(!policy.is_required(Field::CpuTime));
-    assert!(recipe(find(&all, "vm"), None).unwrap_err().contains("virtual machines are not there yet"));
+    assert!(recipe(find(&all, "vm"), None).unwrap_err().contains("no backend runs virtual machines"));
 }
 
 #[test]
@@ -402,7 +402,7 @@ fn an_image_is_the_root_and_its_own_interpreter_runs_the_code() {
         ("none", "image: `"),
         ("jailed", "`jail` makes no containers"),
         ("jailed-tar", "`nsjail` makes no containers"),
-        ("vm", "virtual machines are not there yet"),
+        ("vm", "no backend runs virtual machines"),
     ] {
         let refused = recipe(find(&all, name), None).unwrap_err();
         assert!(refused.contains(told), "{name}: {refused}");

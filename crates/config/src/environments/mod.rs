@@ -192,7 +192,7 @@ pub enum BackendWord {
 }
 
 /// Why microvm environments do not run.
-pub const NO_MICROVM: &str = "its backend is `microvm`, and virtual machines are not there yet";
+pub const NO_MICROVM: &str = "its backend is `microvm`, and no backend runs virtual machines";
 
 impl Environment {
     /// Why it cannot be used, although its definition is right; and the mistakes of a broken one.
@@ -215,8 +215,8 @@ impl Environment {
         if !artifact.nests || self.overrides.nesting {
             return None;
         }
-        let told = "its bin/run calls bwrap, and nobody granted it room for a sandbox inside ours, which costs the second wall \
-                    behind the mounts; let bin/run start the interpreter itself, since the jail is around it, or grant it: ";
+        let told = "its bin/run calls bwrap, which makes a sandbox inside this one, and nested sandboxes are not granted: they \
+                    cost the Landlock rules behind the mounts. Let bin/run start the interpreter itself, or grant them: ";
         let directory = artifact.directory.as_deref().unwrap_or(&artifact.program).display().to_string();
         Some(match self.rank {
             Rank::CommandLine => format!("{told}--nested-sandboxes"),
