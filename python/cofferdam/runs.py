@@ -51,8 +51,8 @@ def as_json(name: str, value: Mapping[str, Any], other: Optional[Callable[[Any],
     except TypeError as error:
         raise TypeError(f"{name}: {error}") from None
     except ValueError as error:
-        told = str(error)
-        raise ValueError(told if told.startswith(f"{name}:") else f"{name}: {told}") from None
+        message = str(error)
+        raise ValueError(message if message.startswith(f"{name}:") else f"{name}: {message}") from None
 
 
 def path_of(name: str, value: Any) -> Path:

@@ -371,9 +371,9 @@ def test_an_argument_of_a_wrong_type_is_named(sandbox: NclDrivenSandbox) -> None
         ("config_path", lambda: cofferdam.NsJailExecutor().execute_sync(None)),  # type: ignore[arg-type]
     ]
     for name, call in calls:
-        with pytest.raises((TypeError, ValueError)) as told:
+        with pytest.raises((TypeError, ValueError)) as raised:
             call()
-        assert str(told.value).startswith(f"{name}:"), (name, told.value)
+        assert str(raised.value).startswith(f"{name}:"), (name, raised.value)
     assert sandbox.execute_sync("skill", [Path("cat")], "in").stdout == "in"
 
 

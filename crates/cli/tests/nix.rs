@@ -270,11 +270,11 @@ fn an_artifact_of_another_name_is_a_mistake_wherever_it_is_looked_at() {
     // Before it is built nothing is known of it.
     assert_eq!(nix.cofferdam(&["environment", "check"]).status.code(), Some(0));
     let built = nix.cofferdam(&["environment", "build", "other"]);
-    let told = String::from_utf8_lossy(&built.stderr);
-    assert!(!built.status.success() && told.contains("`test-sandbox` is not `other`"), "{told}");
+    let report = String::from_utf8_lossy(&built.stderr);
+    assert!(!built.status.success() && report.contains("`test-sandbox` is not `other`"), "{report}");
     let checked = nix.cofferdam(&["environment", "check"]);
-    let told = String::from_utf8_lossy(&checked.stderr) + String::from_utf8_lossy(&checked.stdout);
-    assert!(checked.status.code() == Some(1) && told.contains("`test-sandbox` is not `other`"), "{told}");
+    let report = String::from_utf8_lossy(&checked.stderr) + String::from_utf8_lossy(&checked.stdout);
+    assert!(checked.status.code() == Some(1) && report.contains("`test-sandbox` is not `other`"), "{report}");
     let rows: Value = serde_json::from_slice(&nix.cofferdam(&["environment", "list", "--json"]).stdout).unwrap();
     let row = rows.as_array().unwrap().iter().find(|row| row["name"] == "other").unwrap().clone();
     assert_eq!(row["available"], false, "{row}");

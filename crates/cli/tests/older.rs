@@ -79,8 +79,8 @@ fn a_value_of_a_wrong_type_is_refused_by_its_field() {
         (mount("src", json!(5)), "mount[0].src: invalid type: integer `5`"),
     ] {
         let store = store(&wrong);
-        let told = refused(&store, 125, &["run", "--profile", "old"]);
-        assert!(told.contains(words), "{told}");
+        let said = refused(&store, 125, &["run", "--profile", "old"]);
+        assert!(said.contains(words), "{said}");
         let text = fs::read_to_string(store.path().join("old/nsjail.json")).unwrap();
         // Of nsjail's own form as well: what is not read as a limit would be no limit.
         let own = text.replace("\"cmd\"", "\"unused\"").replace("\"env\"", "\"unused2\"");
@@ -88,12 +88,12 @@ fn a_value_of_a_wrong_type_is_refused_by_its_field() {
         own["exec_bin"] = json!({"path": "/bin/echo", "arg": ["own"]});
         own["time_limit"] = json!("soon");
         fs::write(store.path().join("old/nsjail.json"), own.to_string()).unwrap();
-        let told = refused(&store, 125, &["run", "--profile", "old"]);
-        assert!(told.contains(" is not accepted; "), "{told}");
+        let said = refused(&store, 125, &["run", "--profile", "old"]);
+        assert!(said.contains(" is not accepted; "), "{said}");
     }
     let store = store(&json!({"cmd": "echo"}));
-    let told = refused(&store, 125, &["run", "--profile", "old"]);
-    assert!(told.contains("hint: \"cmd\": [\"echo\"]"), "{told}");
+    let said = refused(&store, 125, &["run", "--profile", "old"]);
+    assert!(said.contains("hint: \"cmd\": [\"echo\"]"), "{said}");
 }
 
 #[test]

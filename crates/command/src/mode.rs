@@ -1,4 +1,4 @@
-//! The three modes, what a model is told of them, and the table of configuration that names one. Pure data.
+//! The three modes, what a model is to know of them, and the table of configuration that names one. Pure data.
 
 use std::fmt;
 

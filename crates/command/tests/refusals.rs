@@ -49,7 +49,7 @@ async fn code_that_knows_nothing_of_this_crate_sees_an_errno_with_words_and_the_
     );
     let (came, said) = refused(&data);
     assert!(came.is_ok() && said.is_empty(), "{said}");
-    // Two refusals of one program are told apart, and an error that comes before is not taken for one of them.
+    // Two refusals of one program are distinct, and an error that comes before is not taken for one of them.
     let first = sandboxed_command("echo", SandboxMode::Sandbox, &missing);
     let second = sandboxed_command("echo", SandboxMode::Sandbox, Path::new("/etc"));
     let error = || std::io::Error::from_raw_os_error(22);

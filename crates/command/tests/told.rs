@@ -1,4 +1,4 @@
-//! What is told through `tracing`: what does not hold, and why a command was refused.
+//! What is said through `tracing`: what does not hold, and why a command was refused.
 
 #![cfg(target_os = "linux")]
 
@@ -40,8 +40,8 @@ impl Subscriber for Lines {
     fn exit(&self, _: &Id) {}
 }
 
-/// What is told meanwhile.
-fn told(act: impl FnOnce()) -> String {
+/// What is said through `tracing` meanwhile.
+fn traced(act: impl FnOnce()) -> String {
     let lines = Lines::default();
     tracing::subscriber::with_default(lines.clone(), act);
     let text = lines.0.lock().unwrap();
@@ -52,21 +52,21 @@ fn told(act: impl FnOnce()) -> String {
 fn what_is_confined_what_does_not_hold_and_what_is_refused() {
     let data = tempfile::tempdir_in("/var/tmp").unwrap();
     let confined = || Confined::new("claude").data_dir(data.path());
-    let text = told(|| drop(confined().command().unwrap()));
+    let text = traced(|| drop(confined().command().unwrap()));
     assert!(text.contains("DEBUG") && text.contains("claude") && text.contains("strength=full"), "{text}");
     assert!(!text.contains("WARN"), "{text}");
 
-    let text = told(|| drop(confined().landlock_at_most(0).fallback(Fallback::Warn).command().unwrap()));
+    let text = traced(|| drop(confined().landlock_at_most(0).fallback(Fallback::Warn).command().unwrap()));
     assert!(
         text.lines()
             .any(|line| line.starts_with("WARN") && line.contains("rule=writes") && line.contains("strength=none")),
         "{text}"
     );
 
-    let text = told(|| drop(sandboxed_command("claude", SandboxMode::Sandbox, data.path().join("none").as_path())));
+    let text = traced(|| drop(sandboxed_command("claude", SandboxMode::Sandbox, data.path().join("none").as_path())));
     assert!(text.starts_with("ERROR") && text.contains("claude") && text.contains("does not exist"), "{text}");
 
-    assert_eq!(told(|| drop(sandboxed_command("claude", SandboxMode::Rwx, data.path()))), "");
+    assert_eq!(traced(|| drop(sandboxed_command("claude", SandboxMode::Rwx, data.path()))), "");
 
     // The state of the model's command is granted where it exists, and said where it does not.
     let home = tempfile::tempdir_in("/var/tmp").unwrap();
@@ -87,5 +87,5 @@ fn what_is_confined_what_does_not_hold_and_what_is_refused() {
 #[test]
 fn says_what_is_not_granted() {
     let data = tempfile::tempdir_in("/var/tmp").unwrap();
-    print!("{}", told(|| drop(sandboxed_command("claude", SandboxMode::Sandbox, data.path()))));
+    print!("{}", traced(|| drop(sandboxed_command("claude", SandboxMode::Sandbox, data.path()))));
 }

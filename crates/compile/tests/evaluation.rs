@@ -191,8 +191,8 @@ fn an_error_about_a_value_that_is_set_shows_that_and_not_the_line_that_it_replac
     let (_keep, file) = profile(&text.replace("deny", "allow"));
     let path = ["capabilities", "network"].map(str::to_owned).to_vec();
     let set = Override { path, value: "\"none\"".into() };
-    let told = result(Job { overrides: vec![set], ..job(&file, &[Format::Policy]) }).unwrap_err().message;
-    assert!(told.contains("profile.ncl:2:") && told.contains("--set capabilities.network:1:1"), "{told}");
+    let said = result(Job { overrides: vec![set], ..job(&file, &[Format::Policy]) }).unwrap_err().message;
+    assert!(said.contains("profile.ncl:2:") && said.contains("--set capabilities.network:1:1"), "{said}");
 }
 
 #[test]
@@ -287,8 +287,8 @@ fn links_are_followed_as_far_as_they_stay_in_what_is_allowed() {
     linked.imports.pop();
     assert_eq!(result(linked.clone()).unwrap_err().kind, ProblemKind::Import);
     linked.file = own.join("loop.ncl");
-    let told = result(linked).unwrap_err();
-    assert!(told.message.contains("leads to itself"), "{}", told.message);
+    let refusal = result(linked).unwrap_err();
+    assert!(refusal.message.contains("leads to itself"), "{}", refusal.message);
 }
 
 #[test]
@@ -296,12 +296,12 @@ fn a_hint_about_imports_names_nothing_that_would_not_help() {
     let (keep, file) = profile("import \".hid\" as 'Text");
     fs::write(keep.path().join(".hid"), "x").unwrap();
     let own = fs::canonicalize(keep.path()).unwrap();
-    let told = result(job(&file, &[Format::Raw])).unwrap_err();
-    assert!(told.hint.as_deref().is_some_and(|hint| hint.starts_with("rename it")), "{told:?}");
+    let refusal = result(job(&file, &[Format::Raw])).unwrap_err();
+    assert!(refusal.hint.as_deref().is_some_and(|hint| hint.starts_with("rename it")), "{refusal:?}");
     symlink(".hid", own.join("shown.txt")).unwrap();
     fs::write(&file, "import \"shown.txt\"").unwrap();
-    let told = result(job(&file, &[Format::Raw])).unwrap_err();
-    assert!(told.hint.as_deref().is_some_and(|hint| hint.starts_with("rename it")), "{told:?}");
+    let refusal = result(job(&file, &[Format::Raw])).unwrap_err();
+    assert!(refusal.hint.as_deref().is_some_and(|hint| hint.starts_with("rename it")), "{refusal:?}");
 }
 
 #[test]
@@ -333,8 +333,8 @@ fn a_required_field_that_is_missing_is_named_with_the_users_line() {
         ("{}".into(), "skill_id", "profile.ncl"),
         ("5".into(), "the profile: 5", "profile.ncl"),
     ] {
-        let told = problem(&text).message;
-        assert!(told.contains(field) && told.contains(line), "{told}");
+        let said = problem(&text).message;
+        assert!(said.contains(field) && said.contains(line), "{said}");
     }
 }
 

@@ -134,8 +134,8 @@ impl Answer {
             Verdict::CREATE => {
                 // Read before the call is answered: afterwards the caller goes on, and elsewhere.
                 let about = network::is_about(r.nr); // bind, told only when it is refused
-                let told = plan.has(flag::TRACE) || (terminate && plan.has(flag::NO_NETWORK));
-                if about && told && self.unreachable(plan, &r, verdict) && terminate {
+                let reports = plan.has(flag::TRACE) || (terminate && plan.has(flag::NO_NETWORK));
+                if about && reports && self.unreachable(plan, &r, verdict) && terminate {
                     return true;
                 }
                 let seen = (!about && plan.has(flag::TRACE)).then(|| self.record(&r, verdict, 0, None));

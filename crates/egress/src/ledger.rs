@@ -196,8 +196,8 @@ mod tests {
             }
             prop_assert!(ledger.entries().len() <= ROOM.shared + 6 * (ROOM.own + 1));
             for (class, count) in counts {
-                let told: u64 = ledger.entries().iter().filter(|e| e.class == class).map(|e| e.count).sum();
-                prop_assert_eq!(told, count);
+                let counted: u64 = ledger.entries().iter().filter(|e| e.class == class).map(|e| e.count).sum();
+                prop_assert_eq!(counted, count);
             }
             let aggregated: u64 = ledger.entries().iter().filter(|e| e.is_aggregate()).map(|e| e.count).sum();
             prop_assert_eq!(aggregated, ledger.aggregated());

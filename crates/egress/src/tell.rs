@@ -1,9 +1,9 @@
 //! A sandbox's events on their way out: in order, one at a time, those that repeat counted, and none after the end.
 //! Knows nothing of what they mean.
 //!
-//! A program may be refused a hundred thousand times in a second. The first of equal refusals is told at once, those of
-//! the next second are counted and told as one; and of different ones, no more than a bounded number each second: the rest
-//! is told as a count for each kind and reason.
+//! A program may be refused a hundred thousand times in a second. The first of equal refusals is reported at once, those of
+//! the next second are counted and reported as one; and of different ones, no more than a bounded number each second: the rest
+//! is reported as a count for each kind and reason.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 use crate::event::{Event, Kind, Sink};
 use crate::ledger::{Ledger, Place, Room};
 
-/// How long equal refusals are counted before they are told again.
+/// How long equal refusals are counted before they are reported again.
 const WINDOW: Duration = Duration::from_secs(1);
-/// Most different refusals that are told in one window; of the rest, only how many.
+/// Most different refusals that are reported in one window; of the rest, only how many.
 const ROOM: Room = Room { own: 16, shared: 512 };
 
 struct State {
     sink: Option<Sink>,
     window: Instant,
-    /// What was told in this window. The counts are what has repeated since.
-    told: Ledger<Event>,
+    /// What was reported in this window. The counts are what has repeated since.
+    reported: Ledger<Event>,
     refused: u64,
 }
 
@@ -31,10 +31,10 @@ pub struct Teller {
 }
 
 impl Teller {
-    /// Nothing told yet; times count from now.
+    /// Nothing reported yet; times count from now.
     pub fn new(sink: Sink) -> Teller {
         let since = Instant::now();
-        let state = State { sink: Some(sink), window: since, told: Ledger::new(ROOM), refused: 0 };
+        let state = State { sink: Some(sink), window: since, reported: Ledger::new(ROOM), refused: 0 };
         Teller { since, state: Mutex::new(state) }
     }
 
@@ -45,7 +45,7 @@ impl Teller {
     /// Tells it, now or counted with its like.
     pub fn tell(&self, mut event: Event) {
         let state = &mut *self.lock();
-        // Under the lock: who comes later is told later.
+        // Under the lock: what comes later is reported later.
         let now = Instant::now();
         event.at_ms = millis(now.saturating_duration_since(self.since));
         if event.kind == Kind::Refused {
@@ -59,8 +59,8 @@ impl Teller {
             state.flush();
             state.window = now;
         }
-        if let Place::New(at) = state.told.add(event.clone()) {
-            state.told.entries_mut()[at].count = 0; // told now
+        if let Place::New(at) = state.reported.add(event.clone()) {
+            state.reported.entries_mut()[at].count = 0; // reported now
             state.send(event);
         }
     }
@@ -98,16 +98,16 @@ impl State {
 
     fn flush(&mut self) {
         self.tell_counted();
-        self.told.take();
+        self.reported.take();
     }
 
     fn tell_counted(&mut self) {
-        let repeated = self.told.entries_mut().iter_mut().filter(|event| event.count > 0);
+        let repeated = self.reported.entries_mut().iter_mut().filter(|event| event.count > 0);
         let mut counted: Vec<Event> = repeated
             .map(|event| {
-                let told = event.clone();
+                let reported = event.clone();
                 (event.count, event.last_ms) = (0, None);
-                told
+                reported
             })
             .collect();
         counted.sort_by_key(|event| (event.aggregated, event.at_ms));
@@ -160,7 +160,7 @@ mod tests {
         teller.catch_up();
         assert_eq!(counts(), [1, 3]);
         teller.catch_up();
-        assert_eq!(counts(), [1, 3], "nothing is told twice");
+        assert_eq!(counts(), [1, 3], "nothing is reported twice");
         teller.tell(refused(1));
         teller.end();
         assert_eq!(counts(), [1, 3, 1]);

@@ -348,8 +348,8 @@ mod tests {
         let mut log = Log::new(&Policy::base());
         assert!(watch.drain(&mut log));
         assert!(!ready(&watch) && !watch.drain(&mut log));
-        let told: Vec<_> = log.violations().map(|v| v.object.as_deref().unwrap()).collect();
-        assert_eq!(told, ["a.example:443", "b.example:443"]);
+        let reported: Vec<_> = log.violations().map(|v| v.object.as_deref().unwrap()).collect();
+        assert_eq!(reported, ["a.example:443", "b.example:443"]);
     }
 
     #[test]
@@ -368,10 +368,10 @@ mod tests {
         watch.0.take(at(5000, refused("a.example")));
         watch.0.take(at(5001, Event { count: 2, ..refused("a.example") }));
         let (events, lost) = watch.0.lock().records.take();
-        let told: Vec<_> = events.iter().map(|e| (e.at_ms, e.count, e.last_ms)).collect();
+        let reported: Vec<_> = events.iter().map(|e| (e.at_ms, e.count, e.last_ms)).collect();
         let each = [(20, 1, None), (30, 1, None), (40, 1, None), (50, 1, None)];
-        assert_eq!(told[..2], [(0, 11, Some(5001)), (10, 1, None)]);
-        assert_eq!((&told[2..], lost), (&each[..], 0));
+        assert_eq!(reported[..2], [(0, 11, Some(5001)), (10, 1, None)]);
+        assert_eq!((&reported[2..], lost), (&each[..], 0));
         // The refusals that the violations are made of are all there.
         let mut log = Log::new(&Policy::base());
         watch.drain(&mut log);

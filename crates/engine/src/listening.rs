@@ -1,5 +1,5 @@
 //! The Unix sockets that programs outside have in the host's tree, which a sandbox with the right to connect must not reach:
-//! agents that sign, daemons that act for whoever asks.
+//! agents that sign, daemons that act for every caller.
 //!
 //! The kernel lists them (/proc/net/unix), for this network namespace. A volume and the working directory were given to the
 //! program, with the sockets in them; every other one is added to what the policy denies.

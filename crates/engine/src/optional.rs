@@ -50,8 +50,8 @@ mod tests {
     fn the_record_names_what_was_left_out_and_keeps_its_strength() {
         let mounts = Applied { strength: Strength::Full, reason: "mounts".into() };
         assert_eq!(told(mounts.clone(), &[]), mounts);
-        let told = told(mounts, &["/a".into(), "/b\n".into()]);
-        assert_eq!(told.reason, "mounts; left out, for nothing is there: /a, /b\\n");
-        assert_eq!(told.strength, Strength::Full);
+        let applied = told(mounts, &["/a".into(), "/b\n".into()]);
+        assert_eq!(applied.reason, "mounts; left out, for nothing is there: /a, /b\\n");
+        assert_eq!(applied.strength, Strength::Full);
     }
 }

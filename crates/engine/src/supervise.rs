@@ -66,7 +66,7 @@ pub struct Run<'a> {
     pub session: Option<&'a Channel>,
     /// The mount step of that tmpfs.
     pub workspace: Option<usize>,
-    /// Copy-on-write mounts, whose layers a session is told of as well.
+    /// Copy-on-write mounts, whose layers a session gets as well.
     pub layers: &'a [crate::jail::Layer],
     /// What the egress gateway tells, and whether a refusal ends the run.
     pub gateway: Option<(&'a Watch, bool)>,
@@ -421,24 +421,24 @@ impl Loop<'_, '_> {
 
     fn read_events(&mut self, most: usize) {
         // Held meanwhile: who asks finds nothing in the socket that is not in the list.
-        let mut told = self.run.session.map(|session| session.tap().list());
+        let mut recorded = self.run.session.map(|session| session.tap().list());
         self.take_events(most);
-        if let Some(told) = &mut told {
-            told.clear();
-            told.extend(self.report.log.violations().cloned());
+        if let Some(recorded) = &mut recorded {
+            recorded.clear();
+            recorded.extend(self.report.log.violations().cloned());
         }
     }
 
     /// What the gateway refused goes where init's events go.
     fn read_refusals(&mut self) {
         let Some((watch, ends)) = self.run.gateway else { return };
-        let mut told = self.run.session.map(|session| session.tap().list());
+        let mut recorded = self.run.session.map(|session| session.tap().list());
         let any = watch.drain(&mut self.report.log);
-        if let Some(told) = &mut told {
-            told.clear();
-            told.extend(self.report.log.violations().cloned());
+        if let Some(recorded) = &mut recorded {
+            recorded.clear();
+            recorded.extend(self.report.log.violations().cloned());
         }
-        drop(told);
+        drop(recorded);
         if any && ends {
             self.kill(End::Violation);
         }

@@ -95,8 +95,8 @@ fn is_on_record(o: &Outcome, records: &Records) {
     assert_eq!(of(NetworkKind::Closed).iter().map(|e| e.bytes_up).collect::<Vec<_>>(), [Some(7)]);
     let metadata = network.events.iter().filter(|e| e.address.is_some_and(|a| a.to_string() == "169.254.169.254"));
     assert_eq!(metadata.map(|e| e.kind).collect::<Vec<_>>(), [NetworkKind::Refused]);
-    let told: u64 = network.events.iter().filter(|e| e.kind == NetworkKind::Refused).map(|e| e.count).sum();
-    assert_eq!(told, network.refused, "every refusal is counted somewhere");
+    let counted: u64 = network.events.iter().filter(|e| e.kind == NetworkKind::Refused).map(|e| e.count).sum();
+    assert_eq!(counted, network.refused, "every refusal is counted somewhere");
     let aggregated: u64 = network.events.iter().filter(|e| e.aggregated).map(|e| e.count).sum();
     assert_eq!(aggregated, network.lost);
     assert!(o.violations.iter().any(|v| v.object.as_deref() == Some("169.254.169.254:80")), "{:?}", o.violations);

@@ -180,16 +180,16 @@ impl Store {
         let path = self.directory.join(id.as_str()).join(what.file_name());
         let missing =
             || StoreError::Missing { id: id.clone(), store: self.directory.clone(), missing: what.file_name() };
-        let told = |error: io::Error| match error.kind() {
+        let failed = |error: io::Error| match error.kind() {
             ErrorKind::NotFound => missing(),
             _ => StoreError::Io { operation: "read", path: path.clone(), source: error },
         };
-        let store = private::open(&self.directory).map_err(told)?;
+        let store = private::open(&self.directory).map_err(failed)?;
         self.trusted(&store, self.directory.clone())?;
         let own = self.directory.join(id.as_str());
         let linked = |at: &OwnedFd, name: &str, path: &Path, error| match private::is_link(at, name) {
             true => StoreError::Linked { path: path.to_owned() },
-            false => told(error),
+            false => failed(error),
         };
         let directory =
             private::open_below(&store, id.as_str()).map_err(|error| linked(&store, id.as_str(), &own, error))?;
@@ -198,9 +198,9 @@ impl Store {
         let file = private::open_file(&directory, name).map_err(|error| linked(&directory, name, &path, error))?;
         self.trusted(&file, path.clone())?;
         let mut bytes = Vec::new();
-        (&file).take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(told)?;
+        (&file).take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
         if bytes.len() as u64 > MAX_BYTES {
-            return Err(told(io::Error::new(ErrorKind::FileTooLarge, "it has more than 16 MiB")));
+            return Err(failed(io::Error::new(ErrorKind::FileTooLarge, "it has more than 16 MiB")));
         }
         Ok(bytes)
     }
@@ -215,12 +215,12 @@ impl Store {
     /// # Errors
     /// The store cannot be read.
     pub fn list(&self) -> Result<Vec<Id>, StoreError> {
-        let told = |source| StoreError::Io { operation: "read", path: self.directory.clone(), source };
+        let failed = |source| StoreError::Io { operation: "read", path: self.directory.clone(), source };
         let store = match private::open(&self.directory) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            opened => opened.map_err(told)?,
+            opened => opened.map_err(failed)?,
         };
-        let names = private::names(&store).map_err(told)?;
+        let names = private::names(&store).map_err(failed)?;
         let ids = names.iter().filter_map(|name| Id::new(name).ok());
         Ok(ids.filter(|id| private::open_below(&store, id.as_str()).is_ok()).collect())
     }
@@ -232,7 +232,7 @@ impl Store {
     /// Something cannot be written. Then every file is still whole, the old one or the new one.
     pub fn save(&self, id: &Id, files: &[(Stored, &[u8])]) -> Result<PathBuf, StoreError> {
         let path = self.directory.join(id.as_str());
-        let told = |operation| {
+        let failed = |operation| {
             let path = path.clone();
             move |source: io::Error| StoreError::Io { operation, path, source }
         };
@@ -246,10 +246,10 @@ impl Store {
         let directory =
             private::make_below(&store, id.as_str()).map_err(|error| match private::is_link(&store, id.as_str()) {
                 true => StoreError::Linked { path: path.clone() },
-                false => told("make the profile's directory")(error),
+                false => failed("make the profile's directory")(error),
             })?;
         self.trusted(&directory, path.clone())?;
-        sweep(&directory).map_err(told("clean"))?;
+        sweep(&directory).map_err(failed("clean"))?;
         for what in Stored::ALL {
             let file = path.join(what.file_name());
             match files.iter().find(|(stored, _)| stored == what) {
@@ -263,7 +263,7 @@ impl Store {
                 },
             }
         }
-        fsync(&directory).and_then(|()| fsync(&store)).map_err(|error| told("synchronise")(error.into()))?;
+        fsync(&directory).and_then(|()| fsync(&store)).map_err(|error| failed("synchronise")(error.into()))?;
         drop(lock);
         Ok(path)
     }

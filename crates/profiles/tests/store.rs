@@ -98,7 +98,7 @@ fn links_are_not_followed_out_of_the_store() {
 
     symlink(&outside, store.directory().join("linked")).unwrap();
     let linked = |error: StoreError, path: &Path| {
-        assert!(matches!(&error, StoreError::Linked { path: told } if told == path), "{error}");
+        assert!(matches!(&error, StoreError::Linked { path: named } if named == path), "{error}");
         assert!(error.to_string().contains("symbolic link") && error.hint().is_some(), "{error}");
     };
     linked(store.read(&id("linked"), Stored::Policy).unwrap_err(), &store.directory().join("linked"));

@@ -271,7 +271,7 @@ pub fn listed(catalogue: &Catalogue) -> Value {
                 "name": place.name(),
                 "kind": place.kind(),
                 // Whoever made an artifact wrote it, and a model reads it.
-                "description": place.description().map(|told| text::for_model(told, LONGEST_DESCRIPTION)),
+                "description": place.description().map(|own| text::for_model(own, LONGEST_DESCRIPTION)),
                 "available": reason.is_none(),
                 "reason": reason,
             })

@@ -1,7 +1,7 @@
 //! Long runs that show what short tests cannot: that nothing is left or lost after thousands of kills at random points, and
 //! under hundreds of hostile sandboxes at once.
 //!
-//! `cargo xtask soak` runs them for as long as it is told; `tests/smoke.rs` runs a short piece of each with the suite.
+//! `cargo xtask soak` runs them for the time given; `tests/smoke.rs` runs a short piece of each with the suite.
 #![forbid(unsafe_code)]
 
 pub mod host;

@@ -1,4 +1,4 @@
-//! Hundreds of hostile sandboxes and one gateway, for as long as it is told.
+//! Hundreds of hostile sandboxes and one gateway, for the time given.
 //!
 //! One process owns all of them. Each has one host of its own that it may reach, connects there once, and misbehaves: it
 //! floods, forks, fills, hangs. What went out must be in its outcome, and nothing may be left when all have ended.

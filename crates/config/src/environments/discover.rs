@@ -355,7 +355,7 @@ pub(super) fn holds_more(caller: Around<'_>, credentials: &[String], real: &Path
     real.parent().is_none()
         || SHARED.iter().any(|shared| Path::new(shared).starts_with(real))
         || NOT_FOR_PROGRAMS.iter().any(|shared| real.starts_with(shared))
-        // The direct children of /home are homes, whoever's they are.
+        // The direct children of /home are homes, of any user.
         || real.parent() == Some(Path::new("/home"))
         || caller.homes.iter().any(home)
         || caller.homes.iter().any(|home| real == Path::new(home).join(".config"))

@@ -46,7 +46,7 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// A copy-on-write layer: what it changes is told with each answer. Without the descriptor, only the end tells it.
+    /// A copy-on-write layer: each answer says what it changes. Without the descriptor, only the end does.
     pub fn take_layer(&self, layer: &Layer, root: &OwnedFd) {
         if let Ok(copy) = root.try_clone() {
             self.layers.lock().unwrap_or_else(PoisonError::into_inner).push((layer.clone(), copy));

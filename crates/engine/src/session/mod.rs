@@ -326,7 +326,7 @@ impl Inner {
             // A program of an artifact's own answers for all that it starts, so nothing is lost there.
             let mut failure = refusal(
                 "process.nested_sandboxes",
-                "with room for sandboxes inside, an interpreter's sessions cannot be told from what its code starts",
+                "with room for sandboxes inside, an interpreter's sessions cannot be distinguished from what its code starts",
             );
             failure.hint = Some("run the code without a session; or give the artifact a bin/session-run".into());
             return Err(fail(failure));
