@@ -262,7 +262,7 @@ def test_runs_are_recorded_where_a_trail_is_named_and_nowhere_else(
 
     named, variable = tmp_path / "named", tmp_path / "variable"
     assert cofferdam.run(policy(), ["true"]).exit_code == 0
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.rglob("*") if path.suffix == ".jsonl"] == []
     assert cofferdam.run(policy(), ["true"], audit_trail=named).exit_code == 0
     assert kinds(named) == ["trail_opened", "sandbox_started", "sandbox_completed"]
     monkeypatch.setenv("COFFERDAM_AUDIT", str(variable))

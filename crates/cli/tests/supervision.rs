@@ -182,6 +182,35 @@ fn a_memory_bomb_ends_at_once_and_takes_no_more_than_its_limit() {
 }
 
 #[test]
+fn what_the_kernel_keeps_and_counts_for_nobody_is_bounded() {
+    // Access control lists of 100 entries and of 20; a NUMA policy for a page of memory.
+    let code = "
+import ctypes, mmap, os, struct
+def acl(entries):
+    middle = b''.join(struct.pack('<HHI', 2, 7, os.getuid()) for _ in range(entries))
+    ends = [struct.pack('<HHI', tag, 5, 0xffffffff) for tag in (1, 4, 16, 32)]
+    return struct.pack('<I', 2) + ends[0] + middle + b''.join(ends[1:])
+os.mkdir('/tmp/d')
+for entries in (20, 100):
+    for name in ('access', 'default'):
+        try:
+            os.setxattr('/tmp/d', 'system.posix_acl_' + name, acl(entries))
+            print(entries, name, 'set')
+        except OSError as e:
+            print(entries, name, e.errno)
+page = mmap.mmap(-1, 4096, mmap.MAP_SHARED)
+at = ctypes.addressof(ctypes.c_char.from_buffer(page))
+mask = ctypes.c_ulong(1)
+libc = ctypes.CDLL(None, use_errno=True)
+number = {'x86_64': 237, 'aarch64': 235}[os.uname().machine]
+print('mbind', libc.syscall(number, ctypes.c_void_p(at), 4096, 2, ctypes.byref(mask), 65, 0), ctypes.get_errno())
+";
+    let o = program(&["--timeout", "20s"], &[PYTHON, "-c", code]);
+    ended(&o, "exited", None);
+    assert_eq!(o["stdout"], "20 access set\n20 default set\n100 access 7\n100 default 7\nmbind -1 1\n", "{o:#}");
+}
+
+#[test]
 fn processes_are_bounded_and_the_program_is_told_by_fork() {
     let forks = "
 import os, time

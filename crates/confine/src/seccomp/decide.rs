@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use libc::{EACCES, EAFNOSUPPORT, EINVAL, ENOMEM, ENOSYS, EPERM, EPROTONOSUPPORT};
+use libc::{E2BIG, EACCES, EAFNOSUPPORT, EINVAL, ENOMEM, ENOSYS, EPERM, EPROTONOSUPPORT};
 
 use super::table::{Call, Group};
 use super::{ArgOp, Error, Level, Reason, Request, RuleAction};
@@ -141,6 +141,8 @@ const RLIMIT_CORE: u64 = 4;
 const MAP_HUGETLB: u64 = 0x4_0000;
 const MFD_HUGETLB: u64 = 4;
 const SHM_HUGETLB: u64 = 0o4000;
+/// The largest value of an extended attribute, bytes: all bits set.
+const XATTR_BYTES: u64 = 0xff;
 const SOL_SOCKET: u64 = 1;
 /// SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF.
 const ATTACHMENTS: [u64; 4] = [26, 50, 51, 52];
@@ -261,6 +263,13 @@ fn whole_call(call: &Call, request: &Request<'_>) -> Option<Effect> {
         {
             return Some(refuse(EPERM, Reason::Metadata));
         }
+        // The kernel keeps a NUMA policy for each range of a file in memory, and an access control list of up to 64 KiB for each
+        // name, and counts neither towards any limit. Docker refuses mbind(2) as well; programs go on without.
+        "mbind" | "set_mempolicy_home_node" if request.private_ipc => return Some(unasked(EPERM)),
+        // Its size lies behind a pointer, and programs fall back to setxattr.
+        "setxattrat" if request.private_ipc && !request.metadata_refused && level < Level::Strict => {
+            return Some(ABSENT);
+        }
         "memfd_create" if request.limited_exec => return Some(refuse(EPERM, Reason::Exec)),
         // Which family it asks for says who asks; a pair is a pipe in both directions, without which no JVM starts.
         "socket" | "socketpair" => return None,
@@ -303,6 +312,11 @@ fn arguments(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> E
         "memfd_create" => add(&[any(1, MFD_HUGETLB)], quiet(ENOMEM)),
         "shmget" => add(&[any(2, SHM_HUGETLB)], quiet(ENOMEM)),
         // The compiled program of a socket is in kernel memory that no memory limit counts, and that all of the host shares.
+        // What takes about as much as the name's own inode, which is counted.
+        "setxattr" | "lsetxattr" | "fsetxattr" if request.private_ipc => {
+            let larger = Cond { width: Width::Bits64, mask: !XATTR_BYTES, ..any(3, 0) };
+            add(&[larger], unasked(E2BIG));
+        }
         "setsockopt" => {
             for option in ATTACHMENTS {
                 add(&[is(1, SOL_SOCKET), is(2, option)], refuse(EPERM, Reason::Level));
@@ -442,6 +456,11 @@ fn watched(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> Eff
 
 const fn refuse(errno: i32, reason: Reason) -> Effect {
     Effect::Refuse { errno, reason, rule: 0, report: Report::Always }
+}
+
+/// Refused and recorded, and no reason to end what programs that mean no harm do.
+const fn unasked(errno: i32) -> Effect {
+    Effect::Refuse { errno, reason: Reason::Level, rule: 0, report: Report::NeverKill }
 }
 
 const fn quiet(errno: i32) -> Effect {

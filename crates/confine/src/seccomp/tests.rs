@@ -247,11 +247,24 @@ fn calls_that_hide_their_arguments_are_absent_and_dangerous_ones_refused() {
         assert_eq!(result(&plain, "unshare", &[1 << 40]), from_basic(EPERM));
         assert_eq!(result(&plain, "unshare", &[0x4_0600]), RET_ALLOW);
         let walled = Request { private_ipc: false, limited_exec: true, metadata_refused: true, ..plain };
-        for name in ["shmget", "shmat", "msgget", "semop", "mq_open", "memfd_create", "utimensat", "setxattrat"] {
+        for name in ["shmget", "shmat", "msgget", "semop", "mq_open", "memfd_create", "utimensat", "setxattr"] {
             assert_eq!(result(&walled, name, &[]), EPERM, "{name}");
             if level < Level::Strict {
                 assert_eq!(result(&plain, name, &[]), RET_ALLOW, "{name}");
             }
+        }
+        assert_eq!(result(&walled, "setxattrat", &[]), EPERM);
+        // No limit counts what the kernel keeps for these.
+        for name in ["mbind", "set_mempolicy_home_node"] {
+            assert_eq!(result(&plain, name, &[]), EPERM, "{name}");
+        }
+        if level < Level::Strict {
+            for name in ["setxattr", "lsetxattr", "fsetxattr"] {
+                for (size, wanted) in [(255, RET_ALLOW), (256, errno(libc::E2BIG)), (1 << 32, errno(libc::E2BIG))] {
+                    assert_eq!(result(&plain, name, &[0, 0, 0, size]), wanted, "{name} {size}");
+                }
+            }
+            assert_eq!(result(&plain, "setxattrat", &[]), errno(libc::ENOSYS), "its size cannot be seen");
         }
         // At `Disabled` the kernel's own rules would decide on them, and a user namespace gives every right.
         for name in ["fsopen", "fsconfig", "fsmount", "fspick", "open_tree", "move_mount", "mount_setattr"] {
