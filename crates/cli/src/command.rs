@@ -13,9 +13,9 @@ const EXAMPLES: &str = "\
 Examples:
   cofferdam eval python 'print(6*7)'
   cofferdam run -- ./build.sh
-  cofferdam run -v .:.:cow --memory 1g --timeout 5m -- make test
+  cofferdam run -v .:.:cow,exec --timeout 5m -- make test
   cofferdam eval shell -it
-  cofferdam run --profile ./reader.ncl -- cat notes.txt
+  cofferdam run --profile ./reader.ncl -v .:.:ro -w . -- cat notes.txt
 
 Exit code: the program's own; 128+N when signal N ended it; 124 for the wall
 limit; 137 for another limit; 125 when Cofferdam refused or failed itself;

@@ -667,6 +667,8 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
         long: "on-violation",
         takes: Takes::Choice("ACTION", &["deny", "terminate"]),
         help: "What a refused call does: deny (default) or terminate",
+        more: "`terminate` ends the run at a system call that the filter refuses and at a host that the network refuses. \
+               What mounts and permissions refuse, as reading /etc/shadow, is an error of that call alone.",
         heading: HOLD,
         rare: true,
         leaves: &["on_violation"],

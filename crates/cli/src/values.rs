@@ -26,7 +26,12 @@ pub const BACKENDS: &[&str] = &{
 /// A size in bytes: a whole number with an optional unit `b`, `k`, `m`, `g`, `t` (powers of 1024; `KiB`, `MB` and the
 /// like mean the same), as docker reads them.
 pub fn bytes(text: &str) -> Result<u64, String> {
-    let accepted = || format!("`{text}` is not a size; write it like 512m, 2g or 65536");
+    size(text, "512m, 2g or 65536")
+}
+
+/// A size, and what an error says that it looks like.
+fn size(text: &str, like: &str) -> Result<u64, String> {
+    let accepted = || format!("`{text}` is not a size; write it like {like}");
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let number: u64 = text[..digits].parse().map_err(|_| accepted())?;
     let shift = match text[digits..].to_ascii_lowercase().as_str() {
@@ -42,9 +47,10 @@ pub fn bytes(text: &str) -> Result<u64, String> {
 
 /// A size that the policy counts in MiB. 0 passes: the policy's own rules refuse it where it means nothing.
 pub fn mebibytes(text: &str) -> Result<u64, String> {
-    let bytes = bytes(text)?;
+    let like = "512m or 2g";
+    let bytes = size(text, like)?;
     if bytes % (1 << 20) != 0 {
-        return Err(format!("`{text}` is not a whole number of MiB; write it like 512m or 2g"));
+        return Err(format!("`{text}` is not a whole number of MiB; write it like {like}"));
     }
     Ok(bytes >> 20)
 }
