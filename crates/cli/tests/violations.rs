@@ -162,6 +162,50 @@ fn a_trace_tells_denied_reads_and_writes_with_their_paths() {
 }
 
 #[test]
+fn a_trace_reports_attributes_and_watches_by_path() {
+    let directory = open_directory();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (denied, allowed) = (at("secret"), at("allowed"));
+    for name in [&denied, &allowed] {
+        std::fs::write(name, "x").unwrap();
+    }
+    // The last five numbers are the same on every architecture; a kernel without the call is asked all the same.
+    let code = r#"
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None)
+value = ctypes.create_string_buffer(64)
+arguments = struct.pack('QII', ctypes.addressof(value), 1, 0)
+def attempt(f):
+    try: f()
+    except OSError: pass
+for path in sys.argv[1:]:
+    p, at = path.encode(), ctypes.c_long(-100)
+    attempt(lambda: os.getxattr(path, 'user.a')); attempt(lambda: os.listxattr(path))
+    attempt(lambda: os.setxattr(path, 'user.a', b'x')); attempt(lambda: os.removexattr(path, 'user.a'))
+    libc.inotify_add_watch(libc.inotify_init(), p, 1)
+    libc.syscall(463, at, p, 0, b'user.a', arguments, 16); libc.syscall(464, at, p, 0, b'user.a', arguments, 16)
+    libc.syscall(465, at, p, 0, value, 64); libc.syscall(466, at, p, 0, b'user.a')
+    libc.syscall(468, at, p, value, 24, 0); libc.syscall(469, at, p, value, 24, 0)
+"#;
+    let volume = format!("{0}:{0}:rw", directory.path().to_str().unwrap());
+    let options = ["run", "--json", "--trace", "-w", "/", "--deny", &denied, "-v", &volume, "--", PYTHON, "-c", code];
+    let o = outcome(&[&options[..], &[&denied, &allowed, "/etc/passwd"]].concat()).1;
+    let found = violations(&o);
+    let changes = ["setxattr", "removexattr", "setxattrat", "removexattrat", "file_setattr"];
+    let looks = ["getxattr", "listxattr", "inotify_add_watch", "getxattrat", "listxattrat", "file_getattr"];
+    for operation in changes {
+        expect(&found, operation, &denied, "$.filesystem.deny", "argument_as_read");
+        expect(&found, operation, "/etc/passwd", "$.filesystem.mounts", "argument_as_read");
+    }
+    for operation in looks {
+        expect(&found, operation, &denied, "$.filesystem.deny", "argument_as_read");
+        assert!(!found.iter().any(|v| v.0 == operation && v.1 == "/etc/passwd"), "{operation} may look: {found:#?}");
+    }
+    assert!(!found.iter().any(|v| v.1 == allowed), "what is allowed is no violation: {found:#?}");
+    assert_eq!(o["violations_complete"], true);
+}
+
+#[test]
 fn a_trace_follows_links_to_what_they_name() {
     let code = "ln -s /etc /tmp/e; echo x > /tmp/e/through; ln -s /etc/passwd /tmp/p; echo x > /tmp/p; rm /tmp/p; \
                 ln -s /etc/shadow- /tmp/s; chmod 600 /tmp/s; cd /tmp/e; echo x > here; true";

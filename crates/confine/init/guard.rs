@@ -143,6 +143,13 @@ mod calls {
     pub const RENAMEAT2: i32 = 276;
 }
 
+/// inotify_add_watch(2): the register before its path is the inotify instance, and no directory.
+#[cfg(target_arch = "x86_64")]
+const INOTIFY_ADD_WATCH: i32 = 254;
+/// inotify_add_watch(2): the register before its path is the inotify instance, and no directory.
+#[cfg(target_arch = "aarch64")]
+const INOTIFY_ADD_WATCH: i32 = 27;
+
 /// Which registers of a call point to paths, for events.
 #[cfg(target_arch = "x86_64")]
 pub fn path_arguments(nr: i32) -> (Option<usize>, Option<usize>) {
@@ -155,8 +162,9 @@ pub fn path_arguments(nr: i32) -> (Option<usize>, Option<usize>) {
         188 | 189 | 191 | 192 | 194 | 195 | 197 | 198 => (Some(0), None),
         82 | 86 | 88 | 165 => (Some(0), Some(1)), // rename link symlink mount
         // openat mkdirat mknodat fchownat futimesat newfstatat unlinkat readlinkat fchmodat faccessat utimensat
-        // name_to_handle_at execveat statx openat2 faccessat2 fchmodat2 open_tree
+        // name_to_handle_at execveat statx openat2 faccessat2 fchmodat2 open_tree, *xattrat, file_getattr file_setattr
         257..=263 | 267..=269 | 280 | 303 | 322 | 332 | 437 | 439 | 452 | 428 => (Some(1), None),
+        463..=466 | 468 | 469 | INOTIFY_ADD_WATCH => (Some(1), None),
         264 | 265 | 316 | 429 => (Some(1), Some(3)), // renameat linkat renameat2 move_mount
         266 => (Some(0), Some(2)),                   // symlinkat
         _ => (None, None),
@@ -169,6 +177,7 @@ pub fn path_arguments(nr: i32) -> (Option<usize>, Option<usize>) {
     match nr {
         5 | 6 | 8 | 9 | 11 | 12 | 14 | 15 | 43 | 45 | 49 | 51 | 221 => (Some(0), None),
         33 | 34 | 35 | 48 | 53 | 54 | 56 | 78 | 79 | 88 | 264 | 281 | 291 | 437 | 439 | 452 | 428 => (Some(1), None),
+        463..=466 | 468 | 469 | INOTIFY_ADD_WATCH => (Some(1), None),
         37 | 38 | 276 | 429 => (Some(1), Some(3)),
         36 => (Some(0), Some(2)),
         40 => (Some(0), Some(1)),
@@ -577,6 +586,9 @@ impl Guards {
 
 /// Whether the register before a call's path register holds a directory.
 pub fn has_directory(nr: i32, register: usize) -> bool {
+    if nr == INOTIFY_ADD_WATCH {
+        return false;
+    }
     let (first, second) = path_arguments(nr);
     // The calls with a path in register 0 and another in 1 (rename, link, mount) have none; symlinkat has one before 2.
     first.is_some_and(|f| f > 0 && f == register) || (second.is_some_and(|s| s == register) && register > 1)

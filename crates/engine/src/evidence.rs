@@ -334,7 +334,9 @@ fn follows(operation: &str, args: &[u64; 6]) -> bool {
         "open" => open(args[1]),
         "openat" => open(args[2]),
         "newfstatat" | "utimensat" | "faccessat2" | "fchmodat2" => at(args[3]),
-        "statx" => at(args[2]),
+        "statx" | "setxattrat" | "getxattrat" | "listxattrat" | "removexattrat" => at(args[2]),
+        "file_getattr" | "file_setattr" => at(args[4]),
+        "inotify_add_watch" => args[2] & 0x0200_0000 == 0, // IN_DONT_FOLLOW
         "fchownat" => at(args[4]),
         "mkdir" | "mkdirat" | "mknod" | "mknodat" | "unlink" | "unlinkat" | "rmdir" | "lchown" | "lstat"
         | "readlink" | "readlinkat" | "lgetxattr" | "lsetxattr" | "llistxattr" | "lremovexattr" => false,
@@ -385,7 +387,8 @@ fn writes(operation: &str, args: &[u64; 6]) -> bool {
         "creat" | "mkdir" | "mkdirat" | "mknod" | "mknodat" | "rename" | "renameat" | "renameat2" | "link"
         | "linkat" | "symlink" | "symlinkat" | "unlink" | "unlinkat" | "rmdir" | "truncate" | "chmod" | "fchmodat"
         | "fchmodat2" | "chown" | "lchown" | "fchownat" | "utime" | "utimes" | "utimensat" | "futimesat"
-        | "setxattr" | "lsetxattr" | "removexattr" | "lremovexattr" => return true,
+        | "setxattr" | "lsetxattr" | "setxattrat" | "removexattr" | "lremovexattr" | "removexattrat"
+        | "file_setattr" => return true,
         _ => return false,
     };
     flags & 3 != 0 || flags & 0o1100 != 0
