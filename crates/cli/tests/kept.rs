@@ -85,6 +85,30 @@ fn what_is_not_kept_is_named_and_the_rest_is_kept() {
 }
 
 #[test]
+fn what_is_too_deep_is_counted_and_said_to_be_left_out() {
+    let short = "for i in range(300): os.mkdir('n'); os.chdir('n')";
+    let long = "for i in range(300): os.mkdir('n' * 200); os.chdir('n' * 200)";
+    let allowed = "for i in range(250): os.mkdir('n'); os.chdir('n')";
+    for (code, whole) in [(short, false), (long, false), (allowed, true)] {
+        let place = tempfile::tempdir().unwrap();
+        let keep = place.path().join("kept");
+        let (_tree, o) = run(&keep, &format!("import os\n{code}\nopen('leaf', 'w').write('x')"));
+        let (listed, omitted) = (changes(&o).len(), o["changes_omitted"].as_u64().unwrap());
+        if whole {
+            assert_eq!((listed, omitted, &o["error"]), (251, 0, &Value::Null), "{o:#}");
+            continue;
+        }
+        assert!(listed <= 257 && omitted > 0, "{listed} {omitted}");
+        let message = o["error"]["message"].as_str().unwrap();
+        for part in
+            ["at least ", "more changes in /w are not listed", "neither listed nor kept", "too deep", "not kept: "]
+        {
+            assert!(message.contains(part), "{part}: {message}");
+        }
+    }
+}
+
+#[test]
 fn a_destination_that_cannot_be_written_is_named_and_the_changes_are_listed_all_the_same() {
     // The program has the place to itself: it puts a directory where a file is to be kept, or a file where the directory was.
     for (code, wanted) in [

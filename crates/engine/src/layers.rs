@@ -49,6 +49,10 @@ struct Walk<'a> {
     /// Bytes that may still be written.
     room: u64,
     skipped: Vec<Skipped>,
+    /// Entries that are not kept and that no room is left to name.
+    unnamed: u64,
+    /// Whether directories were too deep to be looked into.
+    deep: bool,
     listed: usize,
     omitted: u64,
     /// Entries that may still be looked at; `None` where the tree is dead, and all are.
@@ -63,6 +67,10 @@ pub struct Changes {
     pub skipped: Vec<Skipped>,
     /// What the destination refused, with its path; from there on nothing was kept.
     pub failure: Option<String>,
+    /// How many more entries are not kept than `skipped` has room for.
+    pub unnamed: u64,
+    /// Whether directories were too deep to be looked into: then `omitted` is a lower bound.
+    pub deep: bool,
     /// Changes beyond what is listed; of a layer whose program still runs, at least so many.
     pub omitted: u64,
 }
@@ -75,15 +83,30 @@ pub struct Skipped {
     pub why: &'static str,
 }
 
-/// Names what was not kept of a layer; the program chose how many there are.
-pub fn unkept(skipped: &[Skipped]) -> String {
+/// Names what was not kept of a layer, of which `unnamed` more have no name; the program chose how many there are.
+pub fn unkept(skipped: &[Skipped], unnamed: u64) -> String {
     const NAMED: usize = 256;
     let name = |s: &Skipped| format!("{} ({})", crate::evidence::escape(s.path.as_bytes()), s.why);
     let mut text = format!("not kept: {}", skipped.iter().take(NAMED).map(name).collect::<Vec<_>>().join(", "));
-    if skipped.len() > NAMED {
-        text += &format!(" and {} more", skipped.len() - NAMED);
+    if skipped.is_empty() {
+        return format!("not kept: {unnamed} entries, whose names are too long to be listed");
+    }
+    let more = unnamed.saturating_add(skipped.len().saturating_sub(NAMED) as u64);
+    if more > 0 {
+        text += &format!(" and {more} more");
     }
     text
+}
+
+/// Says how many changes are not listed; with `deep` that is a lower bound.
+pub fn unlisted(omitted: u64, deep: bool, target: &str) -> String {
+    if !deep {
+        return format!("{omitted} more changes in {target} are not listed");
+    }
+    format!(
+        "at least {omitted} more changes in {target} are not listed, and what is more than {DEPTH} directories deep is \
+         neither listed nor kept: that is too deep to be looked into"
+    )
 }
 
 /// Makes the directory that changes are kept in, and opens it.
@@ -136,13 +159,16 @@ fn read(
         kept: HashMap::new(),
         room: room.f_blocks.saturating_sub(room.f_bfree).saturating_mul(room.f_frsize),
         skipped: Vec::new(),
+        unnamed: 0,
+        deep: false,
         listed: 0,
         omitted: 0,
         left,
     };
     w.walk(upper.as_fd(), keep.map(|(fd, _)| fd), "", 0)?;
     w.changes.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(Changes { list: w.changes, skipped: w.skipped, failure: w.failure, omitted: w.omitted })
+    let Walk { changes: list, skipped, failure, unnamed, deep, omitted, .. } = w;
+    Ok(Changes { list, skipped, failure, unnamed, deep, omitted })
 }
 
 /// Opens an entry without following anything. Whoever ran the program owns it and may have been left without the right to
@@ -204,7 +230,23 @@ impl Walk<'_> {
     fn skip(&mut self, path: String, why: &'static str) {
         if self.has_room(&path) {
             self.skipped.push(Skipped { path, why });
+        } else {
+            self.unnamed += 1;
         }
+    }
+
+    /// Counts the entries of a directory that is not looked into any further, one at least where it has any.
+    fn too_deep(&mut self, dir: BorrowedFd<'_>, path: String) -> io::Result<()> {
+        let mut entries = 0;
+        for entry in Dir::read_from(dir)? {
+            let entry = entry?;
+            entries += u64::from(!matches!(entry.file_name().to_bytes(), b"." | b".."));
+        }
+        if entries > 0 {
+            (self.deep, self.omitted) = (true, self.omitted.saturating_add(entries));
+            self.skip(path, "too deep to be looked into");
+        }
+        Ok(())
     }
 
     /// The destination refuses: nothing more is kept.
@@ -266,12 +308,11 @@ impl Walk<'_> {
                 if existed.as_ref().is_none_or(|m| !m.is_dir()) {
                     self.change('A', path.clone());
                 }
-                if depth >= DEPTH {
-                    self.skip(path, "too deep to be looked at");
-                    return Ok(());
-                }
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
                 let inner = open_entry(dir, name, flags, self.left.is_none().then_some(0o700))?;
+                if depth >= DEPTH {
+                    return self.too_deep(inner.as_fd(), path);
+                }
                 let kept = keep.and_then(|k| self.keep_directory(k, name, rel));
                 self.walk(inner.as_fd(), kept.as_ref().map(AsFd::as_fd), rel, depth + 1)
             }

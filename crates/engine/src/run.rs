@@ -576,14 +576,14 @@ impl Core {
                     f.changes.extend(c.list);
                     if c.omitted > 0 {
                         f.changes_omitted += c.omitted;
-                        f.problems.push(format!("{} more changes in {} are not listed", c.omitted, layer.target));
+                        f.problems.push(crate::layers::unlisted(c.omitted, c.deep, &layer.target));
                     }
                     if let Some(why) = c.failure {
                         let dir = keep.as_deref().map_or_else(String::new, |k| k.display().to_string());
                         f.problems.push(format!("not all changes in {} are kept in {dir}: {why}", layer.target));
                     }
-                    if keep.is_some() && !c.skipped.is_empty() {
-                        f.problems.push(crate::layers::unkept(&c.skipped));
+                    if keep.is_some() && (!c.skipped.is_empty() || c.unnamed > 0) {
+                        f.problems.push(crate::layers::unkept(&c.skipped, c.unnamed));
                     }
                 }
                 Err(e) => f.problems.push(format!("cannot read what changed in {}: {e}", layer.target)),
