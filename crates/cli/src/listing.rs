@@ -232,6 +232,12 @@ fn mistakes(all: &Environments) -> Vec<Problem> {
     all.problems.iter().chain(broken.flatten()).cloned().collect()
 }
 
+fn warn(all: &Environments) {
+    for warning in &all.warnings {
+        print_note(&format!("warning: {warning}"), None);
+    }
+}
+
 fn check_all(all: &Environments, caller: &Caller, json: bool) -> Result<i32, Refusal> {
     let mut problems = mistakes(all);
     let (builder, around) = (chosen::builder(caller), surroundings(caller));
@@ -243,9 +249,7 @@ fn check_all(all: &Environments, caller: &Caller, json: bool) -> Result<i32, Ref
     if all.project.as_ref().is_some_and(|project| project.use_flake) {
         problems.push(no_flake(all.configuration.as_deref().unwrap_or(std::path::Path::new("project"))));
     }
-    for warning in &all.warnings {
-        print_note(&format!("warning: {warning}"), None);
-    }
+    warn(all);
     let code = report(&problems, json)?;
     if code == 0 && !json {
         print(&format!("{} environments are right\n", all.in_force().count()))?;
@@ -262,7 +266,9 @@ fn check(places: &[&str], around: &Surroundings, json: bool) -> Result<i32, Refu
             problems.extend(artifact(&path, None, &around.homes, &around.store()).err().unwrap_or_default());
             continue;
         }
-        problems.extend(mistakes(&Environments::of_file(place, around)));
+        let of_file = Environments::of_file(place, around);
+        warn(&of_file);
+        problems.extend(mistakes(&of_file));
     }
     report(&problems, json)
 }

@@ -256,6 +256,15 @@ fn a_configuration_with_mistakes_stops_what_it_could_mean_and_nothing_else() {
     scene.expect(&["environment", "check", &good], 0, "");
     let told = scene.expect(&["environment", "check", &scene.text("none.toml")], 1, "");
     assert!(told.contains("none.toml: cannot be looked at"), "{told}");
+    // A file that is checked by itself is judged as one that is in force.
+    let wrong = scene.write("project.toml", "[project]\npath = \"/no/such/place\"\n[defaults]\nfoo = 1\n");
+    for arguments in [&["environment", "check", &wrong][..], &["environment", "check", "--config", &wrong]] {
+        let told = scene.expect(arguments, 1, "");
+        assert!(told.contains("project.path: cannot be looked at"), "{arguments:?}: {told}");
+        assert!(told.contains("defaults.foo is not applied"), "{arguments:?}: {told}");
+    }
+    let here = scene.write("here.toml", "[project]\npath = \"/usr\"\n");
+    assert_eq!(scene.expect(&["environment", "check", &here], 0, ""), "");
     scene.expect(&["run", "--", "true"], 0, "");
 }
 

@@ -182,12 +182,7 @@ impl Environments {
             lives.max_sessions = said.max_sessions.unwrap_or(lives.max_sessions);
             let own = said.max_sessions_per_client.unwrap_or(lives.max_sessions_per_client);
             lives.max_sessions_per_client = own.min(lives.max_sessions);
-            out.warnings
-                .extend(parsed.ignored.iter().map(|key| format!("{key} is not applied: Cofferdam has no such key")));
-            out.problems.extend(parsed.problems);
-            for definition in parsed.definitions {
-                out.all.push(defined(definition, around));
-            }
+            out.found(parsed.ignored, parsed.problems, parsed.definitions, around);
         }
         out.references(around);
         for (index, (directory, named)) in around.registries().into_iter().enumerate() {
@@ -203,14 +198,29 @@ impl Environments {
         out
     }
 
+    /// Takes what a configuration file defines, and what is wrong with it.
+    fn found(
+        &mut self,
+        ignored: Vec<String>,
+        problems: Vec<Problem>,
+        definitions: Vec<Definition>,
+        around: &Surroundings,
+    ) {
+        self.warnings.extend(ignored.iter().map(|key| format!("{key} is not applied: Cofferdam has no such key")));
+        self.problems.extend(problems);
+        self.all.extend(definitions.into_iter().map(|definition| defined(definition, around)));
+    }
+
     /// What one configuration file defines, whatever is defined besides.
     pub fn of_file(file: &str, around: &Surroundings) -> Environments {
         let mut out = Environments::default();
         let file = around.absolute(file);
         if let Some(parsed) = out.read(&file, true, around) {
-            out.problems.extend(parsed.problems);
-            out.problems.extend(parsed.project.filter(|project| project.use_flake).map(|_| no_flake(&file)));
-            out.all.extend(parsed.definitions.into_iter().map(|definition| defined(definition, around)));
+            out.found(parsed.ignored, parsed.problems, parsed.definitions, around);
+            if let Some(project) = parsed.project {
+                out.problems.extend(project.use_flake.then(|| no_flake(&file)));
+                out.project_of_runs(around, Some(project));
+            }
         }
         out.configuration = Some(file);
         out
@@ -401,6 +411,12 @@ impl Environments {
     }
 
     fn surroundings_of_runs(&mut self, around: &Surroundings, configured: Option<Written>) {
+        self.project_of_runs(around, configured);
+        self.sessions_of_runs(around);
+    }
+
+    /// The project that runs see, and what is wrong with it.
+    fn project_of_runs(&mut self, around: &Surroundings, configured: Option<Written>) {
         let directory = around.setting("PROJECT_DIR").map(|(_, path)| around.absolute(path));
         let mount = around.setting("PROJECT_MOUNT").map(|(_, path)| path.to_owned());
         if directory.is_some() || configured.is_some() {
@@ -440,6 +456,10 @@ impl Environments {
                 );
             }
         }
+    }
+
+    /// How long sessions live, by the variables.
+    fn sessions_of_runs(&mut self, around: &Surroundings) {
         for (end, into) in [
             ("SESSION_IDLE_TIMEOUT", &mut self.sessions.idle_timeout_seconds),
             ("SESSION_MAX_LIFETIME", &mut self.sessions.max_lifetime_seconds),
