@@ -106,7 +106,8 @@ pub async fn serve(shared: Arc<Shared>, door: Door, stop: CancellationToken) -> 
     let config = config.with_cancellation_token(stop.child_token());
     let protocol = StreamableHttpService::new(move || Ok(Service::connected(&shared, true)), conversations, config);
     let mut router = axum::Router::new().nest_service(PATH, protocol).layer(middleware::from_fn(single::single));
-    router = router.layer(middleware::from_fn(ended)).layer(middleware::from_fn(stays));
+    router =
+        router.layer(middleware::from_fn(one_host)).layer(middleware::from_fn(ended)).layer(middleware::from_fn(stays));
     if let Some(token) = token {
         let token = Arc::new(token);
         router = router.layer(middleware::from_fn(move |request, next| admit(Arc::clone(&token), request, next)));
@@ -147,6 +148,27 @@ async fn ended(request: Request, next: Next) -> Response {
         *response.status_mut() = StatusCode::NO_CONTENT;
     }
     response
+}
+
+/// Refuses a request whose host can be read in more than one way; which hosts are allowed is the library's to check, and it
+/// reads the first `Host` alone.
+async fn one_host(request: Request, next: Next) -> Response {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let (first, second) = (hosts.next(), hosts.next());
+    let has_user = first.is_some_and(|host| host.as_bytes().contains(&b'@'));
+    if second.is_some() || has_user {
+        let why = "the Host header must name one host, without a user\nhint: send one Host header: NAME or NAME:PORT\n";
+        return (StatusCode::BAD_REQUEST, why).into_response();
+    }
+    // A target in absolute form comes before Host (RFC 9112, 3.2.2).
+    let target = request.uri().authority().map(|authority| authority.as_str());
+    let other =
+        |host: &HeaderValue| target.is_some_and(|target| !target.as_bytes().eq_ignore_ascii_case(host.as_bytes()));
+    if first.is_some_and(other) {
+        let why = "the request target names another host than Host\nhint: send the path alone as the target, /mcp\n";
+        return (StatusCode::FORBIDDEN, why).into_response();
+    }
+    next.run(request).await
 }
 
 /// Longest text of a refusal.

@@ -53,6 +53,8 @@ fn other_names_and_pages_of_others_are_refused_and_its_own_are_not() {
     for (header, expected) in [
         (("Host", "localhost"), 200),
         (("Host", "rebound.example"), 403),
+        (("Host", "evil@127.0.0.1"), 400),
+        (("Host", "127.0.0.1@evil.example"), 400),
         (("Origin", "https://evil.example"), 403),
         (("Origin", "http://localhost:1"), 403),
         (("Origin", "null"), 403),
@@ -236,6 +238,11 @@ fn every_refusal_says_what_helps() {
         (415, "Content-Type: application/json", raw("POST", "/mcp", accept, &ping)),
         (415, "one message of JSON-RPC 2.0", raw("POST", "/mcp", &both, "{")),
         (400, "send initialize first", raw("POST", "/mcp", &both, &ping)),
+        (400, "send initialize first", raw("POST", "http://localhost/mcp", &both, &ping)),
+        (403, "send the path alone", raw("POST", "http://evil.example/mcp", &both, &ping)),
+        (403, "send the path alone", raw("POST", "http://user@localhost/mcp", &both, &ping)),
+        (400, "send one Host header", raw("POST", "/mcp", &format!("Host: evil.example\r\n{both}"), &ping)),
+        (400, "send one Host header", raw("POST", "/mcp", &format!("Host: localhost\r\n{both}"), &ping)),
     ] {
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
