@@ -204,6 +204,9 @@ fn outcome(answer: Answer) -> Outcome {
     if ending != Ending::LimitExceeded && ending != Ending::TimedOut {
         outcome.limit = None;
     }
+    if ending == Ending::TimedOut {
+        outcome.limit = Some(cofferdam_policy::Field::WallTime);
+    }
     // What an interpreter said outside of its calls is why it ended, if anything says so.
     let last_words = std::mem::take(&mut outcome.stderr);
     (outcome.stdout, outcome.stderr, outcome.truncated) = (answer.stdout, answer.stderr, answer.truncated);

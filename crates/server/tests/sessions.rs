@@ -66,8 +66,10 @@ fn a_timeout_says_whether_the_state_is_kept_and_the_next_answer_is_its_own() {
         (&json!("timed_out"), &json!(true)),
         "{late}"
     );
+    assert_eq!(late["structuredContent"]["limit"], "limits.wall_ms", "{late}");
     assert!(text(&late).contains("begun") && text(&late).contains("the session keeps its state"), "{late}");
-    assert_eq!(text(&call(&mut client, "quick", "s", "print(x)")), "7\n");
+    let next = call(&mut client, "quick", "s", "print(x)");
+    assert_eq!((text(&next), next["structuredContent"].get("limit")), ("7\n", None), "{next}");
 }
 
 #[test]
