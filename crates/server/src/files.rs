@@ -7,10 +7,11 @@
 use std::fs::File as Opened;
 use std::io::Read as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, chmodat, openat2, statat};
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 
 /// Most files that come back.
 const MOST_FILES: usize = 32;
@@ -27,8 +28,15 @@ const MOST_TOLD: usize = 16;
 /// Largest text that is part of the answer; a larger one is linked.
 const LARGEST_TEXT: usize = 256 << 10;
 
-/// How far the clock of files may be behind the one of programs: a tick of the kernel's at 100 Hz.
+/// How long the clock of files stands still: a tick of the kernel's at 100 Hz.
 const TICK: Duration = Duration::from_millis(10);
+
+/// The clock of files, from 1970 on: what is changed from now on has no earlier time.
+pub fn now() -> Duration {
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+    Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or_default().min(999_999_999))
+}
 
 /// What a file is, by its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,6 +86,8 @@ pub struct Collected {
     pub bytes: u64,
     /// How many names were looked at.
     pub names: usize,
+    /// When the file that was changed last was changed.
+    pub newest: Duration,
 }
 
 /// Reads the directory `name` below `root`, whose tree is dead.
@@ -85,10 +95,16 @@ pub fn collect(root: &OwnedFd, name: &str) -> Collected {
     collected(root, name, Collected { dead: true, ..Collected::default() })
 }
 
-/// The same while the program lives: only what was changed since then, as well as the clock of files tells.
-pub fn collect_since(root: &OwnedFd, name: &str, since: SystemTime) -> Collected {
-    let since = since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().saturating_sub(TICK);
-    collected(root, name, Collected { since: Some(since), ..Collected::default() })
+/// The same while the program lives: only what was changed since then, by [`now`]. Returns when that clock has passed the
+/// newest of these changes, so that a later call, which begins later, does not take them for its own.
+pub fn collect_since(root: &OwnedFd, name: &str, since: Duration) -> Collected {
+    let found = collected(root, name, Collected { since: Some(since), ..Collected::default() });
+    let begun = Instant::now();
+    // A program can give a file no such time of its own choice, but the clock can be set back.
+    while now() <= found.newest && begun.elapsed() < TICK * 3 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    found
 }
 
 fn collected(root: &OwnedFd, name: &str, mut found: Collected) -> Collected {
@@ -180,6 +196,7 @@ impl Collected {
             FileType::RegularFile if self.since.is_some_and(|since| changed(&stat) < since) => {}
             FileType::RegularFile => match self.read(directory, name) {
                 Ok(bytes) => {
+                    self.newest = self.newest.max(changed(&stat));
                     let content = content(&shown, &bytes);
                     self.files.push(File { name: shown, content, bytes });
                 }
@@ -382,13 +399,21 @@ mod tests {
         std::fs::create_dir(&output).unwrap();
         std::fs::write(output.join("old"), "x").unwrap();
         std::thread::sleep(TICK * 4);
-        let now = SystemTime::now();
+        let begun = now();
         std::fs::write(output.join("new"), "x").unwrap();
         std::fs::write(output.join("shut"), "x").unwrap();
         std::fs::set_permissions(output.join("shut"), std::fs::Permissions::from_mode(0o0)).unwrap();
         let fd = rustix::fs::open(root.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
-        let found = collect_since(&fd, "output", now);
+        let found = collect_since(&fd, "output", begun);
         assert!(!names(&found).contains(&"old") && names(&found).contains(&"new"), "{found:?}");
+        // At once, within a tick: what was not changed does not come back, and what was does, of the same size too.
+        for round in 0..20 {
+            let begun = now();
+            assert_eq!(names(&collect_since(&fd, "output", begun)), Vec::<&str>::new(), "round {round}");
+            let begun = now();
+            std::fs::write(output.join("new"), if round % 2 == 0 { "y" } else { "x" }).unwrap();
+            assert_eq!(names(&collect_since(&fd, "output", begun)), ["new"], "round {round}");
+        }
         assert_eq!(std::fs::metadata(output.join("shut")).unwrap().permissions().mode() & 0o777, 0);
         assert_eq!(collect(&fd, "output").files.len(), 3);
     }

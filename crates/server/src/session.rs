@@ -6,7 +6,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use cofferdam_engine::session::{self, Answer, Key, SessionError, Sessions, Start, Why, Workspace};
 use cofferdam_engine::{Cancel, Ending, Failure, Outcome, Output, Stream};
@@ -62,7 +62,7 @@ pub fn run(host: &Host, sessions: &Sessions, asked: Asked, call: Call) -> Ran {
 }
 
 fn attempt(host: &Host, sessions: &Sessions, asked: Asked, call: Call) -> Result<Ran, Failure> {
-    let begun = SystemTime::now();
+    let begun = files::now();
     let key = named(sessions, asked)?;
     let begins = |text: &str| {
         if let Some(progress) = &call.progress {

@@ -152,7 +152,11 @@ fn files_of_a_session_come_back_when_they_are_written() {
     let mut client = home.client(json!({}));
     let first = call(&mut client, "python", "s", "open('output/a.json', 'w').write('{}')");
     assert_eq!(first["structuredContent"]["artifacts"], json!(["a.json"]), "{first}");
-    std::thread::sleep(std::time::Duration::from_millis(50));
+    // At once: the clock of files may stand where it stood.
+    let unchanged = call(&mut client, "python", "s", "print(1)");
+    assert_eq!(unchanged["structuredContent"]["artifacts"], json!([]), "{unchanged}");
+    let changed = call(&mut client, "python", "s", "open('output/a.json', 'w').write('{}')");
+    assert_eq!(changed["structuredContent"]["artifacts"], json!(["a.json"]), "{changed}");
     let second =
         call(&mut client, "python", "s", "print(open('output/a.json').read()); open('output/b.txt', 'w').write('b')");
     assert_eq!(second["structuredContent"]["artifacts"], json!(["b.txt"]), "{second}");
