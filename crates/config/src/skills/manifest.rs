@@ -71,7 +71,7 @@ pub struct Permissions {
     pub chains: Vec<u64>,
     /// None, what the operator says, or these hosts.
     pub network_access: Wish,
-    /// None, or these paths of its own. Nothing of the host is ever granted by it.
+    /// None, or these paths inside: `/input` and `/output` for what a caller exchanges with it. By itself it grants nothing.
     pub filesystem_access: Wish,
 }
 
@@ -180,7 +180,7 @@ fn manifest(read: &mut Reader, root: &Value, stage: Stage) -> Manifest {
             tx_actions: actions(read, permissions.get("txActions")),
             chains: chains(read, permissions.get("chains")),
             network_access: wish(read, "$.permissions.networkAccess", permissions.get("networkAccess"), |text| {
-                text.parse::<AllowEntry>().map(|_| ())
+                if is_loopback(text) { Ok(()) } else { text.parse::<AllowEntry>().map(|_| ()) }
             }),
             filesystem_access: wish(
                 read,
@@ -204,6 +204,12 @@ fn manifest(read: &mut Reader, root: &Value, stage: Stage) -> Manifest {
             })
         }),
     }
+}
+
+/// Whether an entry of `networkAccess` asks for the sandbox's own loopback, with a port or without; ports are not told apart.
+pub(super) fn is_loopback(entry: &str) -> bool {
+    let port = |rest: &str| rest.is_empty() || rest.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok());
+    ["localhost", "127.0.0.1", "[::1]"].into_iter().any(|name| entry.strip_prefix(name).is_some_and(port))
 }
 
 fn actions(read: &mut Reader, value: Option<&Value>) -> Vec<String> {

@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 
 use cofferdam_policy::{
-    API_VARIABLE_DEFAULT, AllowEntry, HttpUrl, PolicyError, PolicyErrors, UrlHost, paths, variables,
+    API_VARIABLE_DEFAULT, AllowEntry, HttpUrl, NetworkMode, PolicyError, PolicyErrors, UrlHost, paths, variables,
 };
 use serde_json::Value;
 
@@ -51,8 +51,8 @@ const KEYS: &[&str] = &[
 pub struct SandboxConfig {
     /// A container's image, by reference; or a tarball or a directory as root, by absolute path.
     pub image: Option<String>,
-    /// Whether the hosts of both sides may be reached; otherwise none.
-    pub allowlist: bool,
+    /// What the network may be at most: none, a loopback of the sandbox's own, or the hosts of both sides.
+    pub network: NetworkMode,
     /// Which at most; none leaves it to the manifest.
     pub allowed_hosts: Option<Vec<AllowEntry>>,
     /// Memory at most, MiB.
@@ -122,8 +122,14 @@ fn config(read: &mut Reader, root: &Value) -> SandboxConfig {
         text(read, "image", "an image's reference, or the absolute path of a tarball or a directory", &|image| {
             !image.starts_with(['.', '~']) && (1..=4095).contains(&image.len()) && !image.chars().any(char::is_control)
         });
-    let mode = text(read, "networkMode", "none or allowlist", &|mode| matches!(mode, "none" | "allowlist"));
-    let allowlist = mode.as_deref() == Some("allowlist");
+    let mode = text(read, "networkMode", "none, loopback or allowlist", &|mode| {
+        matches!(mode, "none" | "loopback" | "allowlist")
+    });
+    let network = match mode.as_deref() {
+        Some("allowlist") => NetworkMode::Allowlist,
+        Some("loopback") => NetworkMode::Loopback,
+        _ => NetworkMode::None,
+    };
     if top.get("readOnlyRootfs").is_some_and(|value| !read.flag("$.readOnlyRootfs", Some(value))) {
         read.wrong(
             "$.readOnlyRootfs",
@@ -136,10 +142,14 @@ fn config(read: &mut Reader, root: &Value) -> SandboxConfig {
         top.get(key).map(|value| read.number(&format!("$.{key}"), Some(value), least, most))
     };
     let (api, variables) = env(read, top.get("env"));
+    if network == NetworkMode::Loopback && api.is_some() {
+        let accepted = "networkMode allowlist or none, in which the API is reached; or no ISCL_API_URL";
+        read.wrong("$.networkMode", top.get("networkMode"), "loopback alone cannot reach the API", accepted);
+    }
     SandboxConfig {
         image,
-        allowlist,
-        allowed_hosts: top.get("allowedHosts").map(|value| hosts(read, value, allowlist)),
+        network,
+        allowed_hosts: top.get("allowedHosts").map(|value| hosts(read, value, network == NetworkMode::Allowlist)),
         memory_limit_mb: number(read, "memoryLimitMb", 1, 1 << 20),
         cpu_quota: number(read, "cpuQuota", 1000, 100_000 * 8192),
         timeout_ms: number(read, "timeoutMs", 1, 24 * 60 * 60 * 1000),

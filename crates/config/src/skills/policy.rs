@@ -9,6 +9,7 @@
 //! | | a list | `allowlist` | the list, and of it what is in `allowedHosts` too, if that is said |
 //! | | an address in the list | `allowlist` | only if `allowedHosts` has it too |
 //! | | `true` | `allowlist` | `allowedHosts`, which must be said |
+//! | | `true`, or a list with `localhost` | `loopback` | a loopback of the sandbox's own, and no host |
 //! | | `false` | any | none, and to name an address to connect or send to is a violation |
 //! | the API | | `env.ISCL_API_URL` | reachable, and nothing else by it |
 //! | variables | | `env` | the operator's, of those that neither look like a secret nor steer a program |
@@ -19,7 +20,7 @@ use cofferdam_policy::{
     PolicyError, PolicyErrors, Root, Stdin, To,
 };
 
-use super::manifest::{Manifest, Wish};
+use super::manifest::{Manifest, Wish, is_loopback};
 use super::operator::{CPU_QUOTA_DEFAULT, SKILL_DIRECTORY, SandboxConfig, TMP_MB};
 
 /// What is run where the operator names no program: the one of these that a skill has, with the program that runs it.
@@ -108,13 +109,17 @@ fn program(manifest: &Manifest, operator: &SandboxConfig) -> Result<Vec<String>,
 }
 
 fn network(manifest: &Manifest, operator: &SandboxConfig) -> Result<Network, PolicyErrors> {
-    let allow = match (&manifest.permissions.network_access, operator.allowlist) {
-        (Wish::Flag(false), _) | (_, false) => Vec::new(),
-        (Wish::Flag(true), true) => operator.allowed_hosts.clone().ok_or_else(|| {
+    let loopback = Network { mode: NetworkMode::Loopback, ..Network::none() };
+    let allow = match (&manifest.permissions.network_access, operator.network) {
+        (Wish::Flag(true), NetworkMode::Loopback) => return Ok(loopback),
+        (Wish::List(hosts), NetworkMode::Loopback) if hosts.iter().any(|host| is_loopback(host)) => {
+            return Ok(loopback);
+        }
+        (Wish::Flag(true), NetworkMode::Allowlist) => operator.allowed_hosts.clone().ok_or_else(|| {
             let problem = "missing, and the manifest names no hosts of its own".into();
             one("$.allowedHosts", problem, "the hosts that the skill may reach")
         })?,
-        (Wish::List(hosts), true) => {
+        (Wish::List(hosts), NetworkMode::Allowlist) => {
             let wished: Vec<AllowEntry> = hosts.iter().filter_map(|host| host.parse().ok()).collect();
             match &operator.allowed_hosts {
                 // An address is reached even where names may not lead, such as the host's own network: nobody has one for
@@ -133,6 +138,7 @@ fn network(manifest: &Manifest, operator: &SandboxConfig) -> Result<Network, Pol
                 Some(granted) => both(&wished, granted),
             }
         }
+        _ => Vec::new(),
     };
     let api = operator.api.clone().map(|url| NetworkApi { url, variable: API_VARIABLE_DEFAULT.into() });
     if allow.is_empty() && api.is_none() {

@@ -297,3 +297,20 @@ proptest! {
         prop_assert!(read.is_err() || text.trim().is_empty() || text.trim_start().starts_with('#'));
     }
 }
+
+#[test]
+fn loopback_needs_the_leave_of_both_sides() {
+    let mode = |wish: Value, text: &str| resolve(&wishing(wish), &operator(text)).network.mode;
+    let config = "networkMode = 'loopback'";
+    for wish in [json!(true), json!(["localhost"]), json!(["api.example.com", "127.0.0.1:8080"])] {
+        assert_eq!(mode(wish.clone(), config), NetworkMode::Loopback, "{wish}");
+        assert_eq!(mode(wish.clone(), ""), NetworkMode::None, "{wish}");
+    }
+    for wish in [json!(false), json!(["api.example.com"]), json!(["localhost.example.com"])] {
+        assert_eq!(mode(wish.clone(), config), NetworkMode::None, "{wish}");
+    }
+    let errors = SandboxConfig::decode(b"networkMode = 'loopback'\nallowedHosts = ['localhost']").unwrap_err();
+    assert!(errors.to_string().contains("allowedHosts"), "{errors}");
+    let errors = SandboxConfig::decode(b"networkMode = 'loopback'\nenv = { ISCL_API_URL = 'http://127.0.0.1:1' }");
+    assert!(errors.unwrap_err().to_string().contains("networkMode"));
+}

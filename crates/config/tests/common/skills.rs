@@ -73,8 +73,9 @@ fn holds(manifest: &Manifest, operator: &SandboxConfig) {
     assert!(operator.memory_limit_mb.is_none_or(|most| policy.limits.memory_mb <= most));
     assert!(operator.timeout_ms.is_none_or(|most| policy.limits.wall_ms <= most));
     assert!(!policy.process.spawn || (manifest.sandbox.allow_spawn && !operator.no_spawn));
-    assert!(matches!(policy.network.mode, NetworkMode::None | NetworkMode::Allowlist));
-    assert!(policy.network.allow.is_empty() || operator.allowlist);
+    assert!(matches!(policy.network.mode, NetworkMode::None | NetworkMode::Loopback | NetworkMode::Allowlist));
+    assert!(policy.network.allow.is_empty() || operator.network == NetworkMode::Allowlist);
+    assert!(policy.network.mode != NetworkMode::Loopback || operator.network == NetworkMode::Loopback);
     assert_eq!(policy.command.variables, Policy::base().command.variables, "none of anybody's");
     assert_eq!(policy.on_violation, OnViolation::Terminate);
     assert_ne!(policy.filesystem.root, Root::Host);
