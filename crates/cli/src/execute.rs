@@ -70,7 +70,13 @@ pub fn execute_about(
         };
     }
     let recording = audit::recording(&call, Some(caller).filter(|_| is_skill))?;
-    let keeping = call.keep_changes.as_deref().map(Keeping::begin).transpose()?;
+    let keeping = call.keep_changes.as_deref().map(Keeping::begin).transpose().map_err(|refusal| {
+        if is_skill {
+            refusal.hint("name a directory that is empty or does not exist yet: --output DIR")
+        } else {
+            refusal
+        }
+    })?;
     let signals = Signals::catch(call.tty)?;
     let lost = Arc::new(AtomicI32::new(0));
     let asked = Arc::new(AtomicBool::new(false));

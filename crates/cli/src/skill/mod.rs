@@ -64,6 +64,14 @@ pub fn command(command: Command) -> Command {
                 .default_missing_value("limits")
                 .action(ArgAction::Append),
         )
+        .arg(
+            text("input", "FILE", "run: show this file to the skill, read-only, as /input/NAME; may be given again")
+                .action(ArgAction::Append),
+        )
+        .arg(text("output", "DIR", "run: keep the files that the skill writes below /output in DIR").long_help(
+            "run: keep the files that the skill writes below /output in DIR, which must not exist or be empty; at most 64 MiB",
+        ))
+        .arg(flag("interactive", "run: pass standard input on; it is closed otherwise").short('i'))
         .arg(text("audit-trail", "DIR", "The trail in which it is recorded").long_help(
             "The trail in which it is recorded. Default: $COFFERDAM_AUDIT, or $XDG_STATE_HOME/cofferdam/audit, or \
              ~/.local/state/cofferdam/audit",
@@ -149,6 +157,10 @@ pub fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
     let called = Called { matches, caller: &caller, registry };
     if action != "run" && matches.get_many::<String>("args").is_some() {
         return Err(Refusal::new("arguments", format!("{action} takes no arguments behind --")));
+    }
+    let exchanged = [("input", "--input"), ("output", "--output")].into_iter().find(|(id, _)| matches.contains_id(id));
+    if let Some((_, option)) = exchanged.filter(|_| action != "run") {
+        return Err(Refusal::new("arguments", format!("{action} takes no {option}: only run does")));
     }
     match action {
         "keygen" => manage::keygen(&called),

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use cofferdam_config::skills::exchange::Exchange;
 use cofferdam_config::skills::operator::SandboxConfig;
 use cofferdam_config::skills::policy::policy;
 use cofferdam_config::skills::{Code, SkillError};
@@ -48,6 +49,11 @@ fn started(called: &Called<'_>, engine: &Engine, presentation: Presentation) -> 
         Refusal::new("policy", format!("manifest and operator do not fit:\n  {}", indented(&errors)))
             .hint("correct the fields of --config FILE: docs/skills.md tells each, and cofferdam skill show NAME what the skill asks for")
     })?;
+    let exchange = exchange(called, presentation.dry_run)?;
+    exchange.grant(&kept.manifest, &mut policy).map_err(|errors| {
+        let message = format!("the skill is not given these files:\n  {}", indented(&errors));
+        Refusal::new("policy", message).hint("cofferdam skill show NAME says what its manifest asks for")
+    })?;
     // Only the host tells a directory from a tarball.
     if let Root::Directory(path) = &policy.filesystem.root {
         let there = std::fs::metadata(path).map_err(|error| {
@@ -84,12 +90,31 @@ fn started(called: &Called<'_>, engine: &Engine, presentation: Presentation) -> 
     let call = Call {
         policy,
         tty: false,
-        keep_changes: None,
+        keep_changes: exchange.output,
         audit_trail: Some(called.trail_directory()?.to_string_lossy().into_owned()),
         audit_secrets: called.matches.get_many("audit-secret").into_iter().flatten().cloned().collect(),
         perhaps_file: None,
     };
     execute_about(engine, call, called.caller, presentation, about)
+}
+
+/// What the command line exchanges with the skill. Each input is a file that is there: the sandbox's mount of it follows.
+fn exchange(called: &Called<'_>, dry_run: bool) -> Result<Exchange, Refusal> {
+    let given = called.matches.get_many::<String>("input").into_iter().flatten();
+    let input: Vec<String> = given.map(|file| called.caller.absolute(file)).collect();
+    for file in &input {
+        let wrong = match std::fs::metadata(file) {
+            Ok(there) if there.is_file() => continue,
+            Ok(_) => "it is not a regular file".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        return Err(Refusal::new("arguments", format!("cannot show the skill {file}: {wrong}"))
+            .hint("--input FILE, once for each file"));
+    }
+    let output = called.text("output").map(|directory| called.caller.absolute(directory));
+    // The run makes the directory; a plan makes nothing.
+    let output_missing = dry_run && output.as_ref().is_some_and(|directory| !Path::new(directory).exists());
+    Ok(Exchange { input, output, output_missing, stdin: called.flag("interactive") })
 }
 
 /// The refusal of a skill that may not run, which is on record as well.

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! DIR ─ intake (manifest, signature, hashes, scan) ─▶ Taken ─ registry, store ─▶ what may run, and its files
-//! manifest + operator ─ policy ─▶ Policy
+//! manifest + operator ─ policy ─▶ Policy ─ exchange (files and input of one run) ─▶ Policy
 //! ```
 //!
 //! What is not signed, not whole or not listed is refused, and every reason is told. Never runs anything.
 
 pub mod error;
+pub mod exchange;
 pub mod intake;
 mod json;
 pub mod manifest;

@@ -1,0 +1,171 @@
+//! What a skill is given for one run and gives back: input files, standard input, returned files, and its own loopback; each
+//! only by the leave of the command line or the operator, and of the manifest.
+
+mod common;
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
+
+use common::{PYTHON, cofferdam, needs, parse};
+use serde_json::{Value, json};
+
+struct Bench {
+    root: tempfile::TempDir,
+    address: String,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let root = tempfile::tempdir().unwrap();
+        let made = cofferdam().args(["skill", "keygen"]).arg(root.path().join("publisher.key")).output().unwrap();
+        let address = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+        Bench { root, address }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
+    }
+
+    /// `skill` with these arguments and this standard input. Limits of memory and processes are best effort: not every host
+    /// has a cgroup for every user.
+    fn skill(&self, arguments: &[&str], input: &str) -> Output {
+        let mut command = cofferdam();
+        command.arg("skill").arg("--best-effort").arg("--registry").arg(self.path("skills"));
+        command.arg("--audit-trail").arg(self.path("audit")).args(arguments);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // A program that reads nothing may be gone by now.
+        drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
+        child.wait_with_output().unwrap()
+    }
+
+    fn registered(&self, name: &str, files: Value, network: Value, program: (&str, &str)) {
+        let directory = self.path(name);
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join(program.0), program.1).unwrap();
+        let manifest = json!({
+            "version": "1",
+            "name": name,
+            "publisher": { "name": "Example", "address": self.address, "contact": "dev@example.com" },
+            "permissions": { "txActions": [], "chains": [], "networkAccess": network, "filesystemAccess": files },
+            "sandbox": { "memoryMb": 128, "timeoutMs": 20000, "allowSpawn": true },
+            "files": [],
+        });
+        fs::write(directory.join("manifest.json"), manifest.to_string()).unwrap();
+        let (directory, key) = (self.text(name), self.text("publisher.key"));
+        for arguments in [&["sign", "--files", "--key", &key, &directory][..], &["register", &directory]] {
+            let done = self.skill(arguments, "");
+            assert!(done.status.success(), "{done:?}");
+        }
+    }
+
+    fn document(&self, name: &str, text: &str) -> String {
+        fs::write(self.path(name), text).unwrap();
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o644)).unwrap();
+        self.text(name)
+    }
+}
+
+fn refused(output: &Output, why: &str) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(125), true), "{said}");
+    assert!(said.contains(why), "{said}");
+}
+
+#[test]
+fn a_document_goes_in_and_another_comes_back() {
+    if !needs("user namespaces") || !needs("overlayfs") {
+        return;
+    }
+    let bench = Bench::new();
+    let script = "tr a-z A-Z < /input/letter.txt > /output/letter.txt && mkdir /output/more && echo two > /output/more/two\n\
+                  ln -s /etc/passwd /output/link\nmkfifo /output/pipe\n\
+                  (echo x > /input/letter.txt) 2>/dev/null && echo WROTE\n\
+                  (echo x > /input/new) 2>/dev/null && echo WROTE\nls /input\n";
+    bench.registered("upper", json!(true), json!(false), ("main.sh", script));
+    bench.registered("without", json!(false), json!(false), ("main.sh", script));
+    let (letter, out) = (bench.document("letter.txt", "dear reader\n"), bench.text("out"));
+    let ran = bench.skill(&["run", "--input", &letter, "--output", &out, "upper"], "");
+    assert_eq!((ran.status.code(), ran.stdout.as_slice()), (Some(0), &b"letter.txt\n"[..]), "{ran:?}");
+    assert_eq!(fs::read_to_string(bench.path("out/letter.txt")).unwrap(), "DEAR READER\n");
+    assert_eq!(fs::read_to_string(bench.path("out/more/two")).unwrap(), "two\n");
+    assert_eq!(
+        fs::read_link(bench.path("out/link")).unwrap(),
+        PathBuf::from("/etc/passwd"),
+        "its text, not its target"
+    );
+    assert!(!bench.path("out/pipe").exists(), "only files, directories and the text of links come back");
+    assert_eq!(fs::read_to_string(&letter).unwrap(), "dear reader\n");
+    // What is there already is not written over; a plan makes nothing.
+    refused(&bench.skill(&["run", "--output", &out, "upper"], ""), "not empty");
+    let plan = bench.skill(&["run", "--dry-run", "--output", &bench.text("planned"), "upper"], "");
+    assert!(plan.status.success() && !bench.path("planned").exists(), "{plan:?}");
+    // The manifest's word, and what is no file.
+    let again = bench.text("again");
+    refused(&bench.skill(&["run", "--input", &letter, "without"], ""), "filesystemAccess");
+    refused(&bench.skill(&["run", "--output", &again, "without"], ""), "filesystemAccess");
+    assert!(!bench.path("again").exists());
+    refused(&bench.skill(&["run", "--input", &bench.text("none"), "upper"], ""), "cannot show");
+    refused(&bench.skill(&["run", "--input", &out, "upper"], ""), "not a regular file");
+    // Without the caller's leave neither place is there.
+    let ran = parse(&bench.skill(&["run", "--json", "upper"], ""));
+    assert!(ran["stderr"].as_str().unwrap().contains("/input"), "{ran}");
+}
+
+#[test]
+fn more_than_64_mib_are_not_written() {
+    if !needs("user namespaces") || !needs("overlayfs") {
+        return;
+    }
+    let bench = Bench::new();
+    let script = "head -c 1000 /dev/zero > /output/small && echo SMALL\n\
+                  head -c 80000000 /dev/zero > /output/large 2>/dev/null && echo LARGE\nrm -f /output/large\n";
+    bench.registered("large", json!(["/output"]), json!(false), ("main.sh", script));
+    let ran = bench.skill(&["run", "--output", &bench.text("out"), "large"], "");
+    assert_eq!(ran.stdout, b"SMALL\n", "{ran:?}");
+    assert_eq!(fs::metadata(bench.path("out/small")).unwrap().len(), 1000);
+}
+
+#[test]
+fn standard_input_is_the_skills_when_asked_for() {
+    let bench = Bench::new();
+    bench.registered("reads", json!(false), json!(false), ("main.sh", "wc -c\n"));
+    let ran = bench.skill(&["run", "-i", "reads"], "twelve bytes");
+    assert_eq!(String::from_utf8_lossy(&ran.stdout).trim(), "12", "{ran:?}");
+    let ran = bench.skill(&["run", "reads"], "twelve bytes");
+    assert_eq!(String::from_utf8_lossy(&ran.stdout).trim(), "0", "{ran:?}");
+}
+
+#[test]
+fn a_skill_has_a_loopback_of_its_own_by_the_leave_of_both_sides() {
+    if !needs("user namespaces") {
+        return;
+    }
+    let bench = Bench::new();
+    let serves = "import socket\ns = socket.create_server(('127.0.0.1', 0))\n\
+                  c = socket.create_connection(s.getsockname(), 5)\ns.accept()[0].sendall(b'served')\n\
+                  print(c.recv(9).decode(), flush=True)\n";
+    // A server of the host's is at no loopback of the skill's.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let program = format!(
+        "{serves}try:\n    socket.create_connection(('127.0.0.1', {}), 5)\n    print('REACHED')\nexcept OSError:\n    \
+         print('apart')\n",
+        listener.local_addr().unwrap().port()
+    );
+    let config =
+        bench.document("operator.toml", &format!("networkMode = 'loopback'\ncommand = ['{PYTHON}', '/skill/main.py']"));
+    bench.registered("serves", json!(false), json!(["localhost"]), ("main.py", &program));
+    bench.registered("quiet", json!(false), json!(false), ("main.py", &program));
+    let ran = parse(&bench.skill(&["run", "--json", "--config", &config, "serves"], ""));
+    assert_eq!(ran["stdout"], "served\napart\n", "{ran}");
+    for arguments in [&["run", "--json", "serves"][..], &["run", "--json", "--config", &config, "quiet"]] {
+        let ran = parse(&bench.skill(arguments, ""));
+        assert_eq!((&ran["success"], &ran["stdout"]), (&false.into(), &"".into()), "{ran}");
+    }
+}
