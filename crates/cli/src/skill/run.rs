@@ -71,17 +71,15 @@ fn started(called: &Called<'_>, engine: &Engine, presentation: Presentation) -> 
         }
     }
     policy.backend = called.text("backend").and_then(Backend::from_name).unwrap_or_default();
-    if let Root::Image(image) = &policy.filesystem.root
-        && !policy.backend.is_container()
-    {
-        let message =
-            format!("the operator's configuration names the image {image}, and only a container is made of one");
-        return Err(Refusal::new("policy", message).hint(
-            "--backend docker, podman or oci; or --config FILE with image = \"/path/to/rootfs\", a directory, or without image",
-        ));
-    }
     for given in called.matches.get_many::<String>("best-effort").into_iter().flatten() {
         best_effort(&mut policy, given)?;
+    }
+    if let Root::Image(image) = policy.filesystem.root.clone() {
+        match policy.backend {
+            Backend::Auto => policy.backend = container_for(&image, &policy, engine)?,
+            backend if backend.is_container() => {}
+            _ => return Err(needs_container(&image, "").hint(IMAGE_HINT)),
+        }
     }
     let mut facts = Map::new();
     facts.insert("skillVersion".into(), versioned.version.into());
@@ -96,6 +94,30 @@ fn started(called: &Called<'_>, engine: &Engine, presentation: Presentation) -> 
         perhaps_file: None,
     };
     execute_about(engine, call, called.caller, presentation, about)
+}
+
+const IMAGE_HINT: &str =
+    "--backend docker, podman or oci; or --config FILE with image = \"/path/to/rootfs\", a directory, or without image";
+
+fn needs_container(image: &str, why: &str) -> Refusal {
+    Refusal::new("policy", format!("the image {image} of the operator's configuration needs a container backend{why}"))
+}
+
+/// The first of the backends that can run this image here: a reference is Docker's or Podman's, a tarball an OCI runtime's.
+fn container_for(image: &str, policy: &cofferdam_policy::Policy, engine: &Engine) -> Result<Backend, Refusal> {
+    let candidates: &[Backend] =
+        if image.starts_with('/') { &[Backend::Oci] } else { &[Backend::Docker, Backend::Podman] };
+    let mut reasons = String::new();
+    for backend in candidates {
+        let mut policy = policy.clone();
+        policy.backend = *backend;
+        match engine.prepare(&policy) {
+            Ok(_) => return Ok(*backend),
+            Err(failure) => reasons.push_str(&format!("\n  {}: {}", backend.name(), failure.message)),
+        }
+    }
+    Err(needs_container(image, &format!(", and none can run it here:{reasons}"))
+        .hint("cofferdam doctor says which backends there are; cofferdam skill run --backend docker NAME asks for one"))
 }
 
 /// What the command line exchanges with the skill. Each input is a file that is there: the sandbox's mount of it follows.
