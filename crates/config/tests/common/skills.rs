@@ -76,7 +76,9 @@ fn holds(manifest: &Manifest, operator: &SandboxConfig) {
     assert!(matches!(policy.network.mode, NetworkMode::None | NetworkMode::Loopback | NetworkMode::Allowlist));
     assert!(policy.network.allow.is_empty() || operator.network == NetworkMode::Allowlist);
     assert!(policy.network.mode != NetworkMode::Loopback || operator.network == NetworkMode::Loopback);
-    assert_eq!(policy.command.variables, Policy::base().command.variables, "none of anybody's");
+    let mut variables = Policy::base().command.variables;
+    variables.extend(operator.variables.clone());
+    assert_eq!(policy.command.variables, variables, "the sandbox's own and the operator's");
     assert_eq!(policy.on_violation, OnViolation::Terminate);
     assert_ne!(policy.filesystem.root, Root::Host);
     for mount in &policy.filesystem.mounts {
