@@ -980,7 +980,7 @@ _cofferdam() {
             return 0
             ;;
         cofferdam__subcmd__skill)
-            opts="-q -h --registry --key --files --config --backend --best-effort --audit-trail --audit-secret --dry-run --json --result --quiet --help keygen sign verify register list show run revoke"
+            opts="-i -q -h --registry --key --files --config --backend --best-effort --input --output --interactive --audit-trail --audit-secret --dry-run --json --result --quiet --help keygen sign verify register list show run revoke"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1003,6 +1003,14 @@ _cofferdam() {
                     return 0
                     ;;
                 --best-effort)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --input)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

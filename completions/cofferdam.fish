@@ -243,9 +243,12 @@ oci:runc\t''
 oci:youki\t''
 oci:runsc\t''"
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l best-effort -d 'run: start also where these limits cannot be held in full' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l input -d 'run: show this file to the skill, read-only, as /input/NAME; may be given again' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l output -d 'run: keep the files that the skill writes below /output in DIR' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l audit-trail -d 'The trail in which it is recorded' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l audit-secret -d 'run: take the value of this variable out of what is recorded' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l files -d 'sign: list the files of DIR in the manifest first, as they are'
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -s i -l interactive -d 'run: pass standard input on; it is closed otherwise'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l dry-run -d 'run: print policy and plan; start nothing'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l json -d 'Print one JSON object; of run, its outcome'
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand skill" -l result -d 'run: print {success, exitCode, stdout, stderr, durationMs} as JSON'

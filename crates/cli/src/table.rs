@@ -468,7 +468,8 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
     },
     PolicyOption {
         long: "unix-sockets",
-        help: "Allow Unix sockets made inside, in volumes and in the working directory",
+        help: "Allow Unix sockets made inside or found in volumes",
+        more: "Those in the working directory too. Sockets of the host's services stay denied.",
         heading: RIGHTS,
         rare: true,
         leaves: &["process.unix_sockets"],

@@ -122,6 +122,22 @@ const GIT: &[Attack] = &[
         outside: ("repo", "git status"),
     },
     Attack {
+        name: "a remote of the older form",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "git init -q --bare sub/x.git; printf '#!/bin/sh\\nPAYLOAD\\n' >sub/x.git/hooks/pre-receive; \
+                 chmod +x sub/x.git/hooks/pre-receive; mkdir -p .git/remotes; printf 'URL: ./sub/x.git\\nPush: refs/heads/main\\n' >.git/remotes/origin",
+        outside: ("repo", "git push"),
+    },
+    Attack {
+        name: "a remote of the oldest form",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "git init -q --bare sub/x.git; printf '#!/bin/sh\\nPAYLOAD\\n' >sub/x.git/hooks/pre-receive; \
+                 chmod +x sub/x.git/hooks/pre-receive; mkdir -p .git/branches; echo './sub/x.git#main' >.git/branches/origin",
+        outside: ("repo", "git push origin main"),
+    },
+    Attack {
         name: "the commondir of a linked work tree",
         victim: WORKTREE,
         volume: "repo",

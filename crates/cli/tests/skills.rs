@@ -589,9 +589,11 @@ fn an_image_that_cannot_be_the_root_is_told_with_the_option_that_is_needed() {
     }
     let tarball = bench.path("root.tar");
     fs::write(&tarball, "").unwrap();
+    // Docker or Podman is chosen where one answers, and has no such image; elsewhere their names are the hint.
     for image in ["registry.example/tools:1", tarball.to_str().unwrap()] {
-        let told = run(image);
-        assert!(told.contains(image) && told.contains("hint: --backend docker, podman or oci"), "{told}");
+        let text = run(image);
+        assert!(text.contains(image) && text.contains("hint: "), "{text}");
+        assert!(["docker", "podman", "oci"].iter().any(|backend| text.contains(backend)), "{text}");
     }
     let told = run("./root.tar");
     assert!(told.contains("$.image") && told.contains("the absolute path of a tarball or a directory"), "{told}");

@@ -191,7 +191,9 @@ for path in sys.argv[1:]:
     let options = ["run", "--json", "--trace", "-w", "/", "--deny", &denied, "-v", &volume, "--", PYTHON, "-c", code];
     let o = outcome(&[&options[..], &[&denied, &allowed, "/etc/passwd"]].concat()).1;
     let found = violations(&o);
-    let changes = ["setxattr", "removexattr", "setxattrat", "removexattrat", "file_setattr"];
+    // The filter has no setxattrat: the size of its value lies behind a pointer.
+    assert!(!found.iter().any(|v| v.0 == "setxattrat"), "{found:#?}");
+    let changes = ["setxattr", "removexattr", "removexattrat", "file_setattr"];
     let looks = ["getxattr", "listxattr", "inotify_add_watch", "getxattrat", "listxattrat", "file_getattr"];
     for operation in changes {
         expect(&found, operation, &denied, "$.filesystem.deny", "argument_as_read");

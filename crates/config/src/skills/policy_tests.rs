@@ -128,8 +128,8 @@ fn the_names_that_containers_have_for_their_host_mean_its_loopback() {
 fn what_an_operator_cannot_grant_is_an_error_with_its_path() {
     for (text, path, word) in [
         ("unknown = 1", "$[\"unknown\"]", "no such key"),
-        ("networkMode = 'host'", "$.networkMode", "none or allowlist"),
-        ("networkMode = 'bridge'", "$.networkMode", "none or allowlist"),
+        ("networkMode = 'host'", "$.networkMode", "none, loopback or allowlist"),
+        ("networkMode = 'bridge'", "$.networkMode", "none, loopback or allowlist"),
         ("allowedHosts = ['a.example']", "$.allowedHosts", "without a network"),
         ("networkMode = 'allowlist'\nallowedHosts = ['*']", "$.allowedHosts[0]", "everything"),
         ("readOnlyRootfs = false", "$.readOnlyRootfs", "written"),
