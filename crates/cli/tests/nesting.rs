@@ -166,7 +166,7 @@ fn an_artifact_that_calls_bubblewrap_runs_where_that_is_granted_and_nowhere_else
     // By its path, the caller grants it by an option.
     let path = format!("./{registry}/plain");
     let refused = told(&scene.command(&["eval", &path, code]).output().unwrap());
-    assert!(refused.contains("or grant it: --nested-sandboxes"), "{refused}");
+    assert!(refused.contains("or grant them: --nested-sandboxes"), "{refused}");
     let output = scene.command(&["eval", "--nested-sandboxes", &path, "echo ran"]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "ran\n", "{}", told(&output));
     // An artifact grants itself nothing.
