@@ -43,12 +43,18 @@ impl Sockets {
     }
 
     /// Bytes that the sockets of this process's network namespace hold; those of TCP and UDP only where the whole host's hold
-    /// more than `little`.
+    /// more than `little`. With a `gateway` one netlink socket of this namespace is not a program's.
     ///
     /// # Errors
     /// When the kernel does not say.
-    pub fn held(&self, pid: i32, little: u64) -> io::Result<u64> {
-        let mut bytes = netlink(&std::fs::read_to_string(format!("/proc/{pid}/net/netlink"))?);
+    pub fn held(&self, pid: i32, little: u64, gateway: bool) -> io::Result<u64> {
+        let mut bytes = 0;
+        // The list goes through the netlink sockets of all namespaces, and each namespace has some of the kernel's own.
+        // The one to ask with is a netlink socket of this namespace as well, and a gateway has one there.
+        let own = u64::from(self.diag.is_some()) + u64::from(gateway);
+        if opened(&std::fs::read_to_string(format!("/proc/{pid}/net/protocols"))?).is_none_or(|opened| opened > own) {
+            bytes = netlink(&std::fs::read_to_string(format!("/proc/{pid}/net/netlink"))?);
+        }
         // An answer takes the kernel milliseconds, since it looks through its table of all connections; what the whole host
         // holds bounds what this one can.
         if let Some(diag) = self.diag.as_ref().filter(|_| of_the_host() > little) {
@@ -94,6 +100,12 @@ fn pages(table: &str) -> Option<u64> {
         line.split_once(" mem ")?.1.split_whitespace().next()?.parse::<u64>().ok()
     };
     Some(of("TCP:")?.saturating_add(of("UDP:")?))
+}
+
+/// How many netlink sockets programs have, by /proc/net/protocols.
+fn opened(table: &str) -> Option<u64> {
+    let row = table.lines().find_map(|line| line.strip_prefix("NETLINK "))?;
+    row.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// The sum of the queues in /proc/net/netlink.
@@ -186,6 +198,18 @@ mod tests {
     }
 
     #[test]
+    fn netlink_sockets_of_programs_are_seen() {
+        let table = "protocol  size sockets  memory press\nPACKET    1472      1      -1   NI\nNETLINK   1096      3      -1   NI\n";
+        assert_eq!((opened(table), opened("protocol\n")), (Some(3), None));
+        let of_this = || opened(&std::fs::read_to_string("/proc/self/net/protocols").unwrap()).unwrap();
+        let before = of_this();
+        let family = rustix::net::AddressFamily::NETLINK;
+        let _socket = rustix::net::socket(family, rustix::net::SocketType::RAW, None).unwrap();
+        // Others in this namespace may open and close theirs meanwhile.
+        assert!((0..100).any(|_| of_this() > before), "{before}");
+    }
+
+    #[test]
     fn the_hosts_pages_are_read_and_what_is_missing_counts_as_unknown() {
         let table =
             "sockets: used 40\nTCP: inuse 7 orphan 0 tw 3 alloc 9 mem 11\nUDP: inuse 2 mem 4\nUDPLITE: inuse 0\n";
@@ -245,7 +269,7 @@ mod tests {
         let mut sockets = Sockets::default();
         sockets.ask(diag);
         let me = std::process::id() as i32;
-        let before = sockets.held(me, 0).unwrap();
+        let before = sockets.held(me, 0, false).unwrap();
         // Nobody accepts it, so that no cgroup counts what it holds.
         let mut client = std::net::TcpStream::connect(server.local_addr().unwrap()).unwrap();
         client.set_nonblocking(true).unwrap();
@@ -253,7 +277,7 @@ mod tests {
         while let Ok(n) = client.write(&[7; 4096]) {
             sent += n as u64;
         }
-        let after = sockets.held(me, 0).unwrap();
+        let after = sockets.held(me, 0, false).unwrap();
         assert!(after >= before + sent / 2, "{before} {after} {sent}");
     }
 }

@@ -136,7 +136,8 @@ fn crowd(engine: &Engine, count: usize) -> Option<Vec<Outcome>> {
     asked.sort_unstable();
     let mut expected: Vec<String> = (0..count).map(|which| format!("{}:{PORT}", name(which))).collect();
     expected.sort_unstable();
-    assert_eq!(asked, expected, "one connection each went out, and none to a neighbour's for it");
+    let without = all.iter().find(|(which, _)| !asked.contains(&format!("{}:{PORT}", name(*which))));
+    assert_eq!(asked, expected, "one connection each went out, and none to a neighbour's for it: {without:?}");
     Some(all.into_iter().map(|(_, outcome)| outcome).collect())
 }
 

@@ -81,10 +81,11 @@ impl Loop<'_, '_> {
         let Some(mode) = self.run.own_network else { return };
         let begun = Instant::now();
         let reached = matches!(mode, NetworkMode::Loopback | NetworkMode::Allowlist);
-        let held = match self.sockets.held(self.run.running.pid, self.run.memory_bytes / 8) {
-            Ok(_) if reached && !self.sockets.asks() => Err(std::io::ErrorKind::Unsupported.into()),
-            held => held,
-        };
+        let held =
+            match self.sockets.held(self.run.running.pid, self.run.memory_bytes / 8, mode == NetworkMode::Allowlist) {
+                Ok(_) if reached && !self.sockets.asks() => Err(std::io::ErrorKind::Unsupported.into()),
+                held => held,
+            };
         let held = match held {
             Ok(held) => held,
             Err(e) => {
