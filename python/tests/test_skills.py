@@ -374,7 +374,7 @@ def test_an_argument_of_a_wrong_type_is_named(sandbox: NclDrivenSandbox) -> None
         with pytest.raises((TypeError, ValueError)) as raised:
             call()
         assert str(raised.value).startswith(f"{name}:"), (name, raised.value)
-    assert sandbox.execute_sync("skill", [Path("cat")], "in").stdout == "in"
+    assert sandbox.execute_sync("skill", [Path("cat")], "in").stdout == "in"  # type: ignore[list-item]
 
 
 def test_a_file_of_the_current_directory_is_told_where_to_go(
