@@ -7,11 +7,16 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 /// A sum that is not worth comparing: sockets at rest have less.
 pub const FLOOR: u64 = 1 << 20;
+/// After a look nothing is asked for so many times as long as it took, and no longer than this.
+pub const REST_SHARE: u32 = 20;
+/// See [`REST_SHARE`].
+pub const LONGEST_REST: Duration = Duration::from_millis(250);
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
@@ -29,6 +34,8 @@ const KINDS: [(u8, u8); 4] = [(2, 6), (10, 6), (2, 17), (10, 17)];
 pub struct Sockets {
     /// A `NETLINK_SOCK_DIAG` socket of the namespace, where anything can be reached in it.
     diag: Option<OwnedFd>,
+    /// Nothing is asked before.
+    pub rests_until: Option<Instant>,
 }
 
 impl Sockets {

@@ -80,12 +80,17 @@ impl Loop<'_, '_> {
     fn sample_sockets(&mut self) {
         let Some(mode) = self.run.own_network else { return };
         let begun = Instant::now();
+        if self.sockets.rests_until.is_some_and(|until| begun < until) {
+            return;
+        }
         let reached = matches!(mode, NetworkMode::Loopback | NetworkMode::Allowlist);
         let held =
             match self.sockets.held(self.run.running.pid, self.run.memory_bytes / 8, mode == NetworkMode::Allowlist) {
                 Ok(_) if reached && !self.sockets.asks() => Err(std::io::ErrorKind::Unsupported.into()),
                 held => held,
             };
+        // Hundreds of sandboxes make it dear for each: what it costs bounds how often it is done.
+        self.sockets.rests_until = Some(begun + (begun.elapsed() * sockets::REST_SHARE).min(sockets::LONGEST_REST));
         let held = match held {
             Ok(held) => held,
             Err(e) => {
@@ -115,6 +120,7 @@ impl Loop<'_, '_> {
         }
         if held > limit / 8 {
             let pause = CLOSELY.max(begun.elapsed() * LOOK_SHARE);
+            self.sockets.rests_until = None;
             self.next_sample = self.next_sample.min(Instant::now() + pause);
         }
     }
