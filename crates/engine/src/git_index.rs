@@ -190,28 +190,9 @@ fn blocks(content: &[u8], count: u32, whole: &[(u32, usize)]) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
     use super::*;
     use crate::repositories::Disk;
-
-    /// A repository, by git itself; `None` where there is no git.
-    fn git(at: &std::path::Path, arguments: &[&str]) -> bool {
-        let fixed = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "init.defaultBranch=main"];
-        let done = Command::new("git").args(fixed).args(arguments).current_dir(at).output();
-        let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|must| must == "1");
-        match done {
-            Ok(done) => {
-                assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
-                true
-            }
-            Err(e) => {
-                assert!(!must, "git must work here: {e}");
-                eprintln!("skipped: no git: {e}");
-                false
-            }
-        }
-    }
+    use crate::repositories::tests::git;
 
     #[test]
     fn an_index_of_every_version_says_which_entries_are_submodules() {

@@ -199,7 +199,7 @@ fn worktrees(git: &str, source: &str, tree: &dyn Tree) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use std::process::Command;
 
     use cofferdam_policy::PROTECTED_DEFAULT;
@@ -215,8 +215,8 @@ mod tests {
         assert_eq!(rest_of(".bashrc", "/home/u"), None);
     }
 
-    /// A repository, by git itself; `None` where there is no git.
-    fn git(at: &std::path::Path, arguments: &[&str]) -> bool {
+    /// Runs git. False where there is no git.
+    pub fn git(at: &std::path::Path, arguments: &[&str]) -> bool {
         let fixed = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "init.defaultBranch=main"];
         let done = Command::new("git").args(fixed).args(arguments).current_dir(at).output();
         let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|must| must == "1");

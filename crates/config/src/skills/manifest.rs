@@ -206,7 +206,7 @@ fn manifest(read: &mut Reader, root: &Value, stage: Stage) -> Manifest {
     }
 }
 
-/// Whether an entry of `networkAccess` asks for the sandbox's own loopback, with a port or without; ports are not told apart.
+/// Whether an entry of `networkAccess` asks for the sandbox's own loopback, with a port or without; ports are not distinguished.
 pub(super) fn is_loopback(entry: &str) -> bool {
     let port = |rest: &str| rest.is_empty() || rest.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok());
     ["localhost", "127.0.0.1", "[::1]"].into_iter().any(|name| entry.strip_prefix(name).is_some_and(port))

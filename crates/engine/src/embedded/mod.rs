@@ -239,6 +239,7 @@ fn disable(within: BorrowedFd<'_>, name: &OsStr) -> Result<std::ffi::OsString, E
         // The program may have taken the permission away. It is the caller's directory, or this fails as well.
         let directory = Path::new("/proc/self/fd").join(within.as_raw_fd().to_string());
         let mode = fstat(within)?.st_mode & 0o7777;
+        // What did not succeed here shows in the rename that follows.
         std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(mode | 0o700)).ok();
         attempt = renameat_with(within, name, within, &now, RenameFlags::NOREPLACE);
     }

@@ -23,7 +23,7 @@ use crate::outcome::Failure;
 const PREFIX: &str = "nodes-";
 /// How many images are known; then all are read again.
 const MOST: usize = 1000;
-/// What is told each time that so many bytes were read.
+/// Bytes read between two reports of progress.
 const STEP: u64 = 64 << 20;
 
 /// Reads an image once; its id is that of its content.
