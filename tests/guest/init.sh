@@ -19,6 +19,26 @@ for module in /.guest/modules/*.ko; do
 done
 . /.guest/command
 rm -rf /.guest
+# What a command waits for that has not ended shortly before the guest is given up. The working directory stays where proc
+# is, whatever the command mounts.
+report() {
+    unset NONCE
+    cd /proc && sleep "$PATIENCE"
+    echo "@@report: the command has not ended after $PATIENCE s"
+    for process in [0-9]*; do
+        line=$(tr '\0' ' ' < "$process/cmdline" | cut -c 1-200)
+        # The kernel's own threads have none.
+        [ "$line" ] || continue
+        echo "$process: $line"
+        for thread in "$process"/task/*; do
+            echo "$thread: $(cat "$thread/wchan"), call $(cat "$thread/syscall")"
+            cat "$thread/stack"
+        done
+    done
+    # What each processor does.
+    echo l > sysrq-trigger
+}
+report </dev/null >/dev/console 2>&1 &
 if [ "$AS_INIT" ]; then
     # The command takes over as pid 1 and ends the guest by calling this.
     printf '#!/busybox/busybox sh\necho "@@%s exit $1" > /dev/console\n/busybox/poweroff -f\n' "$NONCE" > /guest-exit

@@ -21,6 +21,10 @@ pub use kernel::{Kernel, provide};
 
 use crate::Result;
 
+/// The time before a guest's end in which its init reports what has not ended.
+const REPORTING: Duration = Duration::from_secs(30);
+/// How that report begins.
+const REPORT: &str = "@@report: ";
 const INIT: &str = include_str!("../../tests/guest/init.sh");
 
 /// One run in a guest.
@@ -77,17 +81,39 @@ impl GuestSpec {
 /// When QEMU or busybox is missing, a file cannot be packed, or the guest ended without a result (a kernel panic,
 /// the timeout): the console's text is part of the error then.
 pub fn run(spec: &GuestSpec) -> Result<(i32, String)> {
-    let nonce = nonce()?;
-    let directory = std::env::temp_dir().join(format!("cofferdam-guest-{nonce}"));
-    std::fs::create_dir(&directory).map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
-    let result = boot(spec, &directory, &nonce);
-    let removed = std::fs::remove_dir_all(&directory);
-    let console = result?;
-    removed.map_err(|error| format!("cannot remove {}: {error}", directory.display()))?;
-    parse(&console, &nonce)
+    let once = || -> Result<(Console, String)> {
+        let nonce = nonce()?;
+        let directory = std::env::temp_dir().join(format!("cofferdam-guest-{nonce}"));
+        std::fs::create_dir(&directory).map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
+        let result = boot(spec, &directory, &nonce);
+        let removed = std::fs::remove_dir_all(&directory);
+        let console = result?;
+        removed.map_err(|error| format!("cannot remove {}: {error}", directory.display()))?;
+        Ok((console, nonce))
+    };
+    let mut end = once()?;
+    if let (Console::Stalled(console), _) = &end {
+        eprintln!("nothing ran in the guest any more, its report neither: it is booted again; its console:\n{console}");
+        end = once()?;
+    }
+    match end {
+        (Console::Ended(console), nonce) => parse(&console, &nonce),
+        (Console::Late(console) | Console::Stalled(console), _) => {
+            Err(format!("the guest did not end within {:?}; its console:\n{console}", spec.timeout))
+        }
+    }
 }
 
-fn boot(spec: &GuestSpec, directory: &Path, nonce: &str) -> Result<String> {
+/// How a guest ended, with all that was on its console.
+enum Console {
+    Ended(String),
+    /// The time was over, and the guest's init reported what was running.
+    Late(String),
+    /// The time was over, and not even that report came: the emulated processors stood still.
+    Stalled(String),
+}
+
+fn boot(spec: &GuestSpec, directory: &Path, nonce: &str) -> Result<Console> {
     let image = directory.join("initramfs");
     initramfs::write(&image, spec, INIT, nonce)?;
     let mut command = Command::new("qemu-system-x86_64");
@@ -113,10 +139,12 @@ fn boot(spec: &GuestSpec, directory: &Path, nonce: &str) -> Result<String> {
         String::from_utf8_lossy(&thread.join().unwrap_or_default()).replace('\r', "")
     };
     let (console, complaints) = (text(console), text(complaints));
-    if !finished {
-        return Err(format!("the guest did not end within {:?}; its console:\n{console}{complaints}", spec.timeout));
+    match finished {
+        true if console.is_empty() => Err(format!("qemu printed nothing: {complaints}")),
+        true => Ok(Console::Ended(console)),
+        false if console.contains(REPORT) => Ok(Console::Late(console + &complaints)),
+        false => Ok(Console::Stalled(console + &complaints)),
     }
-    if console.is_empty() { Err(format!("qemu printed nothing: {complaints}")) } else { Ok(console) }
 }
 
 fn drain<R: Read + Send + 'static>(stream: Option<R>) -> std::thread::JoinHandle<Vec<u8>> {

@@ -17,14 +17,22 @@ use crate::workspace::{Workspace, executables};
 pub fn run(arguments: &[String]) -> Result {
     let alone = match arguments {
         [] => None,
-        [only, name] if only == "--only" && ["walls", "guard"].contains(&name.as_str()) => Some(name.as_str()),
-        other => return Err(format!("unknown arguments {other:?}; accepted: --only walls, --only guard")),
+        [only, name] if only == "--only" && ["walls", "guard", "command"].contains(&name.as_str()) => {
+            Some(name.as_str())
+        }
+        other => {
+            return Err(format!("unknown arguments {other:?}; accepted: --only command, --only walls, --only guard"));
+        }
     };
     packages::ensure(packages::GUESTS)?;
     let workspace = Workspace::read()?;
     if alone == Some("guard") {
         let built = executables(cargo().args(["test", "-p", "cofferdam-engine", "--no-run"]))?;
         return boot("the guard", &guard(&workspace, &ready(&workspace)?, &built)?);
+    }
+    if alone == Some("command") {
+        let built = executables(cargo().args(["test", "-p", "cofferdam", "-p", "cofferdam-escape", "--no-run"]))?;
+        return boot("the command under version 2", &command(&workspace, &ready(&workspace)?, &built)?);
     }
     if alone.is_some() {
         let built = executables(cargo().args(["test", "-p", "cofferdam-command", "--no-run"]))?;

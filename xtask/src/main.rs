@@ -42,7 +42,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "guests",
-        usage: "guests [--only walls]   the part of the tests that runs in virtual machines",
+        usage: "guests [--only NAME]    the part of the tests that runs in virtual machines",
         run: guests::run,
     },
     Task {

@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
-use super::GuestSpec;
+use super::{GuestSpec, REPORTING};
 use crate::Result;
 use crate::shell::which;
 
@@ -45,7 +45,9 @@ pub(super) fn write(image: &Path, spec: &GuestSpec, init: &str, nonce: &str) -> 
     let mut archive = Archive { out: BufWriter::new(file), made: BTreeSet::new(), inode: 1 };
     let words: Vec<String> = spec.command.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''"))).collect();
     let (as_init, exec) = if spec.as_init { ("1", "exec ") } else { ("", "") };
-    let command = format!("NONCE={nonce}\nAS_INIT={as_init}\nrun() {{ {exec}{}; }}\n", words.join(" "));
+    let patience = spec.timeout.saturating_sub(REPORTING).as_secs();
+    let command =
+        format!("NONCE={nonce}\nAS_INIT={as_init}\nPATIENCE={patience}\nrun() {{ {exec}{}; }}\n", words.join(" "));
     let mut pack = || -> io::Result<()> {
         for directory in ["proc", "sys", "dev", "tmp", "run", "root", "var/tmp", "etc", "busybox"] {
             archive.directories(Path::new(directory))?;
