@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use crate::guard::Guards;
 use crate::notify::Answer;
 use crate::plan::Plan;
-use crate::sys::{self, Str, errno};
+use crate::sys::{self, PollFd, Str, errno};
 use crate::wire::{LandRule, Ref, Rlimit, fd, flag, op_flag, step};
 use crate::{Fault, Step, at};
 
@@ -169,16 +169,35 @@ fn start_gated(plan: &Plan, guards: &mut Guards, arg: usize) -> Result<Child, Fa
     grow_descriptors()?;
     // SAFETY: the stack is used by this one child only; `entry` ends in exec or exit; the context is static.
     let pid = unsafe { sys::clone_on(0x100 | 0x400 | 17, stack_top(), entry, arg) }.map_err(at(step::FORK, 2))? as i32;
-    while LISTENER.load(Ordering::SeqCst) < 0 && failure().is_none() {
-        let pause = [0u64, 20_000];
-        match sys::ppoll(core::ptr::null_mut(), 0, pause.as_ptr(), core::ptr::null(), 8) {
-            Ok(_) | Err(errno::EINTR) => {}
-            Err(e) => return Err(at(step::FORK, 3)(e)),
+    let ended = sys::pidfd_open(pid, 0).map_err(at(step::FORK, 3))? as i32;
+    let mut fds = [
+        PollFd { fd: fd::LIFELINE, events: 1, revents: 0 },
+        PollFd { fd: ended, events: 1, revents: 0 },
+        PollFd { fd: -1, events: 1, revents: 0 },
+    ];
+    let pause = [0u64, 20_000];
+    // Until its exec waits for the answer, it failed, or it ended: whatever can kill a process may kill it here as well.
+    loop {
+        let listener = LISTENER.load(Ordering::SeqCst);
+        let timeout = if listener < 0 { pause.as_ptr() } else { core::ptr::null() };
+        fds[2].fd = listener;
+        match sys::ppoll(fds.as_mut_ptr(), 3, timeout, core::ptr::null(), 8) {
+            Ok(_) => {}
+            Err(errno::EINTR) => continue,
+            Err(e) => return Err(at(step::FORK, 6)(e)),
+        }
+        if fds[0].revents != 0 {
+            crate::watch::end_tree(plan);
+            sys::exit(0); // the owner is gone
+        }
+        if fds[1].revents != 0 || fds[2].revents != 0 || failure().is_some() {
+            break;
         }
     }
+    sys::close(ended).map_err(at(step::FORK, 7))?;
     let listener = LISTENER.load(Ordering::SeqCst);
     let mut answer = Answer::new(listener);
-    if listener >= 0 && answer.next(plan, guards) {
+    if fds[2].revents & 1 != 0 && answer.next(plan, guards) {
         return Err(at(step::EXEC, 0)(errno::EPERM));
     }
     Ok(Child { pid, listener, answer })

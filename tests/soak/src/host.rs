@@ -106,7 +106,7 @@ pub fn mounts() -> Vec<String> {
 }
 
 /// Waits until something is true; whether it became so within the time.
-pub fn within(patience: Duration, is: impl Fn() -> bool) -> bool {
+pub fn within(patience: Duration, mut is: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
     while !is() {
         if begun.elapsed() > patience {

@@ -171,6 +171,42 @@ pub fn run(rounds: u64, seed: u64) -> Result<Report, String> {
     Ok(report)
 }
 
+/// Kills the one process of a run without spawning as soon as init has made it, often before its exec; how often it was there.
+///
+/// # Errors
+/// Says what did not end by it.
+pub fn before_exec(rounds: u64) -> Result<u64, String> {
+    let home = Home::make()?;
+    let mut killed = 0;
+    for _ in 0..rounds {
+        let mut owner =
+            home.victim(Victim::NoSpawn, "before-exec").spawn().map_err(|e| format!("cannot start it: {e}"))?;
+        let program = || {
+            let init = *children(owner.id().cast_signed()).first()?;
+            Pid::from_raw(*children(init).first()?)
+        };
+        let begun = Instant::now();
+        let mut found = None;
+        while found.is_none() && begun.elapsed() < OWNER {
+            found = program();
+        }
+        let found = found.ok_or("no program was started")?;
+        killed += u64::from(kill_process(found, Signal::KILL).is_ok());
+        if !within(OWNER, || owner.try_wait().is_ok_and(|status| status.is_some())) {
+            let left = names(&descendants(owner.id().cast_signed()));
+            owner.kill().map_err(|error| format!("cannot kill the owner: {error}"))?;
+            return Err(format!("the program was killed, and these run on: {left:?}"));
+        }
+    }
+    Ok(killed)
+}
+
+/// The processes that the first thread of this one made. A single short file, unlike a walk through all of /proc.
+fn children(pid: i32) -> Vec<i32> {
+    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    list.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
 fn one(
     home: &Home,
     victim: Victim,
@@ -217,7 +253,9 @@ fn one(
     let killed = Instant::now();
     while !childless() {
         if killed.elapsed() > AT_ONCE {
-            return Err(format!("killed {name}; these run on: {:?}", names(&carrying(mark))));
+            // Those that were adopted, of which some may carry no mark.
+            let adopted = descendants(std::process::id().cast_signed());
+            return Err(format!("killed {name}; these run on: {:?}", names(&adopted)));
         }
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -308,8 +346,15 @@ fn childless() -> bool {
 /// Processes with their names, for a message.
 fn names(pids: &[i32]) -> Vec<String> {
     let name = |pid: &i32| {
-        let arguments = fs::read(Path::new("/proc").join(pid.to_string()).join("cmdline")).unwrap_or_default();
-        format!("{pid} {}", String::from_utf8_lossy(&arguments).replace('\0', " "))
+        let directory = Path::new("/proc").join(pid.to_string());
+        let text = |file: &str| {
+            let bytes = fs::read(directory.join(file)).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).replace('\0', " ")
+        };
+        let status = text("status");
+        let state = status.lines().filter(|line| line.starts_with("State") || line.starts_with("PPid"));
+        let state: Vec<&str> = state.collect();
+        format!("{pid} {}: {} in {}", state.join(" "), text("cmdline"), text("wchan"))
     };
     pids.iter().map(name).collect()
 }

@@ -12,6 +12,12 @@ fn random_kills_leave_nothing() {
 }
 
 #[test]
+fn a_program_that_is_killed_before_its_exec_ends_the_run() {
+    let killed = kills::before_exec(40).unwrap();
+    assert!(killed > 20, "{killed}");
+}
+
+#[test]
 fn hostile_sandboxes_lose_and_leave_nothing() {
     let report = load::run(24, Duration::from_secs(10), 7).unwrap();
     assert!(report.runs >= 24 && report.connections > 0, "{report:?}");
