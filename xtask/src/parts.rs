@@ -84,6 +84,7 @@ pub struct Parts(Vec<Part>);
 struct Part {
     name: String,
     counts: Counts,
+    took: Duration,
     failure: Option<String>,
 }
 
@@ -92,12 +93,13 @@ impl Parts {
     pub fn run(&mut self, name: &str, work: impl FnOnce(&mut Counts) -> Result) {
         step(name);
         let mut counts = Counts::default();
+        let begun = Instant::now();
         let failure = work(&mut counts).err();
         if let Some(failure) = &failure {
             eprintln!("failed: {failure}");
             counts.failed = counts.failed.max(1);
         }
-        self.0.push(Part { name: name.to_owned(), counts, failure });
+        self.0.push(Part { name: name.to_owned(), counts, took: begun.elapsed(), failure });
     }
 
     /// Prints a line for each part and the sum of all as the last one.
@@ -110,7 +112,8 @@ impl Parts {
         for part in &self.0 {
             sum.add(part.counts);
             let Counts { passed, failed, skipped } = part.counts;
-            println!("{:>6} passed {failed:>4} failed {skipped:>4} skipped   {}", passed, part.name);
+            let seconds = part.took.as_secs();
+            println!("{passed:>6} passed {failed:>4} failed {skipped:>4} skipped {seconds:>5} s   {}", part.name);
         }
         println!("total: {} passed, {} failed, {} skipped", sum.passed, sum.failed, sum.skipped);
         let failures: Vec<String> =
