@@ -266,6 +266,33 @@ fn a_run_is_recorded_and_its_secrets_are_not() {
 }
 
 #[test]
+fn a_secret_is_taken_out_where_a_text_was_cut_escaped_or_lowered() {
+    let root = tempfile::tempdir().unwrap();
+    let long = "Q".repeat(300);
+    let at_the_cut = format!("p=$(printf %0230d 0); mkdir \"/etc/$p/aaaaaaaaa/$SEC\"");
+    for (name, secret, script) in [
+        ("plain", "TOKEN-abcdef-123456", "mkdir \"/etc/$SEC\""),
+        ("longer than a text", &*long, "mkdir \"/etc/$SEC\""),
+        ("at the cut", "ghp_0123456789abcdefghijklmnopqrstuvwxyz", &*at_the_cut),
+        ("two lines", "BEGIN KEY\nMIIabcdef98765\nEND", "mkdir \"/etc/$SEC\""),
+        ("no normal path", "abcd//efgh/./ijkl", "mkdir \"/etc/$SEC\""),
+        ("past what is read", "TOKEN-abcdef-123456", "mkdir \"/etc/$(printf '/.%.0s' $(seq 506))/$SEC\""),
+    ] {
+        let dir = root.path().join(name);
+        let mut command = cofferdam();
+        command.env("SEC", secret).args(["run", "--trace", "-e", "SEC", "--audit-secret", "SEC", "--audit-trail"]);
+        command.arg(&dir).args(["--", "/bin/sh", "-c", script]).output().unwrap();
+        let all = std::fs::read_to_string(dir.join("trail-000001.jsonl")).unwrap();
+        let objects: Vec<Value> = all.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect();
+        let mut objects = objects.iter().filter_map(|record| record["data"]["object"].as_str());
+        assert!(objects.any(|object| object.contains("/[secret SEC]")), "{name}: {all}");
+        let parts = [secret.split(['\n', '/']).max_by_key(|part| part.len()).unwrap(), secret];
+        let parts = parts.map(|part| &part[..part.len().min(8)]);
+        assert!(!parts.iter().any(|part| all.contains(part)), "{name}: {all}");
+    }
+}
+
+#[test]
 fn nothing_runs_that_cannot_be_recorded() {
     let root = tempfile::tempdir().unwrap();
     let file = root.path().join("file");

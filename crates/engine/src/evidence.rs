@@ -5,6 +5,7 @@
 use cofferdam_confine::seccomp::classify::Verdict;
 use cofferdam_confine::seccomp::{Arch, Reason, syscall_name};
 use cofferdam_confine::status::Event;
+use cofferdam_confine::wire::EVENT_PATH;
 use cofferdam_egress::address::Special;
 use cofferdam_egress::event as network;
 use cofferdam_egress::ledger::{Entry, Ledger, Place, Room};
@@ -190,7 +191,7 @@ impl Log {
             // Init decided on its own copy of the path; what the event tells was read anew.
             let [one, two] = &e.paths;
             let text = if guarded.second && !two.is_empty() { two } else { one };
-            let object = (!text.is_empty()).then(|| escape(text));
+            let object = (!text.is_empty()).then(|| path(text, text));
             let field = if guarded.denied { "$.filesystem.deny" } else { "$.filesystem.protected" };
             return self.add(violation(object, field.into(), Evidence::ArgumentAsRead));
         }
@@ -207,9 +208,10 @@ impl Log {
         }
         match e.verdict.class() {
             Verdict::TRACE | Verdict::CREATE => {
-                for (path, write) in asked(&operation, e) {
-                    if let Some((path, field)) = refused(write, path, paths) {
-                        self.add(violation(Some(escape(path.as_bytes())), field, Evidence::ArgumentAsRead));
+                for (read, write) in asked(&operation, e) {
+                    if let Some((object, field)) = refused(write, read, paths) {
+                        let object = path(object.as_bytes(), read);
+                        self.add(violation(Some(object), field, Evidence::ArgumentAsRead));
                     }
                 }
             }
@@ -219,7 +221,7 @@ impl Log {
                     return; // what libc tries by itself, such as nscd's socket; docs/evidence.md says which
                 }
                 let object = match e.paths.iter().find(|p| !p.is_empty()) {
-                    Some(p) => Some(escape(p)),
+                    Some(p) => Some(path(p, p)),
                     None => describe(&operation, &e.args),
                 };
                 // The decision was BPF's on registers; a path beside it is only what was read.
@@ -394,11 +396,17 @@ fn writes(operation: &str, args: &[u64; 6]) -> bool {
     flags & 3 != 0 || flags & 0o1100 != 0
 }
 
-/// Text of the program's for a person's terminal: on one line, what is not UTF-8 replaced, cut at 256 characters.
+/// Text of the program's for a person's terminal: on one line, what is not UTF-8 replaced, cut at 256 characters with an
+/// ellipsis. The trail knows by it that a secret may have been cut.
 pub fn escape(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    let end = text.char_indices().nth(256).map_or(text.len(), |(end, _)| end);
-    text::one_line(&text[..end])
+    text::short(&String::from_utf8_lossy(bytes), 256)
+}
+
+/// The same of a path that was `read` for an event, which has no room for a longer one.
+fn path(path: &[u8], read: &[u8]) -> String {
+    let text = escape(path);
+    let cut = read.len() >= EVENT_PATH && !text.ends_with('…');
+    if cut { text.trim_end_matches('\u{fffd}').to_owned() + "…" } else { text }
 }
 
 #[cfg(test)]
@@ -410,7 +418,10 @@ mod tests {
         assert_eq!(escape(b"a\x1b[2Jb\x7f"), "a\\u{1b}[2Jb\\u{7f}");
         assert_eq!(escape("\u{61c}\u{202e}a\u{200b}b\u{2028}".as_bytes()), "\\u{61c}\\u{202e}a\\u{200b}b\\u{2028}");
         assert_eq!(escape("it’s “é” – …".as_bytes()), "it’s “é” – …", "what people write stays");
-        assert_eq!(escape(&[b'x'; 300]).len(), 256);
+        assert_eq!(escape(&[b'x'; 256]), "x".repeat(256));
+        assert_eq!(escape(&[b'x'; 257]), "x".repeat(256) + "…", "what was cut says so");
+        let long = [b'y'; EVENT_PATH];
+        assert_eq!((path(b"/y", &long), path(b"/y", b"/./y")), ("/y…".into(), "/y".into()));
     }
 
     #[test]
