@@ -329,6 +329,57 @@ const INDEX: &[Attack] = &[
     },
 ];
 
+/// A repository whose pushes go on to its submodules.
+const PUSHED: &str = "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && \
+                      git clone -q --bare . ../up.git && git remote add origin ../up.git && git push -q -u origin main && \
+                      git config push.recurseSubmodules on-demand";
+/// `x` as a plain repository with something to push, and `e.git` with a hook.
+const TO_PUSH: &str = "git config --global --add safe.directory '*'; git init -q -b main x; \
+                       (cd x; git commit -q --allow-empty -m x; git update-ref refs/remotes/origin/main HEAD; \
+                       git commit -q --allow-empty -m y); git init -q --bare e.git; \
+                       printf '#!/bin/sh\nPAYLOAD\n' >e.git/hooks/pre-receive; chmod +x e.git/hooks/pre-receive";
+
+/// Where a push goes that goes on to submodules.
+const PUSH: &[Attack] = &[
+    Attack {
+        name: "a remote of the older form in a plain repository",
+        victim: PUSHED,
+        volume: "repo",
+        attack: "TO_PUSH; mkdir -p x/.git/remotes; printf 'URL: ../e.git\nPush: refs/heads/main\n' >x/.git/remotes/origin; \
+                 git add x; git commit -q -m x",
+        outside: ("repo", "git push"),
+    },
+    Attack {
+        name: "a remote of the oldest form in a plain repository",
+        victim: PUSHED,
+        volume: "repo",
+        attack: "TO_PUSH; mkdir -p x/.git/branches; echo '../e.git#main' >x/.git/branches/origin; git add x; git commit -q -m x",
+        outside: ("repo", "git push"),
+    },
+    Attack {
+        name: "a remote that is a path, in a plain configuration",
+        victim: PUSHED,
+        volume: "repo",
+        attack: "TO_PUSH; git -C x remote add origin ../e.git; git add x; git commit -q -m x",
+        outside: ("repo", "git push"),
+    },
+    Attack {
+        name: "the same as an address",
+        victim: PUSHED,
+        volume: "repo",
+        attack: "TO_PUSH; git -C x remote add origin \"file://$PWD/e.git/\"; git add x; git commit -q -m x",
+        outside: ("repo", "git push"),
+    },
+    Attack {
+        name: "the same with the hook of a repository in a directory",
+        victim: PUSHED,
+        volume: "repo",
+        attack: "TO_PUSH; mkdir e; mv e.git e/.git; git -C e config core.bare true; git -C x remote add origin ../e; git add x; \
+                 git commit -q -m x",
+        outside: ("repo", "git push"),
+    },
+];
+
 const SUBREPOSITORY: &str = "hg init repo && hg init repo/sub && cd repo && echo 'sub = sub' >.hgsub && hg add .hgsub && \
                              (cd sub && echo a >a && hg add a && hg commit -m s) && hg commit -m a";
 
@@ -375,7 +426,7 @@ const HG: &[Attack] = &[
 
 fn holds(attacks: &[Attack]) {
     for attack in attacks {
-        let script = attack.attack.replace("BARE", BARE).replace("EMBED", EMBED);
+        let script = attack.attack.replace("BARE", BARE).replace("EMBED", EMBED).replace("TO_PUSH", TO_PUSH);
         // Without a sandbox it does what it is for.
         let control = open_directory();
         let at = control.path();
@@ -412,6 +463,13 @@ fn git_outside_obeys_nothing_that_a_run_planted() {
 fn git_outside_obeys_no_repository_that_a_run_put_in_the_index() {
     if there("git") {
         holds(INDEX);
+    }
+}
+
+#[test]
+fn a_push_outside_goes_to_no_repository_whose_hooks_a_run_planted() {
+    if there("git") {
+        holds(PUSH);
     }
 }
 
@@ -520,12 +578,13 @@ fn repositories_that_run_nothing_and_submodules_of_before_stay() {
     );
     let repo = at.join("repo");
     let script = "git config --global --add safe.directory '*'; set -e; git clone -q . copy; git -C copy checkout -q -b topic; \
-                  git add copy; git commit -q -m copy; cd own; echo b >b; git add b; git commit -q -m b; cd ../s/t; echo c >c; \
+                  git add copy; git commit -q -m copy; git init -q --bare bare.git; git clone -q bare.git with; \
+                  git -C with commit -q --allow-empty -m w; git -C with push -q; git add with; git commit -q -m with; cd own; echo b >b; git add b; git commit -q -m b; cd ../s/t; echo c >c; \
                   git add c; git commit -q -m c; git branch other; cd ../..; git add -A; git commit -q -m all";
     let ran = inside(&repo, repo.to_str().unwrap(), script);
     let said = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success() && !said.contains(".disabled"), "{said}");
-    for name in ["copy", "own", "s", "s/t"] {
+    for name in ["copy", "with", "own", "s", "s/t"] {
         assert!(repo.join(name).join(".git/config").exists(), "{name}");
     }
     done(&repo, at, "git status && git fsck");

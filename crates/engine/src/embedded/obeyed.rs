@@ -14,8 +14,8 @@ use sha2::{Digest as _, Sha256};
 
 /// Bytes of a file that git obeys.
 const MOST_BYTES: u64 = 1 << 20;
-/// Hooks of one repository.
-const MOST_HOOKS: usize = 4096;
+/// Hooks of one repository, or its remotes.
+const MOST_FILES: usize = 4096;
 
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
@@ -40,11 +40,12 @@ pub(super) fn beneath() -> ResolveFlags {
 
 /// What git finds at the path of an entry: a directory with a `.git`. It follows no link there.
 pub(super) fn find(tree: BorrowedFd<'_>, path: &Path) -> Option<Found> {
-    repository(openat2(tree, path, DIRECTORY, Mode::empty(), beneath()).ok()?)
+    repository(tree, openat2(tree, path, DIRECTORY, Mode::empty(), beneath()).ok()?)
 }
 
-/// What the `.git` of a directory is and leads to. What leads somewhere may lead elsewhere for another process.
-fn repository(within: OwnedFd) -> Option<Found> {
+/// What the `.git` of a directory is and leads to. What leads somewhere may lead elsewhere for another process. `tree` is the
+/// work tree around it, whose own repository is looked at by itself.
+fn repository(tree: BorrowedFd<'_>, within: OwnedFd) -> Option<Found> {
     let kind = FileType::from_raw_mode(statat(&within, ".git", AtFlags::SYMLINK_NOFOLLOW).ok()?.st_mode);
     let (git, says) = match kind {
         FileType::RegularFile => leads(within.as_fd()),
@@ -61,7 +62,11 @@ fn repository(within: OwnedFd) -> Option<Found> {
         }
         _ => (Some(openat(&within, ".git", DIRECTORY | OFlags::NOFOLLOW, Mode::empty()).ok()?), Vec::new()),
     };
-    let files = git.as_ref().map(|git| obeyed(git.as_fd()));
+    let files = git.as_ref().map(|git| {
+        let mut files = obeyed(git.as_fd())?;
+        files.pushed = pushed(tree, within.as_fd(), &files.config)?;
+        Ok::<_, Errno>(files)
+    });
     let plain = kind == FileType::Directory && matches!(&files, Some(Ok(files)) if files.is_plain());
     let print = |obeys: &str| Some(hash(&[format!("{kind:?}").as_bytes(), &says, obeys.as_bytes()]));
     let obeys = match files {
@@ -91,8 +96,12 @@ struct Obeyed {
     common: Option<Vec<u8>>,
     /// Hooks that are no samples: which file each is, and since when.
     hooks: BTreeMap<Vec<u8>, String>,
+    /// Remotes that are files: git prefers them to the configuration.
+    remotes: BTreeMap<Vec<u8>, String>,
     /// Those of the repository that `commondir` names.
     shared: Option<Box<Obeyed>>,
+    /// Those of the repositories that a remote's address leads to: their hooks run where a push goes on to submodules.
+    pushed: Vec<Obeyed>,
     /// Whether one of them is a link.
     links: bool,
 }
@@ -103,14 +112,20 @@ impl Obeyed {
             && self.worktree.is_empty()
             && self.common.is_none()
             && self.hooks.is_empty()
+            && self.remotes.is_empty()
             && is_plain(&self.config)
+            && self.pushed.iter().all(Obeyed::is_plain)
     }
 
     fn hash(&self) -> String {
         let mut parts: Vec<&[u8]> = vec![&self.config, &self.worktree, self.common.as_deref().unwrap_or_default()];
         parts.extend(self.hooks.iter().flat_map(|(name, file)| [name.as_slice(), file.as_bytes()]));
-        let shared = self.shared.as_ref().map(|shared| shared.hash()).unwrap_or_default();
-        parts.push(shared.as_bytes());
+        let further = self.shared.iter().map(|shared| shared.hash()).chain(self.pushed.iter().map(Obeyed::hash));
+        let further: Vec<String> = further.collect();
+        parts.push(b"further");
+        parts.extend(further.iter().map(String::as_bytes));
+        parts.push(b"remotes");
+        parts.extend(self.remotes.iter().flat_map(|(name, file)| [name.as_slice(), file.as_bytes()]));
         hash(&parts)
     }
 }
@@ -122,8 +137,10 @@ fn obeyed(git: BorrowedFd<'_>) -> Result<Obeyed, Errno> {
         worktree: file("config.worktree")?.unwrap_or_default(),
         common: file("commondir")?,
         hooks: hooks(git)?,
+        remotes: remotes(git)?,
         shared: None,
-        links: ["config", "config.worktree", "commondir", "hooks"].iter().any(|name| {
+        pushed: Vec::new(),
+        links: ["config", "config.worktree", "commondir", "hooks", "remotes", "branches"].iter().any(|name| {
             statat(git, *name, AtFlags::SYMLINK_NOFOLLOW)
                 .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
         }),
@@ -131,15 +148,81 @@ fn obeyed(git: BorrowedFd<'_>) -> Result<Obeyed, Errno> {
     if let Some(common) = &files.common {
         let shared = open(git, OsStr::from_bytes(common.trim_ascii_end()))?;
         let config = read(shared.as_fd(), Path::new("config"), MOST_BYTES)?.unwrap_or_default();
-        files.shared = Some(Box::new(Obeyed { config, hooks: hooks(shared.as_fd())?, ..Obeyed::default() }));
+        let (hooks, remotes) = (hooks(shared.as_fd())?, remotes(shared.as_fd())?);
+        files.shared = Some(Box::new(Obeyed { config, hooks, remotes, ..Obeyed::default() }));
     }
     Ok(files)
 }
 
-/// The hooks that are no samples. The time of a change is the kernel's, so no program can set it back.
+/// What the repositories obey that the addresses of remotes lead to, where they are paths. The work tree around is left out.
+fn pushed(tree: BorrowedFd<'_>, within: BorrowedFd<'_>, config: &[u8]) -> Result<Vec<Obeyed>, Errno> {
+    let around = fstat(tree)?;
+    let mut found = Vec::new();
+    for address in std::str::from_utf8(config).map(local).unwrap_or_default() {
+        // The order in which git looks for a repository (path.c, enter_repo), but for a file `.git`.
+        for suffix in ["/.git", "", ".git/.git", ".git"] {
+            let git = match open(within, OsStr::new(&format!("{address}{suffix}"))) {
+                Ok(git) => git,
+                Err(Errno::NOENT) => continue,
+                // A file `.git` leads elsewhere: it counts as not understood.
+                Err(e) => return Err(e),
+            };
+            let has = |name: &str| statat(&git, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+            if !(has("HEAD") || has("config") || has("commondir") || has("hooks")) {
+                continue;
+            }
+            let above = openat(&git, "..", DIRECTORY, Mode::empty()).and_then(fstat)?;
+            let is_around = suffix == "/.git" && (above.st_dev, above.st_ino) == (around.st_dev, around.st_ino);
+            if !is_around {
+                found.push(obeyed(git.as_fd())?);
+            }
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// The addresses in a plain configuration that are paths, by git's rule (connect.c, url_is_local_not_ssh).
+fn local(config: &str) -> Vec<&str> {
+    let addresses = config.lines().filter_map(|line| {
+        let (key, value) = line.split_once('=')?;
+        key.trim().eq_ignore_ascii_case("url").then(|| value.trim())
+    });
+    let paths = addresses.filter_map(|address| match address.split_once("://") {
+        Some((scheme, path)) => scheme.eq_ignore_ascii_case("file").then_some(path),
+        None => {
+            let colon = address.find(':');
+            let slash = address.find('/');
+            let host = colon.is_some_and(|colon| slash.is_none_or(|slash| colon < slash));
+            (!host).then_some(address)
+        }
+    });
+    paths.map(|path| path.trim_end_matches('/')).filter(|path| !path.is_empty()).collect()
+}
+
+/// The hooks that are no samples.
 fn hooks(git: BorrowedFd<'_>) -> Result<BTreeMap<Vec<u8>, String>, Errno> {
+    let mut hooks = files(git, "hooks")?;
+    hooks.retain(|name, _| !name.ends_with(b".sample"));
+    Ok(hooks)
+}
+
+/// The remotes that are files of their own, in both of their forms (gitrepository-layout(5)).
+fn remotes(git: BorrowedFd<'_>) -> Result<BTreeMap<Vec<u8>, String>, Errno> {
+    let mut found = BTreeMap::new();
+    for directory in ["remotes", "branches"] {
+        found.extend(files(git, directory)?.into_iter().map(|(name, file)| {
+            let path = [directory.as_bytes(), b"/", &name].concat();
+            (path, file)
+        }));
+    }
+    Ok(found)
+}
+
+/// Which file each is in a directory, and since when. The time of a change is the kernel's, so no program can set it back.
+fn files(git: BorrowedFd<'_>, directory: &str) -> Result<BTreeMap<Vec<u8>, String>, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = match openat2(git, "hooks", flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
+    let directory = match openat2(git, directory, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
         Ok(directory) => directory,
         Err(Errno::NOENT) => return Ok(BTreeMap::new()),
         Err(e) => return Err(e),
@@ -147,10 +230,10 @@ fn hooks(git: BorrowedFd<'_>) -> Result<BTreeMap<Vec<u8>, String>, Errno> {
     let mut found = BTreeMap::new();
     for entry in rustix::fs::Dir::read_from(&directory)? {
         let name = entry?.file_name().to_bytes().to_owned();
-        if matches!(name.as_slice(), b"." | b"..") || name.ends_with(b".sample") {
+        if matches!(name.as_slice(), b"." | b"..") {
             continue;
         }
-        if found.len() == MOST_HOOKS {
+        if found.len() == MOST_FILES {
             return Err(Errno::TOOBIG);
         }
         let file = match statat(&directory, OsStr::from_bytes(&name), AtFlags::empty()) {
@@ -230,7 +313,14 @@ pub(super) fn hash(parts: &[&[u8]]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::is_plain;
+    use super::{is_plain, local};
+
+    #[test]
+    fn an_address_without_a_host_is_a_path() {
+        let config = "[remote \"a\"]\n\turl = ../a.git/\n\tURL=/b:c\n\turl = file:///d\n\turl = https://e/f\n\
+                      \turl = host:path\n\turl = ssh://h/i\n\tfetch = ../x\n";
+        assert_eq!(local(config), ["../a.git", "/b:c", "/d"]);
+    }
 
     #[test]
     fn what_git_itself_writes_is_plain_and_nothing_else() {
