@@ -281,11 +281,7 @@ fn apply_options(draft: &mut Draft<'_>, matches: &ArgMatches) -> Result<Vec<&'st
 
 fn code_of(matches: &ArgMatches, code: Option<&str>, caller: &Caller, stdin_open: bool) -> Result<Code, Refusal> {
     if let Some(file) = matches.get_one::<String>("file") {
-        return match std::fs::metadata(file) {
-            Ok(_) => Ok(Code::File(caller.absolute(file))),
-            Err(e) => Err(Refusal::new("arguments", format!("cannot read the code file {file}: {e}"))
-                .hint("--file takes the path of a file on this host; code itself is written without --file")),
-        };
+        return code_file(file, caller);
     }
     match code {
         Some("-") => {
@@ -309,12 +305,43 @@ fn code_of(matches: &ArgMatches, code: Option<&str>, caller: &Caller, stdin_open
     }
 }
 
+/// A code file, which is shown inside whatever else is. Where it lies may be a link's word, and the link a repository's: so
+/// it is no credential, and a link leads to no dot name of a home. What somebody names below one is what was asked for.
+fn code_file(file: &str, caller: &Caller) -> Result<Code, Refusal> {
+    let path = caller.absolute(file);
+    std::fs::metadata(file).map_err(|e| {
+        Refusal::new("arguments", format!("cannot read the code file {file}: {e}"))
+            .hint("--file takes the path of a file on this host; code itself is written without --file")
+    })?;
+    // A pipe of the shell's (`/dev/fd/63`) has no path but this one.
+    let real = |path: &str| std::fs::canonicalize(path).ok().and_then(|real| real.to_str().map(str::to_owned));
+    let source = real(file).unwrap_or_else(|| path.clone());
+    let mut hidden = Policy::base();
+    hidden.command.cwd = Some(caller.cwd.clone());
+    hidden.filesystem.deny = credentials(&caller.homes);
+    deny_moved(&mut hidden, &caller.homes, |name| caller.variable(name));
+    let within =
+        |path: &str, place: &String| is_within(path, place) || real(place).is_some_and(|place| is_within(path, &place));
+    let is_hidden = |path: &str, hidden: &Policy| hidden.filesystem.deny.iter().any(|place| within(path, place));
+    let credential = is_hidden(&source, &hidden);
+    if source != path {
+        deny_dot_names(&mut hidden, caller.around(), &[]);
+    }
+    if credential || (is_hidden(&source, &hidden) && !is_hidden(&path, &hidden)) {
+        let what = if credential { "a place of credentials" } else { "a hidden place of a home" };
+        let leads = if source == path { format!("is {what}") } else { format!("leads to {source}, {what}") };
+        return Err(Refusal::new("arguments", format!("the code file {file} {leads}"))
+            .hint(format!("if it is code: cofferdam eval … - < {}", quoted(&source))));
+    }
+    Ok(Code::File { path, source })
+}
+
 /// Code as text: what a program of somebody's own takes. Nothing for a session.
 fn text_of(code: Code) -> Result<Option<String>, Refusal> {
     let path = match code {
         Code::Text(text) => return Ok(Some(text)),
         Code::Interactive => return Ok(None),
-        Code::File(path) => path,
+        Code::File { source, .. } => source,
     };
     let unreadable = |why: String| Refusal::new("arguments", format!("cannot read the code file {path}: {why}"));
     let metadata = std::fs::metadata(&path).map_err(|error| unreadable(error.to_string()))?;

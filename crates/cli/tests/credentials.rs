@@ -274,3 +274,52 @@ fn more_denied_names_than_mounts_are_worth_are_hidden_all_the_same() {
         assert_eq!(home.read(command, &[], &files), ["notes.txt", ".cargo/bin/tool"]);
     }
 }
+
+#[test]
+fn a_code_file_that_a_link_makes_of_a_credential_is_refused() {
+    let Some(home) = Home::new("code") else { return };
+    let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, home.0.0.join(name)).unwrap();
+    let plant = |file: &str| {
+        home.plant(file);
+        fs::write(home.0.0.join(file), "echo ran $0").unwrap();
+    };
+    for file in ["project/t.sh", ".config/unknown/token", ".cargo/bin/t.sh", "keys/id", ".moved/token", ".ssh/id_rsa"] {
+        plant(file);
+    }
+    link("../.ssh/id_rsa", "project/key.sh");
+    link("../.ssh", "project/directory");
+    link("../.config/unknown/token", "project/token.sh");
+    link("t.sh", "project/own.sh");
+    link("../.cargo/bin/t.sh", "project/tool.sh");
+    link("keys", ".gnupg");
+    link("../.gnupg/id", "project/by-link.sh");
+    link("../.moved/token", "project/moved.sh");
+    let eval = |mut command: Command, file: &str| {
+        command.env("KUBECONFIG", home.text(".moved/token"));
+        let out = command.args(["eval", "shell", "--file", &home.text(file)]).output().unwrap();
+        [out.stdout, out.stderr].concat().iter().map(|byte| char::from(*byte)).collect::<String>()
+    };
+    for file in [
+        "project/key.sh",
+        "project/directory/id_rsa",
+        "project/token.sh",
+        "project/by-link.sh",
+        "project/moved.sh",
+        ".ssh/id_rsa",
+    ] {
+        for command in home.commands() {
+            let said = eval(command, file);
+            assert!(
+                said.contains("the code file") && said.contains("hint: ") && !said.contains("ran"),
+                "{file}: {said}"
+            );
+        }
+    }
+    // The twins: a link to the project's own file or to a tool, and what the person names.
+    for file in ["project/own.sh", "project/t.sh", "project/tool.sh", ".config/unknown/token"] {
+        for command in home.commands() {
+            let said = eval(command, file);
+            assert!(said.starts_with("ran"), "{file}: {said}");
+        }
+    }
+}

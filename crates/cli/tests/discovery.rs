@@ -445,12 +445,13 @@ fn a_file_runs_at_its_own_path_and_mounts_keep_their_order() {
     let tmpfs = |target: &str| Mount::Tmpfs { target: target.into(), size_mb: 1, exec: false };
     // One mount outside of what the interpreter needs and one inside it.
     policy.filesystem.mounts = vec![tmpfs("/home/u"), tmpfs("/home/u/.pyenv/versions/3.11.7/cache")];
-    let file = Code::File("/srv/a.py".into());
+    let file = Code::File { path: "/srv/a.py".into(), source: "/srv/real.py".into() };
     environment::enter(&mut policy, &caller, &tree, "python", file, &["x".into()]).unwrap();
     assert_eq!(policy.command.argv[1..], ["/srv/a.py", "x"]);
     let targets: Vec<&str> = policy.filesystem.mounts.iter().map(Mount::target).collect();
     let prefix = "/home/u/.pyenv/versions/3.11.7";
     assert_eq!(targets, ["/home/u", prefix, "/home/u/.pyenv/versions/3.11.7/cache", "/srv/a.py"]);
+    assert!(matches!(policy.filesystem.mounts.last(), Some(Mount::Bind { source, .. }) if source == "/srv/real.py"));
     policy.validate().unwrap();
     assert!(policy.command.variables["PATH"].starts_with("/home/u/.pyenv/versions/3.11.7/bin:"));
 }

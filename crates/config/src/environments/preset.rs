@@ -103,8 +103,13 @@ const NODE: Environment = Environment {
 pub enum Code {
     /// This text.
     Text(String),
-    /// This file of the host, absolute.
-    File(String),
+    /// A file of the host.
+    File {
+        /// Where it is named, absolute: the code's path inside.
+        path: String,
+        /// Where it lies, without symbolic links.
+        source: String,
+    },
     /// Nowhere: the interpreter is started as it is, for a terminal or code on standard input.
     Interactive,
 }
@@ -152,8 +157,8 @@ fn enter(policy: &mut Policy, found: Found, code: Code, arguments: &[String]) ->
             argv.extend(environment.stdin.iter().map(|s| (*s).to_owned()));
             policy.command.stdin = Stdin::Text(text);
         }
-        Code::File(path) => {
-            bind(policy, &path, &path);
+        Code::File { path, source } => {
+            bind(policy, &source, &path);
             argv.push(path);
         }
         Code::Interactive => {}
