@@ -68,6 +68,12 @@ pub fn notes(outcome: &Outcome, call: &Call) -> Vec<Note> {
             note(format!("ran into the limit {}, {times}", amount(limit, &call.policy)), option_hint(limit));
             continue;
         }
+        if violation.operation == "SIGXFSZ" {
+            let limit = amount(Field::FileSize, &call.policy);
+            let text = format!("ended by SIGXFSZ: a file at the limit {limit}, or a process that sent it");
+            note(text, option_hint(Field::FileSize));
+            continue;
+        }
         let object = violation.object.as_deref().map(|o| format!(" {o}")).unwrap_or_default();
         let times = if violation.count > 1 { format!(", {} times", violation.count) } else { String::new() };
         let (why, hint) = reasons(outcome, violation);

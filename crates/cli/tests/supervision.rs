@@ -241,9 +241,22 @@ fn a_file_cannot_grow_beyond_its_limit() {
         run(&["--file-size", "1m"], "head -c 3000000 /dev/zero > /tmp/big; echo $?; ls -l /tmp/big | cut -d' ' -f5");
     assert_eq!(o["stdout"], "153\n1048576\n", "{o:#}");
     let o = run(&["--file-size", "1m"], "exec head -c 3000000 /dev/zero > /tmp/big");
-    ended(&o, "limit_exceeded", Some("limits.file_size_mb"));
-    let v = common::violations(&o);
-    assert!(v.iter().all(|v| v.3 == "inferred"), "the signal could be anybody's: {v:?}");
+    // The signal is all there is, and every program can send it.
+    let by_signal = |o: &Value, ending: &str, signal: i32| {
+        ended(o, ending, None);
+        assert_eq!(o["signal"], signal, "{o:#}");
+    };
+    let xfsz = |o: &Value| {
+        by_signal(o, "signalled", 25);
+        let v = common::violations(o);
+        assert!(v.len() == 1 && v[0].0 == "SIGXFSZ" && v[0].3 == "inferred", "{v:?}");
+        assert_eq!(o["violations"][0]["field"], "$.limits.file_size_mb");
+    };
+    xfsz(&o);
+    xfsz(&run(&[], "kill -XFSZ $$"));
+    for (name, number) in [("XCPU", 24), ("KILL", 9), ("SYS", 31)] {
+        by_signal(&run(&[], &format!("kill -{name} $$")), "signalled", number);
+    }
     ended(&run(&["--file-size", "4m"], "head -c 3000000 /dev/zero > /tmp/big"), "exited", None);
 }
 

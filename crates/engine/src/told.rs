@@ -93,9 +93,10 @@ pub(crate) fn outcome(of: &Told<'_>, base: Outcome, mut f: Finished, begun: Inst
     }
     let rules = &policy.process.seccomp.rules;
     let kills = rules.iter().any(|r| matches!(r.action, cofferdam_policy::SyscallAction::Kill));
-    let killed = matches!(f.report.end, End::Wait(status) if status & 0x7f == SIGSYS);
-    if killed {
-        log.met(audit, AuditLevel::Error, killed_by_filter());
+    let by = |signal| matches!(f.report.end, End::Wait(status) if status & 0x7f == signal);
+    let killed = by(SIGSYS);
+    for signal in [SIGSYS, SIGXFSZ].into_iter().filter(|signal| by(*signal)) {
+        log.met(audit, AuditLevel::Error, by_signal(signal));
     }
     // A call that the filter kills for is told by nobody; nor is a read that Landlock alone refuses.
     // What knocks at ports without a listener faster than the gateway reads is not counted either.
@@ -135,11 +136,19 @@ fn weaken(e: &mut Enforcement, step: u16, errno: i32) {
     e.insert(field, Applied { strength: Strength::Partial, reason: format!("{what}: {cause}") });
 }
 
-/// The signal of a filter that kills. Anybody can send it to himself, so it is no evidence of the kernel's.
-const SIGSYS: i32 = 31;
+/// The signal of a filter that kills.
+pub(crate) const SIGSYS: i32 = 31;
+/// The signal of a file that would grow beyond its limit.
+pub(crate) const SIGXFSZ: i32 = 25;
 
-fn killed_by_filter() -> Violation {
-    let (operation, field) = ("SIGSYS".to_owned(), "$.process.seccomp".to_owned());
+/// What there is to say where one of these ended the program. Every program can send them to itself, and nothing measures
+/// what they are for: so they are no evidence of the kernel's, and the outcome names no limit.
+pub(crate) fn by_signal(signal: i32) -> Violation {
+    let (operation, field) = match signal {
+        SIGXFSZ => ("SIGXFSZ", "$.limits.file_size_mb"),
+        _ => ("SIGSYS", "$.process.seccomp"),
+    };
+    let (operation, field) = (operation.to_owned(), field.to_owned());
     Violation { operation, object: None, field, evidence: Evidence::Inferred, pid: 0, count: 1, aggregated: false }
 }
 
@@ -177,8 +186,6 @@ fn ending(o: &mut Outcome, f: &Finished, recipe: &Recipe, cpu_seconds: u64) {
             // SIGXCPU comes by ticks, which can run ahead of what was used.
             if signal == 24 && used >= limit_seconds * 0.75 || signal == 9 && used >= limit_seconds * 0.95 {
                 limit(o, Field::CpuTime);
-            } else if signal == 25 {
-                limit(o, Field::FileSize);
             }
         }
         End::TimedOut => {

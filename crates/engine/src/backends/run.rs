@@ -21,6 +21,7 @@ use super::{bubblewrap, nsjail, seatbelt};
 use crate::io::{Io, Stream};
 use crate::outcome::{Applied, Ending, Enforcement, Evidence, Failure, Outcome, Strength, Truncated, Violation};
 use crate::streams::{Sink, Source};
+use crate::told::{SIGSYS, SIGXFSZ, by_signal};
 
 /// Descriptor of nsjail's configuration.
 const CONFIG_FD: i32 = FIRST_FD;
@@ -448,18 +449,11 @@ impl Ready {
         let may_kill = self.policy.process.seccomp.rules.iter().any(kills)
             || self.policy.on_violation == cofferdam_policy::OnViolation::Terminate;
         let by_filter = o.signal == Some(SIGSYS) || (may_kill && o.exit_code == Some(128 + SIGSYS));
-        if by_filter && audit.records(AuditLevel::Error) {
-            let (operation, field) = ("SIGSYS".to_owned(), "$.process.seccomp".to_owned());
-            let evidence = Evidence::Inferred;
-            o.violations.push(Violation {
-                operation,
-                object: None,
-                field,
-                evidence,
-                pid: 0,
-                count: 1,
-                aggregated: false,
-            });
+        let by_file_size = self.signal(&o) == Some(SIGXFSZ);
+        for (_, signal) in [(by_filter, SIGSYS), (by_file_size, SIGXFSZ)].into_iter().filter(|(by, _)| *by) {
+            if audit.records(AuditLevel::Error) {
+                o.violations.push(by_signal(signal));
+            }
         }
         if o.error.is_none()
             && let Some(first) = seen.problems.first()
@@ -518,15 +512,18 @@ impl Ready {
                 o.violations_complete = true; // nothing ran
             }
         }
-        // Anybody can send these signals to himself, and bubblewrap tells them as 128 + N: the measure decides.
-        let signal = o.signal.or(o.exit_code.filter(|_| self.tool.tool == Tool::Bubblewrap).map(|code| code - 128));
+        // Every program can send these signals to itself: the measure decides.
+        let signal = self.signal(o);
         let used = cpu_us as f64 / 1e6;
         let most = self.policy.limits.cpu_seconds as f64;
         if signal == Some(24) && used >= most * 0.75 || signal == Some(9) && used >= most * 0.95 {
             (o.outcome, o.limit) = (Ending::LimitExceeded, Some(Field::CpuTime));
-        } else if signal == Some(25) {
-            (o.outcome, o.limit) = (Ending::LimitExceeded, Some(Field::FileSize));
         }
+    }
+
+    /// The signal that ended the program. Bubblewrap says it as 128 + N.
+    fn signal(&self, o: &Outcome) -> Option<i32> {
+        o.signal.or(o.exit_code.filter(|_| self.tool.tool == Tool::Bubblewrap).map(|code| code - 128))
     }
 
     /// What the tool said before it gave up. Nothing of the program's ran, so the words are the tool's own.
@@ -543,9 +540,6 @@ impl Ready {
         refusal("setup", message, hint)
     }
 }
-
-/// The signal of a filter that kills. Anybody can send it to himself, so it is no evidence of the kernel's.
-const SIGSYS: i32 = 31;
 
 fn limit_violation(field: Field, evidence: Evidence, count: u64) -> Violation {
     Violation {
