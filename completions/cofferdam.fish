@@ -72,7 +72,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l file-size -d
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l tmpfs-size -d 'Its own scratch space: /tmp, home and /dev/shm' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l output-limit -d 'Output passed on per stream; the rest is dropped' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l layer-size -d 'Changes kept per copy-on-write volume' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l layer-files -d 'Changed files per copy-on-write volume' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l layer-files -d 'Changed files per copy-on-write volume, at least 2' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand run" -l backend -d 'What holds the policy: jail, docker, podman, oci' -r -f -a "auto\t''
 jail\t''
 landlock\t''
@@ -151,7 +151,7 @@ complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l file-size -
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l tmpfs-size -d 'Its own scratch space: /tmp, home and /dev/shm' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l output-limit -d 'Output passed on per stream; the rest is dropped' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l layer-size -d 'Changes kept per copy-on-write volume' -r
-complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l layer-files -d 'Changed files per copy-on-write volume' -r
+complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l layer-files -d 'Changed files per copy-on-write volume, at least 2' -r
 complete -c cofferdam -n "__fish_cofferdam_using_subcommand eval" -l backend -d 'What holds the policy: jail, docker, podman, oci' -r -f -a "auto\t''
 jail\t''
 landlock\t''

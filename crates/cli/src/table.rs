@@ -22,7 +22,7 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
             let (name, value) = values::variable(text)?;
             let value = match value.or_else(|| draft.caller.variable(name)) {
                 Some(value) => value.to_owned(),
-                None => return Err(format!("the caller has no variable `{name}`; write --env {name}=VALUE")),
+                None => return Err(values::no_variable(name)),
             };
             draft.policy.command.variables.insert(name.to_owned(), value);
             Ok(())
@@ -615,7 +615,7 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
     PolicyOption {
         long: "layer-files",
         takes: Takes::One("N"),
-        help: "Changed files per copy-on-write volume",
+        help: "Changed files per copy-on-write volume, at least 2",
         heading: LIMITS,
         rare: true,
         leaves: &["limits.layer_inodes"],

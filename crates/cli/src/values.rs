@@ -23,6 +23,18 @@ pub const BACKENDS: &[&str] = &{
     names
 };
 
+/// What is said of a variable that the caller does not have. Interpreters have an option of this letter that takes code.
+pub fn no_variable(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if name.chars().all(plain) {
+        return format!("the caller has no variable `{name}`; write --env {name}=VALUE");
+    }
+    format!(
+        "`{}` is no name of a variable\nhint: --env NAME=VALUE; code is no option: cofferdam eval ENVIRONMENT CODE",
+        cofferdam_policy::text::one_line(name)
+    )
+}
+
 /// A size in bytes: a whole number with an optional unit `b`, `k`, `m`, `g`, `t` (powers of 1024; `KiB`, `MB` and the
 /// like mean the same), as docker reads them.
 pub fn bytes(text: &str) -> Result<u64, String> {

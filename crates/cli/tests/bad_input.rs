@@ -270,6 +270,14 @@ fn a_full_layer_is_the_programs_to_see_and_the_host_stays_as_it_was() {
     let o = outcome(&[&options[..], &["--layer-files", "100", "--", PYTHON, "-c", names]].concat()).1;
     assert_eq!(o["stdout"], "28\n", "{o:#}");
     assert!(o["changes"].as_array().unwrap().len() <= 100);
+    // As many as were named, also where they are few; with fewer than overlayfs can be mounted with, nothing starts.
+    for files in ["2", "3", "7"] {
+        let o = outcome(&[&options[..], &["--layer-files", files, "--", PYTHON, "-c", names]].concat()).1;
+        assert_eq!((&o["stdout"], &o["outcome"]), (&"28\n".into(), &"exited".into()), "{files}: {o:#}");
+        assert_eq!(o["changes"].as_array().unwrap().len().to_string(), files, "{o:#}");
+    }
+    let (code, o) = outcome(&[&options[..], &["--layer-files", "1", "--", "true"]].concat());
+    assert_eq!((code, &o["error"]["hint"]), (125, &"--layer-files 2 or more".into()), "{o:#}");
     let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(left, ["before"]);
 }

@@ -18,6 +18,12 @@ use crate::egress::Way;
 use crate::outcome::{Applied, Enforcement, Failure, Strength};
 use crate::view::{Place, Shows, View};
 
+/// Inodes of a layer's file system that overlayfs keeps for itself: its root, upper and work directories.
+const LAYER_OWN: u64 = 5;
+/// Fewest changed files that leave overlayfs room for what it tries when it is mounted; with fewer it refuses, or mounts
+/// read-only.
+const LEAST_CHANGES: u64 = 2;
+
 /// The sandbox's own user and group, as it sees itself.
 pub const INSIDE: u32 = 1000;
 
@@ -293,7 +299,18 @@ impl Planner<'_> {
         let attrs = attr::NOSUID | attr::NODEV | noexec | if writable { 0 } else { attr::RDONLY };
         if how == Access::CopyOnWrite {
             self.scan_foreign(&looked);
-            let (bytes, inodes) = (self.policy.limits.layer_mb << 20, self.policy.limits.layer_inodes);
+            let changes = self.policy.limits.layer_inodes;
+            if changes < LEAST_CHANGES {
+                return Err(refuse(
+                    "limits.layer_inodes",
+                    format!(
+                        "limits.layer_inodes is {changes}, and overlayfs cannot be mounted with fewer than {LEAST_CHANGES}"
+                    ),
+                    Some("--layer-files 2 or more"),
+                ));
+            }
+            let inodes = changes.saturating_add(LAYER_OWN);
+            let bytes = self.policy.limits.layer_mb << 20;
             self.layers.push((self.build.mounts.len(), target.to_owned(), looked.path.clone()));
             self.build.mounts.push(Step::Overlay { source: src, target: target.into(), attrs, bytes, inodes });
         } else {
