@@ -76,9 +76,10 @@ pub fn refusal(error: &clap::Error, words: &[String]) -> Refusal {
         }
         _ => None,
     };
-    // Passing it on as a value is never what was meant where another option is close.
-    let close = || tips().find(|tip| !tip.starts_with("to pass")).or_else(|| tips().next()).map(str::to_owned);
-    match known.or_else(close) {
+    // The parser's advice to pass it on as a value fits no command here: what it would become is not what was meant.
+    let close = || tips().find(|tip| !tip.starts_with("to pass")).map(str::to_owned);
+    let unknown = || of(error, ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument);
+    match known.or_else(close).or_else(|| unknown().map(|name| meant(&name, words))) {
         Some(hint) => refusal.hint(hint),
         None => refusal,
     }
@@ -104,6 +105,30 @@ fn of(error: &clap::Error, kind: ContextKind) -> Option<String> {
 fn option(name: &str) -> Option<String> {
     let name = name.split('=').next().unwrap_or(name);
     FOREIGN.iter().find(|(foreign, _)| *foreign == name).map(|(_, instead)| (*instead).to_owned())
+}
+
+/// The hint for an option that the command does not have, and nothing like it: where it would be somebody's.
+fn meant(name: &str, words: &[String]) -> String {
+    let command = words.first().map_or("", String::as_str);
+    let at = words.iter().position(|word| word == name);
+    let behind = at.and_then(|at| words.get(at + 1));
+    let environment = words.get(1).filter(|word| command == "eval" && !word.starts_with('-'));
+    match (command, environment, behind) {
+        ("eval", Some(environment), Some(code)) if matches!(name, "-c" | "-e" | "-r") => {
+            format!("the code itself is the argument: cofferdam eval {} {}", quoted(environment), quoted(code))
+        }
+        ("eval", ..) => format!(
+            "an argument of the code stands behind it: cofferdam eval ENVIRONMENT CODE -- {0}; code that begins with a \
+             dash goes in on standard input: cofferdam eval ENVIRONMENT -",
+            quoted(name)
+        ),
+        ("run", ..) => format!("an option of the program stands behind it: cofferdam run -- PROGRAM {}", quoted(name)),
+        ("skill", ..) if words.get(1).is_some_and(|action| action == "run") => {
+            format!("an argument of the skill stands behind --: cofferdam skill run NAME -- {}", quoted(name))
+        }
+        (command, ..) if SUBCOMMANDS.contains(&command) => format!("cofferdam {command} --help lists the options"),
+        _ => "cofferdam --help lists the commands".to_owned(),
+    }
 }
 
 /// The hint for a word in the place of a command that is a program.

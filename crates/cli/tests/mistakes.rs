@@ -348,3 +348,31 @@ fn output_that_is_cut_is_said_with_q_as_well() {
     let (code, text) = told(&["run", "-q", "--output-limit", "100", "--", "echo", "0123456789abcdef"]);
     assert_eq!((code, text.as_str()), (0, ""));
 }
+
+#[test]
+fn an_option_that_no_command_has_is_not_offered_as_a_value() {
+    for (arguments, hint) in [
+        (&["eval", "python", "-c", "print(1)"][..], "cofferdam eval python 'print(1)'"),
+        (&["eval", "node", "-e", "console.log(1)"], "cofferdam eval ENVIRONMENT CODE"),
+        (&["eval", "python", "-x"], "cofferdam eval ENVIRONMENT CODE -- -x"),
+        (&["eval", "python", "-1"], "on standard input: cofferdam eval ENVIRONMENT -"),
+        (&["run", "-x", "true"], "cofferdam run -- PROGRAM -x"),
+        (&["check", "--foo", "x"], "cofferdam check --help"),
+        (&["environment", "list", "--foo"], "cofferdam environment --help"),
+        (&["export", "--foo", "a.ncl"], "cofferdam export --help"),
+        (&["skill", "run", "--foo"], "cofferdam skill run NAME -- --foo"),
+        (&["skill", "list", "--foo"], "cofferdam skill --help"),
+        (&["doctor", "-x"], "cofferdam doctor --help"),
+        (&["--foo"], "cofferdam --help"),
+        // The control: an option that is close is named.
+        (&["run", "--memroy", "1g", "--", "true"], "'--memory'"),
+    ] {
+        hinted(125, arguments, hint);
+        let (_, text) = told(arguments);
+        assert!(!text.contains("as a value"), "{text}");
+    }
+    // What the hints say works.
+    assert_eq!(output(&["eval", "python", "print(1)"]).stdout, b"1\n");
+    assert_eq!(output(&["eval", "shell", "echo $1", "--", "-x"]).stdout, b"-x\n");
+    assert_eq!(output(&["run", "--", "echo", "-x"]).stdout, b"-x\n");
+}
