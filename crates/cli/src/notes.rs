@@ -19,6 +19,10 @@ const TOLD_HOSTS: usize = 20;
 /// Addresses of which what they are is nothing to whoever reads: they stand for any.
 const EXAMPLES: [Special; 2] = [Special::Documentation, Special::Benchmark];
 
+/// Names by which containers' programs call the host that they run on, and the one that is the sandbox itself inside.
+const HOST_NAMES: &[&str] =
+    &["localhost", "host.docker.internal", "gateway.docker.internal", "host.containers.internal"];
+
 /// One line, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
@@ -166,6 +170,9 @@ impl Missing {
 
     /// What to do about it: nothing that gives away what a machine's cloud trusts it with.
     fn hint(&self) -> Option<String> {
+        if HOST_NAMES.contains(&self.host.as_str()) {
+            return Some(own_services(self.ports.first().copied()));
+        }
         let is_offered = self.address.and_then(not_offered).is_none();
         is_offered.then(|| format!("--allow {}", self.entry()))
     }
@@ -177,6 +184,12 @@ impl Missing {
         let host = if is_web { self.host.trim_matches(['[', ']']) } else { &self.host };
         format!("{host}{}", if is_web { String::new() } else { ports(&self.ports) })
     }
+}
+
+/// What lets the program reach a server on the host's loopback, and by which address.
+fn own_services(port: Option<u16>) -> String {
+    let port = port.map_or_else(|| "PORT".to_owned(), |port| port.to_string());
+    format!("--api http://127.0.0.1:{port}, for a server on the host's loopback; inside, its URL is in ISCL_API_URL")
 }
 
 fn ports(ports: &BTreeSet<u16>) -> String {
@@ -230,6 +243,9 @@ fn reasons(outcome: &Outcome, violation: &Violation) -> (String, Option<String>)
 /// listed, or to an address behind them, and none for what hands out a machine's credentials.
 fn address_entry(event: &Event) -> Option<String> {
     let (address, port) = (event.address?.to_canonical(), event.port?);
+    if event.reason == Some(Reason::AddressNotPublic) && address.is_loopback() {
+        return Some(own_services(Some(port)));
+    }
     (event.reason == Some(Reason::AddressNotPublic) && not_offered(address).is_none())
         .then(|| format!("--allow {}", std::net::SocketAddr::new(address, port)))
 }

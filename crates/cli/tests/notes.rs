@@ -298,7 +298,10 @@ for name in (None, 'other.example'):
     let (code, dry) = common::told(&["run", "--dry-run", "--allow", "10.1.2.3:443", "--", "true"]);
     assert_eq!(code, 0, "{dry}");
     let own = line(" 127.0.0.1:443 ");
-    assert!(own.ends_with("($.network.allow): inside, it is the sandbox itself"), "{own}");
+    assert!(
+        own.contains("($.network.allow): inside, it is the sandbox itself; hint: --api http://127.0.0.1:443,"),
+        "{own}"
+    );
     let api = line(" 127.0.0.1:1 ");
     assert!(api.starts_with("cofferdam: refused: request 127.0.0.1:1 ($.network.api): "), "{api}");
     let greeting = line(" a.example:443 ");
@@ -332,4 +335,50 @@ for _ in range(2):
     assert_eq!(text.lines().count(), 1, "{text}");
     let (_, text) = told(&["--audit", "error"]);
     assert_eq!(text, "");
+}
+
+/// A server on the host's loopback is out of reach under every spelling, and the option that serves it is named.
+#[test]
+fn a_server_of_the_hosts_loopback_is_offered_by_the_option_that_serves_it() {
+    if !common::needs("captured network") {
+        return;
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let program = format!(
+        "
+import urllib.request, socket
+proxy = urllib.request.build_opener(urllib.request.ProxyHandler({{'http': 'http://127.0.0.1:3128'}}))
+for host in ('host.docker.internal', 'localhost'):
+    try: proxy.open(f'http://{{host}}:{port}/', timeout=5)
+    except OSError: pass
+try: c = socket.create_connection(('127.0.0.1', {port}), 5); c.send(b'x'); c.recv(9)
+except OSError: pass"
+    );
+    let own = format!("127.0.0.1:{port}");
+    let (code, text) = common::told(&["run", "--allow", &own, "--", common::PYTHON, "-c", &program]);
+    assert_eq!(code, 0, "{text}");
+    // Who goes past the proxy connects to one of the addresses of `localhost`.
+    for host in ["host.docker.internal", "127.0.0.1"] {
+        let line =
+            text.lines().find(|line| line.contains(&format!("{host}:{port}"))).unwrap_or_else(|| panic!("{text}"));
+        assert!(line.contains(&format!("hint: --api http://127.0.0.1:{port},")), "{host}: {line}");
+        assert!(!line.contains("--allow"), "{line}");
+    }
+    assert!(!text.contains("--allow"), "{text}");
+    drop(listener);
+    // What the hint says is served.
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let api = format!("http://{}", server.local_addr().unwrap());
+    let serving = std::thread::spawn(move || {
+        use std::io::{Read as _, Write as _};
+        let (mut stream, _) = server.accept().unwrap();
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+        let _read = stream.read(&mut [0; 4096]).unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nserved").unwrap();
+    });
+    let read = "import os, urllib.request as u; print(u.urlopen(os.environ['ISCL_API_URL']).read())";
+    let output = common::output(&["run", "--api", &api, "--", common::PYTHON, "-c", read]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "b'served'\n", "{}", String::from_utf8_lossy(&output.stderr));
+    serving.join().unwrap();
 }

@@ -158,7 +158,10 @@ fn line(about: &About, refusal: &Refusal) -> String {
             (Target::Address(address), 80 | 443) => address.to_string(),
             _ => to.to_owned(),
         };
-        line.push_str(&unoffered.map_or_else(|| format!("; hint: --allow {entry}"), |why| format!("; {why}")));
+        // Who reads it may have made a policy or a profile and no command line.
+        let hint =
+            || format!("; hint: --allow {entry}, `network.allow` of the policy, or `allowed_domains` of the profile");
+        line.push_str(&unoffered.map_or_else(hint, |why| format!("; {why}")));
     }
     line.push('\n');
     line

@@ -43,16 +43,23 @@ async fn a_tunnel_is_handed_on_with_every_byte() {
     }
 }
 
+/// The end of an answer that says what would allow it.
+macro_rules! allow {
+    ($entry:literal) => {
+        concat!("; hint: --allow ", $entry, ", `network.allow` of the policy, or `allowed_domains` of the profile\n")
+    };
+}
+
 #[tokio::test]
 async fn a_tunnel_elsewhere_is_refused_with_what_would_allow_it() {
     for (text, status, reason, hint) in [
-        ("evil.example:443", 403, Reason::NotAllowed, "; hint: --allow evil.example\n"),
-        ("good.example:22", 403, Reason::PortNotAllowed, "; hint: --allow good.example:22\n"),
-        ("192.0.2.7:443", 403, Reason::NotAllowed, "; hint: --allow 192.0.2.7\n"),
-        ("[2001:db8::7]:443", 403, Reason::NotAllowed, "; hint: --allow 2001:db8::7\n"),
+        ("evil.example:443", 403, Reason::NotAllowed, allow!("evil.example")),
+        ("good.example:22", 403, Reason::PortNotAllowed, allow!("good.example:22")),
+        ("192.0.2.7:443", 403, Reason::NotAllowed, allow!("192.0.2.7")),
+        ("[2001:db8::7]:443", 403, Reason::NotAllowed, allow!("2001:db8::7")),
         ("169.254.169.254:443", 403, Reason::NotAllowed, "which gives this machine's credentials to whoever asks\n"),
         ("169.254.7.7:22", 403, Reason::NotAllowed, "; 169.254.7.7 is link-local"),
-        ("10.1.2.3:443", 403, Reason::NotAllowed, "; hint: --allow 10.1.2.3\n"),
+        ("10.1.2.3:443", 403, Reason::NotAllowed, allow!("10.1.2.3")),
         ("127.0.0.1:443", 403, Reason::NotAllowed, ""),
         ("good.example", 400, Reason::BadRequest, "no port"),
         ("good.example:", 400, Reason::BadRequest, ""),
@@ -157,7 +164,7 @@ async fn each_request_with_a_url_goes_to_its_own_host() {
 #[tokio::test]
 async fn urls_elsewhere_and_what_is_no_proxy_request_are_refused() {
     for (target, host, status, reason, hint) in [
-        ("http://evil.example/", "evil.example", 403, Reason::NotAllowed, "; hint: --allow evil.example\n"),
+        ("http://evil.example/", "evil.example", 403, Reason::NotAllowed, allow!("evil.example")),
         ("http://good.example:22/", "good.example:22", 403, Reason::PortNotAllowed, ""),
         ("http://127.0.0.1:3129/", "127.0.0.1:3129", 403, Reason::NotAllowed, ""),
         ("http://good.example/", "evil.example", 403, Reason::HostMismatch, ""),
