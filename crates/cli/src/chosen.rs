@@ -13,13 +13,16 @@ use clap::ArgMatches;
 pub use cofferdam_config::environments::nix::Building;
 use cofferdam_config::environments::nix::{Builder, NixError, cache_directory};
 use cofferdam_config::environments::{
-    self, Environment, Environments, Found, Kind, PRESETS, Project, Rank, Recipe, Surroundings, Unbuilt, recipe,
+    self, Environment, Environments, Found, Kind, PRESETS, Project, Rank, Recipe, Surroundings, Unbuilt, in_definition,
+    recipe,
 };
 use cofferdam_engine::Engine;
 use cofferdam_policy::text;
 
-use crate::call::Base;
+use crate::call::{Base, make_from};
 use crate::caller::Caller;
+use crate::command::{Extent, build};
+use crate::discover::HostTree;
 use crate::mistakes;
 use crate::profile;
 use crate::report::{Refusal, print_note};
@@ -57,7 +60,21 @@ pub fn choose(
     if configuration.is_none() && around.is_plain(name) {
         return Ok(None);
     }
-    let (mut environment, project) = find(name, configuration, &around)?;
+    let (environment, project) = find(name, configuration, &around)?;
+    enter(matches, caller, engine, building, quiet, environment, project)
+}
+
+/// The environment as the call of these arguments enters it; `None` for a preset that nothing redefines.
+fn enter(
+    matches: &ArgMatches,
+    caller: &Caller,
+    engine: &Engine,
+    building: Building,
+    quiet: bool,
+    mut environment: Environment,
+    project: Option<Project>,
+) -> Result<Option<Chosen>, Refusal> {
+    let name = matches.get_one::<String>("environment").map_or("", String::as_str);
     // What an artifact needs of it has to be granted: by the definition, or by the caller.
     environment.overrides.nesting |= matches.get_flag("nested-sandboxes");
     if environment.rank == Rank::Preset {
@@ -69,12 +86,44 @@ pub fn choose(
             .hint("leave one out: options change what an environment allows, and run takes any interpreter"));
     }
     let (environment, built) = ready(environment, caller, building, quiet)?;
-    let recipe = recipe(&environment, built.as_deref()).map_err(|reason| unusable(name, &environment, &reason))?;
+    let configuration = matches.get_one::<String>("config").map(String::as_str);
+    let recipe = recipe(&environment, built.as_deref())
+        .map_err(|reason| unusable(name, &environment, &reason, configuration))?;
     let base = match &environment.kind {
         Kind::Profile { file, .. } => Some(profile::of_file(matches, caller, engine, quiet, file)?),
         _ => None,
     };
     Ok(Some(Chosen { name: name.to_owned(), recipe, project, base }))
+}
+
+/// Why this host refuses a call of the environment, which goes the way of `eval` up to where a sandbox would start. The
+/// hint is in terms of the definition. Builds nothing.
+///
+/// # Errors
+/// It cannot be used here.
+pub fn usable(
+    environment: &Environment,
+    project: Option<&Project>,
+    caller: &Caller,
+    engine: &Engine,
+) -> Result<(), Refusal> {
+    let words = ["cofferdam", "eval", environment.name.as_str(), ""];
+    let parsed = build(Extent::Only("eval")).try_get_matches_from(words);
+    let parsed = parsed.map_err(|error| Refusal::new("arguments", error.to_string()))?;
+    let matches = parsed.subcommand_matches("eval").expect("the words name this subcommand");
+    let project = project.cloned();
+    let refused = |mut refusal: Refusal| {
+        refusal.hint = refusal.hint.map(|hint| in_definition(environment, refusal.step, &hint));
+        refusal
+    };
+    let chosen =
+        enter(matches, caller, engine, Building::Never, true, environment.clone(), project).map_err(refused)?;
+    let base = chosen.as_ref().and_then(|chosen| chosen.base.clone());
+    let call = make_from(matches, true, caller, &HostTree, base, chosen.as_ref()).map_err(refused)?;
+    engine.prepare(&call.policy).map(drop).map_err(|failure| {
+        let hint = failure.hint.map(|hint| in_definition(environment, &failure.step, &hint));
+        Refusal { hint, ..Refusal::new("environment", failure.message) }
+    })
 }
 
 /// The environment of a name, or at a path; and the project that it shows.
@@ -93,22 +142,29 @@ pub fn find(
         let lines: Vec<String> = all.problems.iter().map(|problem| format!("\n  {problem}")).collect();
         let told = format!("what defines environments has mistakes, and `{name}` may not mean what it should:");
         return Err(Refusal::new("environment", told + &lines.concat())
-            .hint("correct it, and look at it with: cofferdam environment check"));
+            .hint(format!("correct it, and look at it with: {}", command("check", configuration))));
     }
     match all.find(name) {
         Found::Environment(found) => Ok((found.clone(), all.project)),
-        Found::Unknown => Err(unknown(name, &all)),
+        Found::Unknown => Err(unknown(name, &all, configuration)),
     }
 }
 
-fn unknown(name: &str, all: &Environments) -> Refusal {
+/// The command line about what is defined in this configuration.
+pub fn command(action: &str, configuration: Option<&str>) -> String {
+    let option = configuration.map(|file| format!(" --config {}", mistakes::quoted(file))).unwrap_or_default();
+    format!("cofferdam environment {action}{option}")
+}
+
+fn unknown(name: &str, all: &Environments, configuration: Option<&str>) -> Refusal {
     let names: Vec<&str> = all.in_force().map(|one| one.name.as_str()).collect();
     let refusal = Refusal::new("environment", format!("no environment is called {}", text::name(name)));
     match mistakes::environment(name) {
         Some(hint) => refusal.hint(hint),
         None => refusal.hint(format!(
-            "there are {}; an artifact is named by a path with a slash in it; cofferdam environment list says more",
-            names.join(", ")
+            "there are {}; an artifact is named by a path with a slash in it; {} says more",
+            names.join(", "),
+            command("list", configuration)
         )),
     }
 }
@@ -150,14 +206,18 @@ fn of_nix(error: &NixError) -> Refusal {
     Refusal::new("environment", told).split_hint()
 }
 
-/// Why it cannot be used.
-pub fn unusable(name: &str, environment: &Environment, reason: &str) -> Refusal {
+/// Why it cannot be used; `configuration` is the one that the call names.
+pub fn unusable(name: &str, environment: &Environment, reason: &str, configuration: Option<&str>) -> Refusal {
     let lines = reason.replace('\n', "\n  ");
     let place = &environment.place;
     let broken = matches!(environment.kind, Kind::Broken(_));
     let what = if broken { "is not whole" } else { "is not available" };
     let refusal = Refusal::new("environment", format!("the environment `{name}` ({place}) {what}: {lines}"));
-    if broken { refusal.hint("correct it, and look at it with: cofferdam environment check") } else { refusal }
+    let check = match environment.rank {
+        Rank::CommandLine => format!("cofferdam environment check {}", mistakes::quoted(name)),
+        _ => command("check", configuration),
+    };
+    if broken { refusal.hint(format!("correct it, and look at it with: {check}")) } else { refusal }
 }
 
 /// Whether a word of the command line can only be a preset's name.

@@ -2,9 +2,10 @@
 //!
 //! Exit code: 0; 1 when a definition is wrong; 125 when nothing can be told. Starts no sandbox but the evaluator's.
 
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use cofferdam_config::environments::{
-    Code, Environment, Environments, Kind, Passing, Problem, Surroundings, artifact, as_known, dress, no_flake, preset,
+    Environment, Environments, Kind, Passing, Problem, Project, Surroundings, artifact, as_known, dress, no_flake,
     recipe,
 };
 use cofferdam_engine::{Engine, Likely};
@@ -13,7 +14,6 @@ use serde::Serialize;
 
 use crate::caller::Caller;
 use crate::chosen::{self, Building, surroundings, unusable};
-use crate::discover::HostTree;
 use crate::execute::{print, print_json};
 use crate::profile;
 use crate::report::{Refusal, print_note, printable, write_stderr};
@@ -35,9 +35,10 @@ pub fn command(command: Command) -> Command {
         .about("List, show, check, build or reload the environments that eval and mcp know")
         .override_usage("cofferdam environment [OPTIONS] <list | show NAME | check [FILE | DIR]... | build NAME | reload>")
         .after_help(
-            "list: every environment, where it is defined, and whether it can be used. show: what one of them comes \
+            "list: every environment, where it is defined, and whether a call of it would start here. show: what one of them comes \
              to, with the policy that code and options are added to. check: every mistake of the definitions that \
-             hold here, or of a configuration FILE or an artifact's DIR. build: builds the flake reference of one, \
+             hold here, or of a configuration FILE or an artifact's DIR; and of those that are right, which this host \
+             refuses. build: builds the flake reference of one, \
              again if it was built before. reload: has every running server of yours read the definitions \
              again, and says what each answered.\n\nExit code: 0 when all is right, 1 when a definition is wrong or a server refuses it, 125 \
              when nothing can be told.",
@@ -63,7 +64,10 @@ pub fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
     let around = surroundings(caller);
     let json = matches.get_flag("json");
     match (action, &what[..]) {
-        ("list", []) => list(&Environments::load(&around, configuration), caller, json, matches.get_flag("all")),
+        ("list", []) => {
+            let all = Environments::load(&around, configuration);
+            list(&all, configuration, caller, json, matches.get_flag("all"))
+        }
         ("check", []) => check_all(&Environments::load(&around, configuration), caller, json),
         ("check", places) => check(places, &around, json),
         ("show", [name]) => show(name, configuration, matches, caller, json),
@@ -77,7 +81,9 @@ pub fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
 }
 
 /// Why nothing that is defined is used while there are mistakes which are not about one environment alone.
-const REFUSED: &str = "what defines environments has mistakes, so no name is used: cofferdam environment check";
+fn refused(configuration: Option<&str>) -> String {
+    format!("what defines environments has mistakes, so no name is used: {}", chosen::command("check", configuration))
+}
 
 /// One definition, as `--json` prints it.
 #[derive(Serialize)]
@@ -94,6 +100,9 @@ struct Row<'e> {
     /// Of a flake reference: whether it was built.
     #[serde(skip_serializing_if = "Option::is_none")]
     built: Option<bool>,
+    /// Of a profile: whether it was evaluated for this answer. What it is not known to require, a call may be refused for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    evaluated: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<&'e str>,
     /// The stronger definition of this name.
@@ -101,21 +110,32 @@ struct Row<'e> {
     hidden_by: Option<&'e str>,
 }
 
+/// What a row is made with: whose call it would be, and on which engine.
+struct Host<'h> {
+    caller: &'h Caller,
+    engine: &'h Engine,
+    project: Option<&'h Project>,
+    /// Whether profiles are evaluated.
+    evaluates: bool,
+}
+
 impl<'e> Row<'e> {
-    fn of(one: &'e Environment, all: Option<&'e Environments>, caller: Option<&Caller>) -> Row<'e> {
-        let reason = one.unavailable().or_else(|| match (&one.kind, caller) {
-            (Kind::Preset(name), Some(caller)) => missing(name, caller),
-            (Kind::Reference(_), Some(caller)) => {
-                as_known(one, &chosen::builder(caller), &surroundings(caller)).unavailable()
-            }
-            _ => None,
-        });
+    fn of(one: &'e Environment, all: Option<&'e Environments>, host: &Host<'_>) -> Row<'e> {
+        let caller = host.caller;
         let built = match &one.kind {
             Kind::Reference(reference) | Kind::Flake { reference, .. } => {
-                caller.map(|caller| chosen::builder(caller).built(reference).is_some())
+                Some(chosen::builder(caller).built(reference).is_some())
             }
             _ => None,
         };
+        let evaluated = matches!(one.kind, Kind::Profile { .. }).then_some(host.evaluates);
+        let reason = one.unavailable().or_else(|| match &one.kind {
+            Kind::Reference(_) => as_known(one, &chosen::builder(caller), &surroundings(caller)).unavailable(),
+            _ => None,
+        });
+        // What nothing is known of yet is neither built nor evaluated for a list.
+        let known = built != Some(false) && evaluated != Some(false);
+        let reason = reason.or_else(|| if known { host.refusal(one) } else { None });
         Row {
             name: &one.name,
             kind: one.kind.word(),
@@ -125,15 +145,16 @@ impl<'e> Row<'e> {
             broken: matches!(one.kind, Kind::Broken(_)),
             reason,
             built,
+            evaluated,
             description: one.description(),
             hidden_by: all.and_then(|all| all.hidden_by(one)).map(|stronger| stronger.place.as_str()),
         }
     }
 
     /// As eval and the server do while something that defines environments cannot be relied upon.
-    fn refuse(&mut self) {
+    fn refuse(&mut self, configuration: Option<&str>) {
         self.available = false;
-        self.reason.get_or_insert_with(|| REFUSED.to_owned());
+        self.reason = Some(self.reason.take().filter(|_| self.broken).unwrap_or_else(|| refused(configuration)));
     }
 
     fn state(&self) -> &'static str {
@@ -141,25 +162,39 @@ impl<'e> Row<'e> {
             (true, ..) => "broken",
             (_, false, _) => "unavailable",
             (_, _, Some(false)) => "not built yet",
+            _ if self.evaluated == Some(false) => "not evaluated",
             _ => "ready",
         }
+    }
+}
+
+impl Host<'_> {
+    /// Why a call of it is refused here, by the way that a call goes, with the hint as a line of its own.
+    fn refusal(&self, one: &Environment) -> Option<String> {
+        let Refusal { message, hint, .. } = chosen::usable(one, self.project, self.caller, self.engine).err()?;
+        let hint = hint.map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+        Some(message + &hint)
     }
 }
 
 /// Most characters of a description in a table.
 const LONGEST: usize = 200;
 
-/// Why a preset cannot run on this host.
-fn missing(name: &str, caller: &Caller) -> Option<String> {
-    let entered = preset(&mut Policy::base(), caller.around(), &HostTree, name, Code::Interactive, &[]);
-    entered.err().map(|error| error.to_string())
-}
-
-fn list(all: &Environments, caller: &Caller, json: bool, hidden: bool) -> Result<i32, Refusal> {
-    let rows = all.all().iter().map(|one| Row::of(one, Some(all), Some(caller)));
-    let mut rows: Vec<Row<'_>> = rows.filter(|row| hidden || row.hidden_by.is_none()).collect();
+fn list(
+    all: &Environments,
+    configuration: Option<&str>,
+    caller: &Caller,
+    json: bool,
+    hidden: bool,
+) -> Result<i32, Refusal> {
+    let engine = Engine::for_own_process(&Likely::Unknown);
+    let host = Host { caller, engine: &engine, project: all.project.as_ref(), evaluates: false };
+    let mut rows: Vec<Row<'_>> = Vec::new();
+    for one in all.all().iter().filter(|one| hidden || all.hidden_by(one).is_none()) {
+        rows.push(Row::of(one, Some(all), &host));
+    }
     if !all.problems.is_empty() {
-        rows.iter_mut().for_each(Row::refuse);
+        rows.iter_mut().for_each(|row| row.refuse(configuration));
     }
     if json {
         print_json(&rows)?;
@@ -252,25 +287,45 @@ fn check_all(all: &Environments, caller: &Caller, json: bool) -> Result<i32, Ref
     warn(all);
     let code = report(&problems, json)?;
     if code == 0 && !json {
-        print(&format!("{} environments are right\n", all.in_force().count()))?;
+        let engine = Engine::for_own_process(&Likely::Unknown);
+        let host = Host { caller, engine: &engine, project: all.project.as_ref(), evaluates: false };
+        let mut unusable = 0;
+        for one in all.in_force() {
+            let Row { reason: Some(reason), .. } = Row::of(one, None, &host) else { continue };
+            let (message, hint) = reason.split_once("\nhint: ").map_or((&*reason, None), |(m, h)| (m, Some(h)));
+            print_note(&format!("warning: `{}` ({}) cannot be used here: {message}", one.name, one.place), hint);
+            unusable += 1;
+        }
+        let but = if unusable == 0 { String::new() } else { format!(", of which {unusable} cannot be used here") };
+        print(&format!("{}{but}\n", right(all.in_force().count())))?;
     }
     Ok(code)
 }
 
+fn right(count: usize) -> String {
+    if count == 1 { "1 environment is right".into() } else { format!("{count} environments are right") }
+}
+
 /// Checks files and directories by themselves, without what else is defined here.
 fn check(places: &[&str], around: &Surroundings, json: bool) -> Result<i32, Refusal> {
-    let mut problems = Vec::new();
+    let (mut problems, mut count) = (Vec::new(), 0);
     for place in places {
         let path = std::path::Path::new(&around.cwd).join(place);
         if path.is_dir() {
             problems.extend(artifact(&path, None, &around.homes, &around.store()).err().unwrap_or_default());
+            count += 1;
             continue;
         }
         let of_file = Environments::of_file(place, around);
         warn(&of_file);
         problems.extend(mistakes(&of_file));
+        count += of_file.all().len();
     }
-    report(&problems, json)
+    let code = report(&problems, json)?;
+    if code == 0 && !json {
+        print(&format!("{}\n", right(count)))?;
+    }
+    Ok(code)
 }
 
 /// What `show` prints.
@@ -302,13 +357,15 @@ fn show(
         }
         Err(refusal) => return Err(refusal),
     };
-    let mut shown = Shown { row: Row::of(&environment, None, Some(caller)), passing: None, policy: None };
+    let engine = Engine::for_own_process(&Likely::Unknown);
+    // What was evaluated with options of this call's own says nothing of a call without them.
+    let options = ["set", "allow-import", "trust-profile"];
+    let evaluates = !options.iter().any(|option| matches.value_source(option) == Some(ValueSource::CommandLine));
+    let host = Host { caller, engine: &engine, project: project.as_ref(), evaluates };
+    let mut shown = Shown { row: Row::of(&environment, None, &host), passing: None, policy: None };
     if let Ok(recipe) = recipe(&environment, built.as_deref()) {
         let mut policy = match &environment.kind {
-            Kind::Profile { file, .. } => {
-                let engine = Engine::for_own_process(&Likely::Unknown);
-                profile::of_file(matches, caller, &engine, false, file)?.policy
-            }
+            Kind::Profile { file, .. } => profile::of_file(matches, caller, &engine, false, file)?.policy,
             _ => Policy::base(),
         };
         let variable = |name: &str| caller.variable(name).map(str::to_owned);
@@ -346,10 +403,10 @@ fn show(
 }
 
 fn build(name: &str, configuration: Option<&str>, caller: &Caller, json: bool) -> Result<i32, Refusal> {
-    let (environment, _) = chosen::find(name, configuration, &surroundings(caller))?;
+    let (environment, project) = chosen::find(name, configuration, &surroundings(caller))?;
     if !matches!(environment.kind, Kind::Reference(_) | Kind::Flake { .. }) {
         if let Some(reason) = environment.unavailable() {
-            return Err(unusable(name, &environment, &reason));
+            return Err(unusable(name, &environment, &reason, configuration));
         }
         return Err(Refusal::new(
             "arguments",
@@ -357,9 +414,11 @@ fn build(name: &str, configuration: Option<&str>, caller: &Caller, json: bool) -
         ));
     }
     let (environment, built) = chosen::ready(environment, caller, Building::Anew, false)?;
-    recipe(&environment, built.as_deref()).map_err(|reason| unusable(name, &environment, &reason))?;
+    recipe(&environment, built.as_deref()).map_err(|reason| unusable(name, &environment, &reason, configuration))?;
     if json {
-        print_json(&Row::of(&environment, None, Some(caller)))?;
+        let engine = Engine::for_own_process(&Likely::Unknown);
+        let host = Host { caller, engine: &engine, project: project.as_ref(), evaluates: false };
+        print_json(&Row::of(&environment, None, &host))?;
     }
     Ok(0)
 }

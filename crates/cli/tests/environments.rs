@@ -232,7 +232,7 @@ fn a_directory_that_is_dropped_is_used_by_the_next_call_and_a_bad_one_disturbs_n
     assert!(told.contains("bad/metadata.json: timeout_seconds") && !told.contains("late"), "{told}");
     std::fs::remove_dir_all(scene.path(&format!("{REGISTRY}/bad"))).unwrap();
     scene.expect(&["environment", "check"], 0, "4 environments are right\n");
-    scene.expect(&["environment", "check", &scene.text(&format!("{REGISTRY}/late"))], 0, "");
+    scene.expect(&["environment", "check", &scene.text(&format!("{REGISTRY}/late"))], 0, "1 environment is right\n");
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn a_configuration_with_mistakes_stops_what_it_could_mean_and_nothing_else() {
     scene.expect(&["eval", "./a", "echo hi"], 0, "hi\n");
     let good = scene.write("good.toml", "[environments.x]\npreset = \"shell\"\n");
     scene.expect(&["eval", "--config", &good, "x", "echo hi"], 0, "hi\n");
-    scene.expect(&["environment", "check", &good], 0, "");
+    scene.expect(&["environment", "check", &good], 0, "1 environment is right\n");
     let told = scene.expect(&["environment", "check", &scene.text("none.toml")], 1, "");
     assert!(told.contains("none.toml: cannot be looked at"), "{told}");
     // A file that is checked by itself is judged as one that is in force.
@@ -264,7 +264,7 @@ fn a_configuration_with_mistakes_stops_what_it_could_mean_and_nothing_else() {
         assert!(told.contains("defaults.foo is not applied"), "{arguments:?}: {told}");
     }
     let here = scene.write("here.toml", "[project]\npath = \"/usr\"\n");
-    assert_eq!(scene.expect(&["environment", "check", &here], 0, ""), "");
+    assert_eq!(scene.expect(&["environment", "check", &here], 0, "0 environments are right\n"), "");
     scene.expect(&["run", "--", "true"], 0, "");
 }
 
@@ -580,4 +580,89 @@ fn descriptions_and_names_of_others_stay_on_their_line_and_are_seen() {
     assert!(out(&["environment", "list"]).contains("it’s “é” – …"), "what people write stays");
     let said = scene.expect(&["eval", "e\nv\u{202e}", "true"], 125, "");
     assert!(said.contains("no environment is called `e\\nv\\u{202e}`"), "{said}");
+}
+
+#[test]
+fn an_environment_is_ready_where_a_call_of_it_starts_and_nowhere_else() {
+    let scene = Scene::new();
+    scene.config(
+        "[environments.plain]\npreset = \"shell\"\n\
+         [environments.named]\nimage = \"alpine:3\"\n\
+         [environments.daemon]\npreset = \"shell\"\nbackend = \"docker\"\n\
+         [environments.jailed]\npreset = \"shell\"\nbackend = \"nsjail\"\n\
+         [environments.small]\npreset = \"shell\"\nmemory_mb = 64\n\
+         [environments.shared]\npreset = \"shell\"\nmemory_mb = 64\nnetwork = \"host\"\n",
+    );
+    // Programs and engines that this host may have are out of the way.
+    let run = |arguments: &[&str]| {
+        let mut command = scene.command();
+        command.env("DOCKER_HOST", "unix:///nowhere/docker.sock").env("COFFERDAM_NSJAIL", "/nowhere/nsjail");
+        command.args(arguments).output().unwrap()
+    };
+    let rows = common::parse(&run(&["environment", "list", "--json"]));
+    let mut unusable = 0;
+    for name in ["plain", "named", "daemon", "jailed", "small", "shared"] {
+        let row = rows.as_array().unwrap().iter().find(|row| row["name"] == name).unwrap();
+        let call = run(&["eval", name, "echo ran"]);
+        let told = String::from_utf8_lossy(&call.stderr).into_owned();
+        assert_eq!(row["available"] == true, call.stdout == b"ran\n", "{name}: {row}, and the call: {told}");
+        assert_eq!(row["broken"], false, "{name}");
+        if row["available"] == false {
+            unusable += 1;
+            let reason = row["reason"].as_str().unwrap();
+            let said = told.lines().next().unwrap().trim_start_matches("cofferdam: error: ");
+            assert!(reason.starts_with(said), "{name}: {reason}, and the call: {told}");
+            let hint = reason.split_once("\nhint: ").map_or("", |(_, hint)| hint);
+            assert!(
+                !hint.contains("--") && (hint.contains("environments.") || name == "jailed" || name == "daemon"),
+                "{reason}"
+            );
+        }
+        let shown = String::from_utf8(run(&["environment", "show", name]).stdout).unwrap();
+        assert_eq!(shown.contains("state       ready"), row["available"] == true, "{name}: {shown}");
+    }
+    let available = |name: &str| rows.as_array().unwrap().iter().any(|r| r["name"] == name && r["available"] == true);
+    assert!(available("plain") && !available("named") && !available("daemon") && !available("jailed"), "{rows}");
+    let checked = run(&["environment", "check"]);
+    let text = String::from_utf8(checked.stdout).unwrap();
+    assert_eq!(checked.status.code(), Some(0), "the definitions are right: {text}");
+    assert!(text.ends_with(&format!("environments are right, of which {unusable} cannot be used here\n")), "{text}");
+    let warned = String::from_utf8(checked.stderr).unwrap();
+    assert!(warned.contains("warning: `named` (") && !warned.contains("warning: `plain`"), "{warned}");
+}
+
+#[test]
+fn the_hint_to_check_names_what_was_wrong() {
+    let scene = Scene::new();
+    let broken = scene.write("other.toml", "[environments.a]\npreset = \"pyton\"\n");
+    scene.write("unread.toml", "[environments.a\n");
+    scene.program("art/bin/run", "#!/bin/sh\n");
+    for (arguments, check, wrong) in [
+        (&["eval", "--config", "other.toml", "a", "x"][..], "check --config other.toml", "pyton"),
+        (&["eval", "--config", "unread.toml", "a", "x"], "check --config unread.toml", "unclosed table"),
+        (&["environment", "show", "--config", "unread.toml", "a"], "check --config unread.toml", "unclosed table"),
+        (&["eval", "./art", "x"], "check ./art", "metadata.json"),
+    ] {
+        let told = scene.expect(arguments, 125, "");
+        let hint = told.lines().find_map(|line| line.strip_prefix("hint: ")).unwrap_or_else(|| panic!("{told}"));
+        let line = hint.split_once(": cofferdam ").unwrap_or_else(|| panic!("{hint}")).1;
+        assert_eq!(line, format!("environment {check}"), "{told}");
+        // What the hint says finds the mistake.
+        let words: Vec<&str> = line.split(' ').collect();
+        let output = scene.output(&words);
+        assert_eq!(output.status.code(), Some(1), "{line}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(wrong), "{line}");
+    }
+    let list = scene.output(&["environment", "list", "--config", "unread.toml"]);
+    let list = String::from_utf8(list.stdout).unwrap();
+    assert!(list.contains("cofferdam environment check --config unread.toml"), "{list}");
+    let told = scene.expect(&["eval", "--config", &scene.write("good.toml", ""), "lua", "x"], 125, "");
+    assert!(told.contains("cofferdam environment list --config "), "{told}");
+    // The control: without --config the plain command is the right one.
+    scene.config(&std::fs::read_to_string(broken).unwrap());
+    let told = scene.expect(&["eval", "a", "x"], 125, "");
+    assert!(told.ends_with("look at it with: cofferdam environment check\n"), "{told}");
+    // A file that is right says so.
+    let good = scene.write("good.toml", "[environments.a]\npreset = \"python\"\n");
+    scene.expect(&["environment", "check", &good], 0, "1 environment is right\n");
 }
