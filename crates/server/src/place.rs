@@ -18,7 +18,8 @@ use cofferdam_engine::audit::Trail;
 use cofferdam_engine::recorded::About;
 use cofferdam_engine::session::{Agent, Start};
 use cofferdam_engine::{Cancel, Engine, Failure, Prepared};
-use cofferdam_policy::{Mount, Policy};
+use cofferdam_policy::paths::is_within;
+use cofferdam_policy::{Backend, Mount, Policy, Root};
 use cofferdam_profiles::cache::Cache;
 use cofferdam_profiles::helper::{self, DIRECTORY_VARIABLE};
 use cofferdam_profiles::protocol::{Encoding, Format, Wanted};
@@ -263,9 +264,30 @@ impl Place {
         contained || matches!(self.environment.kind, Kind::Image { .. })
     }
 
-    /// Why it cannot be used.
+    /// Why its definition says that it cannot be used.
     pub fn unavailable(&self) -> Option<String> {
         self.environment.unavailable()
+    }
+
+    /// Why a call would be refused here and now, as far as that is known without building or evaluating anything.
+    pub fn refusal(&self, host: &Host) -> Option<String> {
+        if let Some(reason) = self.unavailable() {
+            return Some(reason);
+        }
+        if matches!(self.environment.kind, Kind::Profile { .. } | Kind::Reference(_) | Kind::Flake { .. }) {
+            return None;
+        }
+        let prepared = self.opened(host, false, &|_| {}).and_then(|(policy, _)| host.engine.prepare(&policy).map(drop));
+        prepared.err().map(|failure| {
+            let Failure { message, hint, .. } = self.explained(failure);
+            message + &hint.map(|hint| format!("\nhint: {hint}")).unwrap_or_default()
+        })
+    }
+
+    /// The failure with its hint in terms of the definition: a client of the server has no options of the command.
+    pub fn explained(&self, mut failure: Failure) -> Failure {
+        failure.hint = failure.hint.map(|hint| environments::in_definition(&self.environment, &failure.step, &hint));
+        failure
     }
 
     /// It, ready to run code of that length: prepared by whoever comes first, for everybody. `begins` is told what takes
@@ -338,16 +360,25 @@ impl Place {
         let variable = |name: &str| host.around.variables.get(name).cloned();
         let mut policy = base;
         environments::dress(&mut policy, &recipe, self.project.as_ref(), homes, variable);
+        if matches!(environment.kind, Kind::Profile { .. }) {
+            add_workspace(&mut policy);
+        }
         Ok((environment, recipe, policy))
     }
 
-    fn prepare(&self, host: &Host, long: bool, begins: &dyn Fn(&str)) -> Result<Ready, Failure> {
-        let name = self.name();
+    /// The policy of its runs, and how code goes in.
+    fn opened(&self, host: &Host, long: bool, begins: &dyn Fn(&str)) -> Result<(Policy, Entry), Failure> {
         let (_, recipe, mut policy) = self.dressed(host, begins)?;
         let entry = recipe
             .open(&mut policy, host.around.around(), &HostTree, long)
             .map_err(|told| unusable("environment", &told))?;
         policy.validate().map_err(|errors| unusable("policy", &format!("the policy is refused: {errors}")))?;
+        Ok((policy, entry))
+    }
+
+    fn prepare(&self, host: &Host, long: bool, begins: &dyn Fn(&str)) -> Result<Ready, Failure> {
+        let name = self.name();
+        let (policy, entry) = self.opened(host, long, begins)?;
         let prepared = host.engine.prepare(&policy)?.hands_back(WORKSPACE, OUTPUT).keep_ready(STAGED);
         tracing::debug!("the environment {name} is ready, by the {} backend", prepared.backend());
         let waits = host.early && prepared.backend() == "jail";
@@ -362,5 +393,17 @@ impl Place {
         // Code of an agent always has a place for its files, from which they come back.
         recipe.workspace |= matches!(recipe.passing, Passing::Preset(_));
         Ok(recipe)
+    }
+}
+
+/// Adds the workspace to the policy of a profile that mounts nothing there, beside its own working directory and home. A
+/// tree of its own would have to have the directory, and a container hands no files back.
+fn add_workspace(policy: &mut Policy) {
+    let taken = |mount: &Mount| is_within(WORKSPACE, mount.target()) || is_within(mount.target(), WORKSPACE);
+    let own_tree = !matches!(policy.filesystem.root, Root::Host | Root::Minimal | Root::Interpreter);
+    let room = matches!(policy.backend, Backend::Auto | Backend::Jail);
+    if room && !own_tree && !policy.filesystem.mounts.iter().any(taken) {
+        let size_mb = policy.limits.tmpfs_mb;
+        policy.filesystem.mounts.push(Mount::Tmpfs { target: WORKSPACE.into(), size_mb, exec: false });
     }
 }

@@ -109,7 +109,7 @@ pub fn run(host: &Host, call: Call, is_last: impl Fn() -> bool) -> Ran {
     let ready = match call.place.ready(host, call.code.len(), &call.cancel, &begins) {
         Ok(Some(ready)) => ready,
         Ok(None) => return Ran::failed(cancelled()),
-        Err(failure) => return Ran::failed(failure),
+        Err(failure) => return Ran::failed(call.place.explained(failure)),
     };
     let handed = Arc::new(Mutex::new(None));
     let io = Io {
@@ -125,6 +125,7 @@ pub fn run(host: &Host, call: Call, is_last: impl Fn() -> bool) -> Ran {
         Some(progress) => streamed(&entered, call.code, io, progress),
         None => enter(&entered, call.code, io),
     };
+    outcome.error = outcome.error.map(|failure| call.place.explained(failure));
     let root = handed.lock().unwrap_or_else(PoisonError::into_inner).take();
     let files = root.map(|root| files::collect(&root, OUTPUT)).unwrap_or_default();
     outcome.artifacts = files.files.iter().map(|file| file.name.clone()).collect();

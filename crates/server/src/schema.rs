@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use cofferdam_policy::text;
 
 use crate::catalogue::Catalogue;
+use crate::place::Host;
 
 /// The tool.
 pub const RUN: &str = "run";
@@ -261,11 +262,11 @@ pub fn list() -> Tool {
 }
 
 /// What it answers.
-pub fn listed(catalogue: &Catalogue) -> Value {
+pub fn listed(catalogue: &Catalogue, host: &Host) -> Value {
     let all: Vec<Value> = catalogue
         .all()
         .map(|place| {
-            let reason = place.unavailable();
+            let reason = place.refusal(host);
             let reason = reason.map(|reason| text::for_model(&reason, LONGEST_REASON));
             json!({
                 "name": place.name(),

@@ -399,7 +399,9 @@ impl ServerHandler for Service {
             schema::UPLOAD if self.offers(schema::UPLOAD) => self.upload(arguments, context).await,
             schema::DOWNLOAD if self.offers(schema::DOWNLOAD) => self.download(arguments, context).await,
             schema::LIST if self.offers(LIST) => {
-                let listed = schema::listed(&self.shared.shelf.now());
+                let shared = Arc::clone(&self.shared);
+                let listed = tokio::task::spawn_blocking(move || schema::listed(&shared.shelf.now(), &shared.host));
+                let listed = listed.await.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
                 let mut result = CallToolResult::success(vec![ContentBlock::text(listed.to_string())]);
                 result.structured_content = Some(listed);
                 Ok(result.into())

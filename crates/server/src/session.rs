@@ -55,9 +55,10 @@ pub struct Entered {
 
 /// Runs the code in its session, which is begun where there is none.
 pub fn run(host: &Host, sessions: &Sessions, asked: Asked, call: Call) -> Ran {
+    let place = Arc::clone(&call.place);
     match attempt(host, sessions, asked, call) {
         Ok(ran) => ran,
-        Err(failure) => Ran::failed(failure),
+        Err(failure) => Ran::failed(place.explained(failure)),
     }
 }
 
@@ -142,11 +143,11 @@ pub fn enter(
     cancel: &Cancel,
 ) -> Result<Entered, Failure> {
     let key = named(sessions, asked)?;
-    let Some(start) = place.session(host, cancel, &|_| {})? else {
+    let Some(start) = place.session(host, cancel, &|_| {}).map_err(|failure| place.explained(failure))? else {
         return Err(unusable("cancelled", "the call was cancelled"));
     };
     let found = sessions.open(&key, place.name(), || Ok(Start::clone(&start)), cancel);
-    entered(found.map_err(|error| refused(&error))?, key.name)
+    entered(found.map_err(|error| place.explained(refused(&error)))?, key.name)
 }
 
 /// Where a session works that there is.

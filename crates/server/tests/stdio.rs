@@ -473,3 +473,69 @@ fn a_model_gets_descriptions_without_what_steers_and_no_more_than_a_bound() {
     assert!(!of("forged").chars().any(cofferdam_policy::text::steers));
     assert_eq!(of("plain"), "it’s “é” – …");
 }
+
+/// What a client is told to do is what an operator can write into the definition, and no option of the command.
+#[test]
+fn hints_name_keys_of_the_definition_and_the_list_says_what_a_call_would() {
+    let home = Home::new();
+    home.configure(
+        "[environments.named]\nimage = \"alpine:3\"\n\
+         [environments.shared]\npreset = \"shell\"\nmemory_mb = 64\nnetwork = \"host\"\n\
+         [environments.jailed]\npreset = \"shell\"\nbackend = \"nsjail\"\n\
+         [environments.plain]\npreset = \"shell\"\n",
+    );
+    let mut program = home.program(&json!({ "tools": ["list"] }));
+    program.env("COFFERDAM_NSJAIL", "/nowhere/nsjail");
+    let mut client = Client::start(program);
+    client.introduce("2025-11-25");
+    let listed = client.call("tools/call", json!({ "name": "list_environments", "arguments": {} }));
+    let all = listed["result"]["structuredContent"]["environments"].as_array().unwrap().clone();
+    for name in ["named", "shared", "jailed", "plain"] {
+        let row = all.iter().find(|one| one["name"] == name).unwrap();
+        let result = client.run(name, "echo ran");
+        assert_eq!(row["available"] == true, result["isError"] == false, "{row} {result}");
+        assert_eq!(row["available"] == true, name == "plain", "{row}");
+        for session in [false, true] {
+            let mut arguments = json!({ "env": name, "code": "echo ran" });
+            if session {
+                arguments["session"] = "s".into();
+            }
+            let answer = client.call("tools/call", json!({ "name": "run", "arguments": arguments }));
+            let said = text(&answer["result"]).to_owned();
+            let hint = said.split_once("\nhint: ").map_or("", |(_, hint)| hint);
+            assert!(!hint.contains("--") && !hint.contains("cofferdam eval"), "{name}: {said}");
+            if name == "plain" {
+                assert!(said.starts_with("ran\n"), "{said}");
+            }
+        }
+    }
+    let said = text(&client.run("shared", "x")).to_owned();
+    assert!(
+        said.contains("leave `memory_mb` and `network` out of [environments.shared]")
+            || said.contains("leave `memory_mb` out of [environments.shared]"),
+        "{said}"
+    );
+    let said = text(&client.run("named", "x")).to_owned();
+    assert!(said.contains("in [environments.named] of the configuration: use backend = \"docker\""), "{said}");
+}
+
+/// What the tool's description promises holds in environments made of profiles as well.
+#[test]
+fn files_of_a_profiles_environment_come_back_too() {
+    let evaluator = std::path::Path::new(env!("CARGO_BIN_EXE_cofferdam-serve")).with_file_name("cofferdam-compile");
+    if !evaluator.exists() {
+        let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|must| must == "1");
+        assert!(!must, "cofferdam-compile is not built; cargo build -p cofferdam-compile");
+        eprintln!("skipped: cofferdam-compile is not built");
+        return;
+    }
+    let home = Home::new();
+    home.configure("[environments.mine]\nprofile = \"mine.ncl\"\n");
+    let text_of_it = "let s = import \"sandbox\" in s.make_default_config \"mine\" \
+                      & { network_policy = \"deny\", cmd = [\"/bin/sh\", \"-c\"] }";
+    std::fs::write(home.path().join(".config/cofferdam/mine.ncl"), text_of_it).unwrap();
+    let mut client = home.client(json!({}));
+    let result = client.run("mine", "pwd; echo text > /workspace/output/a.txt");
+    let artifacts = &result["structuredContent"]["artifacts"];
+    assert_eq!((text(&result), artifacts), ("/tmp/skill\n", &json!(["a.txt"])), "{result}");
+}
