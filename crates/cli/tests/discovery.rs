@@ -181,13 +181,16 @@ fn a_venv_keeps_its_own_path_and_brings_its_base() {
 
 #[test]
 fn a_venv_of_the_systems_python_needs_only_itself() {
-    let tree = Made::default()
-        .link("/srv/venv/bin/python3", "/usr/bin/python3")
-        .text("/srv/venv/pyvenv.cfg", "home = /usr/bin\n")
-        .link("/usr/bin/python3", "python3.11")
-        .program("/usr/bin/python3.11");
-    let expected = is("/srv/venv/bin/python3", &["/srv/venv"]);
-    assert_eq!(found(&tree, &caller("/srv/venv/bin", &[]), "python"), expected);
+    // One in the home is none the less for the configuration of pip's that it may have, which is denied in it.
+    for venv in ["/srv/venv", "/home/u/.venv", "/home/u/.venvs/one"] {
+        let tree = Made::default()
+            .link(&format!("{venv}/bin/python3"), "/usr/bin/python3")
+            .text(&format!("{venv}/pyvenv.cfg"), "home = /usr/bin\n")
+            .link("/usr/bin/python3", "python3.11")
+            .program("/usr/bin/python3.11");
+        let expected = is(&format!("{venv}/bin/python3"), &[venv]);
+        assert_eq!(found(&tree, &caller(&format!("{venv}/bin"), &[]), "python"), expected);
+    }
 }
 
 #[test]

@@ -308,22 +308,47 @@ pub const PROTECTED_COMPANIONS: &[(&str, &str)] = &[
     (".yarnrc.yml", ".yarn/sdks"),
 ];
 
-/// [`CREDENTIALS`] as absolute paths for a user whose home is `home` (absolute, normalized).
-pub fn credential_deny(home: &str) -> impl Iterator<Item = String> {
+/// What an installation has of [`CREDENTIALS`] itself: denied in it, and no reason not to show it.
+const OF_INSTALLATIONS: &[&str] = &["etc/npmrc", "pip.conf", ".condarc", "condarc", "condarc.d"];
+
+impl Credential {
+    /// Whether it is a file of an installation of an interpreter, such as a virtual environment.
+    pub fn is_of_an_installation(&self) -> bool {
+        OF_INSTALLATIONS.iter().any(|name| self.path.strip_suffix(name).is_some_and(|above| above.ends_with('/')))
+    }
+}
+
+/// A path with `*` in the place of names: one for each name that `list` says the directory has.
+fn each(path: String, list: &dyn Fn(&str) -> Vec<String>) -> Vec<String> {
+    match path.split_once("/*") {
+        None => vec![path],
+        Some((base, rest)) => {
+            list(base).into_iter().flat_map(|name| each(format!("{base}/{name}{rest}"), list)).collect()
+        }
+    }
+}
+
+/// [`CREDENTIALS`] as absolute paths for a user whose home is `home` (absolute, normalized). `list` says which names a
+/// directory has.
+pub fn credential_deny(home: &str, list: &dyn Fn(&str) -> Vec<String>) -> Vec<String> {
     let home = home.strip_suffix('/').unwrap_or(home);
-    CREDENTIALS.iter().map(move |entry| match entry.path.strip_prefix('/') {
+    let absolute = |entry: &Credential| match entry.path.strip_prefix('/') {
         Some(_) => entry.path.to_owned(),
         None => format!("{home}/{}", entry.path),
-    })
+    };
+    CREDENTIALS.iter().flat_map(|entry| each(absolute(entry), list)).collect()
 }
 
 /// Where the caller's variables put credentials instead. Not normalized values and `/` are left out.
-pub fn credential_deny_moved<'v>(variable: impl Fn(&str) -> Option<&'v str>) -> Vec<String> {
+pub fn credential_deny_moved<'v>(
+    variable: impl Fn(&str) -> Option<&'v str>,
+    list: &dyn Fn(&str) -> Vec<String>,
+) -> Vec<String> {
     let named = |name: &str| -> Vec<String> {
         let (name, rest) = name.split_once('/').unwrap_or((name, ""));
         let places = variable(name).unwrap_or_default().split(':').filter(|place| place.starts_with('/'));
         let places = places.filter_map(|place| normalize(&format!("{place}/{rest}")));
-        places.filter(|place| place != "/").collect()
+        places.filter(|place| place != "/").flat_map(|place| each(place, list)).collect()
     };
     let mut moved = Vec::new();
     for entry in CREDENTIALS.iter() {
@@ -503,12 +528,22 @@ mod tests {
             "KUBECONFIG" => Some("/a/one:/b/two:relative"),
             "CARGO_HOME" => Some("/cargo"),
             "XDG_CONFIG_HOME" => Some("/x/config"),
+            "NVM_DIR" => Some("/x/nvm"),
             "DOCKER_CONFIG" => Some("/"),
             "GNUPGHOME" => Some("/g/../keys/"),
             _ => None,
         };
-        let moved = credential_deny_moved(variable);
-        for path in ["/a/one", "/b/two", "/cargo/credentials.toml", "/x/config/gh", "/keys"] {
+        let list =
+            |dir: &str| if dir == "/x/nvm/versions/node" { vec!["v1".to_owned(), "v2".to_owned()] } else { Vec::new() };
+        let moved = credential_deny_moved(variable, &list);
+        for path in [
+            "/a/one",
+            "/b/two",
+            "/cargo/credentials.toml",
+            "/x/config/gh",
+            "/keys",
+            "/x/nvm/versions/node/v2/etc/npmrc",
+        ] {
             assert!(moved.iter().any(|moved| moved == path), "{path}: {moved:?}");
         }
         assert!(!moved.iter().any(|path| path == "/" || !path.starts_with('/')), "{moved:?}");
@@ -532,8 +567,23 @@ mod tests {
 
     #[test]
     fn credentials_are_found_in_any_home() {
-        let denied: Vec<String> = credential_deny("/home/u").collect();
-        assert!(denied.contains(&"/home/u/.ssh".into()) && denied.contains(&"/etc/shadow".into()));
-        assert!(credential_deny("/").any(|path| path == "/.ssh"));
+        let list = |dir: &str| match dir {
+            "/home/u/.nvm/versions/node" => vec!["v20".to_owned()],
+            "/home/u/.pyenv/versions" => vec!["3.11".to_owned()],
+            "/home/u/.pyenv/versions/3.11/envs" => vec!["one".to_owned()],
+            _ => Vec::new(),
+        };
+        let denied = credential_deny("/home/u", &list);
+        for path in [
+            "/home/u/.ssh",
+            "/etc/shadow",
+            "/home/u/.nvm/versions/node/v20/etc/npmrc",
+            "/home/u/.pyenv/versions/3.11/pip.conf",
+            "/home/u/.pyenv/versions/3.11/envs/one/pip.conf",
+        ] {
+            assert!(denied.iter().any(|denied| denied == path), "{path}");
+        }
+        assert!(!denied.iter().any(|path| path.contains('*')), "{denied:?}");
+        assert!(credential_deny("/", &|_| Vec::new()).iter().any(|path| path == "/.ssh"));
     }
 }

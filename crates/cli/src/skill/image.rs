@@ -37,7 +37,9 @@ pub(super) fn check(image: &str, homes: &[String], kept: &[(&str, PathBuf)]) -> 
             return refused("what is in the home directory", home);
         }
     }
-    let credentials = homes().flat_map(credential_deny).map(|path| ("credentials:", PathBuf::from(path)));
+    let credentials = homes()
+        .flat_map(|home| credential_deny(home, &|_| Vec::new()))
+        .map(|path| ("credentials:", PathBuf::from(path)));
     let system = OF_THE_SYSTEM.iter().map(|path| ("what the host's system keeps in", PathBuf::from(path)));
     let kept = kept.iter().map(|(what, path)| (*what, path.clone()));
     for (what, path) in credentials.chain(system).chain(kept) {

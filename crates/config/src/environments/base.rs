@@ -82,9 +82,18 @@ static CREDENTIAL_VARIABLES: LazyLock<Vec<String>> = LazyLock::new(|| {
     named.chain(XDG.iter().map(|(_, name)| *name)).map(str::to_owned).collect()
 });
 
+/// Where credentials are that no installation has: what holds one of these is none.
+pub(super) fn credentials_elsewhere(homes: &[String]) -> Vec<String> {
+    let entries = || CREDENTIALS.iter().filter(|entry| !entry.is_of_an_installation()).map(|entry| entry.path);
+    let (system, own): (Vec<&str>, Vec<&str>) = entries().partition(|path| path.starts_with('/'));
+    let below =
+        |home: &String| own.iter().map(|path| format!("{}/{path}", home.trim_end_matches('/'))).collect::<Vec<_>>();
+    homes.iter().flat_map(below).chain(system.iter().map(|path| (*path).to_owned())).collect()
+}
+
 /// Where credentials are, in these homes.
 pub fn credentials(homes: &[String]) -> Vec<String> {
-    let mut deny: Vec<String> = homes.iter().flat_map(|home| credential_deny(home)).collect();
+    let mut deny: Vec<String> = homes.iter().flat_map(|home| credential_deny(home, &names)).collect();
     if homes.is_empty() {
         deny.extend(CREDENTIALS.iter().filter(|entry| entry.path.starts_with('/')).map(|entry| entry.path.to_owned()));
     }
@@ -98,7 +107,7 @@ pub fn credentials(homes: &[String]) -> Vec<String> {
 pub fn deny_moved<'v>(policy: &mut Policy, homes: &[String], variable: impl Fn(&str) -> Option<&'v str>) {
     let cwd = policy.command.cwd.clone();
     let holds = |path: &String| homes.iter().chain(&cwd).any(|place| is_within(place, path));
-    policy.filesystem.deny.extend(credential_deny_moved(variable).into_iter().filter(|path| !holds(path)));
+    policy.filesystem.deny.extend(credential_deny_moved(variable, &names).into_iter().filter(|path| !holds(path)));
     policy.filesystem.deny.sort_unstable();
     policy.filesystem.deny.dedup();
 }
@@ -220,7 +229,7 @@ pub fn ready(
     };
     // The result is a link in a cache directory, which may have been writable in a run.
     let shown = built.to_str().and_then(store_of).map_or_else(|| built.clone(), PathBuf::from);
-    if holds_more(around.around(), &credentials(&around.homes), &shown) {
+    if holds_more(around.around(), &credentials_elsewhere(&around.homes), &shown) {
         let (name, reference) = (environment.name.clone(), reference.clone());
         return Err(Unbuilt::NoStore { name, reference, built, shown });
     }

@@ -240,7 +240,7 @@ fn interpreter(tree: &dyn Tree, caller: Around<'_>, wanted: &Wanted, program: &P
             needs.push(Need { source: source.to_owned(), target: target.to_owned() });
         }
     };
-    let credentials = super::credentials(caller.homes);
+    let credentials = super::base::credentials_elsewhere(caller.homes);
     let own = |prefix: &Path| installation(tree, caller, &credentials, wanted, prefix);
     let mut hop = program.to_owned();
     for _ in 0..40 {

@@ -10,6 +10,7 @@ use cofferdam_policy::{Access, Field, Mount, Policy, Root, credential_deny};
 use super::config::GuardConfig;
 use super::error::plain;
 use crate::executables::Executable;
+use crate::repositories::{Disk, Tree as _};
 
 /// The sandbox's own home.
 const OWN_HOME: &str = "/tmp/home";
@@ -81,9 +82,10 @@ impl Frame {
         policy.limits.output_bytes = config.max_output_bytes;
         policy.require(Field::WallTime);
         policy.require(Field::Output);
-        let credentials = credential_deny(self.home.as_deref().unwrap_or("/nonexistent"));
+        let names = |directory: &str| Disk.names(directory);
+        let credentials = credential_deny(self.home.as_deref().unwrap_or("/nonexistent"), &names);
         // What commands are given to write was named by somebody; what is built in gives way to it.
-        let credentials = credentials.filter(|path| !self.writable().any(|dir| is_within(dir, path)));
+        let credentials = credentials.into_iter().filter(|path| !self.writable().any(|dir| is_within(dir, path)));
         let denied: Vec<String> = call.denied.into_iter().chain(credentials).collect();
         let denied: PathSet = denied.iter().map(String::as_str).collect();
         policy.filesystem.deny = denied.outermost().iter().map(str::to_owned).collect();
