@@ -219,6 +219,11 @@ fn is_almost(name: &[u8]) -> bool {
     known.iter().any(|known| !name.eq_ignore_ascii_case(known) && letters(name).eq(letters(known)))
 }
 
+/// Whether two names are the same but for case and punctuation.
+pub(crate) fn same_letters(one: &str, other: &str) -> bool {
+    letters(one.as_bytes()).eq(letters(other.as_bytes()))
+}
+
 fn letters(name: &[u8]) -> impl Iterator<Item = u8> {
     name.iter().filter(|byte| byte.is_ascii_alphanumeric()).map(u8::to_ascii_lowercase)
 }

@@ -5,6 +5,7 @@ use http::uri::{PathAndQuery, Scheme};
 use http::{Method, Uri};
 
 use crate::http::authority::Authority;
+use crate::http::head::same_letters;
 use crate::rules::{Grant, Target};
 
 /// Why a request is not understood, or not meant for here: one line, and the header's or target's own text where it helps.
@@ -70,13 +71,21 @@ pub(crate) fn agrees(authority: &Authority, target: &Target, port: u16) -> bool 
     authority.target == *target && authority.port.is_none_or(|given| given == port)
 }
 
-/// Headers by which some servers take another method or path than the request line's.
-const OVERRIDES: &[&str] =
-    &["x-http-method", "x-http-method-override", "x-method-override", "x-original-url", "x-rewrite-url"];
+/// Headers by which some servers take another method or path than the request line's. Other punctuation is the same name:
+/// gateways to programs turn what is no letter into `_`.
+const OVERRIDES: &[&str] = &[
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-uri",
+    "x-original-url",
+    "x-rewrite-url",
+];
 
 /// Refuses a request that is for a rule to look into and names another method or path beside those that are looked at.
 pub(crate) fn plain(grant: &Grant, headers: &HeaderMap) -> Result<(), Wrong> {
-    match OVERRIDES.iter().find(|name| headers.contains_key(**name)) {
+    let is_override = |name: &&HeaderName| OVERRIDES.iter().any(|other| same_letters(name.as_str(), other));
+    match headers.keys().find(is_override) {
         Some(name) if grant.inspected => {
             Err(wrong(format!("`{name}`, which a rule with methods or paths does not have")))
         }

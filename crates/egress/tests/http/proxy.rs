@@ -207,7 +207,15 @@ async fn methods_and_paths_hold_for_urls_as_well() {
 
 #[tokio::test]
 async fn headers_that_name_another_method_or_path_do_not_pass_where_a_rule_looks_at_those() {
-    for header in ["X-HTTP-Method-Override: DELETE", "x-original-url: /private", "X-Rewrite-URL: /private"] {
+    for header in [
+        "X-HTTP-Method-Override: DELETE",
+        "X_HTTP_Method_Override: DELETE",
+        "X-HTTP_Method: DELETE",
+        "x-original-url: /private",
+        "x_original.url: /private",
+        "X-Original-URI: /private",
+        "X-Rewrite-URL: /private",
+    ] {
         for (ruled, status) in [(true, "HTTP/1.1 400 "), (false, "HTTP/1.1 200 ")] {
             let direct = format!("GET /public/a HTTP/1.1\r\nHost: good.example\r\n{header}\r\n\r\n");
             let proxied = direct.replace(" /public", " http://good.example/public");
