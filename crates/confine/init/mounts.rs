@@ -389,6 +389,8 @@ impl Root {
         set_string(fs, c"lowerdir".as_ptr().cast(), low)?;
         set_string(fs, c"upperdir".as_ptr().cast(), upper)?;
         set_string(fs, c"workdir".as_ptr().cast(), work)?;
+        // It also switches metacopy and redirect_dir off, whatever the module's defaults are: no attribute of a file in the
+        // lower directory names another file.
         sys::fsconfig(fs, 0, c"userxattr".as_ptr().cast(), core::ptr::null(), 0)?;
         sys::fsconfig(fs, 6, core::ptr::null(), core::ptr::null(), 0)?;
         let mounted = sys::fsmount(fs, 1, m.a)? as i32;
