@@ -383,6 +383,12 @@ const PUSH: &[Attack] = &[
 const SUBREPOSITORY: &str = "hg init repo && hg init repo/sub && cd repo && echo 'sub = sub' >.hgsub && hg add .hgsub && \
                              (cd sub && echo a >a && hg add a && hg commit -m s) && hg commit -m a";
 
+/// A commit in the store that names `new` as a subrepository, and that repository, whose extension is the payload.
+const NAMED: &str = "export HOME=/tmp; W=$(mktemp -d); hg clone -q . $W/c; hg init new; hg init $W/c/new; \
+                     (cd $W/c/new; echo s >s; hg commit -q -A -m s); (cd $W/c; echo 'new = new' >.hgsub; hg add .hgsub; hg commit -q -m n); \
+                     (cd new; hg pull -q $W/c/new; hg update -q); hg pull -q $W/c; \
+                     printf '[extensions]\nx=%s/x.py\n' \"$PWD\" >new/.hg/hgrc; echo 'import os; os.system(\"PAYLOAD\")' >x.py";
+
 const HG: &[Attack] = &[
     Attack {
         name: "the configuration of one work tree",
@@ -416,6 +422,27 @@ const HG: &[Attack] = &[
         outside: ("repo", "hg diff"),
     },
     Attack {
+        name: "a commit that names a subrepository",
+        victim: "hg init repo && cd repo && echo a >a && hg add a && hg commit -m a",
+        volume: "repo",
+        attack: "NAMED",
+        outside: ("repo", "hg update"),
+    },
+    Attack {
+        name: "the same in a subrepository",
+        victim: SUBREPOSITORY,
+        volume: "repo",
+        attack: "cd sub; NAMED",
+        outside: ("repo/sub", "hg update"),
+    },
+    Attack {
+        name: "the same with another encoding of the store",
+        victim: "hg --config format.dotencode=no --config format.use-share-safe=yes init repo && cd repo && echo a >a && hg add a && hg commit -m a",
+        volume: "repo",
+        attack: "NAMED",
+        outside: ("repo", "hg update"),
+    },
+    Attack {
         name: "the repository mounted by itself",
         victim: "hg init repo",
         volume: "repo/.hg",
@@ -426,7 +453,12 @@ const HG: &[Attack] = &[
 
 fn holds(attacks: &[Attack]) {
     for attack in attacks {
-        let script = attack.attack.replace("BARE", BARE).replace("EMBED", EMBED).replace("TO_PUSH", TO_PUSH);
+        let script = attack
+            .attack
+            .replace("BARE", BARE)
+            .replace("EMBED", EMBED)
+            .replace("TO_PUSH", TO_PUSH)
+            .replace("NAMED", NAMED);
         // Without a sandbox it does what it is for.
         let control = open_directory();
         let at = control.path();

@@ -99,6 +99,10 @@ pub fn protected(list: &[&str], source: &str, tree: &dyn Tree) -> BTreeSet<Strin
     let mercurial: Vec<&str> =
         list.iter().copied().filter(|entry| *entry == ".hgsub" || entry.starts_with(".hg/")).collect();
     if !mercurial.is_empty() {
+        match source.ends_with("/.hg") {
+            true => names.extend(named_by_commits("", source, tree)),
+            false => names.extend(named_by_commits(".hg/", source, tree)),
+        }
         for (path, kind) in subrepositories(source, "", tree, 0) {
             let obeyed = |entry: &&&str| match kind {
                 Subrepository::Mercurial => mercurial.contains(entry),
@@ -106,6 +110,7 @@ pub fn protected(list: &[&str], source: &str, tree: &dyn Tree) -> BTreeSet<Strin
                 Subrepository::Subversion => **entry == ".svn",
             };
             names.extend(list.iter().filter(obeyed).map(|entry| format!("{path}/{entry}")));
+            names.extend(named_by_commits(&format!("{path}/.hg/"), source, tree));
         }
     }
     let git: Vec<&str> = list.iter().filter_map(|entry| entry.strip_prefix(".git/")).collect();
@@ -160,6 +165,16 @@ fn subrepositories(source: &str, at: &str, tree: &dyn Tree, depth: usize) -> Vec
     }
     found.truncate(MOST_SUBMODULES);
     found
+}
+
+/// Where a repository of Mercurial has every text of `.hgsub` that commits have, by the encodings of its store (hg help
+/// internals.requirements), and what says which that is. A commit that names subrepositories adds to it, and `hg update`
+/// looks into them. Names whose directory is missing are left out: Mercurial makes it with the first commit.
+fn named_by_commits(hg: &str, source: &str, tree: &dyn Tree) -> Vec<String> {
+    const FILES: [(&str, &str); 4] =
+        [("store", "requires"), ("store/data", "~2ehgsub.i"), ("store/data", ".hgsub.i"), ("data", ".hgsub.i")];
+    let there = FILES.iter().filter(|(directory, _)| tree.exists(&join(source, &format!("{hg}{directory}"))));
+    there.map(|(directory, file)| format!("{hg}{directory}/{file}")).collect()
 }
 
 /// What is left of an entry such as `.git/hooks` in a volume that is `.git` itself. Nothing for a volume that is not a
