@@ -310,8 +310,10 @@ fn code_of(matches: &ArgMatches, code: Option<&str>, caller: &Caller, stdin_open
 fn code_file(file: &str, caller: &Caller) -> Result<Code, Refusal> {
     let path = caller.absolute(file);
     std::fs::metadata(file).map_err(|e| {
-        Refusal::new("arguments", format!("cannot read the code file {file}: {e}"))
-            .hint("--file takes the path of a file on this host; code itself is written without --file")
+        Refusal::new("arguments", format!("cannot read the code file {file}: {e}")).hint(match file {
+            "-" => "code on standard input: cofferdam eval ENVIRONMENT -",
+            _ => "--file takes the path of a file on this host; code itself is written without --file",
+        })
     })?;
     // A pipe of the shell's (`/dev/fd/63`) has no path but this one.
     let real = |path: &str| std::fs::canonicalize(path).ok().and_then(|real| real.to_str().map(str::to_owned));

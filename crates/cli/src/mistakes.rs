@@ -117,6 +117,10 @@ fn meant(name: &str, words: &[String]) -> String {
         ("eval", Some(environment), Some(code)) if matches!(name, "-c" | "-e" | "-r") => {
             format!("the code itself is the argument: cofferdam eval {} {}", quoted(environment), quoted(code))
         }
+        ("eval", Some(environment), _) if words.get(2).is_some_and(|code| std::path::Path::new(code).is_file()) => {
+            let rest: Vec<String> = words[3..].iter().map(|word| quoted(word)).collect();
+            format!("cofferdam eval {} --file {} -- {}", quoted(environment), quoted(&words[2]), rest.join(" "))
+        }
         ("eval", ..) => format!(
             "an argument of the code stands behind it: cofferdam eval ENVIRONMENT CODE -- {0}; code that begins with a \
              dash goes in on standard input: cofferdam eval ENVIRONMENT -",

@@ -6,6 +6,7 @@ use cofferdam_policy::{
     Access, AuditLevel, Backend, Field, Mount, NetworkMode, OnViolation, Root, SeccompLevel, Stdin,
 };
 
+use crate::mistakes::quoted;
 use crate::options::{BLANK, FILES, HOLD, LIMITS, PolicyOption, RIGHTS, Takes};
 use crate::values;
 
@@ -264,7 +265,9 @@ pub const POLICY_OPTIONS: &[PolicyOption] = &[
                 _ => {
                     let Some(list) = text.strip_prefix("allow=") else {
                         let known = "none, loopback, allowlist, host or allow=HOST[:PORTS],…";
-                        return Err(format!("`{text}` is no network mode: {known}"));
+                        // A word with a dot can only have been meant for a host.
+                        let host = text.contains('.').then(|| format!("\nhint: --allow {}", quoted(text)));
+                        return Err(format!("`{text}` is no network mode: {known}{}", host.unwrap_or_default()));
                     };
                     for entry in values::network_list(list) {
                         draft.policy.network.allow.push(values::allow_rule(&entry)?);

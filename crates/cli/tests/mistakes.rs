@@ -371,6 +371,14 @@ fn an_option_that_no_command_has_is_not_offered_as_a_value() {
         let (_, text) = told(arguments);
         assert!(!text.contains("as a value"), "{text}");
     }
+    hinted(125, &["run", "--network", "example.org", "--", "true"], "--allow example.org");
+    hinted(125, &["eval", "python", "--file", "-"], "cofferdam eval ENVIRONMENT -");
+    let directory = open_directory();
+    let file = directory.path().join("a.sh");
+    std::fs::write(&file, "echo $1").unwrap();
+    let file = file.to_str().unwrap();
+    hinted(125, &["eval", "shell", file, "b"], &format!("cofferdam eval shell --file {file} -- b"));
+    assert_eq!(output(&["eval", "shell", "--file", file, "--", "b"]).stdout, b"b\n");
     // What the hints say works.
     assert_eq!(output(&["eval", "python", "print(1)"]).stdout, b"1\n");
     assert_eq!(output(&["eval", "shell", "echo $1", "--", "-x"]).stdout, b"-x\n");
