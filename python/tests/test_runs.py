@@ -66,6 +66,7 @@ def test_a_setup_that_fails_is_an_outcome_and_a_policy_that_cannot_hold_an_excep
     outcome = cofferdam.run(policy(), ["no-such-program"])
     assert outcome.outcome == "setup_failed" and outcome.error is not None
     assert "no-such-program" in outcome.error["message"]
+    assert "command.variables" in outcome.error["hint"] and "-e" not in outcome.error["hint"]
     mount = {"type": "bind", "source": "/no/such/source", "target": "/x"}
     with pytest.raises(cofferdam.CofferdamError, match="/no/such/source"):
         cofferdam.run(policy(filesystem={"mounts": [mount]}), ["true"])

@@ -547,7 +547,7 @@ pub(crate) fn sufficient(policy: &Policy, backend: Backend, e: &Enforcement) -> 
             applied.reason
         ),
         hint: Some(format!(
-            "--best-effort={} (enforcement.best_effort) runs with what can be had; `cofferdam doctor` shows what is missing",
+            "--best-effort={} runs with what can be had; `cofferdam doctor` shows what is missing",
             short.iter().map(|(f, _)| f.name()).collect::<Vec<_>>().join(",")
         )),
     })

@@ -41,6 +41,7 @@ pub const WORDS: &[(&str, &str)] = &[
     ("use -v PATH:PATH", "mount the path at its own place"),
     (" (-v PATH:PATH)", ""),
     ("mount it :ro or :rw", "mount it read_only or read_write"),
+    ("--layer-files 2 or more", "limits.layer_inodes of 2 or more"),
     ("raise --open-files", "raise limits.open_files"),
     ("raise --memory", "raise limits.memory_mb"),
     ("leave --trace out", "leave audit.trace out"),

@@ -10,12 +10,22 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::errors::CofferdamError;
-use crate::hints::message_in_python;
+use crate::hints::{in_python, message_in_python};
 
 /// The whole answer of one run, with the fields of the command's `--json`.
 #[pyclass(frozen, module = "cofferdam")]
 #[derive(Debug)]
 pub struct Outcome(pub engine::Outcome);
+
+impl Outcome {
+    /// For who calls from Python: its hint names no option of the command.
+    pub fn of(mut outcome: engine::Outcome) -> Outcome {
+        if let Some(hint) = outcome.error.as_mut().and_then(|failure| failure.hint.as_mut()) {
+            *hint = in_python(hint);
+        }
+        Outcome(outcome)
+    }
+}
 
 #[pymethods]
 impl Outcome {

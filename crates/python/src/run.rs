@@ -133,7 +133,7 @@ impl Run {
             // A panic is an end as well: whoever waits must not wait for ever.
             let came = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(io))).ok().flatten();
             let outcome =
-                came.and_then(|outcome| Python::try_attach(|py| Py::new(py, Outcome(outcome)).ok()).flatten());
+                came.and_then(|outcome| Python::try_attach(|py| Py::new(py, Outcome::of(outcome)).ok()).flatten());
             let mut state = shared.lock();
             (state.outcome, state.over) = (outcome, true);
             drop(state);
