@@ -140,6 +140,8 @@ const RLIMIT_CORE: u64 = 4;
 /// MAP_HUGETLB of mmap(2), MFD_HUGETLB of memfd_create(2), SHM_HUGETLB of shmget(2).
 const MAP_HUGETLB: u64 = 0x4_0000;
 const MFD_HUGETLB: u64 = 4;
+/// What is no flag of memfd_create(2): neither one of those that have a name, nor the size of huge pages.
+const MFD_UNKNOWN: u64 = 0x03ff_ffe0;
 const SHM_HUGETLB: u64 = 0o4000;
 /// The largest value of an extended attribute, bytes: all bits set.
 const XATTR_BYTES: u64 = 0xff;
@@ -150,6 +152,7 @@ const AF_UNIX: u64 = 1;
 const AF_INET: u64 = 2;
 const AF_INET6: u64 = 10;
 const AF_NETLINK: u64 = 16;
+const NETLINK_KOBJECT_UEVENT: u64 = 15;
 
 /// The policy's own rules, found by the name of the call.
 pub(super) struct Rules<'a> {
@@ -309,7 +312,11 @@ fn arguments(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> E
         // Pages of the host's pool, which no memory limit counts. ENOMEM is what an empty pool says, and every program that
         // asks for them takes ordinary pages then.
         "mmap" if request.huge_pages => add(&[any(3, MAP_HUGETLB)], quiet(ENOMEM)),
-        "memfd_create" => add(&[any(1, MFD_HUGETLB)], quiet(ENOMEM)),
+        "memfd_create" => {
+            // As the kernel says of flags that it does not know: who asks with all of them asks for the call itself.
+            add(&[any(1, MFD_HUGETLB), any(1, MFD_UNKNOWN)], quiet(EINVAL));
+            add(&[any(1, MFD_HUGETLB)], quiet(ENOMEM));
+        }
         "shmget" => add(&[any(2, SHM_HUGETLB)], quiet(ENOMEM)),
         // The compiled program of a socket is in kernel memory that no memory limit counts, and that all of the host shares.
         // What takes about as much as the name's own inode, which is counted.
@@ -411,6 +418,10 @@ fn socket(request: &Request<'_>, clauses: &mut Vec<Clause>) -> Effect {
         add(&[is(0, AF_NETLINK)], by_libc(Reason::Network));
     }
     add(&[is(0, AF_NETLINK), is(2, 0)], Effect::Allow);
+    // libudev, and what is linked with it as browsers are, listens for devices and does without.
+    let devices =
+        Effect::Refuse { errno: EPROTONOSUPPORT, reason: Reason::SocketFamily, rule: 0, report: Report::NeverKill };
+    add(&[is(0, AF_NETLINK), is(2, NETLINK_KOBJECT_UEVENT)], devices);
     add(&[is(0, AF_NETLINK)], refuse(EPROTONOSUPPORT, Reason::SocketFamily));
     add(&[is_not(0, AF_INET), is_not(0, AF_INET6)], unknown);
     let masked = |value| Cond { mask: SOCK_TYPE_MASK, ..is_not(1, value) };

@@ -133,7 +133,9 @@ fn what_no_memory_limit_counts_is_refused_and_ordinary_uses_of_the_same_calls_ar
         assert_eq!((mmap(0x4_0022), mmap(0x22)), (ENOMEM, RET_ALLOW));
         assert_eq!(result(&Request::of(level), "mmap", &[0, 4096, 3, 0x4_0022]), RET_ALLOW, "no pool to take from");
         let memfd = |flags: u64| result(&request, "memfd_create", &[0, flags]);
-        assert_eq!((memfd(5 | HIGH), memfd(1)), (ENOMEM, RET_ALLOW));
+        assert_eq!((memfd(5 | HIGH), memfd(0x7800_0004), memfd(1)), (ENOMEM, ENOMEM, RET_ALLOW));
+        // Unknown flags, with which programs look whether there is such a call.
+        assert_eq!((memfd(0xffff_ffff), memfd(0xffff_fffb)), (errno(libc::EINVAL), RET_ALLOW));
         let segment = |flags: u64| result(&request, "shmget", &[0, 4096, flags]);
         assert_eq!((segment(0o4600), segment(0o600)), (ENOMEM, RET_ALLOW));
         let option = |option: u64| result(&request, "setsockopt", &[3, 1 | HIGH, option | HIGH]);
@@ -321,6 +323,11 @@ fn the_receiver_learns_class_errno_and_reason() {
     expect("ptrace", &[], Verdict::DENY, libc::EPERM, Some(Reason::Level));
     expect("socket", &[40, 1, 0], Verdict::DENY, libc::EAFNOSUPPORT, Some(Reason::SocketFamily));
     expect("socket", &[2, 3, 0], Verdict::DENY, libc::EPERM, Some(Reason::SocketType));
+    // Refused alike, and only the first is what a library asks for by itself.
+    for (protocol, by_library) in [(15, true), (9, false)] {
+        expect("socket", &[16, 3, protocol], Verdict::DENY, libc::EPROTONOSUPPORT, Some(Reason::SocketFamily));
+        assert_eq!(told(&request, "socket", &[16, 3, protocol]).by_libc(), by_library, "{protocol}");
+    }
     expect("socket", &[1, 1, 0], Verdict::DENY, libc::EAFNOSUPPORT, Some(Reason::UnixSocket));
     expect("openat", &[0, 0, 0o101, 0o4755], Verdict::DENY, libc::EPERM, Some(Reason::SetId));
     expect("openat", &[0, 0, 0o101, 0o755], Verdict::CREATE, libc::EPERM, None);
