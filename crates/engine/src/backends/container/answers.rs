@@ -131,7 +131,7 @@ pub(crate) fn answers(
 pub(super) fn tmpfs(inodes: Inodes, e: &mut Enforcement) {
     let limited = e.get(&Field::Memory).is_some_and(|memory| memory.strength == Strength::Full);
     let applied = match inodes {
-        Inodes::Counted => full("sized: /dev/shm has 1 MiB of it at most, /tmp the rest"),
+        Inodes::Counted => full("sized: /tmp has all of it, /dev/shm 1 MiB besides"),
         Inodes::Charged if limited => full("sized, and files without contents count towards the memory limit"),
         Inodes::Charged => partial(
             "sized, and how many files without contents it holds nothing bounds, since the memory limit is not held in full",

@@ -12,7 +12,7 @@ use crate::view::Shows;
 /// Of the scratch space, in eighths: /tmp, /dev/shm, /var/tmp, /run.
 const SHARES: [(&str, u64, u32); 4] =
     [("/tmp", 4, 0o1777), ("/dev/shm", 2, 0o1777), ("/var/tmp", 1, 0o1777), ("/run", 1, 0o755)];
-/// Bytes of a container's /dev/shm.
+/// Bytes of a container's /dev/shm, besides those of its /tmp.
 const SHM: u64 = 1 << 20;
 /// Files of procfs that tell about the host and that every user may read there.
 const PROC_MASKS: [&str; 3] = ["/proc/cmdline", "/proc/keys", "/proc/key-users"];
@@ -182,9 +182,8 @@ impl Builder<'_> {
         }
         let scratch = self.policy.limits.tmpfs_mb << 20;
         let shares: Vec<(&str, u64, u32)> = if self.container {
-            // Semaphores are all that most programs make in /dev/shm.
-            let shared = SHM.min(scratch / 2);
-            vec![("/tmp", scratch - shared, 0o1777), ("/dev/shm", shared, 0o1777)]
+            // The same /tmp as in a jail. Semaphores are all that most programs make in /dev/shm, which is apart.
+            vec![("/tmp", scratch, 0o1777), ("/dev/shm", SHM, 0o1777)]
         } else {
             SHARES.map(|(target, eighths, mode)| (target, scratch / 8 * eighths, mode)).to_vec()
         };

@@ -197,14 +197,17 @@ fn scratch_space_adds_up_to_its_limit() {
     let mut policy = policy(Access::ReadOnly);
     policy.filesystem.mounts.clear();
     policy.limits.tmpfs_mb = 64;
-    let layout = layout(&policy, &Table::usual(&[])).unwrap();
-    let sum: u64 = layout
-        .items
-        .iter()
-        .filter_map(|i| match i {
-            Item::Tmpfs { bytes, target, .. } if target != "/sys" => Some(*bytes),
+    let sizes = |layout: &Layout| -> Vec<(String, u64)> {
+        let sized = layout.items.iter().filter_map(|item| match item {
+            Item::Tmpfs { bytes, target, .. } if target != "/sys" => Some((target.clone(), *bytes)),
             _ => None,
-        })
-        .sum();
-    assert_eq!(sum, 64 << 20);
+        });
+        sized.collect()
+    };
+    let layout = layout(&policy, &Table::usual(&[])).unwrap();
+    assert_eq!(sizes(&layout).iter().map(|(_, bytes)| bytes).sum::<u64>(), 64 << 20);
+    // A container's /tmp has the size of the limit, as a jail's has, and a small /dev/shm besides.
+    policy.filesystem.root = Root::Minimal;
+    let layout = in_container(&policy, &Table::usual(&[])).unwrap();
+    assert_eq!(sizes(&layout), [("/tmp".to_owned(), 64 << 20), ("/dev/shm".to_owned(), 1 << 20)]);
 }
