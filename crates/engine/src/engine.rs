@@ -293,6 +293,16 @@ impl Engine {
         }
     }
 
+    /// What an image runs when nothing else is named: `reference` is one of the store of this backend, which is a container's.
+    /// An image that is absent is pulled.
+    ///
+    /// # Errors
+    /// The backend cannot be used here, or has no such image.
+    pub fn image_command(&self, backend: Backend, reference: &str) -> Result<container::ImageCommand, Failure> {
+        let tell = |progress| self.tell.0.as_deref().map_or((), |tell| tell(progress));
+        container::of(backend)?.image_command(reference, &tell)
+    }
+
     /// Chooses the backend, refuses what cannot be enforced, and makes the policy ready to run.
     ///
     /// # Errors

@@ -52,6 +52,12 @@ pub(crate) trait Maker: std::fmt::Debug + Send + Sync {
     /// There is no such image, or it cannot be had.
     fn prepare(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Ready, Failure>;
 
+    /// What an image runs when nothing else is named. An image that is absent is pulled, as by [`Maker::prepare`].
+    ///
+    /// # Errors
+    /// There is no such image, or it cannot be had.
+    fn image_command(&self, reference: &str, told: &dyn Fn(Progress)) -> Result<ImageCommand, Failure>;
+
     /// Makes a container and starts it.
     ///
     /// # Errors
@@ -149,6 +155,17 @@ pub(crate) struct Ready {
     pub reference: String,
     /// Directories that the image wants to be volumes: they are covered, since a volume is a disk that can be written.
     pub volumes: Vec<String>,
+    /// What the image runs when nothing else is named.
+    pub command: ImageCommand,
+}
+
+/// What an image runs when nothing else is named. Nothing of a container obeys it: who wants it names it as the policy's command.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ImageCommand {
+    /// The program and its first arguments (`ENTRYPOINT`); may be empty.
+    pub entry_point: Vec<String>,
+    /// Further arguments, or the program where there is no entry point (`CMD`); may be empty.
+    pub arguments: Vec<String>,
 }
 
 /// How far something long is.

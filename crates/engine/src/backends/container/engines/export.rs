@@ -17,7 +17,7 @@ use super::create::covers;
 use super::images::{find, prepare};
 use super::{Engine, remove};
 use crate::backends::container::oci::Images;
-use crate::backends::container::{Progress, Ready, Rootfs, owner};
+use crate::backends::container::{ImageCommand, Progress, Ready, Rootfs, owner};
 use crate::outcome::Failure;
 
 /// Docker's store, then Podman's: whichever there is.
@@ -41,8 +41,9 @@ impl Store {
     }
 }
 
-impl Images for Store {
-    fn id(&self, reference: &str, told: &dyn Fn(Progress)) -> Result<String, Failure> {
+impl Store {
+    /// The image of this reference, in whichever store has it; pulled where none has.
+    fn ready(&self, reference: &str, told: &dyn Fn(Progress)) -> Result<Ready, Failure> {
         let mut why = Vec::new();
         let mut there = Vec::new();
         for engine in &self.0 {
@@ -54,17 +55,27 @@ impl Images for Store {
         // What one has already the other need not pull.
         for known in &there {
             if let Ok(Some(ready)) = find(&known.client, reference) {
-                return Ok(ready.reference);
+                return Ok(ready);
             }
         }
         let root = Rootfs::Image(reference.to_owned());
         for known in there {
             match prepare(&known.client, &known.what, &root, told) {
-                Ok(ready) => return Ok(ready.reference),
+                Ok(ready) => return Ok(ready),
                 Err(failure) => why.push(failure),
             }
         }
         Err(Store::refused(reference, &why))
+    }
+}
+
+impl Images for Store {
+    fn id(&self, reference: &str, told: &dyn Fn(Progress)) -> Result<String, Failure> {
+        self.ready(reference, told).map(|ready| ready.reference)
+    }
+
+    fn command(&self, reference: &str, told: &dyn Fn(Progress)) -> Result<ImageCommand, Failure> {
+        self.ready(reference, told).map(|ready| ready.command)
     }
 
     fn export(&self, id: &str) -> Result<Box<dyn Read + '_>, Failure> {

@@ -32,7 +32,7 @@ use super::discover::Real;
 use super::tar;
 use crate::backends::container::archive::{self, LARGEST};
 use crate::backends::container::content::{hex, settle, stamp};
-use crate::backends::container::{Progress, Ready, Rootfs};
+use crate::backends::container::{ImageCommand, Progress, Ready, Rootfs};
 use crate::evidence::escape;
 use crate::outcome::Failure;
 
@@ -202,7 +202,12 @@ fn ready(told: &Value) -> Result<Ready, String> {
     if volumes.len() > VOLUMES {
         return Err(format!("it declares {} volumes, and each would take a mount", volumes.len()));
     }
-    Ok(Ready { reference: id.to_owned(), volumes })
+    let words = |field: &str| -> Vec<String> {
+        let listed = told.pointer(field).and_then(Value::as_array).into_iter().flatten();
+        listed.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let command = ImageCommand { entry_point: words("/Config/Entrypoint"), arguments: words("/Config/Cmd") };
+    Ok(Ready { reference: id.to_owned(), volumes, command })
 }
 
 fn pull(
@@ -469,7 +474,7 @@ fn import(
         return Ok(ready);
     }
     tag(client, &id, name)?;
-    Ok(Ready { reference: id, volumes: Vec::new() })
+    Ok(Ready { reference: id, volumes: Vec::new(), command: ImageCommand::default() })
 }
 
 /// Chunks on their way to the engine.

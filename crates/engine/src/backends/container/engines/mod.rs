@@ -36,7 +36,7 @@ use serde_json::Value;
 use tokio::task::AbortHandle;
 
 use super::oci::no_devices_bound;
-use super::{About, Ended, Handed, Made, Maker, Mounted, Progress, Ready, Rootfs, Shape, Swept};
+use super::{About, Ended, Handed, ImageCommand, Made, Maker, Mounted, Progress, Ready, Rootfs, Shape, Swept};
 pub(crate) use export::Store;
 
 use about::{Flavour, What};
@@ -148,6 +148,11 @@ impl Maker for Engine {
         Ok(ready)
     }
 
+    fn image_command(&self, reference: &str, told: &dyn Fn(Progress)) -> Result<ImageCommand, Failure> {
+        let Known { client, what, .. } = self.known()?;
+        images::prepare(client, what, &Rootfs::Image(reference.to_owned()), told).map(|ready| ready.command)
+    }
+
     fn start(&self, shape: &Shape, root: &Ready, _handed: &Handed<'_>) -> Result<Box<dyn Made>, Failure> {
         let Known { client, what, .. } = self.known()?;
         let body = create::body(shape, root, what)?;
@@ -163,7 +168,8 @@ impl Maker for Engine {
     }
 
     fn show(&self, shape: &Shape, root: Option<&Ready>) -> Value {
-        let absent = Ready { reference: images::shown(&shape.root), volumes: Vec::new() };
+        let absent =
+            Ready { reference: images::shown(&shape.root), volumes: Vec::new(), command: ImageCommand::default() };
         let asked = self.known().and_then(|known| create::body(shape, root.unwrap_or(&absent), &known.what));
         match asked {
             Ok(body) => serde_json::json!({ "name": shape.id, "create": body }),

@@ -28,7 +28,9 @@ use std::sync::Arc;
 use cofferdam_policy::Backend;
 use serde_json::{Value, json};
 
-use super::{About, Arrival, Handed, Inodes, Made, Maker, Mounted, Progress, Ready, Rootfs, Shape, Swept};
+use super::{
+    About, Arrival, Handed, ImageCommand, Inodes, Made, Maker, Mounted, Progress, Ready, Rootfs, Shape, Swept,
+};
 use crate::outcome::Failure;
 use cache::{Bounds, Cache, private};
 pub(crate) use devices::{HARMLESS, none_bound as no_devices_bound};
@@ -147,7 +149,12 @@ impl Maker for Oci {
         if self.caller.is_none() || gvisor {
             devices::none(&rootfs::with_devices(&root.path, mounts, gvisor))?;
         }
-        Ok(Ready { reference: root.path.to_string_lossy().into_owned(), volumes: Vec::new() })
+        let reference = root.path.to_string_lossy().into_owned();
+        Ok(Ready { reference, volumes: Vec::new(), command: ImageCommand::default() })
+    }
+
+    fn image_command(&self, reference: &str, told: &dyn Fn(Progress)) -> Result<ImageCommand, Failure> {
+        self.roots.command(reference, told)
     }
 
     fn start(&self, shape: &Shape, _root: &Ready, handed: &Handed<'_>) -> Result<Box<dyn Made>, Failure> {

@@ -15,9 +15,9 @@ use sha2::{Digest, Sha256};
 use super::cache::{Cache, Held, failed};
 use super::tree::{There, Tree};
 use super::unpack;
-use crate::backends::container::Progress;
 use crate::backends::container::content::hex;
 use crate::backends::container::shape::{Entry, Mounted, Rootfs};
+use crate::backends::container::{ImageCommand, Progress};
 use crate::outcome::Failure;
 use crate::view::{below, join};
 
@@ -28,6 +28,12 @@ pub(crate) trait Images: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// There is no such image, and it cannot be had.
     fn id(&self, reference: &str, told: &dyn Fn(Progress)) -> Result<String, Failure>;
+
+    /// What the image of a reference runs when nothing else is named.
+    ///
+    /// # Errors
+    /// As [`Images::id`].
+    fn command(&self, reference: &str, told: &dyn Fn(Progress)) -> Result<ImageCommand, Failure>;
 
     /// The root file system of the image with this id, as a tarball without compression.
     ///
@@ -71,6 +77,23 @@ impl Roots {
         Ok(ready)
     }
 
+    /// What the image of a reference runs when nothing else is named.
+    ///
+    /// # Errors
+    /// There is no such image, or no store that could have it.
+    pub fn command(&self, reference: &str, told: &dyn Fn(Progress)) -> Result<ImageCommand, Failure> {
+        self.store(reference)?.command(reference, told)
+    }
+
+    fn store(&self, reference: &str) -> Result<&dyn Images, Failure> {
+        self.images.as_deref().ok_or_else(|| {
+            refused(
+                format!("{reference} is an image's name, and there is no engine here that has images"),
+                "give a directory with --root ./DIR, or a tarball with --image /path/to/root.tar".into(),
+            )
+        })
+    }
+
     fn whole(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Root, Failure> {
         let points = points(mounts);
         match root {
@@ -97,12 +120,7 @@ impl Roots {
             }
             Rootfs::Image(reference) => {
                 self.sources(mounts)?;
-                let Some(images) = &self.images else {
-                    return Err(refused(
-                        format!("{reference} is an image's name, and there is no engine here that has images"),
-                        "give a directory with --root ./DIR, or a tarball with --image /path/to/root.tar".into(),
-                    ));
-                };
+                let images = self.store(reference)?;
                 let id = images.id(reference, told)?;
                 let Some(hash) = id.strip_prefix("sha256:").filter(|hash| hash.len() == 64) else {
                     let hint = "give a directory with --root ./DIR, or a tarball".to_owned();
@@ -110,7 +128,7 @@ impl Roots {
                 };
                 let held = match self.cache.get(&format!("image-{hash}"))? {
                     Some(held) => held,
-                    None => unpack::image(&self.cache, images.as_ref(), &id, reference, told)?,
+                    None => unpack::image(&self.cache, images, &id, reference, told)?,
                 };
                 self.with_points(held, &points)
             }

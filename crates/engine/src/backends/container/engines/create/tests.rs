@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::backends::container::{Bounds, Rootfs};
+use crate::backends::container::{Bounds, ImageCommand, Rootfs};
 
 fn what(flavour: Flavour) -> What {
     What {
@@ -50,7 +50,11 @@ fn shape() -> Shape {
 }
 
 fn root() -> Ready {
-    Ready { reference: "sha256:abc".into(), volumes: vec!["/var/lib/db/".into(), "/tmp".into()] }
+    Ready {
+        reference: "sha256:abc".into(),
+        volumes: vec!["/var/lib/db/".into(), "/tmp".into()],
+        command: ImageCommand::default(),
+    }
 }
 
 /// Keys in order, whichever order they are kept in.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use super::super::cache::Bounds;
 use super::*;
+use crate::backends::container::ImageCommand;
 
 /// A tarball in the making. Headers are written by hand, since the library refuses to write what is tried here.
 #[derive(Default)]
@@ -317,6 +318,9 @@ fn an_image_of_an_engine_is_unpacked_once() {
     impl Images for Store {
         fn id(&self, _: &str, _: &dyn Fn(Progress)) -> Result<String, Failure> {
             Ok(format!("sha256:{}", "ab".repeat(32)))
+        }
+        fn command(&self, _: &str, _: &dyn Fn(Progress)) -> Result<ImageCommand, Failure> {
+            Ok(ImageCommand::default())
         }
         fn export(&self, _: &str) -> Result<Box<dyn Read + '_>, Failure> {
             Ok(Box::new(self.0.as_slice()))
