@@ -133,7 +133,7 @@ struct Planner<'a> {
     layers: Vec<(usize, String, String)>,
     second_wall: Vec<PathRule>,
     foreign: Vec<String>,
-    /// Closed directories that an empty one stands in for, and its name in the scratch.
+    /// Closed or empty directories that an empty one stands in for, and its name in the scratch.
     hides: Vec<(String, String)>,
     /// Sources of optional mounts that are not there.
     left_out: Vec<String>,
@@ -396,6 +396,27 @@ impl Planner<'_> {
         }
     }
 
+    /// Mounts an empty directory of the sandbox's own over this one, in which there is a place for each mount. It is read-only.
+    fn stand_in(&mut self, directory: String) {
+        let name = format!("hide{}", self.hides.len());
+        self.build.mkdir(&name, 0o755);
+        self.hides.push((directory.clone(), name.clone()));
+        self.build.mounts.push(Step::Scratch { name, target: directory.clone(), attrs: HOST, optional: false });
+        self.build.view.push(Place { target: directory, shows: Shows::Own, writable: false, persistent: false });
+    }
+
+    /// The directory above a mount's target that a directory given as the root lacks, where it has nothing in it: another empty
+    /// one in its place hides nothing, and there the target can be made.
+    fn empty_parent(&self, target: &str) -> Option<String> {
+        let (parent, _) = target.rsplit_once('/').filter(|(parent, _)| !parent.is_empty())?;
+        let in_root = self.build.view.covering(parent).is_some_and(|place| place.target == "/");
+        if !in_root || !matches!(self.policy.filesystem.root, Root::Directory(_)) {
+            return None;
+        }
+        let mut entries = std::fs::read_dir(self.build.view.host_path(parent)?).ok()?;
+        entries.next().is_none().then(|| parent.to_owned())
+    }
+
     fn make_target(&mut self, target: &str, is_dir: bool, field: &str) -> Result<(), Failure> {
         let covering = self.build.view.covering(target).map(|place| place.target.clone()).unwrap_or_default();
         // As root: a directory that the sandbox's user may not enter hides everything in it anyway; an empty one that
@@ -406,11 +427,9 @@ impl Planner<'_> {
             && covering != closed
             && is_within(&closed, &covering)
         {
-            let name = format!("hide{}", self.hides.len());
-            self.build.mkdir(&name, 0o755);
-            self.hides.push((closed.clone(), name.clone()));
-            self.build.mounts.push(Step::Scratch { name, target: closed.clone(), attrs: HOST, optional: false });
-            self.build.view.push(Place { target: closed, shows: Shows::Own, writable: false, persistent: false });
+            self.stand_in(closed);
+        } else if let Some(empty) = self.empty_parent(target) {
+            self.stand_in(empty);
         }
         let covering = self.build.view.covering(target).map(|place| place.target.as_str());
         if let Some((closed, name)) = self.hides.iter().find(|(closed, _)| Some(closed.as_str()) == covering) {
