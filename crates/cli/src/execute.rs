@@ -65,7 +65,7 @@ pub fn execute_about(
     }
     if presentation.dry_run {
         return match engine.prepare(&call.policy) {
-            Ok(prepared) => print_json(&DryRun::of(&call, &prepared)).map(|()| 0),
+            Ok(prepared) => print_json(&DryRun::of(&call, &prepared, &about)).map(|()| 0),
             Err(failure) => failed(failure, &call, caller, presentation, is_skill),
         };
     }
@@ -313,16 +313,20 @@ struct DryRun<'a> {
     backend_reason: &'a str,
     enforcement: &'a Enforcement,
     plan: serde_json::Value,
+    /// Of a skill: what the record of its start will say besides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skill: Option<&'a serde_json::Map<String, serde_json::Value>>,
 }
 
 impl<'a> DryRun<'a> {
-    fn of(call: &'a Call, prepared: &'a Prepared) -> DryRun<'a> {
+    fn of(call: &'a Call, prepared: &'a Prepared, about: &'a About) -> DryRun<'a> {
         DryRun {
             policy: &call.policy,
             backend: prepared.backend(),
             backend_reason: prepared.backend_reason(),
             enforcement: prepared.enforcement(),
             plan: prepared.plan_json(),
+            skill: about.skill.as_ref().map(|_| &about.facts),
         }
     }
 }

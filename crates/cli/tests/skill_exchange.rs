@@ -169,3 +169,105 @@ fn a_skill_has_a_loopback_of_its_own_by_the_leave_of_both_sides() {
         assert_eq!((&ran["success"], &ran["stdout"]), (&false.into(), &"".into()), "{ran}");
     }
 }
+
+/// A directory that can be a root, with a shell; its `/input` and `/output` are empty.
+fn image(bench: &Bench) -> Option<String> {
+    let busybox = ["/bin/busybox", "/usr/bin/busybox"].into_iter().find(|path| fs::exists(path).unwrap());
+    let Some(busybox) = busybox else {
+        eprintln!("skipped: no busybox");
+        assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none_or(|v| v != "1"), "no busybox");
+        return None;
+    };
+    let root = bench.path("image");
+    for name in ["bin", "etc", "dev", "proc", "sys", "tmp", "skill", "input", "output"] {
+        fs::create_dir_all(root.join(name)).unwrap();
+    }
+    fs::copy(busybox, root.join("bin/busybox")).unwrap();
+    for name in ["sh", "cat", "ls", "nc", "sleep"] {
+        std::os::unix::fs::symlink("busybox", root.join("bin").join(name)).unwrap();
+    }
+    fs::set_permissions(bench.root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    Some(root.to_str().unwrap().to_owned())
+}
+
+#[test]
+fn a_document_goes_into_an_image_and_another_comes_back() {
+    if !needs("user namespaces") || !needs("overlayfs") {
+        return;
+    }
+    let bench = Bench::new();
+    let Some(image) = image(&bench) else { return };
+    let script = "cat /input/a.txt /input/b.txt > /output/both.txt; ls /input\n\
+                  (echo x > /input/a.txt) 2>/dev/null && echo WROTE\n(echo x > /input/new) 2>/dev/null && echo WROTE\ntrue\n";
+    bench.registered("joins", json!(["/input", "/output"]), json!(false), ("main.sh", script));
+    let (a, b) = (bench.document("a.txt", "one\n"), bench.document("b.txt", "two\n"));
+    let config = bench.document("operator.toml", &format!("image = {image:?}\n"));
+    let given = ["--config", &config, "--input", &a, "--input", &b];
+    let run = |out: &str| bench.skill(&[&["run"], &given[..], &["--output", &bench.text(out), "joins"]].concat(), "");
+    let ran = run("out");
+    assert_eq!((ran.status.code(), ran.stdout.as_slice()), (Some(0), &b"a.txt\nb.txt\n"[..]), "{ran:?}");
+    assert_eq!(fs::read_to_string(bench.path("out/both.txt")).unwrap(), "one\ntwo\n");
+    assert_eq!(fs::read_dir(bench.path("image/input")).unwrap().count(), 0, "nothing is made in the image");
+    // What the image has there is not covered.
+    fs::write(bench.path("image/input/own"), "of the image").unwrap();
+    let ran = run("again");
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.code() == Some(125) && said.contains("/input/a.txt does not exist inside"), "{said}");
+    assert!(said.contains("hint: --config FILE: `image` with an empty /input"), "{said}");
+}
+
+#[test]
+fn processes_of_a_skill_have_unix_sockets_by_the_operators_leave() {
+    let bench = Bench::new();
+    let program = "import socket\ntry:\n    s = socket.socket(socket.AF_UNIX)\nexcept OSError:\n    raise SystemExit('refused')\n\
+                   s.bind('/tmp/s'); s.listen()\nc = socket.socket(socket.AF_UNIX); c.connect('/tmp/s'); print('connected')\n\
+                   c = socket.socket(socket.AF_UNIX)\ntry:\n    c.connect('\\0cofferdam-test-of-skills')\n    print('REACHED')\n\
+                   except OSError:\n    print('apart')\n";
+    let name = rustix::net::SocketAddrUnix::new_abstract_name(b"cofferdam-test-of-skills").unwrap();
+    let listener =
+        rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&listener, &name).unwrap();
+    rustix::net::listen(&listener, 1).unwrap();
+    bench.registered("connects", json!(false), json!(false), ("main.py", program));
+    let command = format!("command = ['{PYTHON}', '/skill/main.py']\n");
+    let granted = bench.document("granted.toml", &format!("{command}unixSockets = true\n"));
+    let plain = bench.document("plain.toml", &command);
+    let ran = parse(&bench.skill(&["run", "--json", "--config", &granted, "connects"], ""));
+    assert_eq!(ran["stdout"], "connected\napart\n", "{ran}");
+    let ran = parse(&bench.skill(&["run", "--json", "--config", &plain, "connects"], ""));
+    assert!(ran["stdout"] == "" && ran["stderr"].as_str().unwrap().contains("refused"), "{ran}");
+}
+
+#[test]
+fn a_plan_and_the_record_name_the_files_and_who_set_the_limits() {
+    if !needs("user namespaces") || !needs("overlayfs") {
+        return;
+    }
+    let bench = Bench::new();
+    bench.registered("upper", json!(true), json!(false), ("main.sh", "true\n"));
+    let (letter, out) = (bench.document("letter.txt", "dear reader\n"), bench.text("out"));
+    let config = bench.document("operator.toml", "memoryLimitMb = 64\ntimeoutMs = 60000\n");
+    let given = ["--config", &config, "--input", &letter, "--output", &out, "upper"];
+    let plan = parse(&bench.skill(&[&["run", "--dry-run"], &given[..]].concat(), ""));
+    let input = json!([{
+        "name": "letter.txt",
+        "bytes": 12,
+        "sha256": "b3b2462a8c09c6601f380099a592477e2a90a6c8246fb188c7a2c44636139e87",
+    }]);
+    assert_eq!(plan["skill"]["limitsFrom"], json!({ "memory_mb": "operator", "wall_ms": "manifest" }), "{plan}");
+    assert_eq!((&plan["skill"]["input"], &plan["skill"]["output"]), (&input, &json!(out)));
+    let plain = parse(&bench.skill(&["run", "--dry-run", "upper"], ""));
+    assert_eq!(plain["skill"]["limitsFrom"], json!({ "memory_mb": "manifest", "wall_ms": "manifest" }), "{plain}");
+    assert!(plain["skill"].get("input").is_none() && plain["skill"].get("output").is_none(), "{plain}");
+    let ran = bench.skill(&[&["run"], &given[..]].concat(), "");
+    assert!(ran.status.success(), "{ran:?}");
+    let shown = cofferdam().args(["audit", "show", "--json", "--dir"]).arg(bench.path("audit")).output().unwrap();
+    let records = String::from_utf8(shown.stdout).unwrap();
+    let records: Vec<Value> = records.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let start = records.iter().find(|record| record["kind"] == "sandbox_started").unwrap();
+    assert_eq!((&start["data"]["input"], &start["data"]["output"]), (&input, &json!(out)), "{start}");
+    assert_eq!(
+        (&start["data"]["inputCount"], &start["data"]["limitsFrom"]["memory_mb"]),
+        (&json!(1), &json!("operator"))
+    );
+}

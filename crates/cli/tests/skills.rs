@@ -182,7 +182,8 @@ fn a_skill_sees_its_files_and_nothing_of_the_callers() {
     let script = format!(
         "cat data.txt\npwd\nenv | cut -d= -f1 | sort | tr '\\n' ' '\necho\n\
          cat {} 2>/dev/null && echo SAW\n(echo x > /skill/new) 2>/dev/null && echo WROTE\n\
-         (echo x > data.txt) 2>/dev/null && echo WROTE\necho scratch > /tmp/file && cat /tmp/file\n\
+         (echo x > data.txt) 2>/dev/null && echo WROTE\n\
+         cp data.txt /tmp/copy && echo more >> /tmp/copy && tail -n 1 /tmp/copy\necho scratch > /tmp/file && cat /tmp/file\n\
          cp /bin/true /tmp/t && chmod +x /tmp/t && /tmp/t 2>/dev/null && echo EXECUTED\nls /home /root 2>/dev/null\n\
          (exec 3<>/dev/tcp/127.0.0.1/22) 2>/dev/null && echo CONNECTED\nexit 0\n",
         victim.display()
@@ -195,7 +196,7 @@ fn a_skill_sees_its_files_and_nothing_of_the_callers() {
     let variables: Vec<&str> =
         lines[2].split(' ').filter(|name| !matches!(*name, "" | "PWD" | "OLDPWD" | "_" | "SHLVL")).collect();
     assert_eq!(variables, ["HOME", "LANG", "PATH", "TERM", "USER"]);
-    assert_eq!(lines[3..], ["scratch"], "{}", said(&ran));
+    assert_eq!(lines[3..], ["more", "scratch"], "a copy of a file can be changed: {}", said(&ran));
     assert_eq!(fs::read_to_string(&victim).unwrap(), "the caller's");
 }
 

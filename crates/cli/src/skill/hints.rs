@@ -11,10 +11,12 @@ pub fn for_operators(failure: &mut Failure) {
         return;
     }
     let target = failure.message.strip_prefix("mount target ").and_then(|rest| rest.split(' ').next());
-    if let Some(target) = target {
+    if target.is_some_and(|target| target.starts_with("/input/")) {
+        failure.hint = Some("--config FILE: `image` with an empty /input; or leave image out".into());
+    } else if let Some(target) = target {
         failure.hint = Some(format!(
-            "--config FILE: `image` with {target} in that directory, which needs /skill, /tmp, /dev, /proc, /sys and the \
-             target of each of `volumes`; or leave image out"
+            "--config FILE: `image` with {target} in that directory, which needs /skill, /tmp, /dev, /proc, /sys, the target \
+             of each of `volumes`, an empty /input for --input and /output for --output; or leave image out"
         ));
     } else if failure.step == "exec" {
         failure.hint = Some(
@@ -76,6 +78,8 @@ mod tests {
         assert!(of.starts_with("--best-effort=limits.memory_mb,limits.tasks takes"), "{of}");
         let of = hint("network.mode", "in part", "--best-effort=network.mode,limits.memory_mb (enforcement) takes");
         assert!(of.contains("networkMode") && of.contains("--best-effort=limits.memory_mb "), "{of}");
+        let of = hint("filesystem.mounts", "mount target /input/a.txt does not exist inside: No such file", "make it");
+        assert!(of.contains("an empty /input;"), "{of}");
         let elsewhere = "it is the working directory: start elsewhere with -w /, or make that directory in the root";
         let of = hint("filesystem.mounts", "mount target /skill is not a directory inside", elsewhere);
         assert!(of.contains("/skill in that directory") && of.contains("image") && !of.contains("-w"), "{of}");

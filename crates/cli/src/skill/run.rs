@@ -1,15 +1,18 @@
 //! `cofferdam skill run`: the registered content, under the narrower of manifest and operator, always on record.
 
+use std::io::Read as _;
 use std::path::Path;
 
 use cofferdam_config::skills::exchange::Exchange;
 use cofferdam_config::skills::operator::SandboxConfig;
-use cofferdam_config::skills::policy::policy;
+use cofferdam_config::skills::policy::{LimitsFrom, image_program, names_program, policy};
 use cofferdam_config::skills::{Code, SkillError};
 use cofferdam_engine::Engine;
-use cofferdam_engine::audit::{Durability, Entry};
+use cofferdam_engine::audit::{Durability, Entry, hex, sha256};
+use cofferdam_engine::backends::container::ImageCommand;
 use cofferdam_engine::recorded::About;
 use cofferdam_policy::{Backend, Field, PolicyErrors, Root};
+use rustix::fs::{Mode, OFlags};
 use serde_json::{Map, Value};
 
 use super::{Called, image, refused};
@@ -35,7 +38,7 @@ pub(super) fn run(called: &Called<'_>, engine: &Engine) -> Result<i32, Refusal> 
 
 fn started(called: &Called<'_>, engine: &Engine, presentation: Presentation) -> Result<i32, Refusal> {
     let spec = called.spec()?;
-    let operator = match called.path("config") {
+    let mut operator = match called.path("config") {
         None => SandboxConfig::default(),
         Some(path) => operator(&path)?,
     };
@@ -45,6 +48,11 @@ fn started(called: &Called<'_>, engine: &Engine, presentation: Presentation) -> 
     };
     let files = kept.files.to_str().ok_or_else(|| Refusal::new("skill", "the registry's path is not UTF-8"))?;
     let arguments: Vec<String> = called.matches.get_many("args").into_iter().flatten().cloned().collect();
+    if let Some(image) = operator.image.clone().filter(|image| !image.starts_with('/'))
+        && !names_program(&kept.manifest, &operator)
+    {
+        operator.command = Some(image_command(called, engine, &image, &arguments)?);
+    }
     let mut policy = policy(&kept.manifest, &operator, files, &arguments).map_err(|errors| {
         Refusal::new("policy", format!("manifest and operator do not fit:\n  {}", indented(&errors)))
             .hint("correct the fields of --config FILE: docs/skills.md tells each, and cofferdam skill show NAME what the skill asks for")
@@ -81,7 +89,9 @@ fn started(called: &Called<'_>, engine: &Engine, presentation: Presentation) -> 
             _ => return Err(needs_container(&image, "").hint(IMAGE_HINT)),
         }
     }
-    let mut facts = Map::new();
+    let limits_from = LimitsFrom::of(&kept.manifest, &operator);
+    let mut facts = exchanged(&exchange);
+    facts.insert("limitsFrom".into(), serde_json::to_value(limits_from).unwrap_or_default());
     facts.insert("skillVersion".into(), versioned.version.into());
     facts.insert("publisher".into(), Value::from(kept.manifest.publisher.address.to_ascii_lowercase()));
     let about = About { skill: Some(spec.name), facts };
@@ -120,6 +130,38 @@ fn container_for(image: &str, policy: &cofferdam_policy::Policy, engine: &Engine
         .hint("cofferdam doctor says which backends there are; cofferdam skill run --backend docker NAME asks for one"))
 }
 
+/// What the image runs when nothing else is named, where it says it.
+fn image_command(
+    called: &Called<'_>,
+    engine: &Engine,
+    image: &str,
+    arguments: &[String],
+) -> Result<Vec<String>, Refusal> {
+    let named = called.text("backend").and_then(Backend::from_name).unwrap_or_default();
+    let candidates = match named {
+        Backend::Auto => vec![Backend::Docker, Backend::Podman],
+        backend if backend.is_container() => vec![backend],
+        _ => return Err(needs_container(image, "").hint(IMAGE_HINT)),
+    };
+    let mut reasons = String::new();
+    for backend in candidates {
+        match engine.image_command(backend, image) {
+            Ok(ImageCommand { entry_point, arguments: own }) => {
+                return image_program(entry_point, own, arguments).ok_or_else(|| {
+                    Refusal::new(
+                        "policy",
+                        format!("nothing says what to run: neither the skill, nor its image {image}"),
+                    )
+                    .hint("--config FILE with command = [\"python3\", \"main.py\"], a program inside")
+                });
+            }
+            Err(failure) => reasons.push_str(&format!("\n  {}: {}", backend.name(), failure.message)),
+        }
+    }
+    Err(needs_container(image, &format!(", and none can say what it runs:{reasons}"))
+        .hint("cofferdam doctor says which backends there are; or --config FILE with command, a program inside"))
+}
+
 /// What the command line exchanges with the skill. Each input is a file that is there: the sandbox's mount of it follows.
 fn exchange(called: &Called<'_>, dry_run: bool) -> Result<Exchange, Refusal> {
     let given = called.matches.get_many::<String>("input").into_iter().flatten();
@@ -137,6 +179,41 @@ fn exchange(called: &Called<'_>, dry_run: bool) -> Result<Exchange, Refusal> {
     // The run makes the directory; a plan makes nothing.
     let output_missing = dry_run && output.as_ref().is_some_and(|directory| !Path::new(directory).exists());
     Ok(Exchange { input, output, output_missing, stdin: called.flag("interactive") })
+}
+
+/// Most input files that a record names, and most bytes of one that is hashed for it.
+const NAMED: usize = 64;
+const HASHED: u64 = 16 << 20;
+
+/// What the record of the start says of the files that are exchanged: each input by its name inside, its size and, unless it
+/// is large, its hash; and the directory of the output.
+fn exchanged(exchange: &Exchange) -> Map<String, Value> {
+    let mut facts = Map::new();
+    if !exchange.input.is_empty() {
+        let named = exchange.input.iter().take(NAMED).map(|path| input(path)).collect();
+        facts.insert("input".into(), Value::Array(named));
+        facts.insert("inputCount".into(), exchange.input.len().into());
+    }
+    if let Some(directory) = &exchange.output {
+        facts.insert("output".into(), directory.as_str().into());
+    }
+    facts
+}
+
+fn input(path: &str) -> Value {
+    let mut fact = serde_json::json!({ "name": path.rsplit('/').next().unwrap_or_default() });
+    // A pipe that has come into its place meanwhile is not waited for.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(file) = rustix::fs::open(path, flags, Mode::empty()).map(std::fs::File::from) else { return fact };
+    let Some(bytes) = file.metadata().ok().filter(std::fs::Metadata::is_file).map(|about| about.len()) else {
+        return fact;
+    };
+    fact["bytes"] = bytes.into();
+    let mut content = Vec::new();
+    if bytes <= HASHED && file.take(HASHED + 1).read_to_end(&mut content).is_ok_and(|read| read as u64 == bytes) {
+        fact["sha256"] = hex(&sha256(&content)).into();
+    }
+    fact
 }
 
 /// The refusal of a skill that may not run, which is on record as well.

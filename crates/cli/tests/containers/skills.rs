@@ -3,12 +3,119 @@
 use std::process::Output;
 
 use cofferdam_test_containers::engine::uid;
+use cofferdam_test_containers::image;
 use serde_json::{Value, json};
 
 use crate::Test;
 use crate::world::World;
 
-pub const TESTS: &[Test] = &[("skills::one_runs_without_best_effort", one_runs)];
+pub const TESTS: &[Test] = &[
+    ("skills::one_runs_without_best_effort", one_runs),
+    ("skills::an_image_chooses_its_backend_and_runs_its_own_command", an_image_without_a_backend),
+    ("skills::scratch_space_is_as_large_as_in_a_jail", scratch_space),
+];
+
+/// A registry with one publisher.
+struct Bench<'w> {
+    world: &'w World,
+    key: String,
+    address: String,
+}
+
+impl<'w> Bench<'w> {
+    fn new(world: &'w World) -> Bench<'w> {
+        let key = world.path("publisher.key").to_str().unwrap().to_owned();
+        let mut bench = Bench { world, key, address: String::new() };
+        bench.address = String::from_utf8(bench.skill(&["keygen", &bench.key]).stdout).unwrap().trim().to_owned();
+        bench
+    }
+
+    fn skill(&self, arguments: &[&str]) -> Output {
+        let mut command = self.world.cofferdam();
+        command.arg("skill").arg("--best-effort").arg("--registry").arg(self.world.path("skills"));
+        command.arg("--audit-trail").arg(self.world.path("audit")).args(arguments).output().unwrap()
+    }
+
+    fn register(&self, name: &str, file: (&str, &str)) {
+        let directory = self.world.path(name);
+        std::fs::create_dir(&directory).unwrap();
+        std::fs::write(directory.join(file.0), file.1).unwrap();
+        let manifest = json!({
+            "version": "1",
+            "name": name,
+            "publisher": { "name": "Example", "address": self.address, "contact": "dev@example.com" },
+            "permissions": { "txActions": [], "chains": [], "networkAccess": false, "filesystemAccess": false },
+            "sandbox": { "memoryMb": 128, "timeoutMs": 60000, "allowSpawn": true },
+            "files": [],
+        });
+        std::fs::write(directory.join("manifest.json"), manifest.to_string()).unwrap();
+        let directory = directory.to_str().unwrap();
+        for step in [&["sign", "--files", "--key", &self.key, directory][..], &["register", directory]] {
+            let done = self.skill(step);
+            assert!(done.status.success(), "{step:?}: {done:?}");
+        }
+    }
+
+    fn run(&self, config: &str, options: &[&str], skill: &[&str]) -> Value {
+        let operator = self.world.path("operator.toml");
+        std::fs::write(&operator, config).unwrap();
+        let start = ["run", "--json", "--config", operator.to_str().unwrap()];
+        let ran = self.skill(&[&start[..], options, skill].concat());
+        serde_json::from_slice(&ran.stdout).unwrap_or_else(|e| panic!("{e}: {ran:?}"))
+    }
+}
+
+fn an_image_without_a_backend(world: &World) {
+    let bench = Bench::new(world);
+    bench.register("plain", ("main.sh", "echo main\n"));
+    bench.register("bare", ("SKILL.md", "Instructions.\n"));
+    let backend = world.maker.backend;
+    let Some(engine) = world.engine() else {
+        // Of a tarball a container is made by the first of the runtimes that can; it says no command.
+        let config = format!("image = {:?}\n", world.image);
+        let ran = bench.run(&format!("{config}command = [\"/bin/sh\", \"main.sh\"]\n"), &[], &["plain"]);
+        assert_eq!(ran["stdout"], "main\n", "{ran}");
+        assert!(ran["backend"].as_str().unwrap().starts_with("oci"), "{ran}");
+        let ran = bench.run(&config, &["--backend", backend], &["bare"]);
+        assert!(ran["error"]["message"].as_str().unwrap().contains("$.command: missing"), "{ran}");
+        return;
+    };
+    for (reference, settings) in [
+        ("cofferdam-test-command:1", json!({ "Entrypoint": ["/bin/echo", "entry"], "Cmd": ["own"] })),
+        ("cofferdam-test-command:2", json!({ "Cmd": ["/bin/echo", "cmd"] })),
+        ("cofferdam-test-command:3", json!({})),
+    ] {
+        let archive = world.path("archive.tar");
+        image::archive(&world.root, &archive, reference, &settings).unwrap();
+        engine.load(&archive).unwrap();
+    }
+    let run = |tag: &str, options: &[&str], skill: &[&str]| {
+        bench.run(&format!("image = \"cofferdam-test-command:{tag}\"\n"), options, skill)
+    };
+    for options in [&[][..], &["--backend", backend]] {
+        for (tag, skill, expected) in [
+            ("1", &["bare"][..], "entry own\n"),
+            ("1", &["bare", "--", "given"], "entry given\n"),
+            ("2", &["bare", "--", "given"], "cmd given\n"),
+            // The twin: what the skill says comes before what its image does.
+            ("1", &["plain"], "main\n"),
+        ] {
+            let ran = run(tag, options, skill);
+            assert_eq!((&ran["stdout"], &ran["backend"]), (&expected.into(), &backend.into()), "{tag} {skill:?} {ran}");
+        }
+        let ran = run("3", options, &["bare"]);
+        assert!(ran["error"]["message"].as_str().unwrap().contains("nothing says what to run"), "{ran}");
+    }
+}
+
+fn scratch_space(world: &World) {
+    let bench = Bench::new(world);
+    bench.register("sizes", ("main.sh", "df -k /tmp | tail -n 1 | { read -r _ size _; echo $size; }\n"));
+    for backend in ["jail", world.maker.backend] {
+        let ran = bench.run("", &["--backend", backend], &["sizes"]);
+        assert_eq!(ran["stdout"], "65536\n", "{backend}: {ran}");
+    }
+}
 
 fn one_runs(world: &World) {
     let skill = |arguments: &[&str]| -> Output {

@@ -1,4 +1,4 @@
-//! The operator's side: what whoever runs skills grants them at most. TOML or JSON, ten fields and the program to run.
+//! The operator's side: what whoever runs skills grants them at most. TOML or JSON, every field optional.
 //!
 //! ```toml
 //! networkMode = "allowlist"            # default: none
@@ -41,6 +41,8 @@ const KEYS: &[&str] = &[
     "cpuQuota",
     "timeoutMs",
     "noSpawn",
+    "unixSockets",
+    "maxProcesses",
     "volumes",
     "env",
     "command",
@@ -63,6 +65,10 @@ pub struct SandboxConfig {
     pub timeout_ms: Option<u64>,
     /// No processes, whatever the manifest says.
     pub no_spawn: bool,
+    /// Unix sockets between the skill's own processes, as LibreOffice and browsers have.
+    pub unix_sockets: bool,
+    /// Processes and threads at most, where they are allowed.
+    pub max_processes: Option<u64>,
     /// Directories in memory, besides /tmp.
     pub volumes: Vec<Volume>,
     /// The API that the skill is told of, as the host sees it.
@@ -154,6 +160,8 @@ fn config(read: &mut Reader, root: &Value) -> SandboxConfig {
         cpu_quota: number(read, "cpuQuota", 1000, 100_000 * 8192),
         timeout_ms: number(read, "timeoutMs", 1, 24 * 60 * 60 * 1000),
         no_spawn: read.flag("$.noSpawn", top.get("noSpawn")),
+        unix_sockets: read.flag("$.unixSockets", top.get("unixSockets")),
+        max_processes: number(read, "maxProcesses", 1, 10_000),
         volumes: volumes(read, top.get("volumes")),
         api,
         variables,

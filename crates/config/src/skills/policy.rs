@@ -12,6 +12,7 @@
 //! | | `true`, or a list with `localhost` | `loopback` | a loopback of the sandbox's own, and no host |
 //! | | `false` | any | none, and to name an address to connect or send to is a violation |
 //! | the API | | `env.ISCL_API_URL` | reachable, and nothing else by it |
+//! | Unix sockets | | `unixSockets` | those of the skill's own processes; the view shows none of the host's |
 //! | variables | | `env` | the operator's, of those that neither look like a secret nor steer a program |
 //! | files | `files` | | `/skill`, read-only; `/tmp`, 64 MiB, without programs; nothing of the host but what the program needs |
 
@@ -20,12 +21,59 @@ use cofferdam_policy::{
     PolicyError, PolicyErrors, Root, Stdin, To,
 };
 
+use serde::Serialize;
+
 use super::manifest::{Manifest, Wish, is_loopback};
 use super::operator::{CPU_QUOTA_DEFAULT, SKILL_DIRECTORY, SandboxConfig, TMP_MB};
 
 /// What is run where the operator names no program: the one of these that a skill has, with the program that runs it.
 const PROGRAMS: &[(&str, &[&str])] =
     &[("run", &[]), ("main.py", &["python3"]), ("main.js", &["node"]), ("main.mjs", &["node"]), ("main.sh", &["sh"])];
+
+/// Whether something says what to run: the operator, or the skill by one of its main programs.
+pub fn names_program(manifest: &Manifest, operator: &SandboxConfig) -> bool {
+    operator.command.is_some() || manifest.files.iter().any(|file| PROGRAMS.iter().any(|(name, _)| file.path == *name))
+}
+
+/// What an image runs: its entry point, followed by its own arguments where the caller gives none; without an entry point its
+/// own arguments are the program. [`None`] where it names nothing.
+pub fn image_program(entry_point: Vec<String>, own: Vec<String>, given: &[String]) -> Option<Vec<String>> {
+    let command = if entry_point.is_empty() || given.is_empty() { [entry_point, own].concat() } else { entry_point };
+    (!command.is_empty()).then_some(command)
+}
+
+/// Which side set a limit that both have a say in: the one that asks for less, and the manifest where both ask for the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// The skill's publisher.
+    Manifest,
+    /// Who runs the skill.
+    Operator,
+}
+
+/// The side that set each limit that both have a say in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct LimitsFrom {
+    /// Of `limits.memory_mb`.
+    pub memory_mb: Side,
+    /// Of `limits.wall_ms`.
+    pub wall_ms: Side,
+}
+
+impl LimitsFrom {
+    /// Of these two.
+    pub fn of(manifest: &Manifest, operator: &SandboxConfig) -> LimitsFrom {
+        let side = |asked: u64, granted: Option<u64>| match granted {
+            Some(granted) if granted < asked => Side::Operator,
+            _ => Side::Manifest,
+        };
+        LimitsFrom {
+            memory_mb: side(manifest.sandbox.memory_mb, operator.memory_limit_mb),
+            wall_ms: side(manifest.sandbox.timeout_ms, operator.timeout_ms),
+        }
+    }
+}
 
 /// The policy of a skill whose files are in this directory of the host, with these further arguments.
 ///
@@ -45,6 +93,7 @@ pub fn policy(
     policy.command.stdin = Stdin::Closed;
     policy.command.variables.extend(operator.variables.clone());
     policy.process.spawn = manifest.sandbox.allow_spawn && !operator.no_spawn;
+    policy.process.unix_sockets = operator.unix_sockets;
     // Who may start programs finds the system's, and who may not what its own needs.
     policy.filesystem.root = if policy.process.spawn { Root::Minimal } else { Root::Interpreter };
     policy.filesystem.mounts.push(Mount::Bind {
@@ -70,6 +119,7 @@ pub fn policy(
     policy.limits.cpu_millis = (operator.cpu_quota.unwrap_or(CPU_QUOTA_DEFAULT) / 100).max(1);
     policy.limits.wall_ms = manifest.sandbox.timeout_ms.min(operator.timeout_ms.unwrap_or(u64::MAX));
     policy.limits.tmpfs_mb = TMP_MB;
+    policy.limits.processes = operator.max_processes.unwrap_or(policy.limits.processes);
     // What a manifest says is what its publisher and the operator agreed on: it holds, or nothing starts.
     let named = [Field::Memory, Field::WallTime, Field::Tmpfs];
     named.into_iter().for_each(|field| policy.require(field));
@@ -96,11 +146,14 @@ fn program(manifest: &Manifest, operator: &SandboxConfig) -> Result<Vec<String>,
             let file = format!("{SKILL_DIRECTORY}/{name}");
             Ok(runner.iter().map(|word| (*word).to_owned()).chain([file]).collect())
         }
-        (None, _) => Err(one(
-            "$.command",
-            "missing".into(),
-            "the program to run: the skill has no run, main.py, main.js or main.sh",
-        )),
+        (None, _) => {
+            let what = if has("SKILL.md") { "instructions in SKILL.md, and " } else { "" };
+            let accepted = format!(
+                "the program to run, such as [\"python3\"], with its script as the skill's argument: the skill has {what}no \
+                 run, main.py, main.js, main.mjs or main.sh"
+            );
+            Err(one("$.command", "missing".into(), &accepted))
+        }
         (Some((first, _)), Some((second, _))) => {
             let problem = format!("missing, and the skill has both {first} and {second}");
             Err(one("$.command", problem, "the program to run"))

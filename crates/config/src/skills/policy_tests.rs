@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::manifest::{Manifest, Stage};
 use super::operator::SandboxConfig;
-use super::policy::policy;
+use super::policy::{LimitsFrom, Side, image_program, policy};
 
 fn manifest(change: impl Fn(&mut Value)) -> Manifest {
     let mut document = json!({
@@ -93,6 +93,46 @@ fn json_and_toml_say_the_same() {
     assert_eq!(policy.filesystem.mounts[1..], [tmpfs("/work", 8), tmpfs("/cache", 64)]);
     assert_eq!(operator(""), SandboxConfig::default());
     assert_eq!(operator("{}"), SandboxConfig::default());
+}
+
+#[test]
+fn the_side_that_asks_for_less_set_the_limit() {
+    let manifest = manifest(|_| {});
+    let of = |memory, timeout| {
+        let operator = SandboxConfig { memory_limit_mb: memory, timeout_ms: timeout, ..SandboxConfig::default() };
+        let from = LimitsFrom::of(&manifest, &operator);
+        (from.memory_mb, from.wall_ms)
+    };
+    let (memory, timeout) = (manifest.sandbox.memory_mb, manifest.sandbox.timeout_ms);
+    assert_eq!(of(None, None), (Side::Manifest, Side::Manifest));
+    assert_eq!(of(Some(memory), Some(timeout + 1)), (Side::Manifest, Side::Manifest));
+    assert_eq!(of(Some(memory - 1), Some(timeout - 1)), (Side::Operator, Side::Operator));
+}
+
+#[test]
+fn an_image_runs_its_entry_point_and_the_callers_arguments_replace_its_own() {
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let of = |entry: &[&str], own: &[&str], given: &[&str]| image_program(words(entry), words(own), &words(given));
+    assert_eq!(of(&["run"], &["all"], &[]), Some(words(&["run", "all"])));
+    assert_eq!(of(&["run"], &["all"], &["one"]), Some(words(&["run"])), "what is given follows");
+    assert_eq!(of(&[], &["sh", "-c"], &["one"]), Some(words(&["sh", "-c"])));
+    assert_eq!(of(&[], &[], &["one"]), None);
+}
+
+#[test]
+fn unix_sockets_are_the_operators_to_grant() {
+    for (granted, text) in [(false, ""), (false, "unixSockets = false"), (true, "unixSockets = true")] {
+        assert_eq!(resolve(&manifest(|_| {}), &operator(text)).process.unix_sockets, granted, "{text}");
+    }
+    assert!(SandboxConfig::decode(b"unixSockets = 1").is_err());
+}
+
+#[test]
+fn how_many_processes_there_may_be_is_the_operators_to_say() {
+    let base = Policy::base().limits.processes;
+    assert_eq!(resolve(&manifest(|_| {}), &operator("")).limits.processes, base);
+    assert_eq!(resolve(&manifest(|_| {}), &operator("maxProcesses = 500")).limits.processes, 500);
+    assert!(SandboxConfig::decode(b"maxProcesses = 0").is_err());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! ```text
 //! DIR/content/VERSION/manifest.json   the manifest's text
 //!                    /stamps.json     what stat(2) said of each file when it was written
-//!                    /files/…         what is mounted; 0555 what begins with `#!` or as a program does, 0444 the rest
+//!                    /files/…         what is mounted; 0755 what begins with `#!` or as a program does, 0644 the rest
 //! ```
 //!
 //! A version is written beside its place, synchronised, and renamed: it is whole or not there. Before a run every file is
@@ -144,7 +144,7 @@ fn write(content: &OwnedFd, name: &str, path: &Path, taken: &Taken) -> io::Resul
             done.push('/');
         }
         let program = bytes.starts_with(b"#!") || bytes.starts_with(b"\x7fELF");
-        create(&above, last, bytes, if program { 0o555 } else { 0o444 })?;
+        create(&above, last, bytes, if program { 0o755 } else { 0o644 })?;
     }
     // The payload is another user than the store's, where the store is root's; the way here is nobody else's.
     for directory in directories.iter().rev() {

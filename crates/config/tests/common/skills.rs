@@ -72,6 +72,7 @@ fn holds(manifest: &Manifest, operator: &SandboxConfig) {
     );
     assert!(operator.memory_limit_mb.is_none_or(|most| policy.limits.memory_mb <= most));
     assert!(operator.timeout_ms.is_none_or(|most| policy.limits.wall_ms <= most));
+    assert_eq!(policy.process.unix_sockets, operator.unix_sockets);
     assert!(!policy.process.spawn || (manifest.sandbox.allow_spawn && !operator.no_spawn));
     assert!(matches!(policy.network.mode, NetworkMode::None | NetworkMode::Loopback | NetworkMode::Allowlist));
     assert!(policy.network.allow.is_empty() || operator.network == NetworkMode::Allowlist);
