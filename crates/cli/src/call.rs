@@ -281,7 +281,8 @@ fn apply_options(draft: &mut Draft<'_>, matches: &ArgMatches) -> Result<Vec<&'st
 
 fn code_of(matches: &ArgMatches, code: Option<&str>, caller: &Caller, stdin_open: bool) -> Result<Code, Refusal> {
     if let Some(file) = matches.get_one::<String>("file") {
-        return code_file(file, caller);
+        let name = matches.get_one::<String>("environment").map_or("python", String::as_str);
+        return code_file(file, name, caller);
     }
     match code {
         Some("-") => {
@@ -307,7 +308,7 @@ fn code_of(matches: &ArgMatches, code: Option<&str>, caller: &Caller, stdin_open
 
 /// A code file, which is shown inside whatever else is. Where it lies may be a link's word, and the link a repository's: so
 /// it is no credential, and a link leads to no dot name of a home. What somebody names below one is what was asked for.
-fn code_file(file: &str, caller: &Caller) -> Result<Code, Refusal> {
+fn code_file(file: &str, environment: &str, caller: &Caller) -> Result<Code, Refusal> {
     let path = caller.absolute(file);
     std::fs::metadata(file).map_err(|e| {
         Refusal::new("arguments", format!("cannot read the code file {file}: {e}")).hint(match file {
@@ -332,8 +333,11 @@ fn code_file(file: &str, caller: &Caller) -> Result<Code, Refusal> {
     if credential || (is_hidden(&source, &hidden) && !is_hidden(&path, &hidden)) {
         let what = if credential { "a place of credentials" } else { "a hidden place of a home" };
         let leads = if source == path { format!("is {what}") } else { format!("leads to {source}, {what}") };
-        return Err(Refusal::new("arguments", format!("the code file {file} {leads}"))
-            .hint(format!("if it is code: cofferdam eval … - < {}", quoted(&source))));
+        return Err(Refusal::new("arguments", format!("the code file {file} {leads}")).hint(format!(
+            "if it is code: cofferdam eval {} - < {}",
+            quoted(environment),
+            quoted(&source)
+        )));
     }
     Ok(Code::File { path, source })
 }
