@@ -1,0 +1,354 @@
+//! What git, Mercurial and others do outside after a run could write in a work tree: nothing that the run planted is
+//! obeyed, and version control inside works as ever.
+//!
+//! Every attack is carried out once without a sandbox first, where the payload must come to run: so each test shows that
+//! its victim is one.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod attacks;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use attacks::{Attack, BARE, EMBED, GIT, HG, INDEX, NAMED, PUSH, REPOSITORY, SUBREPOSITORY, TO_PUSH};
+use common::{cofferdam, open_directory};
+
+/// Whether a program is there; that it is missing is a failure where all have to be.
+fn there(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok_and(|said| said.status.success());
+    let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|must| must == "1");
+    assert!(found || !must, "{program} must be installed here");
+    if !found {
+        eprintln!("skipped: no {program}");
+    }
+    found
+}
+
+/// A shell in a directory, with an identity for commits and a home of its own.
+fn shell(at: &Path, home: &Path, script: &str) -> Output {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", script]).current_dir(at);
+    for (name, value) in identity() {
+        command.env(name, value);
+    }
+    command.env("HOME", home).env("OUT", home).output().unwrap()
+}
+
+fn identity() -> [(&'static str, &'static str); 5] {
+    [
+        ("GIT_AUTHOR_NAME", "t"),
+        ("GIT_AUTHOR_EMAIL", "t@example.org"),
+        ("GIT_COMMITTER_NAME", "t"),
+        ("GIT_COMMITTER_EMAIL", "t@example.org"),
+        ("HGUSER", "t"),
+    ]
+}
+
+#[track_caller]
+fn done(at: &Path, home: &Path, script: &str) {
+    let output = shell(at, home, script);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}: {said}");
+}
+
+/// The same script in a sandbox, with this volume as its working directory.
+fn inside(volume: &Path, at: &str, script: &str) -> Output {
+    let mut command = cofferdam();
+    command.arg("run").arg("-v").arg(format!("{}:{at}:rw", volume.display())).args(["-w", at, "-e", "OUT=/nowhere"]);
+    for (name, value) in identity() {
+        command.arg("-e").arg(format!("{name}={value}"));
+    }
+    // git asks whose a work tree is, and as root the sandbox's user is another one.
+    command.args(["-e", "HOME=/tmp", "--", "/bin/sh", "-c", script]).output().unwrap()
+}
+
+fn holds(attacks: &[Attack]) {
+    for attack in attacks {
+        let script = attack
+            .attack
+            .replace("BARE", BARE)
+            .replace("EMBED", EMBED)
+            .replace("TO_PUSH", TO_PUSH)
+            .replace("NAMED", NAMED);
+        // Without a sandbox it does what it is for.
+        let control = open_directory();
+        let at = control.path();
+        done(at, at, attack.victim);
+        let marker = at.join("PAYLOAD-RAN");
+        let planted = script.replace("PAYLOAD", &format!("touch {}; false", marker.display()));
+        shell(&at.join(attack.volume), at, &planted);
+        shell(&at.join(attack.outside.0), at, attack.outside.1);
+        assert!(marker.exists(), "{}: the attack does nothing by itself", attack.name);
+        // With one, it does nothing.
+        let root = open_directory();
+        let at = root.path();
+        done(at, at, attack.victim);
+        let marker = at.join("PAYLOAD-RAN");
+        let planted = script.replace("PAYLOAD", &format!("touch {}; false", marker.display()));
+        let volume = at.join(attack.volume);
+        let ran = inside(&volume, volume.to_str().unwrap(), &format!("{planted}\necho went on >ran || exit 9"));
+        let said = String::from_utf8_lossy(&ran.stderr);
+        let went_on = shell(&volume, at, "find . -name ran | grep -q .").status.success();
+        assert!(went_on, "{}: the program did not run, or could not write: {said}", attack.name);
+        shell(&at.join(attack.outside.0), at, attack.outside.1);
+        assert!(!marker.exists(), "{}: the payload ran outside: {said}", attack.name);
+    }
+}
+
+#[test]
+fn git_outside_obeys_nothing_that_a_run_planted() {
+    if there("git") {
+        holds(GIT);
+    }
+}
+
+#[test]
+fn git_outside_obeys_no_repository_that_a_run_put_in_the_index() {
+    if there("git") {
+        holds(INDEX);
+    }
+}
+
+#[test]
+fn a_push_outside_goes_to_no_repository_whose_hooks_a_run_planted() {
+    if there("git") {
+        holds(PUSH);
+    }
+}
+
+/// A repository and what `EMBED` plants in it, where the payload makes the file that is given.
+fn embedded(at: &Path) -> (std::path::PathBuf, String, std::path::PathBuf) {
+    done(at, at, REPOSITORY);
+    let marker = at.join("PAYLOAD-RAN");
+    let planted = EMBED.replace("PAYLOAD", &format!("touch {}; false", marker.display()));
+    (at.join("repo"), planted, marker)
+}
+
+#[test]
+fn a_repository_that_is_disabled_is_said_everywhere_and_can_be_had_back() {
+    if !there("git") {
+        return;
+    }
+    let root = open_directory();
+    let (repo, planted, _) = embedded(root.path());
+    let mut command = cofferdam();
+    command.args(["run", "-q", "--json", "-v"]).arg(format!("{0}:{0}:rw", repo.display())).arg("-w").arg(&repo);
+    for (name, value) in identity() {
+        command.arg("-e").arg(format!("{name}={value}"));
+    }
+    let output = command.args(["-e", "HOME=/tmp", "--", "/bin/sh", "-c", &planted]).output().unwrap();
+    let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &outcome["success"]), (Some(0), &true.into()), "{outcome:#}");
+    assert_eq!(outcome["error"]["step"], "repositories", "{outcome:#}");
+    let git = repo.join("x/.git");
+    let violation = &outcome["violations"][0];
+    assert_eq!((&violation["operation"], violation["object"].as_str()), (&"gitlink".into(), git.to_str()));
+    // The hint is the way back.
+    let hint = outcome["error"]["hint"].as_str().unwrap();
+    let way_back = hint.split_once(": ").unwrap().1;
+    assert!(!git.exists(), "{hint}");
+    done(root.path(), root.path(), way_back);
+    assert!(git.join("config").exists());
+    // Even a quiet run says so.
+    let output = cofferdam()
+        .args(["run", "-q", "-v"])
+        .arg(format!("{0}:{0}:rw", repo.display()))
+        .args([
+            "--",
+            "/bin/sh",
+            "-c",
+            &format!("cd {}; rm -rf z; cp -r x z; git -c safe.directory='*' add z", repo.display()),
+        ])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("z/.git.disabled") && said.contains("hint: "), "{said}");
+}
+
+#[test]
+fn what_a_run_that_was_cut_off_put_in_the_index_is_found_by_the_next() {
+    if !there("git") {
+        return;
+    }
+    let root = open_directory();
+    let (repo, planted, marker) = embedded(root.path());
+    let state = root.path().join("state");
+    let run = |script: &str| {
+        let mut command = cofferdam();
+        command.env("XDG_STATE_HOME", &state).args(["run", "-v"]).arg(format!("{0}:{0}:rw", repo.display()));
+        for (name, value) in identity() {
+            command.arg("-e").arg(format!("{name}={value}"));
+        }
+        command.arg("-w").arg(&repo).args(["-e", "HOME=/tmp", "--", "/bin/sh", "-c", script]);
+        command
+    };
+    let mut killed = run(&format!("{planted}; echo >ready; sleep 60")).spawn().unwrap();
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !repo.join("ready").exists() {
+        assert!(std::time::Instant::now() < until, "the program did not get so far");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    killed.kill().unwrap(); // SIGKILL
+    killed.wait().unwrap();
+    assert!(repo.join("x/.git").exists());
+    let next = run("true").output().unwrap();
+    let said = String::from_utf8_lossy(&next.stderr);
+    assert!(said.contains("cut off") && said.contains("x/.git.disabled"), "{said}");
+    shell(&repo, root.path(), "git status");
+    assert!(!marker.exists());
+    let next = run("true").output().unwrap();
+    assert_eq!((next.status.code(), &*String::from_utf8_lossy(&next.stderr)), (Some(0), ""));
+}
+
+#[test]
+fn repositories_that_run_nothing_and_submodules_of_before_stay() {
+    if !there("git") {
+        return;
+    }
+    let root = open_directory();
+    let at = root.path();
+    done(at, at, REPOSITORY);
+    // One that a person added, with a program that the person configured.
+    done(
+        at,
+        at,
+        "cd repo && git init -q own && cd own && git commit -q --allow-empty -m o && git config core.fsmonitor false && cd .. && git add own && git commit -q -m own",
+    );
+    done(
+        at,
+        at,
+        "cd repo && git init -q s/t && cd s/t && git commit -q --allow-empty -m t && cd .. && git init -q && git add t && git commit -q -m s && cd .. && git add s && git commit -q -m s",
+    );
+    let repo = at.join("repo");
+    let script = "git config --global --add safe.directory '*'; set -e; git clone -q . copy; git -C copy checkout -q -b topic; \
+                  git add copy; git commit -q -m copy; git init -q --bare bare.git; git clone -q bare.git with; \
+                  git -C with commit -q --allow-empty -m w; git -C with push -q; git add with; git commit -q -m with; cd own; echo b >b; git add b; git commit -q -m b; cd ../s/t; echo c >c; \
+                  git add c; git commit -q -m c; git branch other; cd ../..; git add -A; git commit -q -m all";
+    let ran = inside(&repo, repo.to_str().unwrap(), script);
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && !said.contains(".disabled"), "{said}");
+    for name in ["copy", "with", "own", "s", "s/t"] {
+        assert!(repo.join(name).join(".git/config").exists(), "{name}");
+    }
+    done(&repo, at, "git status && git fsck");
+}
+
+#[test]
+fn mercurial_outside_obeys_nothing_that_a_run_planted() {
+    if there("hg") {
+        holds(HG);
+    }
+}
+
+#[test]
+fn jujutsu_and_subversion_keep_what_they_obey() {
+    let root = open_directory();
+    let at = root.path();
+    let files = [
+        ".jj/repo/store/git_target",
+        ".jj/repo/store/git/config",
+        ".jj/repo/config.toml",
+        ".jj/working_copy/tree_state",
+        ".svn/wc.db",
+        "file",
+    ];
+    for file in files {
+        std::fs::create_dir_all(at.join(file).parent().unwrap()).unwrap();
+        std::fs::write(at.join(file), "before").unwrap();
+    }
+    let script = "for f in .jj/repo/store/git_target .jj/repo/store/git/config .jj/repo/config.toml \
+                  .jj/working_copy/tree_state .svn/wc.db file; do rm -f $f; echo after >$f; done; \
+                  mkdir -p .jj/repo/store/git/hooks; mkdir -p .jj/repo/store/git/remotes; \
+                  mkdir -p .jj/repo/store/git/branches; echo x >.jj/repo/store/git/commondir; echo x >.jj/workspace-config.toml";
+    inside(at, at.to_str().unwrap(), script);
+    let text = |file: &str| std::fs::read_to_string(at.join(file)).unwrap_or_default();
+    for file in &files[..3] {
+        assert_eq!(text(file), "before", "{file}");
+    }
+    assert_eq!(text(".svn/wc.db"), "before");
+    let made = ["hooks", "remotes", "branches", "commondir"].map(|name| format!(".jj/repo/store/git/{name}"));
+    for name in made.iter().map(String::as_str).chain([".jj/workspace-config.toml"]) {
+        assert!(!at.join(name).exists(), "{name}");
+    }
+    assert_eq!((text("file").as_str(), text(".jj/working_copy/tree_state").as_str()), ("after\n", "after\n"));
+}
+
+#[test]
+fn a_repository_of_subversion_is_served_by_its_own_hooks() {
+    if !there("svnadmin") {
+        return;
+    }
+    let root = open_directory();
+    let at = root.path();
+    done(at, at, "svnadmin create repo");
+    let repo = at.join("repo");
+    inside(&repo, repo.to_str().unwrap(), "echo x >hooks/pre-commit; echo x >>conf/svnserve.conf; echo x >db/here");
+    assert!(!repo.join("hooks/pre-commit").exists() && repo.join("db/here").exists());
+}
+
+/// Version control inside: each is one script in a repository that is a volume.
+#[test]
+fn git_inside_works() {
+    if !there("git") {
+        return;
+    }
+    let root = open_directory();
+    let at = root.path();
+    done(at, at, &format!("{REPOSITORY}; git worktree add -q ../wt; echo b >b; git add b; git commit -q -m b"));
+    let repo = at.join("repo");
+    let own = "git config --global --add safe.directory '*'";
+    for script in [
+        "echo c >c && git add c && git commit -q -m c",
+        "git checkout -q -b topic HEAD~1 && echo d >d && git add d && git commit -q -m d && git rebase -q main",
+        "git checkout -q main && echo s >>a && git stash -q && git stash pop -q",
+        "git worktree add -q inner && (cd inner && echo e >e && git add e && git commit -q -m e)",
+        "git gc -q && git fsck",
+        "git clone -q . copy && (cd copy && git commit -q --allow-empty -m f)",
+        "git init -q fresh && (cd fresh && echo g >g && git add g && git commit -q -m g)",
+        "git tag v1 && git reset -q --hard HEAD~1 && git merge -q v1",
+    ] {
+        let ran = inside(&repo, repo.to_str().unwrap(), &format!("{own}; set -e; {script}"));
+        assert!(ran.status.success(), "{script}: {}", String::from_utf8_lossy(&ran.stderr));
+    }
+    let log = shell(&repo, at, "git log --oneline && git status --short");
+    assert!(log.status.success(), "{}", String::from_utf8_lossy(&log.stderr));
+    // The repository by itself, as a linked work tree needs it to commit.
+    let git = repo.join(".git");
+    let ran = inside(
+        &git,
+        git.to_str().unwrap(),
+        &format!(
+            "{own}; echo x | git hash-object -w --stdin && git update-ref refs/heads/x HEAD && git symbolic-ref HEAD refs/heads/x"
+        ),
+    );
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+}
+
+#[test]
+fn mercurial_inside_works() {
+    if !there("hg") {
+        return;
+    }
+    let root = open_directory();
+    let at = root.path();
+    done(at, at, "hg init repo && cd repo && echo a >a && hg add a && hg commit -m a");
+    let repo = at.join("repo");
+    for script in [
+        "echo b >b && hg add b && hg commit -m b",
+        "hg update -q 0 && echo c >c && hg add c && hg commit -q -m c && hg merge -q && hg commit -m m",
+        "hg clone -q . copy && hg init fresh",
+    ] {
+        let ran = inside(&repo, repo.to_str().unwrap(), &format!("set -e; {script}"));
+        assert!(ran.status.success(), "{script}: {}", String::from_utf8_lossy(&ran.stderr));
+    }
+    // And with a subrepository.
+    let root = open_directory();
+    let at = root.path();
+    done(at, at, SUBREPOSITORY);
+    let repo = at.join("repo");
+    let ran = inside(&repo, repo.to_str().unwrap(), "echo b >>sub/a && hg commit -S -m b && hg diff -S");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert!(shell(&repo, at, "hg -R sub log | grep -q 'summary: *b'").status.success());
+}
