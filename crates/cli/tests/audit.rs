@@ -269,11 +269,11 @@ fn a_run_is_recorded_and_its_secrets_are_not() {
 fn a_secret_is_taken_out_where_a_text_was_cut_escaped_or_lowered() {
     let root = tempfile::tempdir().unwrap();
     let long = "Q".repeat(300);
-    let at_the_cut = format!("p=$(printf %0230d 0); mkdir \"/etc/$p/aaaaaaaaa/$SEC\"");
+    let at_the_cut = "p=$(printf %0230d 0); mkdir \"/etc/$p/aaaaaaaaa/$SEC\"";
     for (name, secret, script) in [
         ("plain", "TOKEN-abcdef-123456", "mkdir \"/etc/$SEC\""),
         ("longer than a text", &*long, "mkdir \"/etc/$SEC\""),
-        ("at the cut", "ghp_0123456789abcdefghijklmnopqrstuvwxyz", &*at_the_cut),
+        ("at the cut", "ghp_0123456789abcdefghijklmnopqrstuvwxyz", at_the_cut),
         ("two lines", "BEGIN KEY\nMIIabcdef98765\nEND", "mkdir \"/etc/$SEC\""),
         ("no normal path", "abcd//efgh/./ijkl", "mkdir \"/etc/$SEC\""),
         ("past what is read", "TOKEN-abcdef-123456", "mkdir \"/etc/$(printf '/.%.0s' $(seq 506))/$SEC\""),
