@@ -4,6 +4,7 @@
 //! a command, and changes nothing.
 
 use clap::error::{ContextKind, ErrorKind};
+use cofferdam_policy::text;
 
 use crate::command::SUBCOMMANDS;
 use crate::report::Refusal;
@@ -168,12 +169,7 @@ fn run(words: &[String]) -> String {
     format!("cofferdam run -- {}", line.join(" "))
 }
 
-/// A word as a shell would have to be given it.
+/// A word as a shell would have to be given it. What cannot be shown as it is stands escaped: a hint is one line.
 pub fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        // What cannot be shown as it is stands escaped: a hint is one line.
-        false => format!("'{}'", cofferdam_policy::text::one_line(&word.replace('\'', r"'\''"))),
-    }
+    text::shell_word(word).unwrap_or_else(|| format!("'{}'", text::one_line(&word.replace('\'', r"'\''"))))
 }

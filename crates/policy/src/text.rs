@@ -63,6 +63,17 @@ pub fn name(text: &str) -> String {
     format!("`{}`", short(text, MOST))
 }
 
+/// One word of a command that a person may paste into a shell. `None` where a character that steers is in it: the command would
+/// not be what is read.
+pub fn shell_word(text: &str) -> Option<String> {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%".contains(c);
+    match text {
+        _ if text.chars().any(steers) => None,
+        _ if !text.is_empty() && text.chars().all(plain) => Some(text.to_owned()),
+        _ => Some(format!("'{}'", text.replace('\'', r"'\''"))),
+    }
+}
+
 /// For a model: what steers is taken out, white space is one space, and there are at most so many characters.
 pub fn for_model(text: &str, most: usize) -> String {
     let seen = |c: char| if c.is_whitespace() || c.is_control() { Some(' ') } else { (!steers(c)).then_some(c) };
@@ -101,6 +112,9 @@ mod tests {
         assert_eq!(lines("a\r\nb"), "a\\r\nb");
         assert_eq!(json("\u{1b}\t\u{e0041}\n"), "\\u001b\t\\udb40\\udc41\n");
         assert_eq!(name(&"x".repeat(100)), format!("`{}…`", "x".repeat(80)));
+        assert_eq!(shell_word("/a b'; $(c) \u{e9}").as_deref(), Some("'/a b'\\''; $(c) \u{e9}'"));
+        assert_eq!((shell_word("/a-b.c").as_deref(), shell_word("").as_deref()), (Some("/a-b.c"), Some("''")));
+        assert_eq!((shell_word("a\nb"), shell_word("a\u{202e}")), (None, None));
         assert_eq!(for_model(" a\n\n| b \u{202e}c\u{e0041}", 100), "a | b c");
         assert_eq!(for_model(&"long ".repeat(100), 6), "long l…");
     }

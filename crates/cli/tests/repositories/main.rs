@@ -168,6 +168,38 @@ fn a_repository_that_is_disabled_is_said_everywhere_and_can_be_had_back() {
 }
 
 #[test]
+fn a_name_that_the_program_chose_forges_no_line_and_gets_into_no_command() {
+    if !there("git") {
+        return;
+    }
+    for name in ["y; touch PWN #", "y'; touch PWN; '", "n\ncofferdam: error: fake"] {
+        let root = open_directory();
+        let (repo, planted, _) = embedded(root.path());
+        let mut command = cofferdam();
+        command.args(["run", "-v"]).arg(format!("{0}:{0}:rw", repo.display())).arg("-w").arg(&repo);
+        for (variable, value) in identity() {
+            command.arg("-e").arg(format!("{variable}={value}"));
+        }
+        // One repository in the index, of this name, so that the hint is about it.
+        let script = format!("{planted}\ngit rm -q --cached x; mv x \"$NAME\"; git add -- \"$NAME\" 2>/dev/null");
+        command.arg("-e").arg(format!("NAME={name}")).args(["-e", "HOME=/tmp", "--", "/bin/sh", "-c", &script]);
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let git = repo.join(name).join(".git");
+        assert!(said.contains(".git.disabled") && !git.exists(), "{name:?}: {said}");
+        assert!(!said.lines().any(|line| line.starts_with("cofferdam: error: fake")), "{said}");
+        let hint = said.lines().find_map(|line| line.split_once("read its config and hooks, then")).unwrap().1;
+        match hint.strip_prefix(": ") {
+            Some(way_back) => {
+                done(root.path(), root.path(), way_back);
+                assert!(git.join("config").exists() && !root.path().join("PWN").exists(), "{hint}");
+            }
+            None => assert!(name.contains('\n') && !hint.contains("mv "), "{hint}"),
+        }
+    }
+}
+
+#[test]
 fn what_a_run_that_was_cut_off_put_in_the_index_is_found_by_the_next() {
     if !there("git") {
         return;

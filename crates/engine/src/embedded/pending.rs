@@ -4,9 +4,9 @@
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use cofferdam_policy::Policy;
+use cofferdam_policy::{Policy, text};
 use rustix::fs::{FlockOperation, flock};
 
 use super::{Before, Mended, before};
@@ -107,26 +107,33 @@ fn report(outcome: &mut Outcome, mended: &Mended, who: &str) {
     }
     let mut texts = Vec::new();
     let mut hint = None;
+    // The names are the program's.
+    let shown = |path: &Path| text::one_line(&path.to_string_lossy());
     for (path, now) in mended.renamed.iter().take(NAMED) {
         let is_index = path.file_name().is_some_and(|name| name == "index");
         texts.push(if is_index {
             format!(
                 "{who} left an index that may make git run other repositories, and that is not understood: {} is now {}",
-                path.display(),
-                now.display()
+                shown(path),
+                shown(now)
             )
         } else {
             format!(
                 "{who} left a repository that git would obey, and that could run programs, in the index: {} is now {}",
-                path.display(),
-                now.display()
+                shown(path),
+                shown(now)
             )
         });
         hint.get_or_insert_with(|| {
             if is_index {
                 "git reset makes the index anew, from the last commit".to_owned()
             } else {
-                format!("read its config and hooks, then: mv {} {}", now.display(), path.display())
+                let word = |path: &Path| text::shell_word(path.to_str()?);
+                match word(now).zip(word(path)) {
+                    Some((now, path)) => format!("read its config and hooks, then: mv {now} {path}"),
+                    // A command with this name in it would not be what is read.
+                    None => "read its config and hooks, then give it its name back".to_owned(),
+                }
             }
         });
     }
@@ -136,7 +143,7 @@ fn report(outcome: &mut Outcome, mended: &Mended, who: &str) {
     for (path, why) in mended.failed.iter().take(NAMED) {
         texts.push(format!(
             "{who} left {} in the index, which git would obey and which cannot be renamed: {why}; run no git there",
-            path.display()
+            shown(path)
         ));
     }
     if mended.failed.len() > NAMED {
@@ -145,7 +152,7 @@ fn report(outcome: &mut Outcome, mended: &Mended, who: &str) {
     let objects = mended.renamed.iter().map(|(path, _)| path).chain(mended.failed.iter().map(|(path, _)| path));
     outcome.violations.extend(objects.take(NAMED).map(|path| Violation {
         operation: "gitlink".into(),
-        object: Some(cofferdam_policy::text::one_line(&path.to_string_lossy())),
+        object: Some(shown(path)),
         field: "$.filesystem.protected".into(),
         evidence: Evidence::Inferred,
         pid: 0,
