@@ -175,11 +175,12 @@ fn start_gated(plan: &Plan, guards: &mut Guards, arg: usize) -> Result<Child, Fa
         PollFd { fd: ended, events: 1, revents: 0 },
         PollFd { fd: -1, events: 1, revents: 0 },
     ];
-    let pause = [0u64, 20_000];
     // Until its exec waits for the answer, it failed, or it ended: whatever can kill a process may kill it here as well.
     loop {
         let listener = LISTENER.load(Ordering::SeqCst);
-        let timeout = if listener < 0 { pause.as_ptr() } else { core::ptr::null() };
+        // ppoll(2) as a raw call writes what is left of the time here.
+        let mut pause = [0u64, 20_000];
+        let timeout = if listener < 0 { pause.as_mut_ptr().cast_const() } else { core::ptr::null() };
         fds[2].fd = listener;
         match sys::ppoll(fds.as_mut_ptr(), 3, timeout, core::ptr::null(), 8) {
             Ok(_) => {}
