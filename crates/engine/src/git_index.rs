@@ -12,6 +12,11 @@ use crate::view::join;
 /// Most bytes of an index that is read.
 pub const MOST_INDEX: u64 = 256 << 20;
 
+/// Longest path of an entry, bytes: no file has a longer one (PATH_MAX).
+const LONGEST: usize = 4096;
+/// Most bytes of all paths that are returned. An index of version 4 says in a few bytes what they take in whole.
+const MOST_PATHS: usize = 64 << 20;
+
 const TYPE: u32 = 0o170_000;
 const GITLINK: u32 = 0o160_000;
 const DIRECTORY: u32 = 0o040_000;
@@ -91,6 +96,7 @@ fn read(index: &[u8], hash: usize, all: bool) -> Option<Entries> {
     let (mut at, mut found, mut path) = (12, Entries::default(), Vec::new());
     // Where the entries begin that give their whole path: a reader may begin at one of these.
     let mut whole: Vec<(u32, usize)> = Vec::new();
+    let mut taken = 0;
     for number_of_entry in 0..count {
         let begun = at;
         let mode = number(index, at + 24)?;
@@ -128,7 +134,10 @@ fn read(index: &[u8], hash: usize, all: bool) -> Option<Entries> {
         if begins {
             whole.push((number_of_entry, begun));
         }
-        let length = index.get(at..end)?.iter().position(|&byte| byte == 0)?;
+        let length = index.get(at..end)?.iter().take(LONGEST + 1).position(|&byte| byte == 0)?;
+        if path.len() + length > LONGEST {
+            return None;
+        }
         path.extend_from_slice(&index[at..at + length]);
         at += length + 1;
         // The length stands there a second time.
@@ -137,6 +146,11 @@ fn read(index: &[u8], hash: usize, all: bool) -> Option<Entries> {
         }
         if version < 4 {
             at = begun + (at - begun).next_multiple_of(8);
+        }
+        let copies = usize::from(mode & TYPE == GITLINK || mode & TYPE == DIRECTORY) + usize::from(all);
+        taken += copies * path.len();
+        if taken > MOST_PATHS {
+            return None;
         }
         match mode & TYPE {
             GITLINK if path.is_empty() => found.replaces = true,
@@ -238,6 +252,31 @@ mod tests {
             changed[at] ^= 0xff;
             entries(&changed, true);
         }
+    }
+
+    #[test]
+    fn paths_that_take_more_than_any_file_has_are_not_read() {
+        // Version 4: each entry drops `back` bytes of the path before and adds `more`.
+        let index = |count: u32, back: u8, more: usize| {
+            let mut bytes = [&b"DIRC"[..], &4u32.to_be_bytes(), &count.to_be_bytes()].concat();
+            let mut length = 0;
+            for number in 0..count {
+                let (back, more) = if number == 0 { (0, 4000) } else { (back, more) };
+                length = length - usize::from(back) + more;
+                let mut head = vec![0; 62];
+                head[24..28].copy_from_slice(&GITLINK.to_be_bytes());
+                head[60..62].copy_from_slice(&(length.min(0xfff) as u16).to_be_bytes());
+                bytes.extend(head);
+                bytes.push(back);
+                bytes.extend(std::iter::repeat_n(b'a' + (number % 26) as u8, more));
+                bytes.push(0);
+            }
+            bytes.extend([0; 20]);
+            bytes
+        };
+        assert_eq!(entries(&index(26, 1, 1), false).unwrap().links.len(), 26);
+        assert_eq!(entries(&index(3, 0, 60), false), None, "longer than PATH_MAX");
+        assert_eq!(entries(&index(20_000, 1, 1), false), None, "80 MB of paths");
     }
 
     #[test]
