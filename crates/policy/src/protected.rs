@@ -390,15 +390,20 @@ pub fn credential_deny(home: &str, list: &dyn Fn(&str) -> Vec<String>) -> Vec<St
     CREDENTIALS.iter().flat_map(|entry| each(absolute(entry), list)).collect()
 }
 
-/// Where the caller's variables put credentials instead. Not normalized values and `/` are left out.
+/// Where the caller's variables put credentials instead; a relative value is one below `cwd`, as programs take it. Not
+/// normalized values and `/` are left out.
 pub fn credential_deny_moved<'v>(
+    cwd: &str,
     variable: impl Fn(&str) -> Option<&'v str>,
     list: &dyn Fn(&str) -> Vec<String>,
 ) -> Vec<String> {
     let named = |name: &str| -> Vec<String> {
         let (name, rest) = name.split_once('/').unwrap_or((name, ""));
-        let places = variable(name).unwrap_or_default().split(':').filter(|place| place.starts_with('/'));
-        let places = places.filter_map(|place| normalize(&format!("{place}/{rest}")));
+        let places = variable(name).unwrap_or_default().split(':').filter(|place| !place.is_empty());
+        let places = places.filter_map(|place| match place.strip_prefix('/') {
+            Some(_) => normalize(&format!("{place}/{rest}")),
+            None => normalize(&format!("{cwd}/{place}/{rest}")),
+        });
         places.filter(|place| place != "/").flat_map(|place| each(place, list)).collect()
     };
     let mut moved = Vec::new();
@@ -576,7 +581,7 @@ mod tests {
     #[test]
     fn variables_move_credentials() {
         let variable = |name: &str| match name {
-            "KUBECONFIG" => Some("/a/one:/b/two:relative"),
+            "KUBECONFIG" => Some("/a/one:/b/two:relative::./below/it"),
             "CARGO_HOME" => Some("/cargo"),
             "XDG_CONFIG_HOME" => Some("/x/config"),
             "NVM_DIR" => Some("/x/nvm"),
@@ -586,10 +591,12 @@ mod tests {
         };
         let list =
             |dir: &str| if dir == "/x/nvm/versions/node" { vec!["v1".to_owned(), "v2".to_owned()] } else { Vec::new() };
-        let moved = credential_deny_moved(variable, &list);
+        let moved = credential_deny_moved("/cwd", variable, &list);
         for path in [
             "/a/one",
             "/b/two",
+            "/cwd/relative",
+            "/cwd/below/it",
             "/cargo/credentials.toml",
             "/x/config/gh",
             "/keys",
@@ -597,7 +604,7 @@ mod tests {
         ] {
             assert!(moved.iter().any(|moved| moved == path), "{path}: {moved:?}");
         }
-        assert!(!moved.iter().any(|path| path == "/" || !path.starts_with('/')), "{moved:?}");
+        assert!(!moved.iter().any(|path| path == "/" || path == "/cwd" || !path.starts_with('/')), "{moved:?}");
     }
 
     #[test]

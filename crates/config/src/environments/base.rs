@@ -107,7 +107,10 @@ pub fn credentials(homes: &[String]) -> Vec<String> {
 pub fn deny_moved<'v>(policy: &mut Policy, homes: &[String], variable: impl Fn(&str) -> Option<&'v str>) {
     let cwd = policy.command.cwd.clone();
     let holds = |path: &String| homes.iter().chain(&cwd).any(|place| is_within(place, path));
-    policy.filesystem.deny.extend(credential_deny_moved(variable, &names).into_iter().filter(|path| !holds(path)));
+    // Programs of the caller's take a relative value from where they are started, as this one was.
+    let here = std::env::current_dir().ok().and_then(|dir| dir.into_os_string().into_string().ok()).unwrap_or_default();
+    let moved = credential_deny_moved(&here, variable, &names);
+    policy.filesystem.deny.extend(moved.into_iter().filter(|path| !holds(path)));
     policy.filesystem.deny.sort_unstable();
     policy.filesystem.deny.dedup();
 }
