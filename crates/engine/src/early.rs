@@ -90,14 +90,16 @@ pub struct Early {
 impl Early {
     /// For runs of this policy, whose standard input is the caller's and whose program does nothing before it has read that;
     /// one waits for at most `life`, and ten minutes. `None` where nothing can be started early: on other backends than the
-    /// jail, with input that is the policy's own or a network that is filtered by names, or where the system has no thread
-    /// to spare.
+    /// jail, with input that is the policy's own, a network that is filtered by names or a volume that can be written, or
+    /// where the system has no thread to spare.
     pub fn new(prepared: Prepared, life: Duration) -> Option<Early> {
         let core = Arc::clone(prepared.core()?);
         let policy = &core.policy;
         // A way out is made for one run, when it begins.
         let alone = policy.network.mode != NetworkMode::Allowlist;
-        if core.backend == Backend::Landlock || policy.command.stdin != Stdin::Caller || !alone {
+        // What git obeys in a volume is looked at before anything of the program's runs.
+        let watched = embedded::watches(policy);
+        if core.backend == Backend::Landlock || policy.command.stdin != Stdin::Caller || !alone || watched {
             return None;
         }
         let shared = Arc::new(Shared::default());
@@ -128,7 +130,6 @@ impl Early {
             return None;
         }
         let mut stock = self.shared.take()?;
-        let watch = embedded::Watch::begin(&self.core.policy);
         // A plan that cannot be made says why where the run is made another way.
         let usable = self.core.plan().is_ok_and(|plan| stock.shows(&plan)) && stock.staged.go().is_ok();
         if !usable {
@@ -136,9 +137,7 @@ impl Early {
             self.shared.moved.notify_all();
             return None;
         }
-        let mut outcome = self.core.run_early(stock.staged, &stock.plan, io, begun);
-        watch.end(&mut outcome);
-        Some(outcome)
+        Some(self.core.run_early(stock.staged, &stock.plan, io, begun))
     }
 }
 

@@ -39,7 +39,12 @@ impl Unrecorded {
         let failure = Failure { code: 125, step: "audit".into(), message: message.to_owned(), hint };
         match self {
             Unrecorded::Start(_) => Outcome::unstarted(Some(failure)),
-            Unrecorded::End(outcome, _) => Outcome { success: false, error: Some(failure), ..*outcome },
+            Unrecorded::End(outcome, _) => {
+                let before = outcome.error.as_ref().map(|error| format!("{}; {}", error.message, failure.message));
+                let hint = failure.hint.clone().or_else(|| outcome.error.as_ref()?.hint.clone());
+                let message = before.unwrap_or_else(|| failure.message.clone());
+                Outcome { success: false, error: Some(Failure { message, hint, ..failure }), ..*outcome }
+            }
         }
     }
 }

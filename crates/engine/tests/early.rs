@@ -300,7 +300,10 @@ fn what_each_run_has_to_look_at_the_host_for_is_not_started_early() {
     let mut landlock = policy();
     landlock.backend = Backend::Landlock;
     landlock.enforcement.best_effort = Field::ALL.iter().copied().collect();
-    for policy in [own, landlock] {
+    // In a volume that can be written there may be repositories, which are looked at before anything runs.
+    let mut writable = bound(dir.path(), Access::ReadWrite);
+    writable.filesystem.protected = vec![".git/config".into()];
+    for policy in [own, landlock, writable] {
         assert!(Early::new(Engine::probe().prepare(&policy).unwrap(), LONG).is_none());
     }
     let mut arguments = io("echo x");

@@ -107,8 +107,8 @@ fn text(outcome: &Outcome, note: Option<&str>, session: Option<&Told>) -> String
         Some(told) => of_session(outcome, told),
         None => ending(outcome),
     };
-    let disabled =
-        outcome.error.as_ref().is_some_and(|failure| failure.step == "repositories").then(|| DISABLED.into());
+    // Behind another failure it has no step of its own.
+    let disabled = outcome.violations.iter().any(|violation| violation.operation == "gitlink").then(|| DISABLED.into());
     for ending in [ending, disabled].into_iter().flatten() {
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
@@ -222,10 +222,20 @@ mod tests {
 
     #[test]
     fn a_repository_that_was_disabled_is_said_behind_the_output() {
-        let failure = Failure { code: 0, step: "repositories".into(), message: "m".into(), hint: None };
-        let disabled = Outcome { error: Some(failure.clone()), ..outcome("o", "", 0) };
+        let violation = cofferdam_engine::Violation {
+            operation: "gitlink".into(),
+            object: Some("/p/x/.git".into()),
+            field: "$.filesystem.protected".into(),
+            evidence: cofferdam_engine::Evidence::Inferred,
+            pid: 0,
+            count: 1,
+            aggregated: false,
+        };
+        // Also where another failure has the outcome's one step.
+        let failure = Failure { code: 125, step: "audit".into(), message: "m".into(), hint: None };
+        let disabled = Outcome { error: Some(failure.clone()), violations: vec![violation], ..outcome("o", "", 0) };
         assert_eq!(text(&disabled, None, None), format!("o\n{DISABLED}"));
-        let other = Outcome { error: Some(Failure { step: "cleanup".into(), ..failure }), ..outcome("o", "", 0) };
+        let other = Outcome { error: Some(failure), ..outcome("o", "", 0) };
         assert_eq!(text(&other, None, None), "o");
     }
 

@@ -196,6 +196,27 @@ pub const INDEX: &[Attack] = &[
         outside: ("repo", "git status"),
     },
     Attack {
+        name: "the same in a directory that cannot be entered for the time of a look",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "EMBED; chmod 000 x",
+        outside: ("repo", "chmod 755 x; git status"),
+    },
+    Attack {
+        name: "the same below such a directory",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "mkdir -p d/e; cd d/e; EMBED; cd ../..; git add d; chmod 000 d/e/x d/e d",
+        outside: ("repo", "chmod 755 d; chmod 755 d/e; chmod 755 d/e/x; git status"),
+    },
+    Attack {
+        name: "the same in a work tree that cannot be entered",
+        victim: "git init -q -b main repo && cd repo && git commit -q --allow-empty -m a && git worktree add -q trees/wt",
+        volume: "repo",
+        attack: "cd trees/wt; EMBED; cd ../..; chmod 000 trees/wt trees",
+        outside: ("repo", "chmod 755 trees; chmod 755 trees/wt; cd trees/wt; git status"),
+    },
+    Attack {
         name: "the same with the names taken that it could get",
         victim: REPOSITORY,
         volume: "repo",

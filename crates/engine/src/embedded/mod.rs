@@ -28,8 +28,8 @@ use crate::git_index::{self, Entries, MOST_INDEX};
 mod obeyed;
 mod pending;
 
-use obeyed::{Found, Print, beneath, find, hash, read, read_itself};
-pub use pending::Watch;
+use obeyed::{Found, Print, absent, beneath, find, hash, read, read_itself};
+pub use pending::{Watch, watches};
 
 /// Repositories that are looked at below one work tree, at most. Where there are more, its index counts as not understood.
 const MOST: usize = 10_000;
@@ -86,6 +86,16 @@ impl Before {
     /// Whether there is nothing to look at again.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Leaves out what a look of another run did not see, which goes on: it may be that run's program's.
+    fn as_also_seen_by(&mut self, others: &[Before]) {
+        for (top, seen) in &mut self.0 {
+            for (_, theirs) in others.iter().flat_map(|other| &other.0).filter(|(other, _)| other == top) {
+                seen.repositories.retain(|at, print| theirs.repositories.get(at) == Some(print));
+                seen.unread.retain(|at, print| theirs.unread.get(at) == Some(print));
+            }
+        }
     }
 
     /// Looks again, and disables what is new, or obeys something else than before, and could run programs.
@@ -150,16 +160,47 @@ impl Walk<'_> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // A person who goes there follows what is put in its place.
         let how = ResolveFlags::NO_MAGICLINKS;
-        let Ok(tree) = openat2(CWD, &self.top.tree, flags, Mode::empty(), how) else { return };
-        let Some(git) = self.top.index.parent() else { return };
-        let Ok(git) = openat(CWD, git, flags, Mode::empty()) else { return };
         let at = Path::new("");
+        let mut opened = openat2(CWD, &self.top.tree, flags, Mode::empty(), how);
+        if opened.as_ref().err() == Some(&Errno::ACCESS) && self.known.is_some() {
+            permit_above(&self.top.tree);
+            opened = openat2(CWD, &self.top.tree, flags, Mode::empty(), how);
+        }
+        let tree = match opened {
+            Ok(tree) => tree,
+            Err(e) => return self.unreachable(at, e),
+        };
+        let Some(git) = self.top.index.parent() else { return };
+        let mut opened = openat(CWD, git, flags, Mode::empty());
+        if opened.as_ref().err() == Some(&Errno::ACCESS) && self.known.is_some() {
+            permit(tree.as_fd());
+            opened = openat(CWD, git, flags, Mode::empty());
+        }
+        let git = match opened {
+            Ok(git) => git,
+            Err(e) => return self.unreachable(at, e),
+        };
         if !self.below(tree.as_fd(), git.as_fd(), at, 0)
             && !self.unread(git.as_fd(), at)
             && let Some((_, mended)) = &mut self.known
         {
             mended.rename(git.as_fd(), OsStr::new("index"), &self.top.index);
         }
+    }
+
+    /// Takes note of a place that cannot be looked at. One that could be looked at before the run is a failure.
+    fn unreachable(&mut self, at: &Path, e: Errno) {
+        if absent(e) {
+            return;
+        }
+        let now = Some(format!("cannot be looked at: {e}"));
+        if let Some((known, mended)) = &mut self.known
+            && known.repositories.get(at) != Some(&now)
+        {
+            let why = std::io::Error::from(e).to_string();
+            mended.failed.push((self.top.tree.join(at).join(".git"), why));
+        }
+        self.seen.repositories.insert(at.to_owned(), now);
     }
 
     /// Takes note of an index that is not understood. True where it was so before: a newer git may write what this does not
@@ -190,11 +231,15 @@ impl Walk<'_> {
                 return false;
             }
             let path = Path::new(OsStr::from_bytes(path));
-            let Some(found) = find(tree, path) else { continue };
-            if self.seen.repositories.len() >= MOST {
+            let found = find(tree, path, self.known.is_some()).transpose();
+            if found.is_some() && self.seen.repositories.len() >= MOST {
                 return false;
             }
-            self.one(&found, &at.join(path), depth);
+            match found {
+                None => {}
+                Some(Ok(found)) => self.one(&found, &at.join(path), depth),
+                Some(Err(e)) => self.unreachable(&at.join(path), e),
+            }
         }
         true
     }
@@ -230,17 +275,36 @@ impl Mended {
     }
 }
 
+/// Lets its owner list, search and write a directory again: the program may have taken the permission away.
+fn permit(directory: BorrowedFd<'_>) {
+    let Ok(stat) = fstat(directory) else { return };
+    let mode = stat.st_mode & 0o7777;
+    if mode & 0o700 != 0o700 {
+        let path = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string());
+        // It is the caller's directory, or what is tried next fails as well, and says so.
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode | 0o700)).ok();
+    }
+}
+
+/// The same of those directories above a work tree that even their owner cannot enter. Before the run it could be entered.
+fn permit_above(tree: &Path) {
+    let above: Vec<&Path> = tree.ancestors().skip(1).collect();
+    for directory in above.into_iter().rev() {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(directory) = openat2(CWD, directory, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS) else { return };
+        if fstat(&directory).is_ok_and(|stat| stat.st_mode & 0o100 == 0) {
+            permit(directory.as_fd());
+        }
+    }
+}
+
 /// Gives a file another name in its directory.
 fn disable(within: BorrowedFd<'_>, name: &OsStr) -> Result<std::ffi::OsString, Errno> {
     let mut now = name.to_owned();
     now.push(SUFFIX);
     let mut attempt = renameat_with(within, name, within, &now, RenameFlags::NOREPLACE);
     if matches!(attempt, Err(Errno::ACCESS | Errno::PERM)) {
-        // The program may have taken the permission away. It is the caller's directory, or this fails as well.
-        let directory = Path::new("/proc/self/fd").join(within.as_raw_fd().to_string());
-        let mode = fstat(within)?.st_mode & 0o7777;
-        // What did not succeed here shows in the rename that follows.
-        std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(mode | 0o700)).ok();
+        permit(within);
         attempt = renameat_with(within, name, within, &now, RenameFlags::NOREPLACE);
     }
     if attempt == Err(Errno::EXIST) {
@@ -263,6 +327,30 @@ fn entries_in(git: BorrowedFd<'_>) -> Option<Entries> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_run_that_goes_on_may_have_made_is_not_known_before_another() {
+        let root = tempfile::tempdir().unwrap();
+        let top = std::fs::canonicalize(root.path()).unwrap();
+        let look = || before(&[top.to_str().unwrap().to_owned()]);
+        if !crate::repositories::tests::git(&top, &["init", "-q", "."]) {
+            return;
+        }
+        let one = look();
+        let planted = top.join("x");
+        std::fs::create_dir(&planted).unwrap();
+        crate::repositories::tests::git(&planted, &["init", "-q", "."]);
+        crate::repositories::tests::git(&planted, &["commit", "-q", "--allow-empty", "-m", "x"]);
+        crate::repositories::tests::git(&planted, &["config", "core.fsmonitor", "false"]);
+        crate::repositories::tests::git(&top, &["add", "x"]);
+        // Of another run that begins now, it counts as known only where the first has ended.
+        assert!(look().mend().is_empty());
+        let mut two = look();
+        two.as_also_seen_by(std::slice::from_ref(&one));
+        assert_eq!(one.mend().renamed.len(), 1);
+        std::fs::rename(top.join("x/.git.disabled"), top.join("x/.git")).unwrap();
+        assert_eq!(two.mend().renamed, [(top.join("x/.git"), top.join("x/.git.disabled"))]);
+    }
 
     #[test]
     fn an_index_that_is_not_understood_is_disabled_unless_it_was_there_before() {

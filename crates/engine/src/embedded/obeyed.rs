@@ -38,19 +38,53 @@ pub(super) fn beneath() -> ResolveFlags {
     ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS
 }
 
-/// What git finds at the path of an entry: a directory with a `.git`. It follows no link there.
-pub(super) fn find(tree: BorrowedFd<'_>, path: &Path) -> Option<Found> {
-    repository(tree, openat2(tree, path, DIRECTORY, Mode::empty(), beneath()).ok()?)
+/// Whether nothing is there, as git sees it. It follows no link there.
+pub(super) fn absent(e: Errno) -> bool {
+    matches!(e, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG)
+}
+
+/// What git finds at the path of an entry: a directory with a `.git`. With `restore`, permissions that its owner lacks are
+/// given back: the program may have taken them away, for the time of a look.
+///
+/// # Errors
+/// It cannot be looked at, so whether there is one is not known.
+pub(super) fn find(tree: BorrowedFd<'_>, path: &Path, restore: bool) -> Result<Option<Found>, Errno> {
+    match reach(tree, path, restore).and_then(|within| repository(tree, within, restore)) {
+        Err(e) if absent(e) => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+fn reach(tree: BorrowedFd<'_>, path: &Path, restore: bool) -> Result<OwnedFd, Errno> {
+    let open = |path: &Path| openat2(tree, path, DIRECTORY, Mode::empty(), beneath());
+    match open(path) {
+        Err(Errno::ACCESS) if restore => {}
+        end => return end,
+    }
+    super::permit(tree);
+    let parents: Vec<&Path> = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()).collect();
+    for above in parents.iter().rev() {
+        super::permit(open(above)?.as_fd());
+    }
+    open(path)
 }
 
 /// What the `.git` of a directory is and leads to. What leads somewhere may lead elsewhere for another process. `tree` is the
 /// work tree around it, whose own repository is looked at by itself.
-fn repository(tree: BorrowedFd<'_>, within: OwnedFd) -> Option<Found> {
-    let kind = FileType::from_raw_mode(statat(&within, ".git", AtFlags::SYMLINK_NOFOLLOW).ok()?.st_mode);
+fn repository(tree: BorrowedFd<'_>, within: OwnedFd, restore: bool) -> Result<Found, Errno> {
+    let look = || statat(&within, ".git", AtFlags::SYMLINK_NOFOLLOW);
+    let there = match look() {
+        Err(Errno::ACCESS) if restore => {
+            super::permit(within.as_fd());
+            look()
+        }
+        there => there,
+    };
+    let kind = FileType::from_raw_mode(there?.st_mode);
     let (git, says) = match kind {
         FileType::RegularFile => leads(within.as_fd()),
         FileType::Symlink => {
-            let target = readlinkat(&within, ".git", Vec::new()).ok()?.into_bytes();
+            let target = readlinkat(&within, ".git", Vec::new())?.into_bytes();
             match open(within.as_fd(), OsStr::new(".git")) {
                 Ok(git) => (Some(git), target),
                 // A link to a file that says where it is.
@@ -60,7 +94,7 @@ fn repository(tree: BorrowedFd<'_>, within: OwnedFd) -> Option<Found> {
                 }
             }
         }
-        _ => (Some(openat(&within, ".git", DIRECTORY | OFlags::NOFOLLOW, Mode::empty()).ok()?), Vec::new()),
+        _ => (Some(openat(&within, ".git", DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?), Vec::new()),
     };
     let files = git.as_ref().map(|git| {
         let mut files = obeyed(git.as_fd())?;
@@ -73,7 +107,7 @@ fn repository(tree: BorrowedFd<'_>, within: OwnedFd) -> Option<Found> {
         None => print("nothing is there"),
         Some(files) => files.ok().and_then(|files| print(&files.hash())),
     };
-    Some(Found { within, obeys, plain, git })
+    Ok(Found { within, obeys, plain, git })
 }
 
 /// The directory that a file `.git` leads to, and the text of the file.

@@ -26,6 +26,8 @@ pub struct Watch {
     before: Before,
     earlier: Mended,
     record: Option<Record>,
+    /// Why an interrupted run would leave nothing to go on from.
+    unrecorded: Option<String>,
 }
 
 /// What was seen before the run, for whom the end of this process leaves it to. Its lock ends with the process.
@@ -38,15 +40,19 @@ struct Record {
 impl Watch {
     /// Looks at the volumes that the program may write, where the policy protects git's files in them.
     pub fn begin(policy: &Policy) -> Watch {
-        let protects = policy.filesystem.protected.iter().any(|name| name.starts_with(".git/"));
-        let volumes = if protects { state::writable(policy) } else { Vec::new() };
+        let volumes = if protects(policy) { state::writable(policy) } else { Vec::new() };
         if volumes.is_empty() {
             return Watch::default();
         }
-        let earlier = unfinished();
-        let before = before(&volumes);
-        let record = if before.is_empty() { None } else { Record::write(&before).ok() };
-        Watch { before, earlier, record }
+        // First who else is running: what such a run leaves is disabled before its record goes.
+        let (earlier, running) = unfinished();
+        let mut before = before(&volumes);
+        before.as_also_seen_by(&running);
+        let (record, unrecorded) = match Record::write(&before) {
+            Ok(record) => (record, None),
+            Err(e) => (None, Some(e.to_string())),
+        };
+        Watch { before, earlier, record, unrecorded }
     }
 
     /// Looks again, now that every process of the run is dead, and has the outcome say what was found.
@@ -57,47 +63,76 @@ impl Watch {
         }
         report(outcome, &self.earlier, "an earlier run, which was cut off,");
         report(outcome, &mended, "the program");
+        if let Some(why) = self.unrecorded {
+            let message = format!(
+                "what git obeyed before the run could not be recorded ({why}), so nothing would have been looked at after an \
+                 interrupted run"
+            );
+            add(outcome, Failure { code: 0, step: "repositories".into(), message, hint: None });
+        }
     }
 }
 
+/// Whether a run of this policy is looked at.
+pub fn watches(policy: &Policy) -> bool {
+    protects(policy) && !state::writable(policy).is_empty()
+}
+
+fn protects(policy: &Policy) -> bool {
+    policy.filesystem.protected.iter().any(|name| name.starts_with(".git/"))
+}
+
 impl Record {
-    fn write(before: &Before) -> std::io::Result<Record> {
-        let directory = state::directory()?.join("unfinished");
+    /// None where there is nothing to look at again, or no state directory.
+    fn write(before: &Before) -> std::io::Result<Option<Record>> {
+        let (false, Ok(directory)) = (before.is_empty(), state::directory()) else { return Ok(None) };
+        let directory = directory.join("unfinished");
+        let content = serde_json::to_vec(before)?;
+        if content.len() as u64 > MOST_BYTES {
+            return Err(std::io::Error::other("there are too many repositories"));
+        }
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
         let name = crate::random::uuid();
         let (made, path) = (directory.join(format!(".{name}")), directory.join(name));
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&made)?;
         // Locked before it has the name under which it is looked for.
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        file.write_all(&serde_json::to_vec(before)?)?;
+        file.write_all(&content)?;
         fs::rename(made, &path)?;
-        Ok(Record { path, _lock: file })
+        Ok(Some(Record { path, _lock: file }))
     }
 }
 
-/// Does what runs have left that were cut off.
-fn unfinished() -> Mended {
-    let mut mended = Mended::default();
-    let Ok(directory) = state::directory() else { return mended };
+/// Does what runs have left that were cut off; and what runs saw before they began that go on.
+fn unfinished() -> (Mended, Vec<Before>) {
+    let (mut mended, mut running) = (Mended::default(), Vec::new());
+    let Ok(directory) = state::directory() else { return (mended, running) };
     let entries = fs::read_dir(directory.join("unfinished")).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b".")).take(MOST_RECORDS) {
         let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits().cast_signed();
         let Ok(file) = File::options().read(true).custom_flags(flags).open(entry.path()) else { continue };
-        // Its run goes on.
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            continue;
-        }
+        let goes_on = flock(&file, FlockOperation::NonBlockingLockExclusive).is_err();
         let mut bytes = Vec::new();
-        if file.take(MOST_BYTES).read_to_end(&mut bytes).is_ok()
-            && let Ok(before) = serde_json::from_slice::<Before>(&bytes)
-        {
-            let Mended { renamed, failed } = before.mend();
-            mended.renamed.extend(renamed);
-            mended.failed.extend(failed);
+        let read = (&file).take(MOST_BYTES).read_to_end(&mut bytes);
+        let before = read.and_then(|_| serde_json::from_slice::<Before>(&bytes).map_err(std::io::Error::from));
+        match before {
+            Ok(before) if goes_on => running.push(before),
+            // It has just ended.
+            Err(_) if goes_on => {}
+            Ok(before) => {
+                let Mended { renamed, failed } = before.mend();
+                mended.renamed.extend(renamed);
+                mended.failed.extend(failed);
+            }
+            Err(e) => {
+                mended.failed.push((entry.path(), format!("the record of an interrupted run cannot be read: {e}")))
+            }
         }
-        fs::remove_file(entry.path()).ok(); // another run does the same at this moment
+        if !goes_on {
+            fs::remove_file(entry.path()).ok(); // another run does the same at this moment
+        }
     }
-    mended
+    (mended, running)
 }
 
 /// Has an outcome say what was disabled, and what could not be.
@@ -161,9 +196,17 @@ fn report(outcome: &mut Outcome, mended: &Mended, who: &str) {
     }));
     let code = if mended.failed.is_empty() { 0 } else { 125 };
     outcome.success &= code == 0;
-    let message = texts.join("; ");
+    add(outcome, Failure { code, step: "repositories".into(), message: texts.join("; "), hint });
+}
+
+/// Adds to what an outcome says already, whose code and hint stay unless it has none.
+fn add(outcome: &mut Outcome, failure: Failure) {
     match &mut outcome.error {
-        Some(error) => error.message = format!("{}; {message}", error.message),
-        none => *none = Some(Failure { code, step: "repositories".into(), message, hint }),
+        Some(error) => {
+            error.message = format!("{}; {}", error.message, failure.message);
+            error.code = if error.code == 0 { failure.code } else { error.code };
+            error.hint = error.hint.take().or(failure.hint);
+        }
+        none => *none = Some(failure),
     }
 }
