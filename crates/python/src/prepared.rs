@@ -254,7 +254,7 @@ impl Prepared {
         if let Some(error) = raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return Err(error);
         }
-        outcome.map(Outcome).ok_or_else(|| crate::errors::CofferdamError::new_err("nothing is prepared"))
+        outcome.map(Outcome::of).ok_or_else(|| crate::errors::CofferdamError::new_err("nothing is prepared"))
     }
 
     /// Runs it on a thread of its own. `stream`: the output is to be read while it runs. `notify` is called on that
