@@ -343,7 +343,7 @@ impl Engine {
         programs: Option<Executables>,
         instead: Option<String>,
     ) -> Result<Prepared, Failure> {
-        let policy = &*crate::listening::denied(policy);
+        let policy = &*crate::listening::denied(policy)?;
         state::acceptable(policy)?;
         state::claim(policy);
         if policy.backend.is_container() {
