@@ -33,13 +33,20 @@ static TRAILS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Takes a trail's directory out of every sandbox that this process makes from now on.
-pub fn hide_trail(directory: &Path) {
-    let Ok(directory) = fs::canonicalize(directory) else { return };
+///
+/// # Errors
+/// It has no path that a policy could name.
+pub fn hide_trail(directory: &Path) -> std::io::Result<()> {
+    let directory = fs::canonicalize(directory)?;
+    if directory.to_str().is_none() {
+        return Err(std::io::Error::other("its path is not UTF-8, so no sandbox could be kept out of it"));
+    }
     let mut trails = TRAILS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if !trails.contains(&directory) {
         trails.push(directory);
         COUNT.store(trails.len(), Ordering::SeqCst);
     }
+    Ok(())
 }
 
 /// How many trails this process has opened: a plan of an earlier number does not hide them all.

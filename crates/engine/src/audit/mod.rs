@@ -281,7 +281,7 @@ impl Trail {
     /// It cannot be written, or others may write in its directory, or it is another user's.
     pub fn open(dir: &Path, options: Options) -> Result<Trail, AuditError> {
         let mut store = Store::open(dir, options.rotate_at, options.of_others)?;
-        crate::state::hide_trail(dir);
+        crate::state::hide_trail(dir).map_err(|source| AuditError::Io { place: dir.display().to_string(), source })?;
         let now = now();
         store.hold(&now)?.close_gone(&now)?;
         let (path, store) = (dir.to_owned(), Mutex::new(store));
