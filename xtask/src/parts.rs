@@ -28,11 +28,13 @@ pub struct Counts {
 impl Counts {
     /// Adds what a line says, if it is a test runner's summary.
     pub fn read(&mut self, line: &str) {
-        let line = plain(line);
-        let line = line.trim().trim_matches('=').trim();
+        let whole = plain(line);
+        let line = whole.trim().trim_matches('=').trim();
         // nextest's skipped tests are those that the filter left out; cargo's are `filtered out`, and are not read either.
         let nextest = line.strip_prefix("Summary [").and_then(|rest| Some(rest.split_once(']')?.1));
-        let summary = nextest.or_else(|| line.strip_prefix("test result:")).or_else(|| pytest(line));
+        // Indented it is the output of a failed test, which nextest shows and counts.
+        let cargo = whole.strip_prefix("test result:");
+        let summary = nextest.or(cargo).or_else(|| pytest(line));
         let Some(summary) = summary else { return };
         let words: Vec<&str> = summary.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
         for pair in words.windows(2) {
@@ -187,6 +189,7 @@ mod tests {
         );
         let cargo = "test result: FAILED. 5 passed; 2 failed; 1 ignored; 0 measured; 9 filtered out; finished in 0.02s";
         assert_eq!(read(&[cargo, cargo]), (10, 4, 2));
+        assert_eq!(read(&[&format!("    {cargo}"), nextest]), (2321, 4, 0), "what nextest shows of a failed test");
         assert_eq!(read(&["======= 1 failed, 108 passed, 2 skipped, 1 error in 12.34s ======="]), (108, 2, 2));
         assert_eq!(read(&["108 passed in 63.20s (0:01:03)"]), (108, 0, 0));
     }
