@@ -93,8 +93,16 @@ async fn document(response: Response) -> Response {
     let mut stream = body.into_data_stream();
     let mut events = Events::default();
     let deadline = Instant::now() + PATIENCE;
+    let mut failed = None;
     let answer = loop {
-        let Ok(Some(Ok(bytes))) = timeout_at(deadline, frame(&mut stream)).await else { break None };
+        let bytes = match timeout_at(deadline, frame(&mut stream)).await {
+            Ok(Some(Ok(bytes))) => bytes,
+            Ok(Some(Err(error))) => {
+                failed = Some(error);
+                break None;
+            }
+            Ok(None) | Err(_) => break None,
+        };
         match events.add(bytes) {
             Some(message) if serde_json::from_slice::<Sent>(&message).is_ok_and(|sent| sent.method.is_none()) => {
                 break Some(message);
@@ -104,7 +112,7 @@ async fn document(response: Response) -> Response {
         }
     };
     let Some(answer) = answer else {
-        return Response::from_parts(parts, Body::from_stream(Resumed { seen: events.seen, rest: stream }));
+        return Response::from_parts(parts, Body::from_stream(Resumed { seen: events.seen, failed, rest: stream }));
     };
     // It ends by itself behind its answer. Whoever serves it sees a client that has taken everything.
     let until = Instant::now() + AFTER;
@@ -152,6 +160,8 @@ impl Events {
 /// A stream of which the beginning was looked at.
 struct Resumed {
     seen: VecDeque<Bytes>,
+    /// What ended the look at it, behind what was seen.
+    failed: Option<axum::Error>,
     rest: BodyDataStream,
 }
 
@@ -161,6 +171,9 @@ impl Stream for Resumed {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         if let Some(bytes) = self.seen.pop_front() {
             return Poll::Ready(Some(Ok(bytes)));
+        }
+        if let Some(error) = self.failed.take() {
+            return Poll::Ready(Some(Err(error)));
         }
         Poll::Ready(ready!(Pin::new(&mut self.rest).poll_next(context)))
     }
