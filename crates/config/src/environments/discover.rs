@@ -32,10 +32,13 @@ const HEAD: u64 = 4096;
 
 fn head(path: &Path) -> Option<(std::fs::Metadata, Vec<u8>)> {
     use std::io::Read as _;
-    // Asked before it is opened: opening a FIFO would wait for its other end.
-    let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    // Opened without waiting for a FIFO's other end, which another process may put there at any moment.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let metadata = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
     let mut bytes = Vec::new();
-    std::fs::File::open(path).ok()?.take(HEAD).read_to_end(&mut bytes).ok()?;
+    file.take(HEAD).read_to_end(&mut bytes).ok()?;
     Some((metadata, bytes))
 }
 

@@ -125,7 +125,7 @@ fn asks_for(manifest: &Manifest, directory: &str) -> bool {
 /// The last part of a path, if a person can read it.
 fn name(path: &str) -> Option<&str> {
     let name = path.rsplit('/').next()?;
-    (!matches!(name, "" | "." | "..") && !name.chars().any(char::is_control)).then_some(name)
+    (!matches!(name, "" | "." | "..") && !name.chars().any(cofferdam_policy::text::steers)).then_some(name)
 }
 
 #[cfg(test)]
