@@ -332,7 +332,7 @@ fn a_code_file_that_a_link_makes_of_a_credential_is_refused() {
             );
         }
     }
-    // The twins: a link to the project's own file or to a tool, and what the person names.
+    // Allowed: a link to the project's own file or to a tool, and what the person names.
     for file in ["project/own.sh", "project/t.sh", "project/tool.sh", ".config/unknown/token"] {
         for command in home.commands() {
             let said = eval(command, file);

@@ -604,14 +604,14 @@ fn an_environment_is_ready_where_a_call_of_it_starts_and_nowhere_else() {
     for name in ["plain", "named", "daemon", "jailed", "small", "shared"] {
         let row = rows.as_array().unwrap().iter().find(|row| row["name"] == name).unwrap();
         let call = run(&["eval", name, "echo ran"]);
-        let told = String::from_utf8_lossy(&call.stderr).into_owned();
-        assert_eq!(row["available"] == true, call.stdout == b"ran\n", "{name}: {row}, and the call: {told}");
+        let stderr = String::from_utf8_lossy(&call.stderr).into_owned();
+        assert_eq!(row["available"] == true, call.stdout == b"ran\n", "{name}: {row}, and the call: {stderr}");
         assert_eq!(row["broken"], false, "{name}");
         if row["available"] == false {
             unusable += 1;
             let reason = row["reason"].as_str().unwrap();
-            let said = told.lines().next().unwrap().trim_start_matches("cofferdam: error: ");
-            assert!(reason.starts_with(said), "{name}: {reason}, and the call: {told}");
+            let said = stderr.lines().next().unwrap().trim_start_matches("cofferdam: error: ");
+            assert!(reason.starts_with(said), "{name}: {reason}, and the call: {stderr}");
             let hint = reason.split_once("\nhint: ").map_or("", |(_, hint)| hint);
             assert!(
                 !hint.contains("--") && (hint.contains("environments.") || name == "jailed" || name == "daemon"),
@@ -643,10 +643,10 @@ fn the_hint_to_check_names_what_was_wrong() {
         (&["environment", "show", "--config", "unread.toml", "a"], "check --config unread.toml", "unclosed table"),
         (&["eval", "./art", "x"], "check ./art", "metadata.json"),
     ] {
-        let told = scene.expect(arguments, 125, "");
-        let hint = told.lines().find_map(|line| line.strip_prefix("hint: ")).unwrap_or_else(|| panic!("{told}"));
+        let stderr = scene.expect(arguments, 125, "");
+        let hint = stderr.lines().find_map(|line| line.strip_prefix("hint: ")).unwrap_or_else(|| panic!("{stderr}"));
         let line = hint.split_once(": cofferdam ").unwrap_or_else(|| panic!("{hint}")).1;
-        assert_eq!(line, format!("environment {check}"), "{told}");
+        assert_eq!(line, format!("environment {check}"), "{stderr}");
         // What the hint says finds the mistake.
         let words: Vec<&str> = line.split(' ').collect();
         let output = scene.output(&words);
@@ -656,12 +656,12 @@ fn the_hint_to_check_names_what_was_wrong() {
     let list = scene.output(&["environment", "list", "--config", "unread.toml"]);
     let list = String::from_utf8(list.stdout).unwrap();
     assert!(list.contains("cofferdam environment check --config unread.toml"), "{list}");
-    let told = scene.expect(&["eval", "--config", &scene.write("good.toml", ""), "lua", "x"], 125, "");
-    assert!(told.contains("cofferdam environment list --config "), "{told}");
+    let stderr = scene.expect(&["eval", "--config", &scene.write("good.toml", ""), "lua", "x"], 125, "");
+    assert!(stderr.contains("cofferdam environment list --config "), "{stderr}");
     // The control: without --config the plain command is the right one.
     scene.config(&std::fs::read_to_string(broken).unwrap());
-    let told = scene.expect(&["eval", "a", "x"], 125, "");
-    assert!(told.ends_with("look at it with: cofferdam environment check\n"), "{told}");
+    let stderr = scene.expect(&["eval", "a", "x"], 125, "");
+    assert!(stderr.ends_with("look at it with: cofferdam environment check\n"), "{stderr}");
     // A file that is right says so.
     let good = scene.write("good.toml", "[environments.a]\npreset = \"python\"\n");
     scene.expect(&["environment", "check", &good], 0, "1 environment is right\n");

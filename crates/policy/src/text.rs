@@ -1,7 +1,7 @@
 //! Text that others wrote, as it is shown to a person or handed to a model: one rule for all of Cofferdam.
 //!
-//! What ends a line, drives a terminal, turns the direction of letters, or is not seen at all is escaped, so that what is
-//! read is what is there. A model reads escapes as text, too, so what is for one has them taken out.
+//! What ends a line, drives a terminal, turns the direction of letters, or is not seen at all is escaped, so that no
+//! text looks like another one. A backslash stays as it is: text that holds `\u{202e}` as letters reads like the escape. A model reads escapes as text, too, so what is for one has them taken out.
 //!
 //! Pure. Which characters: Unicode's control and format characters (Cc, Cf), line and paragraph separators (Zl, Zp), and
 //! those that are invisible by being default-ignorable (variation selectors, fillers, tags).

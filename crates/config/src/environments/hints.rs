@@ -151,14 +151,15 @@ mod tests {
             ("limits.memory_mb", "raise --memory", "raise `memory_mb`"),
             ("filesystem.root", "--root minimal for programs, --image for those of an image, -v for more", "`backend`"),
         ] {
-            let told = in_definition(&preset, step, hint);
-            assert!(told.contains(expected) && told.contains("mine"), "{told}");
-            assert!(!told.contains("--") && !told.contains(" -v"), "{told}");
+            let translated = in_definition(&preset, step, hint);
+            assert!(translated.contains(expected) && translated.contains("mine"), "{translated}");
+            assert!(!translated.contains("--") && !translated.contains(" -v"), "{translated}");
         }
         let file = "p.ncl".into();
         let profile = environment(Kind::Profile { file, interpreter: Vec::new() }, Overrides::default());
-        let told = in_definition(&profile, "limits.memory_mb", "--best-effort=limits.memory_mb,network.mode runs");
-        assert!(told.contains("best_effort = [\"limits.memory_mb\", \"network.mode\"]"), "{told}");
+        let translated =
+            in_definition(&profile, "limits.memory_mb", "--best-effort=limits.memory_mb,network.mode runs");
+        assert!(translated.contains("best_effort = [\"limits.memory_mb\", \"network.mode\"]"), "{translated}");
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(super) fn beneath() -> ResolveFlags {
     ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS
 }
 
-/// Whether nothing is there, as git sees it. It follows no link there.
+/// Whether the error says that nothing is there. A link in the path counts so: git follows none to an entry.
 pub(super) fn absent(e: Errno) -> bool {
     matches!(e, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG)
 }
