@@ -33,6 +33,10 @@ pub const WORDS: &[(&str, &str)] = &[
     ("or use --backend oci:crun", "or use the backend oci:crun"),
     ("use --backend oci:crun, or leave mounts out", "use the backend oci:crun, or leave mounts out"),
     ("use another runtime: --backend oci:runc", "use another runtime: the backend oci:runc"),
+    (
+        "use the view --root minimal, or leave --unix-sockets out",
+        "use filesystem.root = \"minimal\", or leave process.unix_sockets out",
+    ),
     ("set PATH with -e PATH=...", "set PATH in command.variables"),
     ("mount the directory that holds it with -v", "mount the directory that holds it by filesystem.mounts"),
     ("mount it with -v", "mount it by filesystem.mounts"),
