@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -291,6 +292,42 @@ fn what_is_swapped_in_before_the_runtime_mounts_it_is_shown_to_no_program() {
         }
         assert_eq!(place.left(), [""; 0], "{runtime}");
     }
+}
+
+/// Leaves 96 MiB of the kernel's replies in netlink sockets, says so, and lives until its input ends.
+const QUEUES: &str = r#"
+import socket, struct, sys
+ask, full, kept = struct.pack("=LHHLLBBHiLL", 32, 18, 1, 0, 0, 0, 0, 0, 1, 0, 0), 0, []
+while full < 96 << 20:
+    s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+    s.bind((0, 0))
+    size = s.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+    for _ in range(size // 768):
+        s.send(ask)
+    full += size
+    kept.append(s)
+print("full", flush=True)
+sys.stdin.read()
+"#;
+
+#[test]
+fn what_the_hosts_sockets_hold_is_not_the_containers_memory() {
+    let mut queues = Command::new("python3");
+    let mut queues = queues.args(["-c", QUEUES]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(queues.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    assert_eq!(said, "full\n");
+    for runtime in runtimes() {
+        let place = Place::new();
+        let o = place.run(
+            runtime,
+            &["--root", "minimal", "--memory", "64m", "--best-effort=limits.memory_mb"],
+            "sleep 1; echo done",
+        );
+        assert_eq!((o["outcome"].as_str(), o["stdout"].as_str()), (Some("exited"), Some("done\n")), "{runtime}: {o:#}");
+    }
+    drop(queues.stdin.take());
+    assert!(queues.wait().unwrap().success());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use cofferdam_confine::cgroup::Cgroup;
 use cofferdam_policy::{Field, NetworkMode};
 
-use super::{End, GRACE, Loop, SAMPLE, now_ns};
+use super::{End, GRACE, Loop, Outer, SAMPLE, now_ns};
 use crate::{sockets, tree};
 
 /// The same once sockets hold an eighth of the memory limit.
@@ -84,11 +84,16 @@ impl Loop<'_, '_> {
             return;
         }
         let reached = matches!(mode, NetworkMode::Loopback | NetworkMode::Allowlist);
-        let held =
-            match self.sockets.held(self.run.running.pid, self.run.memory_bytes / 8, mode == NetworkMode::Allowlist) {
-                Ok(_) if reached && !self.sockets.asks() => Err(std::io::ErrorKind::Unsupported.into()),
-                held => held,
-            };
+        // An OCI runtime is a process of the caller's network, whose sockets are not the container's.
+        let runtime = self.run.container.is_some_and(Outer::is_child);
+        let held = match runtime {
+            true => Ok(0),
+            false => self.sockets.held(self.run.running.pid, self.run.memory_bytes / 8, mode == NetworkMode::Allowlist),
+        };
+        let held = match held {
+            Ok(_) if reached && !self.sockets.asks() => Err(std::io::ErrorKind::Unsupported.into()),
+            held => held,
+        };
         // Hundreds of sandboxes make it dear for each: what it costs bounds how often it is done.
         self.sockets.rests_until = Some(begun + (begun.elapsed() * sockets::REST_SHARE).min(sockets::LONGEST_REST));
         let held = match held {
