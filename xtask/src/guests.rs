@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use crate::Result;
 use crate::guest::{self, GuestSpec, Kernel};
@@ -58,16 +59,30 @@ pub fn run_all(workspace: &Workspace, counts: &mut Counts) -> Result {
     let built = executables(build.args(["test", "--workspace", "--no-run"]))?;
     let check = built.get("cgroup_check").ok_or("crates/confine has no example cgroup_check")?;
     let guests: [(&str, Result<GuestSpec>); 5] = [
-        ("cgroups of version 2", places(workspace, &kernel, check)),
         ("the command under version 2", command(workspace, &kernel, &built)),
+        ("cgroups of version 2", places(workspace, &kernel, check)),
         ("a command on a kernel whose Landlock is old", walls(workspace, &kernel, &built)),
         ("the guard", guard(workspace, &kernel, &built)),
         // A host of systemd's, where an unprivileged user gets a delegated scope.
         ("systemd's scopes", guest::systemd::scopes(&kernel.image, &workspace.root, check)),
     ];
+    // Two at a time: booting takes one processor, and much of what a guest checks is waiting.
+    let guests = Mutex::new(guests.into_iter());
+    let next = || guests.lock().map_err(|_| "a guest's thread panicked").map(|mut guests| guests.next());
+    let results = std::thread::scope(|scope| {
+        let boots = || -> Result<Vec<Result>> {
+            let mut results = Vec::new();
+            while let Some((name, spec)) = next()? {
+                results.push(spec.and_then(|spec| boot(name, &spec)));
+            }
+            Ok(results)
+        };
+        let threads = [scope.spawn(boots), scope.spawn(boots)];
+        threads.map(|thread| thread.join().unwrap_or_else(|_| Err("a guest's thread panicked".into())))
+    });
     let mut failures = Vec::new();
-    for (name, spec) in guests {
-        match spec.and_then(|spec| boot(name, &spec)) {
+    for result in results.into_iter().flat_map(|of_one| of_one.unwrap_or_else(|failure| vec![Err(failure)])) {
+        match result {
             Ok(()) => counts.passed += 1,
             Err(failure) => {
                 counts.failed += 1;
@@ -84,7 +99,7 @@ fn places(workspace: &Workspace, kernel: &Kernel, check: &Path) -> Result<GuestS
         .program(check, "/cgroup_check")?
         .program(Path::new("/usr/bin/setpriv"), "/usr/bin/setpriv")?
         .file(workspace.root.join("tests/guest/cgroup.sh"), "/cgroup.sh");
-    spec.timeout = Duration::from_secs(240);
+    spec.timeout = Duration::from_secs(360);
     Ok(spec)
 }
 
@@ -106,7 +121,7 @@ fn command(workspace: &Workspace, kernel: &Kernel, built: &BTreeMap<String, Path
         .file(workspace.root.join("tests/guest/command.sh"), "/command.sh");
     spec.modules = vec![kernel.module("fs/overlayfs/overlay.ko")];
     spec.memory_mb = 2048;
-    spec.timeout = Duration::from_secs(420);
+    spec.timeout = Duration::from_secs(600);
     Ok(spec)
 }
 
@@ -123,7 +138,7 @@ fn walls(workspace: &Workspace, kernel: &Kernel, built: &BTreeMap<String, PathBu
         spec = spec.program(test, format!("/tests/{name}"))?;
     }
     spec.modules = vec![kernel.module("fs/overlayfs/overlay.ko")];
-    spec.timeout = Duration::from_secs(300);
+    spec.timeout = Duration::from_secs(450);
     Ok(spec)
 }
 
@@ -145,7 +160,7 @@ fn guard(workspace: &Workspace, kernel: &Kernel, built: &BTreeMap<String, PathBu
     }
     spec.modules = vec![kernel.module("fs/overlayfs/overlay.ko")];
     spec.memory_mb = 2048;
-    spec.timeout = Duration::from_secs(300);
+    spec.timeout = Duration::from_secs(450);
     Ok(spec)
 }
 
@@ -167,8 +182,10 @@ fn ready(workspace: &Workspace) -> Result<Kernel> {
 }
 
 fn boot(name: &str, spec: &GuestSpec) -> Result {
-    step(&format!("guest: {name}"));
-    let (code, text) = guest::run(spec)?;
+    let begun = Instant::now();
+    let result = guest::run(spec);
+    step(&format!("guest: {name}, {} s", begun.elapsed().as_secs()));
+    let (code, text) = result?;
     eprint!("{text}");
     if code == 0 { Ok(()) } else { Err(format!("guest: {name}: ended with {code}")) }
 }

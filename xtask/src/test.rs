@@ -119,6 +119,9 @@ impl Runner {
         let mut command = cargo();
         if self.nextest {
             command.args(["nextest", "run"]);
+            // Many tests wait for a limit, an engine, or the kernel.
+            let processors = std::thread::available_parallelism().map_or(1, usize::from);
+            command.env("NEXTEST_TEST_THREADS", (processors + processors.div_ceil(2)).to_string());
         } else {
             command.args(["test"]);
         }
