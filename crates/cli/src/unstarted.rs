@@ -61,6 +61,12 @@ fn denied(failure: &mut Failure, policy: &Policy, program: &str) {
         PathBuf::from(first)
     };
     let Some(shown) = inside.to_str().and_then(|inside| host_path(policy, inside)) else { return };
+    if let Some((path, entry)) = on_deny_list(policy, &inside, &shown) {
+        let leads = if path == inside { String::new() } else { format!("it leads to {}, which is ", path.display()) };
+        failure.message = format!("{program}: {leads}denied by {entry} in filesystem.deny");
+        failure.hint = Some(format!("run a program that lies elsewhere, or deny less: --deny {}", quoted(entry)));
+        return;
+    }
     let metadata = shown.path.metadata();
     if metadata.as_ref().is_ok_and(Metadata::is_dir) {
         failure.message = format!("{program}: is a directory, and no program");
@@ -93,6 +99,16 @@ fn denied(failure: &mut Failure, policy: &Policy, program: &str) {
     };
     failure.message = format!("{program}: cannot be reached inside the sandbox: {why}");
     failure.hint = Some("mount its directory where everybody may enter, such as -v DIR:/mnt, and name it there".into());
+}
+
+/// The path by which a program is denied, and the entry of the policy that denies it: the path as it was named, or where its
+/// links lead on the host.
+fn on_deny_list<'p>(policy: &'p Policy, inside: &Path, shown: &Shown) -> Option<(PathBuf, &'p str)> {
+    let paths = [inside.components().collect(), shown.path.clone(), std::fs::canonicalize(&shown.path).ok()?];
+    paths.into_iter().find_map(|path: PathBuf| {
+        let entry = policy.filesystem.deny.iter().find(|entry| path.starts_with(entry))?;
+        Some((path, entry.as_str()))
+    })
 }
 
 /// The directory on the way to what a link leads to that the sandbox's user may not enter.

@@ -156,6 +156,46 @@ fn a_link_to_a_program_that_is_out_of_reach_says_which_directory_is_closed() {
     assert!(text.contains(closed.to_str().unwrap()) && !text.contains("chmod") && !text.contains(",exec"), "{text}");
 }
 
+#[test]
+fn a_denied_program_is_named_as_denied_by_its_path_and_by_a_link() {
+    let place = open_directory();
+    let (denied, plain) = (place.path().join("denied"), place.path().join("plain"));
+    for directory in [&denied, &plain] {
+        std::fs::create_dir(directory).unwrap();
+        std::fs::copy("/bin/true", directory.join("tool")).unwrap();
+    }
+    std::os::unix::fs::symlink(denied.join("tool"), place.path().join("to-denied")).unwrap();
+    std::os::unix::fs::symlink(plain.join("tool"), place.path().join("to-plain")).unwrap();
+    let run = |deny: &std::path::Path, program: &str| {
+        let mut command = cofferdam();
+        command.current_dir(place.path()).args(["run", "--deny"]).arg(deny).args(["--", program]);
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let tool = denied.join("tool");
+    for (deny, program) in [
+        (&denied, "./to-denied"),
+        (&denied, tool.to_str().unwrap()),
+        (&denied, "./denied/tool"),
+        (&tool, "./to-denied"),
+        (&tool, tool.to_str().unwrap()),
+    ] {
+        let (code, text) = run(deny, program);
+        assert_eq!(code, Some(126), "{program}: {text}");
+        let denies = format!("denied by {} in filesystem.deny", deny.display());
+        assert!(text.contains(&denies) && !text.contains("not executable") && !text.contains("chmod"), "{text}");
+        let leads = text.contains(&format!("it leads to {}", tool.display()));
+        assert_eq!(leads, program == "./to-denied", "{text}");
+        assert!(text.contains("hint: ") && text.contains("--deny"), "{text}");
+    }
+    let (code, text) = run(&denied, "./to-plain");
+    assert_eq!(code, Some(0), "{text}");
+    // What is denied beside it is no reason.
+    std::fs::set_permissions(plain.join("tool"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    let (code, text) = run(&denied, "./to-plain");
+    assert!(code == Some(126) && text.contains("not executable") && !text.contains("denied by"), "{text}");
+}
+
 /// Hosts that no rule has are refused before anything is resolved or leaves, so none of these is ever reached.
 #[test]
 fn each_refused_host_is_told_once_with_what_would_allow_it() {
