@@ -384,6 +384,9 @@ fn evaluations_that_do_not_end_are_ended() {
             assert!(told.contains(name) && told.contains("hint: "), "{name}: {told}");
             let hint = told.split("hint: ").nth(1).unwrap_or_default();
             assert!(hint.contains(name) && hint.contains("a function that calls itself without end"), "{name}: {told}");
+            // Time also runs out without an endless function.
+            let slow = told.contains("takes longer than");
+            assert!(!slow || hint.contains("or many entries"), "{name}: {told}");
         }
     }
     // The others of the same call get their answer from another evaluator; the refusal names the one.

@@ -15,11 +15,12 @@ use cofferdam_profiles::protocol::{Dir, Encoding, Evaluated, Format, Job, Overri
 use nickel_lang_core::ast::InputFormat;
 use nickel_lang_core::cache::{AstEntryState, CacheHub, SourcePath};
 use nickel_lang_core::error::report::{ColorOpt, report_as_str};
-use nickel_lang_core::error::{Error, IntoDiagnostics as _, NullReporter};
+use nickel_lang_core::error::{Diagnostic, Error, IntoDiagnostics as _, NullReporter};
 use nickel_lang_core::eval::cache::CacheImpl;
 use nickel_lang_core::eval::value::NickelValue;
 use nickel_lang_core::eval::{VirtualMachine, VmContext};
-use nickel_lang_core::files::FileId;
+use nickel_lang_core::files::{FileId, Files};
+use nickel_lang_core::parser::lexer::KEYWORDS;
 use nickel_lang_core::position::RawSpan;
 use nickel_lang_core::serialize::{ExportFormat, to_string, validate};
 use serde_json::Value;
@@ -230,10 +231,16 @@ impl Evaluator {
         }
         let errors = error.into_diagnostics(&mut files).into_iter();
         let errors: Vec<_> = errors.map(|error| places::shown(error, &fields, &files)).collect();
+        let keyword = errors.iter().find_map(|error| keyword_as_name(error, &files));
         let text: String =
             errors.into_iter().map(|error| report_as_str(&mut files.clone(), error, ColorOpt::Never)).collect();
         let told =
             problem(ProblemKind::Nickel, format!("{} is refused:\n{}", file.display(), clipped(text.trim_end())));
+        if let Some(word) = keyword {
+            return told.hint(&format!(
+                "`{word}` is a keyword of Nickel and cannot name a variable: rename it, as in `{word}_`"
+            ));
+        }
         match library_import(&text) {
             Some(import) => told.hint(&format!("the library is inside the program: import \"{import}\"")),
             None => told,
@@ -274,6 +281,15 @@ fn library_import(told: &str) -> Option<String> {
     let names = path.match_indices("sandbox/").map(|(at, _)| &path[at + "sandbox/".len()..]);
     let file = names.into_iter().find(|name| LIBRARY.iter().any(|(file, ..)| file == name))?;
     Some(if file == "main.ncl" { "sandbox".to_owned() } else { format!("sandbox/{file}") })
+}
+
+/// The keyword that stands where a variable or an argument is named, such as `default` in `let default = 1`.
+fn keyword_as_name(error: &Diagnostic<FileId>, files: &Files) -> Option<&'static str> {
+    let at = error.labels.first().filter(|_| error.message == "unexpected token")?;
+    let source = files.source(at.file_id);
+    let before = source.get(..at.range.start)?.split_whitespace().next_back()?;
+    let found = source.get(at.range.clone()).filter(|_| ["let", "rec", "fun"].contains(&before))?;
+    KEYWORDS.iter().copied().find(|keyword| *keyword == found)
 }
 
 /// A message without the endless lines that a generated source may have.

@@ -207,6 +207,24 @@ fn an_import_of_the_library_by_another_path_is_told_its_name() {
 }
 
 #[test]
+fn a_keyword_as_a_name_has_a_hint() {
+    for (text, keyword) in [
+        ("let default = \"x\" in { skill_id = default }", "default"),
+        ("let rec optional = 1 in { skill_id = \"x\" }", "optional"),
+        ("let f = fun priority => priority in { skill_id = f \"x\" }", "priority"),
+    ] {
+        let wrong = problem(text);
+        assert!(wrong.message.contains("unexpected token"), "{text}: {}", wrong.message);
+        let hint = wrong.hint.unwrap_or_default();
+        assert!(hint.contains(&format!("`{keyword}` is a keyword")), "{text}: {hint}");
+    }
+    // Another mistake in syntax, and the same word where it is a keyword.
+    for text in ["let a = = 1 in { skill_id = a }", "{ skill_id = default }"] {
+        assert_eq!(problem(text).hint, None, "{text}");
+    }
+}
+
+#[test]
 fn an_import_loop_is_an_error_and_no_end_of_the_evaluator() {
     let (keep, file) = profile("import \"other.ncl\"");
     fs::write(keep.path().join("other.ncl"), "import \"profile.ncl\"").unwrap();

@@ -109,8 +109,9 @@ impl End {
         let nested = self.stderr.contains("overflowed its stack") || self.how == How::Signalled(SIGSEGV);
         if self.how == How::Time || self.how == How::Signalled(SIGXCPU) {
             let message = format!("evaluating {file} takes longer than {} s", self.time.as_secs());
-            return CompileError::new(message)
-                .hint(format!("look in {file} for a function that calls itself without end, such as `let rec`"));
+            return CompileError::new(message).hint(format!(
+                "look in {file} for a function that calls itself without end, such as `let rec`, or many entries"
+            ));
         }
         if memory {
             let message = format!("evaluating {file} takes more than {MEMORY_MB} MiB of memory");
