@@ -536,8 +536,31 @@ fn mistakes_are_told_with_what_would_work() {
     let listed = bench.skill(&["list"]);
     assert!(code(&listed) == 125 && said(&listed).contains("there is no registry in"), "{}", said(&listed));
     assert!(!bench.path("skills").exists(), "asking makes nothing");
+    let empty = bench.path("empty");
+    fs::create_dir(&empty).unwrap();
+    for action in [&["verify"][..], &["register"], &["sign", "--key", "publisher.key"]] {
+        let key = bench.path("publisher.key");
+        let with_key =
+            |word: &&str| if *word == "publisher.key" { key.to_str().unwrap().to_owned() } else { (*word).into() };
+        let words: Vec<String> = action.iter().map(with_key).chain([empty.to_str().unwrap().to_owned()]).collect();
+        let output = bench.skill(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        let told = said(&output);
+        assert!(code(&output) == 1 && told.contains("schema_validation_failed: manifest.json in"), "{told}");
+        assert!(told.contains("hint: ") && told.contains("cofferdam skill sign --files --key FILE DIR"), "{told}");
+    }
+    fs::write(empty.join("manifest.json"), "{}").unwrap();
+    let told = said(&bench.skill(&["verify", empty.to_str().unwrap()]));
+    assert!(told.contains("schema_validation_failed") && !told.contains("skill sign --files"), "{told}");
     let default = cofferdam().args(["skill", "list"]).env("COFFERDAM_SKILLS", bench.path("skills")).output().unwrap();
-    assert_eq!((code(&default), said(&default).as_str()), (0, ""), "none is registered yet");
+    assert_eq!((code(&default), default.stdout.len()), (0, 0), "none is registered yet");
+    let none = said(&default);
+    assert!(
+        none.contains("no skill is registered in") && none.contains("hint: cofferdam skill register DIR"),
+        "{none}"
+    );
+    let none =
+        cofferdam().args(["skill", "list", "--json"]).env("COFFERDAM_SKILLS", bench.path("skills")).output().unwrap();
+    assert_eq!((parse(&none), none.stderr.len()), (json!({}), 0), "JSON says it itself");
     bench.registered("kept", false, &[("main.sh", "true\n")]);
     for (arguments, wanted, fault) in [
         (&["show", "--json", "nope"][..], 1, "not_registered"),

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::{AT_FAULT, Called, refused};
 use crate::execute::{print, print_json};
-use crate::report::{Refusal, printable};
+use crate::report::{Refusal, print_note, printable};
 
 /// Longest account of what is wrong that goes into a record, characters.
 const TOLD: usize = 8000;
@@ -191,6 +191,13 @@ pub(super) fn list(called: &Called<'_>) -> Result<i32, Refusal> {
     let skills = called.registry.list().map_err(|error| refused(&error, AT_FAULT))?;
     if called.flag("json") {
         print_json(&skills)?;
+        return Ok(0);
+    }
+    if skills.is_empty() {
+        let place = called.registry.directory().display();
+        if !called.flag("quiet") {
+            print_note(&format!("no skill is registered in {place}"), Some("cofferdam skill register DIR"));
+        }
         return Ok(0);
     }
     let mut text = String::new();

@@ -61,11 +61,14 @@ pub struct Fault {
     pub line: Option<u64>,
     /// What is wrong.
     pub message: String,
+    /// What a user can do, where this fault needs another answer than others of its code.
+    #[serde(skip)]
+    pub hint: Option<&'static str>,
 }
 
 impl Fault {
     pub(super) fn new(code: Code, message: impl Into<String>) -> Fault {
-        Fault { code, file: None, line: None, message: message.into() }
+        Fault { code, file: None, line: None, message: message.into(), hint: None }
     }
 
     pub(super) fn of_file(code: Code, file: &str, message: impl Into<String>) -> Fault {
@@ -142,12 +145,9 @@ impl SkillError {
     /// What a user can do.
     pub fn hint(&self) -> Option<String> {
         match self {
-            SkillError::Refused(faults) => match faults.first()?.code {
-                Code::NotRegistered => Some("cofferdam skill list".into()),
-                Code::SignatureVerificationFailed => {
-                    Some("cofferdam skill sign DIR --key FILE, by the publisher".into())
-                }
-                _ => None,
+            SkillError::Refused(faults) => match faults.first()? {
+                Fault { hint: Some(hint), .. } => Some((*hint).to_owned()),
+                first => of_code(first.code),
             },
             SkillError::Untrusted { path, .. } => {
                 Some(format!("chown and chmod go-w {} if it is yours", path.display()))
@@ -168,6 +168,15 @@ impl SkillError {
                 _ => None,
             },
         }
+    }
+}
+
+/// What a user can do about any fault of this code.
+fn of_code(code: Code) -> Option<String> {
+    match code {
+        Code::NotRegistered => Some("cofferdam skill list".into()),
+        Code::SignatureVerificationFailed => Some("cofferdam skill sign DIR --key FILE, by the publisher".into()),
+        _ => None,
     }
 }
 

@@ -120,7 +120,12 @@ pub fn open(directory: &Path) -> Result<(OwnedFd, Vec<u8>), SkillError> {
         .and_then(|file| read(&file, MAX_MANIFEST_BYTES as u64))
         .map_err(|error| {
             let told = format!("{MANIFEST_FILE} in {}: {error}", directory.display());
-            SkillError::one(Code::SchemaValidationFailed, told)
+            let missing = error.kind() == io::ErrorKind::NotFound;
+            let hint = missing.then_some(
+                "DIR is the directory that has manifest.json at its top; the publisher writes one, and then: \
+                 cofferdam skill sign --files --key FILE DIR",
+            );
+            SkillError::Refused(vec![Fault { hint, ..Fault::new(Code::SchemaValidationFailed, told) }])
         })?;
     Ok((root, text))
 }
