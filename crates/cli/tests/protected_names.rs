@@ -1,0 +1,139 @@
+//! Every name of the built-in list, as a file, as a directory and missing: nothing of it is changed, created, replaced or
+//! removed in a writable volume, and an ordinary name beside it is. Without the list, the same program changes all of them.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use cofferdam_policy::{PROTECTED_COMPANIONS, PROTECTED_DEFAULT};
+use common::{PYTHON, cofferdam, open_directory};
+
+/// What the files say at first.
+const ORIGINAL: &str = "original";
+
+/// Tries each operation on each name, and the same on an ordinary name beside it.
+const PROGRAM: &str = "
+import json, os, shutil, sys
+def attempt(f, *a):
+    try: f(*a)
+    except OSError: pass
+def write(path):
+    with open(path, 'w') as f: f.write('changed')
+def replace(path):
+    write(path + '.new')
+    os.rename(path + '.new', path)
+def plant(path):
+    os.mkdir(path)
+    write(path + '/planted')
+def link(path):
+    write(path + '.target')
+    os.symlink(os.path.basename(path) + '.target', path)
+for name in json.loads(sys.argv[1]):
+    for volume in '/files', '/directories', '/missing':
+        path = f'{volume}/{name}'
+        attempt(os.makedirs, os.path.dirname(path))
+        for path in path, path + '.ordinary':
+            inside = path + '/inner', path + '/planted'
+            for f in write, replace, os.unlink, link, os.unlink, os.rmdir, plant: attempt(f, path)
+            for f in write, os.unlink: attempt(f, inside[0])
+            attempt(write, inside[1])
+            attempt(os.rename, path, path + '.away')
+            attempt(write, path)
+";
+
+struct Volumes {
+    _place: tempfile::TempDir,
+    files: PathBuf,
+    directories: PathBuf,
+    missing: PathBuf,
+}
+
+impl Volumes {
+    fn new(names: &[&str]) -> Volumes {
+        let place = open_directory();
+        let volume = |name: &str| {
+            let path = place.path().join(name);
+            fs::create_dir(&path).unwrap();
+            path
+        };
+        let (files, directories, missing) = (volume("files"), volume("directories"), volume("missing"));
+        for name in names {
+            fs::create_dir_all(files.join(name).parent().unwrap()).unwrap();
+            fs::write(files.join(name), ORIGINAL).unwrap();
+            fs::create_dir_all(directories.join(name)).unwrap();
+            fs::write(directories.join(name).join("inner"), ORIGINAL).unwrap();
+        }
+        Volumes { _place: place, files, directories, missing }
+    }
+
+    /// Runs the program on these names with every volume writable.
+    fn attack(&self, policy: &Path, names: &[&str]) {
+        let mut command = cofferdam();
+        command.args(["run", "-q", "--policy"]).arg(policy);
+        for (path, inside) in
+            [(&self.files, "/files"), (&self.directories, "/directories"), (&self.missing, "/missing")]
+        {
+            command.arg("-v").arg(format!("{}:{inside}:rw", path.display()));
+        }
+        let output =
+            command.args(["--", PYTHON, "-c", PROGRAM, &serde_json::to_string(names).unwrap()]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+fn policy(at: &Path, filesystem: &str) -> PathBuf {
+    let file = at.join("policy.json");
+    fs::write(&file, format!("{{\"version\": 1, \"filesystem\": {{\"root\": \"host\"{filesystem}}}}}")).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    file
+}
+
+fn says(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|e| format!("({e})"))
+}
+
+/// The name is as it was as a file and as a directory.
+fn unchanged(volumes: &Volumes, name: &str) -> bool {
+    let directory = volumes.directories.join(name);
+    let entries: Vec<_> =
+        fs::read_dir(&directory).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect();
+    says(&volumes.files.join(name)) == ORIGINAL && entries == ["inner"] && says(&directory.join("inner")) == ORIGINAL
+}
+
+fn changed(path: &Path) -> bool {
+    says(path) == "changed"
+}
+
+#[test]
+fn no_protected_name_can_be_changed_created_or_removed() {
+    let companions: Vec<&str> = PROTECTED_COMPANIONS.iter().map(|(_, name)| *name).collect();
+    let existing: Vec<&str> = PROTECTED_DEFAULT.iter().chain(&companions).copied().collect();
+    assert!(existing.len() > 250, "{}", existing.len());
+    let place = open_directory();
+    let (all, none) = (Volumes::new(&existing), Volumes::new(&existing));
+
+    all.attack(&policy(place.path(), ""), &existing);
+    let bad: Vec<_> = existing.iter().filter(|name| !unchanged(&all, name)).collect();
+    assert!(bad.is_empty(), "changed: {bad:?}");
+    let made: Vec<_> =
+        PROTECTED_DEFAULT.iter().filter(|name| fs::symlink_metadata(all.missing.join(name)).is_ok()).collect();
+    assert!(made.is_empty(), "created: {made:?}");
+    for name in &existing {
+        let ordinary = format!("{name}.ordinary");
+        // The program cannot make a directory that leads to a protected name.
+        let below = name.contains('/').then_some(&all.missing);
+        for volume in [&all.files, &all.directories, &all.missing].into_iter().filter(|volume| Some(*volume) != below) {
+            assert!(changed(&volume.join(&ordinary)), "{ordinary} in {}", volume.display());
+        }
+    }
+
+    none.attack(&policy(place.path(), ", \"protected\": []"), &existing);
+    let same: Vec<_> = existing.iter().filter(|name| unchanged(&none, name)).collect();
+    assert!(same.is_empty(), "unchanged without the list, which proves nothing: {same:?}");
+    for name in &existing {
+        assert!(changed(&none.files.join(name)) && changed(&none.missing.join(name)), "{name}");
+        assert!(!none.directories.join(name).join("inner").exists(), "{name}");
+    }
+}
