@@ -202,7 +202,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config.toml");
         let error = guard_from_file(&path).unwrap_err();
-        assert!(error.to_string().contains("config.toml"), "{error}");
+        let told = error.to_string();
+        assert!(told.starts_with("cannot read ") && told.contains("config.toml"), "{told}");
+        assert!(told.contains("No such file or directory"), "{told}");
+        let ConfigError::Unreadable { path: named, source } = error else { panic!("{told}") };
+        assert_eq!((named, source.kind()), (path.clone(), std::io::ErrorKind::NotFound));
         std::fs::write(&path, "[sandbox]\n").unwrap();
         assert_eq!(guard_from_file(&path).unwrap(), GuardConfig::default());
         std::fs::write(&path, "#".repeat(MOST as usize + 1)).unwrap();
