@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::place::Place;
 use crate::trial::{Run, canary, filled, line, read, sandboxed};
@@ -23,6 +23,7 @@ pub const SCENES: &[Scene] = &[
     ("bandwidth-is-what-the-policy-says", bandwidth),
     ("programs-inside-reach-each-other", inside),
     ("backends-that-cannot-hold-it-start-nothing", other_backends),
+    ("a-skill-verifies-certificates-by-the-roots-of-the-host", skill),
 ];
 
 const ALLOW: &[&str] = &["--allow", "allowed.test"];
@@ -167,4 +168,67 @@ fn other_backends(place: &Place, world: &World) -> Result<(), String> {
     ensure(run.stdout.contains("it runs"), "the jail does not", &run)?;
     let strength = &run.outcome["enforcement"]["network.mode"]["strength"];
     ensure(strength == "full", "the jail holds it less than in full", &run)
+}
+
+/// Prints what each host says over HTTPS, or why nothing came.
+const ASKS: &str = "import sys, urllib.request
+for host in sys.argv[1:]:
+    try: print(urllib.request.urlopen(f'https://{host}/skill', timeout=8).read().decode(), flush=True)
+    except Exception as e: print(host, e, flush=True)
+";
+
+fn skill(place: &Place, world: &World) -> Result<(), String> {
+    let directory = world.base.join("asks");
+    let write = |name: &str, text: &str| {
+        let path = world.base.join(name);
+        std::fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+        Ok::<_, String>(path.display().to_string())
+    };
+    let file = |name: &str| world.base.join(name).display().to_string();
+    let (registry, trail, key) = (file("skills"), file("audit"), file("publisher.key"));
+    let cofferdam = place.cofferdam.display().to_string();
+    let call = |words: &[&str]| {
+        let options = ["skill", "--best-effort", "--registry", &registry, "--audit-trail", &trail];
+        let all = [&[cofferdam.as_str()], &options[..], words].concat();
+        world.run(&all.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(), &[], &place.inside)
+    };
+    let done = |ended: Ended| match ended.code {
+        0 => Ok(ended.stdout.trim().to_owned()),
+        code => Err(format!("exit {code}: {}{}", ended.stdout, ended.stderr)),
+    };
+    let address = done(call(&["keygen", &key])?)?;
+    write("main.py", ASKS)?;
+    let manifest = json!({
+        "version": "1",
+        "name": "asks",
+        "publisher": { "name": "Example", "address": address, "contact": "dev@example.com" },
+        "permissions": {
+            "txActions": [], "chains": [], "networkAccess": ["allowed.test", "evil.test"], "filesystemAccess": false
+        },
+        "sandbox": { "memoryMb": 256, "timeoutMs": 60000, "allowSpawn": false },
+        "files": [],
+    });
+    write("manifest.json", &manifest.to_string())?;
+    // The user of this world signs in a directory of its own.
+    let (files, directory) = (["main.py", "manifest.json"].map(file), directory.display().to_string());
+    let made = format!("mkdir {directory} && cp {} {directory}", files.join(" "));
+    done(world.run(&["sh".to_owned(), "-c".to_owned(), made], &[], &place.inside)?)?;
+    done(call(&["sign", "--files", "--key", &key, &directory])?)?;
+    done(call(&["register", &directory])?)?;
+    let ask = |env: Value, host: &str| {
+        let config = json!({ "networkMode": "allowlist", "allowedHosts": ["allowed.test"], "env": env });
+        let operator = write("operator.json", &config.to_string())?;
+        let run = ["run", "--json", "--config", &operator, "asks", "--", host];
+        read(call(&run)?)
+    };
+    let run = ask(json!({}), "allowed.test")?;
+    ensure(run.stdout.contains("delivered allowed.test"), "the skill has no answer by HTTPS", &run)?;
+    // The answer is no sign of trust unless without the roots there is none.
+    let run = ask(json!({ "SSL_CERT_FILE": "/dev/null", "SSL_CERT_DIR": "/nowhere" }), "allowed.test")?;
+    ensure(run.stdout.contains("CERTIFICATE_VERIFY_FAILED"), "a certificate without a root is not refused", &run)?;
+    // The manifest asks for this host too, and the operator does not grant it.
+    let run = ask(json!({}), "evil.test")?;
+    ensure(!run.stdout.contains("delivered"), "IT GOT OUT", &run)?;
+    ensure(run.outcome["outcome"] == "violation", "a host that is not granted does not end the run", &run)?;
+    ensure(!run.seen.iter().any(|entry| entry["what"] == "request"), "the record has a request", &run)
 }
