@@ -81,6 +81,23 @@ static int a_exchange(int argc, char **argv)
     return verdict(syscall(SYS_renameat2, AT_FDCWD, argv[0], AT_FDCWD, argv[1], 2) == 0, argv[1]);
 }
 
+/* An exclusive lock through a descriptor that can only read. The host looks with a shared lock, for a moment each time. */
+static int a_lock(int argc, char **argv)
+{
+    int fd = open(argv[0], O_RDONLY | O_NONBLOCK);
+    (void)argc;
+    if (fd < 0) return blk(argv[0]);
+    for (int i = 0; i < 200; i++) {
+        if (!flock(fd, LOCK_EX | LOCK_NB)) {
+            usleep(700000);
+            return esc("%s is locked", argv[0]);
+        }
+        if (errno != EWOULDBLOCK) break;
+        usleep(5000);
+    }
+    return blk("flock");
+}
+
 static int a_readdir(int argc, char **argv)
 {
     DIR *d = opendir(argv[0]);
@@ -371,7 +388,7 @@ static int a_fifo_rdwr(int argc, char **argv)
 const struct attack files_attacks[] = {
     {"read", a_read}, {"peek", a_peek}, {"open-read", a_open_read}, {"open-write", a_open_write}, {"write", a_write},
     {"create", a_create}, {"truncate", a_truncate}, {"unlink", a_unlink}, {"rename", a_rename},
-    {"exchange", a_exchange}, {"readdir", a_readdir}, {"symlink-read", a_symlink_read},
+    {"exchange", a_exchange}, {"readdir", a_readdir}, {"lock", a_lock}, {"symlink-read", a_symlink_read},
     {"symlink-write", a_symlink_write}, {"symlink-at", a_symlink_at}, {"symlink-dir", a_symlink_dir},
     {"link-read", a_link_read}, {"link-write", a_link_write}, {"dirfd-read", a_dirfd_read}, {"cwd-read", a_cwd_read},
     {"reopen-write", a_reopen_write}, {"mv-read", a_mv_read}, {"mv-plant", a_mv_plant}, {"mkdir-plant", a_mkdir_plant},

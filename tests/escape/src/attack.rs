@@ -141,6 +141,8 @@ pub enum Victim {
     Node(&'static str),
     /// `{out}/group` is readable by group 4 alone.
     GroupFile,
+    /// A file on which the host looks for the lock of another program.
+    Lock(&'static str),
     /// The handle of this file, for `{handle}`.
     Handle(&'static str),
     /// A second run with the same policy, at the same time.
@@ -166,7 +168,7 @@ pub enum Proof {
     Dead,
     /// The victim process has another priority, affinity, policy or limit.
     Steered,
-    /// The victim's socket or FIFO got the attack's token.
+    /// The victim's socket or FIFO got the attack's token, or the victim file was locked.
     Received,
     /// The file behind the caller's stdout, stderr or stdin lost its first line.
     Truncated,
@@ -257,6 +259,8 @@ pub struct Attack {
     pub needs: Option<&'static str>,
     /// Only meaningful for a caller that is root.
     pub root_only: bool,
+    /// The paragraph of SECURITY.md which says that this is not prevented: success is then no hole, and not claimed.
+    pub documented: Option<&'static str>,
 }
 
 /// What most rows share.
@@ -275,4 +279,5 @@ pub const ATTACK: Attack = Attack {
     twin: Twin::Outside,
     needs: None,
     root_only: false,
+    documented: None,
 };

@@ -1,6 +1,6 @@
 //! The victims of one trial: files, processes, sockets and the rest, made fresh, watched, and removed again.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
@@ -400,6 +400,14 @@ impl<'h> Case<'h> {
                 let path = self.dir.join("out/group");
                 std::os::unix::fs::chown(&path, Some(0), Some(4)).map_err(|e| failed("file of group 4", e))?;
                 mode(&path, 0o640)?;
+            }
+            Victim::Lock(name) => {
+                let file = File::open(self.path(name)).map_err(|e| failed(name, e))?;
+                self.watch(move || match file.try_lock_shared() {
+                    Err(TryLockError::WouldBlock) => TOKEN.into(),
+                    Ok(()) => file.unlock().map(|()| Vec::new()).unwrap_or_default(),
+                    Err(TryLockError::Error(_)) => Vec::new(),
+                });
             }
             Victim::Handle(name) => self.handle = self.outside(&["handle", name])?.trim().to_owned(),
             Victim::Sandbox(_) => {} // the judge runs it beside the attack

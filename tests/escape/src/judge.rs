@@ -162,7 +162,10 @@ fn attempt(host: &Host, attack: &Attack, backend: Backend, user: User) -> Result
     let seen = worked(&mut case, attack.proof, &before, &run);
     let only_proof = attack.held.contains(&End::Any);
     if seen == Some(true) || (!only_proof && run.says_escaped()) {
-        return Ok(Cell::Hole(run.account()));
+        return Ok(match attack.documented {
+            Some(paragraph) => Cell::NotClaimed(format!("SECURITY.md: {paragraph}")),
+            None => Cell::Hole(run.account()),
+        });
     }
     if !was_held(attack, &run) {
         return Ok(Cell::Broken(format!("neither held nor escaped: {}", run.account())));

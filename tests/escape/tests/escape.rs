@@ -36,6 +36,11 @@ fn table_is_sound() -> Result<(), Failed> {
             return Err(format!("{}: {count} attacks, of at least four", class.title()).into());
         }
     }
+    let security = include_str!("../../../SECURITY.md");
+    let undocumented = |a: &&Attack| a.documented.is_some_and(|heading| !security.contains(&format!("**{heading}.**")));
+    if let Some(attack) = attacks.iter().find(undocumented) {
+        return Err(format!("{}: SECURITY.md has no such paragraph", attack.name).into());
+    }
     match attacks.iter().find(|a| a.why.is_empty() || a.fields.is_empty() || a.args.is_empty()) {
         Some(attack) => Err(format!("{} is incomplete", attack.name).into()),
         None => Ok(()),

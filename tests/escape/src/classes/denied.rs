@@ -2,7 +2,7 @@
 
 use cofferdam_policy::{Access, Field, SeccompLevel};
 
-use crate::attack::{ATTACK, Attack, Class, Proof, Shape, Twin, Victim};
+use crate::attack::{ATTACK, Attack, Class, End, Proof, Shape, Twin, Victim};
 
 const ROW: Attack = Attack { class: Class::Denied, fields: &[Field::Deny], proof: Proof::Secret, ..ATTACK };
 
@@ -167,6 +167,17 @@ pub const ROWS: &[Attack] = &[
         shape: &[Shape::Rw, Shape::Deny("{rw}/sub")],
         proof: Proof::Changed("{rw}/sub/victim"),
         twin: Twin::Inside(&[Shape::Rw], &[]),
+        ..ROW
+    },
+    Attack {
+        name: "lock-denied",
+        why: "Locks a denied file",
+        args: &["lock", "{out}/victim"],
+        shape: &[Shape::Deny("{out}/victim")],
+        victims: &[Victim::Lock("{out}/victim")],
+        proof: Proof::Received,
+        held: &[End::Any],
+        twin: Twin::Outside,
         ..ROW
     },
 ];

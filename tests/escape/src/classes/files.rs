@@ -2,7 +2,7 @@
 
 use cofferdam_policy::{Field, SeccompLevel};
 
-use crate::attack::{ATTACK, Attack, Class, Proof, Shape, Victim};
+use crate::attack::{ATTACK, Attack, Class, End, Proof, Shape, Victim};
 
 const ROW: Attack = Attack { class: Class::Files, ..ATTACK };
 
@@ -145,6 +145,16 @@ pub const ROWS: &[Attack] = &[
         fields: &[Field::Seccomp],
         shape: &[Shape::Rw],
         proof: Proof::Mode("{rw}/left", 0o4000),
+        ..ROW
+    },
+    Attack {
+        name: "lock-host-file",
+        why: "Locks a file that it can only read, as flock(2) allows",
+        args: &["lock", "{out}/victim"],
+        victims: &[Victim::Lock("{out}/victim")],
+        proof: Proof::Received,
+        held: &[End::Any],
+        documented: Some("Locks on files that can be read"),
         ..ROW
     },
 ];
