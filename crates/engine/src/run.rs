@@ -185,6 +185,10 @@ impl Prepared {
             By::Foreign(foreign) => foreign.policy(),
             By::Contained(contained) => contained.policy(),
         });
+        if let (true, By::Own(core, _)) = (watch.renamed(), &self.0) {
+            // It was made before that, and would mount what has another name now.
+            core.fresh.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
         let mut outcome = run();
         watch.end(&mut outcome);
         outcome

@@ -8,6 +8,7 @@
 mod common;
 
 mod attacks;
+mod interrupted;
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -197,41 +198,6 @@ fn a_name_that_the_program_chose_forges_no_line_and_gets_into_no_command() {
             None => assert!(name.contains('\n') && !hint.contains("mv "), "{hint}"),
         }
     }
-}
-
-#[test]
-fn what_a_run_that_was_cut_off_put_in_the_index_is_found_by_the_next() {
-    if !there("git") {
-        return;
-    }
-    let root = open_directory();
-    let (repo, planted, marker) = embedded(root.path());
-    let state = root.path().join("state");
-    let run = |script: &str| {
-        let mut command = cofferdam();
-        command.env("XDG_STATE_HOME", &state).args(["run", "-v"]).arg(format!("{0}:{0}:rw", repo.display()));
-        for (name, value) in identity() {
-            command.arg("-e").arg(format!("{name}={value}"));
-        }
-        command.arg("-w").arg(&repo).args(["-e", "HOME=/tmp", "--", "/bin/sh", "-c", script]);
-        command
-    };
-    let mut killed = run(&format!("{planted}; echo >ready; sleep 60")).spawn().unwrap();
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while !repo.join("ready").exists() {
-        assert!(std::time::Instant::now() < until, "the program did not get so far");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    killed.kill().unwrap(); // SIGKILL
-    killed.wait().unwrap();
-    assert!(repo.join("x/.git").exists());
-    let next = run("true").output().unwrap();
-    let said = String::from_utf8_lossy(&next.stderr);
-    assert!(said.contains("cut off") && said.contains("x/.git.disabled"), "{said}");
-    shell(&repo, root.path(), "git status");
-    assert!(!marker.exists());
-    let next = run("true").output().unwrap();
-    assert_eq!((next.status.code(), &*String::from_utf8_lossy(&next.stderr)), (Some(0), ""));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! directory while the run goes on: after one that was cut off, the next run does what is left.
 
 use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -26,8 +26,8 @@ pub struct Watch {
     before: Before,
     earlier: Mended,
     record: Option<Record>,
-    /// Why an interrupted run would leave nothing to go on from.
-    unrecorded: Option<String>,
+    /// What could not be looked at or recorded before the run.
+    faults: Vec<Failure>,
 }
 
 /// What was seen before the run, for whom the end of this process leaves it to. Its lock ends with the process.
@@ -45,14 +45,25 @@ impl Watch {
             return Watch::default();
         }
         // First who else is running: what such a run leaves is disabled before its record goes.
-        let (earlier, running) = unfinished();
+        let Unfinished { mended: earlier, running, mut faults } = unfinished();
         let mut before = before(&volumes);
         before.as_also_seen_by(&running);
-        let (record, unrecorded) = match Record::write(&before) {
-            Ok(record) => (record, None),
-            Err(e) => (None, Some(e.to_string())),
-        };
-        Watch { before, earlier, record, unrecorded }
+        let record = Record::write(&before).unwrap_or_else(|e| {
+            faults.push(fault(
+                0,
+                format!(
+                    "what git obeyed before the run could not be recorded ({e}), so nothing would have been looked at after \
+                     an interrupted run"
+                ),
+            ));
+            None
+        });
+        Watch { before, earlier, record, faults }
+    }
+
+    /// Whether something in the volumes has another name now, which an interrupted run had left.
+    pub fn renamed(&self) -> bool {
+        !self.earlier.renamed.is_empty()
     }
 
     /// Looks again, now that every process of the run is dead, and has the outcome say what was found.
@@ -63,12 +74,9 @@ impl Watch {
         }
         report(outcome, &self.earlier, "an earlier run, which was cut off,");
         report(outcome, &mended, "the program");
-        if let Some(why) = self.unrecorded {
-            let message = format!(
-                "what git obeyed before the run could not be recorded ({why}), so nothing would have been looked at after an \
-                 interrupted run"
-            );
-            add(outcome, Failure { code: 0, step: "repositories".into(), message, hint: None });
+        for fault in self.faults {
+            outcome.success &= fault.code == 0;
+            add(outcome, fault);
         }
     }
 }
@@ -83,10 +91,12 @@ fn protects(policy: &Policy) -> bool {
 }
 
 impl Record {
-    /// None where there is nothing to look at again, or no state directory.
+    /// None where there is nothing to look at again.
     fn write(before: &Before) -> std::io::Result<Option<Record>> {
-        let (false, Ok(directory)) = (before.is_empty(), state::directory()) else { return Ok(None) };
-        let directory = directory.join("unfinished");
+        if before.is_empty() {
+            return Ok(None);
+        }
+        let directory = state::directory()?.join("unfinished");
         let content = serde_json::to_vec(before)?;
         if content.len() as u64 > MOST_BYTES {
             return Err(std::io::Error::other("there are too many repositories"));
@@ -103,36 +113,83 @@ impl Record {
     }
 }
 
+/// What the records of other runs say.
+#[derive(Default)]
+struct Unfinished {
+    /// What was done after those that were cut off.
+    mended: Mended,
+    /// What those saw before they began that go on.
+    running: Vec<Before>,
+    /// What cannot be read.
+    faults: Vec<Failure>,
+}
+
 /// Does what runs have left that were cut off; and what runs saw before they began that go on.
-fn unfinished() -> (Mended, Vec<Before>) {
-    let (mut mended, mut running) = (Mended::default(), Vec::new());
-    let Ok(directory) = state::directory() else { return (mended, running) };
-    let entries = fs::read_dir(directory.join("unfinished")).into_iter().flatten().flatten();
-    for entry in entries.filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b".")).take(MOST_RECORDS) {
+fn unfinished() -> Unfinished {
+    let mut all = Unfinished::default();
+    // Without a state directory there is no record, and that none can be written is said.
+    let Ok(directory) = state::directory().map(|directory| directory.join("unfinished")) else { return all };
+    let entries = match fs::read_dir(&directory) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == ErrorKind::NotFound => return all,
+        Err(e) => {
+            let message =
+                format!("{} cannot be listed ({e}), so no record of an interrupted run was read", shown(&directory));
+            all.faults.push(fault(0, message));
+            return all;
+        }
+    };
+    let whole = |entry: &fs::DirEntry| !entry.file_name().as_encoded_bytes().starts_with(b".");
+    for entry in entries.flatten().filter(whole).take(MOST_RECORDS) {
+        let path = entry.path();
         let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits().cast_signed();
-        let Ok(file) = File::options().read(true).custom_flags(flags).open(entry.path()) else { continue };
-        let goes_on = flock(&file, FlockOperation::NonBlockingLockExclusive).is_err();
-        let mut bytes = Vec::new();
-        let read = (&file).take(MOST_BYTES).read_to_end(&mut bytes);
-        let before = read.and_then(|_| serde_json::from_slice::<Before>(&bytes).map_err(std::io::Error::from));
+        let (goes_on, before) = match File::options().read(true).custom_flags(flags).open(&path) {
+            Ok(file) => (flock(&file, FlockOperation::NonBlockingLockExclusive).is_err(), decode(&file)),
+            Err(e) if e.kind() == ErrorKind::NotFound => continue, // its run has just ended
+            Err(e) => (false, Err(e)),
+        };
         match before {
-            Ok(before) if goes_on => running.push(before),
+            Ok(before) if goes_on => all.running.push(before),
             // It has just ended.
             Err(_) if goes_on => {}
             Ok(before) => {
                 let Mended { renamed, failed } = before.mend();
-                mended.renamed.extend(renamed);
-                mended.failed.extend(failed);
+                all.mended.renamed.extend(renamed);
+                all.mended.failed.extend(failed);
             }
-            Err(e) => {
-                mended.failed.push((entry.path(), format!("the record of an interrupted run cannot be read: {e}")))
-            }
+            Err(e) => all.faults.push(unread(&path, &e)),
         }
         if !goes_on {
-            fs::remove_file(entry.path()).ok(); // another run does the same at this moment
+            fs::remove_file(path).ok(); // another run does the same at this moment
         }
     }
-    (mended, running)
+    all
+}
+
+fn decode(file: &File) -> std::io::Result<Before> {
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES).read_to_end(&mut bytes)?;
+    Ok(serde_json::from_slice(&bytes)?)
+}
+
+fn fault(code: i32, message: String) -> Failure {
+    Failure { code, step: "repositories".into(), message, hint: None }
+}
+
+/// Nothing says what the run of this record could write, so that nothing of it was looked at.
+fn unread(path: &Path, why: &std::io::Error) -> Failure {
+    let path = shown(path);
+    let message = format!(
+        "the record of an interrupted run cannot be read, and what that run left for git was not looked at: {path}: {why}"
+    );
+    let hint = "in each repository that the run could write, `git ls-files --stage` lists embedded repositories by the mode \
+                160000; run nothing else of git there before you know all of them";
+    Failure { hint: Some(hint.into()), ..fault(125, message) }
+}
+
+/// A path whose names may be the program's.
+fn shown(path: &Path) -> String {
+    text::one_line(&path.to_string_lossy())
 }
 
 /// Has an outcome say what was disabled, and what could not be.
@@ -142,8 +199,6 @@ fn report(outcome: &mut Outcome, mended: &Mended, who: &str) {
     }
     let mut texts = Vec::new();
     let mut hint = None;
-    // The names are the program's.
-    let shown = |path: &Path| text::one_line(&path.to_string_lossy());
     for (path, now) in mended.renamed.iter().take(NAMED) {
         let is_index = path.file_name().is_some_and(|name| name == "index");
         texts.push(if is_index {

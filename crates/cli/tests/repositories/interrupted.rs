@@ -1,0 +1,181 @@
+//! What a run records of the repositories in its volumes for the case that it is cut off, what the next run does with it, and
+//! what both say where that fails.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use super::common::{cofferdam, open_directory};
+use super::{REPOSITORY, done, embedded, identity, shell, there};
+
+/// A repository, and a state directory of the test's own.
+struct Scene {
+    root: tempfile::TempDir,
+    repo: PathBuf,
+    planted: String,
+    marker: PathBuf,
+}
+
+impl Scene {
+    fn new() -> Option<Scene> {
+        if !there("git") {
+            return None;
+        }
+        let root = open_directory();
+        let (repo, planted, marker) = embedded(root.path());
+        Some(Scene { root, repo, planted, marker })
+    }
+
+    fn command(&self, options: &[&str], script: &str) -> Command {
+        let mut command = cofferdam();
+        command.env("XDG_STATE_HOME", self.root.path().join("state")).arg("run").args(options);
+        command.arg("-v").arg(format!("{0}:{0}:rw", self.repo.display()));
+        for (name, value) in identity() {
+            command.arg("-e").arg(format!("{name}={value}"));
+        }
+        command.arg("-w").arg(&self.repo).args(["-e", "HOME=/tmp", "--", "/bin/sh", "-c", script]);
+        command
+    }
+
+    /// Where records are.
+    fn unfinished(&self) -> PathBuf {
+        self.root.path().join("state/cofferdam/unfinished")
+    }
+
+    fn records(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.unfinished()).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect()
+    }
+
+    /// Exit code and standard error of a run that does nothing itself.
+    fn next(&self) -> (Option<i32>, String) {
+        told(&self.command(&[], "true").output().unwrap())
+    }
+
+    /// A run that is killed once it has done this.
+    fn killed(&self, script: &str) {
+        let mut killed = self.command(&[], &format!("{script}; echo >ready; sleep 60")).spawn().unwrap();
+        wait_for(&self.repo.join("ready"));
+        killed.kill().unwrap(); // SIGKILL
+        killed.wait().unwrap();
+    }
+}
+
+fn told(output: &Output) -> (Option<i32>, String) {
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn wait_for(path: &Path) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !path.exists() {
+        assert!(Instant::now() < until, "the program did not get so far");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+const NOTHING: (Option<i32>, String) = (Some(0), String::new());
+
+#[test]
+fn what_a_run_that_was_cut_off_put_in_the_index_is_found_by_the_next() {
+    let Some(scene) = Scene::new() else { return };
+    scene.killed(&scene.planted);
+    assert!(scene.repo.join("x/.git").exists());
+    assert_eq!(scene.records().len(), 1);
+    let (code, said) = scene.next();
+    assert!(code == Some(0) && said.contains("cut off") && said.contains("x/.git.disabled"), "{said}");
+    shell(&scene.repo, scene.root.path(), "git status");
+    assert!(!scene.marker.exists());
+    assert_eq!((scene.next(), scene.records()), (NOTHING, Vec::new()));
+}
+
+#[test]
+fn a_run_that_ends_leaves_no_record() {
+    let Some(scene) = Scene::new() else { return };
+    let mut running = scene.command(&[], "echo >ready; while [ ! -e go ]; do sleep 0.1; done").spawn().unwrap();
+    wait_for(&scene.repo.join("ready"));
+    assert_eq!(scene.records().len(), 1, "while it goes on there is one");
+    // Another run neither takes it for one that was cut off, nor removes it.
+    assert_eq!((scene.next(), scene.records().len()), (NOTHING, 1));
+    fs::write(scene.repo.join("go"), "").unwrap();
+    assert!(running.wait().unwrap().success());
+    assert_eq!(scene.records(), [""; 0].map(PathBuf::from));
+}
+
+#[test]
+fn a_record_that_cannot_be_written_is_said_and_the_program_runs() {
+    let Some(scene) = Scene::new() else { return };
+    fs::create_dir_all(scene.unfinished().parent().unwrap()).unwrap();
+    // A directory cannot be made there, and root could not be kept out by its mode.
+    fs::write(scene.unfinished(), "").unwrap();
+    let output = scene.command(&["--json"], "echo ran").output().unwrap();
+    let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let error = &outcome["error"];
+    assert_eq!(
+        (&outcome["stdout"], &outcome["success"], &error["code"]),
+        (&"ran\n".into(), &true.into(), &0.into()),
+        "{outcome:#}"
+    );
+    let message = error["message"].as_str().unwrap_or_default();
+    assert!(error["step"] == "repositories" && message.contains("could not be recorded"), "{outcome:#}");
+    // What it does itself is looked at all the same.
+    let (_, said) = told(&scene.command(&[], &scene.planted).output().unwrap());
+    assert!(said.contains("could not be recorded") && said.contains("x/.git.disabled"), "{said}");
+    fs::remove_file(scene.unfinished()).unwrap();
+    assert_eq!(scene.next(), NOTHING);
+}
+
+#[test]
+fn a_volume_without_a_repository_needs_no_record() {
+    let Some(scene) = Scene::new() else { return };
+    fs::create_dir_all(scene.unfinished().parent().unwrap()).unwrap();
+    fs::write(scene.unfinished(), "").unwrap();
+    fs::remove_dir_all(scene.repo.join(".git")).unwrap();
+    let (code, said) = scene.next();
+    assert!(code == Some(0) && !said.contains("could not be recorded"), "{said}");
+    // The twin: the same volume once it is one.
+    done(&scene.repo, scene.root.path(), "git init -q");
+    assert!(scene.next().1.contains("could not be recorded"));
+}
+
+#[test]
+fn a_record_that_cannot_be_read_fails_the_next_run_and_is_named() {
+    let Some(scene) = Scene::new() else { return };
+    fs::create_dir_all(scene.unfinished()).unwrap();
+    let record = scene.unfinished().join("one");
+    let elsewhere = scene.root.path().join("elsewhere");
+    fs::write(&elsewhere, "[]").unwrap();
+    let make: [(&str, &dyn Fn()); 4] = [
+        ("no JSON", &|| fs::write(&record, "{").unwrap()),
+        ("another form", &|| fs::write(&record, "{\"a\": 1}").unwrap()),
+        ("a link", &|| symlink(&elsewhere, &record).unwrap()),
+        ("a FIFO", &|| assert!(Command::new("mkfifo").arg(&record).status().unwrap().success())),
+    ];
+    for (name, make) in make {
+        make();
+        let (code, said) = scene.next();
+        assert_eq!(code, Some(125), "{name}: {said}");
+        let named = said.contains(record.to_str().unwrap()) && said.contains("cannot be read");
+        assert!(named && said.contains("hint: ") && !said.contains("in the index"), "{name}: {said}");
+        assert_eq!(scene.next(), NOTHING, "{name}: it is said once");
+    }
+    // One that can be read, of a run whose volume is unchanged, is gone without a word.
+    fs::write(&record, "[]").unwrap();
+    assert_eq!((scene.next(), record.exists()), (NOTHING, false));
+    assert!(elsewhere.exists());
+}
+
+#[test]
+fn where_no_variable_says_where_the_state_is_that_is_said() {
+    let Some(scene) = Scene::new() else { return };
+    let without = |script: &str| {
+        let mut command = scene.command(&[], script);
+        told(&command.env_remove("XDG_STATE_HOME").env_remove("HOME").output().unwrap())
+    };
+    let (code, said) = without("true");
+    assert!(code == Some(0) && said.contains("could not be recorded") && said.contains("HOME"), "{said}");
+    done(scene.root.path(), scene.root.path(), &format!("rm -rf repo; {REPOSITORY}"));
+    let (code, said) = without("exit 3");
+    assert!(code == Some(3) && said.contains("could not be recorded"), "{said}");
+}
