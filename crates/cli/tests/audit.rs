@@ -266,6 +266,32 @@ fn a_run_is_recorded_and_its_secrets_are_not() {
 }
 
 #[test]
+fn only_a_program_that_exited_has_an_exit_code_in_the_outcome_and_in_the_record() {
+    let root = tempfile::tempdir().unwrap();
+    for (at, (options, script, ending, exit_code)) in [
+        (&[][..], "exit 4", "exited", Some(4)),
+        (&[], "exit 0", "exited", Some(0)),
+        (&["--timeout", "300ms"], "sleep 60", "timed_out", None),
+        (&["--cpu-time", "1s"], "while :; do :; done", "limit_exceeded", None),
+        (&[], "kill -KILL $$", "signalled", None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let dir = root.path().join(at.to_string());
+        let line = ["run", "--json", "--best-effort", "--audit-trail", dir.to_str().unwrap()];
+        let o = parse(&output(&[&line[..], options, &["--", "/bin/sh", "-c", script]].concat()));
+        let expected = exit_code.map_or(serde_json::Value::Null, serde_json::Value::from);
+        assert_eq!((&o["outcome"], &o["exit_code"]), (&ending.into(), &expected), "{script}: {o:#}");
+        let trail = std::fs::read_to_string(dir.join("trail-000001.jsonl")).unwrap();
+        let mut records = trail.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let end = records.find(|record| record["kind"] == "sandbox_completed").unwrap_or_else(|| panic!("{trail}"));
+        let data = end["data"].as_object().unwrap();
+        assert_eq!((&data["outcome"], data.get("exitCode")), (&ending.into(), exit_code.map(|_| &expected)), "{end}");
+    }
+}
+
+#[test]
 fn a_secret_is_taken_out_where_a_text_was_cut_escaped_or_lowered() {
     let root = tempfile::tempdir().unwrap();
     let long = "Q".repeat(300);

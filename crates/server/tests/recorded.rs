@@ -57,6 +57,23 @@ fn a_run_is_recorded_with_its_environment_and_its_code() {
 }
 
 #[test]
+fn a_run_that_a_limit_ended_has_no_exit_code_in_its_answer_and_its_record() {
+    let home = Home::new();
+    home.configure("[environments.quick]\npreset = \"shell\"\ntimeout_seconds = 1\n");
+    let trail = home.path().join("audit");
+    let mut client = home.client(json!({ "audit_trail": trail }));
+    let ended = client.run("quick", "exit 7");
+    assert_eq!(ended["structuredContent"]["exit_code"], 7, "{ended}");
+    let late = client.run("quick", "sleep 60");
+    assert_eq!(late["structuredContent"]["outcome"], "timed_out", "{late}");
+    assert!(late["structuredContent"].get("exit_code").is_none_or(Value::is_null), "{late}");
+    let records = records(&trail);
+    let ends: Vec<_> = records.iter().filter(|(kind, _)| kind == "sandbox_completed").map(|(_, data)| data).collect();
+    assert_eq!(ends.iter().map(|data| data.get("exitCode")).collect::<Vec<_>>(), [Some(&json!(7)), None], "{ends:?}");
+    assert_eq!(ends[1]["outcome"], "timed_out");
+}
+
+#[test]
 fn a_session_is_recorded_with_each_of_its_calls() {
     let home = Home::new();
     let trail = home.path().join("audit");
