@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{PYTHON, cofferdam, has, is_root, open_directory, outcome, parse, told};
+use common::{PYTHON, cofferdam, has, is_root, needs, open_directory, outcome, parse, told};
 use serde_json::Value;
 
 /// Refused with this exit code and this word in the reason, both in words and as JSON, and nothing has started.
@@ -248,8 +248,7 @@ fn closed_and_full_streams() {
 
 #[test]
 fn a_full_layer_is_the_programs_to_see_and_the_host_stays_as_it_was() {
-    if !has("overlayfs") {
-        eprintln!("skipped: no overlayfs, says doctor");
+    if !needs("overlayfs") {
         return;
     }
     let directory = open_directory();

@@ -38,6 +38,7 @@ fn a_file_is_shown_where_a_minimal_root_has_a_file_or_a_link() {
 fn a_link_is_replaced_and_what_it_leads_to_stays() {
     let link = "/etc/localtime";
     let Ok(leads_to) = fs::canonicalize(link) else {
+        assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none_or(|must| must != "1"), "this host has no {link}");
         eprintln!("skipped: this host has no {link}");
         return;
     };

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use common::{PYTHON, evaluator, open_directory};
+use common::{PYTHON, evaluator, needs_python, open_directory};
 
 /// What every minimal view shows and this one does not.
 const VICTIMS: [&str; 5] = ["/usr/bin/id", "/usr/share/doc", "/usr/sbin", "/usr/include", "/etc/ssl/certs"];
@@ -20,12 +20,6 @@ const LOOK: &str =
 fn victims() -> Vec<&'static str> {
     let there: Vec<&str> = VICTIMS.into_iter().filter(|path| Path::new(path).exists()).collect();
     assert!(there.contains(&"/usr/bin/id"), "this host has no /usr/bin/id to hide");
-    there
-}
-
-fn has_python() -> bool {
-    let there = Path::new(PYTHON).exists();
-    assert!(there || std::env::var_os("COFFERDAM_MUST_WORK").is_none_or(|must| must != "1"), "{PYTHON} is missing");
     there
 }
 
@@ -57,7 +51,7 @@ fn printed(backend: &[&str], root: &str, more: &[&str], argv: &[&str]) -> String
 
 #[test]
 fn a_program_has_its_library_and_sees_nothing_else_of_the_host() {
-    if !has_python() {
+    if !needs_python() {
         return;
     }
     let there = victims();
@@ -89,7 +83,7 @@ fn the_hosts_users_are_not_told() {
 
 #[test]
 fn a_script_brings_the_interpreter_of_its_first_line() {
-    if !has_python() {
+    if !needs_python() {
         return;
     }
     let directory = open_directory();
@@ -110,8 +104,7 @@ fn a_script_brings_the_interpreter_of_its_first_line() {
 
 #[test]
 fn landlock_lets_nothing_else_be_read_or_run() {
-    if !has_python() || !common::has("landlock") {
-        eprintln!("skipped: this kernel has no Landlock, or there is no Python");
+    if !needs_python() || !common::needs("landlock") {
         return;
     }
     let backend = ["--backend", "landlock"];
@@ -141,7 +134,7 @@ fn profile(policy: &str, there: &[&str]) -> (tempfile::TempDir, String) {
 
 #[test]
 fn a_profile_that_denies_files_has_this_view() {
-    if evaluator().is_none() || !has_python() {
+    if evaluator().is_none() || !needs_python() {
         return;
     }
     let there = victims();
@@ -163,7 +156,7 @@ fn nsjail_shows_the_same_by_what_the_library_exports() {
         eprintln!("skipped: COFFERDAM_NSJAIL names no nsjail");
         return;
     };
-    if evaluator().is_none() || !has_python() {
+    if evaluator().is_none() || !needs_python() {
         return;
     }
     let there = victims();

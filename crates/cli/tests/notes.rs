@@ -84,8 +84,7 @@ fn changes_that_nothing_can_make_are_not_waited_for() {
 
 #[test]
 fn a_directory_as_the_root_needs_no_place_for_where_the_caller_is() {
-    if !common::has("user namespaces") {
-        eprintln!("skipped: no user namespaces, says doctor");
+    if !common::needs("user namespaces") {
         return;
     }
     let directory = open_directory();

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use common::{PYTHON, cofferdam, needs, parse};
+use common::{cofferdam, needs, needs_python, parse};
 use serde_json::{Value, json};
 
 /// A publisher, a registry and a trail of the test's own.
@@ -365,7 +365,7 @@ fn what_was_changed_in_the_registry_does_not_run() {
 
 #[test]
 fn the_api_is_all_that_a_skill_is_told_of_and_reaches() {
-    if !needs("captured network") || !Path::new(PYTHON).exists() {
+    if !needs("captured network") || !needs_python() {
         return;
     }
     use std::io::{Read as _, Write as _};

@@ -271,7 +271,7 @@ mod tests {
         assert!(is_safe(&own).is_err() && fs::symlink_metadata(shared.join("other")).is_err());
         mode(&shared, 0o1777);
         if !rustix::process::geteuid().is_root() {
-            eprintln!("not here: only root makes what belongs to another user");
+            eprintln!("skipped: only root makes what belongs to another user; its pass does");
             return;
         }
         // Another user's directory, and another user's link into one of ours, in which nothing is made.

@@ -123,6 +123,16 @@ pub fn needs(mechanism: &str) -> bool {
     false
 }
 
+/// Whether [`PYTHON`] is here; else says so, which is a failure where every test has to run.
+pub fn needs_python() -> bool {
+    let there = Path::new(PYTHON).exists();
+    assert!(there || std::env::var_os("COFFERDAM_MUST_WORK").is_none_or(|must| must != "1"), "{PYTHON} is missing");
+    if !there {
+        eprintln!("skipped: {PYTHON} is missing");
+    }
+    there
+}
+
 /// A text that no other process carries.
 pub fn marker() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
