@@ -13,6 +13,7 @@ pub const TESTS: &[Test] = &[
     ("skills::one_runs_without_best_effort", one_runs),
     ("skills::an_image_chooses_its_backend_and_runs_its_own_command", an_image_without_a_backend),
     ("skills::scratch_space_is_as_large_as_in_a_jail", scratch_space),
+    ("skills::no_process_is_started_where_the_manifest_has_none", no_process),
 ];
 
 /// A registry with one publisher.
@@ -37,6 +38,11 @@ impl<'w> Bench<'w> {
     }
 
     fn register(&self, name: &str, file: (&str, &str)) {
+        self.register_with(name, file, true);
+    }
+
+    /// The same with or without leave to start processes.
+    fn register_with(&self, name: &str, file: (&str, &str), spawn: bool) {
         let directory = self.world.path(name);
         std::fs::create_dir(&directory).unwrap();
         std::fs::write(directory.join(file.0), file.1).unwrap();
@@ -45,7 +51,7 @@ impl<'w> Bench<'w> {
             "name": name,
             "publisher": { "name": "Example", "address": self.address, "contact": "dev@example.com" },
             "permissions": { "txActions": [], "chains": [], "networkAccess": false, "filesystemAccess": false },
-            "sandbox": { "memoryMb": 128, "timeoutMs": 60000, "allowSpawn": true },
+            "sandbox": { "memoryMb": 128, "timeoutMs": 60000, "allowSpawn": spawn },
             "files": [],
         });
         std::fs::write(directory.join("manifest.json"), manifest.to_string()).unwrap();
@@ -114,6 +120,32 @@ fn scratch_space(world: &World) {
     for backend in ["jail", world.maker.backend] {
         let ran = bench.run("", &["--backend", backend], &["sizes"]);
         assert_eq!(ran["stdout"], "65536\n", "{backend}: {ran}");
+    }
+}
+
+fn no_process(world: &World) {
+    let bench = Bench::new(world);
+    let script = ("main.sh", "echo before\n/bin/echo child\necho after\n");
+    bench.register_with("spawns", script, false);
+    bench.register_with("may-spawn", script, true);
+    bench.register_with("alone", ("main.sh", "echo before\n"), false);
+    for config in ["", &format!("image = {:?}\ncommand = [\"/bin/sh\", \"main.sh\"]\n", world.image)] {
+        let run = |name: &str| bench.run(config, &["--backend", world.maker.backend], &[name]);
+        let may = run("may-spawn");
+        assert_eq!((&may["stdout"], &may["success"]), (&"before\nchild\nafter\n".into(), &true.into()), "{may:#}");
+        let alone = run("alone");
+        assert_eq!((&alone["stdout"], &alone["success"]), (&"before\n".into(), &true.into()), "{alone:#}");
+        let spawns = run("spawns");
+        assert_eq!(spawns["stdout"], "before\n", "{spawns:#}");
+        let (ending, evidence) = if world.maker.backend == "oci:runsc" {
+            // gVisor's filter kills at once, and which call it was is not known.
+            assert_eq!(spawns["signal"], 31, "{spawns:#}");
+            ("signalled", "inferred")
+        } else {
+            ("violation", "kernel")
+        };
+        assert_eq!((&spawns["outcome"], &spawns["exit_code"]), (&ending.into(), &Value::Null), "{spawns:#}");
+        assert_eq!(spawns["violations"][0]["evidence"], evidence, "{spawns:#}");
     }
 }
 
