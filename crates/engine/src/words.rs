@@ -190,6 +190,10 @@ fn mount_hint(recipe: &Recipe, index: usize, code: i32) -> Option<String> {
         (Some(Step::Mask { .. } | Step::SelfBind { .. }), 2 | 20) => {
             Some("it was moved or removed while the run was being prepared; run it again".into())
         }
+        // In a root of our own, nothing that init makes is refused by a mode.
+        (Some(Step::Mkdir { .. } | Step::Symlink { .. } | Step::File { .. }), 13) => Some(
+            "the engine mounts /tmp with the mode that it has in the image: chmod 1777 /tmp in the image, or use --backend oci".into(),
+        ),
         (Some(Step::Overlay { .. }), 95) => Some("copy-on-write needs Linux 6.6 or later".into()),
         (Some(Step::Proc { .. }), 1) => Some(
             "an outer container hides parts of /proc; run it with --security-opt systempaths=unconfined, or use --backend landlock".into(),

@@ -1,5 +1,6 @@
 //! Images: what they say of themselves does nothing, and what they lack is told.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use cofferdam_test_containers::engine::uid;
@@ -14,6 +15,10 @@ pub const TESTS: &[Test] = &[
     ("images::an_images_annotations_do_nothing", an_images_annotations_do_nothing),
     ("images::a_device_in_an_image_opens_nothing_of_the_host", a_device_in_an_image),
     ("images::volumes_of_an_image_are_made_nowhere", volumes_of_an_image),
+    (
+        "images::scratch_space_can_be_written_where_the_image_has_a_closed_directory",
+        scratch_space_where_the_image_has_a_closed_directory,
+    ),
     ("images::a_directory_is_an_image", a_directory_is_an_image),
     ("images::no_such_image", no_such_image),
     ("images::no_such_tarball", no_such_tarball),
@@ -172,6 +177,43 @@ fn volumes_of_an_image(world: &World) {
     let run = world.run_in(&["--image", &image("many", 101)], &["/bin/true"]);
     assert_eq!((run.code, run.step()), (125, "image"), "{run:?}");
     assert!(run.outcome["error"].to_string().contains("declares 101 volumes"), "{run:?}");
+}
+
+fn scratch_space_where_the_image_has_a_closed_directory(world: &World) {
+    let tarball = world.path("closed.tar");
+    for name in ["tmp", "var/tmp"] {
+        let directory = world.root.join(name);
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    image::tarball(&world.root, &tarball).unwrap();
+    let mut images = vec![tarball.display().to_string()];
+    if let Some(engine) = world.engine() {
+        let (archive, reference) = (world.path("closed-volume.tar"), "cofferdam-test-closed:1");
+        image::archive(&world.root, &archive, reference, &json!({ "Volumes": { "/tmp": {}, "/var/tmp": {} } }))
+            .unwrap();
+        engine.load(&archive).unwrap();
+        images.push(reference.to_owned());
+    }
+    for image in &images {
+        for options in [&[][..], &["--network", "loopback"], &["--allow", "a.example"], &["--tmpfs", "/var/tmp"]] {
+            if world.maker.backend == "oci:runsc" && options.contains(&"--allow") {
+                continue; // its network has no way to hosts
+            }
+            let options = [&["--image", image], options].concat();
+            let script = "id -u; stat -c %a /tmp; echo x >/tmp/x && cat /tmp/x";
+            let run = world.run_in(&options, &["/bin/sh", "-c", script]);
+            // These cannot be given an owner: Podman's file systems in memory, and those in the place of Docker's volumes.
+            let by_mode = world.maker.backend == "podman" || (world.engine().is_some() && image == &images[1]);
+            if by_mode && run.code == 125 {
+                let hint = run.outcome["error"]["hint"].as_str().unwrap_or_default();
+                assert!(hint.contains("chmod 1777 /tmp in the image"), "{options:?} {run:?}");
+                continue;
+            }
+            let lines: Vec<&str> = run.text("stdout").lines().collect();
+            assert!(run.code == 0 && lines.len() == 3 && lines[0] != "0" && lines[2] == "x", "{options:?} {run:?}");
+        }
+    }
 }
 
 fn a_directory_is_an_image(world: &World) {

@@ -112,7 +112,7 @@ fn host(shape: &Shape, root: &Ready, what: &What) -> Result<HostConfig, Failure>
             Mounted::Tmpfs { target, bytes, mode, exec, writable } => {
                 sayable(what, target, &[':'])?;
                 let mut options = options(what, *bytes, *mode, *exec, *writable);
-                if what.flavour == Flavour::Docker && *writable && !shape.powers {
+                if what.flavour == Flavour::Docker && *writable {
                     // Where the image has such a directory, runc gives the file system that one's mode.
                     let (uid, gid) = user(shape, what);
                     options += &format!(",uid={uid},gid={gid}");
