@@ -74,6 +74,30 @@ def test_command_input_and_timeout_are_honoured(sandbox: NclDrivenSandbox) -> No
     assert time.monotonic() - begun < 10 and sleeping("81.5") == 0
 
 
+def test_runs_of_skills_are_recorded_where_a_variable_names_a_trail(
+    sandbox: NclDrivenSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trail = tmp_path / "audit"
+
+    def records() -> List[Dict[str, Any]]:
+        return [json.loads(line) for file in sorted(trail.glob("*.jsonl")) for line in file.read_text().splitlines()]
+
+    sandbox.export_profile("skill", CONFIG)
+    monkeypatch.delenv("COFFERDAM_AUDIT", raising=False)
+    assert sandbox.execute_sync("skill", ["true"]).success and not trail.exists()
+    monkeypatch.setenv("COFFERDAM_AUDIT", str(trail))
+    assert sandbox.execute_sync("skill", ["sh", "-c", "exit 3"]).exit_code == 3
+    assert sandbox.execute_sync("skill", ["sleep", "83.5"], timeout=1).error == "Timeout"
+    ends = [record["data"] for record in records() if record["kind"] == "sandbox_completed"]
+    assert [(end["outcome"], end.get("exitCode")) for end in ends] == [("exited", 3), ("timed_out", None)]
+    assert [record["kind"] for record in records()].count("sandbox_started") == 2
+    # What cannot be recorded does not start.
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("COFFERDAM_AUDIT", str(tmp_path / "file"))
+    with pytest.raises(cofferdam.CofferdamError, match="cannot be recorded"):
+        sandbox.execute_sync("skill", ["echo", "ran"])
+
+
 def test_a_timeout_that_the_profile_names_is_a_ceiling(sandbox: NclDrivenSandbox) -> None:
     sandbox.export_profile("skill", {**CONFIG, "timeout_seconds": 1})
     begun = time.monotonic()
