@@ -184,6 +184,57 @@ fn the_tree_of_a_command_executes_its_helpers_and_nothing_else() {
     }
 }
 
+/// What an allowed command can be asked to start: the command, its arguments, and whether it does so by a shell.
+const LAUNCHES: &[(&str, &[&str], bool)] = &[
+    ("env", &["id", "root"], false),
+    ("env", &["-S", "A=1 id root"], false),
+    ("env", &["-i", "A=1", "/usr/bin/id", "root"], false),
+    ("xargs", &["-a", "words", "id"], false),
+    ("find", &[".", "-maxdepth", "0", "-exec", "id", "root", ";"], false),
+    ("find", &["words", "-execdir", "/usr/bin/id", "root", ";"], false),
+    ("nice", &["id", "root"], false),
+    ("timeout", &["5", "id", "root"], false),
+    ("setsid", &["-w", "id", "root"], false),
+    ("sed", &["-n", "1e id root", "words"], true),
+    ("awk", &["BEGIN { system(\"id root\") }"], true),
+    ("tar", &["-cf", "/dev/null", "--checkpoint=1", "--checkpoint-action=exec=id root", "words"], true),
+    ("git", &["-c", "alias.x=!id root", "x"], true),
+    ("sh", &["-c", "id root"], false),
+    ("sh", &["-c", "sh -c 'exec id root'"], true),
+    ("sh", &["-c", "alias x='id root'\neval x"], false),
+    ("sh", &["-c", "A=id; $A root <<END\nnothing\nEND"], false),
+    ("sh", &["-c", "A=1 i''d root"], false),
+    ("sh", &["-c", "/proc/self/root/usr/bin/id root"], false),
+    ("sh", &["-c", "/usr/bin/../bin/./id root"], false),
+];
+
+#[test]
+fn what_an_allowed_command_is_asked_to_start_is_not_started() {
+    let place = Place::new();
+    place.write("work/words", "root\n");
+    for (command, arguments, by_shell) in LAUNCHES {
+        let outside = std::process::Command::new(command).args(*arguments).current_dir(place.work()).output();
+        let Ok(outside) = outside else {
+            assert!(!has(command), "{command} cannot be started");
+            continue;
+        };
+        let started = |text: &str| text.contains("uid=0(root)");
+        assert!(
+            started(&String::from_utf8_lossy(&outside.stdout)),
+            "{command} {arguments:?} starts nothing: {outside:?}"
+        );
+        let mut config = allowing(&[command]);
+        config.helpers.insert((*command).into(), Vec::new());
+        let refused = run(&place.guard(config.clone()), command, arguments).unwrap();
+        assert!(!started(&refused.stdout), "{command} {arguments:?}: {refused:?}");
+        // The twin: the same command with leave to start it.
+        let shell = by_shell.then_some("/bin/sh").into_iter();
+        config.helpers.insert((*command).into(), shell.chain(["/usr/bin/id"]).map(str::to_owned).collect());
+        let allowed = run(&place.guard(config), command, arguments).unwrap();
+        assert!(started(&allowed.stdout), "{command} {arguments:?}: {allowed:?}");
+    }
+}
+
 #[test]
 fn many_programs_in_one_are_told_apart_by_name_and_start_nothing() {
     if !has("/usr/bin/busybox") {
