@@ -69,6 +69,39 @@ fn a_run_cannot_remove_change_or_read_its_trail() {
 }
 
 #[test]
+fn a_later_run_that_does_not_name_a_trail_cannot_reach_it() {
+    let home = open_directory();
+    let home = home.path();
+    assert_eq!(run(home, &["--audit-trail", "./audit", "--", "true", "hunter2secret"]).status.code(), Some(0));
+    std::fs::write(home.join("beside"), "here\n").unwrap();
+    let attack = "cat audit/* beside; flock -n audit/lock true && echo locked; rm -rf audit; mv audit other; \
+                  mkdir -p audit; echo x >audit/trail-000001.jsonl; echo after >beside";
+    let volume = format!("{0}:{0}:rw", home.display());
+    for options in [&["--"][..], &["-v", &volume, "--"]] {
+        let ran = run(home, &[options, &["sh", "-c", attack]].concat());
+        let told = said(&ran);
+        assert!(told.contains("here") && !told.contains("hunter2secret") && !told.contains("locked"), "{told}");
+        verified(home, 3);
+    }
+    assert_eq!(std::fs::read_to_string(home.join("beside")).unwrap(), "after\n", "the control: a file beside it");
+    let inside = format!("{}/audit:/x", home.display());
+    let ran = run(home, &["-v", &inside, "--", "true"]);
+    assert!(ran.status.code() == Some(125) && said(&ran).contains("no sandbox sees it"), "{}", said(&ran));
+    // A directory in which other files lie beside the trail's stays in sight.
+    std::fs::create_dir(home.join("mixed")).unwrap();
+    std::fs::write(home.join("mixed/source"), "of the user\n").unwrap();
+    let ran = run(home, &["--audit-trail", "./mixed", "--", "true"]);
+    assert_eq!(ran.status.code(), Some(0), "{}", said(&ran));
+    let ran = run(home, &["--", "cat", "mixed/source"]);
+    assert!(said(&ran).contains("of the user"), "the control: {}", said(&ran));
+    // It is no trail of theirs any more once it has gone.
+    std::fs::remove_dir_all(home.join("audit")).unwrap();
+    std::fs::create_dir(home.join("audit")).unwrap();
+    let ran = run(home, &["-v", &volume, "--", "sh", "-c", "echo new >audit/new && cat audit/new"]);
+    assert!(said(&ran).contains("new"), "the control: {}", said(&ran));
+}
+
+#[test]
 fn a_trail_is_no_volume() {
     let home = open_directory();
     let home = home.path();

@@ -52,6 +52,7 @@ mod streams;
 mod supervise;
 pub mod support;
 mod told;
+mod trails;
 mod tree;
 mod twins;
 mod view;

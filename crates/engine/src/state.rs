@@ -32,14 +32,17 @@ pub struct Place {
 static TRAILS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Takes a trail's directory out of every sandbox that this process makes from now on.
+/// Takes a trail's directory out of every sandbox that this process makes from now on, and that later ones of this user make.
 ///
 /// # Errors
-/// It has no path that a policy could name.
+/// It has no path that a policy could name, or the state directory cannot be trusted.
 pub fn hide_trail(directory: &Path) -> std::io::Result<()> {
     let directory = fs::canonicalize(directory)?;
     if directory.to_str().is_none() {
         return Err(std::io::Error::other("its path is not UTF-8, so no sandbox could be kept out of it"));
+    }
+    if let Ok(state) = self::directory() {
+        crate::trails::remember(&state, &directory)?;
     }
     let mut trails = TRAILS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if !trails.contains(&directory) {
@@ -58,7 +61,14 @@ pub fn trails() -> usize {
 pub fn places() -> Vec<Place> {
     let opened = TRAILS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
     let root = rustix::process::geteuid().is_root();
-    list(&|name| std::env::var_os(name), &std::env::current_dir().unwrap_or_else(|_| "/".into()), root, &opened)
+    let mut all =
+        list(&|name| std::env::var_os(name), &std::env::current_dir().unwrap_or_else(|_| "/".into()), root, &opened);
+    // Where they cannot be read, `acceptable` has refused the run.
+    for trail in self::directory().and_then(|state| crate::trails::known(&state)).unwrap_or_default() {
+        let Some(path) = trail.to_str().filter(|path| all.iter().all(|place| place.path != *path)) else { continue };
+        all.push(Place { path: path.to_owned(), hidden: true, trail: false });
+    }
+    all
 }
 
 /// The same from these variables. A path that is a link is in it under both names.
@@ -146,8 +156,17 @@ fn refuse(field: String, message: String, hint: &str) -> Failure {
 /// Refuses a volume that is, or lies in, what no sandbox sees, or could be written and may only be read.
 ///
 /// # Errors
-/// There is such a volume.
+/// There is such a volume, or it cannot be read which trails there are.
 pub fn acceptable(policy: &Policy) -> Result<(), Failure> {
+    if let Ok(state) = directory() {
+        crate::trails::known(&state).map_err(|why| {
+            refuse(
+                "filesystem.deny".into(),
+                format!("cannot read which directories hold audit trails: {why}"),
+                "remove that directory, or set XDG_STATE_HOME to a directory of your own",
+            )
+        })?;
+    }
     let places = places();
     let check = |field: String, source: &str, writes: bool| {
         let Some(source) = fs::canonicalize(source).ok().and_then(|path| path.to_str().map(str::to_owned)) else {

@@ -266,6 +266,11 @@ enum Room<'a> {
     Use(Option<Slot>),
 }
 
+/// Whether a trail has a file of this name.
+pub(crate) fn is_file_name(name: &str) -> bool {
+    name == "lock" || store::file_number(name).is_some() || slots::is_name(name)
+}
+
 fn held<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -77,6 +77,12 @@ fn name(slot: usize) -> String {
     format!("run-{:04}", slot + 1)
 }
 
+/// Whether this is the name of such a file.
+pub fn is_name(file: &str) -> bool {
+    let digits = file.strip_prefix("run-").and_then(|digits| digits.parse::<usize>().ok());
+    digits.and_then(|number| number.checked_sub(1)).is_some_and(|slot| name(slot) == file)
+}
+
 /// The record of a run that nobody ends any more, which began with record `started`. `why` is for programs: `owner_gone`,
 /// `given_up`.
 pub fn abandoned(started: u64, why: &str, owner: &serde_json::Value) -> Entry {
