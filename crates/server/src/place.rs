@@ -120,28 +120,41 @@ fn works_in_workspace(policy: &Policy) -> bool {
 #[derive(Debug)]
 struct Made<T> {
     it: Arc<T>,
-    sources: Vec<String>,
+    sources: Vec<Source>,
+}
+
+/// A canonical path, and the device and inode that it led to.
+#[derive(Debug, PartialEq, Eq)]
+struct Source {
+    path: String,
+    identity: (u64, u64),
+}
+
+impl Source {
+    /// `None` where the path is not canonical, or nothing is there.
+    fn of(path: &str) -> Option<Source> {
+        use std::os::unix::fs::MetadataExt as _;
+        let about =
+            std::fs::canonicalize(path).ok().filter(|real| real.as_os_str() == path)?.symlink_metadata().ok()?;
+        Some(Source { path: path.to_owned(), identity: (about.dev(), about.ino()) })
+    }
 }
 
 impl<T> Made<T> {
     fn new(it: T, policy: &Policy) -> Made<T> {
         let sources = policy.filesystem.mounts.iter().filter_map(|mount| match mount {
-            Mount::Bind { source, .. } => Some(source.clone()).filter(|source| is_canonical(source)),
+            Mount::Bind { source, .. } => Source::of(source),
             Mount::Tmpfs { .. } => None,
         });
         let sources = sources.collect();
         Made { it: Arc::new(it), sources }
     }
 
-    /// Whether each source still lies where it was judged: code that could write a directory above one may have put a link
-    /// to something else in its place since, and that is judged anew.
+    /// Whether each source is still what was judged: code that could write a directory above one may have put a link, or
+    /// another directory, in its place since, and that is judged anew.
     fn lies_where_it_was(&self) -> bool {
-        self.sources.iter().all(|source| is_canonical(source))
+        self.sources.iter().all(|source| Source::of(&source.path).as_ref() == Some(source))
     }
-}
-
-fn is_canonical(path: &str) -> bool {
-    std::fs::canonicalize(path).is_ok_and(|real| real.as_os_str() == path)
 }
 
 type Slot<T> = Mutex<Option<Made<T>>>;
@@ -405,5 +418,35 @@ fn add_workspace(policy: &mut Policy) {
     if room && !own_tree && !policy.filesystem.mounts.iter().any(taken) {
         let size_mb = policy.limits.tmpfs_mb;
         policy.filesystem.mounts.push(Mount::Tmpfs { target: WORKSPACE.into(), size_mb, exec: false });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cofferdam_policy::Access;
+
+    #[test]
+    fn a_source_that_was_replaced_is_judged_anew_and_one_whose_files_changed_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(root.path()).unwrap();
+        let venv = root.join("venv");
+        std::fs::create_dir(&venv).unwrap();
+        let mut policy = environments::eval_base(false, &[]);
+        let source = venv.to_str().unwrap().to_owned();
+        policy.filesystem.mounts =
+            vec![Mount::Bind { target: source.clone(), source, access: Access::ReadOnly, exec: true, optional: false }];
+        let made = Made::new((), &policy);
+        std::fs::write(venv.join("file"), "").unwrap();
+        assert!(made.lies_where_it_was(), "the control: the same directory");
+        std::fs::rename(&venv, root.join("old")).unwrap();
+        std::fs::create_dir(&venv).unwrap();
+        assert!(!made.lies_where_it_was(), "another directory");
+        std::fs::remove_dir(&venv).unwrap();
+        std::os::unix::fs::symlink(root.join("old"), &venv).unwrap();
+        assert!(!made.lies_where_it_was(), "a link to the same directory");
+        std::fs::remove_file(&venv).unwrap();
+        std::fs::rename(root.join("old"), &venv).unwrap();
+        assert!(made.lies_where_it_was(), "the control: it is back");
     }
 }
