@@ -68,3 +68,47 @@ fn a_directory_takes_the_place_of_a_link_at_the_top() {
     let file = format!("{}:/bin/false", directory.path().join("name").display());
     assert_eq!(shown(&["-v", &new], &file, &["/usr/bin/cat", "/bin/false", "/cofferdam-new/name"]), "mine\nmine\n");
 }
+
+#[test]
+fn a_link_at_a_mount_target_in_a_root_directory_leads_nowhere_outside_it() {
+    let busybox = std::path::Path::new("/bin/busybox");
+    if !busybox.exists() {
+        eprintln!("skipped: no /bin/busybox");
+        assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none_or(|v| v != "1"), "no /bin/busybox");
+        return;
+    }
+    let place = open_directory();
+    let (root, host, share) = (place.path().join("root"), place.path().join("host"), place.path().join("share"));
+    for name in ["bin", "dev", "proc", "sys", "tmp", "etc", "inside"] {
+        fs::create_dir_all(root.join(name)).unwrap();
+    }
+    fs::copy(busybox, root.join("bin/busybox")).unwrap();
+    for directory in [&host, &share] {
+        fs::create_dir(directory).unwrap();
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    fs::write(host.join("file"), "of the host\n").unwrap();
+    fs::write(share.join("file"), "shared\n").unwrap();
+    let (target, volume) = (root.join("output"), format!("{}:/output", share.display()));
+    let run = |script: &str| {
+        let root = root.to_str().unwrap();
+        output(&["run", "-q", "-w", "/", "--root", root, "-v", &volume, "--", "/bin/busybox", "sh", "-c", script])
+    };
+    fs::create_dir(&target).unwrap();
+    let out = run("/bin/busybox cat /output/file");
+    assert_eq!(String::from_utf8_lossy(&out.stdout), "shared\n", "a directory: {out:?}");
+    fs::remove_dir(&target).unwrap();
+    // A link to a name in the root is resolved beneath it.
+    std::os::unix::fs::symlink("/inside", &target).unwrap();
+    let out = run("/bin/busybox cat /output/file /inside/file");
+    assert!(!out.status.success() || out.stdout == b"shared\nshared\n", "a link inside: {out:?}");
+    fs::remove_file(&target).unwrap();
+    // A link to a directory that only the host has.
+    for leads_to in [host.display().to_string(), "../host".into(), "/../../../../../../../tmp/..".into()] {
+        std::os::unix::fs::symlink(&leads_to, &target).unwrap();
+        let out = run("/bin/busybox cat /output/file");
+        assert!(!String::from_utf8_lossy(&out.stdout).contains("of the host"), "{leads_to}: {out:?}");
+        assert_eq!(fs::read_to_string(host.join("file")).unwrap(), "of the host\n", "{leads_to}");
+        fs::remove_file(&target).unwrap();
+    }
+}
