@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use clap::ArgMatches;
-use cofferdam_engine::{Engine, Likely};
+use cofferdam_engine::{Engine, Expected};
 use cofferdam_policy::{Policy, PolicyErrors};
 use cofferdam_profiles::protocol::{Encoding, Format, Wanted};
 use cofferdam_profiles::{CompileError, Id};
@@ -127,7 +127,7 @@ fn profiles(files: &[String], matches: &ArgMatches) -> Result<Vec<Result<String,
     }
     let wanted = vec![Wanted { format: Format::Policy, encoding: Encoding::Json }];
     let asks: Vec<_> = profiles.iter().map(|file| options.ask(file, wanted.clone())).collect();
-    let (caller, engine) = (Caller::observe()?, Engine::for_own_process(&Likely::Unknown));
+    let (caller, engine) = (Caller::observe()?, Engine::for_own_process(Expected::Anything));
     let answers = options.compiler(&engine, &caller).compile_all(&asks);
     let whose = profiles.iter().map(|file| file.to_str().unwrap_or_default());
     profile::warn(whose.zip(&answers).filter_map(|(file, answer)| Some((file, &answer.as_ref().ok()?.warnings[..]))));

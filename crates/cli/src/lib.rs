@@ -42,8 +42,7 @@ pub mod values;
 use std::ffi::OsString;
 
 use clap::error::ErrorKind;
-use cofferdam_engine::{Engine, Likely};
-use cofferdam_policy::Root;
+use cofferdam_engine::{Engine, Expected};
 
 use crate::caller::Caller;
 use crate::chosen::Building;
@@ -67,7 +66,7 @@ pub fn entry(arguments: Vec<OsString>) -> i32 {
     }
     let subcommand = texts.get(1).map(String::as_str).filter(|name| SUBCOMMANDS.contains(name));
     // First of all: what it has to find out takes as long as reading the arguments, and needs none of them.
-    let engine = matches!(subcommand, Some("run" | "eval")).then(|| Engine::for_own_process(&likely(&texts)));
+    let engine = matches!(subcommand, Some("run" | "eval")).then(|| Engine::for_own_process(expected(&texts)));
     let parsed = match subcommand {
         // Help and errors come from the whole command line; only then is it worth building.
         Some(name) => build(Extent::Only(name))
@@ -82,7 +81,7 @@ pub fn entry(arguments: Vec<OsString>) -> i32 {
     let Some((name, matches)) = matches.subcommand() else { return usage_missing() };
     let result = match name {
         "run" | "eval" => {
-            let engine = engine.unwrap_or_else(|| Engine::for_own_process(&Likely::Unknown));
+            let engine = engine.unwrap_or_else(|| Engine::for_own_process(Expected::Anything));
             return sandbox(&engine.telling(progress::tell(matches.get_flag("quiet"))), matches, name == "eval");
         }
         "check" => {
@@ -96,7 +95,7 @@ pub fn entry(arguments: Vec<OsString>) -> i32 {
             .and_then(|caller| audit::run(matches, &caller))
             .or_else(|refusal| as_json(refusal, matches)),
         "export" => Caller::observe()
-            .and_then(|caller| export::export(matches, &caller, &Engine::for_own_process(&Likely::Unknown))),
+            .and_then(|caller| export::export(matches, &caller, &Engine::for_own_process(Expected::Anything))),
         _ => Caller::observe().and_then(|caller| doctor::doctor(&caller, matches.get_flag("json"))),
     };
     result.unwrap_or_else(|refusal| ended(&refusal, only_reads(name, matches)))
@@ -132,24 +131,13 @@ fn ended(refusal: &Refusal, reads: bool) -> i32 {
     if reads && refusal.code == CLOSED { CLOSED } else { report(refusal) }
 }
 
-/// What kind of run this looks like. A wrong guess costs a process that ends unused.
-fn likely(texts: &[String]) -> Likely {
-    let ours = || texts.iter().skip(2).take_while(|text| *text != "--");
-    let any = |options: &[&str]| ours().any(|text| options.iter().any(|option| text.starts_with(option)));
-    // A mount at the top, where the host has nothing, takes another root view.
-    let new_top = |text: &String| {
-        let target = text.split(':').nth(1).unwrap_or_default();
-        let top = target.split('/').nth(1).filter(|_| target.starts_with('/'));
-        top.is_some_and(|top| std::fs::symlink_metadata(format!("/{top}")).is_err())
-    };
-    // What else is defined has mounts of its own.
-    let other = texts.get(1).is_some_and(|name| name == "eval") && !ours().any(|text| chosen::is_preset(text));
-    if other || any(&["--policy", "--profile", "--network", "--backend", "--dry-run", "--help", "-h"]) {
-        Likely::Unknown
-    } else if any(&["--root", "--hostname", "--tmpfs"]) || ours().any(new_top) {
-        Likely::Jail
-    } else {
-        Likely::View(if texts.get(1).is_some_and(|name| name == "eval") { Root::Minimal } else { Root::Host })
+/// Whether this looks like a run that takes a cgroup. A wrong guess costs a cgroup that goes unused.
+fn expected(texts: &[String]) -> Expected {
+    let mut ours = texts.iter().skip(2).take_while(|text| *text != "--");
+    let other = ["--backend", "--dry-run", "--help", "-h"];
+    match ours.any(|text| other.iter().any(|option| text.starts_with(option))) {
+        true => Expected::Anything,
+        false => Expected::Run,
     }
 }
 

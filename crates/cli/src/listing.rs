@@ -8,7 +8,7 @@ use cofferdam_config::environments::{
     Environment, Environments, Kind, Passing, Problem, Project, Surroundings, artifact, as_known, dress, no_flake,
     recipe,
 };
-use cofferdam_engine::{Engine, Likely};
+use cofferdam_engine::{Engine, Expected};
 use cofferdam_policy::{Policy, text};
 use serde::Serialize;
 
@@ -187,7 +187,7 @@ fn list(
     json: bool,
     hidden: bool,
 ) -> Result<i32, Refusal> {
-    let engine = Engine::for_own_process(&Likely::Unknown);
+    let engine = Engine::for_own_process(Expected::Anything);
     let host = Host { caller, engine: &engine, project: all.project.as_ref(), evaluates: false };
     let mut rows: Vec<Row<'_>> = Vec::new();
     for one in all.all().iter().filter(|one| hidden || all.hidden_by(one).is_none()) {
@@ -287,7 +287,7 @@ fn check_all(all: &Environments, caller: &Caller, json: bool) -> Result<i32, Ref
     warn(all);
     let code = report(&problems, json)?;
     if code == 0 && !json {
-        let engine = Engine::for_own_process(&Likely::Unknown);
+        let engine = Engine::for_own_process(Expected::Anything);
         let host = Host { caller, engine: &engine, project: all.project.as_ref(), evaluates: false };
         let mut unusable = 0;
         for one in all.in_force() {
@@ -357,7 +357,7 @@ fn show(
         }
         Err(refusal) => return Err(refusal),
     };
-    let engine = Engine::for_own_process(&Likely::Unknown);
+    let engine = Engine::for_own_process(Expected::Anything);
     // What was evaluated with options of this call's own says nothing of a call without them.
     let options = ["set", "allow-import", "trust-profile"];
     let evaluates = !options.iter().any(|option| matches.value_source(option) == Some(ValueSource::CommandLine));
@@ -416,7 +416,7 @@ fn build(name: &str, configuration: Option<&str>, caller: &Caller, json: bool) -
     let (environment, built) = chosen::ready(environment, caller, Building::Anew, false)?;
     recipe(&environment, built.as_deref()).map_err(|reason| unusable(name, &environment, &reason, configuration))?;
     if json {
-        let engine = Engine::for_own_process(&Likely::Unknown);
+        let engine = Engine::for_own_process(Expected::Anything);
         let host = Host { caller, engine: &engine, project: project.as_ref(), evaluates: false };
         print_json(&Row::of(&environment, None, &host))?;
     }

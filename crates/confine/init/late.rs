@@ -32,8 +32,8 @@ impl Control {
 }
 
 /// Waits for a plan and maps it in place of the one before. Descriptors that come along get their places from
-/// `fd::FIRST_EXTRA` on; only one plan may have some. `kept` descriptors of our own follow the fixed ones.
-pub fn plan(kept: i32) -> Result<Plan, Fault> {
+/// `fd::FIRST_EXTRA` on; only one plan may have some.
+pub fn plan() -> Result<Plan, Fault> {
     let fault = at(step::PLAN, 20);
     let mut got = 0;
     loop {
@@ -50,7 +50,7 @@ pub fn plan(kept: i32) -> Result<Plan, Fault> {
         }
         for extra in fds {
             // Nothing else opens descriptors meanwhile: they arrive on the lowest free numbers, one after the other.
-            if extra != fd::SYNC + kept + got as i32 {
+            if extra != fd::SYNC + got as i32 {
                 return Err(fault(errno::EINVAL));
             }
             got += 1;
@@ -62,18 +62,18 @@ pub fn plan(kept: i32) -> Result<Plan, Fault> {
             return Err(fault(errno::EINVAL)); // it promises more and brings nothing
         }
     }
-    place(fd::SYNC + kept + 1, got - 1).map_err(&fault)?;
+    place(fd::SYNC + 1, got - 1).map_err(&fault)?;
     Plan::map(fd::PLAN)
 }
 
-/// How long a sandbox that was made ready, or begun, waits for its run; its owner ends it much sooner.
+/// How long a sandbox that was made ready waits for its run; its owner ends it much sooner.
 const PATIENCE: [u64; 2] = [60, 0];
 
-/// Waits for the plan that follows the one before, `kept` as above.
-pub fn another(kept: i32) -> Result<Plan, Fault> {
+/// Waits for the plan that follows the one before.
+pub fn another() -> Result<Plan, Fault> {
     sys::close(fd::PLAN).map_err(at(step::PLAN, 22))?; // mapped; the next one comes in its place, and what follows after it
     arrives()?;
-    plan(kept)
+    plan()
 }
 
 /// Waits until a plan comes. An owner who is gone without closing its end of the socket, as one whose forked child lives

@@ -84,17 +84,10 @@ fn live(plan: &Plan) -> Result<(), Fault> {
     if plan.has(flag::CONTAINER) {
         container::as_whom(plan)?; // the maker was told numbers, and may have taken them for an image's names
     }
-    let rest;
     let mut plan = plan;
     if jail {
         no_nested_namespaces(plan)?; // while the host's writable /proc is still there
-        let mut root = mounts::Root::begin(plan)?; // root view, binds, layers, masks
-        if plan.has(flag::BEGINNING) {
-            rest = late::another(root.keep()?)?; // begun while the owner still planned: the rest, and the run
-            plan = &rest;
-            join(plan)?;
-            root.go_on(plan)?;
-        }
+        let root = mounts::Root::begin(plan)?; // root view, binds, layers, masks
         loopback(plan)?;
         capture::apply(plan)?; // every way out leads to the owner's sockets, before there is a program to take one
         root.enter()?; // the old root goes
@@ -107,7 +100,7 @@ fn live(plan: &Plan) -> Result<(), Fault> {
     }
     let fresh;
     if plan.has(flag::HOLD) {
-        fresh = late::another(0)?; // made ready ahead of its run: everything below is what this very run asks for
+        fresh = late::another()?; // made ready ahead of its run: everything below is what this very run asks for
         plan = &fresh;
     }
     if !plan.has(flag::EARLY) {
@@ -355,7 +348,7 @@ pub fn main(door: Option<sys::Str>) -> ! {
         sys::exit(1) // there is nobody to tell: who waits at the door sees that nobody comes
     }
     // A new session first: no terminal of the owner's can reach us from here on.
-    let fault = match session().and_then(|()| late::plan(0)) {
+    let fault = match session().and_then(|()| late::plan()) {
         Err(fault) => fault,
         Ok(plan) => match live(&plan) {
             Ok(()) => sys::exit(0),

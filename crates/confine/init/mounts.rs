@@ -73,7 +73,7 @@ pub fn sources(plan: &Plan) -> Step {
         return Err(at(step::SOURCE, MAX_OPS)(errno::EINVAL));
     }
     let mut devices = false;
-    for (i, m) in ops.iter().enumerate().skip(plan.header().done as usize) {
+    for (i, m) in ops.iter().enumerate() {
         let fault = at(step::SOURCE, i);
         let tree = match m.kind {
             op::DEVICE if devices => continue,
@@ -129,48 +129,15 @@ impl Root {
         sys::umask(0).map_err(at(step::SCRATCH, 10))?;
         let outer =
             sys::openat2(AT_FDCWD, c"/".as_ptr().cast(), O_PATH | O_CLOEXEC, 0, 0).map_err(at(step::PIVOT, 5))? as i32;
-        let scratch = stage_scratch(h.scratch_bytes, h.scratch_inodes, plan.has(flag::BEGINNING))?;
+        let scratch = stage_scratch(h.scratch_bytes, h.scratch_inodes)?;
         let mut root = Root { scratch, root: -1, outer, views: 0 };
         root.mount(plan)?;
         Ok(root)
     }
 
-    /// Puts what is kept open directly behind the fixed descriptors, and says how many these are.
-    pub fn keep(&mut self) -> Result<i32, Fault> {
-        const F_DUPFD_CLOEXEC: i32 = 1030;
-        const KEPT: i32 = 3;
-        let fault = at(step::PIVOT, 8);
-        // First out of the way, to whatever is free: the owner's limit of open files may be a low one.
-        for own in [&mut self.scratch, &mut self.root, &mut self.outer] {
-            let aside = sys::fcntl(*own, F_DUPFD_CLOEXEC, (fd::SYNC + 1 + KEPT) as usize).map_err(&fault)? as i32;
-            sys::close(*own).map_err(&fault)?;
-            *own = aside;
-        }
-        for (i, own) in [&mut self.scratch, &mut self.root, &mut self.outer].into_iter().enumerate() {
-            let place = fd::SYNC + 1 + i as i32;
-            sys::dup3(*own, place, O_CLOEXEC as i32).map_err(&fault)?;
-            sys::close(*own).map_err(&fault)?;
-            *own = place;
-        }
-        // What an optional mount left, so that the next plan's descriptors come one after the other.
-        sys::close_range((fd::SYNC + 1 + KEPT) as u32, u32::MAX, 0).map_err(&fault)?;
-        Ok(KEPT)
-    }
-
-    /// Performs the mounts that a following plan adds. Their sources are names of the old root's, which the scratch hides
-    /// nothing of that the owner would have init look for.
-    pub fn go_on(&mut self, plan: &Plan) -> Step {
-        let fault = at(step::PIVOT, 9);
-        enter(self.outer).map_err(&fault)?;
-        sources(plan)?;
-        enter(self.root).map_err(&fault)?;
-        sys::fchdir(self.scratch).map_err(&fault)?;
-        self.mount(plan)
-    }
-
     fn mount(&mut self, plan: &Plan) -> Step {
         let ops: &[MountOp] = plan.items(plan.header().mounts);
-        for (i, m) in ops.iter().enumerate().skip(plan.header().done as usize) {
+        for (i, m) in ops.iter().enumerate() {
             match self.perform(plan, i, m, tree_of(i)) {
                 Ok(()) => {}
                 Err(errno::ENOENT | errno::ENOTDIR | errno::EACCES) if m.flags & op_flag::OPTIONAL != 0 => {}
@@ -198,13 +165,11 @@ impl Root {
     }
 }
 
-/// Mounts the scratch file system over a directory of the old root that every system has; for a beginning over /sys, below
-/// which nothing is that the rest would bind.
-fn stage_scratch(bytes: u64, inodes: u64, beginning: bool) -> Result<i32, Fault> {
+/// Mounts the scratch file system over a directory of the old root that every system has.
+fn stage_scratch(bytes: u64, inodes: u64) -> Result<i32, Fault> {
     let fault = at(step::SCRATCH, 0);
     let scratch = tmpfs(bytes, inodes, 0o755, SCRATCH_ATTRS).map_err(&fault)?;
-    let places = [c"/sys", c"/tmp", c"/run", c"/mnt", c"/var"];
-    for dir in if beginning { &places[..1] } else { &places[1..] } {
+    for dir in [c"/tmp", c"/run", c"/mnt", c"/var"] {
         match attach(scratch, AT_FDCWD, dir.as_ptr().cast(), false) {
             Ok(()) => {
                 sys::mkdirat(scratch, c"root".as_ptr().cast(), 0o755).map_err(at(step::SCRATCH, 1))?;

@@ -87,8 +87,6 @@ pub mod flag {
     pub const HOLD: u32 = 32768;
     /// The network namespace holds the loopback interface alone.
     pub const ONLY_LOOPBACK: u32 = 65536;
-    /// Only the first mounts are known; another plan, whose mounts begin with the same, brings the rest and the run.
-    pub const BEGINNING: u32 = 131_072;
     /// The session's channel is the program's standard input and output.
     pub const CHANNEL_STDIO: u32 = 262_144;
     /// Namespaces may be made inside, so many of each kind.
@@ -183,8 +181,8 @@ pub struct Header {
     pub join_first: u16,
     /// How many there are.
     pub join_count: u16,
-    /// How many of the mounts the plan before this one had.
-    pub done: u32,
+    /// Padding.
+    pub reserved: u32,
     /// The session's channel, 0 for none: it becomes `fd::CHANNEL` in the program.
     pub channel: u16,
     /// How many of the descriptors that follow the channel the program gets as well, from `fd::FIRST_EXTRA` on.

@@ -264,8 +264,6 @@ pub struct Recipe {
     pub mounts: Vec<Step>,
     /// How many of them, from the first on, have targets whose paths only the system's administrator can have made.
     pub system_mounts: usize,
-    /// How many of them, from the first on, init was given by an earlier plan.
-    pub done: usize,
     /// Second wall.
     pub landlock: Option<Landlock>,
     /// Without `landlock`: what has to be at these paths, by its identity, or the run fails. Rights do not count.
@@ -382,7 +380,6 @@ impl Recipe {
         }
         (h.scratch_bytes, h.scratch_inodes) = (self.scratch_bytes, self.scratch_inodes);
         h.wall_ns = self.wall_ns;
-        h.done = self.done as u32;
         (h.join_first, h.join_count) = (fd::FIRST_EXTRA as u16 + self.joins.0, self.joins.1);
         if let Some(channel) = self.channel {
             (h.channel, h.inherited) = (fd::FIRST_EXTRA as u16 + channel.first, channel.more);
@@ -559,7 +556,7 @@ fn header_bytes(h: &Header) -> Vec<u8> {
         h.scratch_inodes,
         h.wall_ns,
         u64::from(h.rows) | u64::from(h.columns) << 16 | u64::from(h.join_first) << 32 | u64::from(h.join_count) << 48,
-        u64::from(h.done) | u64::from(h.channel) << 32 | u64::from(h.inherited) << 48,
+        u64::from(h.reserved) | u64::from(h.channel) << 32 | u64::from(h.inherited) << 48,
         r(h.messages),
         r(h.sockets),
     ];

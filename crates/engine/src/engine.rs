@@ -11,7 +11,6 @@ use cofferdam_confine::host::{self, Identity};
 use cofferdam_confine::netns;
 use cofferdam_policy::{Backend, Field, NetworkMode, Policy};
 
-use crate::ahead::{self, Ahead, Likely};
 use crate::backends::container::run::{Contained, Tell};
 use crate::backends::{self, Installed, Tool, Tools, container};
 use crate::executables::{self, Executables};
@@ -33,12 +32,19 @@ pub struct Engine {
     search: Search,
     /// The cgroup of the one run.
     cgroup: Mutex<Option<Cgroup>>,
-    /// The process for the one run, in the making beside the caller's own work.
-    ahead: Mutex<Option<Ahead>>,
     /// Where other people's sandbox programs are; as the environment says when nobody has said.
     tools: Option<Tools>,
     /// Who is told how far a pull is.
     tell: Telling,
+}
+
+/// What a process of its own is going to do with an engine, as far as its caller knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expected {
+    /// One run.
+    Run,
+    /// Something else, or nothing that is known yet.
+    Anything,
 }
 
 /// Who is told, if anybody.
@@ -51,7 +57,7 @@ impl std::fmt::Debug for Telling {
     }
 }
 
-/// A place for cgroups, and the cgroup that was made there ahead.
+/// A place for cgroups, and the cgroup that was made there for the one run.
 type Found = (Cgroups, Option<Cgroup>);
 
 /// The thread that searches. Dropped, it is waited for: what it made goes with it.
@@ -123,30 +129,20 @@ impl Engine {
     /// An engine that has its process for itself, as the command does: the process may be moved into a cgroup of its
     /// own where that is what makes limits possible.
     ///
-    /// The process or the cgroup of a run that is likely is made while the caller still works out its policy. Where the
-    /// policy turns out otherwise, it goes unused.
-    pub fn for_own_process(likely: &Likely) -> Engine {
-        let ahead = *likely != Likely::Unknown;
-        let thread = || std::thread::Builder::new().stack_size(256 << 10);
-        let engine = Engine { owns_process: true, ..Engine::default() };
-        // One thread beside this one, for what takes longest: more would only get in each other's way. Where cgroups are
-        // of version 2 alone that is to find the place for one, and a process had better be born in its cgroup: moving it
-        // later waits for every processor. What no thread does happens when it is needed.
-        if ahead && !cgroup::is_unified() {
-            let (me, ids) = (engine.identity(), jail::Ids::fresh());
-            let (likely, theirs) = (likely.clone(), ids.clone());
-            let process = apart::spawn(thread(), move || ahead::make(me, likely, &theirs));
-            return Engine { ahead: Mutex::new(process.ok().map(|process| Ahead { process, ids })), ..engine };
-        }
-        let search = apart::spawn(thread(), move || {
+    /// While the caller still works out its policy, a thread looks for the place of cgroups, and where a `run` is expected
+    /// it makes that run's cgroup. Where nothing runs, the cgroup goes unused.
+    pub fn for_own_process(run: Expected) -> Engine {
+        let thread = std::thread::Builder::new().stack_size(256 << 10);
+        let search = apart::spawn(thread, move || {
             let found = find_cgroups(true);
-            let cgroup = match &found {
-                Cgroups::Here(location, _) if ahead => Cgroup::ahead(location, &LIKELY),
+            let cgroup = match (&found, run) {
+                (Cgroups::Here(location, _), Expected::Run) => Cgroup::unlimited(location, &LIKELY),
                 _ => None,
             };
             (found, cgroup)
         });
-        Engine { search: Search(Mutex::new(search.ok())), ..engine }
+        // Without a thread the place is looked for when it is needed.
+        Engine { owns_process: true, search: Search(Mutex::new(search.ok())), ..Engine::default() }
     }
 
     /// Names the sandbox programs of other people, instead of the environment.
@@ -251,10 +247,7 @@ impl Engine {
             }
             _ => {
                 jail_available(me)?;
-                let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
-                let ids = ahead.as_ref().map(|ahead| ahead.ids.clone());
-                drop(ahead);
-                jail::complete(policy, me, filters, &ids.unwrap_or_else(jail::Ids::fresh))?
+                jail::complete(policy, me, filters, &jail::Ids::fresh())?
             }
         };
         if let Some(programs) = programs {
@@ -408,7 +401,6 @@ impl Engine {
             ran: AtomicBool::new(false),
             running: AtomicUsize::new(0),
             handed: std::sync::OnceLock::new(),
-            ahead: Mutex::new(self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take()),
             cgroup: Mutex::new(self.cgroup.lock().unwrap_or_else(PoisonError::into_inner).take()),
         })
     }

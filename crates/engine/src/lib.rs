@@ -10,7 +10,6 @@
 //! `compat` and `guard`; it evaluates nothing, and never depends on the compiler.
 #![forbid(unsafe_code)]
 
-mod ahead;
 pub mod audit;
 pub mod backends;
 pub mod compat;
@@ -58,11 +57,10 @@ mod twins;
 mod view;
 mod words;
 
-pub use ahead::Likely;
 pub use cofferdam_egress::address as network_address;
 pub use cofferdam_egress::event as network_event;
 pub use early::Early;
-pub use engine::{Engine, sweep};
+pub use engine::{Engine, Expected, sweep};
 pub use io::{Cancel, HandedBack, Input, Io, Output, Stream, Terminal};
 pub use monitor::{Monitor, ResourceUsage, Samples};
 pub use outcome::*;

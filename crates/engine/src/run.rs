@@ -18,7 +18,6 @@ use cofferdam_confine::recipe::Step;
 use cofferdam_confine::wire::flag;
 use cofferdam_policy::{Backend, Field, NetworkMode, OnViolation, Policy};
 
-use crate::ahead::{Ahead, Made};
 use crate::backends;
 use crate::backends::container::run::Contained;
 use crate::egress::Egress;
@@ -75,8 +74,6 @@ pub(crate) struct Core {
     pub(crate) running: AtomicUsize,
     /// The tmpfs whose root is handed back after a run: where it is inside, and the directory that is made in it.
     pub(crate) handed: OnceLock<(String, String)>,
-    /// The process that was made for the first run.
-    pub(crate) ahead: Mutex<Option<Ahead>>,
     /// The cgroup that was made for the first run.
     pub(crate) cgroup: Mutex<Option<Cgroup>>,
 }
@@ -159,14 +156,6 @@ impl Prepared {
             By::Foreign(foreign) => foreign.plan_json(),
             By::Contained(contained) => contained.plan_json(),
         }
-    }
-
-    /// Whether the process that was made ahead has begun as this policy's plan begins; `None` where none was made.
-    #[cfg(test)]
-    pub(crate) fn begun_suits(&self) -> Option<bool> {
-        let By::Own(core, _) = &self.0 else { return None };
-        let plan = core.plan_of_run().ok()?;
-        core.made_ahead().map(|waiting| waiting.suits(&plan.recipe, jail::namespaces(&plan, true)))
     }
 
     /// Runs it and returns when the tree is dead and nothing of it is left.
@@ -284,8 +273,7 @@ impl Core {
         let outcome = match self.attempt(&mut io, ready, channel) {
             Ok((finished, plan)) => self.outcome(finished, &plan, begun),
             Err(failure) => {
-                // What was made ahead goes unused.
-                drop(self.made_ahead());
+                // What was made for it goes unused.
                 drop(self.cgroup.lock().unwrap_or_else(PoisonError::into_inner).take());
                 self.refused(failure, begun)
             }
@@ -401,19 +389,7 @@ impl Core {
         let network = self.network()?;
         let mut namespaces = jail::namespaces(plan, self.backend != Backend::Landlock);
         namespaces.net &= network.is_none();
-        // Waited for as late as can be: it is still in the making while this thread makes everything else.
-        let ahead = self
-            .made_ahead()
-            .filter(|w| cgroup.as_ref().is_none_or(|c| c.dir_fd().is_none()) && w.suits(&plan.recipe, namespaces));
-        let (started, letters) = match ahead.map(|w| w.begin(&mut plan.recipe, &extra)) {
-            Some(Ok(begun)) => begun,
-            // Where it failed, the next one fails the same way, and says why.
-            None | Some(Err(_)) => {
-                let outside = plan.recipe.ids_out;
-                jail::Waiting::spawn(namespaces, outside, cgroup.as_ref(), network.as_ref())?
-                    .begin(&mut plan.recipe, &extra)?
-            }
-        };
+        let (started, letters) = jail::start(namespaces, cgroup.as_ref(), network.as_ref(), &plan.recipe, &extra)?;
         // A held sandbox gets another plan, a program that was started early its go, and a captured one's sockets come back.
         let wanted = plan.recipe.flags & (flag::HOLD | flag::EARLY) != 0 || plan.way.is_some();
         let letters = wanted.then_some(letters);
@@ -429,11 +405,6 @@ impl Core {
             staged.letters.as_ref().ok_or_else(|| refusal("spawn", "the staged sandbox waits for nothing"))?;
         jail::tell(letters, &plan.recipe, &[])?;
         Ok(staged)
-    }
-
-    fn made_ahead(&self) -> Option<jail::Waiting> {
-        let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
-        ahead.and_then(|ahead| ahead.process.join().ok()).flatten().flatten().and_then(Made::still)
     }
 
     /// An empty network namespace that was used before, where the owner may enter one and the policy wants it empty.
@@ -463,8 +434,8 @@ impl Core {
             cpu_time: true,
             kill: self.backend == Backend::Landlock,
         };
-        let ahead = self.cgroup.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match ahead.and_then(|c| c.limit(&limits)).map_or_else(|| Cgroup::create(location, &limits), Ok) {
+        let made = self.cgroup.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match made.and_then(|c| c.limit(&limits)).map_or_else(|| Cgroup::create(location, &limits), Ok) {
             Ok((c, applied)) => {
                 for (field, reached) in [
                     (Field::Memory, applied.memory),

@@ -9,7 +9,7 @@ use cofferdam_config::environments::{ObserveError, Surroundings};
 use cofferdam_config::serve::Serve;
 use cofferdam_engine::audit::{AuditError, Options, Trail};
 use cofferdam_engine::session::Sessions;
-use cofferdam_engine::{Engine, Likely};
+use cofferdam_engine::{Engine, Expected};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -77,7 +77,7 @@ pub enum ServeError {
 pub fn serve(serve: &Serve) -> Result<(), ServeError> {
     make_room();
     let around = Surroundings::observe()?;
-    let engine = Arc::new(Engine::for_own_process(&Likely::Unknown));
+    let engine = Arc::new(Engine::for_own_process(Expected::Anything));
     let open = |dir: &String| Trail::open(Path::new(dir), Options::default());
     let trail = serve.audit_trail.as_ref().map(open).transpose()?;
     // What is recorded before it starts cannot have been started before.

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use cofferdam_config::skills::{Registry, SkillError, Spec};
 use cofferdam_engine::audit::{Options, Trail};
-use cofferdam_engine::{Engine, Likely};
+use cofferdam_engine::{Engine, Expected};
 
 use crate::audit;
 use crate::caller::Caller;
@@ -150,7 +150,7 @@ impl Called<'_> {
 pub fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
     let action = matches.get_one::<String>("action").map_or("", String::as_str);
     // First of all: what it has to find out takes as long as the rest.
-    let engine = (action == "run").then(|| Engine::for_own_process(&Likely::Jail));
+    let engine = (action == "run").then(|| Engine::for_own_process(Expected::Run));
     let caller = Caller::observe()?;
     let named = matches.get_one::<String>("registry").map(|given| PathBuf::from(caller.absolute(given)));
     let registry = Registry::at(named.map_or_else(|| directory(&caller), Ok)?);
@@ -171,7 +171,7 @@ pub fn run(matches: &ArgMatches) -> Result<i32, Refusal> {
         "show" => manage::show(&called),
         "revoke" => manage::revoke(&called),
         _ => {
-            let engine = engine.unwrap_or_else(|| Engine::for_own_process(&Likely::Unknown));
+            let engine = engine.unwrap_or_else(|| Engine::for_own_process(Expected::Anything));
             run::run(&called, &engine.telling(crate::progress::tell(called.flag("quiet"))))
         }
     }

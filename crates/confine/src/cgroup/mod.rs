@@ -103,12 +103,12 @@ impl Cgroup {
     }
 
     /// The directories of a cgroup whose limits are not known yet, where all can be made that limits of this kind need.
-    pub fn ahead(location: &Location, likely: &Limits) -> Option<Self> {
+    pub fn unlimited(location: &Location, likely: &Limits) -> Option<Self> {
         let (group, failed, _) = Self::directories(location, likely).ok()?;
         (failed == 0).then_some(group)
     }
 
-    /// Sets the limits of a cgroup that was made ahead; `None`, and it is removed, when they need other directories.
+    /// Sets the limits of a cgroup that was made without; `None`, and it is removed, when they need other directories.
     pub fn limit(mut self, limits: &Limits) -> Option<(Self, Applied)> {
         if wanted(limits) != wanted(&self.limits) || limits.kill != self.limits.kill {
             return None;

@@ -20,11 +20,10 @@ use cofferdam_confine::spawn::{Namespaces, SpawnError};
 use cofferdam_confine::wire::flag;
 use cofferdam_confine::{Launch, letter, memfd, mountfd, spawn};
 use cofferdam_policy::Policy;
-use cofferdam_policy::paths::is_within;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-pub use plan::{Layer, Plan, beginning, plan};
+pub use plan::{Layer, Plan, plan};
 pub use root::{Ids, terminal_device};
 
 use crate::outcome::Failure;
@@ -80,125 +79,47 @@ pub fn give_away(theirs: &OwnedFd, (uid, gid): (u32, u32)) {
     }
 }
 
-/// A process in its namespaces that waits for its plan. Dropped unused, it ends and is reaped.
-pub struct Waiting {
-    /// `None` once it has begun or ended.
-    started: Option<Started>,
-    letters: OwnedFd,
+/// Starts init in its namespaces and hands its plan over: from here on it works. Also returns what further plans are sent by.
+///
+/// # Errors
+/// Nothing runs.
+pub fn start(
     namespaces: Namespaces,
-    /// Whom its streams belong to.
-    outside: (u32, u32),
-    /// What it has begun with.
-    begun: Option<Recipe>,
-}
-
-impl Waiting {
-    /// Makes one. `outside` is the user that the sandbox runs as.
-    ///
-    /// # Errors
-    /// Nothing was started.
-    pub fn spawn(
-        namespaces: Namespaces,
-        outside: (u32, u32),
-        cgroup: Option<&Cgroup>,
-        network: Option<&Lease>,
-    ) -> Result<Waiting, Failure> {
-        let io = |e: std::io::Error| failed("spawn", "cannot make the run's pipes", &e, None);
-        let (in_theirs, in_ours) = crate::streams::incoming().map_err(io)?;
-        let (out_ours, out_theirs) = crate::streams::outgoing().map_err(io)?;
-        let (err_ours, err_theirs) = crate::streams::outgoing().map_err(io)?;
-        for theirs in [&in_theirs, &out_theirs, &err_theirs] {
-            give_away(theirs, outside);
-        }
-        let (life_theirs, lifeline) =
-            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| io(e.into()))?;
-        let (status, status_theirs) = records(SocketFlags::empty())?;
-        let (events, events_theirs) = records(SocketFlags::NONBLOCK)?;
-        let (letters, letters_theirs) = letter::socket().map_err(io)?;
-        let launch = Launch {
-            namespaces,
-            stdio: [in_theirs.as_fd(), out_theirs.as_fd(), err_theirs.as_fd()],
-            lifeline: life_theirs.as_fd(),
-            status: status_theirs.as_fd(),
-            events: events_theirs.as_fd(),
-            sync: letters_theirs.as_fd(),
-            cgroup: cgroup.and_then(Cgroup::dir_fd),
-            network,
-        };
-        let running = spawn(&launch).map_err(|e| spawn_failure(&e, namespaces.jail))?;
-        let started = Started { running, status, events, lifeline, stdio: [in_ours, out_ours, err_ours] };
-        Ok(Waiting { started: Some(started), letters, namespaces, outside, begun: None })
+    cgroup: Option<&Cgroup>,
+    network: Option<&Lease>,
+    recipe: &Recipe,
+    extra: &[OwnedFd],
+) -> Result<(Started, OwnedFd), Failure> {
+    let io = |e: std::io::Error| failed("spawn", "cannot make the run's pipes", &e, None);
+    let (in_theirs, in_ours) = crate::streams::incoming().map_err(io)?;
+    let (out_ours, out_theirs) = crate::streams::outgoing().map_err(io)?;
+    let (err_ours, err_theirs) = crate::streams::outgoing().map_err(io)?;
+    for theirs in [&in_theirs, &out_theirs, &err_theirs] {
+        give_away(theirs, recipe.ids_out);
     }
-
-    /// Whether it is what a run with this recipe wants.
-    pub fn suits(&self, recipe: &Recipe, namespaces: Namespaces) -> bool {
-        let alive = || self.started.as_ref().is_some_and(|started| !started.is_over());
-        self.namespaces == namespaces
-            && self.outside == recipe.ids_out
-            && self.begun.as_ref().is_none_or(|begun| alive() && leads_to(begun, recipe))
-    }
-
-    /// Lets it make what a likely run begins with.
-    ///
-    /// # Errors
-    /// Nothing runs any more.
-    pub fn start(mut self, beginning: Recipe) -> Result<Waiting, Failure> {
-        let pid = self.started.as_ref().ok_or_else(gone)?.running.pid;
-        tell(&self.letters, &beginning, &[])?;
-        release(&beginning, pid, &self.letters)?;
-        self.begun = Some(beginning);
-        Ok(self)
-    }
-
-    /// Hands the plan over: from here on init works. Also returns what further letters are sent by.
-    ///
-    /// # Errors
-    /// Nothing runs any more.
-    pub fn begin(mut self, recipe: &mut Recipe, extra: &[OwnedFd]) -> Result<(Started, OwnedFd), Failure> {
-        let pid = self.started.as_ref().ok_or_else(gone)?.running.pid;
-        let letters = self.letters.try_clone().map_err(|e| failed("spawn", "cannot keep the sync socket", &e, None))?;
-        recipe.done = self.begun.as_ref().map_or(0, |begun| begun.mounts.len());
-        tell(&letters, recipe, extra)?;
-        if self.begun.is_none() {
-            release(recipe, pid, &letters)?;
-        }
-        Ok((self.started.take().ok_or_else(gone)?, letters))
-    }
-}
-
-fn gone() -> Failure {
-    Failure { code: 125, step: "spawn".into(), message: "init is gone".into(), hint: None }
-}
-
-/// Whether a run by this recipe can go on from a beginning: what is done is done as it would do it, and what is left can
-/// be done as the sandbox's user, behind a scratch that covers /sys.
-fn leads_to(begun: &Recipe, recipe: &Recipe) -> bool {
-    let rest = recipe.mounts.get(begun.mounts.len()..).unwrap_or_default();
-    let reachable = |source: &Source| match source {
-        Source::Prepared(_) => true,
-        // What holds /sys would show the scratch, and through it the root view as it is before the policy's masks.
-        Source::Path { path, .. } | Source::System(path) => !is_within(path, "/sys") && !is_within("/sys", path),
+    let (life_theirs, lifeline) =
+        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| io(e.into()))?;
+    let (status, status_theirs) = records(SocketFlags::empty())?;
+    let (events, events_theirs) = records(SocketFlags::NONBLOCK)?;
+    let (letters, letters_theirs) = letter::socket().map_err(io)?;
+    let launch = Launch {
+        namespaces,
+        stdio: [in_theirs.as_fd(), out_theirs.as_fd(), err_theirs.as_fd()],
+        lifeline: life_theirs.as_fd(),
+        status: status_theirs.as_fd(),
+        events: events_theirs.as_fd(),
+        sync: letters_theirs.as_fd(),
+        cgroup: cgroup.and_then(Cgroup::dir_fd),
+        network,
     };
-    let rest_can_follow = rest.iter().all(|step| match step {
-        // A layer of names lies where only its owner comes.
-        Step::Whiteout { .. } => recipe.flags & flag::MAPS_BY_OWNER == 0,
-        Step::Bind { source, .. } | Step::RootDirectory { source, .. } | Step::Overlay { source, .. } => {
-            reachable(source)
-        }
-        _ => true,
-    });
-    recipe.mounts.starts_with(&begun.mounts)
-        && rest_can_follow
-        && begun.system_mounts == recipe.system_mounts
-        && begun.flags & !(flag::BEGINNING) & !recipe.flags == 0
-        && (begun.ids_in, begun.ids_out) == (recipe.ids_in, recipe.ids_out)
-        && (begun.scratch_bytes, begun.scratch_inodes) == (recipe.scratch_bytes, recipe.scratch_inodes)
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        if let Some(started) = self.started.take() {
+    let running = spawn(&launch).map_err(|e| spawn_failure(&e, namespaces.jail))?;
+    let started = Started { running, status, events, lifeline, stdio: [in_ours, out_ours, err_ours] };
+    let handed = tell(&letters, recipe, extra).and_then(|()| release(recipe, started.running.pid, &letters));
+    match handed {
+        Ok(()) => Ok((started, letters)),
+        Err(failure) => {
             end(started);
+            Err(failure)
         }
     }
 }
@@ -337,9 +258,6 @@ pub fn prepare(plan: &Plan, outside: (u32, u32), maps: &OwnerMaps) -> Result<Vec
     }
     Ok(trees)
 }
-
-/// What nearly every jail has.
-pub const PRIVATE: Namespaces = Namespaces { jail: true, net: true };
 
 /// The host's ids that a jail's user stands for.
 pub fn outside(me: Identity) -> Option<(u32, u32)> {

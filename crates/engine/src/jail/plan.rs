@@ -139,33 +139,6 @@ struct Planner<'a> {
     left_out: Vec<String>,
 }
 
-/// What init can begin with before the rest of a policy is known: the root view. `None` for a view that takes more, such
-/// as a source that has to be looked at, and where init has no place for its scratch that hides no source.
-pub fn beginning(likely: &Policy, me: Identity, ids: &Ids) -> Option<Recipe> {
-    if matches!(likely.filesystem.root, Root::Directory(_)) || !Path::new("/sys").is_dir() {
-        return None;
-    }
-    let (mounts, system_mounts) = Build::new(likely, false, ids).steps();
-    Some(Recipe {
-        flags: start(me, likely.process.nested_sandboxes) | flag::BEGINNING,
-        mounts,
-        system_mounts,
-        ..outline(likely, me)?
-    })
-}
-
-/// What of a recipe init needs to begin with.
-fn outline(policy: &Policy, me: Identity) -> Option<Recipe> {
-    Some(Recipe {
-        flags: start(me, policy.process.nested_sandboxes),
-        ids_in: (INSIDE, INSIDE),
-        ids_out: super::outside(me)?,
-        scratch_bytes: policy.limits.tmpfs_mb << 20,
-        scratch_inodes: (policy.limits.tmpfs_mb * 256).max(4096),
-        ..Recipe::default()
-    })
-}
-
 fn start(me: Identity, nested: bool) -> u32 {
     // Without a user of its own the run's cgroup may belong to the very user that programs inside run as.
     let room = flag::NESTED | if me.privileged { 0 } else { flag::NO_CGROUP_NAMESPACES };
@@ -489,7 +462,7 @@ impl Planner<'_> {
             NetworkMode::Loopback => flag::ONLY_LOOPBACK,
             NetworkMode::Allowlist | NetworkMode::Host => 0,
         };
-        let Some(outline) = outline(policy, self.me) else {
+        let Some(ids_out) = super::outside(self.me) else {
             let why = "this user namespace maps no id but 0, and the sandbox never runs as 0";
             return Err(refuse("jail", why.into(), None));
         };
@@ -501,7 +474,11 @@ impl Planner<'_> {
             system_mounts: system,
             guards: held.guards,
             capture: way.as_ref().map(Way::capture),
-            ..outline
+            ids_in: (INSIDE, INSIDE),
+            ids_out,
+            scratch_bytes: policy.limits.tmpfs_mb << 20,
+            scratch_inodes: (policy.limits.tmpfs_mb * 256).max(4096),
+            ..Recipe::default()
         };
         // Whoever is in a domain that handles files may mount nothing (landlock(7)); since ABI 4 there are others.
         if abi > 0 && (!nested || abi >= 4) {
