@@ -22,12 +22,12 @@ use cofferdam_config::environments::{Passing, credentials, deny_dot_names, deny_
 use cofferdam_profiles::Id;
 
 use crate::caller::Caller;
-use crate::chosen::Chosen;
 use crate::discover::Tree;
 use crate::environment::{self, Code};
-use crate::mistakes::quoted;
+use crate::hints::quoted;
 use crate::options::{Draft, POLICY_OPTIONS, PolicyOption, Takes, option_of_path};
 use crate::report::Refusal;
+use crate::resolve::Chosen;
 
 /// Most code that is taken from standard input, bytes.
 const MAX_CODE_BYTES: u64 = 64 << 20;

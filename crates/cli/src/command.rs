@@ -75,7 +75,7 @@ fn subcommand(name: &'static str, full: bool) -> Command {
                     .help("Policy as JSON, - for stdin; or a profile, with the ending .ncl"),
             ),
         "export" => crate::export::command(command),
-        "environment" => crate::listing::command(command),
+        "environment" => crate::environment_command::command(command),
         "skill" => crate::skill::command(command),
         "mcp" => crate::mcp::command(command),
         "audit" => crate::audit::command(command),
@@ -205,7 +205,7 @@ fn sandbox(mut command: Command, full: bool, which: Sandbox) -> Command {
                          artifact's directory, as a path with a slash in it",
                     ),
             )
-            .arg(crate::listing::config_option().help_heading(PROGRAM).hide_short_help(true))
+            .arg(crate::environment_command::config_option().help_heading(PROGRAM).hide_short_help(true))
             .arg(Arg::new("code").value_name("CODE").hide_short_help(true).long_help(
                 "Code to run; - reads it from standard input; an interactive session when left out with -it",
             ))

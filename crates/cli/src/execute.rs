@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cofferdam_engine::audit::Trail;
-use cofferdam_engine::recorded::{About, Unrecorded};
+use cofferdam_engine::audited_run::{About, Unrecorded};
 use cofferdam_engine::{Cancel, Ending, Enforcement, Engine, Failure, Input, Io, Outcome, Output, Prepared};
 use cofferdam_policy::{Policy, Stdin};
 use serde::Serialize;
@@ -19,14 +19,14 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 use crate::audit;
 use crate::call::Call;
 use crate::caller::Caller;
-use crate::keeping::{Became, Keeping};
+use crate::explain;
+use crate::keep_changes::{Became, Keeping};
 use crate::notes;
 use crate::passing;
 use crate::report::{CLOSED, REFUSED, Refusal, print_error, print_note, shown};
 use crate::runner;
 use crate::skill::hints;
 use crate::terminal;
-use crate::unstarted;
 
 /// How a run is presented.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -140,7 +140,7 @@ pub fn execute_about(
     };
     drop(keeping);
     if let Some(failure) = outcome.error.as_mut().filter(|_| outcome.outcome == Ending::SetupFailed) {
-        unstarted::explain(failure, &call.policy, caller);
+        explain::explain(failure, &call.policy, caller);
         if is_skill {
             hints::for_operators(failure);
         }
@@ -271,7 +271,7 @@ fn failed(
     presentation: Presentation,
     is_skill: bool,
 ) -> Result<i32, Refusal> {
-    unstarted::explain(&mut failure, &call.policy, caller);
+    explain::explain(&mut failure, &call.policy, caller);
     if is_skill {
         hints::for_operators(&mut failure);
     }

@@ -38,7 +38,7 @@ pub fn command() -> Command {
                 .value_parser(NAMES)
                 .help("Whose configuration"),
         )
-        .arg(crate::listing::config_option())
+        .arg(crate::environment_command::config_option())
         .arg(
             Arg::new("name")
                 .long("name")

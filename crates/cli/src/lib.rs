@@ -13,17 +13,17 @@ mod audit;
 pub mod call;
 pub mod caller;
 mod check;
-pub mod chosen;
 pub mod command;
 mod doctor;
 pub mod environment;
+mod environment_command;
 mod execute;
+mod explain;
 mod export;
+mod hints;
 mod install;
-mod keeping;
-mod listing;
+mod keep_changes;
 mod mcp;
-mod mistakes;
 mod notes;
 pub mod options;
 mod passing;
@@ -32,11 +32,11 @@ mod progress;
 mod queries;
 mod reload;
 mod report;
+pub mod resolve;
 mod runner;
 mod skill;
 mod table;
 mod terminal;
-mod unstarted;
 pub mod values;
 
 use std::ffi::OsString;
@@ -45,9 +45,9 @@ use clap::error::ErrorKind;
 use cofferdam_engine::{Engine, Expected};
 
 use crate::caller::Caller;
-use crate::chosen::Building;
 use crate::command::{Extent, SUBCOMMANDS, build};
 use crate::report::{CLOSED, REFUSED, print_error};
+use crate::resolve::Building;
 
 pub use crate::command::cli_command;
 pub use crate::execute::{Presentation, exit_code};
@@ -88,7 +88,7 @@ pub fn entry(arguments: Vec<OsString>) -> i32 {
             let files: Vec<String> = matches.get_many("file").into_iter().flatten().cloned().collect();
             check::check(&files, matches)
         }
-        "environment" => Caller::observe().and_then(|caller| listing::run(matches, &caller)),
+        "environment" => Caller::observe().and_then(|caller| environment_command::run(matches, &caller)),
         "mcp" => Caller::observe().and_then(|caller| mcp::run(matches, &caller)),
         "skill" => skill::run(matches).or_else(|refusal| as_json(refusal, matches)),
         "audit" => Caller::observe()
@@ -148,7 +148,7 @@ fn sandbox(engine: &Engine, matches: &clap::ArgMatches, eval: bool) -> i32 {
     let result = Caller::observe().and_then(|caller| {
         let building = if presentation.dry_run { Building::Never } else { Building::WhenNeeded };
         let chosen = match eval {
-            true => chosen::choose(matches, &caller, engine, building, presentation.quiet)?,
+            true => resolve::choose(matches, &caller, engine, building, presentation.quiet)?,
             false => None,
         };
         let base = match &chosen {
@@ -211,9 +211,9 @@ fn usage(error: &clap::Error, json: bool, words: &[String]) -> i32 {
             told(REFUSED, json, &Refusal::new("arguments", "no command was given").hint("cofferdam --help"))
         }
         _ => {
-            let refusal = mistakes::refusal(error, words.get(1..).unwrap_or_default());
+            let refusal = hints::refusal(error, words.get(1..).unwrap_or_default());
             report(&refusal);
-            report::write_stderr(&format!("{}\n", report::printable(&mistakes::usage_of(error))));
+            report::write_stderr(&format!("{}\n", report::printable(&hints::usage_of(error))));
             told(REFUSED, json, &refusal)
         }
     }

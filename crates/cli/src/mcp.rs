@@ -25,7 +25,7 @@ pub fn command(command: Command) -> Command {
              the server has to say goes to standard error. SIGHUP, or cofferdam environment reload, reads the \
              definitions again, as happens by itself when they change.",
         )
-        .arg(crate::listing::config_option())
+        .arg(crate::environment_command::config_option())
         .arg(arg("http", "ADDRESS:PORT").help("Listen here for streamable HTTP, at /mcp").long_help(
             "Listen here for streamable HTTP, at /mcp. Callers need the bearer token. What is no loopback address \
              needs --token-file and --allow-host",

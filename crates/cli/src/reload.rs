@@ -6,9 +6,9 @@ use cofferdam_config::running::{RELOAD, ask, directory};
 use serde::Serialize;
 
 use crate::caller::Caller;
-use crate::chosen::surroundings;
 use crate::execute::{print, print_json};
 use crate::report::{Refusal, printable};
+use crate::resolve::surroundings;
 
 #[derive(Serialize)]
 struct Row {

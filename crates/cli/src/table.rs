@@ -6,7 +6,7 @@ use cofferdam_policy::{
     Access, AuditLevel, Backend, Field, Mount, NetworkMode, OnViolation, Root, SeccompLevel, Stdin,
 };
 
-use crate::mistakes::quoted;
+use crate::hints::quoted;
 use crate::options::{BLANK, FILES, HOLD, LIMITS, PolicyOption, RIGHTS, Takes};
 use crate::values;
 

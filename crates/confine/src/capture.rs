@@ -11,7 +11,7 @@
 //! Builds bytes that init sends and data from which it makes the sockets; the kernel's own first rule, which looks into the
 //! local table for everything, is deleted last. Pure but for [`attempt`], which asks the kernel.
 
-use crate::recipe::Block;
+use crate::init_plan::Block;
 use crate::wire::{self, Ref};
 
 mod attempt;

@@ -24,16 +24,18 @@ mod child;
 mod clone;
 #[cfg(target_os = "linux")]
 pub mod command;
+#[cfg(feature = "jail")]
+pub mod control;
 #[cfg(target_os = "linux")]
 pub mod datagram;
 #[cfg(feature = "jail")]
-pub mod foreign;
+pub mod external;
 #[cfg(feature = "jail")]
 pub mod host;
+#[cfg(feature = "jail")]
+pub mod init_plan;
 #[cfg(target_os = "linux")]
 pub mod landlock;
-#[cfg(feature = "jail")]
-pub mod letter;
 #[cfg(feature = "jail")]
 pub mod memfd;
 #[cfg(feature = "jail")]
@@ -49,8 +51,6 @@ pub mod process;
 #[cfg(feature = "jail")]
 #[path = "../init/reach.rs"]
 pub mod reach;
-#[cfg(feature = "jail")]
-pub mod recipe;
 pub mod seatbelt;
 #[cfg(target_os = "linux")]
 pub mod seccomp;
@@ -70,6 +70,6 @@ mod sys;
 pub mod wire;
 
 #[cfg(feature = "jail")]
-pub use recipe::Recipe;
+pub use init_plan::Recipe;
 #[cfg(feature = "jail")]
 pub use spawn::{Launch, Running, spawn};

@@ -14,11 +14,11 @@ use cofferdam_policy::{Backend, Field, NetworkMode, Policy};
 use crate::backends::container::run::{Contained, Tell};
 use crate::backends::{self, Installed, Tool, Tools, container};
 use crate::executables::{self, Executables};
-use crate::filter::{self, Filter, Needs};
 use crate::jail;
 use crate::landlock;
 use crate::outcome::{Applied, Enforcement, Failure, Strength};
 use crate::run::{Core, Prepared};
+use crate::seccomp_filter::{self, Filter, Needs};
 use crate::state;
 use crate::support::{self, Support};
 
@@ -116,7 +116,9 @@ impl Filters {
             (true, false) => &self.guarded,
             (true, true) => &self.linked,
         };
-        slot.get_or_init(|| filter::build(policy, Needs { guards, links, ..self.needs })).as_ref().map_err(Clone::clone)
+        slot.get_or_init(|| seccomp_filter::build(policy, Needs { guards, links, ..self.needs }))
+            .as_ref()
+            .map_err(Clone::clone)
     }
 }
 
@@ -336,7 +338,7 @@ impl Engine {
         programs: Option<Executables>,
         instead: Option<String>,
     ) -> Result<Prepared, Failure> {
-        let policy = &*crate::listening::denied(policy)?;
+        let policy = &*crate::host_sockets::denied(policy)?;
         state::acceptable(policy)?;
         state::claim(policy);
         if policy.backend.is_container() {

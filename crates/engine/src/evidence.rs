@@ -11,8 +11,8 @@ use cofferdam_egress::event as network;
 use cofferdam_egress::ledger::{Entry, Ledger, Place, Room};
 use cofferdam_policy::{Audit, AuditLevel, NetworkMode, OnViolation, Policy, text};
 
+use crate::mount_table::View;
 use crate::outcome::{Evidence, Violation};
-use crate::view::View;
 
 /// Different violations of a run. Each operation on each line of the policy has a few for itself.
 const ROOM: Room = Room { own: 8, shared: 256 };
@@ -164,7 +164,7 @@ impl Log {
                 if e.via == network::Via::Api { "$.network.api" } else { "$.network.allow" }.into()
             }),
             evidence: Evidence::Gateway,
-            pid: e.pid.map_or(0, crate::tree::pid_inside),
+            pid: e.pid.map_or(0, crate::proctree::pid_inside),
             count: e.count,
             aggregated: e.aggregated,
         };

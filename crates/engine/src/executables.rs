@@ -5,10 +5,10 @@
 //! inodes; init makes each only where the file that was decided on still stands. Memory that was never a file on a mount
 //! (memfd) is outside of Landlock: the filter refuses it. Does not hold what an interpreter or the loader reads and runs.
 
+use cofferdam_confine::init_plan::{PathRule, Step};
 #[cfg(test)]
 use cofferdam_confine::landlock;
 use cofferdam_confine::landlock::access;
-use cofferdam_confine::recipe::{PathRule, Step};
 use cofferdam_policy::paths::is_within;
 
 use crate::jail::Plan;

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use cofferdam_policy::paths::fault;
 
+use crate::mount_table::join;
 use crate::repositories::Tree;
-use crate::view::join;
 
 /// Most bytes of an index that is read.
 pub const MOST_INDEX: u64 = 256 << 20;

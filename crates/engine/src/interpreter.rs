@@ -12,7 +12,7 @@ use cofferdam_policy::{Mount, NetworkMode, Policy};
 
 use crate::backends::facts::{Facts, Kind, Resolved, resolve};
 use crate::guard::{shebang, started_by_env};
-use crate::view::{below, join};
+use crate::mount_table::{below, join};
 
 /// One thing to show at its own path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,7 +74,7 @@ pub fn parts(policy: &Policy, facts: &dyn Facts) -> Vec<Part> {
     for top in SYSTEM.iter().filter(|top| matches!(facts.kind(top), Kind::Link(_))) {
         found.entry(top);
     }
-    let mut programs = crate::program::candidates_of(policy);
+    let mut programs = crate::payload::candidates_of(policy);
     for _ in 0..=MOST_SCRIPTS {
         let Some(script) = programs.iter().find_map(|path| found.program(path)) else { break };
         programs = found.interpreters(&script);
@@ -167,7 +167,7 @@ impl Found<'_> {
         let Some(named) = started_by_env(&argument) else { return Vec::new() };
         let mut asked = self.policy.clone();
         asked.command.argv = vec![named];
-        crate::program::candidates_of(&asked)
+        crate::payload::candidates_of(&asked)
     }
 
     fn libraries(&mut self) {

@@ -4,19 +4,19 @@
 //! field, and required fields then refuse.
 
 use cofferdam_confine::host::{self, Identity};
+use cofferdam_confine::init_plan::{self, PathRule, Recipe};
 use cofferdam_confine::landlock::{self as kernel, access};
-use cofferdam_confine::recipe::{self, PathRule, Recipe};
 use cofferdam_confine::wire::flag;
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root};
 
 use crate::backends::facts::Here;
 use crate::engine::Filters;
-use crate::filter::Needs;
 use crate::interpreter::Part;
 use crate::jail::Plan;
+use crate::mount_table::{Place, Shows, View};
 use crate::outcome::{Applied, Enforcement, Failure, Strength};
-use crate::view::{Place, Shows, View};
+use crate::seccomp_filter::Needs;
 
 /// Without namespaces the filter has more to hold.
 pub fn needs() -> Needs {
@@ -101,7 +101,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
             ] {
                 rules.push(rule(path, access::READ, true));
             }
-            for path in crate::names::FILES.iter().filter(|_| crate::names::are_the_hosts(policy)) {
+            for path in crate::host_names::FILES.iter().filter(|_| crate::host_names::are_the_hosts(policy)) {
                 rules.push(rule(path, access::READ, true));
             }
         }
@@ -138,7 +138,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
                 "use -v PATH:PATH, or --backend jail",
             ));
         }
-        if *optional && crate::optional::is_missing(source) {
+        if *optional && crate::optional_mounts::is_missing(source) {
             left_out.push(source.clone());
             continue;
         }
@@ -166,12 +166,12 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
         (me.uid, me.gid)
     };
     // Without a user namespace the kernel counts all that the user runs. An id that root takes for a run has nothing else.
-    let others = if me.privileged { 0 } else { crate::tree::threads_of(me.uid) };
+    let others = if me.privileged { 0 } else { crate::proctree::threads_of(me.uid) };
     let mut recipe = Recipe {
         ids_in: outside,
         ids_out: outside,
         rlimits: crate::rlimits::rlimits(policy, 1 + others),
-        landlock: Some(recipe::Landlock {
+        landlock: Some(init_plan::Landlock {
             handled_fs: handled,
             handled_net: if policy.network.mode == NetworkMode::None { kernel::handled_net(abi) } else { 0 },
             scoped: kernel::scoped(abi),
@@ -181,7 +181,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
         ..Recipe::default()
     };
     let flags = if me.switches() { flag::DROP_IDS } else { 0 };
-    crate::program::fill(&mut recipe, policy, flags, filters.get(policy, false, false)?);
+    crate::payload::fill(&mut recipe, policy, flags, filters.get(policy, false, false)?);
     if policy.command.cwd.is_none() {
         recipe.cwd = "/".into();
     }
@@ -199,7 +199,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
     };
     plan.enforcement = enforcement(policy, abi, me);
     if let Some(mounts) = plan.enforcement.get_mut(&Field::Mounts) {
-        *mounts = crate::optional::told(mounts.clone(), &left_out);
+        *mounts = crate::optional_mounts::told(mounts.clone(), &left_out);
     }
     Ok(plan)
 }

@@ -198,7 +198,7 @@ fn follow(parent: &str, name: &str, links: &mut BTreeSet<(String, String)>) -> R
             at.truncate(at.rfind('/').unwrap_or(0).max(1));
             continue;
         }
-        let path = crate::view::join(&at, &part);
+        let path = crate::mount_table::join(&at, &part);
         let Ok(says) = fs::read_link(&path) else {
             if let Err(e) = fs::symlink_metadata(&path) {
                 return Err(absent(&e, at, part));
@@ -231,7 +231,7 @@ fn absent(e: &std::io::Error, parent: String, name: String) -> Found {
 }
 
 fn look(parent: &str, name: &str, links: &mut BTreeSet<(String, String)>) -> Found {
-    let path = crate::view::join(parent, name);
+    let path = crate::mount_table::join(parent, name);
     match fs::symlink_metadata(&path) {
         Ok(meta) if meta.file_type().is_symlink() => match follow(parent, name, links) {
             Ok(canonical) => Found::There { parent: parent.into(), name: name.into(), canonical, is_link: true },

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use cofferdam_confine::cgroup::{Cgroup, Reader};
 use serde::{Deserialize, Serialize};
 
-use crate::tree;
+use crate::proctree;
 
 /// A snapshot of a running sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -131,7 +131,7 @@ impl Running {
     fn look(&mut self) -> ResourceUsage {
         let now = self.reader.as_ref().and_then(|r| r.now().ok()).unwrap_or_default();
         let missing = now.memory_bytes.is_none() || now.cpu_time_us.is_none() || now.processes.is_none();
-        let sample = if missing { tree::sample(self.pid) } else { tree::Sample::default() };
+        let sample = if missing { proctree::sample(self.pid) } else { proctree::Sample::default() };
         let ours = u64::from(self.ours);
         // The tree's sample leaves out the process at its top; a cgroup counts every one.
         let processes = now.processes.unwrap_or(sample.processes + 1).saturating_sub(ours);

@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use cofferdam_confine::apart;
-use cofferdam_confine::recipe::Step;
+use cofferdam_confine::init_plan::Step;
 use cofferdam_confine::wire::flag;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 

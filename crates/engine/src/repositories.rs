@@ -13,7 +13,7 @@ use cofferdam_policy::paths::{fault, lexical};
 
 use crate::backends::facts::{Facts, Kind};
 use crate::git_index;
-use crate::view::join;
+use crate::mount_table::join;
 
 /// Above this many linked work trees the directory of all of them is protected instead.
 const MOST_WORKTREES: usize = 64;

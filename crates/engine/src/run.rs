@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use cofferdam_confine::cgroup::{self, Cgroup, Level, Limits, Location};
+use cofferdam_confine::control;
 use cofferdam_confine::host::Identity;
-use cofferdam_confine::letter;
+use cofferdam_confine::init_plan::Step;
 use cofferdam_confine::netns;
-use cofferdam_confine::recipe::Step;
 use cofferdam_confine::wire::flag;
 use cofferdam_policy::{Backend, Field, NetworkMode, OnViolation, Policy};
 
@@ -29,11 +29,11 @@ use crate::io::{Io, Stream};
 use crate::jail;
 use crate::landlock;
 use crate::outcome::{Applied, Enforcement, Failure, Outcome, Strength};
+use crate::outcome_builder::{self, Finished, Told};
 use crate::ready::Ready;
 use crate::session::Channel;
 use crate::streams::{Sink, Source};
 use crate::supervise::{self, Report, Run};
-use crate::told::{self, Finished, Told};
 
 /// A policy with its backend, ready to run, many times and from several threads.
 #[derive(Debug)]
@@ -150,7 +150,7 @@ impl Prepared {
     pub fn plan_json(&self) -> serde_json::Value {
         match &self.0 {
             By::Own(core, _) => match core.plan() {
-                Ok(plan) => crate::show::plan(&plan, self.backend(), &core.reason, &core.enforcement),
+                Ok(plan) => crate::dry_run::plan(&plan, self.backend(), &core.reason, &core.enforcement),
                 Err(failure) => serde_json::json!({ "error": failure }),
             },
             By::Foreign(foreign) => foreign.plan_json(),
@@ -225,7 +225,7 @@ impl Staged {
     /// Its init is gone.
     pub fn go(&mut self) -> Result<(), Failure> {
         let letters = self.letters.take().ok_or_else(|| refusal("spawn", "the program has its go"))?;
-        letter::go(letters.as_fd()).map_err(|e| refusal("spawn", &format!("init is gone: {e}")))
+        control::go(letters.as_fd()).map_err(|e| refusal("spawn", &format!("init is gone: {e}")))
     }
 
     /// Whether its init is gone, as it is after a failed step.
@@ -545,20 +545,20 @@ impl Core {
             let keep = io
                 .keep_changes
                 .as_ref()
-                .map(|dir| if several { dir.join(crate::layers::directory(&layer.target)) } else { dir.clone() });
-            match crate::layers::changes(root.as_fd(), &layer.source, &layer.target, keep.as_deref()) {
+                .map(|dir| if several { dir.join(crate::overlay::directory(&layer.target)) } else { dir.clone() });
+            match crate::overlay::changes(root.as_fd(), &layer.source, &layer.target, keep.as_deref()) {
                 Ok(c) => {
                     f.changes.extend(c.list);
                     if c.omitted > 0 {
                         f.changes_omitted += c.omitted;
-                        f.problems.push(crate::layers::unlisted(c.omitted, c.deep, &layer.target));
+                        f.problems.push(crate::overlay::unlisted(c.omitted, c.deep, &layer.target));
                     }
                     if let Some(why) = c.failure {
                         let dir = keep.as_deref().map_or_else(String::new, |k| k.display().to_string());
                         f.problems.push(format!("not all changes in {} are kept in {dir}: {why}", layer.target));
                     }
                     if keep.is_some() && (!c.skipped.is_empty() || c.unnamed > 0) {
-                        f.problems.push(crate::layers::unkept(&c.skipped, c.unnamed));
+                        f.problems.push(crate::overlay::unkept(&c.skipped, c.unnamed));
                     }
                 }
                 Err(e) => f.problems.push(format!("cannot read what changed in {}: {e}", layer.target)),
@@ -582,7 +582,7 @@ impl Core {
 
     fn outcome(&self, f: Finished, plan: &jail::Plan, begun: Instant) -> Outcome {
         let of = Told { policy: &self.policy, recipe: &plan.recipe, reports: self.backend != Backend::Landlock };
-        told::outcome(&of, self.blank(), f, begun)
+        outcome_builder::outcome(&of, self.blank(), f, begun)
     }
 }
 

@@ -20,10 +20,10 @@ use crate::egress::Watch;
 use crate::evidence::{Log, Paths};
 use crate::io::Io;
 use crate::outcome::Network;
+use crate::proctree;
 use crate::session::Channel;
 use crate::sockets::Sockets;
 use crate::streams::{Sink, Source, buffer};
-use crate::tree;
 
 mod limits;
 
@@ -516,7 +516,7 @@ impl Loop<'_, '_> {
         if self.let_go.get_or_insert_with(Instant::now).elapsed() < GRACE {
             return false;
         }
-        tree::kill(self.run.running.pid);
+        proctree::kill(self.run.running.pid);
         true
     }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use cofferdam_engine::backends::container::answers::documented;
+use cofferdam_engine::backends::container::enforcement::documented;
 use cofferdam_engine::backends::container::{APART, POWERS};
 use cofferdam_engine::backends::facts::Table;
 use cofferdam_engine::{Applied, Enforcement, Engine, Strength};

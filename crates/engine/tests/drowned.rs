@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use cofferdam_engine::audit::{Anchored, Options, Trail, verify};
-use cofferdam_engine::recorded::About;
+use cofferdam_engine::audited_run::About;
 use cofferdam_engine::{Ending, Engine, Io, NetworkEvent, NetworkKind, Outcome, Output};
 use cofferdam_policy::{Field, NetworkMode, Policy};
 use serde_json::{Map, Value};

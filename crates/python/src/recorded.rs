@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use cofferdam_engine::audit::{Options, Trail};
-use cofferdam_engine::recorded::{About, Unrecorded};
+use cofferdam_engine::audited_run::{About, Unrecorded};
 use cofferdam_engine::{Io, Outcome, Prepared};
 use cofferdam_policy::Policy;
 use pyo3::PyResult;

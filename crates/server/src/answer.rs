@@ -6,11 +6,11 @@ use cofferdam_engine::{Ending, Outcome};
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use serde_json::json;
 
-use crate::cut;
+use crate::blobs::{self, Kept};
 use crate::files::{Content, File};
-use crate::kept::{self, Kept};
 use crate::run::Ran;
 use crate::session::Told;
+use crate::truncate;
 
 /// Stands between the two streams.
 const BETWEEN: &str = "\n--- stderr ---\n";
@@ -26,7 +26,7 @@ pub struct Room {
 
 impl Room {
     /// An answer that is a document of its own.
-    pub const DOCUMENT: Room = Room { text: cut::LONGEST_TEXT, file: usize::MAX };
+    pub const DOCUMENT: Room = Room { text: truncate::LONGEST_TEXT, file: usize::MAX };
     /// An event of a stream: it has the output twice, as text and as data, and a byte of it can take six.
     const EVENT: Room = Room { text: 48 << 10, file: 0 };
     /// Most bytes of an event: clients take 1 MiB, and there is more in it than output and files.
@@ -54,12 +54,12 @@ impl Room {
 }
 
 /// The answer of a run; files that are only linked to are `kept`.
-pub fn answer(ran: Ran, room: Room, kept: &kept::Shelf) -> CallToolResult {
+pub fn answer(ran: Ran, room: Room, kept: &blobs::Shelf) -> CallToolResult {
     let Ran { mut outcome, files, session } = ran;
-    let cut = cut::cut(&mut outcome, room.text, kept);
+    let cut = truncate::cut(&mut outcome, room.text, kept);
     let mut content = vec![ContentBlock::text(text(&outcome, cut.note.as_deref(), session.as_ref()))];
     for mut file in files.files {
-        let uri = kept::address(&outcome.run_id, &file.name);
+        let uri = blobs::address(&outcome.run_id, &file.name);
         if file.bytes.len() > room.file {
             file.content = file.content.linked();
         }
@@ -74,7 +74,7 @@ pub fn answer(ran: Ran, room: Room, kept: &kept::Shelf) -> CallToolResult {
     }
     let mut result = CallToolResult::success(content);
     result.is_error = Some(!outcome.success);
-    result.structured_content = cut::data(&outcome, &cut);
+    result.structured_content = truncate::data(&outcome, &cut);
     result.content.extend(cut.links);
     if let (Some(data), Some(session)) = (&mut result.structured_content, session) {
         data["session"] = json!({
@@ -161,7 +161,7 @@ fn of_session(outcome: &Outcome, told: &Told) -> Option<String> {
 }
 
 /// A file as the protocol has it; one that is only linked to is `kept` at its address.
-pub fn block(file: File, uri: String, kept: &kept::Shelf) -> ContentBlock {
+pub fn block(file: File, uri: String, kept: &blobs::Shelf) -> ContentBlock {
     match file.content {
         Content::Image(mime) => ContentBlock::image(BASE64_STANDARD.encode(&file.bytes), mime),
         Content::Text(mime) => {
@@ -170,7 +170,7 @@ pub fn block(file: File, uri: String, kept: &kept::Shelf) -> ContentBlock {
         }
         Content::Other(mime) => {
             let name = file.name.rsplit('/').next().unwrap_or(&file.name).to_owned();
-            let told = format!("kept for {} minutes, to be read by this address", kept::LIFE.as_secs() / 60);
+            let told = format!("kept for {} minutes, to be read by this address", blobs::LIFE.as_secs() / 60);
             let link = Resource::new(uri.clone(), name)
                 .with_mime_type(mime)
                 .with_size(file.bytes.len() as u64)
@@ -241,8 +241,8 @@ mod tests {
 
     #[test]
     fn what_is_cut_says_so_and_where_the_rest_is() {
-        let kept = kept::Shelf::default();
-        let long = "x".repeat(cut::LONGEST_TEXT + 1);
+        let kept = blobs::Shelf::default();
+        let long = "x".repeat(truncate::LONGEST_TEXT + 1);
         let result = answer(
             Ran { outcome: outcome(&long, "e", 0), files: Collected::default(), session: None },
             Room::DOCUMENT,
@@ -251,12 +251,12 @@ mod tests {
         let data = serde_json::to_value(&result).unwrap();
         let text = data["content"][0]["text"].as_str().unwrap();
         let (output, told) = text.split_once("\n[output cut here]\n[stdout: ").unwrap();
-        assert_eq!(output.len(), cut::LONGEST_TEXT + BETWEEN.len());
+        assert_eq!(output.len(), truncate::LONGEST_TEXT + BETWEEN.len());
         let uri = data["content"][1]["uri"].as_str().unwrap();
         assert!(told.contains(uri) && output.ends_with("--- stderr ---\ne"), "{told}");
         assert_eq!(kept.find(uri).unwrap().bytes, long.as_bytes());
         let structured = &data["structuredContent"];
-        assert_eq!(structured["stdout"].as_str().unwrap().len(), cut::LONGEST_TEXT - 1);
+        assert_eq!(structured["stdout"].as_str().unwrap().len(), truncate::LONGEST_TEXT - 1);
         let mut short = outcome("abc", "", 0);
         short.truncated.stderr = true;
         assert_eq!(super::text(&short, None, None), "abc\n[output cut here]");
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn what_did_not_end_well_is_an_error_and_says_how() {
-        let kept = kept::Shelf::default();
+        let kept = blobs::Shelf::default();
         let of = |outcome| answer(Ran { outcome, files: Collected::default(), session: None }, Room::DOCUMENT, &kept);
         assert_eq!(of(outcome("x", "", 0)).is_error, Some(false));
         assert_eq!(of(outcome("x", "", 3)).is_error, Some(true));
@@ -291,7 +291,7 @@ mod tests {
             ("\x01".repeat(100 << 10), 100, 2),
             ("x".into(), 5 << 20, 1),
         ] {
-            let kept = kept::Shelf::default();
+            let kept = blobs::Shelf::default();
             let (text, ran) = (stdout.clone(), ran(stdout, image));
             let room = Room::of_event(&ran);
             let result = serde_json::to_value(answer(ran, room, &kept)).unwrap();
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn files_come_as_what_they_are() {
-        let kept = kept::Shelf::default();
+        let kept = blobs::Shelf::default();
         let file = |name: &str, content, bytes: &[u8]| File { name: name.into(), content, bytes: bytes.into() };
         let files = Collected {
             files: vec![

@@ -17,9 +17,9 @@ use cofferdam_config::serve::Serve;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 
-use crate::conversations::Conversations;
-use crate::doorway::{Doorway, LetIn};
-use crate::record::RETRY;
+use crate::conn_limit::{Doorway, LetIn};
+use crate::event_log::RETRY;
+use crate::http_sessions::Conversations;
 use crate::server::ServeError;
 use crate::service::{LONGEST_CODE, Service, Shared};
 use crate::single;

@@ -13,30 +13,30 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod blobs;
 mod calls;
-mod catalogue;
-mod conversations;
-mod cut;
-mod doorway;
+mod conn_limit;
 mod early;
+mod environment;
+mod environments;
+mod event_log;
 mod files;
 mod fixtures;
+mod framing;
 mod http;
-mod ids;
-mod kept;
-mod lines;
-mod own;
-mod place;
-mod record;
+mod http_sessions;
+mod request_ids;
 mod run;
 mod schema;
 mod server;
 mod service;
 mod session;
+mod session_tools;
 mod single;
 mod stdio;
 mod token;
 mod transfers;
+mod truncate;
 mod watch;
 mod workspace;
 

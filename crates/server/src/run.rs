@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cofferdam_config::environments::Entry;
-use cofferdam_engine::recorded::{Unrecorded, code_facts};
+use cofferdam_engine::audited_run::{Unrecorded, code_facts};
 use cofferdam_engine::{Cancel, Failure, HandedBack, Input, Io, Outcome, Output, Prepared, Stream};
 use cofferdam_policy::Stdin;
 use serde_json::{Map, Value};
 
+use crate::environment::{Host, OUTPUT, Place, Ready};
 use crate::files::{self, Collected};
-use crate::place::{Host, OUTPUT, Place, Ready};
 use crate::session;
 
 /// Most output that waits for the next message about progress, bytes; what is more is told as a number.

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use cofferdam_policy::text;
 
-use crate::catalogue::Catalogue;
-use crate::place::Host;
+use crate::environment::Host;
+use crate::environments::Catalogue;
 
 /// The tool.
 pub const RUN: &str = "run";

@@ -15,10 +15,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::Calls;
-use crate::catalogue::Shelf;
+use crate::environment::Host;
+use crate::environments::Shelf;
 use crate::fixtures;
 use crate::http::{self, Door};
-use crate::place::Host;
 use crate::service::{Service, Shared, tell_changes};
 use crate::stdio;
 use crate::token::TokenError;

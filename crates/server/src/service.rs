@@ -23,11 +23,11 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::answer::{Room, answer, contents};
+use crate::blobs;
 use crate::calls::Calls;
-use crate::catalogue::Shelf;
+use crate::environment::{Host, Place};
+use crate::environments::Shelf;
 use crate::fixtures;
-use crate::kept;
-use crate::place::{Host, Place};
 use crate::run::{Call, Progress, Ran, run};
 use crate::schema;
 use crate::session::{self, Asked};
@@ -70,7 +70,7 @@ pub struct Shared {
     /// Set when the server ends, or its only client has gone: nothing goes on.
     pub stop: CancellationToken,
     /// Files that answers link to.
-    pub kept: kept::Shelf,
+    pub kept: blobs::Shelf,
     /// Clients of the older protocol, who are told of changes without asking, each once: by its connection.
     pub told: Mutex<BTreeMap<String, Peer<RoleServer>>>,
 }
@@ -475,14 +475,14 @@ impl ServerHandler for Service {
             let told = format!(
                 "nothing is kept at {}; files are kept for {} minutes",
                 shown(&request.uri),
-                kept::LIFE.as_secs() / 60
+                blobs::LIFE.as_secs() / 60
             );
             return Err(ErrorData::resource_not_found(told, Some(json!({ "uri": request.uri }))));
         };
         let mut result = ReadResourceResult::new(vec![contents(kept)]);
         if is_modern(&context) {
             // What was written once never changes.
-            let life = u64::try_from(kept::LIFE.as_millis()).unwrap_or(u64::MAX);
+            let life = u64::try_from(blobs::LIFE.as_millis()).unwrap_or(u64::MAX);
             (result.ttl_ms, result.cache_scope) = (Some(life), Some(CacheScope::Private));
         }
         Ok(result.into())

@@ -11,8 +11,8 @@ use std::time::Duration;
 use cofferdam_engine::session::{self, Answer, Key, SessionError, Sessions, Start, Why, Workspace};
 use cofferdam_engine::{Cancel, Ending, Failure, Outcome, Output, Stream};
 
+use crate::environment::{Host, OUTPUT, Place, unusable};
 use crate::files::{self, Collected};
-use crate::place::{Host, OUTPUT, Place, unusable};
 use crate::run::{Call, Ran};
 
 /// What asks for a session with a name of the server's making.

@@ -10,8 +10,8 @@ use rustix::process::{Pid, getppid};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::ids::Apart;
-use crate::lines::Lines;
+use crate::framing::Lines;
+use crate::request_ids::Apart;
 use crate::server::ServeError;
 use crate::service::{LONGEST_CODE, Service};
 

@@ -13,8 +13,8 @@ use rmcp::{ErrorData, RoleServer};
 use serde_json::{Value, json};
 
 use crate::answer::block;
+use crate::blobs;
 use crate::files::Content;
-use crate::kept;
 use crate::schema::{DOWNLOAD, UPLOAD};
 use crate::service::{EndsWith, Service, shown};
 use crate::session::{self, Asked, Entered, NEW};
@@ -153,7 +153,7 @@ impl Service {
             false => tokio::select! {
                 turn = self.shared.calls.turn() => match turn {
                     Ok(turn) => Some(turn),
-                    Err(busy) => return Ok(failed(crate::place::unusable("busy", &busy.to_string()))),
+                    Err(busy) => return Ok(failed(crate::environment::unusable("busy", &busy.to_string()))),
                 },
                 () = self.unwanted(&context) => return Err(cancelled()),
             },
@@ -165,11 +165,12 @@ impl Service {
             let Entered { root, name, fresh } =
                 session::enter(&shared.host, &shared.sessions, asked, &environment, &cancel)?;
             drop(turn);
-            let word = Sessions::new_name().map_err(|error| crate::place::unusable("file", &error.to_string()))?;
+            let word =
+                Sessions::new_name().map_err(|error| crate::environment::unusable("file", &error.to_string()))?;
             let told = workspace::put(&root, &place, &bytes, &word);
             // A session that was begun is the client's also where the file did not get into it.
             let begun = if fresh { format!("\n[a new session: {name}]") } else { String::new() };
-            let replaced = told.map_err(|told| crate::place::unusable("file", &format!("{told}{begun}")))?;
+            let replaced = told.map_err(|told| crate::environment::unusable("file", &format!("{told}{begun}")))?;
             let session = json!({ "name": name, "fresh": fresh });
             let data = json!({ "path": place.shown(), "bytes": bytes.len(), "replaced": replaced, "session": session });
             let did = if replaced { "replaced" } else { "wrote" };
@@ -201,12 +202,12 @@ impl Service {
         let shared = self.shared.clone();
         let work = apart(move || {
             let entered = session::find(&shared.sessions, asked, &cancel)?;
-            let unusable = |told: &str| crate::place::unusable("file", told);
+            let unusable = |told: &str| crate::environment::unusable("file", told);
             let file = workspace::get(&entered.root, &place).map_err(|told| unusable(&told))?;
             let word = Sessions::new_name().map_err(|error| unusable(&error.to_string()))?;
             let (Content::Image(mime) | Content::Text(mime) | Content::Other(mime)) = file.content;
             let data = json!({ "path": place.shown(), "bytes": file.bytes.len(), "type": mime });
-            let uri = kept::address_of_download(&word, &file.name);
+            let uri = blobs::address_of_download(&word, &file.name);
             Ok((block(file, uri, &shared.kept), data))
         });
         let done = tokio::select! {

@@ -19,8 +19,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
-use crate::catalogue::{Reloaded, Shelf};
-use crate::place::Host;
+use crate::environment::Host;
+use crate::environments::{Reloaded, Shelf};
 
 /// How long a change has to be still.
 const STILL: Duration = Duration::from_millis(100);

@@ -29,7 +29,7 @@ fn in_session(client: &mut Client, code: &str) -> Value {
 }
 
 fn sha256(code: &str) -> Value {
-    cofferdam_engine::recorded::code_facts(code)["codeSha256"].clone()
+    cofferdam_engine::audited_run::code_facts(code)["codeSha256"].clone()
 }
 
 #[test]

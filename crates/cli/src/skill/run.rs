@@ -9,8 +9,8 @@ use cofferdam_config::skills::policy::{LimitsFrom, image_program, names_program,
 use cofferdam_config::skills::{Code, SkillError};
 use cofferdam_engine::Engine;
 use cofferdam_engine::audit::{Durability, Entry, hex, sha256};
+use cofferdam_engine::audited_run::About;
 use cofferdam_engine::backends::container::ImageCommand;
-use cofferdam_engine::recorded::About;
 use cofferdam_policy::{Backend, Field, PolicyErrors, Root};
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Map, Value};

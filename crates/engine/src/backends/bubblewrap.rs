@@ -3,7 +3,7 @@
 //! Pure. Its options are given by descriptor (`--args`), so that no path or variable of the policy stands in a command
 //! line that the program could read in /proc. Source: bwrap(1), 0.7 to 0.11.
 
-use cofferdam_confine::foreign::FIRST_FD;
+use cofferdam_confine::external::FIRST_FD;
 use cofferdam_policy::{NetworkMode, Policy};
 
 use super::filter::{self, Left};

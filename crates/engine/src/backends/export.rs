@@ -2,7 +2,7 @@
 
 use cofferdam_policy::Policy;
 
-use super::answers::{Purpose, answers, sufficient, told};
+use super::enforcement::{Purpose, answers, sufficient, told};
 use super::facts::Facts;
 use super::layout::layout;
 use super::tool::Tool;

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 
+use crate::mountinfo::Twins;
 use crate::state::Place;
-use crate::twins::Twins;
 
 /// What lies at a path, itself and not what a link leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,7 +92,7 @@ pub fn resolve(facts: &dyn Facts, path: &str) -> (Resolved, Links) {
             }
             _ => {}
         }
-        let next = crate::view::join(&at, &part);
+        let next = crate::mount_table::join(&at, &part);
         kind = facts.kind(&next);
         match &kind {
             Kind::Link(says) => {
@@ -306,12 +306,12 @@ impl Facts for Table {
     }
 
     fn list(&self, directory: &str) -> Vec<String> {
-        let below = |path: &str| crate::view::below(path, directory).map(str::to_owned);
+        let below = |path: &str| crate::mount_table::below(path, directory).map(str::to_owned);
         self.0.keys().filter_map(|path| below(path)).filter(|rest| !rest.is_empty() && !rest.contains('/')).collect()
     }
 
     fn has_mounts_below(&self, path: &str) -> bool {
-        self.2.iter().any(|mounted| mounted != path && crate::view::below(mounted, path).is_some())
+        self.2.iter().any(|mounted| mounted != path && crate::mount_table::below(mounted, path).is_some())
     }
 
     fn may_pass_on(&self, _directory: &str) -> Option<PassesOn> {

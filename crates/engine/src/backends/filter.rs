@@ -4,8 +4,8 @@
 use cofferdam_confine::seccomp::{Arch, ArgOp, Condition, Denials, Program, Rule, RuleAction, compile, kafel};
 use cofferdam_policy::{NetworkMode, OnViolation, Policy};
 
-use crate::filter::{Needs, fail, request, rules};
 use crate::outcome::Failure;
+use crate::seccomp_filter::{Needs, fail, request, rules};
 
 const CLONE_THREAD: u64 = 0x1_0000;
 const CLONE_NEWUSER: u64 = 0x1000_0000;

@@ -6,7 +6,7 @@
 //! what cannot be held by mounts alone is listed in [`Layout::unheld_deny`] and [`Layout::unheld_protected`], and the field
 //! is then no more than partial.
 
-mod hold;
+mod protect;
 mod root;
 #[cfg(test)]
 mod tests;
@@ -14,8 +14,8 @@ mod tests;
 use cofferdam_policy::{Access, Mount, Policy};
 
 use super::facts::{Facts, Kind, Resolved, resolve};
+use crate::mount_table::{Place, Shows, View, below, join};
 use crate::outcome::Failure;
-use crate::view::{Place, Shows, View, below, join};
 
 /// One thing to mount or make, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,9 +9,9 @@
 //! Planning is pure; `answers` says per field what each can hold, when it runs here and when its configuration is only
 //! written out; `run` starts and supervises. None of them reports violations with evidence: only the jail can.
 
-pub mod answers;
 pub mod bubblewrap;
 pub mod container;
+pub mod enforcement;
 pub mod export;
 pub mod facts;
 mod filter;
@@ -24,7 +24,7 @@ pub mod seatbelt;
 pub mod tool;
 mod watch;
 
-pub use answers::{Purpose, answers};
+pub use enforcement::{Purpose, answers};
 pub use export::{Exported, Format, export};
 pub use run::Ready;
 pub use tool::{Installed, MISSING, Tool, Tools};

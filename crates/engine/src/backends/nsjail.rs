@@ -7,7 +7,7 @@
 use cofferdam_policy::{Field, NetworkMode, Policy};
 use serde::Serialize;
 
-use super::answers::Purpose;
+use super::enforcement::Purpose;
 use super::filter::{self, Left};
 use super::layout::{Item, Layout};
 use super::prototext;

@@ -4,8 +4,8 @@ use cofferdam_policy::Policy;
 
 use super::facts::{Facts, Kind, Resolved, resolve};
 use super::layout::Layout;
+use crate::mount_table::{below, join};
 use crate::outcome::Failure;
-use crate::view::{below, join};
 
 impl Layout {
     /// The program's path inside, where that can be told: `Ok(None)` when it cannot.
@@ -15,7 +15,7 @@ impl Layout {
     pub fn program(&self, policy: &Policy, facts: &dyn Facts) -> Result<Option<String>, Failure> {
         let name = policy.command.argv.first().map_or("", String::as_str);
         let mut doubtful = false;
-        for candidate in crate::program::candidates_of(policy) {
+        for candidate in crate::payload::candidates_of(policy) {
             if !candidate.starts_with('/') {
                 return Ok(None); // relative to the working directory
             }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cofferdam_confine::cgroup::{Cgroup, Level, Limits, Location};
-use cofferdam_confine::foreign::{FIRST_FD, Foreign, spawn};
+use cofferdam_confine::external::{FIRST_FD, Foreign, spawn};
 use cofferdam_confine::host::{self, Identity};
 use cofferdam_confine::{memfd, seatbelt as profile};
 use cofferdam_policy::{AuditLevel, Field, Policy, SyscallAction};
 use serde_json::{Value, json};
 
-use super::answers::{Purpose, answers, sufficient};
+use super::enforcement::{Purpose, answers, sufficient};
 use super::facts::Here;
 use super::layout::layout;
 use super::tool::{Installed, Tool};
@@ -20,8 +20,8 @@ use super::watch::{Killed, Seen, Tree, Watched, watch};
 use super::{bubblewrap, nsjail, seatbelt};
 use crate::io::{Io, Stream};
 use crate::outcome::{Applied, Ending, Enforcement, Evidence, Failure, Outcome, Strength, Truncated, Violation};
+use crate::outcome_builder::{SIGSYS, SIGXFSZ, by_signal};
 use crate::streams::{Sink, Source};
-use crate::told::{SIGSYS, SIGXFSZ, by_signal};
 
 /// Descriptor of nsjail's configuration.
 const CONFIG_FD: i32 = FIRST_FD;
@@ -156,7 +156,7 @@ impl Ready {
             let profile = seatbelt::plan(&self.policy, &facts)?;
             let mut e = answers(self.tool.tool, &self.policy, None, purpose);
             if let Some(mounts) = e.get_mut(&Field::Mounts) {
-                *mounts = crate::optional::told(mounts.clone(), &seatbelt::left_out(&self.policy, &facts));
+                *mounts = crate::optional_mounts::told(mounts.clone(), &seatbelt::left_out(&self.policy, &facts));
             }
             return Ok((self.seatbelt(program, &profile)?, e));
         }
@@ -394,7 +394,7 @@ impl Ready {
     fn rlimits(&self, cgroup: bool) -> Vec<(u32, u64, u64)> {
         // Where there is no namespace to count in, all that the user runs is counted.
         let alone = self.own_pids || self.identity.switches();
-        let others = if alone { 0 } else { crate::tree::threads_of(rustix::process::geteuid().as_raw()) };
+        let others = if alone { 0 } else { crate::proctree::threads_of(rustix::process::geteuid().as_raw()) };
         let mut rlimits = crate::rlimits::rlimits(&self.policy, u64::from(self.ours()) + others);
         if cgroup {
             crate::rlimits::leave_processes_to_the_cgroup(&mut rlimits);

@@ -90,7 +90,7 @@ fn real(path: &str, facts: &dyn Facts) -> String {
     let mut rest: Vec<&str> = Vec::new();
     loop {
         if let Resolved::There(canonical, _) = resolve(facts, at).0 {
-            return rest.iter().rev().fold(canonical, |dir, name| crate::view::join(&dir, name));
+            return rest.iter().rev().fold(canonical, |dir, name| crate::mount_table::join(&dir, name));
         }
         match at.rsplit_once('/') {
             Some((above, name)) if !above.is_empty() => {

@@ -13,8 +13,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::io::Io;
+use crate::proctree;
 use crate::streams::{Sink, Source, buffer};
-use crate::tree;
 
 /// A started program.
 pub struct Watched<'a> {
@@ -79,7 +79,7 @@ pub struct Seen {
     /// What the process tree used.
     pub usage: process::Usage,
     /// Highest samples: memory in bytes, CPU time in microseconds, processes.
-    pub sampled: tree::Sample,
+    pub sampled: proctree::Sample,
     /// What went wrong beside the run.
     pub problems: Vec<String>,
 }
@@ -115,7 +115,7 @@ pub fn watch(w: Watched<'_>, io: &mut Io, ending: &dyn Fn()) -> Seen {
         streams: [(Vec::new(), false), (Vec::new(), false)],
         side: Vec::new(),
         usage: process::Usage::default(),
-        sampled: tree::Sample::default(),
+        sampled: proctree::Sample::default(),
         problems: Vec::new(),
     };
     let mut l = Loop { w, io, seen, begun, next_sample: begun + SAMPLE, inner: None, buf: buffer() };
@@ -205,14 +205,14 @@ impl Loop<'_, '_> {
             cpu_us = c.cpu_time_us().ok().flatten().unwrap_or(0);
         }
         if self.w.cgroup.is_none() || self.w.sample_memory.is_some() {
-            let t = tree::sample(self.w.running.pid);
+            let t = proctree::sample(self.w.running.pid);
             let s = &mut self.seen.sampled;
             s.memory_bytes = s.memory_bytes.max(t.memory_bytes);
             s.cpu_us = s.cpu_us.max(t.cpu_us);
             s.processes = s.processes.max(t.processes);
             cpu_us = cpu_us.max(t.cpu_us);
             let most = self.w.sample_memory.filter(|&most| t.memory_bytes > most);
-            if most.is_some_and(|most| tree::memory(self.w.running.pid) > most) {
+            if most.is_some_and(|most| proctree::memory(self.w.running.pid) > most) {
                 self.kill(Killed::Limit(Field::Memory));
             }
         }
@@ -235,7 +235,7 @@ impl Loop<'_, '_> {
         }
         match self.w.tree {
             Tree::Namespace => {}
-            Tree::Below => tree::kill(self.w.running.pid),
+            Tree::Below => proctree::kill(self.w.running.pid),
             Tree::Group => self.end_group(),
         }
         if let Err(e) = process::kill(self.w.running.pidfd.as_fd()) {
@@ -245,7 +245,7 @@ impl Loop<'_, '_> {
 
     /// The program leads a session and a process group, whose number stays taken until it has been waited for.
     fn end_group(&mut self) {
-        tree::kill(self.w.running.pid);
+        proctree::kill(self.w.running.pid);
         if let Some(pid) = Pid::from_raw(self.w.running.pid)
             && let Err(e) = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL)
             && e != rustix::io::Errno::SRCH

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 
 use super::blocked::{Blocked, Identities};
+use super::builder::GuardBuilder;
 use super::cache::Cache;
 use super::config::GuardConfig;
 use super::error::{GuardError, Refusal, plain};
 use super::find::{Found, Search};
 use super::helpers::{self, Tree};
-use super::making::GuardBuilder;
 use super::output::Together;
 use super::policy::{Call, Frame};
 use super::record::{Event, Recorder};

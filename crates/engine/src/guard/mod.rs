@@ -13,6 +13,7 @@
 //! configuration.
 
 mod blocked;
+mod builder;
 mod cache;
 pub mod compat;
 mod config;
@@ -21,7 +22,6 @@ mod find;
 mod form;
 mod helpers;
 mod made;
-mod making;
 mod output;
 mod policy;
 mod record;
@@ -34,11 +34,11 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use find::{shebang, started_by_env};
 
+pub use builder::GuardBuilder;
 pub use config::{GuardConfig, Mode, Rule};
 pub use error::{GuardError, Refusal, SandboxError};
 pub use helpers::BUILT_IN;
 pub use made::Guard;
-pub use making::GuardBuilder;
 pub use record::{Event, Recorder};
 
 /// What a command came to.

@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cofferdam_confine::cgroup::Cgroup;
 use cofferdam_confine::host::Identity;
+use cofferdam_confine::init_plan::{Recipe, Source, Step};
 use cofferdam_confine::netns::Lease;
-use cofferdam_confine::recipe::{Recipe, Source, Step};
 use cofferdam_confine::spawn::{Namespaces, SpawnError};
 use cofferdam_confine::wire::flag;
-use cofferdam_confine::{Launch, letter, memfd, mountfd, spawn};
+use cofferdam_confine::{Launch, control, memfd, mountfd, spawn};
 use cofferdam_policy::Policy;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -101,7 +101,7 @@ pub fn start(
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| io(e.into()))?;
     let (status, status_theirs) = records(SocketFlags::empty())?;
     let (events, events_theirs) = records(SocketFlags::NONBLOCK)?;
-    let (letters, letters_theirs) = letter::socket().map_err(io)?;
+    let (letters, letters_theirs) = control::socket().map_err(io)?;
     let launch = Launch {
         namespaces,
         stdio: [in_theirs.as_fd(), out_theirs.as_fd(), err_theirs.as_fd()],
@@ -131,7 +131,7 @@ pub fn start(
 pub fn tell(letters: &OwnedFd, recipe: &Recipe, extra: &[OwnedFd]) -> Result<(), Failure> {
     let block = memfd::plan(&recipe.encode()).map_err(|e| failed("spawn", "cannot write the plan", &e, None))?;
     let extra: Vec<BorrowedFd<'_>> = extra.iter().map(AsFd::as_fd).collect();
-    letter::plan(letters.as_fd(), block.as_fd(), &extra)
+    control::plan(letters.as_fd(), block.as_fd(), &extra)
         .map_err(|e| failed("spawn", "cannot hand the plan over", &e, None))
 }
 
@@ -163,7 +163,7 @@ fn release(recipe: &Recipe, pid: i32, letters: &OwnedFd) -> Result<(), Failure> 
         }
     }
     if recipe.flags & flag::SYNC != 0 {
-        letter::go(letters.as_fd()).map_err(|e| failed("spawn", "cannot release init", &e, None))?;
+        control::go(letters.as_fd()).map_err(|e| failed("spawn", "cannot release init", &e, None))?;
     }
     Ok(())
 }
@@ -274,10 +274,10 @@ pub fn namespaces(plan: &Plan, jail: bool) -> Namespaces {
 /// # Errors
 /// As `plan`, and when a layer cannot be made.
 pub fn complete(policy: &Policy, me: Identity, filters: &crate::engine::Filters, ids: &Ids) -> Result<Plan, Failure> {
-    crate::crowd::claim(policy);
+    crate::whiteout::claim(policy);
     let mut plan = plan(policy, me, filters, ids)?;
     for (op, names) in &plan.crowds {
-        let dir = crate::crowd::layer(names)?;
+        let dir = crate::whiteout::layer(names)?;
         if let Some(Step::Whiteout { layer, .. }) = plan.recipe.mounts.get_mut(*op) {
             *layer = Source::System(dir);
         }

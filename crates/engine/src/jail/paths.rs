@@ -8,15 +8,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use cofferdam_confine::recipe::{GuardDir, Step, attr};
+use cofferdam_confine::init_plan::{GuardDir, Step, attr};
 use cofferdam_policy::Policy;
 use cofferdam_policy::paths::is_within;
 
 use crate::lookup::{Found, Looked, Lookup};
+use crate::mount_table::{Place, Shows, View, below, join};
+use crate::mountinfo::Twins;
 use crate::repositories::{self, Disk};
 use crate::state;
-use crate::twins::Twins;
-use crate::view::{Place, Shows, View, below, join};
 
 /// What is to be done.
 #[derive(Debug, Default)]
@@ -149,7 +149,7 @@ pub fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>) -> Held {
         w.names(dir, &names.protect, false);
     }
     // Whoever writes there decides what is hidden, from this very run on.
-    for layers in crate::crowd::bases().iter().filter(|_| writable).filter_map(|base| base.to_str()) {
+    for layers in crate::whiteout::bases().iter().filter(|_| writable).filter_map(|base| base.to_str()) {
         w.each(layers, false);
     }
     // What decides over later sandboxes, and what they are recorded in.
@@ -274,7 +274,7 @@ impl Work<'_> {
     /// Denied names of a directory that can only be read: a layer hides them all, those that are not there as well. Only a
     /// symbolic link among them asks for more, since what it leads to is denied too.
     fn hidden(&mut self, dir: &str, names: &[&str], places: &[(String, bool)]) -> bool {
-        let Some(links) = crate::crowd::links(dir, names) else { return false };
+        let Some(links) = crate::whiteout::links(dir, names) else { return false };
         for link in links {
             self.each(&join(dir, &link), true);
         }
@@ -294,7 +294,7 @@ impl Work<'_> {
             && self
                 .view
                 .host_path(dir)
-                .is_none_or(|host| !self.twins.mounted_below(&host) && !crate::crowd::base().starts_with(&host))
+                .is_none_or(|host| !self.twins.mounted_below(&host) && !crate::whiteout::base().starts_with(&host))
     }
 
     /// A protected path of a writable tree: read-only onto itself.

@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use cofferdam_confine::host::Identity;
+use cofferdam_confine::init_plan::{self, PathRule, Recipe, Source, Step, attr};
 use cofferdam_confine::landlock::{self, access};
-use cofferdam_confine::recipe::{self, PathRule, Recipe, Source, Step, attr};
 use cofferdam_confine::wire::flag;
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root};
@@ -15,8 +15,8 @@ use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root};
 use super::paths::{self, Held, Unheld};
 use super::root::{Build, HOST, Ids};
 use crate::egress::Way;
+use crate::mount_table::{Place, Shows, View};
 use crate::outcome::{Applied, Enforcement, Failure, Strength};
-use crate::view::{Place, Shows, View};
 
 /// Inodes of a layer's file system that overlayfs keeps for itself: its root, upper and work directories.
 const LAYER_OWN: u64 = 5;
@@ -245,7 +245,7 @@ impl Planner<'_> {
                 self.build.view.push(Place { target, shows: Shows::Own, writable: true, persistent: false });
                 Ok(())
             }
-            Mount::Bind { source, optional: true, .. } if crate::optional::is_missing(source) => {
+            Mount::Bind { source, optional: true, .. } if crate::optional_mounts::is_missing(source) => {
                 self.left_out.push(source.clone());
                 Ok(())
             }
@@ -329,7 +329,7 @@ impl Planner<'_> {
         // What is guarded in the sandbox's own memory hides nothing of the host's.
         let guarded = held.guards.iter().find_map(|guard| {
             let name = guard.names.first().map_or("", String::as_str);
-            let path = crate::view::join(&guard.parent, name);
+            let path = crate::mount_table::join(&guard.parent, name);
             below(&path)
         });
         let Some((path, tree)) = held_by_mount.or(guarded) else { return Ok(()) };
@@ -406,7 +406,7 @@ impl Planner<'_> {
         }
         let covering = self.build.view.covering(target).map(|place| place.target.as_str());
         if let Some((closed, name)) = self.hides.iter().find(|(closed, _)| Some(closed.as_str()) == covering) {
-            let rest = crate::view::below(target, closed).unwrap_or_default();
+            let rest = crate::mount_table::below(target, closed).unwrap_or_default();
             self.build.mount_point_in(name, rest, is_dir, 0o755);
             return Ok(());
         }
@@ -426,7 +426,7 @@ impl Planner<'_> {
                         field,
                         format!("mount target {target} does not exist inside: {e}"),
                         Some(match self.policy.filesystem.root {
-                            Root::Directory(_) => crate::words::ROOT_LACKS_PLACE,
+                            Root::Directory(_) => crate::init_error::ROOT_LACKS_PLACE,
                             _ => "choose a target that exists, one below /tmp, or a new one at the top such as /data",
                         }),
                     ));
@@ -482,14 +482,14 @@ impl Planner<'_> {
         };
         // Whoever is in a domain that handles files may mount nothing (landlock(7)); since ABI 4 there are others.
         if abi > 0 && (!nested || abi >= 4) {
-            recipe.landlock = Some(recipe::Landlock {
+            recipe.landlock = Some(init_plan::Landlock {
                 handled_fs: if nested { 0 } else { landlock::handled_fs(abi) },
                 handled_net: if policy.network.mode == NetworkMode::None { landlock::handled_net(abi) } else { 0 },
                 scoped: landlock::scoped(abi),
                 rules: if nested { Vec::new() } else { masked(self.second_wall, landlock::handled_fs(abi)) },
             });
         }
-        crate::program::fill(&mut recipe, policy, flags, filter);
+        crate::payload::fill(&mut recipe, policy, flags, filter);
         if way.is_some() {
             recipe.envp.extend(crate::egress::variables(policy).into_iter().map(|(k, v)| format!("{k}={v}")));
         }
@@ -510,7 +510,7 @@ impl Planner<'_> {
         };
         enforcement(policy, abi, &held.linked, &self.foreign, &mut plan);
         if let Some(mounts) = plan.enforcement.get_mut(&Field::Mounts) {
-            *mounts = crate::optional::told(mounts.clone(), &self.left_out);
+            *mounts = crate::optional_mounts::told(mounts.clone(), &self.left_out);
         }
         Ok(plan)
     }

@@ -6,12 +6,12 @@
 use std::fs;
 use std::path::Path;
 
-use cofferdam_confine::recipe::{Source, Step, attr};
+use cofferdam_confine::init_plan::{Source, Step, attr};
 use cofferdam_policy::{Policy, Root};
 
 use crate::backends::facts::Here;
 use crate::interpreter::Part;
-use crate::view::{Place, Shows, View};
+use crate::mount_table::{Place, Shows, View};
 
 /// Read-only, no setuid, no devices: what every mount of the host's gets.
 pub const HOST: u64 = attr::RDONLY | attr::NOSUID | attr::NODEV;
@@ -148,13 +148,13 @@ impl Build {
     /// Files that lead to the gateway's resolver, in place of those that the view has. Where it has none, libraries ask the
     /// resolver of the machine itself, which is the same one.
     pub fn lookup(&mut self, policy: &Policy) {
-        for (path, name, text) in crate::names::captured(policy) {
+        for (path, name, text) in crate::host_names::captured(policy) {
             // A link, as into /run, leads to where the sandbox has nothing of the host's: there the file itself is made.
             let place = self.place_of(path);
             let covering = self.view.covering(&place).map(|p| (p.target.clone(), p.shows == Shows::Own));
             let Some((covering, is_own)) = covering else { continue };
             if let Some((_, scratch, mode)) = SCRATCH.into_iter().find(|(dir, ..)| *dir == covering) {
-                let rest = crate::view::below(&place, &covering).unwrap_or_default().to_owned();
+                let rest = crate::mount_table::below(&place, &covering).unwrap_or_default().to_owned();
                 if let Some(file) = self.tree(scratch, &rest, false, mode) {
                     self.skeleton.push(Step::File { name: file, text, mode: 0o444 });
                 }
@@ -224,7 +224,7 @@ impl Build {
             });
             let Some((link, says, rest)) = on_the_way else { break };
             let base = link.rsplit_once('/').map_or("", |(parent, _)| parent);
-            path = crate::view::join(&joined(base, &says), rest.trim_start_matches('/'));
+            path = crate::mount_table::join(&joined(base, &says), rest.trim_start_matches('/'));
         }
         path
     }
@@ -243,7 +243,7 @@ impl Build {
     pub fn mount_point(&mut self, target: &str, is_dir: bool) {
         let covering = self.view.covering(target).map(|place| place.target.clone()).unwrap_or_default();
         let scratch = |(path, name, mode): &(&'static str, &'static str, u32)| {
-            let rest = crate::view::below(target, path).filter(|_| covering == *path || *path == "/tmp");
+            let rest = crate::mount_table::below(target, path).filter(|_| covering == *path || *path == "/tmp");
             rest.map(|rest| (*name, rest.to_owned(), *mode))
         };
         if let Some((name, rest, mode)) = SCRATCH.iter().find_map(scratch) {
@@ -420,9 +420,9 @@ impl Build {
                 ),
             ),
             ("group", "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n".to_owned()),
-            ("hosts", crate::names::hosts(policy)),
-            ("nsswitch.conf", crate::names::ORDER.to_owned()),
-            ("resolv.conf", crate::names::resolver(policy)),
+            ("hosts", crate::host_names::hosts(policy)),
+            ("nsswitch.conf", crate::host_names::ORDER.to_owned()),
+            ("resolv.conf", crate::host_names::resolver(policy)),
         ] {
             self.file(&format!("{ROOTFS}/etc/{name}"), text, 0o444);
         }

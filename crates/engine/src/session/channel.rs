@@ -14,7 +14,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use cofferdam_confine::recipe;
+use cofferdam_confine::init_plan;
 use cofferdam_confine::wire::fd::FIRST_EXTRA;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -26,8 +26,8 @@ use rustix::net::{
 
 use super::tap::Tap;
 use crate::jail::Layer;
-use crate::layers;
 use crate::outcome::Change;
+use crate::overlay;
 
 /// Pairs of pipes of one session: as many calls can have left something running that still holds their output.
 pub(super) const PAIRS: usize = 8;
@@ -66,9 +66,9 @@ impl Channel {
     }
 
     /// Puts the ends among the descriptors that go with the plan. A second time there is nothing left to put.
-    pub fn join(&mut self, recipe: &mut recipe::Recipe, extra: &mut Vec<OwnedFd>) {
+    pub fn join(&mut self, recipe: &mut init_plan::Recipe, extra: &mut Vec<OwnedFd>) {
         let Some(more) = self.theirs.len().checked_sub(1) else { return };
-        let channel = recipe::Channel { first: extra.len() as u16, more: more as u16, stdio: self.stdio };
+        let channel = init_plan::Channel { first: extra.len() as u16, more: more as u16, stdio: self.stdio };
         for pipe in &self.theirs[1..] {
             crate::jail::give_away(pipe, recipe.ids_out);
         }
@@ -170,7 +170,7 @@ impl Ends {
     pub fn changes(&self) -> (Vec<Change>, u64) {
         let (mut list, mut omitted) = (Vec::new(), 0);
         for (layer, root) in self.layers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            match layers::changes_so_far(root.as_fd(), &layer.source, &layer.target) {
+            match overlay::changes_so_far(root.as_fd(), &layer.source, &layer.target) {
                 Ok(changes) => {
                     list.extend(changes.list);
                     omitted += changes.omitted;

@@ -18,14 +18,14 @@ use cofferdam_confine::process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::agent::Agent;
-use super::answer::{Ended, Why};
 use super::channel::{self, Came, Ends, Use};
 use super::frame::{Replies, Reply};
+use super::reply::{Ended, Why};
 use super::tap;
+use crate::audited_run::{Notes, Recording};
 use crate::io::{Cancel, Input, Io, Output, Stream};
 use crate::monitor::Monitor;
 use crate::outcome::{Change, Outcome, Truncated, Violation};
-use crate::recorded::{Notes, Recording};
 use crate::run::Prepared;
 use crate::streams::{self, Sink};
 

@@ -15,10 +15,10 @@
 //! holds against all of it is the sandbox; docs/sessions.md says what else holds.
 
 mod agent;
-mod answer;
 mod channel;
 pub mod frame;
 mod live;
+mod reply;
 mod tap;
 mod turn;
 mod workspace;
@@ -33,17 +33,17 @@ use std::time::{Duration, Instant};
 use cofferdam_policy::{SeccompLevel, Stdin};
 
 pub use agent::Agent;
-pub use answer::{Answer, Call, Ended, Key, Limits, Listed, SessionError, Start, Why};
 pub(crate) use channel::Channel;
 use live::{Asked, Handle, Live, Unasked};
+pub use reply::{Answer, Call, Ended, Key, Limits, Listed, SessionError, Start, Why};
 use turn::{Left, Line};
 pub use workspace::Workspace;
 
 use crate::audit::AuditError;
+use crate::audited_run::Recording;
 use crate::engine::Engine;
 use crate::io::{Cancel, Output};
 use crate::outcome::Failure;
-use crate::recorded::Recording;
 use crate::run::refusal;
 
 /// All sessions of one program. Dropped, it ends them all.

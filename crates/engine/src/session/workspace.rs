@@ -7,8 +7,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::answer::{Key, SessionError, Start};
 use super::live::Live;
+use super::reply::{Key, SessionError, Start};
 use super::turn::Left;
 use super::{Inner, Sessions, Slot, lock};
 use crate::io::Cancel;

@@ -6,7 +6,7 @@ use cofferdam_confine::cgroup::Cgroup;
 use cofferdam_policy::{Field, NetworkMode};
 
 use super::{End, GRACE, Loop, Outer, SAMPLE, now_ns};
-use crate::{sockets, tree};
+use crate::{proctree, sockets};
 
 /// The same once sockets hold an eighth of the memory limit.
 const CLOSELY: Duration = Duration::from_millis(5);
@@ -63,7 +63,7 @@ impl Loop<'_, '_> {
                 return;
             }
         }
-        let t = tree::sample(self.run.running.pid);
+        let t = proctree::sample(self.run.running.pid);
         self.report.sampled_memory = self.report.sampled_memory.max(t.memory_bytes);
         self.report.sampled_processes = self.report.sampled_processes.max(t.processes);
         self.report.sampled_cpu_us = self.report.sampled_cpu_us.max(t.cpu_us);
@@ -71,7 +71,7 @@ impl Loop<'_, '_> {
             self.kill(End::Limit(Field::CpuTime));
         }
         let most = self.run.sample_memory.filter(|&most| t.memory_bytes > most);
-        if most.is_some_and(|most| tree::memory(self.run.running.pid) > most) {
+        if most.is_some_and(|most| proctree::memory(self.run.running.pid) > most) {
             self.kill(End::Limit(Field::Memory));
         }
     }
@@ -114,7 +114,7 @@ impl Loop<'_, '_> {
         let charged = match self.run.cgroup.map(Cgroup::charged) {
             Some(Ok(Some(charged))) => (charged.bytes, charged.sockets),
             // Without a cgroup's word the processes are asked, as for the limit itself.
-            _ => (tree::sample(self.run.running.pid).memory_bytes, 0),
+            _ => (proctree::sample(self.run.running.pid).memory_bytes, 0),
         };
         let limit = self.run.memory_bytes;
         if let Some(total) = sockets::total(charged.0, charged.1, held) {

@@ -12,14 +12,14 @@
 //!
 //! A further maker is one more folder here, behind [`Maker`], and a line in [`of`].
 
-pub mod answers;
 mod archive;
 mod content;
-mod door;
+pub mod enforcement;
 mod engines;
 mod oci;
 pub(crate) mod owner;
 mod place;
+mod rendezvous;
 pub mod run;
 pub mod shape;
 mod usage;
@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_confine::Running;
 use cofferdam_confine::cgroup::Cgroup;
-use cofferdam_confine::recipe::PathRule;
+use cofferdam_confine::init_plan::PathRule;
 use cofferdam_policy::Backend;
 use serde::Serialize;
 use serde_json::Value;

@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 use super::place::Place;
 use super::shape::{self, Parts};
 use super::{About, Arrival, Maker, Progress, Ready};
-use crate::backends::answers::sufficient;
+use crate::backends::enforcement::sufficient;
 use crate::backends::facts::Here;
 use crate::backends::layout::{Layout, in_container};
 use crate::egress::Way;
-use crate::filter::{self, Filter, Needs};
 use crate::outcome::{Applied, Enforcement, Failure, Strength};
+use crate::seccomp_filter::{self, Filter, Needs};
 use recipe::{floored, open_files};
 
 /// Who is told how far a pull is.
@@ -117,8 +117,8 @@ impl Contained {
             limited_exec: false,
             exec_number: Some(exec),
         };
-        let filter = filter::build(&floored(policy, !about.listener), needs)?;
-        let enforcement = super::answers::answers(policy, &layout, &about, way.as_ref(), root);
+        let filter = seccomp_filter::build(&floored(policy, !about.listener), needs)?;
+        let enforcement = super::enforcement::answers(policy, &layout, &about, way.as_ref(), root);
         Ok(Contained {
             policy: policy.clone(),
             backend,
@@ -170,7 +170,7 @@ impl Contained {
     /// Says what follows from the limits that the run's own cgroup holds. Where the maker's own processes are in it, as
     /// gVisor's are, they count there as well.
     pub fn in_the_runs_cgroup(&mut self) {
-        super::answers::tmpfs(self.about.inodes, &mut self.enforcement);
+        super::enforcement::tmpfs(self.about.inodes, &mut self.enforcement);
         if self.about.arrival == Arrival::Door && self.location.is_some() {
             self.enforcement.insert(Field::Processes, crowded());
         }

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::content::hex;
 use crate::backends::layout::{Item, Layout};
-use crate::view::below;
+use crate::mount_table::below;
 
 /// Where the run's own directory is inside, read-only: init's program, and the door. No link in an image can lead to it,
 /// for nobody knows the name beforehand: what is mounted by way of such a link would stand in init's place.

@@ -4,8 +4,8 @@ use cofferdam_confine::cgroup::{Cgroup, Level, Limits, Location};
 use cofferdam_policy::{Field, Policy};
 
 use crate::outcome::{Applied, Enforcement, Strength};
+use crate::outcome_builder::Finished;
 use crate::supervise::Report;
-use crate::told::Finished;
 
 /// Makes a cgroup of the run's own, with room for `besides` processes that are not the program's. What could not be had of
 /// it stands in the enforcement.

@@ -6,8 +6,8 @@ use cofferdam_policy::{NetworkMode, Root};
 use super::super::facts::{Kind, Resolved, resolve};
 use super::{Builder, Item, refuse};
 use crate::interpreter::Part;
+use crate::mount_table::Shows;
 use crate::outcome::Failure;
-use crate::view::Shows;
 
 /// Of the scratch space, in eighths: /tmp, /dev/shm, /var/tmp, /run.
 const SHARES: [(&str, u64, u32); 4] =
@@ -92,9 +92,9 @@ impl Builder<'_> {
     /// where the files are, since they need a place.
     fn names(&mut self) {
         let captured = self.policy.network.mode == NetworkMode::Allowlist;
-        let files = crate::names::captured(self.policy);
+        let files = crate::host_names::captured(self.policy);
         for (index, (path, _, text)) in files.into_iter().enumerate() {
-            let hosts = crate::names::are_the_hosts(self.policy);
+            let hosts = crate::host_names::are_the_hosts(self.policy);
             let there = match self.out.view.host_path(path) {
                 Some(host) => {
                     matches!(resolve(self.facts, &host), (Resolved::There(_, Kind::File { .. }), links) if links.is_empty())
@@ -149,9 +149,10 @@ impl Builder<'_> {
             ("resolv.conf", "# none\n".to_owned()),
         ] {
             let path = format!("/etc/{name}");
-            let hosts = crate::names::are_the_hosts(self.policy) && crate::names::FILES.contains(&path.as_str());
+            let hosts =
+                crate::host_names::are_the_hosts(self.policy) && crate::host_names::FILES.contains(&path.as_str());
             let captured = (self.container && self.policy.network.mode == NetworkMode::Allowlist)
-                .then(|| crate::names::captured(self.policy));
+                .then(|| crate::host_names::captured(self.policy));
             let own = captured.and_then(|files| files.into_iter().find(|(file, ..)| *file == path));
             let text = own.map_or(text, |(.., text)| text);
             match resolve(self.facts, &path).0 {

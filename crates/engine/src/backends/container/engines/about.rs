@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::client::{Client, Trouble};
-use super::remembered;
+use super::info_cache;
 use crate::backends::container::{About, Arrival, Inodes, usage};
 use crate::evidence::escape;
 
@@ -67,7 +67,7 @@ impl What {
     /// Asks an engine.
     pub(super) fn ask(client: &Client) -> Result<What, Trouble> {
         let ping = client.ping()?;
-        let info = if ping.podman { remembered::info(client, &ping)? } else { client.json("/info".into())? };
+        let info = if ping.podman { info_cache::info(client, &ping)? } else { client.json("/info".into())? };
         let own = rustix::process::getrlimit(rustix::process::Resource::Nproc).maximum;
         // Podman's service lowers its own to the number of pids that there can be.
         let processes = own.unwrap_or(LEAST_PIDS).min(LEAST_PIDS);

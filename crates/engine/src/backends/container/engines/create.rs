@@ -1,4 +1,4 @@
-//! From a shape to what an engine is asked for. Pure, and held by golden tests; [`super::held`] compares what became of it.
+//! From a shape to what an engine is asked for. Pure, and held by golden tests; [`super::verify`] compares what became of it.
 //!
 //! The root is read-only, every capability dropped, `no-new-privileges` set; the engine's default seccomp profile and label
 //! stay on; pid, ipc, uts, mount, network and cgroup namespaces are the container's own; memory and swap are one limit; no

@@ -15,12 +15,12 @@ mod credentials;
 mod devices;
 mod discover;
 mod export;
-mod held;
 mod images;
+mod info_cache;
 mod leftovers;
-mod remembered;
 mod service;
 mod tar;
+mod verify;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
@@ -49,7 +49,7 @@ use crate::outcome::Failure;
 
 /// What helps where an engine made something else.
 fn different(differences: &[String]) -> &'static str {
-    if differences.iter().all(|difference| difference.starts_with(held::ANNOTATION)) {
+    if differences.iter().all(|difference| difference.starts_with(verify::ANNOTATION)) {
         "the image has it, or `annotations` in containers.conf: --backend oci runs an image of Podman's store without its \
          annotations, --backend docker runs the same image"
     } else {
@@ -257,10 +257,10 @@ impl Container {
         };
         let told = container.client.json(path).map_err(|trouble| refused(&trouble, "does not tell what it made"));
         let told = told.map_err(|failure| container.given_up(failure))?;
-        let differences = held::differences(&body, &told, what);
+        let differences = verify::differences(&body, &told, what);
         if !differences.is_empty() {
             // It may not be any more what was known of it.
-            remembered::forget();
+            info_cache::forget();
             let warnings = made.warnings.join("; ");
             let warned = if warnings.is_empty() {
                 String::new()

@@ -9,7 +9,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use cofferdam_confine::recipe::PathRule;
+use cofferdam_confine::init_plan::PathRule;
 use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
 
 use super::launch::refused;

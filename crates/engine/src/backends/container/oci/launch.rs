@@ -21,8 +21,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use cofferdam_confine::foreign::{Around, FIRST_FD, Foreign, spawn_around};
-use cofferdam_confine::recipe::PathRule;
+use cofferdam_confine::external::{Around, FIRST_FD, Foreign, spawn_around};
+use cofferdam_confine::init_plan::PathRule;
 use cofferdam_confine::{Running, process};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 

@@ -18,8 +18,8 @@ use super::unpack;
 use crate::backends::container::content::hex;
 use crate::backends::container::shape::{Entry, Mounted, Rootfs};
 use crate::backends::container::{ImageCommand, Progress};
+use crate::mount_table::{below, join};
 use crate::outcome::Failure;
-use crate::view::{below, join};
 
 /// Where images are: an engine's store, which can tell an image's root file system as a tarball.
 pub(crate) trait Images: std::fmt::Debug + Send + Sync {

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cofferdam_confine::recipe::PathRule;
+use cofferdam_confine::init_plan::PathRule;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, readlinkat, statat};
 
 use super::tree::Tree;

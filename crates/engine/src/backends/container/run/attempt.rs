@@ -12,20 +12,20 @@ use std::time::{Duration, Instant};
 
 use cofferdam_confine::cgroup::Cgroup;
 use cofferdam_confine::host::{resource, rlimit};
-use cofferdam_confine::{Recipe, Running, letter, memfd};
+use cofferdam_confine::{Recipe, Running, control, memfd};
 use cofferdam_policy::{Field, NetworkMode, OnViolation};
 
-use super::super::door::{Door, Ours, ends};
+use super::super::rendezvous::{Door, Ours, ends};
 use super::super::{Arrival, Ended, Handed, Made, Ready};
-use super::super::{answers, owner, shape, usage};
+use super::super::{enforcement, owner, shape, usage};
 use super::{Contained, KERNEL_THREADS, Tell, refuse};
 use crate::egress::Egress;
 use crate::evidence::{Log, Paths};
 use crate::io::{Io, Stream};
 use crate::outcome::{Failure, Network, Outcome};
+use crate::outcome_builder::{self, Finished, Told};
 use crate::streams::{Sink, Source};
 use crate::supervise::{self, End, Outer, Run};
-use crate::told::{self, Finished, Told};
 
 impl Contained {
     /// Runs it and returns when the tree is dead and nothing of the container is left.
@@ -34,7 +34,7 @@ impl Contained {
         let outcome = match self.attempt(&mut io) {
             Ok((finished, recipe)) => {
                 let of = Told { policy: &self.policy, recipe: &recipe, reports: self.about.listener };
-                told::outcome(&of, self.blank(), finished, begun)
+                outcome_builder::outcome(&of, self.blank(), finished, begun)
             }
             Err(failure) => self.blank().refused(failure, begun),
         };
@@ -73,7 +73,7 @@ impl Contained {
         let location = self.location.as_ref().filter(|_| !self.about.limits);
         let besides = 1 + if self.about.listener { 0 } else { KERNEL_THREADS };
         let own = location.and_then(|at| usage::own(at, &self.policy, besides, &mut enforcement));
-        answers::tmpfs(self.about.inodes, &mut enforcement);
+        enforcement::tmpfs(self.about.inodes, &mut enforcement);
         self.still_sufficient(&enforcement)?;
         let root = self.ready()?;
         self.place.write_texts(&self.parts.texts)?;
@@ -126,7 +126,7 @@ impl Contained {
             let block = block.map_err(|e| refuse("spawn", format!("cannot write the plan: {e}"), None))?;
             let extra: Vec<_> = extra.iter().map(AsFd::as_fd).collect();
             // An inherited init may have failed by then; what its maker says of it is the better word.
-            if let Err(e) = letter::plan(ours.letters.as_fd(), block.as_fd(), &extra) {
+            if let Err(e) = control::plan(ours.letters.as_fd(), block.as_fd(), &extra) {
                 return Err(made
                     .gave_up()
                     .unwrap_or_else(|| refuse("spawn", format!("cannot hand the plan over: {e}"), None)));

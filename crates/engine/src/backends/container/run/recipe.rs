@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_confine::Recipe;
 use cofferdam_confine::host::{resource, rlimit};
-use cofferdam_confine::recipe::{PathRule, Step};
+use cofferdam_confine::init_plan::{PathRule, Step};
 use cofferdam_confine::wire::flag;
 use cofferdam_policy::{ArgCondition, ArgOp, NetworkMode, Policy, SeccompLevel, SyscallAction, SyscallRule};
 
 use super::super::Arrival;
-use super::super::door::Door;
 use super::super::owner;
+use super::super::rendezvous::Door;
 use super::super::shape::{self, Bounds, Mounted, Shape};
 use super::{Contained, refuse};
 use crate::egress::Way;
@@ -97,7 +97,7 @@ impl Contained {
             wall_ns: policy.limits.wall_ms.saturating_mul(1_000_000),
             ..Recipe::default()
         };
-        crate::program::fill(&mut recipe, policy, flags, &self.filter);
+        crate::payload::fill(&mut recipe, policy, flags, &self.filter);
         if self.way.is_some() {
             recipe.envp.extend(crate::egress::variables(policy).into_iter().map(|(k, v)| format!("{k}={v}")));
         }
@@ -118,7 +118,8 @@ impl Contained {
             Ok(PathRule { path: target.clone(), access: 0, optional: false, identity: Some(identity) })
         };
         // What is covered by a later mount cannot be looked at.
-        let masked = |target: &str| self.parts.masked.iter().any(|mask| crate::view::below(target, mask).is_some());
+        let masked =
+            |target: &str| self.parts.masked.iter().any(|mask| crate::mount_table::below(target, mask).is_some());
         // An engine makes its root of a copy of the directory; a runtime of the directory itself.
         let own = |target: &str| target != "/" || self.about.arrival == Arrival::Inherited || self.about.compares;
         self.parts.checked.iter().filter(|(target, _)| !masked(target) && own(target)).map(look).collect()

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::super::held::differences;
+use super::super::verify::differences;
 use super::*;
 
 /// Where the description is changed, and to what; each makes a container that was not asked for.

@@ -8,7 +8,7 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 use serde_json::{Value, json};
 
-use crate::place::unusable;
+use crate::environment::unusable;
 use crate::schema::{END_SESSION, LIST_SESSIONS};
 use crate::service::{Service, shown};
 use crate::session::Asked;

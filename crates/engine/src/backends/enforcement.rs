@@ -111,7 +111,7 @@ fn mounted(tool: Tool, policy: &Policy, layout: &Layout, purpose: Purpose) -> En
         },
     );
     let held = mounts(tool, policy, layout, purpose, nested.then(flags));
-    e.insert(Field::Mounts, crate::optional::told(held, &layout.left_out));
+    e.insert(Field::Mounts, crate::optional_mounts::told(held, &layout.left_out));
     e.insert(Field::Layer, full("no copy-on-write mounts"));
     e.insert(
         Field::Deny,

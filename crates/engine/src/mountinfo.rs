@@ -3,7 +3,7 @@
 //! A path that is denied or protected has to be held at its other places as well. Pure: mountinfo in, pairs out.
 //! Source: proc_pid_mountinfo(5). Twins that no mount makes (hard links) are not seen here.
 
-use crate::view::{below, join};
+use crate::mount_table::{below, join};
 
 /// What lies at `from` also shows at `to`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -23,7 +23,7 @@ use crate::call::{Base, make_from};
 use crate::caller::Caller;
 use crate::command::{Extent, build};
 use crate::discover::HostTree;
-use crate::mistakes;
+use crate::hints;
 use crate::profile;
 use crate::report::{Refusal, print_note};
 
@@ -152,14 +152,14 @@ pub fn find(
 
 /// The command line about what is defined in this configuration.
 pub fn command(action: &str, configuration: Option<&str>) -> String {
-    let option = configuration.map(|file| format!(" --config {}", mistakes::quoted(file))).unwrap_or_default();
+    let option = configuration.map(|file| format!(" --config {}", hints::quoted(file))).unwrap_or_default();
     format!("cofferdam environment {action}{option}")
 }
 
 fn unknown(name: &str, all: &Environments, configuration: Option<&str>) -> Refusal {
     let names: Vec<&str> = all.in_force().map(|one| one.name.as_str()).collect();
     let refusal = Refusal::new("environment", format!("no environment is called {}", text::name(name)));
-    match mistakes::environment(name) {
+    match hints::environment(name) {
         Some(hint) => refusal.hint(hint),
         None => refusal.hint(format!(
             "there are {}; an artifact is named by a path with a slash in it; {} says more",
@@ -214,7 +214,7 @@ pub fn unusable(name: &str, environment: &Environment, reason: &str, configurati
     let what = if broken { "is not whole" } else { "is not available" };
     let refusal = Refusal::new("environment", format!("the environment `{name}` ({place}) {what}: {lines}"));
     let check = match environment.rank {
-        Rank::CommandLine => format!("cofferdam environment check {}", mistakes::quoted(name)),
+        Rank::CommandLine => format!("cofferdam environment check {}", hints::quoted(name)),
         _ => command("check", configuration),
     };
     if broken { refusal.hint(format!("correct it, and look at it with: {check}")) } else { refusal }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use cofferdam_confine::wire::fd::ARRIVING;
-use cofferdam_confine::{Running, letter, process};
+use cofferdam_confine::{Running, control, process};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with, socketpair,
@@ -97,7 +97,7 @@ pub(crate) fn ends(user: (u32, u32)) -> Result<(Ours, Theirs), Failure> {
     let (nothing, _) = pipe()?;
     let (status, status_theirs) = records(SocketFlags::empty())?;
     let (events, events_theirs) = records(SocketFlags::NONBLOCK)?;
-    let (letters, letters_theirs) = letter::socket().map_err(failed)?;
+    let (letters, letters_theirs) = control::socket().map_err(failed)?;
     let ours = Ours { stdio: [in_ours, out_ours, err_ours], lifeline, status, events, letters };
     let theirs = Theirs {
         stdio: [in_theirs, out_theirs, err_theirs],
@@ -170,7 +170,7 @@ impl Door {
         let stdio = theirs.stdio();
         let all: Vec<BorrowedFd<'_>> = stdio.into_iter().chain(theirs.init()).collect();
         debug_assert_eq!(all.len(), ARRIVING);
-        letter::ends(connection.as_fd(), &all).map_err(gone)?;
+        control::ends(connection.as_fd(), &all).map_err(gone)?;
         Ok(Running { pid: number, pidfd })
     }
 

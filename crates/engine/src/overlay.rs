@@ -19,8 +19,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::mount_table::join;
 use crate::outcome::Change;
-use crate::view::join;
 
 /// The name under which one of several mounts' changes are kept: its target, in a form that no other target has.
 pub fn directory(target: &str) -> String {

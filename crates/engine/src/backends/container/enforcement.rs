@@ -41,7 +41,7 @@ pub(crate) fn answers(
             _ => "a root of the container's own with the system's directories bound, read-only",
         }),
     );
-    e.insert(Field::Mounts, crate::optional::told(mounts(policy, layout, about, other_user), &layout.left_out));
+    e.insert(Field::Mounts, crate::optional_mounts::told(mounts(policy, layout, about, other_user), &layout.left_out));
     e.insert(Field::Layer, full("no copy-on-write mounts"));
     let made = |names: &[String]| partial(format!("{}: mounts alone do not keep a name from being made", some(names)));
     e.insert(

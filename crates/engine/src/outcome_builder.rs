@@ -8,11 +8,11 @@ use cofferdam_confine::Recipe;
 use cofferdam_confine::cgroup::Usage;
 use cofferdam_policy::{AuditLevel, Field, NetworkMode, Policy};
 
+use crate::init_error;
 use crate::outcome::{
     Applied, Change, Ending, Enforcement, Evidence, Failure, Network, Outcome, Strength, Truncated, Violation,
 };
 use crate::supervise::{End, Report};
-use crate::words;
 
 /// What is left of a run besides its report, for the outcome.
 pub(crate) struct Finished {
@@ -200,7 +200,7 @@ fn ending(o: &mut Outcome, f: &Finished, recipe: &Recipe, cpu_seconds: u64) {
         }
         End::Failed(step, index, errno) => {
             o.outcome = Ending::SetupFailed;
-            o.error = Some(words::failure(recipe, step, index, errno));
+            o.error = Some(init_error::failure(recipe, step, index, errno));
         }
         End::Lost if f.report.started_ns == 0 => {
             o.outcome = Ending::SetupFailed;

@@ -11,7 +11,7 @@ use cofferdam_engine::Failure;
 use cofferdam_policy::{Access, Field, Mount, Policy, Root, paths::is_within};
 
 use crate::caller::Caller;
-use crate::mistakes::quoted;
+use crate::hints::quoted;
 
 /// Betters message, hint and code of a failure to start the policy's program.
 pub fn explain(failure: &mut Failure, policy: &Policy, caller: &Caller) {

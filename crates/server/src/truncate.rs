@@ -6,7 +6,7 @@ use cofferdam_engine::{Change, Outcome, Strength};
 use rmcp::model::{ContentBlock, Resource};
 use serde_json::Value;
 
-use crate::kept::{self, Kept};
+use crate::blobs::{self, Kept};
 
 /// Most output in an answer, bytes of both streams together.
 pub const LONGEST_TEXT: usize = 1 << 20;
@@ -29,7 +29,7 @@ pub struct Cut {
 }
 
 /// Shortens both streams so that they have room in an answer, `most` bytes together; each may have what the other leaves.
-pub fn cut(outcome: &mut Outcome, most: usize, shelf: &kept::Shelf) -> Cut {
+pub fn cut(outcome: &mut Outcome, most: usize, shelf: &blobs::Shelf) -> Cut {
     let half = most / 2;
     let room = |other: &str| most - other.len().min(half);
     let rooms = [room(&outcome.stderr), room(&outcome.stdout)];
@@ -54,8 +54,8 @@ pub fn cut(outcome: &mut Outcome, most: usize, shelf: &kept::Shelf) -> Cut {
         } else {
             "the whole".into()
         };
-        let uri = kept::address_of_stream(&id, name);
-        let minutes = kept::LIFE.as_secs() / 60;
+        let uri = blobs::address_of_stream(&id, name);
+        let minutes = blobs::LIFE.as_secs() / 60;
         notes.push(format!(
             "{name}: the first {} bytes of {printed} are here; {what} of it is kept for {minutes} minutes at {uri}",
             text.len()
@@ -124,7 +124,7 @@ mod tests {
             ((half, half), (half, half)),
         ] {
             let mut outcome = printed(before.0, before.1);
-            let cut = cut(&mut outcome, LONGEST_TEXT, &kept::Shelf::default());
+            let cut = cut(&mut outcome, LONGEST_TEXT, &blobs::Shelf::default());
             assert_eq!((outcome.stdout.len(), outcome.stderr.len()), after, "{before:?}");
             assert_eq!((outcome.truncated.stdout, outcome.truncated.stderr), (after.0 < before.0, after.1 < before.1));
             assert_eq!(cut.note.is_some(), after != before, "{before:?}");
@@ -134,13 +134,13 @@ mod tests {
 
     #[test]
     fn what_is_cut_off_is_kept_as_a_whole_and_between_characters() {
-        let shelf = kept::Shelf::default();
+        let shelf = blobs::Shelf::default();
         let mut outcome = printed(0, 0);
         let text = format!("x{}", "\u{e9}".repeat(LONGEST_TEXT));
         outcome.stdout = text.clone();
         let cut = cut(&mut outcome, LONGEST_TEXT, &shelf);
         assert!(text.starts_with(&outcome.stdout) && outcome.stdout.len() == LONGEST_TEXT - 1);
-        let uri = kept::address_of_stream(&outcome.run_id, "stdout");
+        let uri = blobs::address_of_stream(&outcome.run_id, "stdout");
         assert_eq!(shelf.find(&uri).unwrap().bytes, text.as_bytes());
         let data = data(&outcome, &cut).unwrap();
         assert!(data["truncated"]["note"].as_str().unwrap().contains(&uri), "{}", data["truncated"]);
@@ -149,10 +149,10 @@ mod tests {
 
     #[test]
     fn no_more_is_kept_than_may_be() {
-        let shelf = kept::Shelf::default();
+        let shelf = blobs::Shelf::default();
         let mut outcome = printed(LARGEST_KEPT + 5, 0);
         let note = cut(&mut outcome, LONGEST_TEXT, &shelf).note.unwrap();
-        let kept = shelf.find(&kept::address_of_stream(&outcome.run_id, "stdout")).unwrap();
+        let kept = shelf.find(&blobs::address_of_stream(&outcome.run_id, "stdout")).unwrap();
         assert_eq!(kept.bytes.len(), LARGEST_KEPT);
         assert!(note.contains("the first 16777216 bytes of it"), "{note}");
     }
@@ -162,11 +162,11 @@ mod tests {
         let change = |n: usize| Change { kind: 'A', path: format!("/project/{n:05}\u{1b}") };
         let mut outcome = printed(0, 0);
         outcome.changes = (0..100).map(change).collect();
-        let few = cut(&mut outcome, LONGEST_TEXT, &kept::Shelf::default());
+        let few = cut(&mut outcome, LONGEST_TEXT, &blobs::Shelf::default());
         assert_eq!((outcome.changes.len(), outcome.changes_omitted, few.changes), (100, 0, None));
         outcome.changes = (0..50_000).map(change).collect();
         outcome.changes_omitted = 7;
-        let many = cut(&mut outcome, LONGEST_TEXT, &kept::Shelf::default());
+        let many = cut(&mut outcome, LONGEST_TEXT, &blobs::Shelf::default());
         let listed = outcome.changes.len();
         assert!(serde_json::to_string(&outcome.changes).unwrap().len() <= LONGEST_CHANGES + 2, "{listed}");
         assert!(listed > 1000 && outcome.changes_omitted == 50_007 - listed as u64, "{listed}");

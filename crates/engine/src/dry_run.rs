@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use cofferdam_confine::recipe::Step;
+use cofferdam_confine::init_plan::Step;
 use cofferdam_confine::wire::flag;
 
 use crate::jail::Plan;

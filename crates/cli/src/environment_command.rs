@@ -13,10 +13,10 @@ use cofferdam_policy::{Policy, text};
 use serde::Serialize;
 
 use crate::caller::Caller;
-use crate::chosen::{self, Building, surroundings, unusable};
 use crate::execute::{print, print_json};
 use crate::profile;
 use crate::report::{Refusal, print_note, printable, write_stderr};
+use crate::resolve::{self, Building, surroundings, unusable};
 
 /// What can be done with environments.
 const ACTIONS: &[&str] = &["list", "show", "check", "build", "reload"];
@@ -82,7 +82,7 @@ pub fn run(matches: &ArgMatches, caller: &Caller) -> Result<i32, Refusal> {
 
 /// Why nothing that is defined is used while there are mistakes which are not about one environment alone.
 fn refused(configuration: Option<&str>) -> String {
-    format!("what defines environments has mistakes, so no name is used: {}", chosen::command("check", configuration))
+    format!("what defines environments has mistakes, so no name is used: {}", resolve::command("check", configuration))
 }
 
 /// One definition, as `--json` prints it.
@@ -124,13 +124,13 @@ impl<'e> Row<'e> {
         let caller = host.caller;
         let built = match &one.kind {
             Kind::Reference(reference) | Kind::Flake { reference, .. } => {
-                Some(chosen::builder(caller).built(reference).is_some())
+                Some(resolve::builder(caller).built(reference).is_some())
             }
             _ => None,
         };
         let evaluated = matches!(one.kind, Kind::Profile { .. }).then_some(host.evaluates);
         let reason = one.unavailable().or_else(|| match &one.kind {
-            Kind::Reference(_) => as_known(one, &chosen::builder(caller), &surroundings(caller)).unavailable(),
+            Kind::Reference(_) => as_known(one, &resolve::builder(caller), &surroundings(caller)).unavailable(),
             _ => None,
         });
         // What nothing is known of yet is neither built nor evaluated for a list.
@@ -171,7 +171,7 @@ impl<'e> Row<'e> {
 impl Host<'_> {
     /// Why a call of it is refused here, by the way that a call goes, with the hint as a line of its own.
     fn refusal(&self, one: &Environment) -> Option<String> {
-        let Refusal { message, hint, .. } = chosen::usable(one, self.project, self.caller, self.engine).err()?;
+        let Refusal { message, hint, .. } = resolve::usable(one, self.project, self.caller, self.engine).err()?;
         let hint = hint.map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
         Some(message + &hint)
     }
@@ -275,7 +275,7 @@ fn warn(all: &Environments) {
 
 fn check_all(all: &Environments, caller: &Caller, json: bool) -> Result<i32, Refusal> {
     let mut problems = mistakes(all);
-    let (builder, around) = (chosen::builder(caller), surroundings(caller));
+    let (builder, around) = (resolve::builder(caller), surroundings(caller));
     for one in all.all().iter().filter(|one| matches!(one.kind, Kind::Reference(_))) {
         if let Kind::Broken(found) = as_known(one, &builder, &around).kind {
             problems.extend(found);
@@ -348,8 +348,8 @@ fn show(
     caller: &Caller,
     json: bool,
 ) -> Result<i32, Refusal> {
-    let (environment, project) = chosen::find(name, configuration, &surroundings(caller))?;
-    let (environment, built) = match chosen::ready(environment.clone(), caller, Building::Never, false) {
+    let (environment, project) = resolve::find(name, configuration, &surroundings(caller))?;
+    let (environment, built) = match resolve::ready(environment.clone(), caller, Building::Never, false) {
         Ok(ready) => ready,
         Err(unbuilt) if matches!(environment.kind, Kind::Reference(_) | Kind::Flake { .. }) => {
             print_note(&unbuilt.message, unbuilt.hint.as_deref());
@@ -403,7 +403,7 @@ fn show(
 }
 
 fn build(name: &str, configuration: Option<&str>, caller: &Caller, json: bool) -> Result<i32, Refusal> {
-    let (environment, project) = chosen::find(name, configuration, &surroundings(caller))?;
+    let (environment, project) = resolve::find(name, configuration, &surroundings(caller))?;
     if !matches!(environment.kind, Kind::Reference(_) | Kind::Flake { .. }) {
         if let Some(reason) = environment.unavailable() {
             return Err(unusable(name, &environment, &reason, configuration));
@@ -413,7 +413,7 @@ fn build(name: &str, configuration: Option<&str>, caller: &Caller, json: bool) -
             format!("the environment `{name}` is no flake reference: there is nothing to build"),
         ));
     }
-    let (environment, built) = chosen::ready(environment, caller, Building::Anew, false)?;
+    let (environment, built) = resolve::ready(environment, caller, Building::Anew, false)?;
     recipe(&environment, built.as_deref()).map_err(|reason| unusable(name, &environment, &reason, configuration))?;
     if json {
         let engine = Engine::for_own_process(Expected::Anything);

@@ -15,7 +15,7 @@ use cofferdam_config::environments::{
     Surroundings, WORKSPACE, recipe,
 };
 use cofferdam_engine::audit::Trail;
-use cofferdam_engine::recorded::About;
+use cofferdam_engine::audited_run::About;
 use cofferdam_engine::session::{Agent, Start};
 use cofferdam_engine::{Cancel, Engine, Failure, Prepared};
 use cofferdam_policy::paths::is_within;

@@ -4,7 +4,7 @@ use cofferdam_confine::Recipe;
 use cofferdam_confine::wire::flag;
 use cofferdam_policy::{OnViolation, Policy};
 
-use crate::filter::Filter;
+use crate::seccomp_filter::Filter;
 
 /// Where a program without a slash is looked for when the policy names no PATH.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";

@@ -32,7 +32,7 @@ use rmcp::transport::streamable_http_server::session::ServerSseMessage;
 use rmcp::transport::streamable_http_server::{SessionId, SessionManager};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::record::{Reader, Record};
+use crate::event_log::{Reader, Record};
 
 /// How long a stream that broke may be taken up again, and its call goes on.
 pub const GRACE: Duration = Duration::from_secs(15);
@@ -269,7 +269,7 @@ impl Conversation {
             let mut talk = lock(&self.talk);
             talk.used = Instant::now();
             if talk.under_way.contains_key(&request.id) {
-                let refusal = ErrorData::invalid_request(crate::ids::TAKEN, None);
+                let refusal = ErrorData::invalid_request(crate::request_ids::TAKEN, None);
                 let refused = ServerJsonRpcMessage::error(refusal, Some(request.id));
                 return Ok(Record::of_one(refused).read(None, None));
             }

@@ -7,10 +7,10 @@ use cofferdam_policy::Root;
 
 use super::super::facts::{Kind, Resolved, resolve};
 use super::{Builder, Item};
+use crate::mount_table::{Shows, below, join};
 use crate::outcome::Failure;
 use crate::repositories::{self, Known};
 use crate::state;
-use crate::view::{Shows, below, join};
 
 /// Paths inside that need something mounted over them; shorter ones first.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! Init's failures in words: the step, the object it was on, the errno, and what the user can do.
 
-use cofferdam_confine::recipe::{Recipe, Source, Step};
+use cofferdam_confine::init_plan::{Recipe, Source, Step};
 use cofferdam_confine::wire::step;
 
 use crate::evidence::escape;

@@ -13,7 +13,7 @@ use cofferdam_config::environments::{Environment, Environments, Kind, Problem, P
 use cofferdam_engine::session;
 use tokio::sync::watch;
 
-use crate::place::{Host, Place};
+use crate::environment::{Host, Place};
 
 /// The environments of one moment.
 #[derive(Debug)]

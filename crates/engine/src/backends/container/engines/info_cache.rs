@@ -6,7 +6,7 @@
 //!                                    version that it told just now, and every file that configures it
 //! ```
 //!
-//! Decides nothing by itself: what an engine made of a request is compared in [`super::held`] all the same, the runtime
+//! Decides nothing by itself: what an engine made of a request is compared in [`super::verify`] all the same, the runtime
 //! among it, and where that differs everything here is forgotten.
 
 use std::fs::{self, Metadata};
