@@ -13,6 +13,28 @@ const NO_SILENCE: &[&str] = &["crates/confine/", "crates/engine/"];
 /// Directories that are not ours to judge.
 const SKIPPED: &[&str] = &[".git", "target", "node_modules", "__pycache__", ".venv", "corpus", "artifacts"];
 
+/// Names of files that had the project's own words, each with the field's term.
+const WORDS: &[(&str, &str)] = &[
+    ("ahead", "prewarm"),
+    ("catalogue", "environments"),
+    ("chosen", "resolve"),
+    ("conversations", "http_sessions"),
+    ("crowd", "whiteout"),
+    ("doorway", "conn_limit"),
+    ("keeper", "notifier"),
+    ("keeping", "keep_changes"),
+    ("kept", "cache or blobs"),
+    ("letter", "control"),
+    ("letters", "control"),
+    ("mistakes", "hints"),
+    ("remembered", "info_cache"),
+    ("shape", "spec"),
+    ("told", "outcome_builder"),
+    ("twins", "mountinfo"),
+    ("unstarted", "explain"),
+    ("words", "init_error"),
+];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
 }
@@ -59,6 +81,26 @@ fn every_rust_file_says_first_what_it_owns() {
     assert!(files(".rs").len() > 10, "the walk over the tree finds nothing");
     let broken = files(".rs").into_iter().filter(|(_, text)| !text.starts_with("//! ")).map(|(path, _)| path).collect();
     none("files that do not begin with `//!`", broken);
+}
+
+#[test]
+fn file_names_are_the_fields_terms() {
+    let mut broken = Vec::new();
+    for (path, _) in files(".rs") {
+        let path = Path::new(&path);
+        // An integration test is called by the behaviour that it tests.
+        if path.components().any(|part| part.as_os_str() == "tests") {
+            continue;
+        }
+        let parts = path.iter().map(|part| part.to_string_lossy());
+        for part in parts {
+            let name = part.trim_end_matches(".rs");
+            if let Some((_, term)) = WORDS.iter().find(|(word, _)| *word == name) {
+                broken.push(format!("{}: {name} is {term}", path.display()));
+            }
+        }
+    }
+    none("files with names that only this project knows", broken);
 }
 
 #[test]

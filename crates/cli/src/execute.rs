@@ -22,7 +22,7 @@ use crate::caller::Caller;
 use crate::explain;
 use crate::keep_changes::{Became, Keeping};
 use crate::notes;
-use crate::passing;
+use crate::output;
 use crate::report::{CLOSED, REFUSED, Refusal, print_error, print_note, shown};
 use crate::runner;
 use crate::skill::hints;
@@ -91,7 +91,7 @@ pub fn execute_about(
             Output::Capture
         } else {
             let wall = Duration::from_millis(call.policy.limits.wall_ms);
-            Output::Stream(Box::new(passing::through(
+            Output::Stream(Box::new(output::through(
                 signals.cancel.clone(),
                 wall,
                 Arc::clone(&lost),

@@ -26,7 +26,7 @@ mod keep_changes;
 mod mcp;
 mod notes;
 pub mod options;
-mod passing;
+mod output;
 mod profile;
 mod progress;
 mod queries;

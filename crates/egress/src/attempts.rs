@@ -9,9 +9,9 @@ use cofferdam_confine::datagram;
 use tokio::io::Interest;
 
 use crate::event::{Reason, Via};
-use crate::letters::registered;
 use crate::rules::Target;
 use crate::sandbox::{Sandbox, refusal, refused, waiting};
+use crate::sandbox_sockets::registered;
 
 /// Tells until the sandbox ends.
 pub async fn serve(sandbox: Arc<Sandbox>, socket: OwnedFd, ipv6: bool) {

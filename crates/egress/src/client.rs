@@ -19,9 +19,9 @@ use crate::http::{Dial, Dialed, Done, Door, Io};
 use crate::limits::{Account, Allowance, Open, Way};
 use crate::name::Host;
 use crate::relay::{Activity, reset};
+use crate::reporter::millis;
 use crate::rules::{Grant, Refusal, Target};
 use crate::sandbox::{Alive, Sandbox, Undecided, about, refusal, refused};
-use crate::tell::millis;
 use crate::upstream::Connected;
 use crate::{flow, proxies};
 

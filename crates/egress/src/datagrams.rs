@@ -10,11 +10,11 @@ use tokio::io::Interest;
 use crate::dns::{self, Transport};
 use crate::event::{Reason, Via};
 use crate::layout::DNS_PORT;
-use crate::letters::registered;
 use crate::name::Name;
 use crate::names::Family;
 use crate::rules::Refusal;
 use crate::sandbox::{Sandbox, refused, waiting};
+use crate::sandbox_sockets::registered;
 
 /// Longest query. Real ones have less than 512 bytes, and those that are longer are cut and refused.
 const LONGEST: usize = 4096;

@@ -393,5 +393,4 @@ pub fn frame(message: &[u8]) -> Vec<u8> {
 }
 
 #[cfg(test)]
-#[path = "dns/tests.rs"]
 mod tests;

@@ -16,9 +16,9 @@ use bytes::{Bytes, BytesMut};
 use tokio::sync::SetOnce;
 
 use crate::client::{Client, Failed, Link, dialed};
+use crate::client_hello::{self, Read};
 use crate::event::Reason;
-use crate::first::{self, First};
-use crate::hello::{self, Read};
+use crate::first_bytes::{self, First};
 use crate::http::{self, Replay, Seat};
 use crate::limits::{Allowance, Way};
 use crate::name::Name;
@@ -243,7 +243,7 @@ fn known(
     ended: bool,
 ) -> Result<Option<Known>, Stop> {
     let refuse = |reason, why: &str| Err(Stop::Refused(refusal(reason, why)));
-    match first::classify(bytes) {
+    match first_bytes::classify(bytes) {
         First::More if !ended => Ok(None),
         // Less than any request or greeting is: of no protocol that is looked into.
         First::More | First::Opaque if grant.inspected => refuse(Reason::BadRequest, INSPECTED),
@@ -251,9 +251,9 @@ fn known(
         First::Http => Ok(Some(Known::Http)),
         First::Http2 => refuse(Reason::Http2NotInspected, "HTTP/2 without TLS"),
         First::Tls if grant.plain_only => refuse(Reason::BadRequest, INSPECTED),
-        First::Tls => match hello::read(bytes) {
+        First::Tls => match client_hello::read(bytes) {
             Read::More if ended => refuse(Reason::BadHello, "it ends before it is whole"),
-            Read::More if bytes.len() >= hello::MOST => refuse(Reason::BadHello, "longer than 64 KiB"),
+            Read::More if bytes.len() >= client_hello::MOST => refuse(Reason::BadHello, "longer than 64 KiB"),
             Read::More => Ok(None),
             Read::Bad(why) => refuse(Reason::BadHello, why),
             Read::Hello(hello) => {
@@ -264,7 +264,13 @@ fn known(
 }
 
 /// Whether a TLS greeting is for the host that the connection is for.
-fn names(client: &Client, target: &Target, port: u16, grant: &Grant, hello: &hello::Hello) -> Result<(), Refusal> {
+fn names(
+    client: &Client,
+    target: &Target,
+    port: u16,
+    grant: &Grant,
+    hello: &client_hello::Hello,
+) -> Result<(), Refusal> {
     if hello.encrypted {
         // The name outside is not the one that counts; the rule says that this is accepted.
         return match grant.encrypted_hello {

@@ -150,5 +150,4 @@ pub fn of_reverse_name(name: &str) -> Option<IpAddr> {
 }
 
 #[cfg(test)]
-#[path = "names/tests.rs"]
 mod tests;

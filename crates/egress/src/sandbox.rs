@@ -26,10 +26,10 @@ use crate::limits::{Bucket, Descriptors, Limits, Most, Way};
 use crate::names::Names;
 use crate::process::Inspector;
 use crate::relay::Buffers;
+use crate::reporter::Teller;
 use crate::rules::{Grant, Refusal, Rules, Target};
-use crate::tell::Teller;
 use crate::upstream::{Lookups, Upstream};
-use crate::{accept, attempts, datagrams, letters};
+use crate::{accept, attempts, datagrams, sandbox_sockets};
 
 /// Connections that are accepted each second; the rest wait in the kernel's backlog. What one sandbox can make the host
 /// work is bounded by this.
@@ -144,7 +144,7 @@ impl Sandbox {
         let (sandbox, undecided) = (Arc::clone(self), Undecided::new(self));
         self.spawn(async move {
             let _undecided = undecided;
-            match letters::receive(letters, sandbox.layout.sockets.len(), sandbox.closing()).await {
+            match sandbox_sockets::receive(letters, sandbox.layout.sockets.len(), sandbox.closing()).await {
                 Ok(sockets) => {
                     for (what, socket) in sandbox.layout.sockets.iter().zip(sockets) {
                         sandbox.serve(*what, socket);

@@ -278,5 +278,4 @@ pub fn refusal_of_version_4() -> [u8; 8] {
 }
 
 #[cfg(test)]
-#[path = "socks/tests.rs"]
 mod tests;

@@ -4,8 +4,8 @@
 #[path = "common/untrusted.rs"]
 mod untrusted;
 
+use cofferdam_egress::client_hello::{self, Read};
 use cofferdam_egress::dns::Transport;
-use cofferdam_egress::hello::{self, Read};
 use proptest::prelude::*;
 
 /// The seeds of one parser: every file of its directory, in order.
@@ -224,9 +224,9 @@ proptest! {
 
     #[test]
     fn greetings_that_are_drawn_are_read_in_any_records((bytes, name) in greetings()) {
-        prop_assert_eq!(hello::read(&bytes), Read::Hello(hello::Hello { server_name: name, encrypted: false }));
+        prop_assert_eq!(client_hello::read(&bytes), Read::Hello(client_hello::Hello { server_name: name, encrypted: false }));
         for end in 0..bytes.len() {
-            prop_assert_eq!(hello::read(&bytes[..end]), Read::More);
+            prop_assert_eq!(client_hello::read(&bytes[..end]), Read::More);
         }
         untrusted::hello(&bytes);
     }

@@ -19,7 +19,7 @@ use crate::field::Field;
 use crate::json::{self, Json};
 use crate::model::*;
 use crate::network::{API_URL, ENTRY, PROXY_URL};
-use crate::shape;
+use crate::object_schema;
 use crate::typed::{Decoder, Members, list, single_member, word_of};
 use crate::url::HttpUrl;
 
@@ -87,8 +87,8 @@ fn read(text: &[u8]) -> Result<(Policy, Collector), PolicyErrors> {
 impl Decoder {
     fn policy(&mut self, json: &Json<'_>) -> Policy {
         let at = &At::Root;
-        let top = self.object(at, Some(json), &shape::POLICY);
-        let limits = self.object(&at.key("limits"), top.get("limits"), &shape::LIMITS);
+        let top = self.object(at, Some(json), &object_schema::POLICY);
+        let limits = self.object(&at.key("limits"), top.get("limits"), &object_schema::LIMITS);
         Policy {
             version: top.get("version").map_or(VERSION, |json| self.version(&at.key("version"), json)),
             id: top.get("id").map(|json| self.string(&at.key("id"), json)),
@@ -106,7 +106,7 @@ impl Decoder {
     }
 
     fn command(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Command {
-        let object = self.object(at, json, &shape::COMMAND);
+        let object = self.object(at, json, &object_schema::COMMAND);
         Command {
             argv: self.strings(&at.key("argv"), object.get("argv")).unwrap_or_default(),
             variables: self.variables(&at.key("variables"), object.get("variables")),
@@ -146,7 +146,7 @@ impl Decoder {
     }
 
     fn filesystem(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Filesystem {
-        let object = self.object(at, json, &shape::FILESYSTEM);
+        let object = self.object(at, json, &object_schema::FILESYSTEM);
         let mounts = object.get("mounts");
         Filesystem {
             root: self.root(&at.key("root"), object.get("root")),
@@ -182,7 +182,7 @@ impl Decoder {
         };
         match kind {
             Some("bind") => {
-                let object = self.object(at, Some(json), &shape::BIND);
+                let object = self.object(at, Some(json), &object_schema::BIND);
                 Mount::Bind {
                     source: self.text(&at.key("source"), object.get("source")),
                     target: self.text(&at.key("target"), object.get("target")),
@@ -192,7 +192,7 @@ impl Decoder {
                 }
             }
             Some("tmpfs") => {
-                let object = self.object(at, Some(json), &shape::TMPFS);
+                let object = self.object(at, Some(json), &object_schema::TMPFS);
                 let target = self.text(&at.key("target"), object.get("target"));
                 let size = object.get("size_mb").map(|json| self.integer(&at.key("size_mb"), json, "MiB"));
                 let exec = self.boolean(&at.key("exec"), object.get("exec"), false);
@@ -206,7 +206,7 @@ impl Decoder {
     }
 
     fn network(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Network {
-        let object = self.object(at, json, &shape::NETWORK);
+        let object = self.object(at, json, &object_schema::NETWORK);
         Network {
             mode: self.word(&at.key("mode"), object.get("mode"), NETWORK_MODES),
             allow: self.list(&at.key("allow"), object.get("allow"), Decoder::allow_rule).unwrap_or_default(),
@@ -231,7 +231,7 @@ impl Decoder {
                 return AllowRule::unread();
             }
         }
-        let object = self.object(at, Some(json), &shape::ALLOW_RULE);
+        let object = self.object(at, Some(json), &object_schema::ALLOW_RULE);
         let to = object.get("to").map(|json| self.parsed(&at.key("to"), json, true, ENTRY, AllowRule::unread));
         AllowRule {
             methods: self.strings(&at.key("methods"), object.get("methods")),
@@ -246,7 +246,7 @@ impl Decoder {
     }
 
     fn api(&mut self, at: &At<'_>, json: &Json<'_>) -> NetworkApi {
-        let object = self.object(at, Some(json), &shape::NETWORK_API);
+        let object = self.object(at, Some(json), &object_schema::NETWORK_API);
         let url = object.get("url").map(|json| self.parsed(&at.key("url"), json, false, API_URL, HttpUrl::unread));
         let variable = object.get("variable").map(|json| self.string(&at.key("variable"), json));
         NetworkApi {
@@ -256,7 +256,7 @@ impl Decoder {
     }
 
     fn network_limits(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> NetworkLimits {
-        let object = self.object(at, json, &shape::NETWORK_LIMITS);
+        let object = self.object(at, json, &object_schema::NETWORK_LIMITS);
         NetworkLimits::from_table(|limit| {
             object.get(limit.key).map(|json| self.integer(&at.key(limit.key), json, limit.unit))
         })
@@ -287,7 +287,7 @@ impl Decoder {
     }
 
     fn process(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Process {
-        let object = self.object(at, json, &shape::PROCESS);
+        let object = self.object(at, json, &object_schema::PROCESS);
         let hostname = object.get("hostname");
         Process {
             spawn: self.boolean(&at.key("spawn"), object.get("spawn"), true),
@@ -299,7 +299,7 @@ impl Decoder {
     }
 
     fn seccomp(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Seccomp {
-        let object = self.object(at, json, &shape::SECCOMP);
+        let object = self.object(at, json, &object_schema::SECCOMP);
         let rules = object.get("rules");
         Seccomp {
             level: self.word(&at.key("level"), object.get("level"), LEVELS),
@@ -308,7 +308,7 @@ impl Decoder {
     }
 
     fn syscall_rule(&mut self, at: &At<'_>, json: &Json<'_>) -> SyscallRule {
-        let object = self.object(at, Some(json), &shape::SYSCALL_RULE);
+        let object = self.object(at, Some(json), &object_schema::SYSCALL_RULE);
         let when = object.get("when");
         SyscallRule {
             syscalls: self.strings(&at.key("syscalls"), object.get("syscalls")).unwrap_or_default(),
@@ -333,7 +333,7 @@ impl Decoder {
     }
 
     fn arg_condition(&mut self, at: &At<'_>, json: &Json<'_>) -> ArgCondition {
-        let object = self.object(at, Some(json), &shape::ARG_CONDITION);
+        let object = self.object(at, Some(json), &object_schema::ARG_CONDITION);
         let index = object.get("index").map_or(0, |json| self.integer(&at.key("index"), json, "arguments"));
         let mask = object.get("mask").map_or(u64::MAX, |json| self.integer(&at.key("mask"), json, "bits"));
         ArgCondition {
@@ -354,7 +354,7 @@ impl Decoder {
 
     /// What the text lists, and every limit that it does not name.
     fn enforcement(&mut self, at: &At<'_>, json: Option<&Json<'_>>, limits: Members<'_>) -> Enforcement {
-        let object = self.object(at, json, &shape::ENFORCEMENT);
+        let object = self.object(at, json, &object_schema::ENFORCEMENT);
         let mut best_effort = unnamed_limits(|key| limits.get(key).is_none());
         let mut listed = BTreeSet::new();
         let field = |decoder: &mut Decoder, at: &At<'_>, json: &Json<'_>| {
@@ -380,7 +380,7 @@ impl Decoder {
     }
 
     fn audit(&mut self, at: &At<'_>, json: Option<&Json<'_>>) -> Audit {
-        let object = self.object(at, json, &shape::AUDIT);
+        let object = self.object(at, json, &object_schema::AUDIT);
         Audit {
             enabled: self.boolean(&at.key("enabled"), object.get("enabled"), true),
             level: self.word(&at.key("level"), object.get("level"), AUDIT_LEVELS),

@@ -15,12 +15,12 @@ pub mod limits;
 pub mod model;
 mod network;
 pub mod network_limits;
+mod object_schema;
 pub mod paths;
 pub mod ports;
 pub mod protected;
 #[cfg(feature = "schema")]
 pub mod schema;
-mod shape;
 pub mod text;
 mod typed;
 pub mod url;

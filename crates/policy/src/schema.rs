@@ -15,7 +15,7 @@ use crate::errno::errno_names;
 use crate::limits::{LIMITS, MAX_MIB};
 use crate::model::Policy;
 use crate::network_limits::NETWORK_LIMITS;
-use crate::shape::{self, Shape};
+use crate::object_schema::{self, Shape};
 use crate::url::HttpUrl;
 
 /// The schema (JSON Schema 2020-12) of what [`Policy::decode`] accepts, with the patterns and ranges of
@@ -25,12 +25,12 @@ pub fn json_schema() -> Value {
     let mut schema = generator.into_root_schema_for::<Policy>().to_value();
     schema["title"] = json!("Cofferdam policy");
     schema["$comment"] = json!("Generated from crates/policy; regenerate it, do not edit it.");
-    shape_object(&mut schema, &shape::POLICY);
+    shape_object(&mut schema, &object_schema::POLICY);
     for (name, shape) in DEFINITIONS {
         shape_object(&mut schema["$defs"][name], shape);
     }
     let kinds = schema["$defs"]["Mount"]["oneOf"].as_array_mut().expect("a mount is one of its kinds");
-    for (kind, shape) in kinds.iter_mut().zip([&shape::BIND, &shape::TMPFS]) {
+    for (kind, shape) in kinds.iter_mut().zip([&object_schema::BIND, &object_schema::TMPFS]) {
         shape_object(kind, shape);
         kind["properties"]["exec"]["default"] = json!(false);
     }
@@ -53,18 +53,18 @@ pub fn json_schema_text() -> String {
 
 /// The definitions that are objects, and their shapes.
 const DEFINITIONS: &[(&str, &Shape)] = &[
-    ("ArgCondition", &shape::ARG_CONDITION),
-    ("Audit", &shape::AUDIT),
-    ("Command", &shape::COMMAND),
-    ("Enforcement", &shape::ENFORCEMENT),
-    ("Filesystem", &shape::FILESYSTEM),
-    ("Limits", &shape::LIMITS),
-    ("Network", &shape::NETWORK),
-    ("NetworkApi", &shape::NETWORK_API),
-    ("NetworkLimits", &shape::NETWORK_LIMITS),
-    ("Process", &shape::PROCESS),
-    ("Seccomp", &shape::SECCOMP),
-    ("SyscallRule", &shape::SYSCALL_RULE),
+    ("ArgCondition", &object_schema::ARG_CONDITION),
+    ("Audit", &object_schema::AUDIT),
+    ("Command", &object_schema::COMMAND),
+    ("Enforcement", &object_schema::ENFORCEMENT),
+    ("Filesystem", &object_schema::FILESYSTEM),
+    ("Limits", &object_schema::LIMITS),
+    ("Network", &object_schema::NETWORK),
+    ("NetworkApi", &object_schema::NETWORK_API),
+    ("NetworkLimits", &object_schema::NETWORK_LIMITS),
+    ("Process", &object_schema::PROCESS),
+    ("Seccomp", &object_schema::SECCOMP),
+    ("SyscallRule", &object_schema::SYSCALL_RULE),
 ];
 
 /// Required is what decoding cannot do without, and no other key is known.
@@ -156,7 +156,7 @@ impl JsonSchema for AllowRule {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let shape = &shape::ALLOW_RULE;
+        let shape = &object_schema::ALLOW_RULE;
         let to = format!("{TO} Without PORTS: 80 and 443.");
         let properties = json!({
             "to": {"description": to, "type": "string"},

@@ -5,7 +5,7 @@
 
 use crate::error::{At, Collector, PolicyError, closest, shown_json};
 use crate::json::{Json, Member};
-use crate::shape::{self, Shape};
+use crate::object_schema::{self, Shape};
 
 /// The members of one object, or of none.
 #[derive(Clone, Copy)]
@@ -55,7 +55,7 @@ impl Decoder {
 
     pub(crate) fn unknown_key(&mut self, at: &At<'_>, member: &Member<'_>, shape: &Shape) {
         self.errors.add(|| {
-            let known = shape::KNOWN_MISTAKES.iter().find(|(mistake, meant)| {
+            let known = object_schema::KNOWN_MISTAKES.iter().find(|(mistake, meant)| {
                 *mistake == member.key && shape.keys.iter().any(|key| meant.starts_with(&format!("`{key}`")))
             });
             let accepted = match (known, closest(&member.key, shape.keys.iter().copied())) {

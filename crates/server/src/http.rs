@@ -20,9 +20,9 @@ use tokio_util::sync::CancellationToken;
 use crate::conn_limit::{Doorway, LetIn};
 use crate::event_log::RETRY;
 use crate::http_sessions::Conversations;
+use crate::json_answers;
 use crate::server::ServeError;
 use crate::service::{LONGEST_CODE, Service, Shared};
-use crate::single;
 use crate::token::{self, Token};
 
 /// Largest request, bytes: code of the largest size, of which every character is escaped as two.
@@ -105,7 +105,7 @@ pub async fn serve(shared: Arc<Shared>, door: Door, stop: CancellationToken) -> 
     tokio::spawn(follow(Arc::clone(&shared), Arc::downgrade(&conversations)));
     let config = config.with_cancellation_token(stop.child_token());
     let protocol = StreamableHttpService::new(move || Ok(Service::connected(&shared, true)), conversations, config);
-    let mut router = axum::Router::new().nest_service(PATH, protocol).layer(middleware::from_fn(single::single));
+    let mut router = axum::Router::new().nest_service(PATH, protocol).layer(middleware::from_fn(json_answers::single));
     router =
         router.layer(middleware::from_fn(one_host)).layer(middleware::from_fn(ended)).layer(middleware::from_fn(stays));
     if let Some(token) = token {

@@ -28,10 +28,10 @@ use crate::calls::Calls;
 use crate::environment::{Host, Place};
 use crate::environments::Shelf;
 use crate::fixtures;
+use crate::json_answers::PATIENCE;
 use crate::run::{Call, Progress, Ran, run};
 use crate::schema;
 use crate::session::{self, Asked};
-use crate::single::PATIENCE;
 use crate::watch;
 
 /// Longest code that is run, bytes.

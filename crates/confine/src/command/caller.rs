@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use super::capability::KEPT;
-use super::keeper::unseen;
+use super::notifier::unseen;
 
 /// A thread that waits for the keeper's answer.
 pub(super) struct Caller {

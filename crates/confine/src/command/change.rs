@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
 use super::caller::Caller;
-use super::keeper::{Notification, Trees, is_valid};
+use super::notifier::{Notification, Trees, is_valid};
 
 /// A call, taken apart.
 struct Call {

@@ -14,7 +14,7 @@
 mod caller;
 mod capability;
 mod change;
-mod keeper;
+mod notifier;
 mod schedule;
 mod signal;
 
@@ -28,7 +28,7 @@ use crate::landlock::Ruleset;
 use crate::seccomp::classify::Insn;
 
 pub use capability::has_capabilities;
-pub use keeper::Trees;
+pub use notifier::Trees;
 pub use schedule::CALLS as SCHEDULING_CALLS;
 pub use signal::CALLS as SIGNAL_CALLS;
 
@@ -193,7 +193,7 @@ impl Walls {
             // A process that was forked from ours has a keeper of its own.
             Some((process, post)) if *process == here => Ok(Some((here, post.clone()))),
             _ => {
-                let made = Arc::new(above_streams(keeper::post(trees.clone())?)?);
+                let made = Arc::new(above_streams(notifier::post(trees.clone())?)?);
                 *post = Some((here, made.clone()));
                 Ok(Some((here, made)))
             }
@@ -237,7 +237,7 @@ impl Walls {
         let no_thread =
             |error: io::Error| Failed { step: Step::Listener, errno: error.raw_os_error().unwrap_or(libc::EAGAIN) };
         // So that nothing can fail once the filter waits for its listener.
-        let keeper = self.0.keeps.clone().map(keeper::Admission::new).transpose().map_err(no_thread)?;
+        let keeper = self.0.keeps.clone().map(notifier::Admission::new).transpose().map_err(no_thread)?;
         let (jobs, todo) = mpsc::channel::<Job>();
         let (there, arrived) = mpsc::channel();
         // The thread must not keep the walls: it ends when nobody has them any more.

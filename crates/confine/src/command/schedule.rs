@@ -5,7 +5,7 @@
 use std::os::fd::OwnedFd;
 
 use super::caller::Caller;
-use super::keeper::{Notification, is_valid};
+use super::notifier::{Notification, is_valid};
 
 /// Calls that are about scheduling. What they name as 0 is the caller itself, and needs nobody to look.
 pub const CALLS: [&str; 6] =

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use super::caller::Caller;
-use super::keeper::{Notification, is_valid};
+use super::notifier::{Notification, is_valid};
 
 /// Calls that are about signals.
 pub const CALLS: [&str; 6] = ["kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal"];

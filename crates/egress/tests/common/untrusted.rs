@@ -3,10 +3,10 @@
 
 use std::net::IpAddr;
 
+use cofferdam_egress::client_hello::{self, Hello, Read};
 use cofferdam_egress::dns::{self, Resolve, Transport};
 use cofferdam_egress::event::Reason;
-use cofferdam_egress::first::{self, First};
-use cofferdam_egress::hello::{self, Hello, Read};
+use cofferdam_egress::first_bytes::{self, First};
 use cofferdam_egress::name::Name;
 use cofferdam_egress::names::{self, Family, Names};
 use cofferdam_egress::rules::Refusal;
@@ -20,22 +20,22 @@ fn beginnings(bytes: &[u8]) -> impl Iterator<Item = usize> {
 
 /// A TLS greeting: what is read needs all of what was read, stays whatever follows, and is the same in other records.
 pub fn hello(bytes: &[u8]) {
-    let read = hello::read(bytes);
+    let read = client_hello::read(bytes);
     match &read {
-        Read::More => assert!(bytes.len() < hello::MOST, "a greeting that is too long is waited for"),
+        Read::More => assert!(bytes.len() < client_hello::MOST, "a greeting that is too long is waited for"),
         Read::Bad(why) => assert!(!why.is_empty()),
         Read::Hello(hello) => assert_hello(bytes, hello),
     }
     // A beginning is undecided, or the same already.
     for end in beginnings(bytes) {
-        let earlier = hello::read(&bytes[..end]);
+        let earlier = client_hello::read(&bytes[..end]);
         assert!(earlier == Read::More || earlier == read, "{earlier:?} at {end}, then {read:?}");
     }
     if read != Read::More {
-        assert_eq!(hello::read(&[bytes, b"\x16\x03\x01\0\x05"].concat()), read);
+        assert_eq!(client_hello::read(&[bytes, b"\x16\x03\x01\0\x05"].concat()), read);
     }
     if matches!(read, Read::Hello(_)) {
-        assert_eq!(first::classify(bytes), First::Tls);
+        assert_eq!(first_bytes::classify(bytes), First::Tls);
     }
 }
 
@@ -56,7 +56,7 @@ fn assert_hello(bytes: &[u8], hello: &Hello) {
     let halves = message.split_at(message.len() / 2);
     for pieces in [vec![&message[..]], vec![halves.0, halves.1]] {
         if pieces.iter().all(|piece| piece.len() <= 1 << 14) {
-            assert_eq!(hello::read(&records(&pieces)), Read::Hello(hello.clone()));
+            assert_eq!(client_hello::read(&records(&pieces)), Read::Hello(hello.clone()));
         }
     }
 }
@@ -85,10 +85,10 @@ pub fn unwrapped(bytes: &[u8]) -> Vec<u8> {
 
 /// First bytes: decided once and for all, and in time; and never opaque what a server takes for TLS or HTTP.
 pub fn first(bytes: &[u8]) {
-    let whole = first::classify(bytes);
-    assert!(whole != First::More || bytes.len() < first::MOST);
+    let whole = first_bytes::classify(bytes);
+    assert!(whole != First::More || bytes.len() < first_bytes::MOST);
     for end in beginnings(bytes) {
-        let earlier = first::classify(&bytes[..end]);
+        let earlier = first_bytes::classify(&bytes[..end]);
         assert!(earlier == First::More || earlier == whole, "{earlier:?} at {end}, then {whole:?}");
     }
     let line = bytes.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();

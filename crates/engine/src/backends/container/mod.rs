@@ -16,12 +16,12 @@ mod archive;
 mod content;
 pub mod enforcement;
 mod engines;
+mod host_files;
 mod oci;
 pub(crate) mod owner;
-mod place;
 mod rendezvous;
 pub mod run;
-pub mod shape;
+pub mod spec;
 mod usage;
 
 use std::os::fd::BorrowedFd;
@@ -35,7 +35,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::outcome::Failure;
-pub use shape::{APART, Bounds, Entry, Mounted, Net, POWERS, Rootfs, Shape};
+pub use spec::{APART, Bounds, Entry, Mounted, Net, POWERS, Rootfs, Shape};
 
 /// What makes containers.
 pub(crate) trait Maker: std::fmt::Debug + Send + Sync {
@@ -261,7 +261,7 @@ pub(crate) fn of(backend: Backend) -> Result<std::sync::Arc<dyn Maker>, Failure>
         Backend::Docker => Ok(std::sync::Arc::new(engines::Engine::docker())),
         Backend::Podman => Ok(std::sync::Arc::new(engines::Engine::podman())),
         runtime if oci::makes(runtime) => {
-            let cache = place::Place::find()?.cache();
+            let cache = host_files::Place::find()?.cache();
             let images = std::sync::Arc::new(engines::Store::new());
             Ok(std::sync::Arc::new(oci::Oci::new(runtime, &oci::Programs::from_environment(), &cache, Some(images))?))
         }

@@ -13,8 +13,8 @@ use cofferdam_confine::wire::fd;
 use cofferdam_policy::{Field, Policy, Root};
 use serde_json::{Value, json};
 
-use super::place::Place;
-use super::shape::{self, Parts};
+use super::host_files::Place;
+use super::spec::{self, Parts};
 use super::{About, Arrival, Maker, Progress, Ready};
 use crate::backends::enforcement::sufficient;
 use crate::backends::facts::Here;
@@ -90,7 +90,7 @@ impl Contained {
         if !matches!(policy.filesystem.root, Root::Image(_)) {
             layout.program(policy, &facts)?; // so that a missing one is told as that
         }
-        let parts = shape::parts(policy, &layout, &place.texts());
+        let parts = spec::parts(policy, &layout, &place.texts());
         // gVisor's own network knows no rules, which leave a program nothing but the gateway.
         let way = if about.listener { Way::of(policy)? } else { None };
         if policy.audit.trace && !about.listener {

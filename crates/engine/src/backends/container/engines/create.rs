@@ -14,7 +14,7 @@ use bollard::models::{
 };
 
 use super::about::{Flavour, What};
-use crate::backends::container::shape::{MASKED, inodes};
+use crate::backends::container::spec::{MASKED, inodes};
 use crate::backends::container::{Mounted, Net, POWERS, Ready, Shape};
 use crate::outcome::Failure;
 

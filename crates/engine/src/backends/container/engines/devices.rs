@@ -14,8 +14,8 @@ use tar::EntryType;
 
 use super::client::Client;
 use super::export::Export;
+use crate::backends::container::host_files::{Place, write_whole};
 use crate::backends::container::oci::HARMLESS;
-use crate::backends::container::place::{Place, write_whole};
 use crate::backends::container::{Progress, Ready};
 use crate::evidence::escape;
 use crate::outcome::Failure;

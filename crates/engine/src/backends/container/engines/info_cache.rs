@@ -22,8 +22,8 @@ use sha2::{Digest, Sha256};
 use super::client::{Client, Ping, Trouble};
 use super::service::peer;
 use crate::backends::container::content::{hex, stamp};
+use crate::backends::container::host_files::Place;
 use crate::backends::container::owner::{self, Here, Process};
-use crate::backends::container::place::Place;
 
 /// How long an answer is taken for true.
 const KEPT: Duration = Duration::from_secs(600);
@@ -143,7 +143,7 @@ fn read(directory: &Path, key: &str) -> Option<Value> {
 }
 
 fn write(directory: &Path, key: &str, info: &Value) -> std::io::Result<()> {
-    crate::backends::container::place::write_whole(&path(directory, key), info.to_string().as_bytes(), 0o600)
+    crate::backends::container::host_files::write_whole(&path(directory, key), info.to_string().as_bytes(), 0o600)
 }
 
 /// Removes those that are not to be kept.

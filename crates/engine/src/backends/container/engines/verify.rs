@@ -9,7 +9,7 @@ use bollard::models::{ContainerCreateBody, HostConfig, MountType};
 use serde_json::Value;
 
 use super::about::{Flavour, What};
-use crate::backends::container::shape::MASKED;
+use crate::backends::container::spec::MASKED;
 
 /// What differs between what was asked for and what `inspect` tells (Docker's form, or libpod's of Podman), in words.
 pub(super) fn differences(asked: &ContainerCreateBody, told: &Value, what: &What) -> Vec<String> {

@@ -34,7 +34,7 @@ use super::runtimes::{Installed, Runtime, unified_has_controllers};
 use super::skeleton::Skeleton;
 use super::spec::{With, json};
 use crate::backends::container::owner::{self, Process};
-use crate::backends::container::shape::own as own_directory;
+use crate::backends::container::spec::own as own_directory;
 use crate::backends::container::{Ended, Handed, Made, Net, Shape};
 use crate::evidence::escape;
 use crate::outcome::Failure;

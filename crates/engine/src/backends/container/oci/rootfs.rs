@@ -16,7 +16,7 @@ use super::cache::{Cache, Held, failed};
 use super::tree::{There, Tree};
 use super::unpack;
 use crate::backends::container::content::hex;
-use crate::backends::container::shape::{Entry, Mounted, Rootfs};
+use crate::backends::container::spec::{Entry, Mounted, Rootfs};
 use crate::backends::container::{ImageCommand, Progress};
 use crate::mount_table::{below, join};
 use crate::outcome::Failure;

@@ -7,7 +7,7 @@ use cofferdam_confine::init_plan::PathRule;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, readlinkat, statat};
 
 use super::tree::Tree;
-use crate::backends::container::shape::Mounted;
+use crate::backends::container::spec::Mounted;
 use crate::executables::device;
 use crate::outcome::Failure;
 

@@ -17,8 +17,8 @@ use oci_spec::runtime::{
 use serde_json::Value;
 
 use super::runtimes::Runtime;
-use crate::backends::container::shape::MASKED;
-use crate::backends::container::shape::{Mounted, Net, Shape, inodes, own as own_directory, uncovered};
+use crate::backends::container::spec::MASKED;
+use crate::backends::container::spec::{Mounted, Net, Shape, inodes, own as own_directory, uncovered};
 
 /// What a specification needs to know besides the shape.
 #[derive(Debug, Clone, Copy)]
@@ -291,7 +291,7 @@ fn bind(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backends::container::shape::{Bounds, Rootfs};
+    use crate::backends::container::spec::{Bounds, Rootfs};
 
     fn shape() -> Shape {
         Shape {
@@ -367,7 +367,7 @@ mod tests {
         let sets = &found["process"]["capabilities"];
         let expected: Vec<String> = {
             let mut names: Vec<String> =
-                crate::backends::container::shape::POWERS.iter().map(|name| format!("CAP_{name}")).collect();
+                crate::backends::container::spec::POWERS.iter().map(|name| format!("CAP_{name}")).collect();
             names.sort();
             names
         };
@@ -419,7 +419,7 @@ mod tests {
         );
         let sets = &found["process"]["capabilities"];
         let expected: Vec<String> =
-            crate::backends::container::shape::APART.iter().map(|name| format!("CAP_{name}")).collect();
+            crate::backends::container::spec::APART.iter().map(|name| format!("CAP_{name}")).collect();
         for (set, expected) in [("permitted", &*expected), ("effective", &expected), ("bounding", &[])] {
             assert_eq!(sets[set], serde_json::json!(expected), "{set}");
         }

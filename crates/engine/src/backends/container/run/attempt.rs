@@ -17,7 +17,7 @@ use cofferdam_policy::{Field, NetworkMode, OnViolation};
 
 use super::super::rendezvous::{Door, Ours, ends};
 use super::super::{Arrival, Ended, Handed, Made, Ready};
-use super::super::{enforcement, owner, shape, usage};
+use super::super::{enforcement, owner, spec, usage};
 use super::{Contained, KERNEL_THREADS, Tell, refuse};
 use crate::egress::Egress;
 use crate::evidence::{Log, Paths};
@@ -50,7 +50,7 @@ impl Contained {
         }
         let nobody: Tell = Arc::new(|_| {});
         let tell = self.tell.as_ref().unwrap_or(&nobody);
-        let wanted = self.parts.root.clone().unwrap_or(shape::Rootfs::Made(Vec::new()));
+        let wanted = self.parts.root.clone().unwrap_or(spec::Rootfs::Made(Vec::new()));
         let ready = self.maker.prepare(&wanted, &self.parts.mounts, &|progress| tell(progress))?;
         *root = Some(ready.clone());
         Ok(ready)

@@ -12,7 +12,7 @@ use cofferdam_policy::{ArgCondition, ArgOp, NetworkMode, Policy, SeccompLevel, S
 use super::super::Arrival;
 use super::super::owner;
 use super::super::rendezvous::Door;
-use super::super::shape::{self, Bounds, Mounted, Shape};
+use super::super::spec::{self, Bounds, Mounted, Shape};
 use super::{Contained, refuse};
 use crate::egress::Way;
 use crate::outcome::Failure;
@@ -24,7 +24,7 @@ impl Contained {
     pub(super) fn shape(&self, id: String, directory: &Path) -> Shape {
         let l = &self.policy.limits;
         let mut mounts = self.parts.mounts.clone();
-        let own = shape::own(&id);
+        let own = spec::own(&id);
         mounts.push(Mounted::Bind {
             source: directory.to_owned(),
             target: own.clone(),
@@ -43,14 +43,14 @@ impl Contained {
         }
         let labels = [(owner::RUN, Some(id.clone())), (owner::OWNER, owner::me())];
         let mut shape = Shape {
-            root: self.parts.root.clone().unwrap_or(shape::Rootfs::Made(Vec::new())),
+            root: self.parts.root.clone().unwrap_or(spec::Rootfs::Made(Vec::new())),
             mounts,
             masked: self.parts.masked.clone(),
             user: self.user,
             powers: self.way.is_some(),
             apart: None,
             hostname: self.policy.process.hostname.clone(),
-            network: shape::network(&self.policy),
+            network: spec::network(&self.policy),
             bounds: if self.about.limits { bounds } else { Bounds::default() },
             open_files: open_files(&self.policy),
             labels: labels.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect(),
@@ -199,6 +199,6 @@ mod tests {
         assert_eq!(floored(&policy, true).process.seccomp.rules.len(), 5);
         policy.process.seccomp.level = SeccompLevel::Basic;
         assert_eq!(floored(&policy, true), policy);
-        assert_eq!(shape::network(&policy), shape::Net::Own);
+        assert_eq!(spec::network(&policy), spec::Net::Own);
     }
 }

@@ -20,7 +20,7 @@ use cofferdam_confine::memfd;
 use sha2::{Digest, Sha256};
 
 use super::owner::{self, Here, Left};
-use super::shape::DENIED;
+use super::spec::DENIED;
 use crate::outcome::Failure;
 
 /// The part of a run's directory that its container sees.

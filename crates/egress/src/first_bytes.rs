@@ -196,5 +196,4 @@ fn token(byte: u8) -> bool {
 }
 
 #[cfg(test)]
-#[path = "first/tests.rs"]
 mod tests;

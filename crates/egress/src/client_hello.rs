@@ -247,5 +247,4 @@ fn host(name: &[u8]) -> Option<String> {
 }
 
 #[cfg(test)]
-#[path = "hello/tests.rs"]
 mod tests;
