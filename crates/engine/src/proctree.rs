@@ -51,6 +51,30 @@ pub fn pid_inside(pid: u32) -> u32 {
     line.and_then(|numbers| numbers.split_whitespace().last()?.parse().ok()).unwrap_or(0)
 }
 
+/// The first process of a container, below the `runtime` that made it: the one of its nearest descendants that is in another
+/// network namespace than the runtime.
+pub fn container_init(runtime: i32) -> Option<i32> {
+    let network = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+    let own = network(runtime)?;
+    // A runtime without root has a process of its own in between.
+    let mut pids = vec![runtime];
+    for _ in 0..2 {
+        pids = pids.into_iter().flat_map(children).collect();
+        let found = pids.iter().find(|&&pid| network(pid).is_some_and(|of_it| of_it != own));
+        if found.is_some() {
+            return found.copied();
+        }
+    }
+    None
+}
+
+/// The children of all threads of a process.
+pub fn children(pid: i32) -> Vec<i32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
+    lists.flat_map(|list| list.split_whitespace().filter_map(|w| w.parse().ok()).collect::<Vec<_>>()).collect()
+}
+
 /// Kills every descendant of this process, which must be the one that orphans among them fall to.
 ///
 /// A pid that is below it both before and after its pidfd was opened is the one meant.
@@ -80,13 +104,9 @@ fn descendants(root: i32) -> Vec<i32> {
     let mut found = Vec::new();
     let mut queue = vec![root];
     while let Some(pid) = queue.pop() {
-        let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { continue };
-        for task in tasks.flatten() {
-            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-            let children: Vec<i32> = children.split_whitespace().filter_map(|w| w.parse().ok()).collect();
-            found.extend_from_slice(&children);
-            queue.extend(children);
-        }
+        let children = children(pid);
+        found.extend_from_slice(&children);
+        queue.extend(children);
     }
     found
 }

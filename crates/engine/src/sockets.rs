@@ -50,17 +50,20 @@ impl Sockets {
         self.diag.is_some()
     }
 
-    /// Bytes that the sockets of this process's network namespace hold; those of TCP and UDP only where the whole host's hold
-    /// more than `little`. With a `gateway` one netlink socket of this namespace is not a program's.
+    /// Bytes that the sockets of the sandbox's network namespace hold; those of TCP and UDP only where the whole host's hold
+    /// more than `little`. Netlink sockets are counted by a process `pid` in that namespace, where one is known. With a
+    /// `gateway` one of them is not a program's.
     ///
     /// # Errors
     /// When the kernel does not say.
-    pub fn held(&self, pid: i32, little: u64, gateway: bool) -> io::Result<u64> {
+    pub fn held(&self, pid: Option<i32>, little: u64, gateway: bool) -> io::Result<u64> {
         let mut bytes = 0;
         // The list goes through the netlink sockets of all namespaces, and each namespace has some of the kernel's own.
         // The one to ask with is a netlink socket of this namespace as well, and a gateway has one there.
         let own = u64::from(self.diag.is_some()) + u64::from(gateway);
-        if opened(&std::fs::read_to_string(format!("/proc/{pid}/net/protocols"))?).is_none_or(|opened| opened > own) {
+        if let Some(pid) = pid
+            && opened(&std::fs::read_to_string(format!("/proc/{pid}/net/protocols"))?).is_none_or(|opened| opened > own)
+        {
             bytes = netlink(&std::fs::read_to_string(format!("/proc/{pid}/net/netlink"))?);
         }
         // An answer takes the kernel milliseconds, since it looks through its table of all connections; what the whole host
@@ -291,7 +294,7 @@ mod tests {
         let mut sockets = Sockets::default();
         sockets.ask(diag);
         let me = std::process::id() as i32;
-        let before = sockets.held(me, 0, false).unwrap();
+        let before = sockets.held(Some(me), 0, false).unwrap();
         // Nobody accepts it, so that no cgroup counts what it holds.
         let mut client = std::net::TcpStream::connect(server.local_addr().unwrap()).unwrap();
         client.set_nonblocking(true).unwrap();
@@ -299,7 +302,7 @@ mod tests {
         while let Ok(n) = client.write(&[7; 4096]) {
             sent += n as u64;
         }
-        let after = sockets.held(me, 0, false).unwrap();
+        let after = sockets.held(Some(me), 0, false).unwrap();
         assert!(after >= before + sent / 2, "{before} {after} {sent}");
     }
 }

@@ -84,14 +84,18 @@ impl Loop<'_, '_> {
             return;
         }
         let reached = matches!(mode, NetworkMode::Loopback | NetworkMode::Allowlist);
-        // An OCI runtime is a process of the caller's network, whose sockets are not the container's.
+        // An OCI runtime is a process of the caller's network, whose netlink sockets are not the container's.
         let runtime = self.run.container.is_some_and(Outer::is_child);
-        let held = match runtime {
-            true => Ok(0),
-            false => self.sockets.held(self.run.running.pid, self.run.memory_bytes / 8, mode == NetworkMode::Allowlist),
+        let pid = match runtime {
+            true if reached => proctree::container_init(self.run.running.pid),
+            true => None, // the filter refuses such sockets
+            false => Some(self.run.running.pid),
         };
-        let held = match held {
-            Ok(_) if reached && !self.sockets.asks() => Err(std::io::ErrorKind::Unsupported.into()),
+        // A runtime whose container has ended has no children any more.
+        let lost = || pid.is_none() && !proctree::children(self.run.running.pid).is_empty();
+        let unknown = reached && (!self.sockets.asks() || self.report.started_ns != 0 && lost());
+        let held = match self.sockets.held(pid, self.run.memory_bytes / 8, mode == NetworkMode::Allowlist) {
+            Ok(_) if unknown => Err(std::io::ErrorKind::Unsupported.into()),
             held => held,
         };
         // Hundreds of sandboxes make it dear for each: what it costs bounds how often it is done.

@@ -83,6 +83,15 @@ pub const ROWS: &[Attack] = &[
         ..ROW
     },
     Attack {
+        name: "netlink-queues-loopback",
+        why: "The same where a program may make sockets",
+        args: &["netlink-queue", "104"],
+        fields: &[Field::Memory],
+        shape: &[Shape::MemoryMb(64), Shape::Net(NetworkMode::Loopback)],
+        twin: Twin::Outside,
+        ..ROW
+    },
+    Attack {
         name: "tcp-queues",
         why: "Leaves 160 MiB unread in TCP connections of its own loopback",
         args: &["tcp-queue", "160", "accept"],
