@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicI32, Ordering};
 
 use crate::plan::Plan;
 use crate::sys::{self, Str, errno};
-use crate::wire::{MountOp, TERMINALS, fd, flag, op, op_flag, step};
+use crate::wire::{MountOp, TERMINALS, op, op_flag, step};
 use crate::{Fault, Step, at, watch};
 
 /// Most mount steps in one plan.

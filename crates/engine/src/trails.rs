@@ -146,11 +146,11 @@ mod tests {
         assert_eq!(known(&state).unwrap(), [] as [PathBuf; 0]);
         remember(&state, &trail).unwrap();
         remember(&state, &trail).unwrap();
-        assert_eq!(known(&state).unwrap(), [trail.clone()]);
+        assert_eq!(known(&state).unwrap(), std::slice::from_ref(&trail));
         fs::write(trail.join("main.py"), "").unwrap();
         assert_eq!(known(&state).unwrap(), [] as [PathBuf; 0], "a directory with other files");
         fs::remove_file(trail.join("main.py")).unwrap();
-        assert_eq!(known(&state).unwrap(), [trail.clone()]);
+        assert_eq!(known(&state).unwrap(), std::slice::from_ref(&trail));
         // Moved away, with a copy in its place; the next one that is remembered drops the entry.
         fs::rename(&trail, root.join("old")).unwrap();
         fs::create_dir(&trail).unwrap();
