@@ -211,7 +211,9 @@ fn scratch_space_where_the_image_has_a_closed_directory(world: &World) {
                 continue;
             }
             let lines: Vec<&str> = run.text("stdout").lines().collect();
-            assert!(run.code == 0 && lines.len() == 3 && lines[0] != "0" && lines[2] == "x", "{options:?} {run:?}");
+            assert!(run.code == 0 && lines.len() == 3 && lines[2] == "x", "{options:?} {run:?}");
+            // Without root a runtime maps the caller alone, as the 0 that it needs there.
+            assert!(lines[0] != "0" || uid() != 0, "{options:?} {run:?}");
         }
     }
 }
