@@ -34,6 +34,11 @@ pub fn remember(state: &Path, trail: &Path) -> io::Result<()> {
         return Ok(()); // hidden with the state directory
     }
     let at = state.join(NAME);
+    // HOME/.local/state/cofferdam: a home that is not there, as a service's, is not made.
+    if state.ancestors().nth(3).is_some_and(|home| !home.is_dir()) {
+        tracing::warn!("cannot remember the trail in {}: {} has no home", trail.display(), at.display());
+        return Ok(());
+    }
     if let Err(why) = fs::DirBuilder::new().recursive(true).mode(0o700).create(&at) {
         tracing::warn!("cannot remember the trail in {}: {}: {why}", trail.display(), at.display());
         return Ok(());
@@ -133,6 +138,19 @@ fn is_trail(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_home_that_is_not_there_is_not_made() {
+        let root = tempfile::tempdir().unwrap();
+        let trail = root.path().join("audit");
+        fs::create_dir(&trail).unwrap();
+        let home = root.path().join("home");
+        remember(&home.join(".local/state/cofferdam"), &trail).unwrap();
+        assert!(!home.exists());
+        fs::create_dir(&home).unwrap();
+        remember(&home.join(".local/state/cofferdam"), &trail).unwrap();
+        assert!(home.join(".local/state/cofferdam/trails").is_dir());
+    }
 
     #[test]
     fn a_trail_is_known_while_it_is_the_same_directory_and_holds_nothing_else() {
