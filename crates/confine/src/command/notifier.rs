@@ -316,8 +316,10 @@ mod tests {
         // In a process of its own, whose limit is another.
         if std::env::var_os("COFFERDAM_SHORTAGE_CASE").is_none() {
             let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-            command
-                .args(["--exact", "command::keeper::tests::a_listener_for_which_there_is_no_descriptor_waits_for_one"]);
+            command.args([
+                "--exact",
+                "command::notifier::tests::a_listener_for_which_there_is_no_descriptor_waits_for_one",
+            ]);
             let output = command.env("COFFERDAM_SHORTAGE_CASE", "1").output().unwrap();
             let text = String::from_utf8_lossy(&output.stdout);
             assert!(output.status.success() && text.contains("1 passed"), "{text}");
