@@ -40,7 +40,9 @@ impl Home {
     pub fn configure(&self, text: &str) {
         let directory = self.path().join(".config/cofferdam");
         std::fs::create_dir_all(&directory).unwrap();
-        std::fs::write(directory.join("config.toml"), text).unwrap();
+        // In one step: a server that still reads what was there before reads that, or this, and no beginning of it.
+        std::fs::write(directory.join("config.new"), text).unwrap();
+        std::fs::rename(directory.join("config.new"), directory.join("config.toml")).unwrap();
     }
 
     /// The server's program, with this home and nothing else of the test's surroundings.
