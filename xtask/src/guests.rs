@@ -145,8 +145,8 @@ fn walls(workspace: &Workspace, kernel: &Kernel, built: &BTreeMap<String, PathBu
 /// The guest in which the guard is tested: the same kernel, with the programs that its tests execute.
 fn guard(workspace: &Workspace, kernel: &Kernel, built: &BTreeMap<String, PathBuf>) -> Result<GuestSpec> {
     const PROGRAMS: &[&str] = &[
-        "awk", "busybox", "cat", "cp", "dash", "dd", "echo", "env", "find", "git", "head", "id", "ls", "nice", "nl",
-        "sed", "setpriv", "setsid", "sleep", "tac", "tar", "timeout", "touch", "true", "xargs", "yes",
+        "awk", "busybox", "cat", "cp", "dash", "dd", "echo", "env", "find", "git", "grep", "head", "id", "ls", "nice",
+        "nl", "sed", "setpriv", "setsid", "sleep", "tac", "tar", "timeout", "touch", "true", "xargs", "yes",
     ];
     let mut spec = GuestSpec::new(&kernel.image, &["sh", "/guard.sh"])
         .file(workspace.root.join("tests/guest/guard.sh"), "/guard.sh");
