@@ -104,8 +104,8 @@ fn denied(failure: &mut Failure, policy: &Policy, program: &str) {
 /// The path by which a program is denied, and the entry of the policy that denies it: the path as it was named, or where its
 /// links lead on the host.
 fn on_deny_list<'p>(policy: &'p Policy, inside: &Path, shown: &Shown) -> Option<(PathBuf, &'p str)> {
-    let paths = [inside.components().collect(), shown.path.clone(), std::fs::canonicalize(&shown.path).ok()?];
-    paths.into_iter().find_map(|path: PathBuf| {
+    let named: [PathBuf; 2] = [inside.components().collect(), shown.path.clone()];
+    named.into_iter().chain(std::fs::canonicalize(&shown.path)).find_map(|path| {
         let entry = policy.filesystem.deny.iter().find(|entry| path.starts_with(entry))?;
         Some((path, entry.as_str()))
     })
