@@ -64,7 +64,7 @@ fn denied(failure: &mut Failure, policy: &Policy, program: &str) {
     if let Some((path, entry)) = on_deny_list(policy, &inside, &shown) {
         let leads = if path == inside { String::new() } else { format!("it leads to {}, which is ", path.display()) };
         failure.message = format!("{program}: {leads}denied by {entry} in filesystem.deny");
-        failure.hint = Some(format!("run a program that lies elsewhere, or deny less: --deny {}", quoted(entry)));
+        failure.hint = Some(format!("run a program that lies elsewhere, or leave out --deny {}", quoted(entry)));
         return;
     }
     let metadata = shown.path.metadata();
