@@ -15,7 +15,7 @@ use crate::shell::{cannot_run, step, words};
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// How many tests had which result.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Counts {
     /// Tests that ran and passed.
     pub passed: u64,
@@ -23,12 +23,19 @@ pub struct Counts {
     pub failed: u64,
     /// Tests that were there and did not run.
     pub skipped: u64,
+    /// The tests that failed, as their runner names them, each once.
+    pub failures: Vec<String>,
 }
 
 impl Counts {
     /// Adds what a line says, if it is a test runner's summary.
     pub fn read(&mut self, line: &str) {
         let whole = plain(line);
+        if let Some(name) = failure(&whole)
+            && !self.failures.iter().any(|known| known == name)
+        {
+            self.failures.push(name.to_owned());
+        }
         let line = whole.trim().trim_matches('=').trim();
         // nextest's skipped tests are those that the filter left out; cargo's are `filtered out`, and are not read either.
         let nextest = line.strip_prefix("Summary [").and_then(|rest| Some(rest.split_once(']')?.1));
@@ -50,11 +57,39 @@ impl Counts {
         }
     }
 
-    fn add(&mut self, other: Counts) {
+    fn add(&mut self, other: &Counts) {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped += other.skipped;
     }
+}
+
+/// The test that a line says has failed: nextest's `FAIL [   0.1s] (3/9) package test`, with its other ways to end; cargo's
+/// `test name ... FAILED`; pytest's `FAILED file::name - reason`.
+///
+/// What a failed test printed itself is indented in nextest's output, and the runner's own word is not the first of it.
+fn failure(line: &str) -> Option<&str> {
+    if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
+        return Some(name);
+    }
+    if let Some(rest) = line.strip_prefix("FAILED ").or_else(|| line.strip_prefix("ERROR ")) {
+        let name = rest.split_once(" - ").map_or(rest, |(name, _)| name);
+        return name.contains("::").then_some(name);
+    }
+    let (word, rest) = line.trim_start().split_once(" [")?;
+    if !matches!(word, "FAIL" | "TIMEOUT" | "ABORT") && !word.starts_with("SIG") {
+        return None;
+    }
+    let (time, name) = rest.split_once(']')?;
+    if !time.trim().trim_start_matches('>').trim().strip_suffix('s')?.parse::<f64>().is_ok_and(f64::is_finite) {
+        return None;
+    }
+    let name = name.trim_start();
+    let name = match name.strip_prefix('(').and_then(|rest| rest.split_once(')')) {
+        Some((place, name)) if place.contains('/') => name,
+        _ => name,
+    };
+    Some(name.trim())
 }
 
 /// The counts of pytest's last line: `3 failed, 12 passed in 4.56s`.
@@ -112,14 +147,20 @@ impl Parts {
         let mut sum = Counts::default();
         println!();
         for part in &self.0 {
-            sum.add(part.counts);
-            let Counts { passed, failed, skipped } = part.counts;
+            sum.add(&part.counts);
+            let Counts { passed, failed, skipped, .. } = part.counts;
             let seconds = part.took.as_secs();
             println!("{passed:>6} passed {failed:>4} failed {skipped:>4} skipped {seconds:>5} s   {}", part.name);
         }
         println!("total: {} passed, {} failed, {} skipped", sum.passed, sum.failed, sum.skipped);
-        let failures: Vec<String> =
-            self.0.iter().filter_map(|part| Some(format!("{}: {}", part.name, part.failure.as_ref()?))).collect();
+        let failures: Vec<String> = self
+            .0
+            .iter()
+            .filter_map(|part| {
+                let names = part.counts.failures.iter().map(|name| format!("\n    {name}"));
+                Some(format!("{}: {}{}", part.name, part.failure.as_ref()?, names.collect::<String>()))
+            })
+            .collect();
         if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
     }
 }
@@ -201,12 +242,47 @@ mod tests {
     }
 
     #[test]
+    fn failed_tests_are_named_once_by_each_runner() {
+        let mut counts = Counts::default();
+        for line in [
+            "        PASS [   0.140s] (2494/2580) cofferdam-server::stdio a_call",
+            "        FAIL [   1.250s] (2495/2580) cofferdam-server::stdio a_cancelled_call_ends",
+            "\u{1b}[31;1m        FAIL\u{1b}[0m [   1.250s] (2495/2580) cofferdam-server::stdio a_cancelled_call_ends",
+            "     TIMEOUT [> 60.00s] (2496/2580) cofferdam::run slow",
+            "     SIGABRT [   0.010s] cofferdam::run crashed",
+            "test attempts::one ... FAILED",
+            "test attempts::two ... ok",
+            "FAILED tests/test_run.py::test_limits[64m] - AssertionError: x",
+            "FAILED to do a thing - yes",
+            "FAIL [one] of those",
+        ] {
+            counts.read(line);
+        }
+        assert_eq!(
+            counts.failures,
+            [
+                "cofferdam-server::stdio a_cancelled_call_ends",
+                "cofferdam::run slow",
+                "cofferdam::run crashed",
+                "attempts::one",
+                "tests/test_run.py::test_limits[64m]",
+            ]
+        );
+        let mut parts = Parts::default();
+        parts.run("part", |of| {
+            of.read("test attempts::one ... FAILED");
+            Err("`x` failed".into())
+        });
+        assert_eq!(parts.close().unwrap_err(), "part: `x` failed\n    attempts::one");
+    }
+
+    #[test]
     fn what_a_command_prints_is_counted_and_its_failure_kept() {
         let mut counts = Counts::default();
         let script = "echo '3 passed in 0.10s'; echo '1 failed, 2 passed in 0.10s' >&2; exit 3";
         let failed = counted(Command::new("sh").args(["-c", script]), &mut counts).unwrap_err();
         assert!(failed.contains("exit status: 3"), "{failed}");
-        assert_eq!(counts, Counts { passed: 5, failed: 1, skipped: 0 });
+        assert_eq!(counts, Counts { passed: 5, failed: 1, ..Counts::default() });
     }
 
     #[test]
