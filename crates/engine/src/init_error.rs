@@ -104,10 +104,10 @@ pub fn failure(recipe: &Recipe, s: u16, index: usize, code: i32) -> Failure {
         step::LANDRULE if code == ESTALE => make(
             "landlock",
             format!(
-                "{} is no longer the file that was allowed to be executed",
+                "{} was replaced after it was checked, and is another file now",
                 recipe.landlock.as_ref().and_then(|l| l.rules.get(index)).map_or("a program", |r| r.path.as_str())
             ),
-            Some("it was replaced meanwhile: run it again".into()),
+            Some("run it again".into()),
         ),
         step::LANDLOCK | step::LANDRULE => make(
             "landlock",

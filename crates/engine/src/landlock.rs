@@ -144,7 +144,11 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
         }
         let writable = *how == Access::ReadWrite;
         let rights = if writable { access::READ_NO_EXEC | access::WRITE } else { access::READ };
-        rules.push(rule(source, rights, false));
+        // Init opens the path, and compares.
+        rules.push(PathRule {
+            identity: crate::source_identity::expected(policy, source),
+            ..rule(source, rights, false)
+        });
         view.push(Place { target: target.clone(), shows: Shows::Host(source.clone()), writable, persistent: writable });
     }
     exposed(&rules)?;

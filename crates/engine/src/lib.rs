@@ -50,6 +50,7 @@ mod seccomp_filter;
 pub mod session;
 mod settings;
 mod sockets;
+mod source_identity;
 mod state;
 mod streams;
 mod supervise;

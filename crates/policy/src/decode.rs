@@ -153,6 +153,7 @@ impl Decoder {
             mounts: self.list(&at.key("mounts"), mounts, Decoder::mount).unwrap_or_default(),
             deny: self.strings(&at.key("deny"), object.get("deny")).unwrap_or_default(),
             protected: self.strings(&at.key("protected"), object.get("protected")).unwrap_or_else(default_protected),
+            identities: Default::default(),
         }
     }
 

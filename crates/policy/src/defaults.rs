@@ -40,6 +40,7 @@ impl Policy {
                 mounts: Vec::new(),
                 deny: Vec::new(),
                 protected: default_protected(),
+                identities: Default::default(),
             },
             network: Network::none(),
             process: Process {

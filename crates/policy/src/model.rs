@@ -89,6 +89,19 @@ pub struct Filesystem {
     /// Paths that can be read but never written, created, replaced or removed. An absolute path, or a relative
     /// one that holds at the root of every writable mount. The built-in list holds only when this is left out.
     pub protected: Vec<String>,
+    /// The file that each of these mount sources was when the caller decided to mount it. A backend refuses to mount another
+    /// one that has come into its place since. No text of a policy has this field.
+    #[serde(skip)]
+    pub identities: BTreeMap<String, FileIdentity>,
+}
+
+/// A file of the host, whatever its path is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileIdentity {
+    /// `st_dev`.
+    pub device: u64,
+    /// `st_ino`.
+    pub inode: u64,
 }
 
 /// What `/` is inside.

@@ -4,6 +4,7 @@
 //! Environment ─ build (flakes, once) ─ compile (profiles) ─ dress ─ open ─▶ Policy ─ prepare ─▶ Ready, for every call
 //! ```
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Duration;
@@ -19,7 +20,7 @@ use cofferdam_engine::audited_run::About;
 use cofferdam_engine::session::{Agent, Start};
 use cofferdam_engine::{Cancel, Engine, Failure, Prepared};
 use cofferdam_policy::paths::is_within;
-use cofferdam_policy::{Backend, Mount, Policy, Root};
+use cofferdam_policy::{Backend, FileIdentity, Mount, Policy, Root};
 use cofferdam_profiles::cache::Cache;
 use cofferdam_profiles::helper::{self, DIRECTORY_VARIABLE};
 use cofferdam_profiles::protocol::{Encoding, Format, Wanted};
@@ -120,40 +121,34 @@ fn works_in_workspace(policy: &Policy) -> bool {
 #[derive(Debug)]
 struct Made<T> {
     it: Arc<T>,
-    sources: Vec<Source>,
+    sources: BTreeMap<String, FileIdentity>,
 }
 
-/// A canonical path, and the device and inode that it led to.
-#[derive(Debug, PartialEq, Eq)]
-struct Source {
-    path: String,
-    identity: (u64, u64),
+/// The file at a canonical path; `None` where the path is not canonical, or nothing is there.
+fn identity(path: &str) -> Option<FileIdentity> {
+    use std::os::unix::fs::MetadataExt as _;
+    let about = std::fs::canonicalize(path).ok().filter(|real| real.as_os_str() == path)?.symlink_metadata().ok()?;
+    Some(FileIdentity { device: about.dev(), inode: about.ino() })
 }
 
-impl Source {
-    /// `None` where the path is not canonical, or nothing is there.
-    fn of(path: &str) -> Option<Source> {
-        use std::os::unix::fs::MetadataExt as _;
-        let about =
-            std::fs::canonicalize(path).ok().filter(|real| real.as_os_str() == path)?.symlink_metadata().ok()?;
-        Some(Source { path: path.to_owned(), identity: (about.dev(), about.ino()) })
-    }
+/// Has the policy mount the files that are at its sources now, and no others that come into their place.
+fn identify(policy: &mut Policy) {
+    let sources = policy.filesystem.mounts.iter().filter_map(|mount| match mount {
+        Mount::Bind { source, .. } => Some((source.clone(), identity(source)?)),
+        Mount::Tmpfs { .. } => None,
+    });
+    policy.filesystem.identities = sources.collect();
 }
 
 impl<T> Made<T> {
     fn new(it: T, policy: &Policy) -> Made<T> {
-        let sources = policy.filesystem.mounts.iter().filter_map(|mount| match mount {
-            Mount::Bind { source, .. } => Source::of(source),
-            Mount::Tmpfs { .. } => None,
-        });
-        let sources = sources.collect();
-        Made { it: Arc::new(it), sources }
+        Made { it: Arc::new(it), sources: policy.filesystem.identities.clone() }
     }
 
     /// Whether each source is still what was judged: code that could write a directory above one may have put a link, or
     /// another directory, in its place since, and that is judged anew.
     fn lies_where_it_was(&self) -> bool {
-        self.sources.iter().all(|source| Source::of(&source.path).as_ref() == Some(source))
+        self.sources.iter().all(|(path, known)| identity(path).as_ref() == Some(known))
     }
 }
 
@@ -345,6 +340,7 @@ impl Place {
             let (environment, recipe, mut policy) = self.dressed(host, begins)?;
             let agent = agent(&environment, &recipe, &mut policy, host)?;
             policy.validate().map_err(|errors| unusable("policy", &format!("the policy is refused: {errors}")))?;
+            identify(&mut policy);
             let has_workspace = works_in_workspace(&policy);
             let hands_over = has_workspace.then(|| (WORKSPACE.to_owned(), OUTPUT.to_owned()));
             let recorded = host.trail.clone().map(|trail| (trail, self.about()));
@@ -386,6 +382,7 @@ impl Place {
             .open(&mut policy, host.around.around(), &HostTree, long)
             .map_err(|told| unusable("environment", &told))?;
         policy.validate().map_err(|errors| unusable("policy", &format!("the policy is refused: {errors}")))?;
+        identify(&mut policy);
         Ok((policy, entry))
     }
 
@@ -436,6 +433,8 @@ mod tests {
         let source = venv.to_str().unwrap().to_owned();
         policy.filesystem.mounts =
             vec![Mount::Bind { target: source.clone(), source, access: Access::ReadOnly, exec: true, optional: false }];
+        identify(&mut policy);
+        assert_eq!(policy.filesystem.identities.len(), 1, "what is mounted is what was judged");
         let made = Made::new((), &policy);
         std::fs::write(venv.join("file"), "").unwrap();
         assert!(made.lies_where_it_was(), "the control: the same directory");

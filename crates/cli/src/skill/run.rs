@@ -1,6 +1,7 @@
 //! `cofferdam skill run`: the registered content, under the narrower of manifest and operator, always on record.
 
 use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use cofferdam_config::skills::exchange::Exchange;
@@ -11,7 +12,7 @@ use cofferdam_engine::Engine;
 use cofferdam_engine::audit::{Durability, Entry, hex, sha256};
 use cofferdam_engine::audited_run::About;
 use cofferdam_engine::backends::container::ImageCommand;
-use cofferdam_policy::{Backend, Field, PolicyErrors, Root};
+use cofferdam_policy::{Backend, Field, FileIdentity, Policy, PolicyErrors, Root};
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Map, Value};
 
@@ -90,7 +91,7 @@ fn started(called: &Called<'_>, engine: &Engine, presentation: Presentation) -> 
         }
     }
     let limits_from = LimitsFrom::of(&kept.manifest, &operator);
-    let mut facts = exchanged(&exchange);
+    let mut facts = exchanged(&exchange, &mut policy);
     facts.insert("limitsFrom".into(), serde_json::to_value(limits_from).unwrap_or_default());
     facts.insert("skillVersion".into(), versioned.version.into());
     facts.insert("publisher".into(), Value::from(kept.manifest.publisher.address.to_ascii_lowercase()));
@@ -114,7 +115,7 @@ fn needs_container(image: &str, why: &str) -> Refusal {
 }
 
 /// The first of the backends that can run this image here: a reference is Docker's or Podman's, a tarball an OCI runtime's.
-fn container_for(image: &str, policy: &cofferdam_policy::Policy, engine: &Engine) -> Result<Backend, Refusal> {
+fn container_for(image: &str, policy: &Policy, engine: &Engine) -> Result<Backend, Refusal> {
     let candidates: &[Backend] =
         if image.starts_with('/') { &[Backend::Oci] } else { &[Backend::Docker, Backend::Podman] };
     let mut reasons = String::new();
@@ -186,11 +187,11 @@ const NAMED: usize = 64;
 const HASHED: u64 = 16 << 20;
 
 /// What the record of the start says of the files that are exchanged: each input by its name inside, its size and, unless it
-/// is large, its hash; and the directory of the output.
-fn exchanged(exchange: &Exchange) -> Map<String, Value> {
+/// is large, its hash; and the directory of the output. The policy mounts the very files that were hashed, or none.
+fn exchanged(exchange: &Exchange, policy: &mut Policy) -> Map<String, Value> {
     let mut facts = Map::new();
     if !exchange.input.is_empty() {
-        let named = exchange.input.iter().take(NAMED).map(|path| input(path)).collect();
+        let named = exchange.input.iter().take(NAMED).map(|path| input(path, policy)).collect();
         facts.insert("input".into(), Value::Array(named));
         facts.insert("inputCount".into(), exchange.input.len().into());
     }
@@ -200,14 +201,15 @@ fn exchanged(exchange: &Exchange) -> Map<String, Value> {
     facts
 }
 
-fn input(path: &str) -> Value {
+fn input(path: &str, policy: &mut Policy) -> Value {
     let mut fact = serde_json::json!({ "name": path.rsplit('/').next().unwrap_or_default() });
     // A pipe that has come into its place meanwhile is not waited for.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = rustix::fs::open(path, flags, Mode::empty()).map(std::fs::File::from) else { return fact };
-    let Some(bytes) = file.metadata().ok().filter(std::fs::Metadata::is_file).map(|about| about.len()) else {
-        return fact;
-    };
+    let Some(about) = file.metadata().ok().filter(std::fs::Metadata::is_file) else { return fact };
+    let identity = FileIdentity { device: about.dev(), inode: about.ino() };
+    policy.filesystem.identities.insert(path.to_owned(), identity);
+    let bytes = about.len();
     fact["bytes"] = bytes.into();
     let mut content = Vec::new();
     if bytes <= HASHED && file.take(HASHED + 1).read_to_end(&mut content).is_ok_and(|read| read as u64 == bytes) {
@@ -247,7 +249,7 @@ fn indented(errors: &PolicyErrors) -> String {
 }
 
 /// Limits alone: what a skill can see and reach is never held by halves.
-fn best_effort(policy: &mut cofferdam_policy::Policy, given: &str) -> Result<(), Refusal> {
+fn best_effort(policy: &mut Policy, given: &str) -> Result<(), Refusal> {
     for name in given.split(',') {
         let limits = Field::ALL.iter().filter(|field| field.name().starts_with("limits."));
         let meant: Vec<Field> = limits.filter(|field| name == "limits" || field.name() == name).copied().collect();
@@ -258,4 +260,23 @@ fn best_effort(policy: &mut cofferdam_policy::Policy, given: &str) -> Result<(),
         meant.into_iter().for_each(|field| policy.allow_partial(field));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_that_is_recorded_is_mounted_as_the_file_that_was_hashed() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("note.txt");
+        std::fs::write(&file, "hello").unwrap();
+        let path = file.to_str().unwrap().to_owned();
+        let mut policy = Policy::base();
+        let facts = exchanged(&Exchange { input: vec![path.clone()], ..Exchange::default() }, &mut policy);
+        assert_eq!(facts["input"][0]["sha256"], hex(&sha256(b"hello")));
+        let about = std::fs::metadata(&file).unwrap();
+        let identity = FileIdentity { device: about.dev(), inode: about.ino() };
+        assert_eq!(policy.filesystem.identities.get(&path), Some(&identity));
+    }
 }

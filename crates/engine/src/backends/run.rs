@@ -227,6 +227,7 @@ impl Ready {
             return Err(refusal("terminal", format!("the {} backend gives no terminal", self.backend()), Some(hint)));
         }
         let (start, mut enforcement) = self.start()?;
+        crate::source_identity::compare_all(&self.policy)?;
         // What the engine knows of cgroups stays.
         for (field, applied) in &self.enforcement {
             if field.name().starts_with("limits.") || *field == Field::TreeKill {

@@ -255,6 +255,7 @@ impl Planner<'_> {
 
     fn bind(&mut self, source: &str, target: &str, how: Access, exec: bool, field: &str) -> Result<(), Failure> {
         let looked = look(source, field)?;
+        crate::source_identity::compare(self.policy, source, looked.identity, field)?;
         if how == Access::ReadOnly && source == target && looked.path == source && self.shows_already(target) {
             return Ok(());
         }

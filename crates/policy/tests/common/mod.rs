@@ -35,8 +35,9 @@ fn filesystem() -> impl Strategy<Value = Filesystem> {
         any::<String>().prop_map(Root::Directory),
         any::<String>().prop_map(Root::Image)
     ];
-    (root, prop::collection::vec(mount(), 0..4), texts(), texts())
-        .prop_map(|(root, mounts, deny, protected)| Filesystem { root, mounts, deny, protected })
+    (root, prop::collection::vec(mount(), 0..4), texts(), texts()).prop_map(|(root, mounts, deny, protected)| {
+        Filesystem { root, mounts, deny, protected, identities: Default::default() }
+    })
 }
 
 fn network() -> impl Strategy<Value = Network> {

@@ -7,7 +7,7 @@ use cofferdam_confine::Recipe;
 use cofferdam_confine::host::{resource, rlimit};
 use cofferdam_confine::init_plan::{PathRule, Step};
 use cofferdam_confine::wire::flag;
-use cofferdam_policy::{ArgCondition, ArgOp, NetworkMode, Policy, SeccompLevel, SyscallAction, SyscallRule};
+use cofferdam_policy::{ArgCondition, ArgOp, Mount, NetworkMode, Policy, SeccompLevel, SyscallAction, SyscallRule};
 
 use super::super::Arrival;
 use super::super::owner;
@@ -115,6 +115,17 @@ impl Contained {
                 let message = format!("cannot use {} as the source of {target}: {e}", source.display());
                 refuse("mount", message, Some("it was replaced or removed since the run was prepared: run it again"))
             })?;
+            // What is looked up is the path that the source led to, and its identity decides.
+            let mounts = self.policy.filesystem.mounts.iter().enumerate();
+            for (index, mount) in mounts.filter(|(_, mount)| mount.target() == target) {
+                let Mount::Bind { source, .. } = mount else { continue };
+                crate::source_identity::compare(
+                    &self.policy,
+                    source,
+                    identity,
+                    &format!("filesystem.mounts[{index}]"),
+                )?;
+            }
             Ok(PathRule { path: target.clone(), access: 0, optional: false, identity: Some(identity) })
         };
         // What is covered by a later mount cannot be looked at.
