@@ -70,6 +70,9 @@ pub fn execute_about(
         };
     }
     let recording = audit::recording(&call, Some(caller).filter(|_| is_skill))?;
+    if let Some(warning) = recording.as_ref().and_then(Trail::warning).filter(|_| !presentation.quiet) {
+        print_note(&warning, Some("XDG_STATE_HOME=DIR, a directory that this user can write"));
+    }
     let keeping = call.keep_changes.as_deref().map(Keeping::begin).transpose().map_err(|refusal| {
         if is_skill {
             refusal.hint("name a directory that is empty or does not exist yet: --output DIR")

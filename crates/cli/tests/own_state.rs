@@ -102,6 +102,24 @@ fn a_later_run_that_does_not_name_a_trail_cannot_reach_it() {
 }
 
 #[test]
+fn a_trail_that_cannot_be_remembered_is_announced() {
+    let place = open_directory();
+    let (home, gone) = (place.path(), place.path().join("gone"));
+    let run = |with: &Path, options: &[&str]| {
+        let mut command = at_home(home);
+        command.env("HOME", with).args(["run", "--audit-trail", "./audit"]).args(options);
+        command.args(["--", "echo", "ran"]).output().unwrap()
+    };
+    let ran = run(&gone, &[]);
+    assert_eq!((ran.status.code(), &*ran.stdout), (Some(0), &b"ran\n"[..]), "{}", said(&ran));
+    let says = String::from_utf8_lossy(&ran.stderr);
+    assert!(says.contains("later runs that show") && says.contains("hint: XDG_STATE_HOME="), "{says}");
+    assert!(!gone.exists());
+    assert_eq!(run(&gone, &["-q"]).stderr, b"", "--quiet");
+    assert_eq!(run(home, &[]).stderr, b"", "the control: a home of its own");
+}
+
+#[test]
 fn a_trail_is_no_volume() {
     let home = open_directory();
     let home = home.path();

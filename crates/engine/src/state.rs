@@ -36,20 +36,21 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 ///
 /// # Errors
 /// It has no path that a policy could name, or the state directory cannot be trusted.
-pub fn hide_trail(directory: &Path) -> std::io::Result<()> {
+pub fn hide_trail(directory: &Path) -> std::io::Result<Option<crate::trails::Unremembered>> {
     let directory = fs::canonicalize(directory)?;
     if directory.to_str().is_none() {
         return Err(std::io::Error::other("its path is not UTF-8, so no sandbox could be kept out of it"));
     }
-    if let Ok(state) = self::directory() {
-        crate::trails::remember(&state, &directory)?;
-    }
+    let unremembered = match self::directory() {
+        Ok(state) => crate::trails::remember(&state, &directory)?,
+        Err(why) => Some(why.to_string()),
+    };
     let mut trails = TRAILS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if !trails.contains(&directory) {
         trails.push(directory);
         COUNT.store(trails.len(), Ordering::SeqCst);
     }
-    Ok(())
+    Ok(unremembered)
 }
 
 /// How many trails this process has opened: a plan of an earlier number does not hide them all.

@@ -24,29 +24,32 @@ const MOST: usize = 1024;
 /// The directory in the state directory.
 const NAME: &str = "trails";
 
-/// Remembers a trail's directory, by its canonical path, in this state directory.
+/// Why a trail could not be remembered where the run goes on all the same: later runs hide it only if they name it.
+pub type Unremembered = String;
+
+/// Remembers a trail's directory, by its canonical path, in this state directory. `Some` where the directory of entries is
+/// another user's, is read-only, or is missing and cannot be made.
 ///
 /// # Errors
-/// Other users can write the directory of entries, or it has room for no more. Where it is another user's, or is missing and
-/// cannot be made, nothing is remembered.
-pub fn remember(state: &Path, trail: &Path) -> io::Result<()> {
+/// Other users can write the directory of entries, or it has room for no more.
+pub fn remember(state: &Path, trail: &Path) -> io::Result<Option<Unremembered>> {
     if fs::canonicalize(state).is_ok_and(|state| trail.starts_with(state)) {
-        return Ok(()); // hidden with the state directory
+        return Ok(None); // hidden with the state directory
     }
     let at = state.join(NAME);
     // HOME/.local/state/cofferdam: a home that is not there, as a service's, is not made.
     if state.ancestors().nth(3).is_some_and(|home| !home.is_dir()) {
-        tracing::warn!("cannot remember the trail in {}: {} has no home", trail.display(), at.display());
-        return Ok(());
+        return Ok(Some(format!("{} is in no home directory", at.display())));
     }
     if let Err(why) = fs::DirBuilder::new().recursive(true).mode(0o700).create(&at) {
-        tracing::warn!("cannot remember the trail in {}: {}: {why}", trail.display(), at.display());
-        return Ok(());
+        return Ok(Some(format!("{} cannot be made: {why}", at.display())));
     }
-    let Some(entries) = open(&at)? else { return Ok(()) };
+    let Some(entries) = open(&at)? else {
+        return Ok(Some(format!("{} is not this user's, or cannot be opened", at.display())));
+    };
     let name = entry(&fs::metadata(trail)?, trail);
     if readlinkat(&entries, &name, Vec::new()).is_ok() {
-        return Ok(());
+        return Ok(None);
     }
     let mut count = 0;
     for (name, path) in list(&at, &entries)? {
@@ -62,10 +65,9 @@ pub fn remember(state: &Path, trail: &Path) -> io::Result<()> {
         return Err(io::Error::other(format!("{} has {MOST} trails, and remembers no more", at.display())));
     }
     match symlinkat(trail, &entries, &name) {
-        Ok(()) | Err(Errno::EXIST) => Ok(()), // another run remembered the same one
-        Err(Errno::ROFS | Errno::ACCESS | Errno::PERM) => {
-            tracing::warn!("cannot remember the trail in {}: {} is read-only", trail.display(), at.display());
-            Ok(())
+        Ok(()) | Err(Errno::EXIST) => Ok(None), // another run remembered the same one
+        Err(why @ (Errno::ROFS | Errno::ACCESS | Errno::PERM)) => {
+            Ok(Some(format!("{} cannot be written: {why}", at.display())))
         }
         Err(why) => Err(why.into()),
     }
@@ -145,10 +147,11 @@ mod tests {
         let trail = root.path().join("audit");
         fs::create_dir(&trail).unwrap();
         let home = root.path().join("home");
-        remember(&home.join(".local/state/cofferdam"), &trail).unwrap();
+        let why = remember(&home.join(".local/state/cofferdam"), &trail).unwrap();
+        assert!(why.is_some_and(|why| why.contains("no home directory")));
         assert!(!home.exists());
         fs::create_dir(&home).unwrap();
-        remember(&home.join(".local/state/cofferdam"), &trail).unwrap();
+        assert_eq!(remember(&home.join(".local/state/cofferdam"), &trail).unwrap(), None, "the control");
         assert!(home.join(".local/state/cofferdam/trails").is_dir());
     }
 

@@ -9,7 +9,8 @@ use cofferdam_engine::audit::{Options, Trail};
 use cofferdam_engine::audited_run::{About, Unrecorded};
 use cofferdam_engine::{Io, Outcome, Prepared};
 use cofferdam_policy::Policy;
-use pyo3::PyResult;
+use pyo3::exceptions::PyRuntimeWarning;
+use pyo3::{PyErr, PyResult, Python};
 
 use crate::errors::CofferdamError;
 
@@ -35,8 +36,17 @@ fn opened(dir: &Path) -> PyResult<Trail> {
         return Ok(trail.clone());
     }
     let trail = Trail::open(&dir, Options::default()).map_err(|e| fails(e.to_string()))?;
+    if let Some(warning) = trail.warning() {
+        warn(&warning)?;
+    }
     open.push((me, dir, trail.clone()));
     Ok(trail)
+}
+
+/// A Python `RuntimeWarning`, which the caller may have made an error.
+fn warn(message: &str) -> PyResult<()> {
+    let message = std::ffi::CString::new(message.replace('\0', " ")).unwrap_or_default();
+    Python::attach(|py| PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &message, 1))
 }
 
 /// Runs it, with its records where there is a trail. What cannot be recorded does not start, and is no success.

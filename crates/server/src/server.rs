@@ -80,6 +80,9 @@ pub fn serve(serve: &Serve) -> Result<(), ServeError> {
     let engine = Arc::new(Engine::for_own_process(Expected::Anything));
     let open = |dir: &String| Trail::open(Path::new(dir), Options::default());
     let trail = serve.audit_trail.as_ref().map(open).transpose()?;
+    if let Some(warning) = trail.as_ref().and_then(Trail::warning) {
+        tracing::warn!("{warning}");
+    }
     // What is recorded before it starts cannot have been started before.
     let early = serve.early != Some(0) && trail.is_none();
     let host = Arc::new(Host { around, engine: Arc::clone(&engine), early, trail });

@@ -221,6 +221,7 @@ struct Shared {
     path: PathBuf,
     options: Options,
     store: Mutex<Store>,
+    unremembered: Option<String>,
     sync: Mutex<Sync>,
     synced: Condvar,
 }
@@ -286,16 +287,32 @@ impl Trail {
     /// It cannot be written, or others may write in its directory, or it is another user's.
     pub fn open(dir: &Path, options: Options) -> Result<Trail, AuditError> {
         let mut store = Store::open(dir, options.rotate_at, options.of_others)?;
-        crate::state::hide_trail(dir).map_err(|source| AuditError::Io { place: dir.display().to_string(), source })?;
+        let unremembered = crate::state::hide_trail(dir)
+            .map_err(|source| AuditError::Io { place: dir.display().to_string(), source })?;
         let now = now();
         store.hold(&now)?.close_gone(&now)?;
         let (path, store) = (dir.to_owned(), Mutex::new(store));
-        Ok(Trail(Arc::new(Shared { path, options, store, sync: Mutex::default(), synced: Condvar::new() })))
+        Ok(Trail(Arc::new(Shared {
+            path,
+            options,
+            store,
+            unremembered,
+            sync: Mutex::default(),
+            synced: Condvar::new(),
+        })))
     }
 
     /// Its directory.
     pub fn path(&self) -> &Path {
         &self.0.path
+    }
+
+    /// What to say where the user's state directory could not remember this trail: later runs of the user that show its
+    /// directory, and do not name it as their trail, show the trail.
+    pub fn warning(&self) -> Option<String> {
+        let why = self.0.unremembered.as_ref()?;
+        let path = self.0.path.display();
+        Some(format!("later runs that show {path} and do not name it as their trail can read and change it: {why}"))
     }
 
     /// Records something.
