@@ -15,7 +15,7 @@ use crate::attack::{ATTACK, Attack, Class, End, Shape, Streams, Twin, Victim};
 use crate::case::{Case, stream};
 use crate::host::{Host, User};
 use crate::launch::{self, Files, Finished};
-use crate::proof::{Before, worked};
+use crate::proof::{Before, await_end, worked};
 
 /// What one trial showed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,6 +158,13 @@ fn attempt(host: &Host, attack: &Attack, backend: Backend, user: User) -> Result
             Some(why) => Cell::NotClaimed(why),
             None => Cell::Broken(format!("{field} refused though support says full: {}", run.account())),
         });
+    }
+    // A container ends when its init finds that the killed owner's end of a pipe is closed, as soon as it gets to run.
+    if backend.is_container()
+        && matches!(attack.proof, crate::attack::Proof::Left)
+        && attack.caller.contains(&"--kill-after")
+    {
+        await_end(&case.token);
     }
     let seen = worked(&mut case, attack.proof, &before, &run);
     let only_proof = attack.held.contains(&End::Any);

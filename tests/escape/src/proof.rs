@@ -89,23 +89,38 @@ fn left(token: &str) -> bool {
     })
 }
 
-/// Looks at all processes but these, to which it adds those that have no such token.
+/// Waits, for at most five seconds of the twelve that the process lives by itself, until none has the token. Ends nothing.
+pub fn await_end(token: &str) {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(5);
+    while std::time::Instant::now() < end && processes(token, &mut BTreeSet::new()).next().is_some() {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+/// Looks at all processes but these, and ends those that have the token.
 fn look(token: &str, others: &mut BTreeSet<String>) -> bool {
     let mut found = false;
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if !name.bytes().all(|b| b.is_ascii_digit()) || others.contains(&name) {
-            continue;
-        }
-        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        if !String::from_utf8_lossy(&line).contains(token) {
-            others.insert(name);
-            continue;
-        }
+    for name in processes(token, others) {
         found = true;
         if Command::new("kill").args(["-KILL", &name]).status().is_err() {
             eprintln!("cannot end process {name}, left by an attack");
         }
     }
     found
+}
+
+/// The processes besides these with the token in their command line. Those without it are added to `others`.
+fn processes(token: &str, others: &mut BTreeSet<String>) -> impl Iterator<Item = String> {
+    fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(move |entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !name.bytes().all(|b| b.is_ascii_digit()) || others.contains(&name) {
+            return None;
+        }
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        if String::from_utf8_lossy(&line).contains(token) {
+            return Some(name);
+        }
+        others.insert(name);
+        None
+    })
 }
