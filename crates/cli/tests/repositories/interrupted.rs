@@ -90,6 +90,49 @@ fn what_a_run_that_was_cut_off_put_in_the_index_is_found_by_the_next() {
     assert_eq!((scene.next(), scene.records()), (NOTHING, Vec::new()));
 }
 
+/// What these backends enforce in part here, and is not what the test is about.
+const IN_PART: &str = "--best-effort=limits,filesystem.root,filesystem.mounts,filesystem.deny,filesystem.protected";
+
+/// Another backend than the jail may have looked at the tree before what lies in it was renamed.
+#[test]
+fn every_backend_runs_after_a_run_that_was_cut_off() {
+    let Some(scene) = Scene::new() else { return };
+    for (options, program) in [
+        (&["--backend", "bubblewrap", IN_PART][..], "bwrap"),
+        (&["--backend", "oci", "--root", "minimal", IN_PART], "crun"),
+    ] {
+        if !there(program) {
+            continue;
+        }
+        scene.killed(&scene.planted);
+        fs::remove_file(scene.repo.join("ready")).unwrap();
+        let output = scene.command(options, "echo ran").output().unwrap();
+        let (code, said) = told(&output);
+        assert!(code == Some(0) && said.contains("x/.git.disabled"), "{options:?}: {code:?} {said}");
+        assert_eq!(output.stdout, b"ran\n", "{options:?}");
+        // Once nothing is left to rename, the same run says nothing of it.
+        let (code, said) = told(&scene.command(options, "true").output().unwrap());
+        assert!(code == Some(0) && !said.contains("disabled"), "{options:?}: {said}");
+        fs::remove_dir_all(scene.repo.join("x")).unwrap();
+        done(&scene.repo, scene.root.path(), "git rm -q --cached -f x ; rm -rf x");
+    }
+}
+
+#[test]
+fn a_record_that_was_never_written_whole_goes_once_nobody_writes_it() {
+    let Some(scene) = Scene::new() else { return };
+    assert_eq!(scene.next(), NOTHING);
+    fs::create_dir_all(scene.unfinished()).unwrap();
+    let (old, new) = (scene.unfinished().join(".old"), scene.unfinished().join(".new"));
+    for path in [&old, &new] {
+        fs::write(path, "[").unwrap();
+    }
+    let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+    fs::File::options().write(true).open(&old).unwrap().set_modified(long_ago).unwrap();
+    assert_eq!(scene.next(), NOTHING);
+    assert_eq!(scene.records(), [new], "one that may be written right now stays");
+}
+
 #[test]
 fn a_run_that_ends_leaves_no_record() {
     let Some(scene) = Scene::new() else { return };

@@ -14,7 +14,7 @@ use cofferdam_policy::{Field, Policy, Root};
 use serde_json::{Value, json};
 
 use super::host_files::Place;
-use super::spec::{self, Parts};
+use super::spec::{self, Mounted, Parts, Rootfs};
 use super::{About, Arrival, Maker, Progress, Ready};
 use crate::backends::enforcement::sufficient;
 use crate::backends::facts::Here;
@@ -44,8 +44,8 @@ pub struct Contained {
     maker: Arc<dyn Maker>,
     about: About,
     place: Place,
-    layout: Layout,
-    parts: Parts,
+    /// The host when the policy was planned; each run looks again.
+    first: Looked,
     way: Option<Way>,
     filter: Filter,
     user: (u32, u32),
@@ -56,8 +56,33 @@ pub struct Contained {
     /// Where cgroups can be made, for makers that hold no limits themselves.
     pub location: Option<Arc<Location>>,
     tell: Option<Tell>,
-    root: Mutex<Option<Ready>>,
+    root: Mutex<Option<ReadyRoot>>,
     swept: Once,
+}
+
+/// What the files of the host make of the policy.
+struct Looked {
+    layout: Layout,
+    parts: Parts,
+}
+
+impl Looked {
+    fn at_host(policy: &Policy, place: &Place) -> Result<Looked, Failure> {
+        let facts = Here::for_run(rustix::process::geteuid().is_root());
+        let layout = in_container(policy, &facts)?;
+        if !matches!(policy.filesystem.root, Root::Image(_)) {
+            layout.program(policy, &facts)?; // so that a missing one is told as that
+        }
+        let parts = spec::parts(policy, &layout, &place.texts());
+        Ok(Looked { layout, parts })
+    }
+}
+
+/// A root file system that is ready, and what it was made for.
+struct ReadyRoot {
+    of: Option<Rootfs>,
+    mounts: Vec<Mounted>,
+    ready: Ready,
 }
 
 impl std::fmt::Debug for Contained {
@@ -85,12 +110,7 @@ impl Contained {
         let about = maker.about()?;
         let place = Place::find()?;
         let root = rustix::process::geteuid().is_root();
-        let facts = Here::for_run(root);
-        let layout = in_container(policy, &facts)?;
-        if !matches!(policy.filesystem.root, Root::Image(_)) {
-            layout.program(policy, &facts)?; // so that a missing one is told as that
-        }
-        let parts = spec::parts(policy, &layout, &place.texts());
+        let first = Looked::at_host(policy, &place)?;
         // gVisor's own network knows no rules, which leave a program nothing but the gateway.
         let way = if about.listener { Way::of(policy)? } else { None };
         if policy.audit.trace && !about.listener {
@@ -118,15 +138,14 @@ impl Contained {
             exec_number: Some(exec),
         };
         let filter = seccomp_filter::build(&floored(policy, !about.listener), needs)?;
-        let enforcement = super::enforcement::answers(policy, &layout, &about, way.as_ref(), root);
+        let enforcement = super::enforcement::answers(policy, &first.layout, &about, way.as_ref(), root);
         Ok(Contained {
             policy: policy.clone(),
             backend,
             maker,
             about,
             place,
-            layout,
-            parts,
+            first,
             way,
             filter,
             user,
@@ -178,13 +197,17 @@ impl Contained {
 
     /// What will be started, for people.
     pub fn plan_json(&self) -> Value {
-        let shape = self.shape("cofferdam-0000000000000000".into(), Path::new("(a directory of the run's own)"));
+        let shape = self.shape(
+            &self.first.parts,
+            "cofferdam-0000000000000000".into(),
+            Path::new("(a directory of the run's own)"),
+        );
         json!({
             "backend": self.backend,
             "backend_reason": self.reason,
             "enforcement": self.enforcement,
             "maker": self.about,
-            "plan": self.maker.show(&shape, self.root.lock().unwrap_or_else(PoisonError::into_inner).as_ref()),
+            "plan": self.maker.show(&shape, self.root.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|root| &root.ready)),
         })
     }
 }

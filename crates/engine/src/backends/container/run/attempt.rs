@@ -16,13 +16,16 @@ use cofferdam_confine::{Recipe, Running, control, memfd};
 use cofferdam_policy::{Field, NetworkMode, OnViolation};
 
 use super::super::rendezvous::{Door, Ours, ends};
+use super::super::spec::Parts;
 use super::super::{Arrival, Ended, Handed, Made, Ready};
 use super::super::{enforcement, owner, spec, usage};
-use super::{Contained, KERNEL_THREADS, Tell, refuse};
+use super::{Contained, KERNEL_THREADS, Looked, ReadyRoot, Tell, refuse};
+use crate::backends::layout::Layout;
 use crate::egress::Egress;
 use crate::evidence::{Log, Paths};
 use crate::io::{Io, Stream};
-use crate::outcome::{Failure, Network, Outcome};
+use crate::mount_table::View;
+use crate::outcome::{Enforcement, Failure, Network, Outcome};
 use crate::outcome_builder::{self, Finished, Told};
 use crate::streams::{Sink, Source};
 use crate::supervise::{self, End, Outer, Run};
@@ -42,18 +45,30 @@ impl Contained {
         outcome
     }
 
-    /// The root file system, made ready once and looked for again where it is gone.
-    fn ready(&self) -> Result<Ready, Failure> {
+    /// The root file system, made ready once and again where what it is for has changed.
+    fn ready(&self, parts: &Parts) -> Result<Ready, Failure> {
         let mut root = self.root.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(ready) = &*root {
-            return Ok(ready.clone());
+        if let Some(made) = root.as_ref().filter(|made| made.of == parts.root && made.mounts == parts.mounts) {
+            return Ok(made.ready.clone());
         }
         let nobody: Tell = Arc::new(|_| {});
         let tell = self.tell.as_ref().unwrap_or(&nobody);
-        let wanted = self.parts.root.clone().unwrap_or(spec::Rootfs::Made(Vec::new()));
-        let ready = self.maker.prepare(&wanted, &self.parts.mounts, &|progress| tell(progress))?;
-        *root = Some(ready.clone());
+        let wanted = parts.root.clone().unwrap_or(spec::Rootfs::Made(Vec::new()));
+        let ready = self.maker.prepare(&wanted, &parts.mounts, &|progress| tell(progress))?;
+        *root = Some(ReadyRoot { of: parts.root.clone(), mounts: parts.mounts.clone(), ready: ready.clone() });
         Ok(ready)
+    }
+
+    /// What holds of this layout, with what the engine knows of cgroups.
+    fn enforced(&self, layout: &Layout) -> Enforcement {
+        let root = rustix::process::geteuid().is_root();
+        let mut enforcement = enforcement::answers(&self.policy, layout, &self.about, self.way.as_ref(), root);
+        for (field, applied) in &self.enforcement {
+            if field.name().starts_with("limits.") || *field == Field::TreeKill {
+                enforcement.insert(*field, applied.clone());
+            }
+        }
+        enforcement
     }
 
     fn attempt(&self, io: &mut Io) -> Result<(Finished, Recipe), Failure> {
@@ -69,21 +84,23 @@ impl Contained {
             return Err(refuse("terminal", format!("the {} backend gives no terminal", self.backend), Some(hint)));
         }
         let sweeping = self.sweep();
-        let mut enforcement = self.enforcement.clone();
+        // What exists changes: what an earlier run made is denied, protected or renamed by now.
+        let Looked { layout, parts } = Looked::at_host(&self.policy, &self.place)?;
+        let mut enforcement = self.enforced(&layout);
         let location = self.location.as_ref().filter(|_| !self.about.limits);
         let besides = 1 + if self.about.listener { 0 } else { KERNEL_THREADS };
         let own = location.and_then(|at| usage::own(at, &self.policy, besides, &mut enforcement));
         enforcement::tmpfs(self.about.inodes, &mut enforcement);
         self.still_sufficient(&enforcement)?;
-        let root = self.ready()?;
-        self.place.write_texts(&self.parts.texts)?;
+        let root = self.ready(&parts)?;
+        self.place.write_texts(&parts.texts)?;
         let id = owner::fresh_name().map_err(|e| refuse("container", format!("cannot make up a name: {e}"), None))?;
         let directory = self.place.run(&id)?;
-        let shape = self.shape(id, directory.path());
-        let checked = self.checked()?;
+        let shape = self.shape(&parts, id, directory.path());
+        let checked = self.checked(&parts)?;
         // Where init cannot compare, the maker does, before there is a program.
         let (by_init, by_maker) = if self.about.listener { (checked, Vec::new()) } else { (Vec::new(), checked) };
-        let mut recipe = self.recipe(&shape, std::mem::take(&mut io.arguments), by_init);
+        let mut recipe = self.recipe(&parts, &shape, std::mem::take(&mut io.arguments), by_init);
         let (ours, theirs) = ends(self.user)?;
         let door = match self.about.arrival {
             Arrival::Door => Some(Door::open(directory.path())?),
@@ -102,7 +119,7 @@ impl Contained {
             // Somebody has removed it since: once more, and another one that is gone is told.
             Err(failure) if failure.step == "image" => {
                 *self.root.lock().unwrap_or_else(PoisonError::into_inner) = None;
-                self.maker.start(&shape, &self.ready()?, &handed)?
+                self.maker.start(&shape, &self.ready(&parts)?, &handed)?
             }
             started => started?,
         };
@@ -137,7 +154,7 @@ impl Contained {
             Ok(told) => told,
             Err(failure) => return Err(given_up(made, failure)),
         };
-        let watched = self.watch(running, ours, own.as_ref().or(counted.as_ref()), made.as_ref(), io);
+        let watched = self.watch(running, ours, own.as_ref().or(counted.as_ref()), made.as_ref(), &layout.view, io);
         let (mut report, network) = match watched {
             Ok(watched) => watched,
             // Nobody has told init to go: its lifeline is closed, and this makes sure.
@@ -195,6 +212,7 @@ impl Contained {
         ours: Ours,
         cgroup: Option<&Cgroup>,
         made: &dyn Made,
+        view: &View,
         io: &mut Io,
     ) -> Result<(supervise::Report, Option<Network>), Failure> {
         let l = &self.policy.limits;
@@ -222,7 +240,7 @@ impl Contained {
                 Some(Sink::new(err, Stream::Stderr, l.output_bytes)),
             ],
             cgroup,
-            paths: Paths { view: &self.layout.view, denied: &denied, protected: &protected },
+            paths: Paths { view, denied: &denied, protected: &protected },
             cpu_seconds: l.cpu_seconds,
             sample_memory: cgroup.is_none().then_some(l.memory_mb << 20),
             memory_bytes: l.memory_mb << 20,

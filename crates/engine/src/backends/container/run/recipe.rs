@@ -12,7 +12,7 @@ use cofferdam_policy::{ArgCondition, ArgOp, Mount, NetworkMode, Policy, SeccompL
 use super::super::Arrival;
 use super::super::owner;
 use super::super::rendezvous::Door;
-use super::super::spec::{self, Bounds, Mounted, Shape};
+use super::super::spec::{self, Bounds, Mounted, Parts, Shape};
 use super::{Contained, refuse};
 use crate::egress::Way;
 use crate::outcome::Failure;
@@ -21,9 +21,9 @@ use crate::outcome::Failure;
 const OPEN_FILES: u64 = 4096;
 
 impl Contained {
-    pub(super) fn shape(&self, id: String, directory: &Path) -> Shape {
+    pub(super) fn shape(&self, parts: &Parts, id: String, directory: &Path) -> Shape {
         let l = &self.policy.limits;
-        let mut mounts = self.parts.mounts.clone();
+        let mut mounts = parts.mounts.clone();
         let own = spec::own(&id);
         mounts.push(Mounted::Bind {
             source: directory.to_owned(),
@@ -43,9 +43,9 @@ impl Contained {
         }
         let labels = [(owner::RUN, Some(id.clone())), (owner::OWNER, owner::me())];
         let mut shape = Shape {
-            root: self.parts.root.clone().unwrap_or(spec::Rootfs::Made(Vec::new())),
+            root: parts.root.clone().unwrap_or(spec::Rootfs::Made(Vec::new())),
             mounts,
-            masked: self.parts.masked.clone(),
+            masked: parts.masked.clone(),
             user: self.user,
             powers: self.way.is_some(),
             apart: None,
@@ -62,7 +62,13 @@ impl Contained {
     }
 
     /// `checked` is what init has to find, where it can.
-    pub(super) fn recipe(&self, shape: &Shape, arguments: Vec<String>, checked: Vec<PathRule>) -> Recipe {
+    pub(super) fn recipe(
+        &self,
+        parts: &Parts,
+        shape: &Shape,
+        arguments: Vec<String>,
+        checked: Vec<PathRule>,
+    ) -> Recipe {
         let policy = &self.policy;
         let runs_as = self.maker.runs_as(shape);
         let mut flags = flag::CONTAINER | if self.about.limits { flag::LINGER } else { 0 };
@@ -85,7 +91,7 @@ impl Contained {
         } else if counted {
             crate::rlimits::leave_processes_to_the_cgroup(&mut rlimits);
         }
-        let mounts = self.parts.made.iter().map(|(path, mode)| Step::Mkdir { name: path.clone(), mode: *mode });
+        let mounts = parts.made.iter().map(|(path, mode)| Step::Mkdir { name: path.clone(), mode: *mode });
         let mut recipe = Recipe {
             ids_in: shape.apart.unwrap_or(runs_as),
             ids_out: runs_as,
@@ -109,7 +115,7 @@ impl Contained {
     ///
     /// # Errors
     /// A source is not what it was when the policy was planned.
-    pub(super) fn checked(&self) -> Result<Vec<PathRule>, Failure> {
+    pub(super) fn checked(&self, parts: &Parts) -> Result<Vec<PathRule>, Failure> {
         let look = |(target, source): &(String, PathBuf)| {
             let identity = identity(source).map_err(|e| {
                 let message = format!("cannot use {} as the source of {target}: {e}", source.display());
@@ -129,11 +135,10 @@ impl Contained {
             Ok(PathRule { path: target.clone(), access: 0, optional: false, identity: Some(identity) })
         };
         // What is covered by a later mount cannot be looked at.
-        let masked =
-            |target: &str| self.parts.masked.iter().any(|mask| crate::mount_table::below(target, mask).is_some());
+        let masked = |target: &str| parts.masked.iter().any(|mask| crate::mount_table::below(target, mask).is_some());
         // An engine makes its root of a copy of the directory; a runtime of the directory itself.
         let own = |target: &str| target != "/" || self.about.arrival == Arrival::Inherited || self.about.compares;
-        self.parts.checked.iter().filter(|(target, _)| !masked(target) && own(target)).map(look).collect()
+        parts.checked.iter().filter(|(target, _)| !masked(target) && own(target)).map(look).collect()
     }
 }
 
