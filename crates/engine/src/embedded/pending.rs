@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use cofferdam_policy::{Policy, text};
 use rustix::fs::{FlockOperation, flock};
@@ -17,6 +18,8 @@ use crate::state;
 const MOST_RECORDS: usize = 256;
 /// Bytes of one.
 const MOST_BYTES: u64 = 16 << 20;
+/// How old a record without a lock is that nobody is writing any more.
+const ABANDONED: Duration = Duration::from_secs(60);
 /// Files that the outcome names.
 const NAMED: usize = 16;
 
@@ -139,8 +142,10 @@ fn unfinished() -> Unfinished {
             return all;
         }
     };
-    let whole = |entry: &fs::DirEntry| !entry.file_name().as_encoded_bytes().starts_with(b".");
-    for entry in entries.flatten().filter(whole).take(MOST_RECORDS) {
+    let (parts, records): (Vec<_>, Vec<_>) =
+        entries.flatten().partition(|entry| entry.file_name().as_encoded_bytes().starts_with(b"."));
+    parts.iter().for_each(|part| sweep(&part.path()));
+    for entry in records.iter().take(MOST_RECORDS) {
         let path = entry.path();
         let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits().cast_signed();
         let (goes_on, before) = match File::options().read(true).custom_flags(flags).open(&path) {
@@ -164,6 +169,16 @@ fn unfinished() -> Unfinished {
         }
     }
     all
+}
+
+/// Removes a record that was never written whole: the program that it was for had not begun.
+fn sweep(part: &Path) {
+    let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits().cast_signed();
+    let Ok(file) = File::options().read(true).custom_flags(flags).open(part) else { return };
+    let age = file.metadata().and_then(|about| about.modified()).ok().and_then(|at| at.elapsed().ok());
+    if age.is_some_and(|age| age > ABANDONED) && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        fs::remove_file(part).ok(); // another run does the same at this moment
+    }
 }
 
 fn decode(file: &File) -> std::io::Result<Before> {
