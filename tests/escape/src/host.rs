@@ -65,7 +65,8 @@ impl Host {
             None if root => PathBuf::from("/var/lib"),
             None => PathBuf::from(std::env::var_os("HOME").ok_or("neither COFFERDAM_ESCAPE_DIR nor HOME is set")?),
         };
-        let base = parent.join(format!("cofferdam-escape.{}", std::process::id()));
+        sweep(&parent);
+        let base = parent.join(format!("{PREFIX}{}", std::process::id()));
         let host = Host {
             attack: base.join("bin/attack"),
             cofferdam: base.join("bin/cofferdam"),
@@ -154,6 +155,24 @@ impl Drop for Host {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.base) {
             eprintln!("cannot remove {}: {error}", self.base.display());
+        }
+    }
+}
+
+/// What the directory of an invocation is called, before its process id.
+const PREFIX: &str = "cofferdam-escape.";
+
+/// Removes the directories of invocations that were killed.
+fn sweep(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(process) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok()) else {
+            continue;
+        };
+        if !Path::new(&format!("/proc/{process}")).exists()
+            && let Err(error) = fs::remove_dir_all(entry.path())
+        {
+            eprintln!("cannot remove {}: {error}", entry.path().display());
         }
     }
 }
