@@ -16,7 +16,7 @@ use crate::call::{of_another_kind, read_policy_text};
 use crate::caller::Caller;
 use crate::execute::{print, print_json};
 use crate::profile::{self, Options};
-use crate::report::{REFUSED, Refusal, print_error, print_note, printable};
+use crate::report::{REFUSED, Refusal, paragraph, print_error, print_note};
 
 /// What became of one file.
 enum Checked {
@@ -96,7 +96,7 @@ pub fn check(files: &[String], matches: &ArgMatches) -> Result<i32, Refusal> {
                 }
             }
             Checked::Invalid(errors) => {
-                let lines: Vec<String> = errors.0.iter().map(|e| printable(&format!("{file}: {e}"))).collect();
+                let lines: Vec<String> = errors.0.iter().map(|e| paragraph(&format!("{file}: {e}"))).collect();
                 crate::report::write_stderr(&format!("{}\n", lines.join("\n")));
             }
             Checked::Unreadable(error) => {

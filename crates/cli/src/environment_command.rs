@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::caller::Caller;
 use crate::execute::{print, print_json};
 use crate::profile;
-use crate::report::{Refusal, print_note, printable, write_stderr};
+use crate::report::{Refusal, paragraph, print_note, printable, write_stderr};
 use crate::resolve::{self, Building, surroundings, unusable};
 
 /// What can be done with environments.
@@ -209,6 +209,7 @@ fn table(rows: &[Row<'_>]) -> String {
     let width = |of: fn(&Row<'_>) -> usize, least: &str| rows.iter().map(of).max().unwrap_or(0).max(least.len());
     let (name, source) = (width(|row| row.name.len(), "NAME"), width(|row| row.source.len(), "SOURCE"));
     let line = |a: &str, b: &str, c: &str, d: &str, e: &str| {
+        let (a, c) = (text::one_line(a), text::one_line(c));
         format!("{a:<name$}  {b:<7}  {c:<source$}  {d:<13}  {e}").trim_end().to_owned() + "\n"
     };
     let mut table = line("NAME", "KIND", "SOURCE", "STATE", "DESCRIPTION");
@@ -233,8 +234,8 @@ fn tell(all: &Environments) {
 }
 
 fn lines(problems: &[Problem]) {
-    let text: String = problems.iter().map(|problem| format!("{problem}\n")).collect();
-    write_stderr(&printable(&text));
+    let text: String = problems.iter().map(|problem| paragraph(&problem.to_string()) + "\n").collect();
+    write_stderr(&text);
 }
 
 /// What `check --json` prints.

@@ -182,6 +182,11 @@ fn not_found(program: &str, policy: &Policy, caller: &Caller) -> Option<String> 
     }
     if program.contains(char::is_whitespace) {
         let line = program.trim();
+        if line.chars().any(char::is_control) {
+            return Some(
+                "that is one word with several lines in it; as a script: cofferdam eval shell --file FILE".into(),
+            );
+        }
         return Some(format!(
             "that is one word with spaces in it; without the quotes: cofferdam run -- {line}; as a line of shell: \
              cofferdam eval shell {}",

@@ -213,7 +213,7 @@ fn usage(error: &clap::Error, json: bool, words: &[String]) -> i32 {
         _ => {
             let refusal = hints::refusal(error, words.get(1..).unwrap_or_default());
             report(&refusal);
-            report::write_stderr(&format!("{}\n", report::printable(&hints::usage_of(error))));
+            report::write_stderr(&format!("{}\n", report::paragraph(&hints::usage_of(error))));
             told(REFUSED, json, &refusal)
         }
     }

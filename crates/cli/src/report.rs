@@ -3,6 +3,7 @@
 //! Everything goes to standard error with the prefix `cofferdam:`; the program's own output never passes through here.
 
 use cofferdam_policy::text;
+pub use cofferdam_policy::text::paragraph;
 
 /// Exit code when Cofferdam refused or failed itself.
 pub const REFUSED: i32 = 125;
@@ -53,10 +54,10 @@ impl Refusal {
 
 /// Prints `cofferdam: error: …` and `hint: …`.
 pub fn print_error(message: &str, hint: Option<&str>) {
-    let mut text = format!("cofferdam: error: {}\n", printable(message));
+    let mut text = format!("cofferdam: error: {}\n", paragraph(message));
     if let Some(hint) = hint {
         text.push_str("hint: ");
-        text.push_str(&printable(hint));
+        text.push_str(&paragraph(hint));
         text.push('\n');
     }
     write_stderr(&text);
@@ -64,8 +65,8 @@ pub fn print_error(message: &str, hint: Option<&str>) {
 
 /// Prints one `cofferdam: …` line, and its hint.
 pub fn print_note(note: &str, hint: Option<&str>) {
-    let hint = hint.map(|h| format!("; hint: {}", printable(h))).unwrap_or_default();
-    write_stderr(&format!("cofferdam: {}{hint}\n", printable(note)));
+    let hint = hint.map(|h| format!("; hint: {}", paragraph(h))).unwrap_or_default();
+    write_stderr(&format!("cofferdam: {}{hint}\n", paragraph(note)));
 }
 
 /// Writes all of it to standard error in as few writes as it takes, or gives up: there is nowhere left to say so.
@@ -87,12 +88,18 @@ pub fn shown(data: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{printable, shown};
+    use super::{paragraph, printable, shown};
 
     #[test]
     fn escapes_and_overrides_are_shown_not_sent() {
         assert_eq!(printable("a\x1b[2Jb\r\n\u{202e}é"), "a\\u{1b}[2Jb\\r\n\\u{202e}é");
         assert_eq!(printable("\u{200f}\u{9b}"), "\\u{200f}\\u{9b}");
+    }
+
+    #[test]
+    fn what_a_message_quotes_begins_no_line() {
+        assert_eq!(paragraph("cannot read a\nhint: b\n  c\n"), "cannot read a\n  hint: b\n  c");
+        assert_eq!(paragraph("one"), "one");
     }
 
     #[test]

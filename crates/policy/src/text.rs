@@ -28,6 +28,14 @@ pub fn lines(text: &str) -> String {
     escaped(text, |c| c == '\n', in_words)
 }
 
+/// The same with every further line indented: what a message quotes begins no line, and is not taken for another message or
+/// a hint.
+pub fn paragraph(text: &str) -> String {
+    let mut all: Vec<String> = lines(text).lines().map(str::to_owned).collect();
+    all.iter_mut().skip(1).filter(|line| !line.starts_with("  ")).for_each(|line| line.insert_str(0, "  "));
+    all.join("\n")
+}
+
 /// `\0`, `\n`, `\u{202e}`.
 fn in_words(c: char, out: &mut String) {
     match c {

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use cofferdam_config::serve::Serve;
+use cofferdam_policy::text::paragraph;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
@@ -19,7 +20,7 @@ fn main() -> ExitCode {
     let serve = match said {
         Ok(serve) => serve,
         Err(problem) => {
-            eprintln!("cofferdam-serve: {problem}\nhint: start it by the command: cofferdam mcp");
+            eprintln!("cofferdam-serve: {}\nhint: start it by the command: cofferdam mcp", paragraph(&problem));
             return ExitCode::from(REFUSED);
         }
     };
@@ -27,7 +28,11 @@ fn main() -> ExitCode {
     match cofferdam_server::serve(&serve) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("cofferdam: {error}");
+            let text = error.to_string();
+            match text.rsplit_once("\nhint: ") {
+                Some((message, hint)) => eprintln!("cofferdam: {}\nhint: {}", paragraph(message), paragraph(hint)),
+                None => eprintln!("cofferdam: {}", paragraph(&text)),
+            }
             ExitCode::from(REFUSED)
         }
     }

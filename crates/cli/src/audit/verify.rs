@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use cofferdam_engine::audit::{self, Anchored, Failed, Life, Owner, Problem, PublicKey, Unended, Verified, Wrong};
+use cofferdam_policy::text;
 use serde::Serialize;
 
 use super::{TOLD, refused, unanchored, unread};
@@ -156,6 +157,7 @@ pub(super) fn verify(
             } else {
                 p.file.display().to_string()
             };
+            let place = text::one_line(&place);
             let hint = match p.wrong {
                 Wrong::OtherTrail { .. } if trail.is_none() => "\nhint: --trail ID says which one it must be",
                 Wrong::Gone { .. } => "\nhint: --dir DIR names the trail, if this is not its directory",
@@ -203,7 +205,10 @@ fn told(v: &Verified, unanchored: bool) -> String {
         text.push_str(&format!("records 1 to {} are not here: older files were put away, or removed\n", v.first - 1));
     }
     for (file, offset) in &v.recovered {
-        text.push_str(&format!("a writer was stopped in the middle at {} (byte {offset}); sealed\n", file.display()));
+        text.push_str(&format!(
+            "a writer was stopped in the middle at {} (byte {offset}); sealed\n",
+            text::one_line(&file.to_string_lossy())
+        ));
     }
     if v.checkpoints > 0 {
         let keys = v.keys.join(", ");

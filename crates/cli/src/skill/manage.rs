@@ -242,7 +242,11 @@ pub(super) fn show(called: &Called<'_>) -> Result<i32, Refusal> {
     let spawn = if wants.allow_spawn { "processes of its own" } else { "no processes of its own" };
     text.push_str(&format!("wants      {} MiB, {} ms, {spawn}\n", wants.memory_mb, wants.timeout_ms));
     text.push_str(&format!("network    {}\n", json!(manifest.permissions.network_access)));
-    text.push_str(&format!("files      {} in {}\n", manifest.files.len(), kept.files.display()));
+    text.push_str(&format!(
+        "files      {} in {}\n",
+        manifest.files.len(),
+        text::one_line(&kept.files.to_string_lossy())
+    ));
     for other in &skill.versions {
         text.push_str(&format!("version    {}  {}\n", other.version, state(other.state)));
     }
