@@ -47,7 +47,7 @@ pub fn doctor(caller: &Caller, as_json: bool) -> Result<i32, Refusal> {
         let mut said = Said::new();
         for (command, backends) in &support {
             write!(text, "\nThe default policy of `{command}`:\n").expect("a String takes every write");
-            backends.iter().for_each(|backend| text.push_str(&summary(backend, command, &mut said)));
+            backends.iter().for_each(|backend| text.push_str(&summary(backend, command, &mechanisms, &mut said)));
         }
         print(&printable(&text))?;
     }
@@ -57,14 +57,27 @@ pub fn doctor(caller: &Caller, as_json: bool) -> Result<i32, Refusal> {
 fn table(mechanisms: &[Mechanism]) -> String {
     let width = mechanisms.iter().map(|m| m.name.len()).max().unwrap_or(0).max("MECHANISM".len());
     let mut text = format!("{:<width$}  AVAILABLE  EVIDENCE\n", "MECHANISM");
+    let mut said = Said::new();
     for mechanism in mechanisms {
         let available = if mechanism.available { "yes" } else { "no" };
         let blank = " ".repeat(width + 13);
         text.push_str(&format!("{:<width$}  {available:<9}  {}\n", mechanism.name, mechanism.evidence));
         text.push_str(&format!("{blank}gives: {}\n", mechanism.gives));
         if let Some(command) = &mechanism.enable {
+            let command = once(&mut said, command, mechanism.name);
             text.push_str(&format!("{blank}enable: {command}\n"));
         }
+    }
+    text
+}
+
+/// A reason without what the table of mechanisms says already: the name of the mechanism stands for its evidence and the
+/// way to enable it.
+fn beside_table(reason: &str, mechanisms: &[Mechanism]) -> String {
+    let mut text = reason.to_owned();
+    for mechanism in mechanisms {
+        let Some(enable) = &mechanism.enable else { continue };
+        text = text.replace(&format!("{}; {enable}", mechanism.evidence), &format!("see {}", mechanism.name));
     }
     text
 }
@@ -95,7 +108,7 @@ fn once(said: &mut Said, reason: &str, of: &str) -> String {
     }
 }
 
-fn summary(support: &Support, command: &str, said: &mut Said) -> String {
+fn summary(support: &Support, command: &str, mechanisms: &[Mechanism], said: &mut Said) -> String {
     let mut text = format!("  {}: ", support.backend);
     let of = format!("`{command}`, {}", support.backend);
     if let Some(failure) = &support.unavailable {
@@ -119,7 +132,7 @@ fn summary(support: &Support, command: &str, said: &mut Said) -> String {
             }
         }
         for (reason, fields) in groups {
-            let reason = once(said, reason, &of);
+            let reason = once(said, &beside_table(reason, mechanisms), &of);
             text.push_str(&format!("    {word} {}: {reason}\n", fields.join(", ")));
         }
     }
@@ -145,10 +158,10 @@ mod tests {
             .into(),
         };
         let mut said = Said::new();
-        let first = summary(&support("jail"), "run", &mut said);
+        let first = summary(&support("jail"), "run", &[], &mut said);
         let names = format!("{}, {}", Field::Memory, Field::Processes);
         assert!(first.contains(&format!("    partial {names}: no cgroup\n")), "{first}");
-        let second = summary(&support("landlock"), "run", &mut said);
+        let second = summary(&support("landlock"), "run", &[], &mut said);
         assert!(second.contains(&format!("    partial {names}: as for `run`, jail\n")), "{second}");
         assert_eq!(format!("{first}{second}").matches("no cgroup").count(), 1);
     }

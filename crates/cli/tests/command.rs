@@ -491,3 +491,18 @@ fn an_interactive_shell_has_a_terminal_of_its_own_and_ours_comes_back() {
     assert_eq!(after.local_modes, before.local_modes);
     assert_eq!(after.output_modes, before.output_modes);
 }
+
+/// As a user to whom cgroups of version 1 are closed, several mechanisms lack the same.
+#[test]
+fn doctor_says_each_reason_and_each_remedy_once() {
+    let out = cofferdam().arg("doctor").env("HOME", "/nonexistent").output().unwrap();
+    let text = String::from_utf8(out.stdout).unwrap();
+    let remedies: Vec<&str> =
+        text.lines().map(str::trim).filter(|line| line.starts_with("enable:") || line.starts_with("hint:")).collect();
+    let own = |line: &&&str| !line.contains(": as for ") && !line.starts_with("enable: as for ");
+    for remedy in remedies.iter().filter(own) {
+        let what = remedy.split_once(": ").map_or(*remedy, |(_, what)| what);
+        assert_eq!(text.matches(what).count(), 1, "{what}\n{text}");
+    }
+    assert!(text.contains("MECHANISM") && text.contains("The default policy of `eval`"), "{text}");
+}
