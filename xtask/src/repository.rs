@@ -265,6 +265,24 @@ fn every_measurement_has_its_place() {
 }
 
 #[test]
+fn the_architecture_page_names_every_file_that_starts_a_runtime() {
+    let page = read("docs/architecture.md");
+    let starts = [concat!("new_current", "_thread()"), concat!("new_multi", "_thread()")];
+    let (mut unnamed, mut found) = (Vec::new(), 0);
+    let starts = |text: &str| starts.iter().any(|call| text.contains(call));
+    for (path, _) in
+        files(".rs").iter().filter(|(path, text)| path.starts_with("crates/") && path.contains("/src/") && starts(text))
+    {
+        found += 1;
+        if !page.contains(path.as_str()) {
+            unnamed.push(path.clone());
+        }
+    }
+    assert!(found > 0, "the search finds none");
+    none("runtimes that docs/architecture.md does not name", unnamed);
+}
+
+#[test]
 fn no_file_names_a_place_on_somebodys_machine() {
     // Spelled apart, so that this file holds to its own rule.
     let places = [concat!("/work/", "main"), concat!("/work/", "shared"), concat!("/roo", "t/.")];
