@@ -70,9 +70,6 @@ pub fn execute_about(
         };
     }
     let recording = audit::recording(&call, Some(caller).filter(|_| is_skill))?;
-    if let Some(warning) = recording.as_ref().and_then(Trail::warning).filter(|_| !presentation.quiet) {
-        print_note(&warning, Some("XDG_STATE_HOME=DIR, a directory that this user can write"));
-    }
     let keeping = call.keep_changes.as_deref().map(Keeping::begin).transpose().map_err(|refusal| {
         if is_skill {
             refusal.hint("name a directory that is empty or does not exist yet: --output DIR")
@@ -174,6 +171,9 @@ pub fn execute_about(
             print_error(&failure.message, failure.hint.as_deref())
         }
         _ if !presentation.quiet => {
+            if let Some(warning) = recording.as_ref().and_then(Trail::warning) {
+                print_note(&warning, Some("XDG_STATE_HOME=DIR, a directory that this user can write"));
+            }
             for note in notes::notes(&outcome, &call) {
                 // What the hints name are options of `run`.
                 print_note(&note.text, note.hint.as_deref().filter(|_| !is_skill));
