@@ -97,6 +97,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
                 "/etc/group",
                 "/etc/nsswitch.conf",
                 "/etc/ssl",
+                "/etc/pki",
                 "/proc",
             ] {
                 rules.push(rule(path, access::READ, true));

@@ -3,8 +3,9 @@
 //!
 //! Pure: the names of /etc are the caller's to list.
 
-/// What programs need to run: the loader's, the alternatives', the clock's and the certificates.
-pub const ETC: [&str; 6] = ["ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "ssl", "localtime"];
+/// What programs need to run: the loader's, the alternatives', the clock's and the certificates, which lie in `ssl`, or in
+/// `pki` where links in `ssl` lead.
+pub const ETC: [&str; 7] = ["ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "ssl", "pki", "localtime"];
 
 /// Whether a name of /etc is the settings of a Java runtime, to which links of its own tree lead: `java-17-openjdk`.
 pub fn is_java(name: &str) -> bool {
