@@ -133,6 +133,17 @@ pub fn needs_python() -> bool {
     there
 }
 
+/// Whether bubblewrap is here; else says so, which is a failure where every test has to run.
+pub fn needs_bubblewrap() -> bool {
+    let there = Path::new("/usr/bin/bwrap").exists();
+    let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|must| must == "1");
+    assert!(there || !must, "bwrap is missing; apt-get install bubblewrap");
+    if !there {
+        eprintln!("skipped: bwrap is missing; apt-get install bubblewrap");
+    }
+    there
+}
+
 /// A text that no other process carries.
 pub fn marker() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
