@@ -132,6 +132,36 @@ fn a_destination_that_cannot_be_written_is_named_and_the_changes_are_listed_all_
 }
 
 #[test]
+fn the_list_of_changes_is_bounded_in_bytes_and_the_rest_is_counted() {
+    // Long paths, so that fewer files are more than the bound: three directories, and files in the innermost.
+    let code = |files: u64| {
+        format!(
+            "import os\nfor i in range(3): os.mkdir('d' * 250); os.chdir('d' * 250)\n\
+             for i in range({files}): open('%05d' % i + 'n' * 245, 'w').close()"
+        )
+    };
+    for (files, whole) in [(100, true), (6000, false)] {
+        let tree = common::open_directory();
+        fs::set_permissions(tree.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let volume = format!("{}:/w:cow", tree.path().to_str().unwrap());
+        let options = ["run", "--json", "-v", &volume, "-w", "/w", "--", PYTHON, "-c", &code(files)];
+        let (exit, o) = outcome(&options);
+        assert_eq!((exit, &o["success"]), (0, &true.into()), "{}", o["stderr"]);
+        let (listed, omitted) = (changes(&o).len() as u64, o["changes_omitted"].as_u64().unwrap());
+        assert_eq!(listed + omitted, files + 3);
+        let bytes = o["changes"].to_string().len();
+        if whole {
+            assert_eq!((omitted, &o["error"]), (0, &Value::Null));
+            continue;
+        }
+        assert!(omitted > 0 && bytes <= 4 << 20, "{omitted} are left out, the list has {bytes} bytes");
+        assert!(bytes > 3 << 20, "the list has {bytes} bytes");
+        let message = o["error"]["message"].as_str().unwrap();
+        assert!(message.contains(&format!("{omitted} more changes in /w are not listed")), "{message}");
+    }
+}
+
+#[test]
 fn without_json_the_same_is_said_in_words() {
     let tree = common::open_directory();
     fs::set_permissions(tree.path(), fs::Permissions::from_mode(0o777)).unwrap();
