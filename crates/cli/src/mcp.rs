@@ -195,6 +195,24 @@ mod tests {
     }
 
     #[test]
+    fn the_trail_is_the_options_or_else_the_variables() {
+        let caller = |variable: Option<&str>| Caller {
+            cwd: "/w".into(),
+            variables: variable.map(|dir| ("COFFERDAM_AUDIT".to_owned(), dir.to_owned())).into_iter().collect(),
+            ..Caller::default()
+        };
+        let trail = |variable, words: &[&str]| {
+            let words = std::iter::once("mcp").chain(words.iter().copied());
+            serve(&command(Command::new("mcp")).try_get_matches_from(words).unwrap(), &caller(variable)).audit_trail
+        };
+        assert_eq!(trail(None, &[]), None);
+        assert_eq!(trail(Some(""), &[]), None, "an empty variable names none");
+        assert_eq!(trail(Some("/a"), &[]).as_deref(), Some("/a"));
+        assert_eq!(trail(Some("a"), &[]).as_deref(), Some("/w/a"), "the server starts in any directory");
+        assert_eq!(trail(Some("/a"), &["--audit-trail", "/b"]).as_deref(), Some("/b"), "the option wins");
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused() {
         for words in [
             &["--token-file", "t"][..],
