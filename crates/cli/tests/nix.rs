@@ -223,6 +223,15 @@ fn environments_of_nix_keep_the_state_of_sessions() {
     let flake = fs::read_to_string(nix.path("flake/flake.nix")).unwrap();
     nix.write("flake/flake.nix", &flake.replace("github:NixOS/nixpkgs/nixos-unstable", &format!("path:{stand_in}")));
     said(&nix.around("nix").args(["flake", "lock"]).current_dir(nix.path("flake")).output().unwrap());
+    // With one argument or two, it is a package.
+    for arguments in ["\"/x.toml\"", "\"x86_64-linux\" \"/x.toml\""] {
+        let expression = format!("(builtins.getFlake \"{}\").lib.mkServer {arguments}", nix.flake(""));
+        let evaluate = |expression: &str| {
+            said(&nix.around("nix").args(["eval", "--impure", "--raw", "--expr", expression]).output().unwrap())
+        };
+        assert_eq!(evaluate(&format!("({expression}).type")).trim(), "derivation", "{arguments}");
+        assert!(evaluate(&format!("({expression}).text")).contains("/x.toml"), "{arguments}");
+    }
     // A server with the base environments, as a program of Nix's: what it knows is what its text says.
     let expression = format!("({base}.mkServer \"/nowhere.toml\").text");
     let text = said(&nix.around("nix").args(["eval", "--impure", "--raw", "--expr", &expression]).output().unwrap());
