@@ -40,6 +40,11 @@ impl Bench {
 
     /// A signed skill of these files, in a directory of its name.
     fn signed(&self, name: &str, spawn: bool, files: &[(&str, &str)]) -> String {
+        self.signed_with(name, spawn, 128, files)
+    }
+
+    /// The same, with this much memory.
+    fn signed_with(&self, name: &str, spawn: bool, memory: u64, files: &[(&str, &str)]) -> String {
         let directory = self.path(name);
         fs::create_dir_all(&directory).unwrap();
         for (path, text) in files {
@@ -52,7 +57,7 @@ impl Bench {
             "name": name,
             "publisher": { "name": "Example", "address": self.address, "contact": "dev@example.com" },
             "permissions": { "txActions": [], "chains": [], "networkAccess": false, "filesystemAccess": false },
-            "sandbox": { "memoryMb": 128, "timeoutMs": 20000, "allowSpawn": spawn },
+            "sandbox": { "memoryMb": memory, "timeoutMs": 20000, "allowSpawn": spawn },
             "files": [],
         });
         fs::write(directory.join("manifest.json"), manifest.to_string()).unwrap();
@@ -239,6 +244,39 @@ fn the_wall_limit_is_137_in_the_runners_result() {
     assert!(result["durationMs"].as_u64().is_some_and(|ms| (300..20_000).contains(&ms)), "{result}");
     assert!(bench.kinds().contains(&"timeout_kill".to_owned()));
     assert_eq!(code(&bench.skill(&["run", "--config", config, "slow"])), 124);
+}
+
+/// Leaves as many MiB of the kernel's replies unread in netlink sockets as its argument says; each takes 768 bytes or more.
+const REPLIES: &str = "import socket, struct, sys, time
+want, queued, sockets = int(sys.argv[1]) << 20, 0, []
+ask = struct.pack('IHHII', 32, 18, 1, 1, 0) + struct.pack('BxHiII', 0, 0, 1, 0, 0)
+while queued < want:
+    s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    s.bind((0, 0))
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 20)
+    size = s.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+    for _ in range(size // 768):
+        s.send(ask)
+    sockets.append(s)
+    queued += size
+time.sleep(1.5)
+print('all is queued')
+";
+
+#[test]
+fn what_a_skill_leaves_unread_in_the_kernel_counts_as_its_memory() {
+    if !needs("user namespaces") || !needs_python() {
+        return;
+    }
+    let bench = Bench::new();
+    let directory = bench.signed_with("replies", true, 64, &[("main.py", REPLIES)]);
+    let registered = bench.skill(&["register", &directory]);
+    assert!(registered.status.success(), "{}", said(&registered));
+    let run = |mib: &str| parse(&bench.skill(&["run", "--json", "replies", "--", mib]));
+    let (few, many) = (run("2"), run("104"));
+    assert_eq!((&few["outcome"], &few["stdout"]), (&"exited".into(), &"all is queued\n".into()), "the control: {few}");
+    assert_eq!((&many["outcome"], &many["stdout"]), (&"limit_exceeded".into(), &"".into()), "{many}");
+    assert_eq!(many["limit"], "limits.memory_mb", "{many}");
 }
 
 #[test]
