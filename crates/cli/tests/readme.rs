@@ -1,7 +1,9 @@
 //! The tour of README.md, run: its commands in a directory of their own, and what they print against what stands there.
+//! The examples of `--help`, too.
 
 mod common;
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -92,4 +94,79 @@ fn what_the_readme_shows_of_the_network_is_true() {
     }
     assert!(tour("network").len() >= 2);
     holds(&["network"]);
+}
+
+/// The lines below `Examples:` in a help text.
+fn examples(words: &[&str]) -> Vec<String> {
+    let help = String::from_utf8(common::output(words).stdout).unwrap();
+    let block = help.split("\nExamples:\n").nth(1).unwrap_or_else(|| panic!("{words:?} has no examples"));
+    block.lines().take_while(|line| !line.is_empty()).map(|line| line.trim_start().to_owned()).collect()
+}
+
+/// A part of each example, and what it prints in the directory of the test.
+const EXAMPLES: &[(&str, &str)] = &[
+    ("eval python 'print(6*7)'", "42"),
+    ("./build.sh", "built"),
+    ("make test", "tested"),
+    ("eval shell -it", "exit"),
+    ("cat notes.txt", "of the notes"),
+];
+
+/// Runs a line in a shell with a terminal, at which somebody types `exit`. The exit code and what was printed.
+fn typed(line: &str, here: &Path, path: &str) -> (Option<i32>, String) {
+    let (ours, theirs) = common::pty();
+    let mut shell = Command::new("setsid");
+    shell.args(["--ctty", "--wait", "sh", "-c", line]).current_dir(here).env("PATH", path);
+    shell.env("XDG_CACHE_HOME", here.join(".cache"));
+    shell.stdin(theirs.try_clone().unwrap()).stdout(theirs.try_clone().unwrap()).stderr(theirs);
+    let mut child = shell.spawn().unwrap();
+    drop(shell);
+    rustix::io::write(&ours, b"exit\n").unwrap();
+    let mut printed = Vec::new();
+    let mut block = [0; 4096];
+    // The read fails when the last process has closed the terminal.
+    while let Ok(count @ 1..) = rustix::io::read(&ours, &mut block) {
+        printed.extend_from_slice(&block[..count]);
+    }
+    (child.wait().unwrap().code(), String::from_utf8_lossy(&printed).into_owned())
+}
+
+#[test]
+fn each_example_of_the_help_runs_as_it_is_printed() {
+    if !needs("user namespaces") || !needs("overlayfs") || !needs_python() || common::evaluator().is_none() {
+        return;
+    }
+    if !found("make") {
+        assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none_or(|must| must != "1"), "make is missing");
+        eprintln!("skipped: make is missing");
+        return;
+    }
+    let directory = open_directory();
+    let here = std::fs::canonicalize(directory.path()).unwrap();
+    let script = "#!/bin/sh\necho built\n";
+    // The target makes a program and executes it, as a target of tests does.
+    let makefile = "test: made\n\t./made\nmade:\n\tprintf '#!/bin/sh\\necho tested\\n' > made && chmod +x made\n";
+    let profile = "let sandbox = import \"sandbox\" in\nsandbox.make_default_config \"reader\"\n";
+    for (name, text) in
+        [("build.sh", script), ("Makefile", makefile), ("notes.txt", "of the notes\n"), ("reader.ncl", profile)]
+    {
+        std::fs::write(here.join(name), text).unwrap();
+    }
+    std::fs::set_permissions(here.join("build.sh"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let bin = Path::new(env!("CARGO_BIN_EXE_cofferdam")).parent().unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let mut lines: Vec<String> =
+        [&["--help"][..], &["run", "--help"], &["eval", "--help"]].into_iter().flat_map(examples).collect();
+    lines.sort();
+    lines.dedup();
+    assert!(lines.len() >= 5, "{lines:?}");
+    for line in lines {
+        let (code, printed) = typed(&line, &here, &path);
+        assert_eq!(code, Some(0), "{line}\n{printed}");
+        let (_, wanted) = EXAMPLES.iter().find(|(part, _)| line.contains(part)).unwrap_or_else(|| {
+            panic!("what does it print? {line}\n{printed}");
+        });
+        assert!(printed.contains(wanted), "{line}\n{printed}");
+    }
+    assert!(!here.join("made").exists(), "the volume of the example is a copy");
 }
