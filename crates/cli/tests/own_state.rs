@@ -64,8 +64,24 @@ fn a_run_cannot_remove_change_or_read_its_trail() {
         ])
         .output()
         .unwrap();
-    assert!(said(&ran).contains("here") && !said(&ran).contains("hunter2secret"), "{}", said(&ran));
+    let told = said(&ran);
+    assert!(told.contains("here") && !told.contains("hunter2secret") && !told.contains("locked"), "{told}");
     verified(home, 7);
+    // Its lock is free while the program runs, and the program cannot take it.
+    let script = "flock -n beside echo beside was locked; flock -n audit/lock echo the lock was taken; \
+                  flock -n audit/trail-000001.jsonl echo the trail was locked; \
+                  echo up >up; while [ ! -e go ]; do sleep 0.05; done";
+    let mut command = at_home(home);
+    command.args(["run", "--audit-trail", "./audit", "-v", &volume, "--", "sh", "-c", script]);
+    let child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    eventually("the program is up", Duration::from_secs(20), || home.join("up").exists());
+    assert!(home.join("audit/lock").exists());
+    let free = Command::new("flock").args(["-n", "audit/lock", "true"]).current_dir(home).status().unwrap();
+    std::fs::write(home.join("go"), "").unwrap();
+    let ended = child.wait_with_output().unwrap();
+    assert!(free.success(), "the control: nothing else has the lock");
+    assert_eq!(String::from_utf8_lossy(&ended.stdout), "beside was locked\n", "{}", said(&ended));
+    verified(home, 9);
 }
 
 #[test]
