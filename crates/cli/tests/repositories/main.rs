@@ -67,41 +67,55 @@ fn inside(volume: &Path, at: &str, script: &str) -> Output {
 
 fn holds(attacks: &[Attack]) {
     for attack in attacks {
-        let script = attack
-            .attack
-            .replace("BARE", BARE)
-            .replace("EMBED", EMBED)
-            .replace("TO_PUSH", TO_PUSH)
-            .replace("NAMED", NAMED);
-        // Without a sandbox it does what it is for.
-        let control = open_directory();
-        let at = control.path();
-        done(at, at, attack.victim);
-        let marker = at.join("PAYLOAD-RAN");
-        let planted = script.replace("PAYLOAD", &format!("touch {}; false", marker.display()));
-        shell(&at.join(attack.volume), at, &planted);
-        shell(&at.join(attack.outside.0), at, attack.outside.1);
-        assert!(marker.exists(), "{}: the attack does nothing by itself", attack.name);
-        // With one, it does nothing.
-        let root = open_directory();
-        let at = root.path();
-        done(at, at, attack.victim);
-        let marker = at.join("PAYLOAD-RAN");
-        let planted = script.replace("PAYLOAD", &format!("touch {}; false", marker.display()));
-        let volume = at.join(attack.volume);
-        let ran = inside(&volume, volume.to_str().unwrap(), &format!("{planted}\necho went on >ran || exit 9"));
-        let said = String::from_utf8_lossy(&ran.stderr);
-        let went_on = shell(&volume, at, "find . -name ran | grep -q .").status.success();
-        assert!(went_on, "{}: the program did not run, or could not write: {said}", attack.name);
-        shell(&at.join(attack.outside.0), at, attack.outside.1);
-        assert!(!marker.exists(), "{}: the payload ran outside: {said}", attack.name);
+        holds_at(attack, None);
     }
+}
+
+/// The same for one attack, whose volume the sandbox has at this place, or else where it is outside.
+fn holds_at(attack: &Attack, place: Option<&str>) {
+    let script =
+        attack.attack.replace("BARE", BARE).replace("EMBED", EMBED).replace("TO_PUSH", TO_PUSH).replace("NAMED", NAMED);
+    // Without a sandbox it does what it is for.
+    let control = open_directory();
+    let at = control.path();
+    done(at, at, attack.victim);
+    let marker = at.join("PAYLOAD-RAN");
+    let planted = script.replace("PAYLOAD", &format!("touch {}; false", marker.display()));
+    shell(&at.join(attack.volume), at, &planted);
+    shell(&at.join(attack.outside.0), at, attack.outside.1);
+    assert!(marker.exists(), "{}: the attack does nothing by itself", attack.name);
+    // With one, it does nothing.
+    let root = open_directory();
+    let at = root.path();
+    done(at, at, attack.victim);
+    let marker = at.join("PAYLOAD-RAN");
+    let planted = script.replace("PAYLOAD", &format!("touch {}; false", marker.display()));
+    let volume = at.join(attack.volume);
+    let ran =
+        inside(&volume, place.unwrap_or(volume.to_str().unwrap()), &format!("{planted}\necho went on >ran || exit 9"));
+    let said = String::from_utf8_lossy(&ran.stderr);
+    let went_on = shell(&volume, at, "find . -name ran | grep -q .").status.success();
+    assert!(went_on, "{}: the program did not run, or could not write: {said}", attack.name);
+    shell(&at.join(attack.outside.0), at, attack.outside.1);
+    assert!(!marker.exists(), "{}: the payload ran outside: {said}", attack.name);
 }
 
 #[test]
 fn git_outside_obeys_nothing_that_a_run_planted() {
     if there("git") {
         holds(GIT);
+    }
+}
+
+#[test]
+fn a_repository_that_is_mounted_at_another_place_is_protected_as_well() {
+    if !there("git") {
+        return;
+    }
+    let alone: Vec<&Attack> = GIT.iter().filter(|attack| attack.name.contains("mounted by itself")).collect();
+    assert_eq!(alone.len(), 4);
+    for attack in alone {
+        holds_at(attack, Some("/b"));
     }
 }
 
