@@ -214,3 +214,34 @@ fn ending(o: &mut Outcome, f: &Finished, recipe: &Recipe, cpu_seconds: u64) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use cofferdam_confine::wire::step;
+
+    use super::*;
+    use crate::evidence::Log;
+
+    #[test]
+    fn memory_is_partial_where_the_buffers_of_sockets_could_not_be_counted() {
+        let (policy, recipe) = (Policy::base(), Recipe::default());
+        let memory = |weakened: Vec<(u16, i32)>| {
+            let mut report = Report::begin(Log::default());
+            (report.end, report.weakened) = (End::Wait(0), weakened);
+            let full = Applied { strength: Strength::Full, reason: "a cgroup".into() };
+            let finished = Finished::of(report, Enforcement::from([(Field::Memory, full)]));
+            let of = Told { policy: &policy, recipe: &recipe, reports: true };
+            let outcome = outcome(&of, Outcome::unstarted(None), finished, Instant::now());
+            assert!(outcome.success, "the run is none the worse");
+            outcome.enforcement[&Field::Memory].clone()
+        };
+        let (eacces, other) = (13, (step::KEYRING, 13));
+        let without = memory(vec![other]);
+        assert_eq!((without.strength, &*without.reason), (Strength::Full, "a cgroup"), "the control");
+        let with = memory(vec![other, (step::SOCKETS, eacces)]);
+        assert_eq!(with.strength, Strength::Partial);
+        for part in ["the buffers of sockets could not be counted", "Permission denied"] {
+            assert!(with.reason.contains(part), "{part}: {}", with.reason);
+        }
+    }
+}

@@ -145,6 +145,28 @@ pub struct Report {
 }
 
 impl Report {
+    /// The report of a run of which nothing is known yet.
+    pub(crate) fn begin(log: Log) -> Report {
+        Report {
+            end: End::Lost,
+            started_ns: 0,
+            ended_ns: 0,
+            streams: [(Vec::new(), false), (Vec::new(), false)],
+            log,
+            lost: 0,
+            usage: process::Usage::default(),
+            largest: 0,
+            sampled_memory: 0,
+            sampled_with_sockets: 0,
+            sampled_cpu_us: 0,
+            sampled_processes: 0,
+            layers: Vec::new(),
+            weakened: Vec::new(),
+            problems: Vec::new(),
+            counted: None,
+        }
+    }
+
     /// What the gateway refused ends a run under `terminate`, also where the program had ended by itself first: no refusal
     /// goes unnoticed.
     pub(crate) fn refused(&mut self, network: Option<&Network>, on: OnViolation) {
@@ -187,24 +209,7 @@ fn now_ns() -> u64 {
 /// Watches until the tree is dead and reaped and every stream is read to its end.
 pub fn supervise(mut run: Run<'_>, io: &mut Io) -> Report {
     let log = std::mem::take(&mut run.log);
-    let report = Report {
-        end: End::Lost,
-        started_ns: 0,
-        ended_ns: 0,
-        streams: [(Vec::new(), false), (Vec::new(), false)],
-        log,
-        lost: 0,
-        usage: process::Usage::default(),
-        largest: 0,
-        sampled_memory: 0,
-        sampled_with_sockets: 0,
-        sampled_cpu_us: 0,
-        sampled_processes: 0,
-        layers: Vec::new(),
-        weakened: Vec::new(),
-        problems: Vec::new(),
-        counted: None,
-    };
+    let report = Report::begin(log);
     let now = Instant::now();
     let mut l = Loop {
         run,
