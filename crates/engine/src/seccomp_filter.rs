@@ -1,5 +1,7 @@
 //! From a policy to a compiled system call filter.
 
+use std::path::Path;
+
 use cofferdam_confine::host::{resource, rlimit};
 use cofferdam_confine::seccomp::{
     Arch, ArgOp, Condition, Denials, ExecGate, Level, NoSpawn, Program, Request, Rule, RuleAction, compile,
@@ -91,7 +93,7 @@ pub fn request<'a>(policy: &Policy, needs: Needs, denials: Denials, rules: &'a [
             .then_some(NoSpawn { exec_fd: needs.exec_number.unwrap_or_else(exec_number), gate }),
         unix_sockets: policy.process.unix_sockets,
         // gVisor answers from memory of its own whatever pool the host has, and a filter that is exported meets other hosts.
-        huge_pages: needs.no_listener || huge_pages(),
+        huge_pages: needs.no_listener || huge_pages(Path::new("/sys/kernel/mm/hugepages")),
         no_netlink: false,
         no_network_sockets: needs.no_net_namespace
             && policy.network.mode == NetworkMode::None
@@ -116,15 +118,15 @@ fn ends_at_addresses(policy: &Policy, needs: Needs) -> bool {
         && (needs.own_net_namespace || !needs.no_net_namespace)
 }
 
-/// Whether this host has a pool of huge pages, or may make one on demand. What cannot be read counts as one.
-fn huge_pages() -> bool {
-    let pools = match std::fs::read_dir("/sys/kernel/mm/hugepages") {
+/// Whether this host has a pool of huge pages, or may make one on demand, by the kernel's directory of pools. What cannot be
+/// read counts as one.
+fn huge_pages(directory: &Path) -> bool {
+    let pools = match std::fs::read_dir(directory) {
         Ok(pools) => pools,
         Err(e) => return e.kind() != std::io::ErrorKind::NotFound,
     };
-    let has = |pool: &std::path::Path, file: &str| {
-        std::fs::read_to_string(pool.join(file)).map_or(true, |number| number.trim() != "0")
-    };
+    let has =
+        |pool: &Path, file: &str| std::fs::read_to_string(pool.join(file)).map_or(true, |number| number.trim() != "0");
     pools.flatten().any(|pool| ["nr_hugepages", "nr_overcommit_hugepages"].iter().any(|file| has(&pool.path(), file)))
 }
 
@@ -183,6 +185,30 @@ mod tests {
     use cofferdam_policy::Audit;
 
     use super::*;
+
+    #[test]
+    fn a_pool_of_huge_pages_is_seen_where_it_has_pages_or_may_get_some() {
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("hugepages");
+        assert!(!huge_pages(&directory), "the kernel has no huge pages");
+        std::fs::create_dir(&directory).unwrap();
+        assert!(!huge_pages(&directory), "it has no pools");
+        for size in ["hugepages-2048kB", "hugepages-1048576kB"] {
+            let pool = directory.join(size);
+            std::fs::create_dir(&pool).unwrap();
+            for file in ["nr_hugepages", "nr_overcommit_hugepages"] {
+                std::fs::write(pool.join(file), "0\n").unwrap();
+            }
+        }
+        assert!(!huge_pages(&directory), "all are empty");
+        for file in ["hugepages-2048kB/nr_hugepages", "hugepages-1048576kB/nr_overcommit_hugepages"] {
+            std::fs::write(directory.join(file), "16\n").unwrap();
+            assert!(huge_pages(&directory), "{file}");
+            std::fs::write(directory.join(file), "0\n").unwrap();
+        }
+        std::fs::remove_file(directory.join("hugepages-2048kB/nr_overcommit_hugepages")).unwrap();
+        assert!(huge_pages(&directory), "what cannot be read counts as one");
+    }
 
     #[test]
     fn a_filter_asks_only_where_somebody_wants_to_hear_of_what_it_refuses() {
