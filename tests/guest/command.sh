@@ -72,6 +72,15 @@ place "nobody, where nothing is delegated: required limits refuse"
 as=$as_nobody
 run "memory" 'setup_failed' "memory 8"
 
+# A pool, so that there is something for the attacks on huge pages to take.
+pool=/proc/sys/vm/nr_hugepages
+if [ -e "$pool" ]; then
+    echo 16 > "$pool" || true
+    echo "huge pages in the pool: $(cat "$pool")"
+else
+    echo "huge pages in the pool: none, the kernel knows no such pages"
+fi
+
 export COFFERDAM_ESCAPE_DIR=/srv COFFERDAM_BIN=/bin/cofferdam COFFERDAM_ATTACK=/attack COFFERDAM_MUST_WORK=1
 mkdir -p /srv
 for class in Bombs:: Outliving:: cgroup-v2-only; do
