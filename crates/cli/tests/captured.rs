@@ -534,3 +534,51 @@ rule('its')
     let (_, o) = outcome_of(&mut command, &arguments);
     assert_eq!(o["stdout"], "ours EPERM\nits done\n", "{o:#}");
 }
+
+#[test]
+fn what_netlink_sockets_hold_counts_as_memory() {
+    if skipped() {
+        return;
+    }
+    let here = open_directory();
+    // Replies that are never read, in sockets of 8 MiB each. No cgroup counts them.
+    let run = |sockets: &str| {
+        let code = "
+import socket, struct, sys, time
+request = struct.pack('IHHII', 32, 18, 1, 1, 0) + struct.pack('BxHiII', 0, 0, 1, 0, 0)
+keep = []
+for _ in range(int(sys.argv[1])):
+    s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    s.bind((0, 0))
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 20)
+    try:
+        for _ in range(20000): s.send(request)
+    except OSError: pass
+    keep.append(s)
+time.sleep(2)
+print('done')
+";
+        let mut command = cofferdam();
+        command.current_dir(&here);
+        let arguments = [
+            "run",
+            "--json",
+            "--memory",
+            "64m",
+            "--best-effort",
+            "--timeout",
+            "60s",
+            "-w",
+            "/",
+            "--allow",
+            "a.example",
+            "--",
+        ];
+        let arguments = [&arguments[..], &[PYTHON, "-c", code, sockets]].concat();
+        outcome_of(&mut command, &arguments).1
+    };
+    let many = run("400");
+    assert_eq!((&many["outcome"], &many["limit"]), (&"limit_exceeded".into(), &"limits.memory_mb".into()), "{many:#}");
+    let one = run("1");
+    assert_eq!((&one["outcome"], &one["stdout"]), (&"exited".into(), &"done\n".into()), "{one:#}");
+}
