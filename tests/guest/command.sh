@@ -77,6 +77,9 @@ pool=/proc/sys/vm/nr_hugepages
 if [ -e "$pool" ]; then
     echo 16 > "$pool" || true
     echo "huge pages in the pool: $(cat "$pool")"
+    for kind in mmap memfd shm; do
+        expect "control: huge pages without a sandbox, by $kind" 'ESCAPED' /attack huge-pages "$kind"
+    done
 else
     echo "huge pages in the pool: none, the kernel knows no such pages"
 fi
