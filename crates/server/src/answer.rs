@@ -91,6 +91,10 @@ pub fn answer(ran: Ran, room: Room, kept: &blobs::Shelf) -> CallToolResult {
 const DISABLED: &str =
     "[a repository in git's index, which git outside would obey, was disabled: its .git was renamed]";
 
+/// The same where something was disabled that leads out of a directory of version control.
+const UNLINKED: &str =
+    "[a link or list that version control would follow out of its own directory, and write there, was renamed]";
+
 /// Both streams as one text; then where the rest of them is, and how the run ended where that was not by itself.
 fn text(outcome: &Outcome, note: Option<&str>, session: Option<&Told>) -> String {
     let mut text = match (outcome.stdout.is_empty(), outcome.stderr.is_empty()) {
@@ -108,8 +112,10 @@ fn text(outcome: &Outcome, note: Option<&str>, session: Option<&Told>) -> String
         None => ending(outcome),
     };
     // Behind another failure it has no step of its own.
-    let disabled = outcome.violations.iter().any(|violation| violation.operation == "gitlink").then(|| DISABLED.into());
-    for ending in [ending, disabled].into_iter().flatten() {
+    let has = |operation: &str| outcome.violations.iter().any(|violation| violation.operation == operation);
+    let disabled = has("gitlink").then(|| DISABLED.into());
+    let unlinked = has("link").then(|| UNLINKED.into());
+    for ending in [ending, disabled, unlinked].into_iter().flatten() {
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }

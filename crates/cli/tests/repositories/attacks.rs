@@ -342,6 +342,8 @@ pub const PUSH: &[Attack] = &[
     },
 ];
 
+pub const COMMITTED: &str = "hg init repo && cd repo && echo a >a && hg commit -q -A -m a";
+
 pub const SUBREPOSITORY: &str = "hg init repo && hg init repo/sub && cd repo && echo 'sub = sub' >.hgsub && hg add .hgsub && \
                              (cd sub && echo a >a && hg add a && hg commit -m s) && hg commit -m a";
 
@@ -351,7 +353,87 @@ pub const NAMED: &str = "export HOME=/tmp; W=$(mktemp -d); hg clone -q . $W/c; h
                      (cd new; hg pull -q $W/c/new; hg update -q); hg pull -q $W/c; \
                      printf '[extensions]\nx=%s/x.py\n' \"$PWD\" >new/.hg/hgrc; echo 'import os; os.system(\"PAYLOAD\")' >x.py";
 
+/// git writes these through a link, wherever that leads. `$p` is what must not come to be.
+pub const LINKS: &[Attack] = &[
+    Attack {
+        name: "a link in the place of the last message",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "p='PAYLOAD'; p=${p#touch }; p=${p%%;*}; rm -f .git/COMMIT_EDITMSG; ln -s \"$p\" .git/COMMIT_EDITMSG",
+        outside: ("repo", "echo b >>a; git commit -qam b"),
+    },
+    Attack {
+        name: "a link in the place of the reflog",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "p='PAYLOAD'; p=${p#touch }; p=${p%%;*}; rm -f .git/logs/HEAD; ln -s \"$p\" .git/logs/HEAD",
+        outside: ("repo", "echo b >>a; git commit -qam b"),
+    },
+    Attack {
+        name: "a link in the place of the index",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "p='PAYLOAD'; p=${p#touch }; p=${p%%;*}; rm -f .git/index; ln -s \"$p\" .git/index",
+        outside: ("repo", "git add a"),
+    },
+    Attack {
+        name: "a link to be fetched into",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "p='PAYLOAD'; p=${p#touch }; p=${p%%;*}; ln -s \"$p\" .git/FETCH_HEAD",
+        outside: ("repo", "git fetch -q . HEAD"),
+    },
+];
+
 pub const HG: &[Attack] = &[
+    Attack {
+        name: "a transaction to recover that restores configuration",
+        victim: COMMITTED,
+        volume: "repo",
+        attack: "printf '[hooks]\\npre-status = PAYLOAD\\n' >.hg/evil; : >.hg/store/journal; \
+                 printf '2\\nplain\\0hgrc\\0evil\\0000\\n' >.hg/store/journal.backupfiles",
+        outside: ("repo", "hg recover; hg status"),
+    },
+    Attack {
+        name: "a transaction to recover that restores a file elsewhere",
+        victim: COMMITTED,
+        volume: "repo",
+        attack: "p='PAYLOAD'; p=${p#touch }; p=${p%%;*}; echo x >.hg/evil; : >.hg/store/journal; \
+                 printf '2\\nplain\\0%s\\0evil\\0000\\n' \"$p\" >.hg/store/journal.backupfiles",
+        outside: ("repo", "hg recover"),
+    },
+    Attack {
+        name: "a transaction to roll back that restores configuration",
+        victim: COMMITTED,
+        volume: "repo",
+        attack: "printf '[hooks]\\npre-status = PAYLOAD\\n' >.hg/evil; \
+                 printf '2\\nplain\\0hgrc\\0evil\\0000\\n' >.hg/store/undo.backupfiles",
+        outside: ("repo", "hg --config ui.rollback=true rollback; hg status"),
+    },
+    Attack {
+        name: "a link in the place of a log",
+        victim: COMMITTED,
+        volume: "repo",
+        attack: "p='PAYLOAD'; p=${p#touch }; p=${p%%;*}; ln -s \"$p\" .hg/blackbox.log",
+        outside: ("repo", "hg --config extensions.blackbox= --config blackbox.track=* status"),
+    },
+    Attack {
+        name: "a state of histedit that is a pickle",
+        victim: COMMITTED,
+        volume: "repo",
+        attack: "printf \"cposix\\nsystem\\n(S'PAYLOAD'\\ntR.\" >.hg/histedit-state",
+        outside: ("repo", "hg --config extensions.histedit= summary"),
+    },
+    Attack {
+        name: "a repository of patches",
+        victim: COMMITTED,
+        volume: "repo",
+        attack: "mkdir -p .hg/patches/.hg/store; \
+                 printf 'revlogv1\\nstore\\nfncache\\ndotencode\\ngeneraldelta\\n' >.hg/patches/.hg/requires; \
+                 printf '[extensions]\\nx=%s/x.py\\n' \"$PWD\" >.hg/patches/.hg/hgrc; \
+                 echo 'import os; os.system(\"PAYLOAD\")' >x.py",
+        outside: ("repo", "export HOME=$PWD/..; printf '[extensions]\nmq=\n' >$HOME/.hgrc; hg qnew pp"),
+    },
     Attack {
         name: "the configuration of one work tree",
         victim: "hg init repo",

@@ -188,7 +188,7 @@ fn a_record_that_cannot_be_read_fails_the_next_run_and_is_named() {
     fs::create_dir_all(scene.unfinished()).unwrap();
     let record = scene.unfinished().join("one");
     let elsewhere = scene.root.path().join("elsewhere");
-    fs::write(&elsewhere, "[]").unwrap();
+    fs::write(&elsewhere, "{\"tops\":[],\"followed\":{}}").unwrap();
     let make: [(&str, &dyn Fn()); 4] = [
         ("no JSON", &|| fs::write(&record, "{").unwrap()),
         ("another form", &|| fs::write(&record, "{\"a\": 1}").unwrap()),
@@ -204,7 +204,7 @@ fn a_record_that_cannot_be_read_fails_the_next_run_and_is_named() {
         assert_eq!(scene.next(), NOTHING, "{name}: it is said once");
     }
     // One that can be read, of a run whose volume is unchanged, is gone without a word.
-    fs::write(&record, "[]").unwrap();
+    fs::write(&record, "{\"tops\":[],\"followed\":{}}").unwrap();
     assert_eq!((scene.next(), record.exists()), (NOTHING, false));
     assert!(elsewhere.exists());
 }

@@ -13,7 +13,7 @@ mod interrupted;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use attacks::{Attack, BARE, EMBED, GIT, HG, INDEX, NAMED, PUSH, REPOSITORY, SUBREPOSITORY, TO_PUSH};
+use attacks::{Attack, BARE, EMBED, GIT, HG, INDEX, LINKS, NAMED, PUSH, REPOSITORY, SUBREPOSITORY, TO_PUSH};
 use common::{cofferdam, open_directory};
 
 /// Whether a program is there; that it is missing is a failure where all have to be.
@@ -117,6 +117,39 @@ fn a_repository_that_is_mounted_at_another_place_is_protected_as_well() {
     for attack in alone {
         holds_at(attack, Some("/b"));
     }
+}
+
+#[test]
+fn git_outside_writes_through_no_link_that_a_run_planted() {
+    if there("git") {
+        holds(LINKS);
+    }
+}
+
+#[test]
+fn a_link_that_was_there_before_and_one_that_stays_inside_are_left() {
+    if !there("git") {
+        return;
+    }
+    let root = open_directory();
+    let at = root.path();
+    done(at, at, REPOSITORY);
+    let repo = at.join("repo");
+    done(&repo, at, "touch ../elsewhere; ln -s ../../elsewhere .git/before; mkdir .git/mine");
+    let script =
+        "ln -s ../HEAD .git/mine/inside; ln -s nothing .git/dangling; ln -s ../../elsewhere .git/after; echo ran";
+    let ran = inside(&repo, repo.to_str().unwrap(), script);
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), "ran\n", "{ran:?}");
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(said.contains(".git/after is now ") && said.contains(".git/after.disabled"), "{said}");
+    let is_link = |name: &str| repo.join(name).is_symlink();
+    for left in [".git/before", ".git/mine/inside", ".git/dangling", ".git/after.disabled"] {
+        assert!(is_link(left), "{left}: {said}");
+    }
+    assert!(!is_link(".git/after") && ran.status.success(), "{said}");
+    // Once it has its other name, it is what was there before.
+    let ran = inside(&repo, repo.to_str().unwrap(), "true");
+    assert_eq!((ran.status.code(), ran.stderr.len()), (Some(0), 0), "{ran:?}");
 }
 
 #[test]

@@ -25,9 +25,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::git_index::{self, Entries, MOST_INDEX};
 
+mod followed;
 mod obeyed;
 mod pending;
 
+use followed::Followed;
 use obeyed::{Found, Print, absent, beneath, find, hash, read, read_itself};
 pub use pending::{Watch, watches};
 
@@ -49,7 +51,11 @@ struct Top {
 
 /// What stood there before a run.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Before(Vec<(Top, Seen)>);
+pub struct Before {
+    tops: Vec<(Top, Seen)>,
+    /// What leads elsewhere in each directory of version control.
+    followed: BTreeMap<PathBuf, Followed>,
+}
 
 /// What the index of a work tree leads to.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,31 +73,52 @@ pub struct Mended {
     pub renamed: Vec<(PathBuf, PathBuf)>,
     /// What could not be, and why.
     pub failed: Vec<(PathBuf, String)>,
+    /// The same of what a tool would follow out of its directory.
+    pub unlinked: Vec<(PathBuf, PathBuf)>,
+    /// What could not be renamed of that, or not be looked at, and why.
+    pub followed: Vec<(PathBuf, String)>,
 }
 
 /// Looks at the work trees that these directories are in, or hold at their top.
 pub fn before(volumes: &[String]) -> Before {
     let tops: BTreeSet<Top> = volumes.iter().flat_map(|volume| tops(Path::new(volume))).collect();
-    Before(
-        tops.into_iter()
-            .map(|top| {
-                let seen = see(&top);
-                (top, seen)
-            })
-            .collect(),
-    )
+    let tops: Vec<(Top, Seen)> = tops
+        .into_iter()
+        .map(|top| {
+            let seen = see(&top);
+            (top, seen)
+        })
+        .collect();
+    let mut git: Vec<PathBuf> = Vec::new();
+    for (top, seen) in &tops {
+        git.extend(top.index.parent().map(Path::to_owned));
+        git.extend(seen.repositories.keys().map(|at| top.tree.join(at).join(".git")));
+    }
+    let directories: BTreeSet<PathBuf> =
+        volumes.iter().flat_map(|volume| followed::directories(Path::new(volume), &git)).collect();
+    let look = |directory: PathBuf| {
+        // What cannot be looked at now is compared with nothing afterwards.
+        let found = followed::open(&directory).ok().and_then(|opened| followed::look(opened.as_fd(), false).ok());
+        (directory, found.unwrap_or_default())
+    };
+    Before { tops, followed: directories.into_iter().map(look).collect() }
 }
 
 impl Before {
     /// Whether there is nothing to look at again.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.tops.is_empty() && self.followed.is_empty()
     }
 
     /// Leaves out what a look of another run did not see, which goes on: it may be that run's program's.
     fn as_also_seen_by(&mut self, others: &[Before]) {
-        for (top, seen) in &mut self.0 {
-            for (_, theirs) in others.iter().flat_map(|other| &other.0).filter(|(other, _)| other == top) {
+        for (directory, known) in &mut self.followed {
+            for theirs in others.iter().filter_map(|other| other.followed.get(directory)) {
+                known.retain(|at, print| theirs.get(at) == Some(print));
+            }
+        }
+        for (top, seen) in &mut self.tops {
+            for (_, theirs) in others.iter().flat_map(|other| &other.tops).filter(|(other, _)| other == top) {
                 seen.repositories.retain(|at, print| theirs.repositories.get(at) == Some(print));
                 seen.unread.retain(|at, print| theirs.unread.get(at) == Some(print));
             }
@@ -101,9 +128,17 @@ impl Before {
     /// Looks again, and disables what is new, or obeys something else than before, and could run programs.
     pub fn mend(&self) -> Mended {
         let mut mended = Mended::default();
-        for (top, seen) in &self.0 {
+        let mut new = BTreeSet::new();
+        for (top, seen) in &self.tops {
             let mut after = Walk { top, seen: Seen::default(), known: Some((seen, &mut mended)) };
             after.index();
+            new.extend(after.seen.repositories.into_keys().map(|at| top.tree.join(at).join(".git")));
+        }
+        let none = Followed::new();
+        let known = self.followed.iter().map(|(directory, known)| (directory, known));
+        let new = new.iter().filter(|directory| !self.followed.contains_key(*directory) && directory.is_dir());
+        for (directory, known) in known.chain(new.map(|directory| (directory, &none))) {
+            mended.unlink(directory, known);
         }
         mended
     }
@@ -264,7 +299,51 @@ impl Walk<'_> {
 impl Mended {
     /// Whether nothing was found.
     pub fn is_empty(&self) -> bool {
-        self.renamed.is_empty() && self.failed.is_empty()
+        self.renamed.is_empty() && self.failed.is_empty() && self.unlinked.is_empty() && self.followed.is_empty()
+    }
+
+    /// Adds what another look did.
+    fn append(&mut self, other: Mended) {
+        self.renamed.extend(other.renamed);
+        self.failed.extend(other.failed);
+        self.unlinked.extend(other.unlinked);
+        self.followed.extend(other.followed);
+    }
+
+    /// Disables what leads out of a directory of version control now, and did not before.
+    fn unlink(&mut self, directory: &Path, known: &Followed) {
+        let opened = match followed::open(directory) {
+            Err(Errno::ACCESS) => {
+                permit_above(directory);
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                if let Ok(closed) = openat2(CWD, directory, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+                    permit(closed.as_fd());
+                }
+                followed::open(directory)
+            }
+            opened => opened,
+        };
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(e) if absent(e) => return,
+            Err(e) => return self.followed.push((directory.to_owned(), std::io::Error::from(e).to_string())),
+        };
+        let now = match followed::look(opened.as_fd(), true) {
+            Ok(now) => now,
+            Err((at, why)) => return self.followed.push((directory.join(at), why)),
+        };
+        for (at, _) in now.iter().filter(|(at, print)| known.get(*at) != Some(print)) {
+            let parent = at.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let Some(name) = at.file_name() else { continue };
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let renamed = openat2(&opened, parent, flags, Mode::empty(), beneath())
+                .and_then(|parent| disable(parent.as_fd(), name));
+            let object = directory.join(at);
+            match renamed {
+                Ok(now) => self.unlinked.push((object.clone(), object.with_file_name(now))),
+                Err(e) => self.followed.push((object, std::io::Error::from(e).to_string())),
+            }
+        }
     }
 
     fn rename(&mut self, within: BorrowedFd<'_>, name: &OsStr, object: &Path) {

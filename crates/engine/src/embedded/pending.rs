@@ -66,7 +66,7 @@ impl Watch {
 
     /// Whether something in the volumes has another name now, which an interrupted run had left.
     pub fn renamed(&self) -> bool {
-        !self.earlier.renamed.is_empty()
+        !(self.earlier.renamed.is_empty() && self.earlier.unlinked.is_empty())
     }
 
     /// Looks again, now that every process of the run is dead, and has the outcome say what was found.
@@ -158,9 +158,7 @@ fn unfinished() -> Unfinished {
             // It has just ended.
             Err(_) if goes_on => {}
             Ok(before) => {
-                let Mended { renamed, failed } = before.mend();
-                all.mended.renamed.extend(renamed);
-                all.mended.failed.extend(failed);
+                all.mended.append(before.mend());
             }
             Err(e) => all.faults.push(unread(&path, &e)),
         }
@@ -254,17 +252,41 @@ fn report(outcome: &mut Outcome, mended: &Mended, who: &str) {
     if mended.failed.len() > NAMED {
         texts.push(format!("{} more cannot be renamed", mended.failed.len() - NAMED));
     }
-    let objects = mended.renamed.iter().map(|(path, _)| path).chain(mended.failed.iter().map(|(path, _)| path));
-    outcome.violations.extend(objects.take(NAMED).map(|path| Violation {
-        operation: "gitlink".into(),
-        object: Some(shown(path)),
-        field: "$.filesystem.protected".into(),
-        evidence: Evidence::Inferred,
-        pid: 0,
-        count: 1,
-        aggregated: false,
-    }));
-    let code = if mended.failed.is_empty() { 0 } else { 125 };
+    for (path, now) in mended.unlinked.iter().take(NAMED) {
+        texts.push(format!(
+            "{who} left what version control would follow out of its own directory, and write there: {} is now {}",
+            shown(path),
+            shown(now)
+        ));
+        hint.get_or_insert_with(|| {
+            "look at it with ls -l; where it names only files of the repository, give it its name back".to_owned()
+        });
+    }
+    if mended.unlinked.len() > NAMED {
+        texts.push(format!("{} more of these were renamed", mended.unlinked.len() - NAMED));
+    }
+    for (path, why) in mended.followed.iter().take(NAMED) {
+        texts.push(format!(
+            "what version control would follow out of {} cannot be looked at, or not be renamed: {why}; run none of its \
+             programs there",
+            shown(path)
+        ));
+    }
+    let indexed = mended.renamed.iter().map(|(path, _)| path).chain(mended.failed.iter().map(|(path, _)| path));
+    let followed = mended.unlinked.iter().map(|(path, _)| path).chain(mended.followed.iter().map(|(path, _)| path));
+    let objects = indexed.take(NAMED).map(|path| ("gitlink", path));
+    outcome.violations.extend(objects.chain(followed.take(NAMED).map(|path| ("link", path))).map(
+        |(operation, path)| Violation {
+            operation: operation.into(),
+            object: Some(shown(path)),
+            field: "$.filesystem.protected".into(),
+            evidence: Evidence::Inferred,
+            pid: 0,
+            count: 1,
+            aggregated: false,
+        },
+    ));
+    let code = if mended.failed.is_empty() && mended.followed.is_empty() { 0 } else { 125 };
     outcome.success &= code == 0;
     add(outcome, Failure { code, step: "repositories".into(), message: texts.join("; "), hint });
 }
