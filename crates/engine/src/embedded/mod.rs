@@ -135,9 +135,8 @@ impl Before {
             new.extend(after.seen.repositories.into_keys().map(|at| top.tree.join(at).join(".git")));
         }
         let none = Followed::new();
-        let known = self.followed.iter().map(|(directory, known)| (directory, known));
         let new = new.iter().filter(|directory| !self.followed.contains_key(*directory) && directory.is_dir());
-        for (directory, known) in known.chain(new.map(|directory| (directory, &none))) {
+        for (directory, known) in self.followed.iter().chain(new.map(|directory| (directory, &none))) {
             mended.unlink(directory, known);
         }
         mended
