@@ -5,8 +5,7 @@
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use cofferdam_config::environments::{
-    Environment, Environments, Kind, Passing, Problem, Project, Surroundings, artifact, as_known, dress, no_flake,
-    recipe,
+    Environment, Environments, Kind, Passing, Problem, Project, Surroundings, artifact, as_known, dress, recipe,
 };
 use cofferdam_engine::{Engine, Expected};
 use cofferdam_policy::{Policy, text};
@@ -282,9 +281,6 @@ fn check_all(all: &Environments, caller: &Caller, json: bool) -> Result<i32, Ref
             problems.extend(found);
         }
     }
-    if all.project.as_ref().is_some_and(|project| project.use_flake) {
-        problems.push(no_flake(all.configuration.as_deref().unwrap_or(std::path::Path::new("project"))));
-    }
     warn(all);
     let code = report(&problems, json)?;
     if code == 0 && !json {
@@ -370,6 +366,7 @@ fn show(
             _ => Policy::base(),
         };
         let variable = |name: &str| caller.variable(name).map(str::to_owned);
+        let project = resolve::developed(project, caller, Building::Never, false)?;
         dress(&mut policy, &recipe, project.as_ref(), &caller.homes, variable);
         shown.passing = Some(match &recipe.passing {
             Passing::Preset(name) => format!("as the preset {name} takes it"),

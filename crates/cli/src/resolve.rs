@@ -86,6 +86,7 @@ fn enter(
             .hint("leave one out: options change what an environment allows, and run takes any interpreter"));
     }
     let (environment, built) = ready(environment, caller, building, quiet)?;
+    let project = developed(project, caller, building, quiet)?;
     let configuration = matches.get_one::<String>("config").map(String::as_str);
     let recipe = recipe(&environment, built.as_deref())
         .map_err(|reason| unusable(name, &environment, &reason, configuration))?;
@@ -183,6 +184,26 @@ pub fn ready(
         }
     };
     environments::ready(environment, &builder(caller), &surroundings(caller), building, begins).map_err(|error| {
+        match error {
+            Unbuilt::Nix(error) => of_nix(&error),
+            other => Refusal::new("environment", other.to_string()).split_hint(),
+        }
+    })
+}
+
+/// The project with the development shell of its flake, where that is used.
+pub fn developed(
+    project: Option<Project>,
+    caller: &Caller,
+    building: Building,
+    quiet: bool,
+) -> Result<Option<Project>, Refusal> {
+    let begins = |path: &str| {
+        if !quiet {
+            print_note(&format!("building the development shell of {path}, once"), None);
+        }
+    };
+    environments::developed(project, &builder(caller), &surroundings(caller), building, begins).map_err(|error| {
         match error {
             Unbuilt::Nix(error) => of_nix(&error),
             other => Refusal::new("environment", other.to_string()).split_hint(),

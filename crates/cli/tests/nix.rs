@@ -430,3 +430,74 @@ fn a_reference_is_built_by_nix_when_it_is_first_used() {
         assert_eq!(told.contains("building the environment"), noted, "{told}");
     }
 }
+
+/// A project whose flake has a development shell: a program, a variable, and what must not be taken of it.
+const SHELL: &str = r#"{
+  nixConfig.post-build-hook = "HOOK";
+  outputs = { self }: {
+    devShells.SYSTEM.default = derivation {
+      name = "dev";
+      system = "SYSTEM";
+      builder = "${self}/bash";
+      args = [ "-c" "true" ];
+      stdenv = "${self}";
+      outputs = [ "out" ];
+      GREETING = GIVEN;
+    };
+  };
+}"#;
+
+#[test]
+fn the_development_shell_of_a_project_is_there_for_its_environments() {
+    let Some(nix) = Nix::new() else { return };
+    let system = said(&nix.nix(&["eval", "--impure", "--raw", "--expr", "builtins.currentSystem"]));
+    let flake = |given: &str| {
+        let hook = nix.text("hook");
+        nix.write("dev/flake.nix", &SHELL.replace("SYSTEM", &system).replace("HOOK", &hook).replace("GIVEN", given));
+    };
+    let program = |name: &str, text: &str| {
+        use std::os::unix::fs::PermissionsExt as _;
+        nix.write(name, text);
+        fs::set_permissions(nix.path(name), fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    program("hook", &format!("#!/bin/sh\ntouch {}\n", nix.text("HOOK-RAN")));
+    flake("\"hello\"");
+    fs::copy("/bin/bash", nix.path("dev/bash")).unwrap();
+    program("dev/bin/devtool", "#!/bin/sh\necho of the shell\n");
+    program("elsewhere/bin/othertool", "#!/bin/sh\necho of elsewhere\n");
+    let setup = format!(
+        "export PATH=\"$stdenv/bin:{}:bin:/usr/bin:/bin\"\nexport COFFERDAM_BACKEND=landlock\n",
+        nix.text("elsewhere/bin")
+    );
+    nix.write("dev/setup", &setup);
+    let code = "devtool; echo \"$GREETING\"; othertool; echo \"${COFFERDAM_BACKEND-none}\"";
+    let config = |use_flake: bool| {
+        let text = format!(
+            "[environments.tools]\npreset = \"shell\"\n[project]\npath = \"{}\"\nuse_flake = {use_flake}\n",
+            nix.text("dev")
+        );
+        nix.write("c.toml", &text);
+        nix.text("c.toml")
+    };
+    let run = |use_flake| nix.cofferdam(&["eval", "-q", "--config", &config(use_flake), "tools", code]);
+    let printed = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    let with = run(true);
+    assert_eq!(printed(&with), "of the shell\nhello\nnone\n", "{with:?}");
+    assert!(String::from_utf8_lossy(&with.stderr).contains("othertool"), "{with:?}");
+    assert_eq!(printed(&run(false)), "\nnone\n", "the control: without it nothing of it is there");
+    flake("\"changed\"");
+    assert!(printed(&run(true)).contains("\nchanged\n"), "a flake that changed is built anew");
+    assert!(!nix.path("HOOK-RAN").exists(), "the flake configures no Nix");
+    assert!(!nix.path("dev/flake.lock").exists(), "nothing is written into the project");
+    // It is evaluated without the files of this host.
+    flake("builtins.readFile \"/etc/hostname\"");
+    let refused = run(true);
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        refused.status.code() == Some(125) && told.contains("cannot be used") && told.contains("hint: nix develop"),
+        "{told}"
+    );
+    fs::remove_file(nix.path("dev/flake.nix")).unwrap();
+    let checked = nix.cofferdam(&["environment", "check", &config(true)]);
+    assert_eq!(checked.status.code(), Some(1), "{checked:?}");
+}

@@ -607,14 +607,16 @@ fn a_wrappers_session_program_is_the_one_that_it_names() {
 }
 
 #[test]
-fn a_project_whose_flake_is_asked_for_is_refused_by_a_check_with_the_reason() {
+fn a_project_whose_flake_is_asked_for_has_one() {
     let made = Made::new();
     let file = made.write("c.toml", "[project]\npath = \".\"\nuse_flake = true\n");
     let found = Environments::of_file(file.to_str().unwrap(), &made.around).problems;
     assert!(
-        found.len() == 1 && found[0].key == "project.use_flake" && found[0].accepted.contains("flake ="),
+        found.len() == 1 && found[0].key == "project.use_flake" && found[0].place.ends_with("/flake.nix"),
         "{found:?}"
     );
+    made.write("flake.nix", "{ outputs = _: { }; }");
+    assert_eq!(Environments::of_file(file.to_str().unwrap(), &made.around).problems, [], "the control: there is one");
     made.write("c.toml", "[project]\npath = \".\"\n");
     assert_eq!(Environments::of_file(file.to_str().unwrap(), &made.around).problems, []);
 }

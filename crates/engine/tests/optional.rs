@@ -37,7 +37,9 @@ fn policy(place: &Place, backend: Backend, names: &[(&str, bool)]) -> Policy {
     let files: Vec<String> = names.iter().map(|(name, _)| place.at(name) + "/file").collect();
     // Without a process of its own for each file: the landlock backend counts those of the user's other programs.
     policy.command.argv =
-        ["sh", "-c", "for f; do { read -r line <\"$f\" && echo \"$line\"; } || echo none; done 2>/dev/null", "sh"].map(str::to_owned).to_vec();
+        ["sh", "-c", "for f; do { read -r line <\"$f\" && echo \"$line\"; } || echo none; done 2>/dev/null", "sh"]
+            .map(str::to_owned)
+            .to_vec();
     policy.command.argv.extend(files);
     policy.command.cwd = Some("/".into());
     policy.backend = backend;

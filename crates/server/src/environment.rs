@@ -368,7 +368,14 @@ impl Place {
         };
         let variable = |name: &str| host.around.variables.get(name).cloned();
         let mut policy = base;
-        environments::dress(&mut policy, &recipe, self.project.as_ref(), homes, variable);
+        let project = self.project.clone();
+        let told = |path: &str| {
+            tracing::info!("building the development shell of {path}, once");
+            begins("building the development shell of the project, once");
+        };
+        let project = environments::developed(project, &host.builder(), &host.around, Building::WhenNeeded, told)
+            .map_err(|error| unusable("environment", &error.to_string()))?;
+        environments::dress(&mut policy, &recipe, project.as_ref(), homes, variable);
         if matches!(environment.kind, Kind::Profile { .. }) {
             add_workspace(&mut policy);
         }

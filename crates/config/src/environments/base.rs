@@ -4,7 +4,7 @@
 //! One place for the command and the server, so that a name means the same in both. Builds nothing unless asked to.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use cofferdam_policy::paths::{PathSet, is_within};
@@ -13,7 +13,7 @@ use cofferdam_policy::{CREDENTIALS, Policy, Root, XDG, credential_deny, credenti
 use super::discover::holds_more;
 use super::nix::{Builder, Building, NixError};
 use super::recipe::store_of;
-use super::{Around, Environment, Kind, Project, Rank, Recipe, Surroundings, artifact};
+use super::{Around, Environment, Kind, Project, Rank, Recipe, Shell, Surroundings, artifact};
 
 /// Why the process's surroundings cannot be told.
 #[derive(Debug, thiserror::Error)]
@@ -246,6 +246,48 @@ pub fn ready(
         return Ok((environment, None));
     }
     Ok((environment, Some(built)))
+}
+
+/// The project with its development shell, where that is used. `begins` is told the project before its shell is built; where
+/// nothing may be built, one that is not built yet is left out.
+///
+/// # Errors
+/// It cannot be built, or is none that can be used.
+pub fn developed(
+    project: Option<Project>,
+    builder: &Builder,
+    around: &Surroundings,
+    building: Building,
+    begins: impl FnOnce(&str),
+) -> Result<Option<Project>, Unbuilt> {
+    let Some(mut project) = project else { return Ok(None) };
+    if !project.use_flake {
+        return Ok(Some(project));
+    }
+    let known = if building == Building::Anew { None } else { builder.described(&project.path) };
+    let file = match (known, building) {
+        (Some(file), _) => file,
+        // It is there once the first call has built it.
+        (None, Building::Never) => return Ok(Some(project)),
+        (None, _) => {
+            begins(&project.path);
+            builder.describe(&project.path)?
+        }
+    };
+    let unusable = |problem: String| NixError::Shell { project: project.path.clone(), problem };
+    let store = file.to_str().and_then(store_of).ok_or_else(|| unusable("its description is in no store".into()))?;
+    // The link to it is in a cache directory, which may have been writable in a run.
+    if holds_more(around.around(), &credentials_elsewhere(&around.homes), Path::new(&store)) {
+        return Err(unusable(format!("{store} is no Nix store")).into());
+    }
+    let text = std::fs::metadata(&file)
+        .ok()
+        .filter(|about| about.is_file() && about.len() <= super::shell::LONGEST)
+        .and_then(|_| std::fs::read(&file).ok())
+        .ok_or_else(|| unusable("its description cannot be read, or is too long".into()))?;
+    let shell = Shell::parse(&text, &store, |path| Path::new(path).is_dir()).map_err(&unusable)?;
+    project.shell = Some(shell);
+    Ok(Some(project))
 }
 
 /// The environment as it is known without building anything: one whose reference was built into what it cannot use says so.

@@ -23,6 +23,7 @@ mod metadata;
 pub mod nix;
 mod preset;
 mod recipe;
+mod shell;
 mod sources;
 
 use std::fmt;
@@ -31,13 +32,16 @@ use std::path::PathBuf;
 use cofferdam_policy::{Backend, NetworkMode, Root};
 
 pub use artifact::{Artifact, NIX_STORE, artifact};
-pub use base::{ObserveError, Unbuilt, as_known, credentials, deny_dot_names, deny_moved, dress, eval_base, ready};
+pub use base::{
+    ObserveError, Unbuilt, as_known, credentials, deny_dot_names, deny_moved, developed, dress, eval_base, ready,
+};
 pub use entry::Entry;
 pub use file::{Parsed, parse};
 pub use hints::in_definition;
 pub use metadata::{Metadata, SessionAgent, StdinMode, bundled, metadata};
 pub use preset::{Code, PresetError, image_preset, preset};
 pub use recipe::{INSIDE, LONGEST_ARGUMENT, Passing, Recipe, WORKSPACE, recipe};
+pub use shell::Shell;
 pub use sources::{Around, Environments, Found, Surroundings, no_flake};
 
 /// The presets, which work without a definition.
@@ -249,8 +253,10 @@ pub struct Project {
     pub path: String,
     /// Absolute path inside.
     pub mount_point: String,
-    /// Whether its flake's programs are meant to be there, which is not supported.
+    /// Whether the programs and variables of its flake's development shell are there.
     pub use_flake: bool,
+    /// That shell, once it is built: see [`developed`].
+    pub shell: Option<Shell>,
     /// Names of the caller's variables that go in.
     pub inherit_env: Vec<String>,
     /// Whether code may change it, in a copy that goes with the run. It is read-only otherwise.

@@ -9,6 +9,8 @@ use std::process::{Command, Stdio};
 
 use sha2::{Digest as _, Sha256};
 
+use super::shell::LONGEST;
+
 /// Why a reference cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -46,6 +48,16 @@ pub enum NixError {
         reference: String,
         /// How Nix ended.
         status: std::process::ExitStatus,
+    },
+    /// The flake of a project has no development shell that can be used.
+    #[error(
+        "the development shell of {project} cannot be used: {problem}\nhint: nix develop {project} says more; or use_flake = false"
+    )]
+    Shell {
+        /// The project.
+        project: String,
+        /// Why not.
+        problem: String,
     },
     /// Nix said yes, and built nothing.
     #[error("`nix build` of {reference} left nothing at {}", path.display())]
@@ -91,12 +103,60 @@ impl Builder {
 
     /// What the reference came to when it was built last, if that is still there.
     pub fn built(&self, reference: &str) -> Option<PathBuf> {
-        use std::os::unix::fs::MetadataExt as _;
-        let link = self.link(reference)?;
-        let metadata = std::fs::symlink_metadata(&link).ok()?;
         // Nobody else's word is taken for what runs here.
+        self.led(&self.link(reference)?)
+    }
+
+    /// The file in which Nix has described the development shell of a project as its flake is now, if that was built.
+    pub fn described(&self, project: &str) -> Option<PathBuf> {
+        let link = self.cache.as_ref()?.join(shell_name(project)?);
+        self.led(&link)
+    }
+
+    /// Builds the development shell of a project, and gives the file that describes it. `nix` evaluates the flake without
+    /// the caller's files and variables (pure evaluation), builds as it builds anything, obeys no `nixConfig` of the flake,
+    /// and writes nothing into the project.
+    ///
+    /// # Errors
+    /// There is no Nix, or it fails.
+    pub fn describe(&self, project: &str) -> Result<PathBuf, NixError> {
+        use std::os::unix::fs::DirBuilderExt as _;
+        let unusable = |problem: &str| NixError::Shell { project: project.to_owned(), problem: problem.to_owned() };
+        let Some(program) = &self.program else { return Err(unusable("there is no `nix` on PATH")) };
+        let Some(cache) = &self.cache else { return Err(unusable("there is no home directory to remember it in")) };
+        let Some(name) = shell_name(project) else { return Err(unusable("its flake.nix cannot be read")) };
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(cache).map_err(|error| NixError::Cache {
+            reference: project.to_owned(),
+            path: cache.clone(),
+            problem: error.to_string(),
+        })?;
+        // Of a repository Nix takes what git knows, of another directory all of it.
+        let kind = if Path::new(project).join(".git").exists() { "git+file://" } else { "path:" };
+        let link = cache.join(name);
+        let status = Command::new(program)
+            .args(["--extra-experimental-features", "nix-command flakes", "print-dev-env", "--json"])
+            .args(["--no-write-lock-file", "--option", "accept-flake-config", "false", "--profile"])
+            .arg(&link)
+            .arg(format!("{kind}{}", escaped(project)))
+            // Whatever the repository's own configuration says.
+            .envs([("GIT_CONFIG_COUNT", "2"), ("GIT_CONFIG_KEY_0", "core.fsmonitor"), ("GIT_CONFIG_VALUE_0", "false")])
+            .envs([("GIT_CONFIG_KEY_1", "core.hooksPath"), ("GIT_CONFIG_VALUE_1", "/dev/null")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status()
+            .map_err(|source| NixError::Unstarted { program: program.clone(), source })?;
+        if !status.success() {
+            return Err(unusable(&format!("`nix print-dev-env` failed with {status}")));
+        }
+        self.led(&link).ok_or_else(|| unusable("Nix left no description of it"))
+    }
+
+    /// Where a link of this user's in the cache leads.
+    fn led(&self, link: &Path) -> Option<PathBuf> {
+        use std::os::unix::fs::MetadataExt as _;
+        let metadata = std::fs::symlink_metadata(link).ok()?;
         let own = metadata.uid() == rustix::process::geteuid().as_raw();
-        if metadata.is_symlink() && own { std::fs::canonicalize(&link).ok() } else { None }
+        if metadata.is_symlink() && own { std::fs::canonicalize(link).ok() } else { None }
     }
 
     /// Builds the reference, anew if it was built before. `nix` writes to the caller's standard error while it works.
@@ -134,6 +194,27 @@ impl Builder {
         let name: String = Sha256::digest(reference.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
         Some(self.cache.as_ref()?.join(name))
     }
+}
+
+/// What the shell of a project is remembered by: where it is, and what its flake and the lock of its inputs say.
+fn shell_name(project: &str) -> Option<String> {
+    let read = |name: &str| {
+        let path = Path::new(project).join(name);
+        std::fs::metadata(&path).ok().filter(|about| about.is_file() && about.len() <= LONGEST)?;
+        std::fs::read(path).ok()
+    };
+    let mut digest = Sha256::new();
+    for part in [project.as_bytes(), &read("flake.nix")?, &read("flake.lock").unwrap_or_default()] {
+        digest.update((part.len() as u64).to_be_bytes());
+        digest.update(part);
+    }
+    Some(digest.finalize().iter().fold("shell-".to_owned(), |name, byte| name + &format!("{byte:02x}")))
+}
+
+/// A path in a URL.
+fn escaped(path: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
+    path.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
 /// The directory of the cache: below the one that the variable names, or below the home.

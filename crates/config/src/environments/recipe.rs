@@ -15,7 +15,7 @@ use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root, Stdin};
 
 use super::artifact::NIX_STORE;
 use super::metadata::StdinMode;
-use super::{BackendWord, Environment, Kind, Overrides, Project, stdin_mode_of};
+use super::{BackendWord, Environment, Kind, Overrides, Project, Shell, stdin_mode_of};
 
 /// The directory in memory that code works in, and its home.
 pub const WORKSPACE: &str = "/workspace";
@@ -181,6 +181,10 @@ impl Recipe {
         if let Some(project) = project {
             let access = if project.copy_on_write { Access::CopyOnWrite } else { Access::ReadOnly };
             show_as(policy, &project.path, &project.mount_point, access);
+            // An image brings its own programs.
+            if let (Some(shell), None) = (&project.shell, &self.root) {
+                develop(policy, shell);
+            }
             if self.inside.is_some() {
                 // By these an artifact's program shows it in a sandbox of its own, or finds it.
                 for name in ["PROJECT_DIR", "PROJECT_MOUNT"] {
@@ -283,6 +287,18 @@ pub(super) fn too_long(bytes: Option<usize>) -> String {
         "{bytes} bytes of code cannot be passed as an argument, as this environment's interpreter takes it\n\
          hint: at most {LONGEST_ARGUMENT} bytes; or an interpreter that reads standard input"
     )
+}
+
+/// Adds a development shell: its programs first, its variables where there are none of the name.
+fn develop(policy: &mut Policy, shell: &Shell) {
+    show(policy, &shell.store, &shell.store);
+    let variables = &mut policy.command.variables;
+    let rest = variables.get("PATH").cloned();
+    let path: Vec<String> = shell.path.iter().cloned().chain(rest).collect();
+    variables.insert("PATH".into(), path.join(":"));
+    for (name, value) in &shell.variables {
+        variables.entry(name.clone()).or_insert_with(|| value.clone());
+    }
 }
 
 /// Shows a path of the host read-only: outside of what it would hide.

@@ -218,7 +218,6 @@ impl Environments {
         if let Some(parsed) = out.read(&file, true, around) {
             out.found(parsed.ignored, parsed.problems, parsed.definitions, around);
             if let Some(project) = parsed.project {
-                out.problems.extend(project.use_flake.then(|| no_flake(&file)));
                 out.project_of_runs(around, Some(project));
             }
         }
@@ -441,7 +440,8 @@ impl Environments {
                     self.problems.push(Problem { place, key, problem, accepted: "a directory below /".into() });
                 }
                 Ok(Ok(path)) => {
-                    self.project = Some(Project { path, mount_point, use_flake, inherit_env, copy_on_write })
+                    self.project =
+                        Some(Project { path, mount_point, use_flake, shell: None, inherit_env, copy_on_write })
                 }
                 Ok(Err(_)) => self.warnings.push("the project's path is not valid UTF-8, and is not shown".into()),
                 Err(error) => {
@@ -450,10 +450,8 @@ impl Environments {
                     self.problems.push(Problem { place, key, problem, accepted });
                 }
             }
-            if use_flake {
-                self.warnings.push(
-                    "project.use_flake is not supported: the programs of the project's flake are not there".into(),
-                );
+            if let Some(project) = self.project.as_ref().filter(|project| project.use_flake) {
+                self.problems.extend(no_flake(project));
             }
         }
     }
@@ -477,16 +475,15 @@ impl Environments {
     }
 }
 
-/// What a check says of a project whose flake's programs are asked for.
-pub fn no_flake(place: &Path) -> Problem {
-    Problem {
-        place: place.display().to_string(),
+/// What is wrong where a project's flake is to be used, and there is none.
+pub fn no_flake(project: &Project) -> Option<Problem> {
+    let flake = Path::new(&project.path).join("flake.nix");
+    (!flake.is_file()).then(|| Problem {
+        place: flake.display().to_string(),
         key: "project.use_flake".into(),
-        problem: "is not supported: a development shell is the output of a program that the project's flake names, and would \
-                  run outside of any sandbox"
-            .into(),
-        accepted: "false; and an environment with flake = \"REFERENCE\" for the programs that code needs".into(),
-    }
+        problem: "is true, and the project has no such file".into(),
+        accepted: "a flake.nix with a development shell, `devShells.SYSTEM.default`; or false".into(),
+    })
 }
 
 fn read_capped(path: &Path) -> std::io::Result<Vec<u8>> {

@@ -1,0 +1,159 @@
+//! The development shell of a project's flake: what Nix says of it, and what of that environments take.
+//!
+//! Whoever wrote the project wrote the flake. So nothing of it widens what a sandbox shows beyond the Nix store: PATH is
+//! taken where it names directories of the store, and a variable is text for the program inside. Its `shellHook` is not run.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+
+/// Longest description of a shell, bytes.
+pub const LONGEST: u64 = 8 << 20;
+/// Longest value that is taken, bytes: the kernel takes 128 KiB for each (execve(2)).
+const LONGEST_VALUE: usize = 100 << 10;
+/// What a build has of its own, and what `nix develop` ignores, besides what the sandbox sets.
+const IGNORED: [&str; 36] = [
+    "BASHOPTS",
+    "EUID",
+    "HOME",
+    "IFS",
+    "IN_NIX_SHELL",
+    "LOGNAME",
+    "NIX_BUILD_CORES",
+    "NIX_BUILD_TOP",
+    "NIX_ENFORCE_PURITY",
+    "NIX_LOG_FD",
+    "NIX_REMOTE",
+    "NIX_STORE",
+    "OLDPWD",
+    "PATH",
+    "PPID",
+    "PROJECT_DIR",
+    "PROJECT_MOUNT",
+    "PWD",
+    "SHELL",
+    "SHELLOPTS",
+    "SHLVL",
+    "SSL_CERT_FILE",
+    "TEMP",
+    "TEMPDIR",
+    "TERM",
+    "TMP",
+    "TMPDIR",
+    "TZ",
+    "UID",
+    "USER",
+    "_",
+    "builder",
+    "dontAddDisableDepTrack",
+    "out",
+    "outputs",
+    "shellHook",
+];
+
+/// What a development shell adds to an environment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Shell {
+    /// Directories of the store, which go before the others of PATH.
+    pub path: Vec<String>,
+    /// Variables, where the environment has none of the name.
+    pub variables: BTreeMap<String, String>,
+    /// The store, which is shown.
+    pub store: String,
+}
+
+#[derive(Deserialize)]
+struct Dump {
+    variables: BTreeMap<String, Variable>,
+}
+
+#[derive(Deserialize)]
+struct Variable {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    value: serde_json::Value,
+}
+
+impl Shell {
+    /// What Nix wrote of a shell (`nix print-dev-env`). `is_directory` says what is there of the store.
+    ///
+    /// # Errors
+    /// It is no such description.
+    pub fn parse(json: &[u8], store: &str, is_directory: impl Fn(&str) -> bool) -> Result<Shell, String> {
+        let dump: Dump = serde_json::from_slice(json).map_err(|error| format!("it is not understood: {error}"))?;
+        let mut shell = Shell { store: store.to_owned(), ..Shell::default() };
+        for (name, Variable { kind, value }) in dump.variables {
+            let Some(value) = value.as_str().filter(|_| kind == "exported") else { continue };
+            if name == "PATH" {
+                let plain = |entry: &&str| {
+                    Path::new(entry)
+                        .components()
+                        .all(|part| matches!(part, std::path::Component::RootDir | std::path::Component::Normal(_)))
+                };
+                let below = |entry: &&str| entry.strip_prefix(store).is_some_and(|rest| rest.starts_with('/'));
+                let entries = value.split(':').filter(below).filter(plain).filter(|entry| is_directory(entry));
+                shell.path.extend(entries.map(str::to_owned));
+            } else if is_taken(&name) && value.len() <= LONGEST_VALUE && is_text(value) {
+                shell.variables.insert(name, value.to_owned());
+            }
+        }
+        Ok(shell)
+    }
+}
+
+fn is_taken(name: &str) -> bool {
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let begins = |c: char| c.is_ascii_alphabetic() || c == '_';
+    name.len() <= 256
+        && name.starts_with(begins)
+        && name.chars().all(word)
+        && !name.starts_with("COFFERDAM_")
+        && !IGNORED.contains(&name)
+}
+
+fn is_text(value: &str) -> bool {
+    !value.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(variables: &str) -> Shell {
+        let text = format!(r#"{{"bashFunctions": {{}}, "variables": {{{variables}}}}}"#);
+        Shell::parse(text.as_bytes(), "/nix/store", |path| !path.contains("missing")).unwrap()
+    }
+
+    #[test]
+    fn path_is_taken_in_the_store_alone() {
+        let shell = parse(
+            r#""PATH": {"type": "exported", "value": "/nix/store/a/bin:/usr/bin:/home/u/bin:bin::/nix/storeX/b:/nix/store/../../etc:/nix/store/missing/bin:/nix/store/c/bin"}"#,
+        );
+        assert_eq!(shell.path, ["/nix/store/a/bin", "/nix/store/c/bin"]);
+        assert!(shell.variables.is_empty());
+    }
+
+    #[test]
+    fn variables_are_text_for_the_program_and_none_of_the_builds_or_ours() {
+        let shell = parse(
+            r#""GREETING": {"type": "exported", "value": "hello\nyou"}, "HOME": {"type": "exported", "value": "/homeless-shelter"},
+               "local": {"type": "var", "value": "x"}, "list": {"type": "array", "value": ["a"]}, "number": {"type": "exported", "value": 1},
+               "COFFERDAM_BACKEND": {"type": "exported", "value": "landlock"}, "a=b": {"type": "exported", "value": "x"},
+               "ESC": {"type": "exported", "value": "\u001b[31m"}, "NUL": {"type": "exported", "value": "a\u0000b"},
+               "out": {"type": "exported", "value": "/nix/store/x"}, "_9": {"type": "exported", "value": ""}"#,
+        );
+        let names: Vec<&str> = shell.variables.keys().map(String::as_str).collect();
+        assert_eq!(names, ["GREETING", "_9"]);
+        let long = format!(r#""L": {{"type": "exported", "value": "{}"}}"#, "x".repeat(LONGEST_VALUE + 1));
+        assert!(parse(&long).variables.is_empty());
+    }
+
+    #[test]
+    fn what_is_no_description_is_refused() {
+        for text in ["", "{}", "[]", r#"{"variables": []}"#, r#"{"variables": {"a": 1}}"#] {
+            assert!(Shell::parse(text.as_bytes(), "/nix/store", |_| true).is_err(), "{text}");
+        }
+    }
+}
