@@ -494,9 +494,41 @@ fn the_development_shell_of_a_project_is_there_for_its_environments() {
     let refused = run(true);
     let told = String::from_utf8_lossy(&refused.stderr);
     assert!(
-        refused.status.code() == Some(125) && told.contains("cannot be used") && told.contains("hint: nix develop"),
+        refused.status.code() == Some(125)
+            && told.contains("cannot be used")
+            && told.contains("hint: where its inputs are not locked: nix flake lock "),
         "{told}"
     );
+    // Nor with an input that no lock holds: it could be any file of the caller's.
+    nix.write("secret/id", "KEY");
+    let input =
+        format!("inputs.v = {{ url = \"path:{}\"; flake = false; }}; outputs = {{ self, v }}", nix.text("secret"));
+    let hostile = fs::read_to_string(nix.path("dev/flake.nix")).unwrap();
+    let hostile = hostile.replace("outputs = { self }", &input).replace("\"/etc/hostname\"", "\"${v}/id\"");
+    fs::write(nix.path("dev/flake.nix"), &hostile).unwrap();
+    let refused = run(true);
+    assert!(refused.status.code() == Some(125) && !printed(&refused).contains("KEY"), "{refused:?}");
+    said(&nix.around("nix").args(["flake", "lock", &format!("path:{}", nix.text("dev"))]).output().unwrap());
+    assert!(printed(&run(true)).contains("KEY"), "the control: its owner has locked that input");
+    fs::remove_file(nix.path("dev/flake.lock")).unwrap();
+    // Git, which runs what the configuration of a repository names, is not asked.
+    flake("\"again\"");
+    if Command::new("git").arg("--version").output().is_ok() {
+        let filter = format!("touch {}; cat", nix.text("FILTER-RAN"));
+        let git = |arguments: &[&str]| {
+            let mut git = nix.around("git");
+            said(&git.arg("-C").arg(nix.path("dev")).args(arguments).output().unwrap())
+        };
+        git(&["init", "-q"]);
+        git(&["add", "setup"]);
+        nix.write("dev/.gitattributes", "* filter=evil\n");
+        git(&["config", "filter.evil.clean", &filter]);
+        nix.write("dev/setup", &format!("{setup}\n"));
+        assert!(printed(&run(true)).contains("\nagain\n"));
+        assert!(!nix.path("FILTER-RAN").exists(), "a filter of the repository ran");
+        git(&["add", "setup"]);
+        assert!(nix.path("FILTER-RAN").exists(), "the control: git runs it");
+    }
     fs::remove_file(nix.path("dev/flake.nix")).unwrap();
     let checked = nix.cofferdam(&["environment", "check", &config(true)]);
     assert_eq!(checked.status.code(), Some(1), "{checked:?}");

@@ -282,7 +282,8 @@ impl Place {
         if let Some(reason) = self.unavailable() {
             return Some(reason);
         }
-        if matches!(self.environment.kind, Kind::Profile { .. } | Kind::Reference(_) | Kind::Flake { .. }) {
+        let shell = self.project.as_ref().is_some_and(|project| project.use_flake);
+        if shell || matches!(self.environment.kind, Kind::Profile { .. } | Kind::Reference(_) | Kind::Flake { .. }) {
             return None;
         }
         let prepared = self.opened(host, false, &|_| {}).and_then(|(policy, _)| host.engine.prepare(&policy).map(drop));

@@ -51,7 +51,7 @@ pub enum NixError {
     },
     /// The flake of a project has no development shell that can be used.
     #[error(
-        "the development shell of {project} cannot be used: {problem}\nhint: nix develop {project} says more; or use_flake = false"
+        "the development shell of {project} cannot be used: {problem}\nhint: where its inputs are not locked: nix flake lock {project}; or use_flake = false"
     )]
     Shell {
         /// The project.
@@ -114,8 +114,8 @@ impl Builder {
     }
 
     /// Builds the development shell of a project, and gives the file that describes it. `nix` evaluates the flake without
-    /// the caller's files and variables (pure evaluation), builds as it builds anything, obeys no `nixConfig` of the flake,
-    /// and writes nothing into the project.
+    /// the caller's files and variables (pure evaluation) and with inputs that `flake.lock` holds by their content alone, builds
+    /// as it builds anything, obeys no `nixConfig` of the flake, and writes nothing into the project.
     ///
     /// # Errors
     /// There is no Nix, or it fails.
@@ -130,17 +130,15 @@ impl Builder {
             path: cache.clone(),
             problem: error.to_string(),
         })?;
-        // Of a repository Nix takes what git knows, of another directory all of it.
-        let kind = if Path::new(project).join(".git").exists() { "git+file://" } else { "path:" };
         let link = cache.join(name);
         let status = Command::new(program)
             .args(["--extra-experimental-features", "nix-command flakes", "print-dev-env", "--json"])
-            .args(["--no-write-lock-file", "--option", "accept-flake-config", "false", "--profile"])
+            // An input that no lock holds by its content could be any file of the caller's: with --no-write-lock-file besides,
+            // Nix would only warn of it.
+            .args(["--no-update-lock-file", "--option", "accept-flake-config", "false", "--profile"])
             .arg(&link)
-            .arg(format!("{kind}{}", escaped(project)))
-            // Whatever the repository's own configuration says.
-            .envs([("GIT_CONFIG_COUNT", "2"), ("GIT_CONFIG_KEY_0", "core.fsmonitor"), ("GIT_CONFIG_VALUE_0", "false")])
-            .envs([("GIT_CONFIG_KEY_1", "core.hooksPath"), ("GIT_CONFIG_VALUE_1", "/dev/null")])
+            // Git would run the programs that the repository's own configuration names.
+            .arg(format!("path:{}", escaped(project)))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .status()
