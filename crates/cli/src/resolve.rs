@@ -183,12 +183,7 @@ pub fn ready(
             print_note(&format!("building the environment `{name}` from {reference}, once"), None);
         }
     };
-    environments::ready(environment, &builder(caller), &surroundings(caller), building, begins).map_err(|error| {
-        match error {
-            Unbuilt::Nix(error) => of_nix(&error),
-            other => Refusal::new("environment", other.to_string()).split_hint(),
-        }
-    })
+    environments::ready(environment, &builder(caller), &surroundings(caller), building, begins).map_err(unbuilt)
 }
 
 /// The project with the development shell of its flake, where that is used.
@@ -203,18 +198,20 @@ pub fn developed(
             print_note(&format!("building the development shell of {path}, once"), None);
         }
     };
-    environments::developed(project, &builder(caller), &surroundings(caller), building, begins).map_err(|error| {
-        match error {
-            Unbuilt::Nix(error) => of_nix(&error),
-            other => Refusal::new("environment", other.to_string()).split_hint(),
-        }
-    })
+    environments::developed(project, &builder(caller), &surroundings(caller), building, begins).map_err(unbuilt)
 }
 
 /// What builds references for this caller.
 pub fn builder(caller: &Caller) -> Builder {
     let home = caller.homes.first().map(String::as_str);
     Builder::new(caller.variable("PATH"), cache_directory(caller.variable("XDG_CACHE_HOME"), home))
+}
+
+fn unbuilt(error: Unbuilt) -> Refusal {
+    match error {
+        Unbuilt::Nix(error) => of_nix(&error),
+        other => Refusal::new("environment", other.to_string()).split_hint(),
+    }
 }
 
 fn of_nix(error: &NixError) -> Refusal {

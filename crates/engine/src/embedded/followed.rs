@@ -88,18 +88,21 @@ pub(super) fn look(directory: BorrowedFd<'_>, restore: bool) -> Result<Followed,
     let mut walk = Walk { found: Followed::new(), left: MOST, restore };
     walk.below(directory, Path::new(""), 0)?;
     // Without the line of its version it is a pickle, which runs what it says when it is read.
-    if let Ok(Some(bytes)) = read(directory, Path::new("histedit-state"), MOST_LIST)
-        && !bytes.starts_with(b"v1\n")
-    {
-        walk.found.insert("histedit-state".into(), hash(&[&bytes]));
-    }
-    for (name, backups) in LISTS {
-        let Ok(Some(bytes)) = read(directory, Path::new(name), MOST_LIST) else { continue };
-        if !restores_only_its_own(&bytes, backups) {
-            walk.found.insert(name.into(), hash(&[&bytes]));
-        }
-    }
+    let state = |bytes: &[u8]| bytes.starts_with(b"v1\n");
+    let states = std::iter::once(("histedit-state", judged(directory, "histedit-state", state)));
+    let lists = LISTS
+        .map(|(name, backups)| (name, judged(directory, name, |bytes: &[u8]| restores_only_its_own(bytes, backups))));
+    walk.found.extend(states.chain(lists).filter_map(|(name, print)| Some((name.into(), print?))));
     Ok(walk.found)
+}
+
+/// The hash of a file that is not as it has to be. One that cannot be read, or is too long to be, is none that is.
+fn judged(directory: BorrowedFd<'_>, name: &str, good: impl Fn(&[u8]) -> bool) -> Option<String> {
+    match read(directory, Path::new(name), MOST_LIST) {
+        Ok(None) => None,
+        Ok(Some(bytes)) => (!good(&bytes)).then(|| hash(&[&bytes])),
+        Err(e) => (!absent(e)).then(|| hash(&[b"cannot be read"])),
+    }
 }
 
 struct Walk {
@@ -225,6 +228,16 @@ mod tests {
         {
             assert!(!stays_inside(target.as_bytes(), depth), "{target}");
         }
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_to_be_read_is_not_taken_for_a_good_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = std::fs::File::create(directory.path().join("journal.backupfiles")).unwrap();
+        let look = || look(open(&directory.path().canonicalize().unwrap()).unwrap().as_fd(), false).unwrap();
+        assert!(look().is_empty(), "the control: an empty one");
+        file.set_len(MOST_LIST + 1).unwrap();
+        assert_eq!(look().into_keys().collect::<Vec<_>>(), [PathBuf::from("journal.backupfiles")]);
     }
 
     #[test]
