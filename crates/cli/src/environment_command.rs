@@ -366,7 +366,10 @@ fn show(
             _ => Policy::base(),
         };
         let variable = |name: &str| caller.variable(name).map(str::to_owned);
-        let project = resolve::developed(project, caller, Building::Never, false)?;
+        let project = resolve::developed(project.clone(), caller, Building::Never, false).unwrap_or_else(|unable| {
+            print_note(&unable.message, unable.hint.as_deref());
+            project
+        });
         dress(&mut policy, &recipe, project.as_ref(), &caller.homes, variable);
         shown.passing = Some(match &recipe.passing {
             Passing::Preset(name) => format!("as the preset {name} takes it"),

@@ -181,8 +181,8 @@ fn an_artifact_of_nix_has_the_layout_and_runs_without_a_server() {
     assert_eq!((nul.status.code(), nul.stdout.len()), (Some(65), 0), "{nul:?}");
 }
 
-/// Answers of the server's `run`, one for each call.
-fn served(server: &mut Command, calls: &[Value]) -> Vec<Value> {
+/// Answers of the server's `run`, one for each call. `before` runs ahead of each.
+fn served(server: &mut Command, calls: &[Value], before: impl Fn(usize)) -> Vec<Value> {
     let client =
         json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
     let mut child = server.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
@@ -198,11 +198,11 @@ fn served(server: &mut Command, calls: &[Value]) -> Vec<Value> {
         }
     };
     ask(1, "initialize", &client);
-    let answers = calls
-        .iter()
-        .enumerate()
-        .map(|(index, arguments)| ask(index + 2, "tools/call", &json!({ "name": "run", "arguments": arguments })));
-    let answers = answers.collect();
+    let mut answers = Vec::new();
+    for (index, arguments) in calls.iter().enumerate() {
+        before(index);
+        answers.push(ask(index + 2, "tools/call", &json!({ "name": "run", "arguments": arguments })));
+    }
     drop(input);
     child.wait().unwrap();
     answers
@@ -261,7 +261,7 @@ fn environments_of_nix_keep_the_state_of_sessions() {
         calls.push(json!({ "env": env, "session": env, "code": second }));
     }
     let mut server = nix.around("cofferdam");
-    let answers = served(server.arg("mcp").env("COFFERDAM_METADATA", environments.to_string()), &calls);
+    let answers = served(server.arg("mcp").env("COFFERDAM_METADATA", environments.to_string()), &calls, |_| {});
     for pair in answers.chunks(2) {
         assert_eq!(pair[0]["isError"], false, "{}", pair[0]);
         assert_eq!(pair[1]["structuredContent"]["stdout"], "42\n", "{}", pair[1]);
@@ -487,6 +487,37 @@ fn the_development_shell_of_a_project_is_there_for_its_environments() {
     assert_eq!(printed(&run(false)), "\nnone\n", "the control: without it nothing of it is there");
     flake("\"changed\"");
     assert!(printed(&run(true)).contains("\nchanged\n"), "a flake that changed is built anew");
+    // A server that runs notices the change as well.
+    let call = json!({ "code": code, "env": "tools" });
+    let mut server = nix.around("cofferdam");
+    server.arg("mcp").env("COFFERDAM_CONFIG", config(true));
+    let answers = served(&mut server, &[call.clone(), call.clone(), call], |index| {
+        if index == 2 {
+            flake("\"served\"");
+        }
+    });
+    let texts: Vec<String> = answers.iter().map(Value::to_string).collect();
+    for (text, expected) in texts.iter().zip(["changed", "changed", "served"]) {
+        assert!(text.contains("of the shell") && text.contains(expected), "{expected}: {texts:#?}");
+    }
+    // Where the shell cannot be built, no environment that would have it counts as ready.
+    flake("\"unbuilt\"");
+    let listed = |with_nix: bool| {
+        let mut list = nix.around("cofferdam");
+        list.args(["environment", "list", "--json", "--config", &config(true)]);
+        if !with_nix {
+            list.env("PATH", nix.text("bin"));
+        }
+        let rows: Value = serde_json::from_slice(&list.output().unwrap().stdout).unwrap();
+        rows.as_array().unwrap().iter().find(|row| row["name"] == "tools").unwrap().clone()
+    };
+    assert_eq!(listed(true)["available"], true);
+    let without = listed(false);
+    let reason = without["reason"].as_str().unwrap_or_default();
+    assert!(
+        without["available"] == false && reason.contains("there is no `nix` on PATH\nhint: install Nix"),
+        "{without}"
+    );
     assert!(!nix.path("HOOK-RAN").exists(), "the flake configures no Nix");
     assert!(!nix.path("dev/flake.lock").exists(), "nothing is written into the project");
     // It is evaluated without the files of this host.
@@ -528,6 +559,26 @@ fn the_development_shell_of_a_project_is_there_for_its_environments() {
         assert!(!nix.path("FILTER-RAN").exists(), "a filter of the repository ran");
         git(&["add", "setup"]);
         assert!(nix.path("FILTER-RAN").exists(), "the control: git runs it");
+    }
+    // Nor is Mercurial, which runs what the configuration of a repository names that the flake fetches.
+    if Command::new("hg").arg("--version").output().is_ok() {
+        let hg = |arguments: &[&str]| {
+            said(&nix.around("hg").args(["-R", &nix.text("dev/hg")]).args(arguments).output().unwrap())
+        };
+        hg(&["init", &nix.text("dev/hg")]);
+        nix.write("dev/hg/a", "fetched");
+        hg(&["commit", "-q", "-A", "-m", "a", "-u", "a"]);
+        let revision = hg(&["log", "-r", ".", "-T", "{node}"]);
+        nix.write("dev/hg/.hg/hgrc", &format!("[hooks]\npreoutgoing = touch {}\n", nix.text("HG-RAN")));
+        let url = format!("file://{}", nix.text("dev/hg"));
+        flake(&format!(
+            "builtins.readFile ((builtins.fetchMercurial {{ url = \"{url}\"; rev = \"{revision}\"; }}) + \"/a\")"
+        ));
+        let refused = run(true);
+        assert!(refused.status.code() == Some(125) && !nix.path("HG-RAN").exists(), "{refused:?}");
+        let evaluated = format!("path:{}#devShells.{system}.default.GREETING", nix.text("dev"));
+        let control = nix.around("nix").args(["eval", "--raw", &evaluated]).output().unwrap();
+        assert!(said(&control) == "fetched" && nix.path("HG-RAN").exists(), "the control: Nix by itself runs it");
     }
     fs::remove_file(nix.path("dev/flake.nix")).unwrap();
     let checked = nix.cofferdam(&["environment", "check", &config(true)]);

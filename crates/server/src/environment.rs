@@ -122,6 +122,14 @@ fn works_in_workspace(policy: &Policy) -> bool {
 struct Made<T> {
     it: Arc<T>,
     sources: BTreeMap<String, FileIdentity>,
+    /// The project whose development shell is in it, and what that was built of.
+    shell: Option<(String, Option<String>)>,
+}
+
+/// A project whose development shell is used, and what that is built of now.
+fn shell_of(project: Option<&Project>) -> Option<(String, Option<String>)> {
+    let project = project.filter(|project| project.use_flake)?;
+    Some((project.path.clone(), environments::nix::shell_key(&project.path)))
 }
 
 /// The file at a canonical path; `None` where the path is not canonical, or nothing is there.
@@ -141,14 +149,16 @@ fn identify(policy: &mut Policy) {
 }
 
 impl<T> Made<T> {
-    fn new(it: T, policy: &Policy) -> Made<T> {
-        Made { it: Arc::new(it), sources: policy.filesystem.identities.clone() }
+    /// `shell` is what [`shell_of`] said before it was made.
+    fn new(it: T, policy: &Policy, shell: Option<(String, Option<String>)>) -> Made<T> {
+        Made { it: Arc::new(it), sources: policy.filesystem.identities.clone(), shell }
     }
 
     /// Whether each source is still what was judged: code that could write a directory above one may have put a link, or
-    /// another directory, in its place since, and that is judged anew.
-    fn lies_where_it_was(&self) -> bool {
+    /// another directory, in its place since, and that is judged anew. A flake that was changed is built anew as well.
+    fn is_current(&self) -> bool {
         self.sources.iter().all(|(path, known)| identity(path).as_ref() == Some(known))
+            && self.shell.as_ref().is_none_or(|(project, known)| environments::nix::shell_key(project) == *known)
     }
 }
 
@@ -169,7 +179,7 @@ fn once<T>(
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(2)),
         }
     };
-    if let Some(made) = slot.as_ref().filter(|made| made.lies_where_it_was()) {
+    if let Some(made) = slot.as_ref().filter(|made| made.is_current()) {
         return Ok(Some(Arc::clone(&made.it)));
     }
     let made = make()?;
@@ -282,8 +292,14 @@ impl Place {
         if let Some(reason) = self.unavailable() {
             return Some(reason);
         }
-        let shell = self.project.as_ref().is_some_and(|project| project.use_flake);
-        if shell || matches!(self.environment.kind, Kind::Profile { .. } | Kind::Reference(_) | Kind::Flake { .. }) {
+        let shell = self.project.as_ref().filter(|project| project.use_flake);
+        let unable = shell.and_then(|project| host.builder().describes(&project.path).err());
+        if unable.is_some() {
+            return unable.map(|unable| unable.to_string());
+        }
+        if shell.is_some()
+            || matches!(self.environment.kind, Kind::Profile { .. } | Kind::Reference(_) | Kind::Flake { .. })
+        {
             return None;
         }
         let prepared = self.opened(host, false, &|_| {}).and_then(|(policy, _)| host.engine.prepare(&policy).map(drop));
@@ -326,9 +342,10 @@ impl Place {
         begins: &dyn Fn(&str),
     ) -> Result<Option<Arc<Ready>>, Failure> {
         once(&self.ready[usize::from(long)], cancel, || {
+            let shell = shell_of(self.project.as_ref());
             let ready = self.prepare(host, long, begins)?;
             let policy = ready.policy.clone();
-            Ok(Made::new(ready, &policy))
+            Ok(Made::new(ready, &policy, shell))
         })
     }
 
@@ -338,6 +355,7 @@ impl Place {
     /// It cannot be used, or keeps no state.
     pub fn session(&self, host: &Host, cancel: &Cancel, begins: &dyn Fn(&str)) -> Result<Option<Arc<Start>>, Failure> {
         once(&self.session, cancel, || {
+            let shell = shell_of(self.project.as_ref());
             let (environment, recipe, mut policy) = self.dressed(host, begins)?;
             let agent = agent(&environment, &recipe, &mut policy, host)?;
             policy.validate().map_err(|errors| unusable("policy", &format!("the policy is refused: {errors}")))?;
@@ -346,7 +364,7 @@ impl Place {
             let hands_over = has_workspace.then(|| (WORKSPACE.to_owned(), OUTPUT.to_owned()));
             let recorded = host.trail.clone().map(|trail| (trail, self.about()));
             let seen = policy.clone();
-            Ok(Made::new(Start { policy, agent, hands_over, recorded }, &seen))
+            Ok(Made::new(Start { policy, agent, hands_over, recorded }, &seen, shell))
         })
     }
 
@@ -443,17 +461,17 @@ mod tests {
             vec![Mount::Bind { target: source.clone(), source, access: Access::ReadOnly, exec: true, optional: false }];
         identify(&mut policy);
         assert_eq!(policy.filesystem.identities.len(), 1, "what is mounted is what was judged");
-        let made = Made::new((), &policy);
+        let made = Made::new((), &policy, None);
         std::fs::write(venv.join("file"), "").unwrap();
-        assert!(made.lies_where_it_was(), "the control: the same directory");
+        assert!(made.is_current(), "the control: the same directory");
         std::fs::rename(&venv, root.join("old")).unwrap();
         std::fs::create_dir(&venv).unwrap();
-        assert!(!made.lies_where_it_was(), "another directory");
+        assert!(!made.is_current(), "another directory");
         std::fs::remove_dir(&venv).unwrap();
         std::os::unix::fs::symlink(root.join("old"), &venv).unwrap();
-        assert!(!made.lies_where_it_was(), "a link to the same directory");
+        assert!(!made.is_current(), "a link to the same directory");
         std::fs::remove_file(&venv).unwrap();
         std::fs::rename(root.join("old"), &venv).unwrap();
-        assert!(made.lies_where_it_was(), "the control: it is back");
+        assert!(made.is_current(), "the control: it is back");
     }
 }

@@ -249,7 +249,7 @@ pub fn ready(
 }
 
 /// The project with its development shell, where that is used. `begins` is told the project before its shell is built; where
-/// nothing may be built, one that is not built yet is left out.
+/// nothing may be built, one that could be and is not built yet is left out.
 ///
 /// # Errors
 /// It cannot be built, or is none that can be used.
@@ -268,7 +268,10 @@ pub fn developed(
     let file = match (known, building) {
         (Some(file), _) => file,
         // It is there once the first call has built it.
-        (None, Building::Never) => return Ok(Some(project)),
+        (None, Building::Never) => {
+            builder.describes(&project.path)?;
+            return Ok(Some(project));
+        }
         (None, _) => {
             begins(&project.path);
             builder.describe(&project.path)?

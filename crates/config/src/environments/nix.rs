@@ -49,6 +49,16 @@ pub enum NixError {
         /// How Nix ended.
         status: std::process::ExitStatus,
     },
+    /// Something is missing that building a development shell takes.
+    #[error("the development shell of {project} cannot be built: {problem}\nhint: {hint}")]
+    Unable {
+        /// Whose shell.
+        project: String,
+        /// What is missing.
+        problem: &'static str,
+        /// What to do.
+        hint: &'static str,
+    },
     /// The flake of a project has no development shell that can be used.
     #[error(
         "the development shell of {project} cannot be used: {problem}\nhint: where its inputs are not locked: nix flake lock {project}; or use_flake = false"
@@ -109,25 +119,39 @@ impl Builder {
 
     /// The file in which Nix has described the development shell of a project as its flake is now, if that was built.
     pub fn described(&self, project: &str) -> Option<PathBuf> {
-        let link = self.cache.as_ref()?.join(shell_name(project)?);
+        let link = self.cache.as_ref()?.join(shell_key(project)?);
         self.led(&link)
+    }
+
+    /// What [`Builder::describe`] needs: Nix, a cache, and the name of the project's shell in it.
+    ///
+    /// # Errors
+    /// One of them is missing, and the shell cannot be built.
+    pub fn describes(&self, project: &str) -> Result<(&Path, &Path, String), NixError> {
+        let unable = |problem, hint| NixError::Unable { project: project.to_owned(), problem, hint };
+        let no_nix =
+            || unable("there is no `nix` on PATH", "install Nix (https://nixos.org), or set use_flake = false");
+        let no_cache = || unable("there is no home directory to remember it in", "set HOME, or XDG_CACHE_HOME");
+        let no_flake = || unable("its flake.nix cannot be read", "write one, or set use_flake = false");
+        let program = self.program.as_ref().ok_or_else(no_nix)?;
+        let cache = self.cache.as_ref().ok_or_else(no_cache)?;
+        let name = shell_key(project).ok_or_else(no_flake)?;
+        Ok((program, cache, name))
     }
 
     /// Builds the development shell of a project, and gives the file that describes it. `nix` evaluates the flake without
     /// the caller's files and variables (pure evaluation) and with inputs that `flake.lock` holds by their content alone, builds
-    /// as it builds anything, obeys no `nixConfig` of the flake, and writes nothing into the project.
+    /// as it builds anything, obeys no `nixConfig` of the flake, runs no program of the caller's, and writes nothing into the project.
     ///
     /// # Errors
     /// There is no Nix, or it fails.
     pub fn describe(&self, project: &str) -> Result<PathBuf, NixError> {
         use std::os::unix::fs::DirBuilderExt as _;
         let unusable = |problem: &str| NixError::Shell { project: project.to_owned(), problem: problem.to_owned() };
-        let Some(program) = &self.program else { return Err(unusable("there is no `nix` on PATH")) };
-        let Some(cache) = &self.cache else { return Err(unusable("there is no home directory to remember it in")) };
-        let Some(name) = shell_name(project) else { return Err(unusable("its flake.nix cannot be read")) };
+        let (program, cache, name) = self.describes(project)?;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(cache).map_err(|error| NixError::Cache {
             reference: project.to_owned(),
-            path: cache.clone(),
+            path: cache.to_owned(),
             problem: error.to_string(),
         })?;
         let link = cache.join(name);
@@ -139,10 +163,12 @@ impl Builder {
             .arg(&link)
             // Git would run the programs that the repository's own configuration names.
             .arg(format!("path:{}", escaped(project)))
+            // So would Mercurial, which a flake may have fetch from a directory of the project; neither is found.
+            .env("PATH", "/var/empty")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .status()
-            .map_err(|source| NixError::Unstarted { program: program.clone(), source })?;
+            .map_err(|source| NixError::Unstarted { program: program.to_owned(), source })?;
         if !status.success() {
             return Err(unusable(&format!("`nix print-dev-env` failed with {status}")));
         }
@@ -194,8 +220,9 @@ impl Builder {
     }
 }
 
-/// What the shell of a project is remembered by: where it is, and what its flake and the lock of its inputs say.
-fn shell_name(project: &str) -> Option<String> {
+/// What the shell of a project is remembered by: where it is, and what its flake and the lock of its inputs say. `None` where
+/// there is no flake that can be read.
+pub fn shell_key(project: &str) -> Option<String> {
     let read = |name: &str| {
         let path = Path::new(project).join(name);
         std::fs::metadata(&path).ok().filter(|about| about.is_file() && about.len() <= LONGEST)?;
