@@ -137,3 +137,29 @@ fn no_protected_name_can_be_changed_created_or_removed() {
         assert!(!none.directories.join(name).join("inner").exists(), "{name}");
     }
 }
+
+#[test]
+fn the_names_hold_in_the_callers_home_below_a_volume() {
+    let place = open_directory();
+    let at = fs::canonicalize(place.path()).unwrap();
+    let (home, other) = (at.join("homes/me"), at.join("homes/other"));
+    for directory in [&home, &other] {
+        fs::create_dir_all(directory).unwrap();
+        fs::write(directory.join(".bashrc"), ORIGINAL).unwrap();
+    }
+    let script = "cd /homes; for home in me other; do for name in .bashrc .zshrc notes; do echo planted > $home/$name; done; done";
+    let run = |volume: &Path, script: &str| {
+        let mut command = cofferdam();
+        command.env("HOME", &home).args(["run", "-q", "-v"]).arg(format!("{}:/homes:rw", volume.display()));
+        command.args(["--", "sh", "-c", script]).output().unwrap()
+    };
+    let output = run(&at.join("homes"), script);
+    assert!(says(&home.join("notes")).starts_with("planted"), "the control: {output:?}");
+    assert_eq!(says(&home.join(".bashrc")), ORIGINAL, "{output:?}");
+    assert!(!home.join(".zshrc").exists(), "{output:?}");
+    // Another user's is not known, as the documentation says.
+    assert!(says(&other.join(".zshrc")).starts_with("planted"), "{output:?}");
+    // Two directories above it as well.
+    run(&at, "echo planted > /homes/homes/me/.profile; echo planted > /homes/homes/me/.profile.ordinary");
+    assert!(!home.join(".profile").exists() && home.join(".profile.ordinary").exists());
+}

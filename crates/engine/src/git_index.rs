@@ -147,6 +147,9 @@ fn read(index: &[u8], hash: usize, all: bool) -> Option<Entries> {
         if version < 4 {
             at = begun + (at - begun).next_multiple_of(8);
         }
+        if !is_tracked(path.strip_suffix(b"/").filter(|_| mode & TYPE == DIRECTORY).unwrap_or(&path)) {
+            return None;
+        }
         let copies = usize::from(mode & TYPE == GITLINK || mode & TYPE == DIRECTORY) + usize::from(all);
         taken += copies * path.len();
         if taken > MOST_PATHS {
@@ -181,6 +184,16 @@ fn read(index: &[u8], hash: usize, all: bool) -> Option<Entries> {
         at += 8 + length;
     }
     (at == end).then_some(found)
+}
+
+/// Whether git itself would put this path into an index: it names something below the work tree, and nothing of git's. From
+/// an index that is there, git takes any: `git restore .` writes `../x` and `.git/hooks/x`. The empty one stands for a path in
+/// the other half of a split index.
+pub fn is_tracked(path: &[u8]) -> bool {
+    path.is_empty()
+        || path
+            .split(|&byte| byte == b'/')
+            .all(|part| !matches!(part, b"" | b"." | b"..") && !part.eq_ignore_ascii_case(b".git"))
 }
 
 /// The hash of the file that has the rest, of an extension `link`; `Some(None)` where it names none.

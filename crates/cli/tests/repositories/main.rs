@@ -127,7 +127,7 @@ fn git_outside_writes_through_no_link_that_a_run_planted() {
 }
 
 #[test]
-fn a_link_that_was_there_before_and_one_that_stays_inside_are_left() {
+fn a_link_that_was_there_before_and_those_of_the_tools_are_left() {
     if !there("git") {
         return;
     }
@@ -136,20 +136,50 @@ fn a_link_that_was_there_before_and_one_that_stays_inside_are_left() {
     done(at, at, REPOSITORY);
     let repo = at.join("repo");
     done(&repo, at, "touch ../elsewhere; ln -s ../../elsewhere .git/before; mkdir .git/mine");
-    let script =
-        "ln -s ../HEAD .git/mine/inside; ln -s nothing .git/dangling; ln -s ../../elsewhere .git/after; echo ran";
+    let script = "ln -s ../HEAD .git/mine/inside; ln -s nothing .git/dangling; ln -s ../../elsewhere .git/after; \
+                  ln -s host:12 .git/wlock; ln -s checklink-target .git/checklink; echo ran";
     let ran = inside(&repo, repo.to_str().unwrap(), script);
     assert_eq!(String::from_utf8_lossy(&ran.stdout), "ran\n", "{ran:?}");
     let said = String::from_utf8_lossy(&ran.stderr);
     assert!(said.contains(".git/after is now ") && said.contains(".git/after.disabled"), "{said}");
     let is_link = |name: &str| repo.join(name).is_symlink();
-    for left in [".git/before", ".git/mine/inside", ".git/dangling", ".git/after.disabled"] {
+    for left in [".git/before", ".git/wlock", ".git/checklink", ".git/after.disabled"] {
         assert!(is_link(left), "{left}: {said}");
     }
-    assert!(!is_link(".git/after") && ran.status.success(), "{said}");
+    // What a tool writes through a link of the repository may be its configuration.
+    for disabled in [".git/after", ".git/mine/inside", ".git/dangling"] {
+        assert!(!is_link(disabled) && is_link(&format!("{disabled}.disabled")), "{disabled}: {said}");
+    }
+    assert!(ran.status.success(), "{said}");
     // Once it has its other name, it is what was there before.
     let ran = inside(&repo, repo.to_str().unwrap(), "true");
     assert_eq!((ran.status.code(), ran.stderr.len()), (Some(0), 0), "{ran:?}");
+}
+
+/// A repository with a directory that is deeper than is looked at does not fail every run, and hides no link.
+#[test]
+fn a_repository_too_deep_to_be_searched_is_no_failure_of_later_runs() {
+    if !there("git") {
+        return;
+    }
+    let root = open_directory();
+    let at = root.path();
+    done(at, at, REPOSITORY);
+    let repo = at.join("repo");
+    let deep = format!("mkdir -p .git/{}", "d/".repeat(45));
+    let run = |script: &str| {
+        let ran = inside(&repo, repo.to_str().unwrap(), script);
+        (ran.status.code(), String::from_utf8_lossy(&ran.stderr).into_owned())
+    };
+    let (code, said) = run(&deep);
+    assert!(code == Some(125) && said.contains("too deep"), "the program made it: {said}");
+    let (code, said) = run("true");
+    assert!(code == Some(0) && said.contains("links in ") && said.contains("too deep"), "it was there: {said}");
+    let (code, said) = run("ln -sf ../../elsewhere .git/COMMIT_EDITMSG");
+    assert!(code == Some(0) && said.contains(".git/COMMIT_EDITMSG.disabled"), "a link beside it: {said}");
+    assert!(!repo.join(".git/COMMIT_EDITMSG").is_symlink(), "{said}");
+    std::fs::remove_dir_all(repo.join(".git/d")).unwrap();
+    assert_eq!(run("true"), (Some(0), String::new()));
 }
 
 #[test]

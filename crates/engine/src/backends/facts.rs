@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 
 use crate::mountinfo::Twins;
+use crate::repositories::{Disk, Tree as _};
 use crate::state::Place;
 
 /// What lies at a path, itself and not what a link leads to.
@@ -44,6 +45,10 @@ pub trait Facts {
     /// Cofferdam's own files, which no program writes.
     fn state(&self) -> Vec<Place> {
         Vec::new()
+    }
+    /// The caller's home directory, canonical; `None` where nothing says which it is.
+    fn home(&self) -> Option<String> {
+        None
     }
     /// How this file begins: enough for the first line of a script. Nothing where it cannot be read.
     fn head(&self, _file: &str) -> Vec<u8> {
@@ -139,6 +144,10 @@ impl Here {
 }
 
 impl Facts for Here {
+    fn home(&self) -> Option<String> {
+        Disk.home()
+    }
+
     fn state(&self) -> Vec<Place> {
         crate::state::places()
     }
@@ -197,7 +206,7 @@ impl Facts for Here {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PassesOn {
     /// This is one.
-    #[error("{} in it is a FIFO, which can be written to though it is read-only", crate::evidence::escape(.0.as_bytes()))]
+    #[error("{} in it is a FIFO, which can be written to though it is read-only", cofferdam_policy::text::escape(.0.as_bytes()))]
     Fifo(String),
     /// Nobody can say without looking for long.
     #[error(

@@ -1,12 +1,13 @@
-//! What a tool of version control follows in its own directory to a file elsewhere: symbolic links, and the files that a
-//! transaction of Mercurial's names.
+//! What a tool of version control follows in its own directory to another file: symbolic links, and lists of files that it
+//! reads or writes.
 //!
-//! git writes `COMMIT_EDITMSG`, `logs/HEAD` and `index` through a link, and `hg recover` writes, cuts or removes whatever
-//! `store/journal` and its list of backups name. A program that may commit can write all of these.
+//! git writes `COMMIT_EDITMSG`, `logs/HEAD` and `index` through a link, be it to a file elsewhere or to its own configuration;
+//! `git commit` reads and writes what `MERGE_RR` names, and the file that a symbolic reference names, `hg revert` moves what `dirstate` names, and `hg recover` writes, cuts
+//! or removes whatever `store/journal` and its list of backups name. A program that may commit can write all of these.
 //!
 //! Pure but for reading below the directory, which is opened beneath it without following a link.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -14,13 +15,15 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, openat2, readlinkat};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
+use super::lists;
 use super::obeyed::{absent, beneath, hash, read};
 
 /// Directories in which tools of version control keep what they know.
 const NAMES: [&str; 5] = [".git", ".hg", ".jj", ".bzr", ".sl"];
-/// Names that are looked at in one such directory, at most.
-const MOST: usize = 400_000;
+/// Names that are looked at in one such directory, at most: some seconds' work.
+const MOST: usize = 2_000_000;
 /// How deep.
 const DEPTH: usize = 40;
 /// Subrepositories of one repository that are looked at.
@@ -39,11 +42,19 @@ const LISTS: [(&str, bool); 8] = [
     ("undo", false),
     ("undo.backupfiles", true),
 ];
+/// References of git's beside those in `refs`, which it writes by itself; each `HEAD` is one as well.
+const REFERENCES: [&str; 4] = ["AUTO_MERGE", "BISECT_EXPECTED_REV", "MERGE_AUTOSTASH", "NOTES_MERGE_REF"];
 /// What no transaction restores: configuration, and what says where and how a repository is read.
 const NEVER_RESTORED: [&str; 6] = ["hgrc", "hgrc-not-shared", "requires", "sharedpath", "shared", "hooks"];
 
-/// What leads elsewhere, by its path below the directory: the hash of what it says.
-pub(super) type Followed = BTreeMap<PathBuf, String>;
+/// What leads elsewhere below a directory.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Followed {
+    /// The hash of what each says, by its path below the directory.
+    pub(super) links: BTreeMap<PathBuf, String>,
+    /// A place that could not be looked at, and why.
+    pub(super) unseen: Option<(PathBuf, String)>,
+}
 
 /// The directories of version control that a tool uses in this volume: those at its top or above it, the one that it lies in,
 /// and those of Mercurial's subrepositories. `git` are git's own, which may lie elsewhere.
@@ -81,81 +92,128 @@ pub(super) fn open(directory: &Path) -> Result<OwnedFd, Errno> {
 }
 
 /// What leads elsewhere below the directory. With `restore`, permissions that its owner lacks are given back.
-///
-/// # Errors
-/// Part of it cannot be looked at, or there is more than is looked at.
-pub(super) fn look(directory: BorrowedFd<'_>, restore: bool) -> Result<Followed, (PathBuf, String)> {
-    let mut walk = Walk { found: Followed::new(), left: MOST, restore };
-    walk.below(directory, Path::new(""), 0)?;
+pub(super) fn look(directory: BorrowedFd<'_>, restore: bool) -> Followed {
+    look_at_most(directory, restore, MOST)
+}
+
+/// The same with another bound on the number of names.
+pub(super) fn look_at_most(directory: BorrowedFd<'_>, restore: bool, most: usize) -> Followed {
+    let is_git = rustix::fs::statat(directory, "HEAD", rustix::fs::AtFlags::SYMLINK_NOFOLLOW).is_ok();
+    let (found, named, next) = (Followed::default(), Vec::new(), VecDeque::new());
+    let mut walk = Walk { top: directory, found, named, next, left: most, restore, is_git };
+    // What is near the top first, wherever a program has put more names than are looked at.
+    walk.next.push_back(PathBuf::new());
+    while let Some(at) = walk.next.pop_front() {
+        walk.list(&at);
+    }
     // Without the line of its version it is a pickle, which runs what it says when it is read.
     let state = |bytes: &[u8]| bytes.starts_with(b"v1\n");
     let states = std::iter::once(("histedit-state", judged(directory, "histedit-state", state)));
     let lists = LISTS
         .map(|(name, backups)| (name, judged(directory, name, |bytes: &[u8]| restores_only_its_own(bytes, backups))));
-    walk.found.extend(states.chain(lists).filter_map(|(name, print)| Some((name.into(), print?))));
-    Ok(walk.found)
+    walk.found.links.extend(states.chain(lists).filter_map(|(name, print)| Some((name.into(), print?))));
+    for name in std::mem::take(&mut walk.named) {
+        let beside =
+            |id: &str| read(directory, &name.with_file_name(format!("dirstate.{id}")), MOST_LIST).ok().flatten();
+        let print = judged(directory, &name, |bytes: &[u8]| match name.file_name().map(OsStr::as_bytes) {
+            Some(b"MERGE_RR") => lists::merge_rr(bytes),
+            Some(b"dirstate") => lists::dirstate(bytes, beside),
+            Some(b"state") => lists::merge_state(bytes),
+            Some(b"state2") => lists::merge_state2(bytes),
+            _ => lists::reference(bytes),
+        });
+        walk.found.links.extend(print.map(|print| (name, print)));
+    }
+    walk.found
 }
 
 /// The hash of a file that is not as it has to be. One that cannot be read, or is too long to be, is none that is.
-fn judged(directory: BorrowedFd<'_>, name: &str, good: impl Fn(&[u8]) -> bool) -> Option<String> {
-    match read(directory, Path::new(name), MOST_LIST) {
+fn judged(directory: BorrowedFd<'_>, name: impl AsRef<Path>, good: impl Fn(&[u8]) -> bool) -> Option<String> {
+    match read(directory, name.as_ref(), MOST_LIST) {
         Ok(None) => None,
         Ok(Some(bytes)) => (!good(&bytes)).then(|| hash(&[&bytes])),
         Err(e) => (!absent(e)).then(|| hash(&[b"cannot be read"])),
     }
 }
 
-struct Walk {
+struct Walk<'a> {
+    top: BorrowedFd<'a>,
     found: Followed,
+    /// Lists of files, and references, that are there.
+    named: Vec<PathBuf>,
+    /// Directories that are still to be listed.
+    next: VecDeque<PathBuf>,
     left: usize,
     restore: bool,
+    is_git: bool,
 }
 
-impl Walk {
-    fn below(&mut self, directory: BorrowedFd<'_>, at: &Path, depth: usize) -> Result<(), (PathBuf, String)> {
-        let failed = |e: Errno| (at.to_owned(), std::io::Error::from(e).to_string());
+impl Walk<'_> {
+    fn list(&mut self, at: &Path) {
+        let depth = at.components().count();
         if depth > DEPTH {
-            return Err((at.to_owned(), "it is too deep to be looked at".into()));
+            return self.unseen(at, "it is too deep to be looked at");
         }
-        for entry in Dir::read_from(directory).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        let opened = match self.enter(at) {
+            Ok(opened) => opened,
+            Err(e) if absent(e) => return,
+            Err(e) => return self.unseen(at, std::io::Error::from(e)),
+        };
+        if self.restore {
+            super::permit(opened.as_fd());
+        }
+        let entries = match Dir::read_from(&opened) {
+            Ok(entries) => entries,
+            Err(e) => return self.unseen(at, std::io::Error::from(e)),
+        };
+        for entry in entries {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(e) => return self.unseen(at, std::io::Error::from(e)),
+            };
             if matches!(entry.file_name().to_bytes(), b"." | b"..") {
                 continue;
             }
-            self.left = self.left.checked_sub(1).ok_or((at.to_owned(), "it has too many files".to_owned()))?;
-            let path = at.join(name);
-            let kind = match entry.file_type() {
-                FileType::Unknown => match rustix::fs::statat(directory, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
-                    Ok(about) => FileType::from_raw_mode(about.st_mode),
-                    Err(e) if absent(e) => continue,
-                    Err(e) => return Err((path, std::io::Error::from(e).to_string())),
-                },
-                known => known,
-            };
-            match kind {
-                FileType::Symlink => {
-                    let Ok(target) = readlinkat(directory, name, Vec::new()) else { continue };
-                    if !stays_inside(target.to_bytes(), depth) {
-                        self.found.insert(path, hash(&[target.to_bytes()]));
-                    }
-                }
-                // Objects are written beside each other and renamed, never through a link.
-                FileType::Directory if at.ends_with("objects") && name.len() == 2 => {}
-                FileType::Directory => match self.enter(directory, name) {
-                    Ok(inner) => self.below(inner.as_fd(), &path, depth + 1)?,
-                    Err(e) if absent(e) => {}
-                    Err(e) => return Err((path, std::io::Error::from(e).to_string())),
-                },
-                _ => {}
-            }
+            let Some(left) = self.left.checked_sub(1) else { return self.unseen(at, "there are too many files") };
+            self.left = left;
+            self.one(opened.as_fd(), OsStr::from_bytes(entry.file_name().to_bytes()), entry.file_type(), at);
         }
-        Ok(())
     }
 
-    fn enter(&self, directory: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
-        let open =
-            |flags| openat2(directory, name, flags | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty(), beneath());
+    fn one(&mut self, within: BorrowedFd<'_>, name: &OsStr, kind: FileType, at: &Path) {
+        let kind = match kind {
+            FileType::Unknown => match rustix::fs::statat(within, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(about) => FileType::from_raw_mode(about.st_mode),
+                Err(e) if absent(e) => return,
+                Err(e) => return self.unseen(&at.join(name), std::io::Error::from(e)),
+            },
+            known => known,
+        };
+        match kind {
+            FileType::Symlink => {
+                let Ok(target) = readlinkat(within, name, Vec::new()) else { return };
+                if !is_the_tools_own(name.as_bytes(), target.to_bytes()) {
+                    self.found.links.insert(at.join(name), hash(&[target.to_bytes()]));
+                }
+            }
+            FileType::RegularFile if is_list(at, name) || self.is_git && is_reference(at, name) => {
+                self.named.push(at.join(name));
+            }
+            // Objects are written beside each other and renamed, never through a link.
+            FileType::Directory if at.ends_with("objects") && name.len() == 2 => {}
+            FileType::Directory => self.next.push_back(at.join(name)),
+            _ => {}
+        }
+    }
+
+    /// Takes note of the first place that cannot be looked at. The others are looked at all the same.
+    fn unseen(&mut self, at: &Path, why: impl ToString) {
+        self.found.unseen.get_or_insert_with(|| (at.to_owned(), why.to_string()));
+    }
+
+    fn enter(&self, at: &Path) -> Result<OwnedFd, Errno> {
+        let at = if at.as_os_str().is_empty() { Path::new(".") } else { at };
+        let open = |flags| openat2(self.top, at, flags | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty(), beneath());
         match open(OFlags::RDONLY) {
             Err(Errno::ACCESS) if self.restore => {
                 super::permit(open(OFlags::PATH)?.as_fd());
@@ -166,16 +224,31 @@ impl Walk {
     }
 }
 
-/// Whether a link that lies in so many directories leads to something below the outermost. It does as long as every other
-/// link below it does, since `..` stands only where the directories above are known to be no links.
-fn stays_inside(target: &[u8], depth: usize) -> bool {
-    let mut parts =
-        Path::new(OsStr::from_bytes(target)).components().filter(|part| *part != Component::CurDir).peekable();
-    let mut up = 0;
-    while parts.next_if_eq(&Component::ParentDir).is_some() {
-        up += 1;
+/// Whether a link is one that a tool makes itself, and never writes through: Mercurial's locks (`host:process`) and its
+/// `checklink`, and git's `HEAD` where `core.preferSymlinkRefs` is set.
+fn is_the_tools_own(name: &[u8], target: &[u8]) -> bool {
+    let below = Path::new(OsStr::from_bytes(target)).components().all(|part| matches!(part, Component::Normal(_)));
+    match name {
+        b"lock" | b"wlock" => below && target.contains(&b':'),
+        b"HEAD" => below && target.starts_with(b"refs/heads/"),
+        _ => name.starts_with(b"checklink") && target.starts_with(b"checklink") && !target.contains(&b'/'),
     }
-    up <= depth && parts.all(|part| matches!(part, Component::Normal(_)))
+}
+
+/// Whether this is a list of files of the work tree ([`lists`]).
+fn is_list(at: &Path, name: &OsStr) -> bool {
+    match name.as_bytes() {
+        b"MERGE_RR" | b"dirstate" => true,
+        b"state" | b"state2" => at.ends_with("merge"),
+        _ => false,
+    }
+}
+
+/// Whether git takes this file for a reference.
+fn is_reference(at: &Path, name: &OsStr) -> bool {
+    name.as_bytes().ends_with(b"HEAD")
+        || REFERENCES.iter().any(|reference| name == *reference)
+        || at.components().any(|part| part.as_os_str() == "refs")
 }
 
 /// Whether every file that a list of Mercurial's names is one that a transaction writes itself: `FILE\0OFFSET\n` in a
@@ -218,26 +291,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_stays_inside_only_by_what_is_known_of_the_way() {
-        for (target, depth) in
-            [("checklink-target", 1), ("../a/b", 1), ("../../a", 2), ("a/b", 0), ("./a", 0), ("host:12", 0)]
-        {
-            assert!(stays_inside(target.as_bytes(), depth), "{target}");
-        }
-        for (target, depth) in [("/etc", 3), ("../a", 0), ("../../a", 1), ("a/../../b", 1), ("a/..", 2), ("./../a", 0)]
-        {
-            assert!(!stays_inside(target.as_bytes(), depth), "{target}");
-        }
-    }
-
-    #[test]
     fn a_list_that_is_too_long_to_be_read_is_not_taken_for_a_good_one() {
         let directory = tempfile::tempdir().unwrap();
         let file = std::fs::File::create(directory.path().join("journal.backupfiles")).unwrap();
-        let look = || look(open(&directory.path().canonicalize().unwrap()).unwrap().as_fd(), false).unwrap();
-        assert!(look().is_empty(), "the control: an empty one");
+        let look = || look(open(&directory.path().canonicalize().unwrap()).unwrap().as_fd(), false);
+        assert_eq!(look(), Followed::default(), "the control: an empty one");
         file.set_len(MOST_LIST + 1).unwrap();
-        assert_eq!(look().into_keys().collect::<Vec<_>>(), [PathBuf::from("journal.backupfiles")]);
+        assert_eq!(look().links.into_keys().collect::<Vec<_>>(), [PathBuf::from("journal.backupfiles")]);
+    }
+
+    #[test]
+    fn links_near_the_top_are_found_where_there_are_more_names_than_are_looked_at() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("a/b/c")).unwrap();
+        (0..20).for_each(|n| std::fs::write(root.join(format!("a/{n}")), "").unwrap());
+        std::os::unix::fs::symlink("/etc/passwd", root.join("COMMIT_EDITMSG")).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", root.join("a/b/c/x")).unwrap();
+        let look = |most| look_at_most(open(&root).unwrap().as_fd(), false, most);
+        let all = look(25);
+        let links: Vec<_> = all.links.keys().map(|path| path.to_str().unwrap()).collect();
+        assert_eq!((links, all.unseen), (vec!["COMMIT_EDITMSG", "a/b/c/x"], None));
+        let some = look(10);
+        let links: Vec<_> = some.links.keys().map(|path| path.to_str().unwrap()).collect();
+        assert_eq!(links, ["COMMIT_EDITMSG"]);
+        assert_eq!(some.unseen.unwrap().0, Path::new("a"));
     }
 
     #[test]

@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::git_index::{self, Entries, MOST_INDEX};
 
 mod followed;
+mod lists;
 mod obeyed;
 mod pending;
 
@@ -41,6 +42,9 @@ const DEPTH: usize = 16;
 const MOST_WORKTREES: usize = 64;
 /// What a name gets that git is not to find.
 const SUFFIX: &str = ".disabled";
+/// The same for a reference and its log: git passes over such a file, and no reference has such a name. With another suffix it
+/// would be a reference again, which `HEAD` could name.
+const SUFFIX_OF_REFERENCES: &str = ".disabled.lock";
 
 /// A work tree whose index is looked at.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -77,6 +81,8 @@ pub struct Mended {
     pub unlinked: Vec<(PathBuf, PathBuf)>,
     /// What could not be renamed of that, or not be looked at, and why.
     pub followed: Vec<(PathBuf, String)>,
+    /// What could not be looked at before the run either, and why.
+    pub unseen: Vec<(PathBuf, String)>,
 }
 
 /// Looks at the work trees that these directories are in, or hold at their top.
@@ -97,9 +103,14 @@ pub fn before(volumes: &[String]) -> Before {
     let directories: BTreeSet<PathBuf> =
         volumes.iter().flat_map(|volume| followed::directories(Path::new(volume), &git)).collect();
     let look = |directory: PathBuf| {
-        // What cannot be looked at now is compared with nothing afterwards.
-        let found = followed::open(&directory).ok().and_then(|opened| followed::look(opened.as_fd(), false).ok());
-        (directory, found.unwrap_or_default())
+        let found = match followed::open(&directory) {
+            Ok(opened) => followed::look(opened.as_fd(), false),
+            Err(e) => {
+                let unseen = (!absent(e)).then(|| (PathBuf::new(), std::io::Error::from(e).to_string()));
+                Followed { unseen, ..Followed::default() }
+            }
+        };
+        (directory, found)
     };
     Before { tops, followed: directories.into_iter().map(look).collect() }
 }
@@ -114,7 +125,7 @@ impl Before {
     fn as_also_seen_by(&mut self, others: &[Before]) {
         for (directory, known) in &mut self.followed {
             for theirs in others.iter().filter_map(|other| other.followed.get(directory)) {
-                known.retain(|at, print| theirs.get(at) == Some(print));
+                known.links.retain(|at, print| theirs.links.get(at) == Some(print));
             }
         }
         for (top, seen) in &mut self.tops {
@@ -134,7 +145,7 @@ impl Before {
             after.index();
             new.extend(after.seen.repositories.into_keys().map(|at| top.tree.join(at).join(".git")));
         }
-        let none = Followed::new();
+        let none = Followed::default();
         let new = new.iter().filter(|directory| !self.followed.contains_key(*directory) && directory.is_dir());
         for (directory, known) in self.followed.iter().chain(new.map(|directory| (directory, &none))) {
             mended.unlink(directory, known);
@@ -298,7 +309,11 @@ impl Walk<'_> {
 impl Mended {
     /// Whether nothing was found.
     pub fn is_empty(&self) -> bool {
-        self.renamed.is_empty() && self.failed.is_empty() && self.unlinked.is_empty() && self.followed.is_empty()
+        self.renamed.is_empty()
+            && self.failed.is_empty()
+            && self.unlinked.is_empty()
+            && self.followed.is_empty()
+            && self.unseen.is_empty()
     }
 
     /// Adds what another look did.
@@ -307,6 +322,7 @@ impl Mended {
         self.failed.extend(other.failed);
         self.unlinked.extend(other.unlinked);
         self.followed.extend(other.followed);
+        self.unseen.extend(other.unseen);
     }
 
     /// Disables what leads out of a directory of version control now, and did not before.
@@ -327,18 +343,28 @@ impl Mended {
             Err(e) if absent(e) => return,
             Err(e) => return self.followed.push((directory.to_owned(), std::io::Error::from(e).to_string())),
         };
-        let now = match followed::look(opened.as_fd(), true) {
-            Ok(now) => now,
-            Err((at, why)) => return self.followed.push((directory.join(at), why)),
-        };
-        for (at, _) in now.iter().filter(|(at, print)| known.get(*at) != Some(print)) {
+        let now = followed::look(opened.as_fd(), true);
+        match now.unseen {
+            // The program need not have made it so.
+            Some((at, why)) if known.unseen.is_some() => self.unseen.push((directory.join(at), why)),
+            Some((at, why)) => self.followed.push((directory.join(at), why)),
+            None => {}
+        }
+        for (at, _) in now.links.iter().filter(|(at, print)| known.links.get(*at) != Some(print)) {
             let parent = at.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let Some(name) = at.file_name() else { continue };
+            let is_reference = parent.components().any(|part| matches!(part.as_os_str().as_bytes(), b"refs" | b"logs"));
+            let suffix = if is_reference { SUFFIX_OF_REFERENCES } else { SUFFIX };
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let renamed = openat2(&opened, parent, flags, Mode::empty(), beneath())
-                .and_then(|parent| disable(parent.as_fd(), name));
+            // Under any name there it is a work tree, which `git gc` clears.
+            let out = parent.components().any(|part| part.as_os_str() == "worktrees");
+            let renamed = openat2(&opened, parent, flags, Mode::empty(), beneath()).and_then(|parent| match out {
+                true => disable_in(parent.as_fd(), name, opened.as_fd(), suffix),
+                false => disable(parent.as_fd(), name, suffix),
+            });
             let object = directory.join(at);
             match renamed {
+                Ok(now) if out => self.unlinked.push((object, directory.join(now))),
                 Ok(now) => self.unlinked.push((object.clone(), object.with_file_name(now))),
                 Err(e) => self.followed.push((object, std::io::Error::from(e).to_string())),
             }
@@ -346,7 +372,7 @@ impl Mended {
     }
 
     fn rename(&mut self, within: BorrowedFd<'_>, name: &OsStr, object: &Path) {
-        match disable(within, name) {
+        match disable(within, name, SUFFIX) {
             Ok(now) => self.renamed.push((object.to_owned(), object.with_file_name(now))),
             Err(e) => self.failed.push((object.to_owned(), std::io::Error::from(e).to_string())),
         }
@@ -377,17 +403,30 @@ fn permit_above(tree: &Path) {
 }
 
 /// Gives a file another name in its directory.
-fn disable(within: BorrowedFd<'_>, name: &OsStr) -> Result<std::ffi::OsString, Errno> {
+fn disable(within: BorrowedFd<'_>, name: &OsStr, suffix: &str) -> Result<std::ffi::OsString, Errno> {
+    disable_in(within, name, within, suffix)
+}
+
+/// The same into another directory.
+fn disable_in(
+    within: BorrowedFd<'_>,
+    name: &OsStr,
+    to: BorrowedFd<'_>,
+    suffix: &str,
+) -> Result<std::ffi::OsString, Errno> {
     let mut now = name.to_owned();
-    now.push(SUFFIX);
-    let mut attempt = renameat_with(within, name, within, &now, RenameFlags::NOREPLACE);
+    now.push(suffix);
+    let mut attempt = renameat_with(within, name, to, &now, RenameFlags::NOREPLACE);
     if matches!(attempt, Err(Errno::ACCESS | Errno::PERM)) {
         permit(within);
-        attempt = renameat_with(within, name, within, &now, RenameFlags::NOREPLACE);
+        permit(to);
+        attempt = renameat_with(within, name, to, &now, RenameFlags::NOREPLACE);
     }
     if attempt == Err(Errno::EXIST) {
-        now.push(format!("-{}", &crate::random::uuid()[..8]));
-        attempt = renameat_with(within, name, within, &now, RenameFlags::NOREPLACE);
+        let other = &crate::random::uuid()[..8];
+        now = name.to_owned();
+        now.push(if suffix == SUFFIX { format!("{suffix}-{other}") } else { format!("-{other}{suffix}") });
+        attempt = renameat_with(within, name, to, &now, RenameFlags::NOREPLACE);
     }
     attempt.map(|()| now)
 }

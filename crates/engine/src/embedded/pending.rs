@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use cofferdam_audit::opened;
 use cofferdam_policy::{Policy, text};
 use rustix::fs::{FlockOperation, flock};
 
@@ -99,7 +100,7 @@ impl Record {
         if before.is_empty() {
             return Ok(None);
         }
-        let directory = state::directory()?.join("unfinished");
+        let directory = opened::state_directory()?.join("unfinished");
         let content = serde_json::to_vec(before)?;
         if content.len() as u64 > MOST_BYTES {
             return Err(std::io::Error::other("there are too many repositories"));
@@ -131,7 +132,7 @@ struct Unfinished {
 fn unfinished() -> Unfinished {
     let mut all = Unfinished::default();
     // Without a state directory there is no record, and that none can be written is said.
-    let Ok(directory) = state::directory().map(|directory| directory.join("unfinished")) else { return all };
+    let Ok(directory) = opened::state_directory().map(|directory| directory.join("unfinished")) else { return all };
     let entries = match fs::read_dir(&directory) {
         Ok(entries) => entries,
         Err(e) if e.kind() == ErrorKind::NotFound => return all,
@@ -254,12 +255,12 @@ fn report(outcome: &mut Outcome, mended: &Mended, who: &str) {
     }
     for (path, now) in mended.unlinked.iter().take(NAMED) {
         texts.push(format!(
-            "{who} left what version control would follow out of its own directory, and write there: {} is now {}",
+            "{who} left what version control would follow to other files, and read or write them: {} is now {}",
             shown(path),
             shown(now)
         ));
         hint.get_or_insert_with(|| {
-            "look at it with ls -l; where it names only files of the repository, give it its name back".to_owned()
+            "look at it; where it names only files that are meant, give it its name back".to_owned()
         });
     }
     if mended.unlinked.len() > NAMED {
@@ -271,6 +272,14 @@ fn report(outcome: &mut Outcome, mended: &Mended, who: &str) {
              programs there",
             shown(path)
         ));
+    }
+    for (path, why) in mended.unseen.iter().take(NAMED) {
+        texts.push(format!(
+            "links in {} could not be looked for, before the run and after it: {why}; version control may write through one \
+             that {who} made there",
+            shown(path)
+        ));
+        hint.get_or_insert_with(|| "look for links with: find . -type l -ls".to_owned());
     }
     let indexed = mended.renamed.iter().map(|(path, _)| path).chain(mended.failed.iter().map(|(path, _)| path));
     let followed = mended.unlinked.iter().map(|(path, _)| path).chain(mended.followed.iter().map(|(path, _)| path));

@@ -1,0 +1,104 @@
+//! Files of a work tree that a configuration of version control has it run or obey: git's `core.hooksPath`, `include.path` and
+//! `includeIf` (git-config(1)); Mercurial's `%include`, extensions, and hooks in Python (hgrc(5)).
+//!
+//! What is found only ever adds a protected name, so a line that git would read in another way costs nothing but that name. Pure.
+
+use cofferdam_policy::paths::lexical;
+use std::path::{Path, PathBuf};
+
+/// The files that this configuration of git names: absolute, without `.` and `..`. `file` is where it lies, and `tree` the work tree,
+/// in which hooks are run.
+pub fn obeyed_by_git(text: &str, file: &Path, tree: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+    let mut section = String::new();
+    let mut found = Vec::new();
+    for line in text.lines() {
+        let mut line = line.trim();
+        if let Some((header, rest)) = line.strip_prefix('[').and_then(|line| line.split_once(']')) {
+            section = header.split(['"', ' ', '\t']).next().unwrap_or_default().to_ascii_lowercase();
+            line = rest.trim();
+        }
+        let Some((key, value)) = line.split_once('=') else { continue };
+        let base = match (&*section, &*key.trim().to_ascii_lowercase()) {
+            ("core", "hookspath") => Some(tree),
+            ("include" | "includeif", "path") => file.parent(),
+            _ => None,
+        };
+        let value = text_of(value);
+        let path = match value.strip_prefix("~/") {
+            Some(rest) => home.map(|home| home.join(rest)),
+            None => base.map(|base| base.join(&value)),
+        };
+        found.extend(base.and(path).filter(|_| !value.is_empty()).map(|path| lexical(&path)));
+    }
+    found
+}
+
+/// The files that this configuration of Mercurial names, in the same form. `tree` is the work tree, where `hg` is run.
+pub fn obeyed_by_mercurial(text: &str, file: &Path, tree: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+    let mut section = "";
+    let mut found = Vec::new();
+    for line in text.lines() {
+        let (base, value) = if let Some(path) = line.strip_prefix("%include ") {
+            (file.parent(), path.trim())
+        } else if let Some((header, _)) = line.strip_prefix('[').and_then(|line| line.split_once(']')) {
+            section = header.trim();
+            continue;
+        } else if let Some((_, value)) = line.split_once('=') {
+            match (section, value.trim()) {
+                ("extensions", path) if !path.starts_with('!') => (Some(tree), path),
+                // The name of a function follows.
+                ("hooks", hook) => match hook.strip_prefix("python:").and_then(|hook| hook.rsplit_once(':')) {
+                    Some((path, _)) => (Some(tree), path),
+                    None => continue,
+                },
+                _ => continue,
+            }
+        } else {
+            continue;
+        };
+        let path = match value.strip_prefix("~/") {
+            Some(rest) => home.map(|home| home.join(rest)),
+            None => base.map(|base| base.join(value)),
+        };
+        found.extend(path.filter(|_| !value.is_empty()).map(|path| lexical(&path)));
+    }
+    found
+}
+
+/// A value without quotes, escapes and a comment behind it.
+fn text_of(value: &str) -> String {
+    let (mut text, mut quoted) = (String::new(), false);
+    let mut all = value.trim().chars();
+    while let Some(c) = all.next() {
+        match c {
+            '"' => quoted = !quoted,
+            '\\' => text.extend(all.next()),
+            '#' | ';' if !quoted => break,
+            c => text.push(c),
+        }
+    }
+    text.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hooks_and_includes_are_found_wherever_git_reads_them() {
+        let text = "[user]\n path = no\n[core]\n\tbare = false\n\tHooksPath = tools/hooks ; ours\n[include] path = ../.gitconfig\n\
+                    [includeIf \"gitdir:~/work/\"]\n\tpath = \"~/a b\"\n[core \"x\"]\nhookspath = \\\"q\n[Core]hooksPath=/abs/./h\n";
+        let found = obeyed_by_git(text, Path::new("/w/.git/config"), Path::new("/w"), Some(Path::new("/h")));
+        let found: Vec<_> = found.iter().map(|path| path.to_str().unwrap()).collect();
+        assert_eq!(found, ["/w/tools/hooks", "/w/.gitconfig", "/h/a b", "/w/\"q", "/abs/h"]);
+        assert!(obeyed_by_git("[core]\nhooksPath\nhooksPath=\n", Path::new("/c"), Path::new("/w"), None).is_empty());
+    }
+    #[test]
+    fn what_mercurial_loads_is_found() {
+        let text = "%include ../team.rc\n[extensions]\nmq =\nours = tools/ext.py\nold = !tools/old.py\nhome = ~/e.py\n\
+                    [hooks]\ncommit = python:tools/h.py:check\nupdate = make tags\n[ui]\neditor = tools/no\n";
+        let found = obeyed_by_mercurial(text, Path::new("/w/.hg/hgrc"), Path::new("/w"), Some(Path::new("/h")));
+        let found: Vec<_> = found.iter().map(|path| path.to_str().unwrap()).collect();
+        assert_eq!(found, ["/w/team.rc", "/w/tools/ext.py", "/h/e.py", "/w/tools/h.py"]);
+    }
+}
