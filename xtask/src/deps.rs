@@ -17,11 +17,15 @@ use crate::workspace::Workspace;
 /// means saying here where it stands. Dev-dependencies count as well.
 pub const LAYERS: &[(&str, &[&str])] = &[
     ("cofferdam-policy", &[]),
+    ("cofferdam-audit", &["cofferdam-policy"]),
     ("cofferdam-confine", &[]),
     ("cofferdam-command", &["cofferdam-confine"]),
     ("cofferdam-egress", &["cofferdam-policy", "cofferdam-confine"]),
     ("cofferdam-test-containers", &[]),
-    ("cofferdam-engine", &["cofferdam-policy", "cofferdam-confine", "cofferdam-egress", "cofferdam-test-containers"]),
+    (
+        "cofferdam-engine",
+        &["cofferdam-policy", "cofferdam-audit", "cofferdam-confine", "cofferdam-egress", "cofferdam-test-containers"],
+    ),
     ("cofferdam-profiles", &["cofferdam-policy", "cofferdam-engine"]),
     ("cofferdam-config", &["cofferdam-policy", "cofferdam-command", "cofferdam-engine", "cofferdam-profiles"]),
     ("cofferdam-compile", &["cofferdam-policy", "cofferdam-profiles"]),

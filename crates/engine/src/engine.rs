@@ -397,7 +397,7 @@ impl Engine {
             programs,
             location,
             enforcement: plan.enforcement.clone(),
-            fresh: Mutex::new(Some((Instant::now(), state::trails(), plan))),
+            fresh: Mutex::new(Some((Instant::now(), cofferdam_audit::opened::count(), plan))),
             networks: netns::Pool::default(),
             owner_maps: jail::OwnerMaps::default(),
             ran: AtomicBool::new(false),

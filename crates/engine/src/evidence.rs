@@ -9,7 +9,8 @@ use cofferdam_confine::wire::EVENT_PATH;
 use cofferdam_egress::address::Special;
 use cofferdam_egress::event as network;
 use cofferdam_egress::ledger::{Entry, Ledger, Place, Room};
-use cofferdam_policy::{Audit, AuditLevel, NetworkMode, OnViolation, Policy, text};
+use cofferdam_policy::text::escape;
+use cofferdam_policy::{Audit, AuditLevel, NetworkMode, OnViolation, Policy};
 
 use crate::mount_table::View;
 use crate::outcome::{Evidence, Violation};
@@ -396,13 +397,7 @@ fn writes(operation: &str, args: &[u64; 6]) -> bool {
     flags & 3 != 0 || flags & 0o1100 != 0
 }
 
-/// Text of the program's for a person's terminal: on one line, what is not UTF-8 replaced, cut at 256 characters with an
-/// ellipsis. The trail knows by it that a secret may have been cut.
-pub fn escape(bytes: &[u8]) -> String {
-    text::short(&String::from_utf8_lossy(bytes), 256)
-}
-
-/// The same of a path that was `read` for an event, which has no room for a longer one.
+/// A path that was `read`, escaped, for an event, which has no room for a longer one.
 fn path(path: &[u8], read: &[u8]) -> String {
     let text = escape(path);
     let cut = read.len() >= EVENT_PATH && !text.ends_with('…');

@@ -3,8 +3,8 @@
 use cofferdam_confine::init_plan::{Recipe, Source, Step};
 use cofferdam_confine::wire::step;
 
-use crate::evidence::escape;
 use crate::outcome::Failure;
+use cofferdam_policy::text::escape;
 
 fn errno(n: i32) -> String {
     let text = std::io::Error::from_raw_os_error(n).to_string();

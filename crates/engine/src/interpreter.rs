@@ -11,8 +11,8 @@ use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Mount, NetworkMode, Policy};
 
 use crate::backends::facts::{Facts, Kind, Resolved, resolve};
-use crate::guard::{shebang, started_by_env};
 use crate::mount_table::{below, join};
+use crate::shebang;
 
 /// One thing to show at its own path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -159,12 +159,12 @@ impl Found<'_> {
         if !head.starts_with(b"#!") {
             return Vec::new();
         }
-        let Some((interpreter, argument)) = shebang(&head) else { return Vec::new() };
+        let Some((interpreter, argument)) = shebang::interpreter(&head) else { return Vec::new() };
         if interpreter.rsplit('/').next() != Some("env") {
             return vec![interpreter];
         }
         self.program(&interpreter);
-        let Some(named) = started_by_env(&argument) else { return Vec::new() };
+        let Some(named) = shebang::started_by_env(&argument) else { return Vec::new() };
         let mut asked = self.policy.clone();
         asked.command.argv = vec![named];
         crate::payload::candidates_of(&asked)

@@ -10,7 +10,6 @@
 //! `compat` and `guard`; it evaluates nothing, and never depends on the compiler.
 #![forbid(unsafe_code)]
 
-pub mod audit;
 pub mod audited_run;
 pub mod backends;
 pub mod compat;
@@ -41,7 +40,6 @@ mod outcome_builder;
 mod overlay;
 mod payload;
 mod proctree;
-mod random;
 mod ready;
 mod repositories;
 mod rlimits;
@@ -49,16 +47,18 @@ pub mod run;
 mod seccomp_filter;
 pub mod session;
 mod settings;
+mod shebang;
 mod sockets;
 mod source_identity;
 mod state;
 mod streams;
 mod supervise;
 pub mod support;
-mod trails;
 mod vcs_config;
 mod whiteout;
 
+pub use cofferdam_audit as audit;
+pub(crate) use cofferdam_audit::random;
 pub use cofferdam_egress::address as network_address;
 pub use cofferdam_egress::event as network_event;
 pub use early::Early;

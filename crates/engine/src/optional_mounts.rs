@@ -3,8 +3,8 @@
 //! Left out is only what is not there. A source that cannot be looked at, that leads in circles or that is no file or
 //! directory is refused as ever: who cannot be sure that nothing is there does not go on as if nothing were.
 
-use crate::evidence::escape;
 use crate::outcome::Applied;
+use cofferdam_policy::text::escape;
 
 /// So many sources are named.
 const NAMED: usize = 16;

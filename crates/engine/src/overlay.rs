@@ -86,7 +86,7 @@ pub struct Skipped {
 /// Names what was not kept of a layer, of which `unnamed` more have no name; the program chose how many there are.
 pub fn unkept(skipped: &[Skipped], unnamed: u64) -> String {
     const NAMED: usize = 256;
-    let name = |s: &Skipped| format!("{} ({})", crate::evidence::escape(s.path.as_bytes()), s.why);
+    let name = |s: &Skipped| format!("{} ({})", cofferdam_policy::text::escape(s.path.as_bytes()), s.why);
     let mut text = format!("not kept: {}", skipped.iter().take(NAMED).map(name).collect::<Vec<_>>().join(", "));
     if skipped.is_empty() {
         return format!("not kept: {unnamed} entries, whose names are too long to be listed");

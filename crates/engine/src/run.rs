@@ -287,7 +287,7 @@ impl Core {
         let fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner).take();
         match fresh {
             // A trail that was opened since is not hidden by it.
-            Some((made, trails, mut plan)) if made.elapsed() < FRESH && trails == crate::state::trails() => {
+            Some((made, trails, mut plan)) if made.elapsed() < FRESH && trails == cofferdam_audit::opened::count() => {
                 self.hand_back(&mut plan);
                 Ok(plan)
             }

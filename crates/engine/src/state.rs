@@ -7,11 +7,9 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use cofferdam_audit::{opened, trails};
 use cofferdam_policy::paths::{is_within, lexical};
 use cofferdam_policy::{Access, Mount, Policy, Root};
 
@@ -28,44 +26,14 @@ pub struct Place {
     pub trail: bool,
 }
 
-/// Trails that this process has opened. No sandbox of this process shows one.
-static TRAILS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-
-/// Takes a trail's directory out of every sandbox that this process makes from now on, and that later ones of this user make.
-///
-/// # Errors
-/// It has no path that a policy could name, or the state directory cannot be trusted.
-pub fn hide_trail(directory: &Path) -> std::io::Result<Option<crate::trails::Unremembered>> {
-    let directory = fs::canonicalize(directory)?;
-    if directory.to_str().is_none() {
-        return Err(std::io::Error::other("its path is not UTF-8, so no sandbox could be kept out of it"));
-    }
-    let unremembered = match self::directory() {
-        Ok(state) => crate::trails::remember(&state, &directory)?,
-        Err(why) => Some(why.to_string()),
-    };
-    let mut trails = TRAILS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if !trails.contains(&directory) {
-        trails.push(directory);
-        COUNT.store(trails.len(), Ordering::SeqCst);
-    }
-    Ok(unremembered)
-}
-
-/// How many trails this process has opened: a plan of an earlier number does not hide them all.
-pub fn trails() -> usize {
-    COUNT.load(Ordering::SeqCst)
-}
-
 /// Everything of this user's, by the variables of this process, and where it is without them.
 pub fn places() -> Vec<Place> {
-    let opened = TRAILS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+    let opened = opened::all();
     let root = rustix::process::geteuid().is_root();
     let mut all =
         list(&|name| std::env::var_os(name), &std::env::current_dir().unwrap_or_else(|_| "/".into()), root, &opened);
     // Where they cannot be read, `acceptable` has refused the run.
-    for trail in self::directory().and_then(|state| crate::trails::known(&state)).unwrap_or_default() {
+    for trail in opened::state_directory().and_then(|state| trails::known(&state)).unwrap_or_default() {
         let Some(path) = trail.to_str().filter(|path| all.iter().all(|place| place.path != *path)) else { continue };
         all.push(Place { path: path.to_owned(), hidden: true, trail: false });
     }
@@ -159,8 +127,8 @@ fn refuse(field: String, message: String, hint: &str) -> Failure {
 /// # Errors
 /// There is such a volume, or it cannot be read which trails there are.
 pub fn acceptable(policy: &Policy) -> Result<(), Failure> {
-    if let Ok(state) = directory() {
-        crate::trails::known(&state).map_err(|why| {
+    if let Ok(state) = opened::state_directory() {
+        trails::known(&state).map_err(|why| {
             refuse(
                 "filesystem.deny".into(),
                 format!("cannot read which directories hold audit trails: {why}"),
@@ -213,32 +181,6 @@ pub fn exposed(backend: &str, place: &Place) -> Failure {
         ),
         "use --backend jail, a volume that does not contain it, or another place: COFFERDAM_AUDIT, XDG_STATE_HOME",
     )
-}
-
-/// The state directory of this user.
-///
-/// # Errors
-/// No variable says where it is.
-pub fn directory() -> std::io::Result<PathBuf> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
-    Ok(base.ok_or_else(|| std::io::Error::other("neither XDG_STATE_HOME nor HOME is set"))?.join("cofferdam"))
-}
-
-/// Records in the state directory what became of a trail while a run went on. Gives the file.
-///
-/// # Errors
-/// There is no state directory, or it cannot be written.
-pub fn note(line: &serde_json::Value) -> std::io::Result<PathBuf> {
-    use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-    let directory = directory()?;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
-    let file = directory.join("trails-lost.jsonl");
-    let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits().cast_signed();
-    let mut open = fs::OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(flags).open(&file)?;
-    open.write_all(format!("{line}\n").as_bytes())?;
-    open.sync_data()?;
-    Ok(file)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ fn sources(directory: &Path, into: &mut String) {
 fn what_is_replaced_is_said_somewhere() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut all = String::new();
-    for name in ["engine", "profiles", "compile"] {
+    for name in ["engine", "audit", "profiles", "compile"] {
         sources(&crates.join(name).join("src"), &mut all);
     }
     for (typed, _) in WORDS {

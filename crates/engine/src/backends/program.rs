@@ -27,7 +27,7 @@ impl Layout {
                         step: "exec".into(),
                         message: format!(
                             "{}: not executable inside the sandbox",
-                            crate::evidence::escape(name.as_bytes())
+                            cofferdam_policy::text::escape(name.as_bytes())
                         ),
                         hint: Some("chmod +x it, or name its interpreter".into()),
                     });
@@ -42,7 +42,7 @@ impl Layout {
         Err(Failure {
             code: 127,
             step: "exec".into(),
-            message: format!("{}: not found inside the sandbox", crate::evidence::escape(name.as_bytes())),
+            message: format!("{}: not found inside the sandbox", cofferdam_policy::text::escape(name.as_bytes())),
             hint: Some("name its path, set PATH with -e PATH=..., or mount the directory that holds it with -v".into()),
         })
     }

@@ -16,6 +16,7 @@ use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, fstat, open};
 
 use super::error::plain;
 use crate::executables::{Executable, Identity, device};
+use crate::shebang;
 
 /// A program that was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -187,12 +188,13 @@ impl Search {
         if depth >= DEEPEST {
             return Err(format!("{} is a script of too many scripts", plain(called)));
         }
-        let (interpreter, argument) = shebang(&head).ok_or_else(|| format!("{} has no interpreter", plain(called)))?;
+        let (interpreter, argument) =
+            shebang::interpreter(&head).ok_or_else(|| format!("{} has no interpreter", plain(called)))?;
         let of = |reason: String| format!("its interpreter {}: {reason}", plain(&interpreter));
         let mut chain = self.with_chain(&interpreter, depth).map_err(of)?;
         // `env` starts what its argument names, which it looks for itself.
         if Path::new(&interpreter).file_name().is_some_and(|name| name == "env")
-            && let Some(name) = started_by_env(&argument)
+            && let Some(name) = shebang::started_by_env(&argument)
         {
             chain.extend(self.with_chain(&name, depth).map_err(|e| format!("its interpreter {}: {e}", plain(&name)))?);
         }
@@ -223,20 +225,6 @@ const MISSING: &str = "there is no such file";
 
 /// How much of a program is read: its headers, or its first line.
 const HEAD: u64 = 4096;
-
-/// The interpreter of a script and its one argument, as execve(2) reads them.
-pub(crate) fn shebang(head: &[u8]) -> Option<(String, String)> {
-    let line = head.get(2..)?.split(|&b| b == b'\n').next()?;
-    let line = std::str::from_utf8(line).ok()?.trim_matches([' ', '\t']);
-    let (interpreter, argument) = line.split_once([' ', '\t']).unwrap_or((line, ""));
-    (!interpreter.is_empty()).then(|| (interpreter.to_owned(), argument.trim().to_owned()))
-}
-
-/// What env(1) starts: the first word that is neither an option nor an assignment.
-pub(crate) fn started_by_env(argument: &str) -> Option<String> {
-    let mut words = argument.split_ascii_whitespace();
-    words.find(|word| !word.starts_with('-') && !word.contains('=')).map(str::to_owned)
-}
 
 /// The loader that an ELF program names (`PT_INTERP`).
 fn loader_of(head: &[u8]) -> Option<String> {

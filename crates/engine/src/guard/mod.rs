@@ -32,8 +32,6 @@ mod walls;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use find::{shebang, started_by_env};
-
 pub use builder::GuardBuilder;
 pub use config::{GuardConfig, Mode, Rule};
 pub use error::{GuardError, Refusal, SandboxError};

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::client::{Client, Trouble};
 use super::info_cache;
 use crate::backends::container::{About, Arrival, Inodes, usage};
-use crate::evidence::escape;
+use cofferdam_policy::text::escape;
 
 /// Whose engine it is, by what it says: podman also answers at Docker's socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -23,8 +23,8 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use super::service::Service;
-use crate::evidence::escape;
 use crate::outcome::Failure;
+use cofferdam_policy::text::escape;
 
 /// For a question whose answer the engine has.
 pub(super) const ASK: Duration = Duration::from_secs(20);

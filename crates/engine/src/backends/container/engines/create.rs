@@ -291,7 +291,7 @@ fn refused(path: &str, why: &str) -> Failure {
     Failure {
         code: 125,
         step: "container".into(),
-        message: format!("cannot mount {}: it {why}", crate::evidence::escape(path.as_bytes())),
+        message: format!("cannot mount {}: it {why}", cofferdam_policy::text::escape(path.as_bytes())),
         hint: Some("rename it, or use --backend jail".into()),
     }
 }

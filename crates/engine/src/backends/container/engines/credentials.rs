@@ -14,7 +14,7 @@ use bollard::auth::DockerCredentials;
 use serde_json::Value;
 
 use super::discover::Surroundings;
-use crate::evidence::escape;
+use cofferdam_policy::text::escape;
 
 /// What Docker Hub is called in there.
 const HUB: &str = "https://index.docker.io/v1/";

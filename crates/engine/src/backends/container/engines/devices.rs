@@ -17,8 +17,8 @@ use super::export::Export;
 use crate::backends::container::host_files::{Place, write_whole};
 use crate::backends::container::oci::HARMLESS;
 use crate::backends::container::{Progress, Ready};
-use crate::evidence::escape;
 use crate::outcome::Failure;
+use cofferdam_policy::text::escape;
 
 const PREFIX: &str = "nodes-";
 /// How many images are known; then all are read again.

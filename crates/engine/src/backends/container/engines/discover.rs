@@ -136,7 +136,7 @@ fn local(host: &str, named_by: &str) -> Result<PathBuf, Failure> {
         step: "engine".into(),
         message: format!(
             "{named_by} names {}, and only an engine of this machine can be used: init inside reaches us by a directory that is mounted from here",
-            crate::evidence::escape(host.as_bytes())
+            cofferdam_policy::text::escape(host.as_bytes())
         ),
         hint: Some(format!("{named_by}=unix:///var/run/docker.sock, or whichever socket of this machine")),
     })
@@ -161,11 +161,14 @@ fn context(around: &dyn Surroundings) -> Result<Option<(String, PathBuf)>, Failu
         return Err(Failure {
             code: 125,
             step: "engine".into(),
-            message: format!("docker's context {} is nowhere described", crate::evidence::escape(name.as_bytes())),
+            message: format!(
+                "docker's context {} is nowhere described",
+                cofferdam_policy::text::escape(name.as_bytes())
+            ),
             hint: Some("docker context use default, or DOCKER_HOST=unix:///path".into()),
         });
     };
-    let path = local(&host, &format!("docker's context {}", crate::evidence::escape(name.as_bytes())))?;
+    let path = local(&host, &format!("docker's context {}", cofferdam_policy::text::escape(name.as_bytes())))?;
     Ok(Some((name, path)))
 }
 

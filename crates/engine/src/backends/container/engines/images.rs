@@ -33,8 +33,8 @@ use super::tar;
 use crate::backends::container::archive::{self, LARGEST};
 use crate::backends::container::content::{hex, settle, stamp};
 use crate::backends::container::{ImageCommand, Progress, Ready, Rootfs};
-use crate::evidence::escape;
 use crate::outcome::Failure;
+use cofferdam_policy::text::escape;
 
 /// Where imported ones are kept.
 const REPOSITORY: &str = "cofferdam/rootfs";

@@ -44,8 +44,8 @@ use client::{Client, Trouble, WORK};
 use discover::{Found, Real, Surroundings};
 use service::Service;
 
-use crate::evidence::escape;
 use crate::outcome::Failure;
+use cofferdam_policy::text::escape;
 
 /// What helps where an engine made something else.
 fn different(differences: &[String]) -> &'static str {

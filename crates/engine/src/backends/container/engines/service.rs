@@ -178,7 +178,7 @@ impl Service {
             if let Some(status) = started.try_wait()? {
                 let said = fs::read(&said).unwrap_or_default();
                 let tail = &said[said.len().saturating_sub(200)..];
-                return Err(io::Error::other(format!("it ended ({status}): {}", crate::evidence::escape(tail))));
+                return Err(io::Error::other(format!("it ended ({status}): {}", cofferdam_policy::text::escape(tail))));
             }
             if Instant::now() > patience {
                 started.kill()?;

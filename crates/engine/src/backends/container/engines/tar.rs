@@ -131,7 +131,7 @@ fn below(
 }
 
 fn with_path(path: &[u8], error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", crate::evidence::escape(path)))
+    io::Error::new(error.kind(), format!("{}: {error}", cofferdam_policy::text::escape(path)))
 }
 
 /// What a tree is, as far as its inodes tell.

@@ -36,8 +36,8 @@ use super::spec::{With, json};
 use crate::backends::container::owner::{self, Process};
 use crate::backends::container::spec::own as own_directory;
 use crate::backends::container::{Ended, Handed, Made, Net, Shape};
-use crate::evidence::escape;
 use crate::outcome::Failure;
+use cofferdam_policy::text::escape;
 
 /// How long a runtime may take to end after its container, or to answer.
 const PATIENCE: Duration = Duration::from_secs(10);

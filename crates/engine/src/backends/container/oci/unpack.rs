@@ -26,8 +26,8 @@ use super::rootfs::Images;
 use crate::backends::container::Progress;
 use crate::backends::container::archive::{self, LARGEST, plain};
 use crate::backends::container::content::{hex, settle, stamp};
-use crate::evidence::escape;
 use crate::outcome::Failure;
+use cofferdam_policy::text::escape;
 
 /// How much a tarball may hold.
 #[derive(Debug, Clone, Copy)]

@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn a_secret_is_found_in_the_forms_that_the_trail_gives_a_text() {
         let secret = |value: &str| Secrets::new([("K".to_owned(), value.to_owned())]);
-        let written = crate::evidence::escape;
+        let written = cofferdam_policy::text::escape;
         for (value, text, left) in [
             ("TokenAbc123", "tokenabc123.example.com:443".to_owned(), "[secret K].example.com:443"),
             ("BEGIN\nMIIabc\u{1b}[END", written(b"/etc/BEGIN\nMIIabc\x1b[END/x"), "/etc/[secret K]/x"),
@@ -294,7 +294,7 @@ mod tests {
                 3 => (value.bytes().map(number).collect(), Form::Numbers),
                 _ => (value.replace("//", "/"), Form::Words),
             };
-            let text = crate::evidence::escape(format!("{before}{shown}{after}").as_bytes());
+            let text = cofferdam_policy::text::escape(format!("{before}{shown}{after}").as_bytes());
             let left = secrets.text(&text).replace("[secret K]", "");
             let rest: String = left.chars().filter(|c| !"=#;…".contains(*c)).collect();
             // What is cut within an escape, or ends in what is taken off a name, is no part of the secret.

@@ -17,12 +17,15 @@ mod begun;
 mod checkpoint;
 mod lines;
 mod mark;
+pub mod opened;
 mod owner;
+pub mod random;
 mod read;
 mod record;
 mod redact;
 mod slots;
 mod store;
+pub mod trails;
 mod verify;
 
 use std::fs::File;
@@ -37,6 +40,7 @@ pub use owner::{Life, Owner};
 pub use read::{Filter, Follow, Line, show};
 pub use record::{Broken, Entry, Hash, KINDS, Link, Record, hex, read as read_record, sha256, unhex};
 pub use redact::Secrets;
+pub use trails::Unremembered;
 pub use verify::{Failed, Problem, Verified, Wrong, is_trail, open_to_others, verify};
 
 use mark::Mark;
@@ -287,8 +291,8 @@ impl Trail {
     /// It cannot be written, or others may write in its directory, or it is another user's.
     pub fn open(dir: &Path, options: Options) -> Result<Trail, AuditError> {
         let mut store = Store::open(dir, options.rotate_at, options.of_others)?;
-        let unremembered = crate::state::hide_trail(dir)
-            .map_err(|source| AuditError::Io { place: dir.display().to_string(), source })?;
+        let unremembered =
+            opened::hide(dir).map_err(|source| AuditError::Io { place: dir.display().to_string(), source })?;
         let now = now();
         store.hold(&now)?.close_gone(&now)?;
         let (path, store) = (dir.to_owned(), Mutex::new(store));
@@ -478,7 +482,7 @@ impl Reservation {
         let line = serde_json::json!({
             "time": now(), "trail": path, "why": why, "run": entry.run, "kind": entry.kind, "data": entry.data,
         });
-        let noted = match crate::state::note(&line) {
+        let noted = match opened::note(&line) {
             Ok(file) => format!("recorded in {}", file.display()),
             Err(e) => format!("this could be recorded nowhere: {e}"),
         };

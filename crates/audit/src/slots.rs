@@ -258,7 +258,7 @@ impl Held<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::store::Store;
+    use crate::store::Store;
 
     fn store(dir: &tempfile::TempDir) -> Store {
         Store::open(&dir.path().join("t"), 1 << 20, false).unwrap()

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use cofferdam_engine::audit::{Anchored, AuditError, Durability, Entry, Life, Options, Owner, Trail, verify};
+use cofferdam_audit::{Anchored, AuditError, Durability, Entry, Life, Options, Owner, Trail, verify};
 
 const DIR: &str = "COFFERDAM_TEST_TRAIL";
 const WRITER: &str = "COFFERDAM_TEST_WRITER";

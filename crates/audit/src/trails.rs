@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Mode, OFlags, readlinkat, symlinkat, unlinkat};
 use rustix::io::Errno;
 
-use crate::audit::{hex, is_file_name, sha256};
+use crate::{hex, is_file_name, sha256};
 
 /// Entries at most. A trail beyond that is refused, for it would not stay hidden.
 const MOST: usize = 1024;
@@ -32,7 +32,7 @@ pub type Unremembered = String;
 ///
 /// # Errors
 /// Other users can write the directory of entries, or it has room for no more.
-pub fn remember(state: &Path, trail: &Path) -> io::Result<Option<Unremembered>> {
+pub(crate) fn remember(state: &Path, trail: &Path) -> io::Result<Option<Unremembered>> {
     if fs::canonicalize(state).is_ok_and(|state| trail.starts_with(state)) {
         return Ok(None); // hidden with the state directory
     }

@@ -136,7 +136,7 @@ pub fn unended(dir: &Path, place: Place) -> io::Result<Option<Record>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::record::{Entry, Link, write};
+    use crate::record::{Entry, Link, write};
 
     #[test]
     fn what_ended_is_not_open_and_what_is_seen_twice_is_open_once() {
