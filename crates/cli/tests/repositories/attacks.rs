@@ -367,6 +367,53 @@ pub const PUSH: &[Attack] = &[
                  git commit -q -m x",
         outside: ("repo", "git push"),
     },
+    Attack {
+        name: "an address with a host",
+        victim: PUSHED,
+        volume: "repo",
+        attack: "TO_PUSH; git -C x remote add origin \"file://localhost$PWD/e.git\"; git add x; git commit -q -m x",
+        outside: ("repo", "git push"),
+    },
+    Attack {
+        name: "an address with an encoded character",
+        victim: PUSHED,
+        volume: "repo",
+        attack: "TO_PUSH; git -C x remote add origin \"file://$PWD/%65.git\"; git add x; git commit -q -m x",
+        outside: ("repo", "git push"),
+    },
+    Attack {
+        name: "a path from the home",
+        victim: PUSHED,
+        volume: "repo",
+        attack: "TO_PUSH; git -C x remote add origin '~/repo/e.git'; git add x; git commit -q -m x",
+        outside: ("repo", "git push"),
+    },
+    Attack {
+        name: "a path as the remote of a branch",
+        victim: PUSHED,
+        volume: "repo",
+        attack: "TO_PUSH; git -C x config branch.main.remote ../e.git; git -C x config branch.main.merge refs/heads/main; \
+                 git add x; git commit -q -m x",
+        outside: ("repo", "git push ../up.git main"),
+    },
+    Attack {
+        name: "a remote without an address, and a repository of its name",
+        victim: PUSHED,
+        volume: "repo",
+        attack: "TO_PUSH; mv e.git x/origin; git -C x config remote.origin.fetch '+refs/heads/*:refs/remotes/origin/*'; \
+                 git add x; git commit -q -m x",
+        outside: ("repo", "git push"),
+    },
+    Attack {
+        name: "the same with the name of another remote of the repository around",
+        victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && \
+                 git clone -q --bare . ../up.git && git remote add up ../up.git && git push -q -u up main && \
+                 git config push.recurseSubmodules on-demand",
+        volume: "repo",
+        attack: "TO_PUSH; mv e.git x/up.git; git -C x config remote.up.fetch '+refs/heads/*:refs/remotes/up/*'; \
+                 git add x; git commit -q -m x",
+        outside: ("repo", "git push up main"),
+    },
 ];
 
 pub const COMMITTED: &str = "hg init repo && cd repo && echo a >a && hg commit -q -A -m a";
@@ -394,6 +441,14 @@ pub const LINKS: &[Attack] = &[
         victim: REPOSITORY,
         volume: "repo",
         attack: "p='PAYLOAD'; p=${p#touch }; p=${p%%;*}; rm -f .git/logs/HEAD; ln -s \"$p\" .git/logs/HEAD",
+        outside: ("repo", "echo b >>a; git commit -qam b"),
+    },
+    Attack {
+        name: "a link in the place of the reflog of a branch whose name leaves no room for another",
+        victim: REPOSITORY,
+        volume: "repo",
+        attack: "p='PAYLOAD'; p=${p#touch }; p=${p%%;*}; n=$(printf %0250d 0); git symbolic-ref HEAD refs/heads/$n; \
+                 mkdir -p .git/logs/refs/heads; ln -s \"$p\" .git/logs/refs/heads/$n",
         outside: ("repo", "echo b >>a; git commit -qam b"),
     },
     Attack {

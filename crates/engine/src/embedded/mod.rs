@@ -428,6 +428,10 @@ fn disable_in(
         now.push(if suffix == SUFFIX { format!("{suffix}-{other}") } else { format!("-{other}{suffix}") });
         attempt = renameat_with(within, name, to, &now, RenameFlags::NOREPLACE);
     }
+    if attempt == Err(Errno::NAMETOOLONG) {
+        now = std::ffi::OsString::from(format!("too-long-a-name-{}{suffix}", &crate::random::uuid()[..8]));
+        attempt = renameat_with(within, name, to, &now, RenameFlags::NOREPLACE);
+    }
     attempt.map(|()| now)
 }
 

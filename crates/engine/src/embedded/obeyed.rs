@@ -1,6 +1,6 @@
 //! What git obeys in a repository that it finds at a path, and whether any of it could run a program.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read as _;
@@ -190,14 +190,22 @@ fn obeyed(git: BorrowedFd<'_>) -> Result<Obeyed, Errno> {
 
 /// What the repositories obey that the addresses of remotes lead to, where they are paths. The work tree around is left out.
 fn pushed(tree: BorrowedFd<'_>, within: BorrowedFd<'_>, config: &[u8]) -> Result<Vec<Obeyed>, Errno> {
+    let Ok(config) = std::str::from_utf8(config) else { return Ok(Vec::new()) };
     let around = fstat(tree)?;
+    // A push of the repository around hands on the name of its remote.
+    let outer = read(tree, Path::new(".git/config"), MOST_BYTES).ok().flatten().unwrap_or_default();
+    let outer = String::from_utf8_lossy(&outer);
+    let mut names = remotes_with_address(&outer);
+    names.insert("origin");
     let mut found = Vec::new();
-    for address in std::str::from_utf8(config).map(local).unwrap_or_default() {
+    for address in local(config, &names) {
         // The order in which git looks for a repository (path.c, enter_repo), but for a file `.git`.
         for suffix in ["/.git", "", ".git/.git", ".git"] {
-            let git = match open(within, OsStr::new(&format!("{address}{suffix}"))) {
+            let path = format!("{address}{suffix}");
+            let git = match open(within, OsStr::new(&path)) {
                 Ok(git) => git,
                 Err(Errno::NOENT) => continue,
+                Err(Errno::NOTDIR) if !is_gitfile(within, Path::new(&path)) => continue,
                 // A file `.git` leads elsewhere: it counts as not understood.
                 Err(e) => return Err(e),
             };
@@ -216,22 +224,79 @@ fn pushed(tree: BorrowedFd<'_>, within: BorrowedFd<'_>, config: &[u8]) -> Result
     Ok(found)
 }
 
-/// The addresses in a plain configuration that are paths, by git's rule (connect.c, url_is_local_not_ssh).
-fn local(config: &str) -> Vec<&str> {
-    let addresses = config.lines().filter_map(|line| {
-        let (key, value) = line.split_once('=')?;
-        key.trim().eq_ignore_ascii_case("url").then(|| value.trim())
-    });
-    let paths = addresses.filter_map(|address| match address.split_once("://") {
-        Some((scheme, path)) => scheme.eq_ignore_ascii_case("file").then_some(path),
-        None => {
-            let colon = address.find(':');
-            let slash = address.find('/');
-            let host = colon.is_some_and(|colon| slash.is_none_or(|slash| colon < slash));
-            (!host).then_some(address)
+/// Whether a file says where a repository is; also where that cannot be read.
+fn is_gitfile(at: BorrowedFd<'_>, path: &Path) -> bool {
+    match read(at, path, MOST_BYTES) {
+        Ok(text) => text.is_some_and(|text| text.starts_with(b"gitdir:")),
+        Err(Errno::FBIG) => false, // too large for git as well
+        Err(_) => true,
+    }
+}
+
+/// What git takes the address of a remote for.
+#[derive(Debug, PartialEq, Eq)]
+enum Address<'a> {
+    /// Another machine.
+    Away,
+    Path(&'a str),
+    /// Nothing that is certain.
+    Other,
+}
+
+impl Address<'_> {
+    /// By git's rule (connect.c, parse_connect_url and url_is_local_not_ssh).
+    fn of(text: &str) -> Address<'_> {
+        if let Some((scheme, rest)) = text.split_once("://") {
+            return match scheme {
+                "https" | "http" | "ssh" | "git" => Address::Away,
+                // With a host, or an encoded character, git makes another path of it.
+                "file" if rest.starts_with('/') && !rest.contains('%') => Address::Path(rest),
+                _ => Address::Other,
+            };
         }
+        let colon = text.find(':');
+        let slash = text.find('/');
+        match colon {
+            Some(colon) if slash.is_none_or(|slash| colon < slash) => Address::Away,
+            // Of the home of whoever pushes, or of somebody else.
+            _ if text.starts_with('~') => Address::Other,
+            _ => Address::Path(text),
+        }
+    }
+}
+
+/// The keys and values of a plain configuration, with the subsection that they are in.
+fn values(config: &str) -> impl Iterator<Item = (&str, &str, &str)> {
+    let mut section = "";
+    config.lines().filter_map(move |line| {
+        let line = line.trim();
+        if line.starts_with('[') {
+            section = line;
+        }
+        let (key, value) = line.split_once('=')?;
+        Some((section, key.trim(), value.trim()))
+    })
+}
+
+/// The names of the remotes that have an address in a configuration.
+fn remotes_with_address(config: &str) -> BTreeSet<&str> {
+    let urls = values(config).filter(|(_, key, _)| key.eq_ignore_ascii_case("url"));
+    urls.filter_map(|(section, ..)| section.strip_prefix("[remote \"")?.strip_suffix("\"]")).collect()
+}
+
+/// The paths that a push from a repository with a plain configuration may go to: the addresses of its remotes, and the names
+/// that are no remote of it, which git takes for paths.
+fn local<'a>(config: &'a str, names: &BTreeSet<&'a str>) -> Vec<&'a str> {
+    let known = remotes_with_address(config);
+    let addresses = values(config).filter_map(|(_, key, value)| {
+        let is_remote = key.eq_ignore_ascii_case("remote") && !known.contains(value);
+        (is_remote || key.eq_ignore_ascii_case("url")).then_some(value)
     });
-    paths.map(|path| path.trim_end_matches('/')).filter(|path| !path.is_empty()).collect()
+    let paths = addresses.chain(names.difference(&known).copied()).filter_map(|address| match Address::of(address) {
+        Address::Path(path) => Some(path.trim_end_matches('/')),
+        Address::Away | Address::Other => None,
+    });
+    paths.filter(|path| !path.is_empty()).collect()
 }
 
 /// The hooks that are no samples.
@@ -302,8 +367,13 @@ fn is_plain(config: &[u8]) -> bool {
             return !rest.contains(['\\', ']', '[']) && quoted.is_none_or(|quoted| !quoted.contains('"'));
         }
         let Some((key, value)) = line.split_once('=') else { return false };
+        let key = key.trim().to_ascii_lowercase();
+        let is_address = matches!(key.as_str(), "url" | "remote");
         // The address of a remote can name a program: `ext::command`.
-        !value.contains(['\\', '"', '\r']) && !value.contains("::") && keys.contains(&&*key.trim().to_ascii_lowercase())
+        !value.contains(['\\', '"', '\r'])
+            && !value.contains("::")
+            && keys.contains(&key.as_str())
+            && (!is_address || Address::of(value.trim()) != Address::Other)
     })
 }
 
@@ -347,13 +417,22 @@ pub(super) fn hash(parts: &[&[u8]]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::{is_plain, local};
 
     #[test]
     fn an_address_without_a_host_is_a_path() {
         let config = "[remote \"a\"]\n\turl = ../a.git/\n\tURL=/b:c\n\turl = file:///d\n\turl = https://e/f\n\
                       \turl = host:path\n\turl = ssh://h/i\n\tfetch = ../x\n";
-        assert_eq!(local(config), ["../a.git", "/b:c", "/d"]);
+        assert_eq!(local(config, &BTreeSet::new()), ["../a.git", "/b:c", "/d"]);
+    }
+
+    #[test]
+    fn a_name_that_is_no_remote_is_a_path() {
+        let config = "[remote \"a\"]\n\turl = https://e/f\n[branch \"m\"]\n\tremote = a\n[branch \"n\"]\n\tremote = e\n\
+                      [remote \"without\"]\n\tfetch = x\n";
+        assert_eq!(local(config, &BTreeSet::from(["a", "origin", "without"])), ["e", "origin", "without"]);
     }
 
     #[test]
@@ -377,6 +456,12 @@ mod tests {
             "[remote \"x\"]\nurl = ext::sh -c x",
             "[remote \"x\"]\npromisor = true",
             "[remote \"x\"]\nuploadpack = x",
+            "[remote \"x\"]\nurl = file://localhost/x",
+            "[remote \"x\"]\nurl = file:///%78",
+            "[remote \"x\"]\nurl = FILE:///x",
+            "[remote \"x\"]\nurl = ~/x",
+            "[remote \"x\"]\nurl = ~",
+            "[branch \"x\"]\nremote = file://localhost/x",
             "[remote \"x\"] y = [z \"a\"]",
             "[extensions]\nworktreeConfig = true",
             "[extensions]\npartialClone = x",

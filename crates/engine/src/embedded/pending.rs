@@ -230,7 +230,9 @@ fn report(outcome: &mut Outcome, mended: &Mended, who: &str) {
         });
         hint.get_or_insert_with(|| {
             if is_index {
-                "git reset makes the index anew, from the last commit".to_owned()
+                "`git ls-tree -r HEAD` lists, with mode 160000, repositories that git would run in once the index is made anew \
+                 from that commit; where you know them all, `git reset` makes it"
+                    .to_owned()
             } else {
                 let word = |path: &Path| text::shell_word(path.to_str()?);
                 match word(now).zip(word(path)) {
