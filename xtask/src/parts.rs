@@ -3,6 +3,7 @@
 //! What a part's programs print is passed on as it comes, and read for the summaries of the test runners in use: nextest,
 //! cargo's own runner, and pytest. A part that fails without naming a failed test counts as one failure.
 
+use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Command;
 use std::sync::mpsc;
@@ -10,6 +11,9 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 use crate::shell::{cannot_run, step, words};
+
+/// How many of the last lines of a part that failed are shown again before the sums.
+const LAST_LINES: usize = 40;
 
 /// How long output is awaited from what a program left running after its own end, such as a test's daemon.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -25,12 +29,18 @@ pub struct Counts {
     pub skipped: u64,
     /// The tests that failed, as their runner names them, each once.
     pub failures: Vec<String>,
+    /// The last lines, where a runner says why.
+    last: VecDeque<String>,
 }
 
 impl Counts {
     /// Adds what a line says, if it is a test runner's summary.
     pub fn read(&mut self, line: &str) {
-        let whole = plain(line);
+        let whole = plain(line.trim_end());
+        if self.last.len() == LAST_LINES {
+            self.last.pop_front();
+        }
+        self.last.push_back(whole.clone());
         if let Some(name) = failure(&whole)
             && !self.failures.iter().any(|known| known == name)
         {
@@ -145,6 +155,10 @@ impl Parts {
     /// A part failed.
     pub fn close(self) -> Result {
         let mut sum = Counts::default();
+        for part in self.0.iter().filter(|part| part.failure.is_some()) {
+            println!("\nthe end of: {}", part.name);
+            part.counts.last.iter().for_each(|line| println!("  | {line}"));
+        }
         println!();
         for part in &self.0 {
             sum.add(&part.counts);
@@ -250,8 +264,8 @@ mod tests {
             "\u{1b}[31;1m        FAIL\u{1b}[0m [   1.250s] (2495/2580) cofferdam-server::stdio a_cancelled_call_ends",
             "     TIMEOUT [> 60.00s] (2496/2580) cofferdam::run slow",
             "     SIGABRT [   0.010s] cofferdam::run crashed",
-            "test attempts::one ... FAILED",
-            "test attempts::two ... ok",
+            "test attempts::one ... FAILED\n",
+            "test attempts::two ... ok\n",
             "FAILED tests/test_run.py::test_limits[64m] - AssertionError: x",
             "FAILED to do a thing - yes",
             "FAIL [one] of those",
@@ -282,7 +296,8 @@ mod tests {
         let script = "echo '3 passed in 0.10s'; echo '1 failed, 2 passed in 0.10s' >&2; exit 3";
         let failed = counted(Command::new("sh").args(["-c", script]), &mut counts).unwrap_err();
         assert!(failed.contains("exit status: 3"), "{failed}");
-        assert_eq!(counts, Counts { passed: 5, failed: 1, ..Counts::default() });
+        assert_eq!((counts.passed, counts.failed, counts.skipped), (5, 1, 0));
+        assert_eq!(counts.last, ["3 passed in 0.10s", "1 failed, 2 passed in 0.10s"]);
     }
 
     #[test]
