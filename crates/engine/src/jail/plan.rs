@@ -299,13 +299,15 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// A read-only bind of what the host view shows at the same place anyway is no mount at all. As root it is one where
-    /// the owner matters and has to be mapped: others may not read it, or it is a work tree of git, which refuses one
+    /// A read-only bind of what the host view shows read-only at the same place anyway is no mount at all. As root it is one
+    /// where the owner matters and has to be mapped: others may not read it, or it is a work tree of git, which refuses one
     /// that belongs to somebody else.
     fn shows_already(&self, target: &str) -> bool {
         let view = &self.build.view;
         let suits = |dir: &str| open_to_all(dir, true) && std::fs::symlink_metadata(format!("{dir}/.git")).is_err();
-        view.host_path(target).as_deref() == Some(target) && (!self.me.privileged || suits(target))
+        // In a volume that can be written it is the mount alone that keeps it from being written.
+        let read_only = view.covering(target).is_some_and(|place| !place.writable);
+        read_only && view.host_path(target).as_deref() == Some(target) && (!self.me.privileged || suits(target))
     }
 
     /// Who makes sandboxes inside has mount namespaces in which a mount of this one's need not be. What mounts cover

@@ -1,8 +1,8 @@
 //! Files of the host, seen through the host view or a bind. Data only.
 
-use cofferdam_policy::{Field, SeccompLevel};
+use cofferdam_policy::{Access, Field, SeccompLevel};
 
-use crate::attack::{ATTACK, Attack, Class, End, Proof, Shape, Victim};
+use crate::attack::{ATTACK, Attack, Class, End, Proof, Shape, Twin, Victim};
 
 const ROW: Attack = Attack { class: Class::Files, ..ATTACK };
 
@@ -67,6 +67,26 @@ pub const ROWS: &[Attack] = &[
         fields: &[Field::Mounts],
         shape: &[Shape::Ro],
         proof: Proof::Changed("{ro}/victim"),
+        ..ROW
+    },
+    Attack {
+        name: "read-only-in-writable",
+        why: "Writes in a read-only bind whose place and source lie in a writable one",
+        args: &["write", "{rw}/sub/victim"],
+        fields: &[Field::Mounts],
+        shape: &[Shape::Rw, Shape::Bind("{rw}/sub", "{rw}/sub", Access::ReadOnly)],
+        proof: Proof::Changed("{rw}/sub/victim"),
+        twin: Twin::Inside(&[Shape::Rw], &[]),
+        ..ROW
+    },
+    Attack {
+        name: "read-only-file-in-writable",
+        why: "The same with one file",
+        args: &["write", "{rw}/victim"],
+        fields: &[Field::Mounts],
+        shape: &[Shape::Rw, Shape::Bind("{rw}/victim", "{rw}/victim", Access::ReadOnly)],
+        proof: Proof::Changed("{rw}/victim"),
+        twin: Twin::Inside(&[Shape::Rw], &[]),
         ..ROW
     },
     Attack {
