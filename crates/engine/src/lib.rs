@@ -12,6 +12,7 @@
 
 pub mod audited_run;
 pub mod backends;
+mod configurations;
 pub mod compat;
 pub mod doctor;
 mod dry_run;

@@ -6,14 +6,14 @@
 //! by a sandbox.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cofferdam_policy::PROTECTED_COMPANIONS;
 use cofferdam_policy::paths::{fault, is_within, lexical};
 
 use crate::backends::facts::{Facts, Kind};
 use crate::mount_table::join;
-use crate::{git_index, vcs_config};
+use crate::{configurations, git_index};
 
 /// Above this many linked work trees the directory of all of them is protected instead.
 const MOST_WORKTREES: usize = 64;
@@ -22,20 +22,6 @@ const MOST_SUBMODULES: usize = 64;
 
 /// How deep subrepositories are looked for in subrepositories.
 const DEPTH: usize = 4;
-/// Most bytes of a configuration.
-const MOST_CONFIG: u64 = 1 << 20;
-/// Where a tool of version control has its configuration: of a repository, below the work tree, and of a person, below the home.
-struct Configuration {
-    repository: &'static str,
-    of_repository: &'static str,
-    of_home: [&'static str; 2],
-}
-
-const GIT_CONFIG: Configuration =
-    Configuration { repository: ".git", of_repository: ".git/config", of_home: [".gitconfig", ".config/git/config"] };
-const HG_CONFIG: Configuration =
-    Configuration { repository: ".hg", of_repository: ".hg/hgrc", of_home: [".hgrc", ".config/hg/hgrc"] };
-
 /// Most bytes of a list of subrepositories.
 const MOST_HGSUB: u64 = 1 << 20;
 
@@ -43,6 +29,14 @@ const MOST_HGSUB: u64 = 1 << 20;
 pub trait Tree {
     /// The caller's home directory, canonical; `None` where nothing says which it is.
     fn home(&self) -> Option<String>;
+    /// A variable of the caller's that is an absolute path, or several with colons between them.
+    fn variable(&self, _name: &str) -> Option<String> {
+        None
+    }
+    /// Where a path ends up when every link is followed; `None` where nothing is there, or that is not known.
+    fn canonical(&self, _path: &str) -> Option<String> {
+        None
+    }
     /// The names in this directory.
     fn names(&self, directory: &str) -> Vec<String>;
     /// Whether something has this name.
@@ -59,6 +53,14 @@ impl Tree for Disk {
     fn home(&self) -> Option<String> {
         let home = std::env::var_os("HOME").filter(|home| Path::new(home).is_absolute())?;
         std::fs::canonicalize(home).ok()?.into_os_string().into_string().ok()
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok().filter(|value| value.starts_with('/'))
+    }
+
+    fn canonical(&self, path: &str) -> Option<String> {
+        std::fs::canonicalize(path).ok()?.into_os_string().into_string().ok()
     }
 
     fn names(&self, directory: &str) -> Vec<String> {
@@ -92,6 +94,14 @@ pub struct Known<'a>(pub &'a dyn Facts);
 impl Tree for Known<'_> {
     fn home(&self) -> Option<String> {
         self.0.home()
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        self.0.variable(name)
+    }
+
+    fn canonical(&self, path: &str) -> Option<String> {
+        self.0.canonical(path)
     }
 
     fn names(&self, directory: &str) -> Vec<String> {
@@ -143,11 +153,12 @@ pub fn protected(list: &[&str], source: &str, tree: &dyn Tree) -> BTreeSet<Strin
             names.extend(named_by_commits(&format!("{path}/.hg/"), source, tree));
         }
     }
+    let led_to = configurations::led_to(source, tree);
     if list.contains(&".git/config") {
-        names.extend(named_by_configurations(source, tree, &GIT_CONFIG, vcs_config::obeyed_by_git));
+        names.extend(configurations::named_by_git(source, tree, &led_to));
     }
     if list.contains(&".hg/hgrc") {
-        names.extend(named_by_configurations(source, tree, &HG_CONFIG, vcs_config::obeyed_by_mercurial));
+        names.extend(configurations::named_by_mercurial(source, tree));
     }
     let git: Vec<&str> = list.iter().filter_map(|entry| entry.strip_prefix(".git/")).collect();
     if git.is_empty() {
@@ -160,6 +171,13 @@ pub fn protected(list: &[&str], source: &str, tree: &dyn Tree) -> BTreeSet<Strin
         names.extend(worktrees("", source, tree));
     } else {
         names.extend(worktrees(".git/", source, tree));
+    }
+    for directory in &led_to {
+        let Some(below) = directory.strip_prefix(source).and_then(|rest| rest.strip_prefix('/')) else { continue };
+        if fault(below).is_none() {
+            names.extend(git.iter().filter(|name| **name != "HEAD").map(|name| format!("{below}/{name}")));
+            names.extend(worktrees(&format!("{below}/"), source, tree));
+        }
     }
     for module in git_index::submodules(source, tree).unwrap_or_default().into_iter().take(MOST_SUBMODULES) {
         names.extend(git.iter().map(|name| format!("{module}/.git/{name}")));
@@ -220,31 +238,6 @@ fn rest_of<'e>(entry: &'e str, source: &str) -> Option<&'e str> {
         let ends = source.strip_suffix(&entry[..at]).is_some_and(|above| above.ends_with('/'));
         ends.then(|| &entry[at + 1..])
     })
-}
-
-/// What lies in this volume of what a configuration of version control has it run or obey in the work tree that the volume is
-/// in: the repository's own configuration, and the caller's.
-fn named_by_configurations(
-    source: &str,
-    tree: &dyn Tree,
-    config: &Configuration,
-    obeyed: impl Fn(&str, &Path, &Path, Option<&Path>) -> Vec<PathBuf>,
-) -> Vec<String> {
-    let is_top = |dir: &&str| tree.exists(&join(dir, config.repository));
-    // A person's own configuration counts in every directory.
-    let top = Path::new(source).ancestors().filter_map(Path::to_str).find(is_top).unwrap_or(source);
-    let home = tree.home();
-    let files_of_home = config.of_home.iter().filter_map(|name| Some(join(home.as_deref()?, name)));
-    let mut found = Vec::new();
-    for file in std::iter::once(join(top, config.of_repository)).chain(files_of_home) {
-        let Some(text) = tree.read(&file, MOST_CONFIG) else { continue };
-        let home = home.as_deref().map(Path::new);
-        let all = obeyed(&String::from_utf8_lossy(&text), Path::new(&file), Path::new(top), home);
-        let below = all.iter().filter_map(|path| path.strip_prefix(source).ok()?.to_str());
-        found.extend(below.filter(|below| !below.is_empty() && fault(below).is_none()).map(str::to_owned));
-    }
-    found.truncate(MOST_SUBMODULES);
-    found
 }
 
 /// Whether git takes a directory itself for a repository.
@@ -326,41 +319,5 @@ pub mod tests {
         std::fs::create_dir(&other).unwrap();
         let names = protected(PROTECTED_DEFAULT, other.to_str().unwrap(), &Disk);
         assert!(names.contains("HEAD") && !names.contains("hooks") && !names.contains("config"));
-    }
-    /// A home and the files in it.
-    struct Home(&'static str, &'static [(&'static str, &'static str)]);
-
-    impl Tree for Home {
-        fn home(&self) -> Option<String> {
-            Some(self.0.to_owned())
-        }
-
-        fn names(&self, _: &str) -> Vec<String> {
-            Vec::new()
-        }
-
-        fn exists(&self, path: &str) -> bool {
-            self.1.iter().any(|(file, _)| *file == path || file.starts_with(&format!("{path}/")))
-        }
-
-        fn read(&self, file: &str, _: u64) -> Option<Vec<u8>> {
-            self.1.iter().find(|(path, _)| *path == file).map(|(_, text)| text.as_bytes().to_vec())
-        }
-    }
-
-    #[test]
-    fn what_configurations_name_is_protected_wherever_the_volume_begins() {
-        let tree = Home(
-            "/h",
-            &[
-                ("/h/.gitconfig", "[include]\npath = local.inc\n"),
-                ("/h/.hgrc", "%include hg.inc\n"),
-                ("/h/r/.git/config", "[core]\nhooksPath = tools/hooks\n"),
-            ],
-        );
-        let has = |volume: &str, name: &str| protected(PROTECTED_DEFAULT, volume, &tree).contains(name);
-        assert!(has("/h", "local.inc") && has("/h", "hg.inc") && !has("/h", "tools/hooks"));
-        assert!(has("/h/r", "tools/hooks") && has("/h/r/tools", "hooks") && !has("/h/r", "local.inc"));
-        assert!(!protected(&[".bashrc"], "/h/r", &tree).contains("tools/hooks"), "the list has no file of git's");
     }
 }

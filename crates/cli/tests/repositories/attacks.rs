@@ -21,6 +21,54 @@ pub const BARE: &str = "mkdir -p objects refs && echo 'ref: refs/heads/main' >HE
 
 pub const GIT: &[Attack] = &[
     Attack {
+        name: "a hook where a file that the caller's configuration includes has hooks in the work tree",
+        victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && mkdir -p tools/hooks && \
+                 printf '[core]\\nhooksPath = tools/hooks\\n' >../work.inc && printf '[include]\\npath = work.inc\\n' >../.gitconfig",
+        volume: "repo",
+        attack: "printf '#!/bin/sh\\nPAYLOAD\\n' >tools/hooks/post-commit; chmod +x tools/hooks/post-commit",
+        outside: ("repo", "git commit -q --allow-empty -m b"),
+    },
+    Attack {
+        name: "a hook where the configuration of the work tree has hooks in it",
+        victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && mkdir -p tools/hooks && \
+                 git config extensions.worktreeConfig true && git config --worktree core.hooksPath tools/hooks",
+        volume: "repo",
+        attack: "printf '#!/bin/sh\\nPAYLOAD\\n' >tools/hooks/post-commit; chmod +x tools/hooks/post-commit",
+        outside: ("repo", "git commit -q --allow-empty -m b"),
+    },
+    Attack {
+        name: "a script of the work tree that a hook is a link to",
+        victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && mkdir -p tools .git/hooks && \
+                 printf '#!/bin/sh\\n' >tools/check && chmod +x tools/check && ln -s ../../tools/check .git/hooks/post-commit",
+        volume: "repo",
+        attack: "printf '#!/bin/sh\\nPAYLOAD\\n' >tools/check; chmod +x tools/check",
+        outside: ("repo", "git commit -q --allow-empty -m b"),
+    },
+    Attack {
+        name: "a hook of the repository that a file leads to",
+        victim: "mkdir repo && cd repo && git init -q -b main --bare .bare && echo 'gitdir: ./.bare' >.git && \
+                 git -C .bare config core.bare false && echo a >a && git add a && git commit -q -m a",
+        volume: "repo",
+        attack: "mkdir -p .bare/hooks; printf '#!/bin/sh\\nPAYLOAD\\n' >.bare/hooks/post-commit; chmod +x .bare/hooks/post-commit",
+        outside: ("repo", "git commit -q --allow-empty -m b"),
+    },
+    Attack {
+        name: "the configuration of the repository that a file leads to",
+        victim: "mkdir repo && cd repo && git init -q -b main --separate-git-dir=.repo . && echo a >a && git add a && \
+                 git commit -q -m a",
+        volume: "repo",
+        attack: "printf '[core]\\n\\tfsmonitor = \"PAYLOAD\"\\n' >>.repo/config",
+        outside: ("repo", "git status"),
+    },
+    Attack {
+        name: "the configuration of the repository that a link leads to",
+        victim: "mkdir repo && cd repo && git init -q -b main . && mv .git .repo && ln -s .repo .git && echo a >a && git add a && \
+                 git commit -q -m a",
+        volume: "repo",
+        attack: "printf '[core]\\n\\tfsmonitor = \"PAYLOAD\"\\n' >>.repo/config",
+        outside: ("repo", "git status"),
+    },
+    Attack {
         name: "a hook where the configuration has hooks in the work tree",
         victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && mkdir -p tools/hooks && \
                  git config core.hooksPath tools/hooks",
@@ -429,6 +477,13 @@ pub const NAMED: &str = "export HOME=/tmp; W=$(mktemp -d); hg clone -q . $W/c; h
 
 /// git writes these through a link, wherever that leads. `$p` is what must not come to be.
 pub const LINKS: &[Attack] = &[
+    Attack {
+        name: "a linked work tree that is said to be elsewhere",
+        victim: "mkdir out && git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a",
+        volume: "repo",
+        attack: "git worktree add -q wt; echo \"${PWD%/*}/out/.git\" >.git/worktrees/wt/gitdir; : PAYLOAD",
+        outside: ("repo", "git worktree repair; test -e ../out/.git && touch ../PAYLOAD-RAN"),
+    },
     Attack {
         name: "a link in the place of the last message",
         victim: REPOSITORY,

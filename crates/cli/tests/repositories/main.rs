@@ -56,7 +56,10 @@ fn done(at: &Path, home: &Path, script: &str) {
 
 /// The same script in a sandbox, with this volume as its working directory.
 fn inside(volume: &Path, at: &str, script: &str) -> Output {
-    let mut command = cofferdam();
+    inside_of(cofferdam(), volume, at, script)
+}
+
+fn inside_of(mut command: Command, volume: &Path, at: &str, script: &str) -> Output {
     command.arg("run").arg("-v").arg(format!("{}:{at}:rw", volume.display())).args(["-w", at, "-e", "OUT=/nowhere"]);
     for (name, value) in identity() {
         command.arg("-e").arg(format!("{name}={value}"));
@@ -91,8 +94,10 @@ fn holds_at(attack: &Attack, place: Option<&str>) {
     let marker = at.join("PAYLOAD-RAN");
     let planted = script.replace("PAYLOAD", &format!("touch {}; false", marker.display()));
     let volume = at.join(attack.volume);
-    let ran =
-        inside(&volume, place.unwrap_or(volume.to_str().unwrap()), &format!("{planted}\necho went on >ran || exit 9"));
+    let mut command = cofferdam();
+    command.env("HOME", at);
+    let script = format!("{planted}\necho went on >ran || exit 9");
+    let ran = inside_of(command, &volume, place.unwrap_or(volume.to_str().unwrap()), &script);
     let said = String::from_utf8_lossy(&ran.stderr);
     let went_on = shell(&volume, at, "find . -name ran | grep -q .").status.success();
     assert!(went_on, "{}: the program did not run, or could not write: {said}", attack.name);

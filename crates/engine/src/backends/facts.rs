@@ -50,6 +50,14 @@ pub trait Facts {
     fn home(&self) -> Option<String> {
         None
     }
+    /// A variable of the caller's that is an absolute path, or several with colons between them.
+    fn variable(&self, _name: &str) -> Option<String> {
+        None
+    }
+    /// Where a path ends up when every link is followed; `None` where nothing is there, or that is not known.
+    fn canonical(&self, _path: &str) -> Option<String> {
+        None
+    }
     /// How this file begins: enough for the first line of a script. Nothing where it cannot be read.
     fn head(&self, _file: &str) -> Vec<u8> {
         Vec::new()
@@ -146,6 +154,14 @@ impl Here {
 impl Facts for Here {
     fn home(&self) -> Option<String> {
         Disk.home()
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        Disk.variable(name)
+    }
+
+    fn canonical(&self, path: &str) -> Option<String> {
+        Disk.canonical(path)
     }
 
     fn state(&self) -> Vec<Place> {

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
@@ -116,6 +116,7 @@ pub(super) fn look_at_most(directory: BorrowedFd<'_>, restore: bool, most: usize
         let beside =
             |id: &str| read(directory, &name.with_file_name(format!("dirstate.{id}")), MOST_LIST).ok().flatten();
         let print = judged(directory, &name, |bytes: &[u8]| match name.file_name().map(OsStr::as_bytes) {
+            Some(b"gitdir") => is_its_work_tree(directory, &name, bytes),
             Some(b"MERGE_RR") => lists::merge_rr(bytes),
             Some(b"dirstate") => lists::dirstate(bytes, beside),
             Some(b"state") => lists::merge_state(bytes),
@@ -125,6 +126,24 @@ pub(super) fn look_at_most(directory: BorrowedFd<'_>, restore: bool, most: usize
         walk.found.links.extend(print.map(|print| (name, print)));
     }
     walk.found
+}
+
+/// Whether the `gitdir` of a linked work tree names a file `.git` that leads back, or one in the work tree around, or one where
+/// nothing is: `git worktree repair` makes that file anew wherever it is.
+fn is_its_work_tree(git: BorrowedFd<'_>, name: &Path, says: &[u8]) -> bool {
+    let Some(directory) = std::fs::read_link(Path::new("/proc/self/fd").join(git.as_raw_fd().to_string())).ok() else {
+        return false;
+    };
+    let Some(own) = directory.join(name).parent().map(Path::to_owned) else { return false };
+    let file = own.join(OsStr::from_bytes(says.trim_ascii()));
+    let Some(work_tree) = file.parent() else { return false };
+    let Ok(work_tree) = std::fs::canonicalize(work_tree) else { return true };
+    let around = directory.parent().is_some_and(|around| around != Path::new("/") && work_tree.starts_with(around));
+    around || {
+        let text = read(CWD, &file, 8192).ok().flatten().unwrap_or_default();
+        let back = text.strip_prefix(b"gitdir:").map(|back| work_tree.join(OsStr::from_bytes(back.trim_ascii())));
+        back.is_some_and(|back| std::fs::canonicalize(back).is_ok_and(|back| back == own))
+    }
 }
 
 /// The hash of a file that is not as it has to be. One that cannot be read, or is too long to be, is none that is.
@@ -240,6 +259,7 @@ fn is_list(at: &Path, name: &OsStr) -> bool {
     match name.as_bytes() {
         b"MERGE_RR" | b"dirstate" => true,
         b"state" | b"state2" => at.ends_with("merge"),
+        b"gitdir" => at.parent().is_some_and(|above| above.ends_with("worktrees")),
         _ => false,
     }
 }
