@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use cofferdam_engine::guard::{Guard, GuardConfig, Rule, Sandbox as _};
+use cofferdam_guard::{Guard, GuardConfig, Rule, Sandbox as _};
 
 type Result<T = ()> = std::result::Result<T, String>;
 

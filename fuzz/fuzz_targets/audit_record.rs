@@ -1,7 +1,7 @@
 //! Any bytes as the lines of an audit trail.
 #![no_main]
 
-#[path = "../../crates/engine/tests/common/untrusted.rs"]
+#[path = "../../crates/audit/tests/common/untrusted.rs"]
 #[allow(dead_code, reason = "each target uses one of them")]
 mod untrusted;
 

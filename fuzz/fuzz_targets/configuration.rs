@@ -1,7 +1,7 @@
 //! Any bytes as a configuration: a policy, nsjail's own, or an older `nsjail.json`.
 #![no_main]
 
-#[path = "../../crates/engine/tests/common/untrusted.rs"]
+#[path = "../../crates/compat/tests/common/untrusted.rs"]
 #[allow(dead_code, reason = "each target uses one of them")]
 mod untrusted;
 

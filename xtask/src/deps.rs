@@ -26,16 +26,22 @@ pub const LAYERS: &[(&str, &[&str])] = &[
         "cofferdam-engine",
         &["cofferdam-policy", "cofferdam-audit", "cofferdam-confine", "cofferdam-egress", "cofferdam-test-containers"],
     ),
+    ("cofferdam-guard", &["cofferdam-policy", "cofferdam-confine", "cofferdam-engine"]),
+    ("cofferdam-compat", &["cofferdam-policy", "cofferdam-confine", "cofferdam-engine"]),
     ("cofferdam-profiles", &["cofferdam-policy", "cofferdam-engine"]),
-    ("cofferdam-config", &["cofferdam-policy", "cofferdam-command", "cofferdam-engine", "cofferdam-profiles"]),
+    (
+        "cofferdam-config",
+        &["cofferdam-policy", "cofferdam-command", "cofferdam-engine", "cofferdam-guard", "cofferdam-profiles"],
+    ),
     ("cofferdam-compile", &["cofferdam-policy", "cofferdam-profiles"]),
-    ("cofferdam-python", &["cofferdam-policy", "cofferdam-engine", "cofferdam-profiles"]),
+    ("cofferdam-python", &["cofferdam-policy", "cofferdam-engine", "cofferdam-compat", "cofferdam-profiles"]),
     (
         "cofferdam",
         &[
             "cofferdam-policy",
             "cofferdam-config",
             "cofferdam-engine",
+            "cofferdam-compat",
             "cofferdam-profiles",
             "cofferdam-test-containers",
         ],
@@ -48,7 +54,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("cofferdam-programs", &[]),
     ("cofferdam-egress-tests", &[]),
     ("cofferdam-soak", &["cofferdam-policy", "cofferdam-engine"]),
-    ("cofferdam-bench", &["cofferdam-policy", "cofferdam-command", "cofferdam-engine"]),
+    ("cofferdam-bench", &["cofferdam-policy", "cofferdam-command", "cofferdam-engine", "cofferdam-guard"]),
     ("xtask", &["cofferdam-policy", "cofferdam-engine", "cofferdam", "cofferdam-test-containers"]),
 ];
 

@@ -28,7 +28,7 @@ pub fn run(arguments: &[String]) -> Result {
     packages::ensure(packages::GUESTS)?;
     let workspace = Workspace::read()?;
     if alone == Some("guard") {
-        let built = executables(cargo().args(["test", "-p", "cofferdam-engine", "--no-run"]))?;
+        let built = executables(cargo().args(["test", "-p", "cofferdam-guard", "--no-run"]))?;
         return boot("the guard", &guard(&workspace, &ready(&workspace)?, &built)?);
     }
     if alone == Some("command") {
@@ -154,8 +154,8 @@ fn guard(workspace: &Workspace, kernel: &Kernel, built: &BTreeMap<String, PathBu
         let path = format!("/usr/bin/{name}");
         spec = spec.program(Path::new(&path), path.clone())?;
     }
-    for (name, place) in [("guard", "/tests/guard"), ("cofferdam_engine, its own tests", "/tests/engine")] {
-        let test = built.get(name).ok_or_else(|| format!("crates/engine has no test `{name}`"))?;
+    for (name, place) in [("guard", "/tests/guard"), ("cofferdam_guard, its own tests", "/tests/guard-units")] {
+        let test = built.get(name).ok_or_else(|| format!("crates/guard has no test `{name}`"))?;
         spec = spec.program(test, place)?;
     }
     spec.modules = vec![kernel.module("fs/overlayfs/overlay.ko")];

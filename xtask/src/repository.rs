@@ -8,7 +8,7 @@ use crate::bench::report::block;
 const UNSAFE: &[&str] = &["crates/confine/"];
 
 /// Where a result may not be thrown away by `let _ =`: a restriction that did not hold must never go unnoticed.
-const NO_SILENCE: &[&str] = &["crates/audit/", "crates/confine/", "crates/engine/"];
+const NO_SILENCE: &[&str] = &["crates/audit/", "crates/confine/", "crates/engine/", "crates/guard/"];
 
 /// Directories that are not ours to judge.
 const SKIPPED: &[&str] = &[".git", "target", "node_modules", "__pycache__", ".venv", "corpus", "artifacts"];

@@ -9,7 +9,7 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use cofferdam_engine::compat::{self, Form};
+use cofferdam_compat::{self as compat, Form};
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{
     Access, Backend, MAX_POLICY_BYTES, Mount, Network, NetworkLimits, NetworkMode, Policy, PolicyError, PolicyErrors,

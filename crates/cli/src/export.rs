@@ -7,8 +7,8 @@ use std::io::Write as _;
 use std::path::Path;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use cofferdam_compat::{self as compat, Form};
 use cofferdam_engine::Engine;
-use cofferdam_engine::compat::{self, Form};
 use cofferdam_profiles::protocol::{Encoding, Format, Wanted};
 use cofferdam_profiles::{Compiled, Id, Store, Stored};
 

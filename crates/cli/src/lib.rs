@@ -158,7 +158,7 @@ fn sandbox(engine: &Engine, matches: &clap::ArgMatches, eval: bool) -> i32 {
         let has_profile = base.is_some();
         let mut call = call::make_from(matches, eval, &caller, &discover::HostTree, base, chosen.as_ref())?;
         if has_profile && !eval {
-            cofferdam_engine::compat::python3(&mut call.policy);
+            cofferdam_engine::python_name::python3(&mut call.policy);
         }
         execute::execute(engine, call, &caller, presentation)
     });

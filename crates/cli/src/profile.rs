@@ -10,8 +10,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use cofferdam_compat::{self as compat, Loaded};
 use cofferdam_engine::Engine;
-use cofferdam_engine::compat::{self, Loaded};
 use cofferdam_policy::Policy;
 use cofferdam_profiles::cache::Cache;
 use cofferdam_profiles::helper::{self, DIRECTORY_VARIABLE};

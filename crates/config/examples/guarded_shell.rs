@@ -9,7 +9,7 @@
 use std::io::BufRead as _;
 use std::process::ExitCode;
 
-use cofferdam_engine::guard::{Guard, Sandbox, SandboxError};
+use cofferdam_guard::{Guard, Sandbox, SandboxError};
 
 type Failure = Box<dyn std::error::Error>;
 

@@ -12,7 +12,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cofferdam_engine::guard::GuardConfig;
+use cofferdam_guard::GuardConfig;
 use serde::Deserialize;
 
 /// Longest file that is read, bytes.
@@ -79,7 +79,7 @@ struct Document {
 mod tests {
     use std::collections::BTreeMap;
 
-    use cofferdam_engine::guard::{Mode, Rule};
+    use cofferdam_guard::{Mode, Rule};
     use cofferdam_policy::NetworkMode;
 
     use super::*;

@@ -6,7 +6,7 @@
 //!
 //! ```no_run
 //! # async fn tool() -> Result<(), Box<dyn std::error::Error>> {
-//! use cofferdam_engine::guard::{Guard, Sandbox, SandboxError};
+//! use cofferdam_guard::{Guard, Sandbox, SandboxError};
 //!
 //! let config = cofferdam_config::guard_from_file("config.toml")?;
 //! let guard = Guard::new(config, "/home/you/workspace")?;

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use cofferdam_engine::guard::{ExecutionResult, Guard, Sandbox};
+use cofferdam_guard::{ExecutionResult, Guard, Sandbox};
 
 const DOCUMENTED: &str = r#"
 [sandbox]

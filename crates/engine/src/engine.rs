@@ -327,7 +327,7 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::prepare`]; also where nothing here can hold that.
-    pub(crate) fn prepare_limited(&self, policy: &Policy, programs: Executables) -> Result<Prepared, Failure> {
+    pub fn prepare_limited(&self, policy: &Policy, programs: Executables) -> Result<Prepared, Failure> {
         self.prepare_with(policy, Some(programs), None)
     }
 

@@ -6,7 +6,6 @@
 //! (memfd) is outside of Landlock: the filter refuses it. Does not hold what an interpreter or the loader reads and runs.
 
 use cofferdam_confine::init_plan::{PathRule, Step};
-#[cfg(test)]
 use cofferdam_confine::landlock;
 use cofferdam_confine::landlock::access;
 use cofferdam_policy::paths::is_within;
@@ -15,11 +14,11 @@ use crate::jail::Plan;
 use crate::outcome::Failure;
 
 /// `(device, inode)` as init compares them.
-pub(crate) type Identity = (u64, u64);
+pub type Identity = (u64, u64);
 
 /// One program, or a directory of which every program may be executed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Executable {
+pub struct Executable {
     /// Canonical path, outside and inside.
     pub path: String,
     /// Where a file was decided on; `None` for directories.
@@ -28,14 +27,26 @@ pub(crate) struct Executable {
 
 /// All that may be executed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Executables(pub Vec<Executable>);
+pub struct Executables {
+    /// The programs and directories.
+    pub programs: Vec<Executable>,
+    /// For tests: the version of Landlock to make do with.
+    #[doc(hidden)]
+    pub landlock: Option<u32>,
+}
+
+impl From<Vec<Executable>> for Executables {
+    fn from(programs: Vec<Executable>) -> Executables {
+        Executables { programs, landlock: None }
+    }
+}
 
 impl Executables {
     /// Takes the right to execute from everything in a plan but these.
     ///
     /// # Errors
     /// This kernel has no Landlock.
-    pub fn limit(&self, plan: &mut Plan) -> Result<(), Failure> {
+    pub(crate) fn limit(&self, plan: &mut Plan) -> Result<(), Failure> {
         let Some(wall) = plan.recipe.landlock.as_mut().filter(|wall| wall.handled_fs & access::EXECUTE != 0) else {
             return Err(Failure {
                 code: 125,
@@ -49,7 +60,7 @@ impl Executables {
         }
         // A layer that hides names shows the same inodes, on a device of its own.
         let layers: Vec<&str> = plan.recipe.mounts.iter().filter_map(layer).collect();
-        wall.rules.extend(self.0.iter().map(|program| {
+        wall.rules.extend(self.programs.iter().map(|program| {
             let layered = layers.iter().any(|dir| is_within(&program.path, dir));
             PathRule {
                 path: program.path.clone(),
@@ -58,8 +69,7 @@ impl Executables {
                 identity: program.identity.map(|(device, inode)| (if layered { 0 } else { device }, inode)),
             }
         }));
-        #[cfg(test)]
-        if let Some(abi) = OLDER.get() {
+        if let Some(abi) = self.landlock {
             wall.handled_fs &= landlock::handled_fs(abi);
             wall.handled_net &= landlock::handled_net(abi);
             wall.scoped &= landlock::scoped(abi);
@@ -76,14 +86,8 @@ fn layer(step: &Step) -> Option<&str> {
     }
 }
 
-#[cfg(test)]
-thread_local! {
-    /// For tests: the version of Landlock that this thread's runs make do with.
-    pub(crate) static OLDER: std::cell::Cell<Option<u32>> = const { std::cell::Cell::new(None) };
-}
-
 /// `st_dev` as init compares it.
-pub(crate) fn device(dev: u64) -> u64 {
+pub fn device(dev: u64) -> u64 {
     u64::from(rustix::fs::major(dev)) << 32 | u64::from(rustix::fs::minor(dev))
 }
 

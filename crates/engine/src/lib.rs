@@ -6,14 +6,12 @@
 //!
 //! `Engine::probe` asks the host once what it can do. `Engine::prepare` chooses the backend, refuses what cannot be
 //! enforced and makes the plan; pure but for the probe's answers and the paths it opens. `Prepared::run` may be called
-//! many times and from several threads. What it reads of configurations are final data, in
-//! `compat` and `guard`; it evaluates nothing, and never depends on the compiler.
+//! many times and from several threads. It reads no configuration, evaluates nothing, and never depends on the compiler.
 #![forbid(unsafe_code)]
 
 pub mod audited_run;
 pub mod backends;
 mod configurations;
-pub mod compat;
 pub mod doctor;
 mod dry_run;
 mod early;
@@ -21,9 +19,8 @@ mod egress;
 mod embedded;
 pub mod engine;
 pub mod evidence;
-mod executables;
+pub mod executables;
 mod git_index;
-pub mod guard;
 mod host_names;
 mod host_sockets;
 mod init_error;
@@ -41,20 +38,22 @@ mod outcome_builder;
 mod overlay;
 mod payload;
 mod proctree;
+pub mod python_name;
 mod ready;
 mod repositories;
 mod rlimits;
 pub mod run;
 mod seccomp_filter;
 pub mod session;
-mod settings;
-mod shebang;
+pub mod settings;
+pub mod shebang;
 mod sockets;
 mod source_identity;
 mod state;
 mod streams;
 mod supervise;
 pub mod support;
+pub mod task;
 mod vcs_config;
 mod whiteout;
 

@@ -25,7 +25,7 @@ use pyo3::prelude::*;
 mod _native {
     use std::path::PathBuf;
 
-    use cofferdam_engine::compat;
+    use cofferdam_compat as compat;
     use pyo3::prelude::*;
 
     #[pymodule_export]

@@ -1,7 +1,8 @@
 //! What a run came to and what it uses, as Python objects. Data only.
 
+use cofferdam_compat as compat;
 use cofferdam_engine as engine;
-use cofferdam_engine::{Ending, compat};
+use cofferdam_engine::Ending;
 use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;

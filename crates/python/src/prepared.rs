@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use cofferdam_compat::{self as compat, Form, Loaded};
 use cofferdam_engine as engine;
-use cofferdam_engine::compat::{self, Form, Loaded};
 use cofferdam_engine::{Cancel, Input, Io};
 use cofferdam_policy::{Backend, Field, Policy, Stdin};
 use pyo3::prelude::*;
@@ -91,7 +91,7 @@ impl Changes {
         }
         policy.validate().map_err(|errors| PolicyError::new_err(errors.to_string()))?;
         if self.python3 {
-            compat::python3(policy);
+            cofferdam_engine::python_name::python3(policy);
         }
         Ok(())
     }

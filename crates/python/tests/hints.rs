@@ -23,7 +23,7 @@ fn sources(directory: &Path, into: &mut String) {
 fn what_is_replaced_is_said_somewhere() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut all = String::new();
-    for name in ["engine", "audit", "profiles", "compile"] {
+    for name in ["engine", "audit", "compat", "profiles", "compile"] {
         sources(&crates.join(name).join("src"), &mut all);
     }
     for (typed, _) in WORDS {
@@ -78,8 +78,10 @@ fn texts(source: &str) -> Vec<String> {
 fn no_hint_of_the_crates_below_keeps_an_option_of_the_command() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut files = Vec::new();
-    let mut directories: Vec<_> =
-        ["engine", "profiles", "policy", "confine"].iter().map(|name| crates.join(name).join("src")).collect();
+    let mut directories: Vec<_> = ["engine", "compat", "profiles", "policy", "confine"]
+        .iter()
+        .map(|name| crates.join(name).join("src"))
+        .collect();
     while let Some(directory) = directories.pop() {
         for path in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
             match path.is_dir() {

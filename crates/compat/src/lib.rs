@@ -1,10 +1,10 @@
 //! The public API under the names of the design that Cofferdam's profiles come from, beside its own: executors that take
 //! the path of a configuration and some input, and say what came of it.
 //!
-//! With `use cofferdam_engine::compat as omni_sandbox;` the design's own paths lead here:
+//! With `use cofferdam_compat as omni_sandbox;` the design's own paths lead here:
 //!
 //! ```
-//! use cofferdam_engine::compat as omni_sandbox;
+//! use cofferdam_compat as omni_sandbox;
 //! use omni_sandbox::executor::{MountConfig, NsJailExecutor, SandboxConfig, SeatbeltExecutor};
 //! use omni_sandbox::monitor::ResourceUsage;
 //! use omni_sandbox::{ExecutionResult, SandboxExecutor, detect_platform};
@@ -49,28 +49,26 @@
 //! Every configuration becomes a policy first (`config`), whatever form it has; the engine runs it. Nothing here needs an
 //! async runtime: a run has a thread of its own, and the future that stands for it works with any executor. Dropping that
 //! future kills the whole tree.
+#![forbid(unsafe_code)]
 
 pub mod config;
 pub mod executor;
 pub mod legacy;
-mod python;
 mod skill;
-pub(crate) mod task;
 
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::outcome::{Ending, Outcome};
+use cofferdam_engine::outcome::{Ending, Outcome};
 
-pub use crate::monitor::{self, ResourceUsage};
+pub use cofferdam_engine::monitor::{self, ResourceUsage};
+pub use cofferdam_engine::task::{self, Handle, Task};
 pub use config::{Form, Loaded, load};
 pub use executor::{Call, JailExecutor, NsJailExecutor, SeatbeltExecutor};
 pub use legacy::{MountJson, NsJailJsonConfig};
-pub use python::python3;
 pub use skill::{MountConfig, SandboxConfig};
-pub use task::{Handle, Task};
 
 /// What an execution came to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,7 +137,7 @@ impl ExecutionResult {
 }
 
 /// A failure with its hint, in one text.
-pub fn in_words(failure: &crate::outcome::Failure) -> String {
+pub fn in_words(failure: &cofferdam_engine::outcome::Failure) -> String {
     match &failure.hint {
         Some(hint) => format!("{}\nhint: {hint}", failure.message),
         None => failure.message.clone(),
@@ -175,7 +173,7 @@ pub fn detect_platform() -> String {
 
 /// Whether there is an nsjail that can be used: at this path, or on `PATH`.
 pub fn is_nsjail_available(nsjail_path: Option<&Path>) -> bool {
-    use crate::backends::{Installed, Tool, Tools};
+    use cofferdam_engine::backends::{Installed, Tool, Tools};
     let mut tools = Tools::from_environment();
     if let Some(path) = nsjail_path {
         tools.nsjail = Some(path.to_owned());
@@ -185,6 +183,6 @@ pub fn is_nsjail_available(nsjail_path: Option<&Path>) -> bool {
 
 /// Whether macOS's Seatbelt is here.
 pub fn is_seatbelt_available() -> bool {
-    use crate::backends::{Installed, Tool, Tools};
+    use cofferdam_engine::backends::{Installed, Tool, Tools};
     Installed::find(Tool::Seatbelt, &Tools::from_environment()).is_ok()
 }

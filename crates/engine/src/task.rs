@@ -73,7 +73,7 @@ pub struct Handle<T = Outcome> {
 
 impl<T: Send + 'static> Handle<T> {
     /// Starts a thread that runs it; it is handed the flag that stops it and the slot for its figures.
-    pub(crate) fn start(
+    pub fn start(
         cancel: Cancel,
         monitor: Monitor,
         run: impl FnOnce() -> Result<T, String> + Send + 'static,
@@ -163,7 +163,7 @@ enum State<T> {
 
 impl<T: Send + 'static> Task<T> {
     /// A future of what `start` starts.
-    pub(crate) fn new(start: impl FnOnce() -> Handle<T> + Send + 'static) -> Task<T> {
+    pub fn new(start: impl FnOnce() -> Handle<T> + Send + 'static) -> Task<T> {
         Task { state: State::Waiting(Some(Box::new(start))) }
     }
 }

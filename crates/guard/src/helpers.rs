@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::GuardError;
 use super::find::{Found, Search};
-use crate::executables::{Executable, Identity};
+use cofferdam_engine::executables::{Executable, Identity};
 
 /// In a list of helpers: everything that is built in for the command.
 pub const BUILT_IN: &str = "@built-in";

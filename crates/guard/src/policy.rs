@@ -9,8 +9,7 @@ use cofferdam_policy::{Access, Field, Mount, Policy, Root, credential_deny};
 
 use super::config::GuardConfig;
 use super::error::plain;
-use crate::executables::Executable;
-use crate::repositories::{Disk, Tree as _};
+use cofferdam_engine::executables::Executable;
 
 /// The sandbox's own home.
 const OWN_HOME: &str = "/tmp/home";
@@ -82,7 +81,10 @@ impl Frame {
         policy.limits.output_bytes = config.max_output_bytes;
         policy.require(Field::WallTime);
         policy.require(Field::Output);
-        let names = |directory: &str| Disk.names(directory);
+        let names = |directory: &str| -> Vec<String> {
+            let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+        };
         let credentials = credential_deny(self.home.as_deref().unwrap_or("/nonexistent"), &names);
         // What commands are given to write was named by somebody; what is built in gives way to it.
         let credentials = credentials.into_iter().filter(|path| !self.writable().any(|dir| is_within(dir, path)));

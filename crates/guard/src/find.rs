@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, fstat, open};
 
 use super::error::plain;
-use crate::executables::{Executable, Identity, device};
-use crate::shebang;
+use cofferdam_engine::executables::{Executable, Identity, device};
+use cofferdam_engine::shebang;
 
 /// A program that was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]

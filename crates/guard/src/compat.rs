@@ -2,7 +2,7 @@
 //! string, and the `OmegaError` that they are. Everything is done by the guard itself.
 //!
 //! ```
-//! use cofferdam_engine::guard::compat::{ExecutionResult, OmegaError, Sandbox, SandboxConfig};
+//! use cofferdam_guard::compat::{ExecutionResult, OmegaError, Sandbox, SandboxConfig};
 //!
 //! let config = SandboxConfig {
 //!     enabled: true,

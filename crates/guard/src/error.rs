@@ -4,7 +4,7 @@ use cofferdam_policy::Field;
 use cofferdam_policy::text::one_line;
 
 use super::ExecutionResult;
-use crate::outcome::Failure;
+use cofferdam_engine::outcome::Failure;
 
 /// Why a guard cannot be made. It never becomes a weaker one instead.
 #[derive(Debug, thiserror::Error)]

@@ -3,7 +3,7 @@
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::sync::{Arc, Mutex};
 
-use cofferdam_engine::guard::{Event, GuardConfig, Recorder, Refusal, Rule, SandboxError};
+use cofferdam_guard::{Event, GuardConfig, Recorder, Refusal, Rule, SandboxError};
 
 use crate::place::{Place, allowing, builder, ok, run};
 

@@ -11,12 +11,12 @@ use super::config::{self, Form, Loaded};
 use super::legacy::NsJailJsonConfig;
 use super::task::{Came, Handle, Task};
 use super::{ExecutionResult, SandboxExecutor, in_words};
-use crate::backends::Tools;
-use crate::engine::Engine;
-use crate::io::{Cancel, Input, Io, Output};
-use crate::monitor::Monitor;
-use crate::outcome::Failure;
-use crate::run::Prepared;
+use cofferdam_engine::backends::Tools;
+use cofferdam_engine::engine::Engine;
+use cofferdam_engine::monitor::Monitor;
+use cofferdam_engine::outcome::Failure;
+use cofferdam_engine::run::Prepared;
+use cofferdam_engine::{Cancel, Input, Io, Output};
 
 pub use super::skill::{MountConfig, SandboxConfig};
 
@@ -94,7 +94,7 @@ impl Shared {
             policy.command.stdin = Stdin::Caller;
         }
         policy.validate().map_err(|e| format!("{}: {e}", call.config_path.display()))?;
-        super::python3(&mut policy);
+        cofferdam_engine::python_name::python3(&mut policy);
         let prepared = self.prepare(&mut policy).map_err(|failure| in_words(&failure))?;
         Ok(prepared.run(Io {
             input: Input::Bytes(call.input),

@@ -11,6 +11,7 @@
 //! command starts in turn is held by the kernel to its helpers, and what it opens to what is not blocked. The sandbox is
 //! the engine's own, with nothing beside it. What an allowlist cannot hold stands in docs/guard.md. Parses no
 //! configuration.
+#![forbid(unsafe_code)]
 
 mod blocked;
 mod builder;
@@ -20,14 +21,14 @@ mod config;
 mod error;
 mod find;
 mod form;
+mod guard;
 mod helpers;
-mod made;
 mod output;
 mod policy;
 mod record;
 mod rules;
 #[cfg(test)]
-mod walls;
+mod tests;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -35,8 +36,8 @@ use serde::{Deserialize, Serialize};
 pub use builder::GuardBuilder;
 pub use config::{GuardConfig, Mode, Rule};
 pub use error::{GuardError, Refusal, SandboxError};
+pub use guard::Guard;
 pub use helpers::BUILT_IN;
-pub use made::Guard;
 pub use record::{Event, Recorder};
 
 /// What a command came to.

@@ -3,7 +3,7 @@
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::time::{Duration, Instant};
 
-use cofferdam_engine::guard::{Guard, GuardError, Refusal, Sandbox as _};
+use cofferdam_guard::{Guard, GuardError, Refusal, Sandbox as _};
 
 use crate::place::{Place, allowing, builder, has, ok, run};
 

@@ -3,7 +3,7 @@
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use cofferdam_engine::guard::{GuardConfig, GuardError, Mode, Refusal, Sandbox as _};
+use cofferdam_guard::{GuardConfig, GuardError, Mode, Refusal, Sandbox as _};
 
 use crate::place::{Place, allowing, builder, has, ok, run};
 

@@ -1,7 +1,7 @@
 //! What the design that the guard comes from writes in Rust: its configuration, its trait, its results and errors.
 
-use cofferdam_engine::guard::compat::{OmegaError, SandboxConfig};
-use cofferdam_engine::guard::{ExecutionResult, Guard, GuardConfig, Refusal, Rule, Sandbox, SandboxError, compat};
+use cofferdam_guard::compat::{OmegaError, SandboxConfig};
+use cofferdam_guard::{ExecutionResult, Guard, GuardConfig, Refusal, Rule, Sandbox, SandboxError, compat};
 use serde::{Deserialize, Serialize};
 
 use crate::place::{Place, allowing, builder, has, ok, run, wait};

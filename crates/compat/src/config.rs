@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::legacy::{self, NsJailJsonConfig};
 use super::skill::SandboxConfig;
-use crate::settings::ETC;
+use cofferdam_engine::settings::ETC;
 
 /// Which form a configuration had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

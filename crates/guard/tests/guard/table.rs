@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use cofferdam_engine::guard::{Guard, GuardConfig, GuardError, Mode, Refusal, Rule, Sandbox as _};
+use cofferdam_guard::{Guard, GuardConfig, GuardError, Mode, Refusal, Rule, Sandbox as _};
 
 use crate::place::{Place, Unpark, allowing, builder, has, ok, run};
 

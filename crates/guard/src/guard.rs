@@ -19,12 +19,12 @@ use super::policy::{Call, Frame};
 use super::record::{Event, Recorder};
 use super::rules::{self, Checked};
 use super::{ExecutionResult, Sandbox};
-use crate::compat::task::{Handle, Task};
-use crate::engine::Engine;
-use crate::executables::Executables;
-use crate::io::{Cancel, Io};
-use crate::monitor::Monitor;
-use crate::outcome::{Ending, Outcome};
+use cofferdam_engine::engine::Engine;
+use cofferdam_engine::executables::{Executable, Executables};
+use cofferdam_engine::monitor::Monitor;
+use cofferdam_engine::outcome::{Ending, Outcome};
+use cofferdam_engine::task::{Handle, Task};
+use cofferdam_engine::{Cancel, Io};
 
 /// Executes allowed commands in one workspace. Cheap to clone; clones are the same guard.
 #[derive(Clone)]
@@ -73,14 +73,14 @@ pub(super) struct Permit {
 impl Inner {
     /// Whether this host holds what every command will be held to.
     pub(super) fn try_out(&self) -> Result<(), GuardError> {
-        let executables = Executables(self.search.loaders());
+        let executables = Executables::from(self.search.loaders());
         let denied = self.denied().map_err(|(path, reason)| GuardError::Blocked { path, reason })?;
         let none = BTreeSet::new();
         let call = Call {
             argv: vec!["/usr/bin/true".into()],
             workspace_programs: false,
             spawn: true,
-            executables: &executables.0,
+            executables: &executables.programs,
             readable: &none,
             denied,
         };
@@ -214,13 +214,13 @@ impl Inner {
         let policy = self.frame.policy(&self.config, call);
         if rule.workspace_programs {
             let path = self.frame.workspace.clone();
-            executables.push(crate::executables::Executable { path, identity: None });
+            executables.push(Executable { path, identity: None });
         }
         let setup = |failure| Refusal::Setup { command: named(), failure };
         let lost = |reason| Refusal::Lost { command: named(), reason };
         policy.validate().map_err(|e| lost(e.to_string()))?;
         self.frame.is_unmoved().map_err(lost)?;
-        let prepared = self.engine.prepare_limited(&policy, Executables(executables)).map_err(setup)?;
+        let prepared = self.engine.prepare_limited(&policy, limited(executables)).map_err(setup)?;
         self.frame.is_unmoved().map_err(lost)?;
         let kept = Together::new(self.config.max_output_bytes);
         let outcome = prepared.run(Io { output: kept.output(), cancel, ..Io::default() });
@@ -421,4 +421,20 @@ impl Sandbox for Guard {
         let answer = || (!inner.blocked.covering(&whole, &inner.identities())).then(Vec::new);
         inner.paths.allows(path, || vec![whole.clone()], answer)
     }
+}
+
+#[cfg(not(test))]
+fn limited(programs: Vec<Executable>) -> Executables {
+    programs.into()
+}
+
+#[cfg(test)]
+thread_local! {
+    /// The version of Landlock that this thread's commands make do with.
+    pub(super) static OLDER: std::cell::Cell<Option<u32>> = const { std::cell::Cell::new(None) };
+}
+
+#[cfg(test)]
+fn limited(programs: Vec<Executable>) -> Executables {
+    Executables { programs, landlock: OLDER.get() }
 }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use cofferdam_engine::backends::facts::Here;
-use cofferdam_engine::backends::{Format, export};
-use cofferdam_engine::compat::{
+use cofferdam_compat::{
     Call, ExecutionResult, JailExecutor, NsJailExecutor, ResourceUsage, SandboxExecutor, SeatbeltExecutor,
     detect_platform, is_nsjail_available, is_seatbelt_available,
 };
+use cofferdam_engine::backends::facts::Here;
+use cofferdam_engine::backends::{Format, export};
 use cofferdam_engine::{Ending, Monitor};
 use cofferdam_policy::Policy;
 
@@ -233,7 +233,7 @@ fn the_platform_is_known() {
 
 #[test]
 fn a_skills_configuration_is_a_value_a_file_and_a_policy() {
-    use cofferdam_engine::compat::executor::{MountConfig, SandboxConfig};
+    use cofferdam_compat::executor::{MountConfig, SandboxConfig};
     let config = SandboxConfig {
         skill_id: "my-skill".to_string(),
         mode: "EXEC".to_string(),

@@ -15,12 +15,12 @@ use super::cache::Cache;
 use super::config::{GuardConfig, Mode};
 use super::error::GuardError;
 use super::find::Search;
+use super::guard::{Bound, Guard, Inner};
 use super::helpers::{self, Tree};
-use super::made::{Bound, Guard, Inner};
 use super::policy::{self, Frame};
 use super::record::Recorder;
 use super::rules::Checked;
-use crate::engine::Engine;
+use cofferdam_engine::engine::Engine;
 
 /// A guard in the making.
 pub struct GuardBuilder {

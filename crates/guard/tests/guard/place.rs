@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use cofferdam_engine::guard::{ExecutionResult, Guard, GuardConfig, Refusal, Rule, Sandbox as _};
+use cofferdam_guard::{ExecutionResult, Guard, GuardConfig, Refusal, Rule, Sandbox as _};
 
 /// Wakes a thread.
 pub struct Unpark(pub std::thread::Thread);
@@ -83,7 +83,7 @@ impl Drop for Place {
     }
 }
 
-pub fn builder(config: GuardConfig, work: &Path) -> cofferdam_engine::guard::GuardBuilder {
+pub fn builder(config: GuardConfig, work: &Path) -> cofferdam_guard::GuardBuilder {
     let variables =
         [("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"), ("LANG", "C.UTF-8"), ("HOME", "/home/u")];
     Guard::builder(config, work).variables(variables.map(|(k, v)| (k.to_owned(), v.to_owned())))

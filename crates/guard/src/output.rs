@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::io::{Output, Stream};
+use cofferdam_engine::{Output, Stream};
 
 /// What is kept.
 #[derive(Debug, Default)]
