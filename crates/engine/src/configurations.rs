@@ -39,12 +39,13 @@ pub fn named_by_git(source: &str, tree: &dyn Tree, git: &[String]) -> Vec<String
     found
 }
 
-/// The files of the volume that hooks in this directory are links to.
+/// What this directory of hooks and the hooks in it are links to, in the volume.
 fn linked(source: &str, directory: &str, tree: &dyn Tree) -> Vec<String> {
     let names = tree.names(directory).into_iter().filter(|name| !name.ends_with(".sample")).take(MOST_FILES);
-    let below = names.filter_map(|name| {
-        let file = tree.canonical(&join(directory, &name)).filter(|file| !is_within(file, directory))?;
-        let below = file.strip_prefix(source)?.strip_prefix('/')?;
+    let all = std::iter::once(directory.to_owned()).chain(names.map(|name| join(directory, &name)));
+    let below = all.filter_map(|path| {
+        let real = tree.canonical(&path).filter(|real| !is_within(real, directory))?;
+        let below = real.strip_prefix(source)?.strip_prefix('/')?;
         fault(below).is_none().then(|| below.to_owned())
     });
     below.collect()
@@ -62,7 +63,7 @@ pub fn named_by_mercurial(source: &str, tree: &dyn Tree) -> Vec<String> {
 }
 
 /// The work tree that the volume is in. A person's own configuration counts in every directory.
-fn top<'s>(source: &'s str, repository: &str, tree: &dyn Tree) -> &'s str {
+pub fn top<'s>(source: &'s str, repository: &str, tree: &dyn Tree) -> &'s str {
     let is_top = |directory: &&str| tree.exists(&join(directory, repository));
     Path::new(source).ancestors().filter_map(Path::to_str).find(is_top).unwrap_or(source)
 }

@@ -143,7 +143,11 @@ pub fn protected(list: &[&str], source: &str, tree: &dyn Tree) -> BTreeSet<Strin
             true => names.extend(named_by_commits("", source, tree)),
             false => names.extend(named_by_commits(".hg/", source, tree)),
         }
-        for (path, kind) in subrepositories(source, "", tree, 0) {
+        let top = configurations::top(source, ".hg", tree);
+        for (path, kind) in subrepositories(top, "", tree, 0) {
+            // The volume may be a directory of the work tree.
+            let whole = join(top, &path);
+            let Some(path) = whole.strip_prefix(source).and_then(|rest| rest.strip_prefix('/')) else { continue };
             let obeyed = |entry: &&&str| match kind {
                 Subrepository::Mercurial => mercurial.contains(entry),
                 Subrepository::Git => entry.starts_with(".git/"),

@@ -37,6 +37,14 @@ pub const GIT: &[Attack] = &[
         outside: ("repo", "git commit -q --allow-empty -m b"),
     },
     Attack {
+        name: "a new hook where the directory of hooks is a link, in the volume that it leads to",
+        victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && mkdir -p tools/h && \
+                 rm -rf .git/hooks && ln -s ../tools/h .git/hooks",
+        volume: "repo/tools",
+        attack: "printf '#!/bin/sh\\nPAYLOAD\\n' >h/post-commit; chmod +x h/post-commit",
+        outside: ("repo", "git commit -q --allow-empty -m b"),
+    },
+    Attack {
         name: "a script of the work tree that a hook is a link to",
         victim: "git init -q -b main repo && cd repo && echo a >a && git add a && git commit -q -m a && mkdir -p tools .git/hooks && \
                  printf '#!/bin/sh\\n' >tools/check && chmod +x tools/check && ln -s ../../tools/check .git/hooks/post-commit",
@@ -601,6 +609,15 @@ pub const LINKS: &[Attack] = &[
 ];
 
 pub const HG: &[Attack] = &[
+    Attack {
+        name: "the configuration of a subrepository, in a volume that is a part of the repository",
+        victim: "hg init repo && mkdir repo/src && hg init repo/src/sub && cd repo && echo 'src/sub = src/sub' >.hgsub && \
+                 hg add .hgsub && (cd src/sub && echo a >a && hg add a && hg commit -m s) && hg commit -m a",
+        volume: "repo/src",
+        attack: "printf '[extensions]\\nx = %s/x.py\\n' \"$PWD\" >>sub/.hg/hgrc; \
+                 printf 'import os\\nos.system(\"\"\"PAYLOAD\"\"\")\\n' >x.py",
+        outside: ("repo", "hg status -S"),
+    },
     Attack {
         name: "an extension that the configuration has in the work tree",
         victim: "hg init repo && cd repo && mkdir tools && touch tools/ext.py && hg commit -q -A -m a && \
