@@ -75,12 +75,43 @@ fn each_case_gives_what_it_wants() {
             cases += 1;
             let (got, want) = (&case["got"], &case["want"]);
             if got != want || case.as_object().unwrap().len() != 2 {
+                let (got, want) = from_first_difference(&got.to_string(), &want.to_string());
                 wrong.push(format!("{} {name}:\n  got  {got}\n  want {want}", file.display()));
             }
         }
+        if file.ends_with("golden.ncl") && std::env::var_os("COFFERDAM_UPDATE").is_some_and(|update| update == "1") {
+            update_golden(value.as_object().unwrap());
+        }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "{}\nhint: COFFERDAM_UPDATE=1 writes the golden files anew", wrong.join("\n"));
     assert!(cases > 150, "{cases} cases");
+}
+
+/// Two long texts from a little before they differ, for a message that can be read.
+fn from_first_difference(got: &str, want: &str) -> (String, String) {
+    let same = got.chars().zip(want.chars()).take_while(|(got, want)| got == want).count();
+    let part = |text: &str| text.chars().skip(same.saturating_sub(60)).take(240).collect();
+    (part(got), part(want))
+}
+
+/// Writes what the cases of golden.ncl gave into the files that they are compared with.
+fn update_golden(cases: &serde_json::Map<String, Value>) {
+    let directory = library().join("sandbox/tests/golden");
+    let write = |name: &str, text: &str| std::fs::write(directory.join(name), text).unwrap();
+    let texts = [("basic", "basic"), ("narrow", "narrow_capabilities")];
+    for (case, file) in texts {
+        for (format, ending) in [("seatbelt", "sb"), ("nsjail", "cfg"), ("kafel", "kafel")] {
+            write(&format!("{file}.{ending}"), cases[&format!("{case}_{format}")]["got"].as_str().unwrap());
+        }
+    }
+    let outputs: serde_json::Map<String, Value> = cases["all_examples"]["got"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|name| name.as_str().unwrap())
+        .map(|name| (name.to_owned(), cases.get(name).map_or(Value::Null, |case| case["got"].clone())))
+        .collect();
+    write("outputs.json", &(serde_json::to_string_pretty(&outputs).unwrap() + "\n"));
 }
 
 #[test]
