@@ -27,19 +27,15 @@ pub fn run(arguments: &[String]) -> Result {
     };
     packages::ensure(packages::GUESTS)?;
     let workspace = Workspace::read()?;
-    if alone == Some("guard") {
-        let built = executables(cargo().args(["test", "-p", "cofferdam-guard", "--no-run"]))?;
-        return boot("the guard", &guard(&workspace, &ready(&workspace)?, &built)?);
+    let Some(alone) = alone else { return run_all(&workspace, &mut Counts::default()) };
+    let kernel = ready(&workspace)?;
+    // The whole workspace, so that nothing is built a second time with other features.
+    let built = executables(cargo().args(["test", "--workspace", "--no-run"]))?;
+    match alone {
+        "guard" => boot("the guard", &guard(&workspace, &kernel, &built)?),
+        "command" => boot("the command under version 2", &command(&workspace, &kernel, &built)?),
+        _ => boot("a command's walls", &walls(&workspace, &kernel, &built)?),
     }
-    if alone == Some("command") {
-        let built = executables(cargo().args(["test", "-p", "cofferdam", "-p", "cofferdam-escape", "--no-run"]))?;
-        return boot("the command under version 2", &command(&workspace, &ready(&workspace)?, &built)?);
-    }
-    if alone.is_some() {
-        let built = executables(cargo().args(["test", "-p", "cofferdam-command", "--no-run"]))?;
-        return boot("a command's walls", &walls(&workspace, &ready(&workspace)?, &built)?);
-    }
-    run_all(&workspace, &mut Counts::default())
 }
 
 /// Boots every guest, whatever one of them says. Where they cannot be booted, the reason is shown, or is an error under

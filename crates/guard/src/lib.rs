@@ -23,12 +23,12 @@ mod find;
 mod form;
 mod guard;
 mod helpers;
+#[cfg(test)]
+mod kernel_tests;
 mod output;
 mod policy;
 mod record;
 mod rules;
-#[cfg(test)]
-mod tests;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
