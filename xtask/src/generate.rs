@@ -1,4 +1,5 @@
-//! `cargo xtask generate`: man pages, completions and docs/cli.md out of the command line itself, and the policy's schema.
+//! `cargo xtask generate`: man pages, completions and docs/cli.md out of the command line itself; the policy's schema and its
+//! page.
 //!
 //! One table of options in crates/cli feeds the parser and all of these; nobody edits them by hand, and a test holds
 //! them to it. Writes below docs/ and completions/ only.
@@ -71,6 +72,7 @@ fn files() -> Result<BTreeMap<String, Vec<u8>>> {
         files.insert(format!("completions/{name}"), tidy(&script));
     }
     files.insert("docs/cli.md".into(), page(&command).into_bytes());
+    files.insert("docs/policy.md".into(), crate::policy_page::page()?.into_bytes());
     files.insert("docs/policy.schema.json".into(), cofferdam_policy::schema::json_schema_text().into_bytes());
     Ok(files)
 }

@@ -6,6 +6,7 @@
 
 mod bench;
 mod deps;
+mod docs;
 mod generate;
 #[allow(dead_code, reason = "guests use part of it")]
 mod guest;
@@ -14,6 +15,7 @@ mod lint;
 mod mcp;
 mod packages;
 mod parts;
+mod policy_page;
 mod python;
 #[cfg(test)]
 mod repository;
@@ -60,6 +62,11 @@ const TASKS: &[Task] = &[
         name: "generate",
         usage: "generate [--check]   write man pages, completions, docs/cli.md and the schema, or say which are stale",
         run: generate_files,
+    },
+    Task {
+        name: "docs",
+        usage: "docs                 make the book of docs/ in target/book, and hold every link in it",
+        run: docs::run_from,
     },
     Task {
         name: "bench",

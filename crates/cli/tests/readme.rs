@@ -1,4 +1,5 @@
-//! The tour of README.md, run: its commands in a directory of their own, and what they print against what stands there.
+//! The examples of README.md and docs, run: their commands in a directory of their own, and what they print against what
+//! stands there.
 //! The examples of `--help`, too.
 
 mod common;
@@ -14,9 +15,14 @@ const PLACE: &str = "/home/you/demo";
 
 /// The commands between the markers of this name, each with what it prints.
 fn tour(name: &str) -> Vec<(String, String)> {
-    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
-    let block = text.split(&format!("<!-- {name}:begin -->")).nth(1).unwrap();
-    let block = block.split(&format!("<!-- {name}:end -->")).next().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let pages = docs.filter(|path| path.extension().is_some_and(|end| end == "md")).chain([root.join("README.md")]);
+    let texts: Vec<String> = pages.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    let begin = format!("<!-- {name}:begin -->");
+    let blocks: Vec<&str> = texts.iter().filter_map(|text| text.split(&begin).nth(1)).collect();
+    assert_eq!(blocks.len(), 1, "pages with the block {name}");
+    let block = blocks[0].split(&format!("<!-- {name}:end -->")).next().unwrap();
     let mut steps: Vec<(String, String)> = Vec::new();
     for line in block.lines().filter(|line| !line.is_empty() && !line.starts_with("```")) {
         match (line.strip_prefix("$ "), steps.last_mut()) {
@@ -34,7 +40,7 @@ fn found(command: &str) -> bool {
     Command::new("sh").args(["-c", &script]).stdout(Stdio::null()).status().is_ok_and(|s| s.success())
 }
 
-/// Does what the parts of the README show, in one directory, and compares what is printed.
+/// Does what these parts show, in one directory, and compares what is printed.
 fn holds(parts: &[&str]) {
     let directory = open_directory();
     let here = std::fs::canonicalize(directory.path()).unwrap();
@@ -73,7 +79,19 @@ fn the_tour_of_the_readme_is_true() {
 }
 
 #[test]
-fn what_the_readme_shows_of_profiles_is_true() {
+fn the_recipes_are_true() {
+    if !needs("user namespaces") || !needs("overlayfs") || !needs_python() {
+        return;
+    }
+    for recipe in ["pipe", "build", "review", "eval", "limits", "json"] {
+        let name = format!("recipe-{recipe}");
+        assert!(tour(&name).len() >= 2, "{name}");
+        holds(&[&name]);
+    }
+}
+
+#[test]
+fn the_example_of_a_profile_is_true() {
     let evaluator = Path::new(env!("CARGO_BIN_EXE_cofferdam")).with_file_name("cofferdam-compile");
     if !evaluator.exists() || !has("user namespaces") {
         let reason = "the profiles need the jail, and cofferdam-compile beside the command";
@@ -88,7 +106,7 @@ fn what_the_readme_shows_of_profiles_is_true() {
 
 /// Nothing of it needs a network: what it shows is refused before anything could leave.
 #[test]
-fn what_the_readme_shows_of_the_network_is_true() {
+fn the_example_of_an_allowlist_is_true() {
     if !common::needs("captured network") {
         return;
     }

@@ -138,7 +138,13 @@ fn column_name((backend, user): (Backend, User)) -> String {
     format!("{}, {}", backend_name(backend), user.name())
 }
 
-/// What `README.md` repeats: the totals of all columns.
+/// What `README.md` repeats of the totals: those of the default backend.
+fn headline(summary: &str) -> String {
+    let row = |(at, line): (usize, &str)| (at < 2 || line.starts_with("| jail,")).then(|| format!("{line}\n"));
+    summary.lines().enumerate().filter_map(row).collect()
+}
+
+/// The totals of all columns.
 pub fn summary(attacks: &[Attack], cells: &Cells) -> String {
     let mut text = format!(
         "| {} attacks by backend and user | held | not claimed | no victim | holes |\n|---|--:|--:|--:|--:|\n",
@@ -244,9 +250,9 @@ fn without(page: &str, markers: (&str, &str)) -> String {
     format!("{before}{after}")
 }
 
-/// `README.md` with these totals between its markers; `None` when it has no markers.
+/// `README.md` with what it repeats of these totals between its markers; `None` when it has no markers.
 pub fn with_totals(readme: &str, summary: &str) -> Option<String> {
     let (before, rest) = readme.split_once(TOTALS.0)?;
     let (_, after) = rest.split_once(TOTALS.1)?;
-    Some(format!("{before}{}\n{summary}{}{after}", TOTALS.0, TOTALS.1))
+    Some(format!("{before}{}\n{}{}{after}", TOTALS.0, headline(summary), TOTALS.1))
 }

@@ -129,7 +129,8 @@ impl Goal {
 }
 
 /// Three significant digits.
-fn figure(value: f64) -> String {
+/// Three digits of a number.
+pub fn figure(value: f64) -> String {
     match value.abs() {
         size if size >= 99.95 => format!("{value:.0}"),
         size if size >= 9.995 => format!("{value:.1}"),
