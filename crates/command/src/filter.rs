@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cofferdam_confine::command::{SCHEDULING_CALLS, SIGNAL_CALLS};
 use cofferdam_confine::seccomp::{
-    self, Arch, ArgOp, Condition, Denials, Level, METADATA_IOCTLS, Request, RuleAction, classify::Insn,
+    self, Arch, ArgOp, Condition, Denials, Level, METADATA_IOCTLS, Request, RuleAction, TREE_IOCTLS, classify::Insn,
 };
 
 use crate::error::Reason;
@@ -88,6 +88,7 @@ fn rules(means: Means, arch: Arch) -> Vec<seccomp::Rule> {
     rules.push(rule(&ASKED_OF_OTHERS, refused(EPERM), Vec::new()));
     // A lease stops whoever opens the file, for as long as the kernel waits, and takes no more than to read it.
     rules.push(rule(&["fcntl"], refused(EPERM), vec![is(1, F_SETLEASE)]));
+    rules.extend(TREE_IOCTLS.map(|command| rule(&["ioctl"], refused(EPERM), vec![is(1, command)])));
     rules.extend(ENCRYPTION_KEYS.map(|command| rule(&["ioctl"], refused(EPERM), vec![is(1, command)])));
     // A process group and a user are more than the command, and any number but 0 may be another's: the keeper looks.
     for (call, process) in [("setpriority", 0), ("ioprio_set", 1)] {

@@ -1,5 +1,6 @@
 //! A look at a running tree from outside, for hosts without a cgroup: memory, CPU time, processes. A sample, not a limit.
 
+use std::collections::HashMap;
 use std::fs;
 
 /// One sample.
@@ -7,7 +8,8 @@ use std::fs;
 pub struct Sample {
     /// Memory of all processes that no file stands behind, shared pages counted once per process, bytes.
     pub memory_bytes: u64,
-    /// User and system time of all processes and their reaped children, microseconds.
+    /// User and system time of all processes and their reaped children, microseconds. A process that ended between two
+    /// samples without a parent that waits for it counts as far as it was seen: no more than the truth.
     pub cpu_us: u64,
     /// Processes and threads below init.
     pub processes: u64,
@@ -16,32 +18,60 @@ pub struct Sample {
 /// Most processes looked at in one sample.
 const MOST: usize = 4096;
 
-/// Looks at every descendant of this process.
+/// Looks at every descendant of this process, once.
 pub fn sample(root: i32) -> Sample {
-    let mut s = Sample::default();
-    let mut queue = vec![root];
-    let mut looked = 0;
-    while let Some(pid) = queue.pop() {
-        looked += 1;
-        if looked > MOST {
-            break;
+    Sampler::default().sample(root)
+}
+
+/// Looks at a tree again and again, and remembers the CPU time of processes that have ended meanwhile.
+#[derive(Debug, Default)]
+pub struct Sampler {
+    /// CPU time of each process of the last sample, by its number and start, microseconds.
+    alive: HashMap<(i32, u64), u64>,
+    /// That of those that have ended since, as it was seen last.
+    ended_us: u64,
+}
+
+impl Sampler {
+    /// Looks at every descendant of this process.
+    pub fn sample(&mut self, root: i32) -> Sample {
+        let mut s = Sample::default();
+        let mut alive = HashMap::new();
+        let mut queue = vec![root];
+        let mut looked = 0;
+        while let Some(pid) = queue.pop() {
+            looked += 1;
+            if looked > MOST {
+                break;
+            }
+            let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { continue };
+            let mut threads = 0;
+            for task in tasks.flatten() {
+                threads += 1;
+                let Ok(children) = fs::read_to_string(task.path().join("children")) else { continue };
+                queue.extend(children.split_whitespace().filter_map(|w| w.parse::<i32>().ok()));
+            }
+            if pid != root {
+                s.processes += threads;
+            }
+            if let Some(numbers) = numbers(pid) {
+                s.memory_bytes += numbers.memory_bytes;
+                s.cpu_us += numbers.own_us + numbers.waited_us;
+                alive.insert((pid, numbers.started), numbers.own_us);
+            }
         }
-        let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { continue };
-        let mut threads = 0;
-        for task in tasks.flatten() {
-            threads += 1;
-            let Ok(children) = fs::read_to_string(task.path().join("children")) else { continue };
-            queue.extend(children.split_whitespace().filter_map(|w| w.parse::<i32>().ok()));
-        }
-        if pid != root {
-            s.processes += threads;
-        }
-        if let Some((memory, cpu)) = numbers(pid) {
-            s.memory_bytes += memory;
-            s.cpu_us += cpu;
-        }
+        s.cpu_us = s.cpu_us.max(self.seen(alive));
+        s
     }
-    s
+
+    /// The CPU time of all processes that any sample has seen, of which these are alive. What a parent waited for is in its
+    /// own figures as well, so that this is no addend to them.
+    fn seen(&mut self, alive: HashMap<(i32, u64), u64>) -> u64 {
+        let ended = self.alive.iter().filter(|(process, _)| !alive.contains_key(process));
+        self.ended_us += ended.map(|(_, us)| us).sum::<u64>();
+        self.alive = alive;
+        self.ended_us + self.alive.values().sum::<u64>()
+    }
 }
 
 /// The number that a process has in the innermost pid namespace it is in; 0 when it is gone.
@@ -127,24 +157,46 @@ pub fn threads_of(uid: u32) -> u64 {
     threads.sum()
 }
 
-fn numbers(pid: i32) -> Option<(u64, u64)> {
+/// What one process takes.
+struct Numbers {
+    memory_bytes: u64,
+    /// CPU time of its own, microseconds.
+    own_us: u64,
+    /// That of children that it waited for.
+    waited_us: u64,
+    /// When it started, in clock ticks since the boot.
+    started: u64,
+}
+
+/// `None` when the process is gone.
+fn numbers(pid: i32) -> Option<Numbers> {
     // Private pages, and shared ones that no file stands behind: those are memory as well.
-    let memory = kilobytes(&text(&format!("/proc/{pid}/status"))?, &["RssAnon:", "RssShmem:"])?;
+    let memory_bytes = of_a_living_thread(pid, "status", &["RssAnon:", "RssShmem:"]).unwrap_or(0);
     let stat = text(&format!("/proc/{pid}/stat"))?;
-    // The name in parentheses may hold anything; the numbers follow its last parenthesis.
-    let rest = &stat[stat.rfind(')')? + 1..];
-    let fields: Vec<u64> = rest.split_whitespace().skip(11).take(4).map_while(|w| w.parse().ok()).collect();
-    let ticks: u64 = fields.iter().sum();
-    Some((memory, ticks * 10_000))
+    // The name in parentheses may hold anything; the numbers follow its last parenthesis. `proc_pid_stat(5)` counts from 1,
+    // and the state, which follows first, is 3.
+    let fields: Vec<&str> = stat[stat.rfind(')')? + 1..].split_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+    let ticks = |first: usize| Some((field(first)? + field(first + 1)?) * 10_000);
+    Some(Numbers { memory_bytes, own_us: ticks(14)?, waited_us: ticks(16)?, started: field(22)? })
+}
+
+/// The sum of these lines of a file about a process's memory. A process whose first thread has ended goes on in its others,
+/// and only their files have figures then.
+fn of_a_living_thread(pid: i32, file: &str, names: &[&str]) -> Option<u64> {
+    let read = |path: &str| text(path).and_then(|text| kilobytes(&text, names));
+    read(&format!("/proc/{pid}/{file}")).or_else(|| {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        tasks.take(MOST).find_map(|task| read(task.path().join(file).to_str()?))
+    })
 }
 
 /// Memory of every descendant with shared pages divided among those who share them, bytes: what a sample above a limit is
 /// held against, because it takes long. A process that cannot be asked counts as sampled.
 pub fn memory(root: i32) -> u64 {
     let of = |pid: i32| {
-        let exact = text(&format!("/proc/{pid}/smaps_rollup"));
-        let exact = exact.and_then(|t| kilobytes(&t, &["Pss_Anon:", "Pss_Shmem:"]));
-        exact.or_else(|| numbers(pid).map(|(memory, _)| memory)).unwrap_or(0)
+        let exact = of_a_living_thread(pid, "smaps_rollup", &["Pss_Anon:", "Pss_Shmem:"]);
+        exact.or_else(|| numbers(pid).map(|numbers| numbers.memory_bytes)).unwrap_or(0)
     };
     descendants(root).into_iter().map(of).sum()
 }
@@ -158,7 +210,9 @@ fn kilobytes(text: &str, names: &[&str]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{kilobytes, memory, numbers, threads_of};
+    use std::collections::HashMap;
+
+    use super::{Sampler, kilobytes, memory, numbers, threads_of};
 
     #[test]
     fn threads_are_counted_by_user() {
@@ -182,9 +236,20 @@ mod tests {
     }
 
     #[test]
+    fn what_has_ended_counts_as_it_was_seen_last() {
+        let mut sampler = Sampler::default();
+        let alive = |processes: &[(i32, u64, u64)]| -> HashMap<(i32, u64), u64> {
+            processes.iter().map(|&(pid, started, us)| ((pid, started), us)).collect()
+        };
+        assert_eq!(sampler.seen(alive(&[(1, 5, 10), (2, 6, 300)])), 310);
+        assert_eq!(sampler.seen(alive(&[(1, 5, 20), (2, 9, 40)])), 360, "the number 2 is another process now");
+        assert_eq!(sampler.seen(alive(&[(1, 5, 20)])), 360);
+    }
+
+    #[test]
     fn this_process_has_memory_and_no_children() {
         let pid = std::process::id() as i32;
-        assert!(numbers(pid).is_some_and(|(memory, _)| memory > 0));
+        assert!(numbers(pid).is_some_and(|numbers| numbers.memory_bytes > 0 && numbers.started > 0));
         assert_eq!(memory(i32::MAX), 0);
     }
 }

@@ -1,7 +1,12 @@
 //! What the sockets of a sandbox's network namespace buffer, for the memory limit: cgroups of version 1 count TCP and UDP apart
 //! from all other memory, and none counts netlink or what waits in connections that were not accepted yet.
 //!
-//! Owns the questions to the kernel (sock_diag(7), /proc/PID/net/netlink) and the sum. It ends nothing: the supervisor does.
+//! Some sockets are in no list of the kernel's: a connection that was reset before it was accepted, or a datagram socket that
+//! was disconnected, keeps what it received. How many there are is known (`sockets: used` in /proc/PID/net/sockstat, less
+//! those of /proc/PID/net/protocols), and so is what all TCP and UDP sockets of the host hold. What the lists do not explain
+//! counts for the sandbox that has such sockets, up to the most that so many can hold.
+//!
+//! Owns the questions to the kernel (sock_diag(7), /proc/PID/net) and the sum. It ends nothing: the supervisor does.
 //! Everything read is the kernel's; no byte of it is the program's.
 
 use std::io;
@@ -27,14 +32,21 @@ const INET_DIAG_SKMEMINFO: u16 = 7;
 /// `struct nlmsghdr`, `struct inet_diag_msg`
 const HEAD: usize = 16;
 const MESSAGE: usize = 72;
+/// Where `idiag_inode` stands in the latter: 0 of a socket that no process has.
+const INODE: usize = 68;
 /// AF_INET and AF_INET6, each with IPPROTO_TCP and IPPROTO_UDP.
 const KINDS: [(u8, u8); 4] = [(2, 6), (10, 6), (2, 17), (10, 17)];
+/// What the kernel takes for a TCP socket without data, bytes (`struct tcp6_sock`, rounded up). A connection that was not
+/// accepted is made while a packet is received, so that no cgroup is charged for it.
+const EMPTY: u64 = 3 << 10;
 
 /// Asks for one sandbox.
 #[derive(Debug, Default)]
 pub struct Sockets {
     /// A `NETLINK_SOCK_DIAG` socket of the namespace, where anything can be reached in it.
     diag: Option<OwnedFd>,
+    /// How many sockets in no list the last look saw. One that is about to be connected is in none for a moment.
+    unlisted: u64,
     /// Nothing is asked before.
     pub rests_until: Option<Instant>,
 }
@@ -51,30 +63,79 @@ impl Sockets {
     }
 
     /// Bytes that the sockets of the sandbox's network namespace hold; those of TCP and UDP only where the whole host's hold
-    /// more than `little`. Netlink sockets are counted by a process `pid` in that namespace, where one is known. With a
-    /// `gateway` one of them is not a program's.
+    /// more than `little`. Netlink sockets, and those in no list, are counted by a process `pid` in that namespace, where one
+    /// is known. With a `gateway` one of them is not a program's.
     ///
     /// # Errors
     /// When the kernel does not say.
-    pub fn held(&self, pid: Option<i32>, little: u64, gateway: bool) -> io::Result<u64> {
+    pub fn held(&mut self, pid: Option<i32>, little: u64, gateway: bool) -> io::Result<u64> {
+        let of = |file: &str| pid.map(|pid| std::fs::read_to_string(format!("/proc/{pid}/net/{file}"))).transpose();
+        let protocols = of("protocols")?;
         let mut bytes = 0;
         // The list goes through the netlink sockets of all namespaces, and each namespace has some of the kernel's own.
         // The one to ask with is a netlink socket of this namespace as well, and a gateway has one there.
         let own = u64::from(self.diag.is_some()) + u64::from(gateway);
-        if let Some(pid) = pid
-            && opened(&std::fs::read_to_string(format!("/proc/{pid}/net/protocols"))?).is_none_or(|opened| opened > own)
+        if let Some(protocols) = &protocols
+            && opened(protocols).is_none_or(|opened| opened > own)
         {
-            bytes = netlink(&std::fs::read_to_string(format!("/proc/{pid}/net/netlink"))?);
+            bytes = netlink(&of("netlink")?.unwrap_or_default());
         }
         // An answer takes the kernel milliseconds, since it looks through its table of all connections; what the whole host
         // holds bounds what this one can.
-        if let Some(diag) = self.diag.as_ref().filter(|_| of_the_host() > little) {
-            for (family, protocol) in KINDS {
-                bytes = bytes.saturating_add(dump(diag, family, protocol)?);
-            }
+        let Some(diag) = self.diag.as_ref() else { return Ok(bytes) };
+        let host = of_the_host();
+        if host <= little {
+            return Ok(bytes);
         }
-        Ok(bytes)
+        let mut listed: u64 = 0;
+        for (family, protocol) in KINDS {
+            listed = listed.saturating_add(dump(diag, family, protocol)?);
+        }
+        let counts = of("sockstat")?.zip(protocols);
+        let now = counts.map_or(Some(0), |(sockstat, protocols)| unlisted(&sockstat, &protocols));
+        let now = now.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+        let lasting = now.min(std::mem::replace(&mut self.unlisted, now));
+        if lasting > 0 {
+            let elsewhere = of_this_process().saturating_add(listed);
+            listed = listed.saturating_add(assumed(lasting, host.saturating_sub(elsewhere), most_of_one()));
+        }
+        Ok(bytes.saturating_add(listed))
     }
+}
+
+/// What `count` sockets in no list can hold of `unexplained` bytes, each at most `most` beside itself.
+fn assumed(count: u64, unexplained: u64, most: u64) -> u64 {
+    count.saturating_mul(EMPTY).max(unexplained.min(count.saturating_mul(most.saturating_add(EMPTY))))
+}
+
+/// How many sockets of a network namespace are in no list: all, by its sockstat, less those that its protocols list.
+/// `None` when the kernel's words are not understood.
+fn unlisted(sockstat: &str, protocols: &str) -> Option<u64> {
+    let used: u64 = sockstat.lines().find_map(|line| line.strip_prefix("sockets: used "))?.trim().parse().ok()?;
+    let rows = protocols.lines().skip(1).filter(|line| !line.trim().is_empty());
+    let listed: Option<u64> = rows.map(|row| row.split_whitespace().nth(2)?.parse::<u64>().ok()).sum();
+    Some(used.saturating_sub(listed?))
+}
+
+/// The most that one socket receives and sends, bytes: buffers hold twice what is asked for, and what takes a packet.
+fn most_of_one() -> u64 {
+    let last =
+        |path: &str| -> Option<u64> { std::fs::read_to_string(path).ok()?.split_whitespace().last()?.parse().ok() };
+    let of = |name: &str| last(&format!("/proc/sys/net/{name}")).unwrap_or(16 << 20);
+    let received = of("core/rmem_max").max(of("ipv4/tcp_rmem"));
+    let sent = of("core/wmem_max").max(of("ipv4/tcp_wmem"));
+    received.saturating_add(sent).saturating_mul(2)
+}
+
+/// What the sockets of this process's own network namespace hold, bytes: those of the host's programs, as a rule, and of the
+/// gateway. What the kernel does not say is none.
+fn of_this_process() -> u64 {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, netlink, socket_with};
+    let flags = SocketFlags::CLOEXEC;
+    let Ok(diag) = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, Some(netlink::SOCK_DIAG)) else {
+        return 0;
+    };
+    KINDS.iter().map(|&(family, protocol)| dump(&diag, family, protocol).unwrap_or(0)).fold(0, u64::saturating_add)
 }
 
 /// What the tree takes in all, where its cgroup is charged for `charged` bytes of which `counted` are already for sockets.
@@ -89,7 +150,9 @@ const UNCOUNTED: u64 = 2 << 20;
 /// Most that the TCP and UDP sockets of all network namespaces of this host hold, bytes. What cannot be read counts as all.
 fn of_the_host() -> u64 {
     let Ok(table) = std::fs::read_to_string("/proc/self/net/sockstat") else { return u64::MAX };
-    let bytes = pages(&table).map(|pages| pages.saturating_mul(rustix::param::page_size() as u64));
+    let bytes = pages(&table).zip(allocated(&table)).map(|(pages, sockets)| {
+        pages.saturating_mul(rustix::param::page_size() as u64).saturating_add(sockets.saturating_mul(EMPTY))
+    });
     let uncounted = processors().map(|processors| processors.saturating_mul(UNCOUNTED));
     bytes.zip(uncounted).map_or(u64::MAX, |(bytes, uncounted)| bytes.saturating_add(uncounted))
 }
@@ -111,6 +174,12 @@ fn pages(table: &str) -> Option<u64> {
         line.split_once(" mem ")?.1.split_whitespace().next()?.parse::<u64>().ok()
     };
     Some(of("TCP:")?.saturating_add(of("UDP:")?))
+}
+
+/// How many TCP sockets there are on the host, by the same.
+fn allocated(table: &str) -> Option<u64> {
+    let line = table.lines().find_map(|line| line.strip_prefix("TCP:"))?;
+    line.split_once(" alloc ")?.1.split_whitespace().next()?.parse().ok()
 }
 
 /// How many netlink sockets programs have, by /proc/net/protocols.
@@ -169,7 +238,11 @@ fn answer(mut bytes: &[u8], asked: u32, sum: &mut u64) -> Result<bool, i32> {
                 return if errno < 0 { Err(-errno) } else { Ok(true) };
             }
             NLMSG_ERROR => return Err(u32_at(message, HEAD).map_or(EBADMSG, |value| -(value as i32))),
-            _ => *sum = sum.saturating_add(of_one(message.get(HEAD + MESSAGE..).unwrap_or_default())),
+            _ => {
+                let own = if u32_at(message, HEAD + INODE) == Some(0) { EMPTY } else { 0 };
+                let buffers = of_one(message.get(HEAD + MESSAGE..).unwrap_or_default());
+                *sum = sum.saturating_add(buffers).saturating_add(own);
+            }
         }
         bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
@@ -236,8 +309,24 @@ mod tests {
     }
 
     #[test]
+    fn sockets_in_no_list_are_those_that_no_protocol_has() {
+        let protocols = "protocol  size sockets  memory press\nTCP  2000  1  129 no\nNETLINK  1096  3  -1 NI\n";
+        assert_eq!(unlisted("sockets: used 54\nTCP: inuse 1\n", protocols), Some(50));
+        assert_eq!(unlisted("sockets: used 2\n", protocols), Some(0), "one was closed between the two");
+        assert_eq!((unlisted("", protocols), unlisted("sockets: used 3\n", "head\nTCP 1 x\n")), (None, None));
+    }
+
+    #[test]
+    fn what_lists_do_not_explain_is_bounded_by_what_so_many_can_hold() {
+        assert_eq!(assumed(10, 1000 << 20, 1 << 20), 10 * ((1 << 20) + EMPTY));
+        assert_eq!(assumed(10, 5 << 20, 1 << 20), 5 << 20);
+        assert_eq!(assumed(1000, 0, 1 << 20), 1000 * EMPTY, "empty ones are memory as well");
+    }
+
+    #[test]
     fn an_answer_is_summed_and_its_end_is_seen() {
         let mut message = vec![0u8; HEAD + MESSAGE];
+        message[HEAD + INODE] = 1; // a process has it
         message.extend_from_slice(&40u16.to_ne_bytes());
         message.extend_from_slice(&INET_DIAG_SKMEMINFO.to_ne_bytes());
         for figure in [1000u32, 9, 20, 9, 4, 300, 5000, 60000, 7] {
@@ -258,6 +347,8 @@ mod tests {
             (Ok(false), 132_608),
             "another request's"
         );
+        message[HEAD + INODE] = 0;
+        assert_eq!((answer(&message, 0, &mut sum), sum), (Ok(false), 132_608 + 66_304 + EMPTY), "no process has it");
     }
 
     proptest::proptest! {
@@ -266,7 +357,7 @@ mod tests {
             let mut sum = 0;
             let _end = answer(&bytes, 0, &mut sum);
             // Five figures of 32 bits for each message, which has its head at the least.
-            proptest::prop_assert!(sum <= bytes.len() as u64 / 16 * 6 * u64::from(u32::MAX));
+            proptest::prop_assert!(sum <= bytes.len() as u64 / 16 * 7 * u64::from(u32::MAX));
         }
     }
 

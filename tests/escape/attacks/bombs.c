@@ -7,9 +7,11 @@
 #include <linux/filter.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -171,13 +173,14 @@ static int listener(struct sockaddr_in *a)
     return s;
 }
 
-/* tcp-queue MB accept|leave: bytes that nobody reads, in connections that are accepted, or are not. */
+/* tcp-queue MB accept|leave|reset: bytes that nobody reads, in connections that are accepted, or are not, or are reset by
+   their other end before they are. */
 static int a_tcp_queue(int argc, char **argv)
 {
     static char block[65536];
     struct sockaddr_in a;
     size_t want = (size_t)atoi(argv[0]) << 20, bytes = 0;
-    int accepts = argc > 1 && !strcmp(argv[1], "accept"), l = listener(&a);
+    int accepts = argc > 1 && !strcmp(argv[1], "accept"), resets = argc > 1 && !strcmp(argv[1], "reset"), l = listener(&a);
     if (l < 0) return blk("listen");
     for (int n = 0; n < 200 && bytes < want; n++) {
         int c = socket(AF_INET, SOCK_STREAM, 0), s = -1;
@@ -193,6 +196,15 @@ static int a_tcp_queue(int argc, char **argv)
                 if (n > 0) bytes += n, dry = 0;
                 else dry++, usleep(1000);
             }
+        }
+        if (resets) {
+            /* What was not received yet ends with the connection. */
+            struct linger now = {.l_onoff = 1};
+            int sent = 0;
+            if (ioctl(c, SIOCOUTQ, &sent)) return cant("SIOCOUTQ: %s", strerror(errno));
+            bytes -= sent;
+            setsockopt(c, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+            close(c);
         }
     }
     return queued(bytes, want, "queues of TCP");
@@ -214,23 +226,40 @@ static size_t drain(int s)
     return bytes;
 }
 
-/* udp-queue MB: datagrams that nobody reads. A datagram that was dropped is not counted: the kernel says what a socket holds, and
+/* udp-queue MB [disconnect]: datagrams that nobody reads, in sockets that lose their address afterwards if so asked. A datagram that was dropped is not counted: the kernel says what a socket holds, and
    where it does not (gVisor), the first socket's are read, and all of them at the end. */
 static int a_udp_queue(int argc, char **argv)
 {
     static int unread[800];
     int unreads = 0;
     size_t want = (size_t)atoi(argv[0]) << 20, bytes = 0, each = 0;
-    (void)argc;
+    int disconnects = argc > 1 && !strcmp(argv[1], "disconnect"), peer = -1;
+    struct sockaddr_in other;
     for (int n = 0; n < 800 && bytes < want; n++) {
         struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
         socklen_t len = sizeof a;
         int s = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
         if (s < 0) return blk("socket");
         widen(s);
+        unsigned figures[9] = {0};
+        if (disconnects) {
+            /* The port that connect(2) gave goes with the connection, and the socket with it from every list. */
+            struct sockaddr none = {.sa_family = AF_UNSPEC};
+            if (n == 0) {
+                peer = s;
+                if (bind(s, (void *)&a, len) || getsockname(s, (void *)&other, &len)) return blk("bind");
+                continue;
+            }
+            if (connect(s, (void *)&other, len) || getsockname(s, (void *)&a, &len)) return blk("connect");
+            fill(peer, &a);
+            len = sizeof figures;
+            if (getsockopt(s, SOL_SOCKET, 55, figures, &len)) return cant("SO_MEMINFO: %s", strerror(errno));
+            bytes += figures[0];
+            if (connect(s, &none, sizeof none)) return blk("connect to no address");
+            continue;
+        }
         if (bind(s, (void *)&a, len) || getsockname(s, (void *)&a, &len)) return blk("bind");
         fill(s, &a);
-        unsigned figures[9] = {0};
         len = sizeof figures;
         if (!getsockopt(s, SOL_SOCKET, 55, figures, &len)) {
             bytes += figures[0];

@@ -108,17 +108,25 @@ const TIOCSTI: u64 = 0x5412;
 const TIOCLINUX: u64 = 0x541c;
 const TIOCSETD: u64 = 0x5423;
 /// What changes a file or a directory by a descriptor that was opened to read: FS_IOC_SETFLAGS and its 32-bit form,
-/// FS_IOC_FSSETXATTR, FS_IOC_SETVERSION, FS_IOC_SET_ENCRYPTION_POLICY, FS_IOC_ENABLE_VERITY, FAT_IOCTL_SET_ATTRIBUTES; and
-/// btrfs's, which make and remove whole trees: BTRFS_IOC_SNAP_CREATE, SUBVOL_CREATE, SNAP_DESTROY, SNAP_CREATE_V2,
-/// SUBVOL_CREATE_V2, SUBVOL_SETFLAGS, SNAP_DESTROY_V2.
-pub const METADATA_IOCTLS: [u64; 14] = [
+/// FS_IOC_FSSETXATTR, FS_IOC_SETVERSION and EXT4_IOC_SETVERSION with their 32-bit forms, FS_IOC_SET_ENCRYPTION_POLICY,
+/// FS_IOC_ENABLE_VERITY, FAT_IOCTL_SET_ATTRIBUTES.
+pub const METADATA_IOCTLS: [u64; 10] = [
     0x4008_6602,
     0x4004_6602,
     0x401c_5820,
-    0x4008_7601,
+    0x4008_7602,
+    0x4004_7602,
+    0x4008_6604,
+    0x4004_6604,
     0x800c_6613,
     0x4080_6685,
     0x4004_7211,
+];
+/// What makes and removes names and whole trees without a call that takes a path, past every mask, guard and ruleset. A
+/// snapshot shows what is denied in the original. BTRFS_IOC_SNAP_CREATE, SUBVOL_CREATE, SNAP_DESTROY, SNAP_CREATE_V2,
+/// SUBVOL_CREATE_V2, SUBVOL_SETFLAGS, SNAP_DESTROY_V2; BCH_IOCTL_SUBVOLUME_CREATE and SUBVOLUME_DESTROY of bcachefs;
+/// OCFS2_IOC_REFLINK.
+pub const TREE_IOCTLS: [u64; 10] = [
     0x5000_9401,
     0x5000_940e,
     0x5000_940f,
@@ -126,9 +134,14 @@ pub const METADATA_IOCTLS: [u64; 14] = [
     0x5000_9418,
     0x4008_941a,
     0x5000_943f,
+    0x4020_bc10,
+    0x4020_bc11,
+    0x4018_6f04,
 ];
 /// PER_LINUX, PER_LINUX32, ADDR_NO_RANDOMIZE, and the query.
 const PERSONALITIES: [u64; 4] = [0, 8, 0x4_0000, 0xffff_ffff];
+/// Protocols whose buffers no list of sockets shows.
+const IPPROTO_UDPLITE: u64 = 136;
 const IPPROTO_MPTCP: u64 = 262;
 /// Any, ICMP echo, TCP, UDP, ICMPv6 echo.
 const PROTOCOLS: [u64; 5] = [0, 1, 6, 17, 58];
@@ -148,6 +161,11 @@ const XATTR_BYTES: u64 = 0xff;
 const SOL_SOCKET: u64 = 1;
 /// SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF.
 const ATTACHMENTS: [u64; 4] = [26, 50, 51, 52];
+/// Options by which a connection keeps what it has sent after every process that knew it has ended, because its end is
+/// never heard or its data never leaves: TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY, TCP_AO_DEL_KEY, TCP_AO_INFO and
+/// TCP_AO_REPAIR; IP_MINTTL; IPV6_MINHOPCOUNT; SO_MAX_PACING_RATE. By level and number.
+const OUTLIVING_OPTIONS: [(u64, u64); 9] =
+    [(6, 14), (6, 32), (6, 38), (6, 39), (6, 40), (6, 42), (0, 21), (41, 73), (SOL_SOCKET, 47)];
 const AF_UNIX: u64 = 1;
 const AF_INET: u64 = 2;
 const AF_INET6: u64 = 10;
@@ -328,6 +346,9 @@ fn arguments(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> E
             for option in ATTACHMENTS {
                 add(&[is(1, SOL_SOCKET), is(2, option)], refuse(EPERM, Reason::Level));
             }
+            for (level, option) in OUTLIVING_OPTIONS {
+                add(&[is(1, level), is(2, option)], refuse(EPERM, Reason::Level));
+            }
         }
         "socketpair" => {
             // A datagram pair is not bound to its peer: sendto and connect reach any datagram socket by its path. SOCK_RAW
@@ -345,6 +366,9 @@ fn arguments(call: &Call, request: &Request<'_>, clauses: &mut Vec<Clause>) -> E
             add(&[is(1, TIOCLINUX)], refuse(EPERM, Reason::Terminal));
             if level >= Level::Standard {
                 add(&[is(1, TIOCSETD)], refuse(EPERM, Reason::Terminal));
+            }
+            for command in TREE_IOCTLS {
+                add(&[is(1, command)], refuse(EPERM, Reason::Metadata));
             }
             if request.metadata_refused || level >= Level::Strict {
                 for command in METADATA_IOCTLS {
@@ -426,9 +450,10 @@ fn socket(request: &Request<'_>, clauses: &mut Vec<Clause>) -> Effect {
     add(&[is_not(0, AF_INET), is_not(0, AF_INET6)], unknown);
     let masked = |value| Cond { mask: SOCK_TYPE_MASK, ..is_not(1, value) };
     add(&[masked(SOCK_STREAM), masked(SOCK_DGRAM)], refuse(EPERM, Reason::SocketType));
+    // Go's standard library asks for MPTCP on any host and falls back from this errno.
+    add(&[is(2, IPPROTO_MPTCP)], quiet(EPROTONOSUPPORT));
+    add(&[is(2, IPPROTO_UDPLITE)], refuse(EPROTONOSUPPORT, Reason::SocketType));
     if request.level >= Level::Basic {
-        // Go's standard library asks for MPTCP on any host and falls back from this errno.
-        add(&[is(2, IPPROTO_MPTCP)], quiet(EPROTONOSUPPORT));
         add(&PROTOCOLS.map(|value| is_not(2, value)), refuse(EPROTONOSUPPORT, Reason::SocketType));
     }
     Effect::Allow

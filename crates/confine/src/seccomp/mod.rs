@@ -480,7 +480,7 @@ pub fn metadata_calls(arch: Arch) -> impl Iterator<Item = &'static str> {
 }
 
 /// The `ioctl` commands that do the same.
-pub use decide::METADATA_IOCTLS;
+pub use decide::{METADATA_IOCTLS, TREE_IOCTLS};
 
 /// The decision for each call of an architecture, by number.
 fn decisions(request: &Request<'_>, arch: Arch) -> Result<Vec<(u32, &'static str, Decision)>, Error> {

@@ -141,6 +141,21 @@ fn what_no_memory_limit_counts_is_refused_and_ordinary_uses_of_the_same_calls_ar
         let option = |option: u64| result(&request, "setsockopt", &[3, 1 | HIGH, option | HIGH]);
         assert_eq!((option(26), option(50), option(51), option(52)), (EPERM, EPERM, EPERM, EPERM));
         assert_eq!((option(8), option(9)), (RET_ALLOW, RET_ALLOW));
+        // What keeps a connection's data after its processes, beside neighbours of each.
+        let option = |level: u64, option: u64| result(&request, "setsockopt", &[3, level | HIGH, option | HIGH]);
+        for (of, refused, allowed) in [(6, 14, 13), (6, 32, 31), (6, 38, 37), (6, 39, 37), (6, 40, 37), (6, 42, 37)] {
+            assert_eq!((option(of, refused), option(of, allowed)), (EPERM, RET_ALLOW), "TCP option {refused}");
+        }
+        for (of, refused, allowed) in [(0, 21, 2), (41, 73, 72), (1, 47, 46)] {
+            assert_eq!((option(of, refused), option(of, allowed)), (EPERM, RET_ALLOW), "level {of} option {refused}");
+        }
+        // Protocols that no list of sockets shows, beside UDP and TCP.
+        if level < Level::Strict {
+            let socket = |kind: u64, protocol: u64| result(&request, "socket", &[2, kind, protocol]);
+            let unknown = errno(libc::EPROTONOSUPPORT);
+            assert_eq!((socket(2, 136), socket(1, 262)), (unknown, unknown), "{level:?}");
+            assert_eq!((socket(2, 17), socket(1, 6)), (RET_ALLOW, RET_ALLOW), "{level:?}");
+        }
         let contexts = result(&request, "io_setup", &[8]);
         assert_eq!(contexts, if level >= Level::Standard { ENOSYS } else { RET_ALLOW });
         if level < Level::Strict {
@@ -238,6 +253,11 @@ fn calls_that_hide_their_arguments_are_absent_and_dangerous_ones_refused() {
             assert_eq!(result(&plain, "ioctl", &[high, 0x5412 | high]), EPERM);
             assert_eq!(result(&plain, "ioctl", &[high, 0x541c | high]), EPERM);
             assert_eq!(result(&plain, "ioctl", &[high, 0x5413 | high]), RET_ALLOW);
+            // Snapshots and subvolumes are names and trees that no path was given for; BTRFS_IOC_SYNC is neither.
+            for command in TREE_IOCTLS {
+                assert_eq!(result(&plain, "ioctl", &[high, command | high]), EPERM, "{command:#x}");
+            }
+            assert_eq!(result(&plain, "ioctl", &[high, 0x9408 | high]), RET_ALLOW);
             assert_eq!(result(&plain, "seccomp", &[1, 8 | high]), from_basic(errno(libc::EINVAL)));
             assert_eq!(result(&plain, "seccomp", &[1, 1 | high]), RET_ALLOW);
             for value in [0, 8, 0x4_0000, 0xffff_ffff] {

@@ -97,6 +97,7 @@ struct Loop<'a, 'io> {
     seen: Seen,
     begun: Instant,
     next_sample: Instant,
+    sampler: proctree::Sampler,
     /// The program, which is the sandbox program's child.
     inner: Option<OwnedFd>,
     buf: Vec<u8>,
@@ -118,7 +119,8 @@ pub fn watch(w: Watched<'_>, io: &mut Io, ending: &dyn Fn()) -> Seen {
         sampled: proctree::Sample::default(),
         problems: Vec::new(),
     };
-    let mut l = Loop { w, io, seen, begun, next_sample: begun + SAMPLE, inner: None, buf: buffer() };
+    let (next_sample, sampler) = (begun + SAMPLE, proctree::Sampler::default());
+    let mut l = Loop { w, io, seen, begun, next_sample, sampler, inner: None, buf: buffer() };
     while !l.step() {}
     ending();
     l.finish()
@@ -205,14 +207,16 @@ impl Loop<'_, '_> {
             cpu_us = c.cpu_time_us().ok().flatten().unwrap_or(0);
         }
         if self.w.cgroup.is_none() || self.w.sample_memory.is_some() {
-            let t = proctree::sample(self.w.running.pid);
+            let t = self.sampler.sample(self.w.running.pid);
+            // Shared pages count once for each process in the sample; above the limit they are divided, which takes longer.
+            let most = self.w.sample_memory.filter(|&most| t.memory_bytes > most);
+            let memory = most.map_or(t.memory_bytes, |_| proctree::memory(self.w.running.pid));
             let s = &mut self.seen.sampled;
-            s.memory_bytes = s.memory_bytes.max(t.memory_bytes);
+            s.memory_bytes = s.memory_bytes.max(memory);
             s.cpu_us = s.cpu_us.max(t.cpu_us);
             s.processes = s.processes.max(t.processes);
             cpu_us = cpu_us.max(t.cpu_us);
-            let most = self.w.sample_memory.filter(|&most| t.memory_bytes > most);
-            if most.is_some_and(|most| proctree::memory(self.w.running.pid) > most) {
+            if most.is_some_and(|most| memory > most) {
                 self.kill(Killed::Limit(Field::Memory));
             }
         }

@@ -63,15 +63,17 @@ impl Loop<'_, '_> {
                 return;
             }
         }
-        let t = proctree::sample(self.run.running.pid);
-        self.report.sampled_memory = self.report.sampled_memory.max(t.memory_bytes);
+        let t = self.sampler.sample(self.run.running.pid);
+        // Shared pages count once for each process in the sample; above the limit they are divided, which takes longer.
+        let most = self.run.sample_memory.filter(|&most| t.memory_bytes > most);
+        let memory = most.map_or(t.memory_bytes, |_| proctree::memory(self.run.running.pid));
+        self.report.sampled_memory = self.report.sampled_memory.max(memory);
         self.report.sampled_processes = self.report.sampled_processes.max(t.processes);
         self.report.sampled_cpu_us = self.report.sampled_cpu_us.max(t.cpu_us);
         if t.cpu_us >= self.run.cpu_seconds * 1_000_000 {
             self.kill(End::Limit(Field::CpuTime));
         }
-        let most = self.run.sample_memory.filter(|&most| t.memory_bytes > most);
-        if most.is_some_and(|most| proctree::memory(self.run.running.pid) > most) {
+        if most.is_some_and(|most| memory > most) {
             self.kill(End::Limit(Field::Memory));
         }
     }

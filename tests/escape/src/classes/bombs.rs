@@ -119,6 +119,24 @@ pub const ROWS: &[Attack] = &[
         ..ROW
     },
     Attack {
+        name: "tcp-queues-reset",
+        why: "Leaves 160 MiB in connections that are reset before they are accepted, which no list of sockets shows",
+        args: &["tcp-queue", "160", "reset"],
+        fields: &[Field::Memory],
+        shape: &[Shape::MemoryMb(64), Shape::Net(NetworkMode::Loopback)],
+        twin: Twin::Dose(LOOPBACK, &["tcp-queue", "4", "reset"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
+        name: "udp-queues-disconnected",
+        why: "Leaves 160 MiB of datagrams in sockets that lose their address, which no list of sockets shows",
+        args: &["udp-queue", "160", "disconnect"],
+        fields: &[Field::Memory],
+        shape: &[Shape::MemoryMb(64), Shape::Net(NetworkMode::Loopback)],
+        twin: Twin::Dose(LOOPBACK, &["udp-queue", "4", "disconnect"], Run::says_escaped),
+        ..ROW
+    },
+    Attack {
         name: "huge-pages",
         why: "Takes pages of the host's pool, which no memory limit counts",
         args: &["huge-pages", "mmap"],
