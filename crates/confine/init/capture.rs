@@ -5,14 +5,10 @@
 //! descriptors go to the owner and stay with nobody in here. What is made is data of the plan.
 
 use crate::plan::Plan;
+use crate::uapi::*;
 use crate::wire::capture::{LETTER, PARTS, SOCKETS};
 use crate::wire::{LETTER_SOCKETS, Letter, Messages, Socket, SocketOption, fd, step};
 use crate::{Fault, Step, at, netlink, sys};
-
-/// SOCK_CLOEXEC | SOCK_NONBLOCK
-const FLAGS: i32 = 0o2004000;
-const SOL_SOCKET: i32 = 1;
-const SO_ATTACH_FILTER: i32 = 26;
 
 /// Does what the plan says of it; nothing where it says nothing.
 pub fn apply(plan: &Plan) -> Step {
@@ -50,7 +46,7 @@ struct Filter {
 fn socket(plan: &Plan, spec: &Socket, index: usize) -> Result<i32, Fault> {
     let fault = |part| at(step::CAPTURE, SOCKETS as usize + index * PARTS as usize + part);
     let (family, kind, protocol) = (i32::from(spec.family), i32::from(spec.kind), i32::from(spec.protocol));
-    let s = sys::socket(family, kind | FLAGS, protocol).map_err(fault(0))? as i32;
+    let s = sys::socket(family, kind | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol).map_err(fault(0))? as i32;
     for o in plan.items::<SocketOption>(spec.options) {
         let value = (&raw const o.value).cast();
         sys::setsockopt(s, o.level, o.name, value, 4).map_err(fault(1))?;
@@ -78,8 +74,8 @@ fn send(total: usize, fds: &[i32]) -> Result<(), i32> {
         kind: i32,
         fds: [i32; LETTER_SOCKETS],
     }
-    // SOL_SOCKET, SCM_RIGHTS
-    let mut control = Control { len: 16 + fds.len() * 4, level: 1, kind: 1, fds: [-1; LETTER_SOCKETS] };
+    let mut control =
+        Control { len: 16 + fds.len() * 4, level: SOL_SOCKET, kind: SCM_RIGHTS, fds: [-1; LETTER_SOCKETS] };
     control.fds[..fds.len()].copy_from_slice(fds);
     let letter = Letter { total: total as u32 };
     let iov = [(&raw const letter) as usize, core::mem::size_of::<Letter>()];
@@ -93,9 +89,9 @@ fn send(total: usize, fds: &[i32]) -> Result<(), i32> {
         flags: 0,
     };
     loop {
-        match sys::sendmsg(fd::SYNC, (&raw const message).cast(), 0x4000) {
+        match sys::sendmsg(fd::SYNC, (&raw const message).cast(), MSG_NOSIGNAL) {
             Ok(_) => return Ok(()),
-            Err(sys::errno::EINTR) => {}
+            Err(errno::EINTR) => {}
             Err(e) => return Err(e),
         }
     }

@@ -6,13 +6,11 @@
 
 use crate::late::{self, Control};
 use crate::plan::Plan;
-use crate::sys::{self, Str, errno};
+use crate::sys::{self, Str};
+use crate::uapi::*;
 use crate::wire::{LandRule, fd, flag, op, step};
-use crate::{Step, at, watch};
+use crate::{Step, at};
 
-const AF_UNIX: u16 = 1;
-const SOCK_SEQPACKET: i32 = 5;
-const CLOEXEC: i32 = 0o2000000;
 /// Above everything that arrives.
 const ASIDE: i32 = 64;
 
@@ -25,7 +23,7 @@ struct Address {
 /// Connects to the owner, who listens at this path, and puts what it sends into its places: standard streams, lifeline,
 /// status, events, letters.
 pub fn arrive(door: Str) -> Result<(), i32> {
-    let mut address = Address { family: AF_UNIX, path: [0; 108] };
+    let mut address = Address { family: AF_UNIX as u16, path: [0; 108] };
     let mut n = 0;
     // SAFETY: an argument is a string that ends in NUL and stays; the path's last byte stays NUL.
     while unsafe { *door.add(n) } != 0 {
@@ -36,7 +34,7 @@ pub fn arrive(door: Str) -> Result<(), i32> {
         address.path[n] = unsafe { *door.add(n) };
         n += 1;
     }
-    let s = sys::socket(i32::from(AF_UNIX), SOCK_SEQPACKET | CLOEXEC, 0)? as i32;
+    let s = sys::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)? as i32;
     sys::connect(s, (&raw const address).cast(), 2 + n + 1)?;
     let mut control = Control::new();
     let (_, count) = late::receive(s, &mut control)?;
@@ -46,10 +44,10 @@ pub fn arrive(door: Str) -> Result<(), i32> {
     }
     // What stands on the numbers that they are to have may be one of them.
     for (i, &from) in arrived.iter().enumerate() {
-        sys::dup3(from, ASIDE + i as i32, CLOEXEC)?;
+        sys::dup3(from, ASIDE + i as i32, O_CLOEXEC)?;
     }
     for i in 0..fd::ARRIVING as i32 {
-        sys::dup3(ASIDE + i, i, if i < 3 { 0 } else { CLOEXEC })?;
+        sys::dup3(ASIDE + i, i, if i < 3 { 0 } else { O_CLOEXEC })?;
     }
     sys::close_range(fd::SYNC as u32 + 1, i32::MAX as u32, 0).map(|_| ())
 }
@@ -59,8 +57,7 @@ pub fn as_agreed(plan: &Plan) -> Step {
     for (i, rule) in plan.items::<LandRule>(plan.header().land_rules).iter().enumerate() {
         let fault = at(step::LANDRULE, i);
         let mut st = sys::Statx::new();
-        // AT_SYMLINK_NOFOLLOW
-        sys::statx(-100, plan.str(rule.path), 0x100, 0x7ff, &mut st).map_err(&fault)?;
+        sys::statx(AT_FDCWD, plan.str(rule.path), AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &mut st).map_err(&fault)?;
         if rule.ino != st.ino || rule.dev != 0 && rule.dev != st.dev() {
             return Err(fault(errno::ESTALE));
         }
@@ -82,10 +79,10 @@ pub fn as_whom(plan: &Plan) -> Step {
 
 /// What init takes along into its own user: CAP_SETGID and CAP_SETUID, which its child drops once it is the program's, and
 /// CAP_KILL, which is all that it keeps itself.
-const TAKEN: u32 = watch::KILL | 1 << 6 | 1 << 7;
+const TAKEN: u32 = 1 << CAP_KILL | 1 << CAP_SETGID | 1 << CAP_SETUID;
 
-/// MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC.
-const COVER: usize = 1 | 2 | 4 | 8;
+/// What covers the files.
+const COVER: usize = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
 
 /// Init becomes a user of its own, and its files below /proc are covered: gVisor's kernel lets a process signal another of
 /// the same user, and look at the descriptors and variables of any. Whatever is made for the program is made before.
@@ -96,14 +93,14 @@ pub fn apart(plan: &Plan) -> Step {
     let h = plan.header();
     let (kind, over, how) = (c"tmpfs".as_ptr().cast(), c"/proc/1".as_ptr().cast(), c"mode=0,size=4096".as_ptr().cast());
     sys::mount(kind, over, kind, COVER, how).map_err(at(step::IDS, 29))?; // with CAP_SYS_ADMIN, which goes below
-    sys::prctl(8, 1, 0, 0, 0).map_err(at(step::IDS, 30))?; // PR_SET_KEEPCAPS: who leaves user 0 would lose them
+    sys::prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0).map_err(at(step::IDS, 30))?; // who leaves user 0 would lose them
     sys::setresgid(h.gid_in, h.gid_in, h.gid_in).map_err(at(step::IDS, 31))?;
     sys::setresuid(h.uid_in, h.uid_in, h.uid_in).map_err(at(step::IDS, 32))?;
-    sys::prctl(8, 0, 0, 0, 0).map_err(at(step::IDS, 33))?;
-    let header = [0x2008_0522u32, 0];
+    sys::prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0).map_err(at(step::IDS, 33))?;
+    let header = [LINUX_CAPABILITY_VERSION_3, 0];
     let data = [TAKEN, TAKEN, 0, 0, 0, 0u32];
     sys::capset(header.as_ptr(), data.as_ptr()).map_err(at(step::IDS, 34))?;
-    sys::prctl(4, 0, 0, 0, 0).map_err(at(step::IDS, 35))?; // the change of ids has undone it
+    sys::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0).map_err(at(step::IDS, 35))?; // the change of ids has undone it
     is(h.uid_in, h.gid_in, h.gid_out)
 }
 
@@ -143,7 +140,7 @@ fn is(user: u32, group: u32, member: u32) -> Step {
 pub fn directories(plan: &Plan) -> Step {
     for (i, made) in plan.items::<crate::wire::MountOp>(plan.header().mounts).iter().enumerate() {
         if made.kind == op::MKDIR {
-            match sys::mkdirat(-100, plan.str(made.src), made.c as u32) {
+            match sys::mkdirat(AT_FDCWD, plan.str(made.src), made.c as u32) {
                 Ok(_) | Err(errno::EEXIST) => {}
                 Err(e) => return Err(at(step::MOUNT, i)(e)),
             }

@@ -9,9 +9,11 @@
 //! replaced. Descriptors of them are kept open, so their inode numbers cannot be used again.
 
 use crate::notify::{Answer, Kept, Request, read_memory, read_path};
+use crate::path_args::path_arguments;
 use crate::plan::Plan;
-use crate::sys::{self, Str, errno};
+use crate::sys::{self, Str};
 use crate::task::{base_link, borrow, has_signal, number, terminal_of, umask_of};
+use crate::uapi::*;
 use crate::wire::{Guard, step};
 use crate::{Fault, at};
 
@@ -19,30 +21,8 @@ const MAX_GUARDS: usize = 512;
 /// As many as there are processes by default.
 const MAX_WAITING: usize = 128;
 const PATH_MAX: usize = 4096;
-const AT_FDCWD: i32 = -100;
-const O_PATH: u64 = 0o10000000;
-const O_CLOEXEC: u64 = 0o2000000;
-#[cfg(target_arch = "x86_64")]
-const O_DIRECTORY: u64 = 0o200000;
-#[cfg(target_arch = "x86_64")]
-const O_NOFOLLOW: u64 = 0o400000;
-#[cfg(target_arch = "x86_64")]
-const O_TMPFILE: u64 = 0o20000000 | O_DIRECTORY;
-#[cfg(target_arch = "aarch64")]
-const O_DIRECTORY: u64 = 0o40000;
-#[cfg(target_arch = "aarch64")]
-const O_NOFOLLOW: u64 = 0o100000;
-#[cfg(target_arch = "aarch64")]
-const O_TMPFILE: u64 = 0o20000000 | O_DIRECTORY;
-const O_EXCL: u64 = 0o200;
 /// What open(2) looks at; it ignores the other bits, which openat2(2) refuses.
-const OPEN_FLAGS: u64 = 0o37777703;
-const ENXIO: i32 = 6;
-const EBUSY: i32 = 16;
-/// The kernel's own: a handler runs, and the call is made again or ends with EINTR, as the handler's flags say.
-const ERESTARTSYS: i32 = 512;
-const O_NONBLOCK: u64 = 0o4000;
-const NO_MAGICLINKS: u64 = 2;
+const OPEN_FLAGS: i32 = 0o37777703;
 const EMPTY: Str = c"".as_ptr().cast();
 
 #[derive(Clone, Copy)]
@@ -88,7 +68,7 @@ pub struct Guarded {
 
 /// What one call wants, by registers.
 enum Wish {
-    Open { flags: u64, mode: u32 },
+    Open { flags: i32, mode: u32 },
     Mkdir { mode: u32 },
     Mknod { mode: u32 },
     Symlink { target: u64 },
@@ -100,89 +80,27 @@ enum Wish {
 /// `AF_UNIX` addresses by path: family, path.
 const SUN_PATH: usize = 2;
 
-#[cfg(target_arch = "x86_64")]
 mod calls {
-    pub const BIND: i32 = 49;
-    pub const OPEN: i32 = 2;
-    pub const RENAME: i32 = 82;
-    pub const MKDIR: i32 = 83;
-    pub const RMDIR: i32 = 84;
-    pub const CREAT: i32 = 85;
-    pub const LINK: i32 = 86;
-    pub const UNLINK: i32 = 87;
-    pub const SYMLINK: i32 = 88;
-    pub const MKNOD: i32 = 133;
-    pub const OPENAT: i32 = 257;
-    pub const MKDIRAT: i32 = 258;
-    pub const MKNODAT: i32 = 259;
-    pub const UNLINKAT: i32 = 263;
-    pub const RENAMEAT: i32 = 264;
-    pub const LINKAT: i32 = 265;
-    pub const SYMLINKAT: i32 = 266;
-    pub const RENAMEAT2: i32 = 316;
-}
-#[cfg(target_arch = "aarch64")]
-mod calls {
-    pub const BIND: i32 = 200;
-    pub const OPEN: i32 = -2;
-    pub const RENAME: i32 = -3;
-    pub const MKDIR: i32 = -4;
-    pub const RMDIR: i32 = -5;
-    pub const CREAT: i32 = -6;
-    pub const LINK: i32 = -7;
-    pub const UNLINK: i32 = -8;
-    pub const SYMLINK: i32 = -9;
-    pub const MKNOD: i32 = -10;
-    pub const OPENAT: i32 = 56;
-    pub const MKDIRAT: i32 = 34;
-    pub const MKNODAT: i32 = 33;
-    pub const UNLINKAT: i32 = 35;
-    pub const RENAMEAT: i32 = 38;
-    pub const LINKAT: i32 = 37;
-    pub const SYMLINKAT: i32 = 36;
-    pub const RENAMEAT2: i32 = 276;
-}
+    use crate::seccomp::table::native_or_absent as number;
 
-/// inotify_add_watch(2): the register before its path is the inotify instance, and no directory.
-#[cfg(target_arch = "x86_64")]
-const INOTIFY_ADD_WATCH: i32 = 254;
-/// inotify_add_watch(2): the register before its path is the inotify instance, and no directory.
-#[cfg(target_arch = "aarch64")]
-const INOTIFY_ADD_WATCH: i32 = 27;
-
-/// Which registers of a call point to paths, for events.
-#[cfg(target_arch = "x86_64")]
-pub fn path_arguments(nr: i32) -> (Option<usize>, Option<usize>) {
-    match nr {
-        // open stat lstat access execve truncate chdir mkdir rmdir creat unlink readlink chmod chown lchown utime
-        // mknod statfs chroot utimes, *xattr by path
-        2 | 4 | 6 | 21 | 59 | 76 | 80 | 83 | 84 | 85 | 87 | 89 | 90 | 92 | 94 | 132 | 133 | 137 | 161 | 235 => {
-            (Some(0), None)
-        }
-        188 | 189 | 191 | 192 | 194 | 195 | 197 | 198 => (Some(0), None),
-        82 | 86 | 88 | 165 => (Some(0), Some(1)), // rename link symlink mount
-        // openat mkdirat mknodat fchownat futimesat newfstatat unlinkat readlinkat fchmodat faccessat utimensat
-        // name_to_handle_at execveat statx openat2 faccessat2 fchmodat2 open_tree, *xattrat, file_getattr file_setattr
-        257..=263 | 267..=269 | 280 | 303 | 322 | 332 | 437 | 439 | 452 | 428 => (Some(1), None),
-        463..=466 | 468 | 469 | INOTIFY_ADD_WATCH => (Some(1), None),
-        264 | 265 | 316 | 429 => (Some(1), Some(3)), // renameat linkat renameat2 move_mount
-        266 => (Some(0), Some(2)),                   // symlinkat
-        _ => (None, None),
-    }
-}
-
-/// Which registers of a call point to paths, for events.
-#[cfg(target_arch = "aarch64")]
-pub fn path_arguments(nr: i32) -> (Option<usize>, Option<usize>) {
-    match nr {
-        5 | 6 | 8 | 9 | 11 | 12 | 14 | 15 | 43 | 45 | 49 | 51 | 221 => (Some(0), None),
-        33 | 34 | 35 | 48 | 53 | 54 | 56 | 78 | 79 | 88 | 264 | 281 | 291 | 437 | 439 | 452 | 428 => (Some(1), None),
-        463..=466 | 468 | 469 | INOTIFY_ADD_WATCH => (Some(1), None),
-        37 | 38 | 276 | 429 => (Some(1), Some(3)),
-        36 => (Some(0), Some(2)),
-        40 => (Some(0), Some(1)),
-        _ => (None, None),
-    }
+    pub const BIND: i32 = number("bind");
+    pub const OPEN: i32 = number("open");
+    pub const RENAME: i32 = number("rename");
+    pub const MKDIR: i32 = number("mkdir");
+    pub const RMDIR: i32 = number("rmdir");
+    pub const CREAT: i32 = number("creat");
+    pub const LINK: i32 = number("link");
+    pub const UNLINK: i32 = number("unlink");
+    pub const SYMLINK: i32 = number("symlink");
+    pub const MKNOD: i32 = number("mknod");
+    pub const OPENAT: i32 = number("openat");
+    pub const MKDIRAT: i32 = number("mkdirat");
+    pub const MKNODAT: i32 = number("mknodat");
+    pub const UNLINKAT: i32 = number("unlinkat");
+    pub const RENAMEAT: i32 = number("renameat");
+    pub const LINKAT: i32 = number("linkat");
+    pub const SYMLINKAT: i32 = number("symlinkat");
+    pub const RENAMEAT2: i32 = number("renameat2");
 }
 
 /// A path of the program's, copied once, and split into its directory and its last component.
@@ -234,11 +152,16 @@ impl Guards {
         for (i, guard) in plan.items::<Guard>(plan.header().guards).iter().enumerate() {
             let fault = at(step::GUARD, i);
             if g.count == MAX_GUARDS {
-                return Err(fault(7));
+                return Err(fault(errno::E2BIG));
             }
-            let dir =
-                sys::openat2(AT_FDCWD, plan.str(guard.parent), O_PATH | O_CLOEXEC | O_DIRECTORY, 0, NO_MAGICLINKS)
-                    .map_err(&fault)?;
+            let dir = sys::openat2(
+                AT_FDCWD,
+                plan.str(guard.parent),
+                O_PATH | O_CLOEXEC | O_DIRECTORY,
+                0,
+                RESOLVE_NO_MAGICLINKS,
+            )
+            .map_err(&fault)?;
             let (dev, ino) = identity(dir as i32).map_err(&fault)?;
             // SAFETY: the number is below the array's length, and nothing else uses the array yet.
             unsafe { PARENTS.0.get().cast::<Parent>().add(g.count).write(Parent { dev, ino, guard: *guard }) };
@@ -279,7 +202,7 @@ impl Guards {
                 continue;
             }
             if let Ok(true) = has_signal(r.pid) {
-                answer.refuse(&r, ERESTARTSYS);
+                answer.refuse(&r, errno::ERESTARTSYS);
             } else if let Made::Refused(_) = self.perform(plan, answer, &r) {
                 answer.refuse(&r, errno::EACCES);
             }
@@ -305,9 +228,9 @@ impl Guards {
             return self.bind(plan, answer, r);
         }
         let (dir, path, wish) = match r.nr {
-            OPEN => (AT_FDCWD, a[0], Wish::Open { flags: a[1] & 0xffff_ffff, mode: a[2] as u32 }),
-            CREAT => (AT_FDCWD, a[0], Wish::Open { flags: 0o1101, mode: a[1] as u32 }),
-            OPENAT => (dirfd(0), a[1], Wish::Open { flags: a[2] & 0xffff_ffff, mode: a[3] as u32 }),
+            OPEN => (AT_FDCWD, a[0], Wish::Open { flags: a[1] as i32, mode: a[2] as u32 }),
+            CREAT => (AT_FDCWD, a[0], Wish::Open { flags: O_WRONLY | O_CREAT | O_TRUNC, mode: a[1] as u32 }),
+            OPENAT => (dirfd(0), a[1], Wish::Open { flags: a[2] as i32, mode: a[3] as u32 }),
             MKDIR => (AT_FDCWD, a[0], Wish::Mkdir { mode: a[1] as u32 }),
             MKDIRAT => (dirfd(0), a[1], Wish::Mkdir { mode: a[2] as u32 }),
             MKNOD => (AT_FDCWD, a[0], Wish::Mknod { mode: a[1] as u32 }),
@@ -320,7 +243,7 @@ impl Guards {
             RENAMEAT => (dirfd(2), a[3], Wish::Rename { olddir: dirfd(0), old: a[1], flags: 0 }),
             RENAMEAT2 => (dirfd(2), a[3], Wish::Rename { olddir: dirfd(0), old: a[1], flags: a[4] as u32 }),
             UNLINK => (AT_FDCWD, a[0], Wish::Unlink { flags: 0 }),
-            RMDIR => (AT_FDCWD, a[0], Wish::Unlink { flags: 0x200 }),
+            RMDIR => (AT_FDCWD, a[0], Wish::Unlink { flags: AT_REMOVEDIR }),
             UNLINKAT => (dirfd(0), a[1], Wish::Unlink { flags: a[2] as i32 }),
             _ => return Err(errno::EPERM),
         };
@@ -356,13 +279,17 @@ impl Guards {
     ) -> Result<Option<Guarded>, i32> {
         let bytes = &path.text[place.at..path.len];
         if bytes.is_empty() {
-            return Err(if matches!(wish, Wish::Rename { .. } | Wish::Unlink { .. }) { EBUSY } else { errno::EEXIST }); // `/`
+            return Err(if matches!(wish, Wish::Rename { .. } | Wish::Unlink { .. }) {
+                errno::EBUSY
+            } else {
+                errno::EEXIST
+            }); // `/`
         }
         let name: Str = path.text[place.at..].as_ptr();
         if let Some(denied) = self.forbids(plan, place.dir, bytes)? {
             if let Wish::Unlink { .. } = wish {
                 let mut st = sys::Statx::new();
-                sys::statx(place.dir, name, 0x100, 0x7ff, &mut st)?; // there is nothing to refuse when it is not there
+                sys::statx(place.dir, name, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &mut st)?; // there is nothing to refuse when it is not there
             }
             return Ok(Some(Guarded { denied, second: path_arguments(r.nr).1.is_some() }));
         }
@@ -372,7 +299,7 @@ impl Guards {
                 if slash {
                     return Err(errno::ENOENT);
                 }
-                sys::mknodat(place.dir, name, mode & !0o6000 & !umask_of(r.pid)?, 0)?
+                sys::mknodat(place.dir, name, mode & !(S_ISUID | S_ISGID) & !umask_of(r.pid)?, 0)?
             }
             Wish::Symlink { target } => {
                 if slash {
@@ -381,7 +308,7 @@ impl Guards {
                 let target = Path::read(r.pid, target)?;
                 sys::symlinkat(target.text.as_ptr(), place.dir, name)?
             }
-            Wish::Unlink { flags } if slash && flags & 0x200 == 0 => return Err(errno::ENOTDIR),
+            Wish::Unlink { flags } if slash && flags & AT_REMOVEDIR == 0 => return Err(errno::ENOTDIR),
             Wish::Unlink { flags } => sys::unlinkat(place.dir, name, flags)?,
             Wish::Rename { olddir, old, flags } => {
                 let mut from = Path::read(r.pid, old)?;
@@ -395,9 +322,9 @@ impl Guards {
             }
             Wish::Link { olddir, old, flags } => {
                 let from = Path::read(r.pid, old)?;
-                let own = if from.len == 0 && flags & 0x1000 != 0 {
+                let own = if from.len == 0 && flags & AT_EMPTY_PATH != 0 {
                     Some(borrow(r.pid, olddir)?)
-                } else if flags & 0x400 != 0 {
+                } else if flags & AT_SYMLINK_FOLLOW != 0 {
                     stream_number(&from.text[..from.len]).map(|n| borrow(r.pid, n)).transpose()?
                 } else {
                     None
@@ -405,12 +332,18 @@ impl Guards {
                 if let Some(f) = own {
                     let mut link = [0u8; 40];
                     let old = self_fd(&mut link, f);
-                    let done = sys::linkat(AT_FDCWD, old, place.dir, name, 0x400);
+                    let done = sys::linkat(AT_FDCWD, old, place.dir, name, AT_SYMLINK_FOLLOW);
                     sys::close(f)?;
                     done?
                 } else {
                     let source = self.place(answer, r, olddir, &from)?;
-                    sys::linkat(source.dir, from.text[source.at..].as_ptr(), place.dir, name, flags & 0x400)?
+                    sys::linkat(
+                        source.dir,
+                        from.text[source.at..].as_ptr(),
+                        place.dir,
+                        name,
+                        flags & AT_SYMLINK_FOLLOW,
+                    )?
                 }
             }
             Wish::Open { .. } => return Err(errno::EINVAL),
@@ -427,7 +360,8 @@ impl Guards {
             return Err(errno::EFAULT);
         }
         let socket = borrow(r.pid, r.args[0] as i32)?;
-        let by_path = len > SUN_PATH && address[0] == 1 && address[1] == 0 && address[SUN_PATH] != 0;
+        let by_path =
+            len > SUN_PATH && u16::from_ne_bytes([address[0], address[1]]) == AF_UNIX as u16 && address[SUN_PATH] != 0;
         let done = if by_path {
             self.bind_path(plan, answer, r, socket, &mut address, len)
         } else if crate::network::landlock_refuses_bind(plan, socket, &address[..len]) {
@@ -480,7 +414,7 @@ impl Guards {
         r: &Request,
         dir: i32,
         mut path: Path,
-        flags: u64,
+        flags: i32,
         mode: u32,
     ) -> Result<Made, i32> {
         let mode = (mode & 0o1777 & !umask_of(r.pid)?) as u64;
@@ -488,7 +422,7 @@ impl Guards {
         let cloexec = flags & O_CLOEXEC != 0;
         if flags & O_TMPFILE == O_TMPFILE {
             let base = self.base(answer, r, dir, &path)?;
-            let f = sys::openat2(base, path.text.as_ptr(), flags | O_CLOEXEC, mode, NO_MAGICLINKS);
+            let f = sys::openat2(base, path.text.as_ptr(), flags | O_CLOEXEC, mode, RESOLVE_NO_MAGICLINKS);
             if base >= 0 {
                 sys::close(base)?;
             }
@@ -497,7 +431,7 @@ impl Guards {
             return Ok(Made::Done);
         }
         if path.text[path.len - 1] == b'/' {
-            return Err(21); // EISDIR, as open(2) with O_CREAT
+            return Err(errno::EISDIR); // as open(2) with O_CREAT
         }
         let mut place = self.place(answer, r, dir, &path)?;
         for _ in 0..40 {
@@ -513,31 +447,31 @@ impl Guards {
             }
             let at: Str = path.text[place.at..].as_ptr();
             not_ours_to_open(place.dir, at, flags)?;
-            let how = flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | 0o400;
-            match sys::openat2(place.dir, at, how, mode, NO_MAGICLINKS) {
+            let how = flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
+            match sys::openat2(place.dir, at, how, mode, RESOLVE_NO_MAGICLINKS) {
                 Ok(f) => {
                     let f = f as i32;
                     if flags & O_NONBLOCK == 0 {
-                        let now = sys::fcntl(f, 3, 0)?;
-                        sys::fcntl(f, 4, now & !(O_NONBLOCK as usize))?;
+                        let now = sys::fcntl(f, F_GETFL, 0)?;
+                        sys::fcntl(f, F_SETFL, now & !(O_NONBLOCK as usize))?;
                     }
                     answer.give(r, f, cloexec)?;
                     return Ok(Made::Done);
                 }
-                Err(ENXIO) => {
+                Err(errno::ENXIO) => {
                     let mut st = sys::Statx::new();
-                    sys::statx(place.dir, at, 0x100, 0x7ff, &mut st)?; // AT_SYMLINK_NOFOLLOW
-                    if st.mode & 0o170000 == 0o010000 && flags & O_NONBLOCK == 0 && self.waiters < MAX_WAITING {
+                    sys::statx(place.dir, at, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &mut st)?;
+                    if st.mode & S_IFMT == S_IFIFO && flags & O_NONBLOCK == 0 && self.waiters < MAX_WAITING {
                         // A FIFO without a reader. The program would wait; so does its call, without us.
                         self.waiting[self.waiters] = Kept::new(r);
                         self.waiters += 1;
                         return Ok(Made::Done);
                     }
-                    if st.mode & 0o170000 == 0o020000 && st.rdev == [5, 0] {
+                    if st.mode & S_IFMT == S_IFCHR && st.rdev == [5, 0] {
                         answer.give(r, terminal_of(r.pid, flags)?, cloexec)?;
                         return Ok(Made::Done);
                     }
-                    return Err(ENXIO);
+                    return Err(errno::ENXIO);
                 }
                 Err(errno::ELOOP) if flags & (O_EXCL | O_NOFOLLOW) == 0 => {
                     let mut next = Path { text: [0; PATH_MAX + 1], len: 0 };
@@ -554,18 +488,18 @@ impl Guards {
         Err(errno::ELOOP)
     }
 
-    /// The directory from which a path of the program's starts: -100 for an absolute one (init has the same root).
+    /// The directory from which a path of the program's starts: AT_FDCWD for an absolute one (init has the same root).
     fn base(&self, answer: &Answer, r: &Request, dir: i32, path: &Path) -> Result<i32, i32> {
         if path.text[0] == b'/' {
             return Ok(AT_FDCWD);
         }
         if dir != AT_FDCWD && dir < 0 {
-            return Err(9);
+            return Err(errno::EBADF);
         }
         let mut text = [0u8; 64];
         base_link(r.pid, dir, &mut text);
-        let f = sys::openat(AT_FDCWD, text.as_ptr(), (O_PATH | O_CLOEXEC | O_DIRECTORY) as i32, 0)
-            .map_err(|e| if dir == AT_FDCWD || e != errno::ENOENT { e } else { 9 })? as i32;
+        let f = sys::openat(AT_FDCWD, text.as_ptr(), O_PATH | O_CLOEXEC | O_DIRECTORY, 0)
+            .map_err(|e| if dir == AT_FDCWD || e != errno::ENOENT { e } else { errno::EBADF })? as i32;
         // Only now is it certain that the number still meant the calling thread when it was opened.
         if !answer.valid(r) {
             sys::close(f)?;
@@ -584,16 +518,6 @@ impl Guards {
     }
 }
 
-/// Whether the register before a call's path register holds a directory.
-pub fn has_directory(nr: i32, register: usize) -> bool {
-    if nr == INOTIFY_ADD_WATCH {
-        return false;
-    }
-    let (first, second) = path_arguments(nr);
-    // The calls with a path in register 0 and another in 1 (rename, link, mount) have none; symlinkat has one before 2.
-    first.is_some_and(|f| f > 0 && f == register) || (second.is_some_and(|s| s == register) && register > 1)
-}
-
 /// Opens the directory part of a path.
 fn split(base: i32, path: &Path) -> Result<Place, i32> {
     let text = &path.text[..path.len];
@@ -607,56 +531,51 @@ fn split(base: i32, path: &Path) -> Result<Place, i32> {
         at
     };
     dir[n] = 0;
-    let f = sys::openat2(base, dir.as_ptr(), O_PATH | O_CLOEXEC | O_DIRECTORY, 0, NO_MAGICLINKS)? as i32;
+    let f = sys::openat2(base, dir.as_ptr(), O_PATH | O_CLOEXEC | O_DIRECTORY, 0, RESOLVE_NO_MAGICLINKS)? as i32;
     Ok(Place { dir: f, at })
 }
 
 /// What init must not open for the program, because it would get there what the program would not: init is outside of
 /// its Landlock domain, and procfs asks who opens. So nothing of procfs, and no FIFO or device for writing where the
 /// mount is read-only: such a mount holds files, and Landlock alone holds the rest.
-fn not_ours_to_open(dir: i32, name: Str, flags: u64) -> Result<(), i32> {
-    const PROC: u64 = 0x9fa0;
-    const READ_ONLY: u64 = 1;
-    if sys::fstatfs(dir)?.0 == PROC {
+fn not_ours_to_open(dir: i32, name: Str, flags: i32) -> Result<(), i32> {
+    if sys::fstatfs(dir)?.0 == PROC_SUPER_MAGIC {
         return Err(errno::EACCES);
     }
     let mut st = sys::Statx::new();
-    match sys::statx(dir, name, 0x100, 0x7ff, &mut st) {
+    match sys::statx(dir, name, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &mut st) {
         Ok(_) => {}
         Err(errno::ENOENT) => return Ok(()),
         Err(e) => return Err(e),
     }
-    let special = !matches!(st.mode & 0o170000, 0o100000 | 0o040000 | 0o120000);
-    if !special || flags & 3 == 0 {
+    let special = !matches!(st.mode & S_IFMT, S_IFREG | S_IFDIR | S_IFLNK);
+    if !special || flags & O_ACCMODE == O_RDONLY {
         return Ok(());
     }
-    let f = sys::openat2(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, NO_MAGICLINKS)? as i32;
+    let f = sys::openat2(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, RESOLVE_NO_MAGICLINKS)? as i32;
     let mount = sys::fstatfs(f);
     sys::close(f)?;
-    if mount?.1 & READ_ONLY != 0 { Err(errno::EACCES) } else { Ok(()) }
+    if mount?.1 & ST_RDONLY != 0 { Err(errno::EACCES) } else { Ok(()) }
 }
 
 /// What an open by number gives: a copy of the descriptor, or, of a pipe that the descriptor is open for another way than
 /// is asked for, that way too, as the kernel opens a pipe again. A pipe lies in no mount, so no rule of the sandbox is about
 /// it; that its owner is the program's user is what open(2) would ask. Takes the descriptor over.
-fn opened_again(f: i32, flags: u64) -> Result<i32, i32> {
-    const ACCESS: usize = 3;
-    const PIPES: u64 = 0x5049_5045;
-    const APPEND: u64 = 0o2000;
+fn opened_again(f: i32, flags: i32) -> Result<i32, i32> {
     let again = || {
-        if sys::fcntl(f, 3, 0)? & ACCESS == flags as usize & ACCESS || sys::fstatfs(f)?.0 != PIPES {
+        if sys::fcntl(f, F_GETFL, 0)? as i32 & O_ACCMODE == flags & O_ACCMODE || sys::fstatfs(f)?.0 != PIPEFS_MAGIC {
             return Ok(None);
         }
         let mut st = sys::Statx::new();
-        sys::statx(f, EMPTY, 0x1000, 0x7ff, &mut st)?;
+        sys::statx(f, EMPTY, AT_EMPTY_PATH, STATX_BASIC_STATS, &mut st)?;
         let (mut real, mut effective, mut saved) = (0, 0, 0);
         sys::getresuid(&mut real, &mut effective, &mut saved)?;
         if st.uid != effective {
             return Err(errno::EACCES);
         }
         let mut link = [0u8; 40];
-        let how = flags & (ACCESS as u64 | O_NONBLOCK | APPEND) | O_CLOEXEC;
-        sys::openat(AT_FDCWD, self_fd(&mut link, f), how as i32, 0).map(Some)
+        let how = flags & (O_ACCMODE | O_NONBLOCK | O_APPEND) | O_CLOEXEC;
+        sys::openat(AT_FDCWD, self_fd(&mut link, f), how, 0).map(Some)
     };
     let done = again();
     if !matches!(done, Ok(None)) {
@@ -667,7 +586,7 @@ fn opened_again(f: i32, flags: u64) -> Result<i32, i32> {
 
 fn identity(f: i32) -> Result<(u64, u64), i32> {
     let mut st = sys::Statx::new();
-    sys::statx(f, EMPTY, 0x1000, 0x7ff, &mut st)?;
+    sys::statx(f, EMPTY, AT_EMPTY_PATH, STATX_BASIC_STATS, &mut st)?;
     Ok((st.dev(), st.ino))
 }
 

@@ -4,11 +4,14 @@
 //! with a `wire::Letter` in it; nothing in them is trusted less than the plan itself, which the same owner made.
 
 use crate::plan::Plan;
-use crate::sys::{self, PollFd, errno};
+use crate::sys::{self, PollFd};
+use crate::uapi::*;
 use crate::wire::{LETTER_FDS, Letter, fd, step};
 use crate::{Fault, Step, at};
 
-const ROOM: usize = 16 + LETTER_FDS * 4;
+/// `struct cmsghdr`, which the descriptors follow.
+const CMSG_HEADER: usize = 16;
+const ROOM: usize = CMSG_HEADER + LETTER_FDS * 4;
 
 /// Room for the descriptors of one message.
 #[repr(C, align(8))]
@@ -43,7 +46,7 @@ pub fn plan() -> Result<Plan, Fault> {
         if got == 0 {
             let plan = fds.next().ok_or(errno::EINVAL).map_err(&fault)?;
             if plan != fd::PLAN {
-                sys::dup3(plan, fd::PLAN, 0o2000000).map_err(&fault)?;
+                sys::dup3(plan, fd::PLAN, O_CLOEXEC).map_err(&fault)?;
                 sys::close(plan).map_err(&fault)?;
             }
             got += 1;
@@ -79,7 +82,7 @@ pub fn another() -> Result<Plan, Fault> {
 /// Waits until a plan comes. An owner who is gone without closing its end of the socket, as one whose forked child lives
 /// on, never sends one.
 fn arrives() -> Step {
-    let mut letters = [PollFd { fd: fd::SYNC, events: 1, revents: 0 }];
+    let mut letters = [PollFd { fd: fd::SYNC, events: POLLIN, revents: 0 }];
     loop {
         match sys::ppoll(letters.as_mut_ptr(), 1, PATIENCE.as_ptr(), core::ptr::null(), 8) {
             Ok(0) => sys::exit(1), // there is nobody to tell
@@ -94,7 +97,7 @@ fn arrives() -> Step {
 fn place(first: i32, count: usize) -> Result<(), i32> {
     for i in (0..count as i32).rev() {
         let from = first + i;
-        sys::dup3(from, fd::FIRST_EXTRA + i, 0o2000000)?;
+        sys::dup3(from, fd::FIRST_EXTRA + i, O_CLOEXEC)?;
         if from < fd::FIRST_EXTRA {
             sys::close(from)?;
         }
@@ -122,9 +125,9 @@ pub fn receive(socket: i32, control: &mut Control) -> Result<(Letter, usize), i3
             controllen: ROOM,
             flags: 0,
         };
-        match sys::recvmsg(socket, (&raw mut message).cast(), 0x4000_0000) {
+        match sys::recvmsg(socket, (&raw mut message).cast(), MSG_CMSG_CLOEXEC) {
             Ok(0) => sys::exit(1), // the owner gave up: there is nobody to tell
-            Ok(n) if n == core::mem::size_of::<Letter>() && message.flags & 0x8 == 0 => {
+            Ok(n) if n == core::mem::size_of::<Letter>() && message.flags & MSG_CTRUNC as usize == 0 => {
                 // SAFETY: the kernel wrote the control message through the pointer in `message`; read as memory.
                 let (len, level, kind) = unsafe {
                     let c = &raw const *control;
@@ -137,11 +140,10 @@ pub fn receive(socket: i32, control: &mut Control) -> Result<(Letter, usize), i3
                 if message.controllen == 0 {
                     return Ok((letter, 0));
                 }
-                // SOL_SOCKET, SCM_RIGHTS
-                if level != 1 || kind != 1 || !(16..=ROOM).contains(&len) {
+                if level != SOL_SOCKET || kind != SCM_RIGHTS || !(CMSG_HEADER..=ROOM).contains(&len) {
                     return Err(errno::EINVAL);
                 }
-                return Ok((letter, (len - 16) / 4));
+                return Ok((letter, (len - CMSG_HEADER) / 4));
             }
             Ok(_) => return Err(errno::EINVAL), // cut off
             Err(errno::EINTR) => {}

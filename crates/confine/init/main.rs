@@ -17,9 +17,6 @@
 #![no_main]
 
 mod capture;
-#[allow(dead_code, reason = "the library uses the rest")]
-#[path = "../src/seccomp/classify.rs"]
-mod classify;
 mod container;
 mod guard;
 mod late;
@@ -27,14 +24,18 @@ mod mounts;
 mod netlink;
 mod network;
 mod notify;
+mod path_args;
 mod payload;
 mod plan;
 #[allow(dead_code, reason = "the library uses the rest")]
 mod reach;
 mod rt;
+mod seccomp;
 #[allow(dead_code, reason = "the library uses the rest")]
 mod sys;
 mod task;
+#[allow(dead_code, reason = "the library uses the rest")]
+mod uapi;
 mod watch;
 #[allow(dead_code, reason = "the library uses the rest")]
 mod wire;
@@ -42,7 +43,8 @@ mod wire;
 use core::sync::atomic::{AtomicI32, Ordering};
 
 use plan::Plan;
-use sys::errno;
+use uapi::errno;
+use uapi::*;
 use wire::{flag, status, step};
 
 /// A failed step: which, on which item, and the errno.
@@ -126,19 +128,20 @@ fn session() -> Step {
         // SIGKILL and SIGSTOP cannot be set, and 32 and 33 are nobody's here: EINVAL for those two is expected.
         match sys::rt_sigaction(signal, default.as_ptr(), core::ptr::null_mut(), 8) {
             Ok(_) => {}
-            Err(_) if signal == 9 || signal == 19 => {}
+            Err(_) if signal == SIGKILL || signal == SIGSTOP => {}
             Err(e) => return Err(at(step::SESSION, signal as usize)(e)),
         }
     }
     // A container's init can find something in the plan's place, to which a letter's descriptor is to come.
     if let Err(e) = sys::close(wire::fd::PLAN)
-        && e != 9
+        && e != errno::EBADF
     {
-        return Err(at(step::SESSION, 98)(e)); // EBADF: nothing was there
+        return Err(at(step::SESSION, 98)(e)); // else nothing was there
     }
-    sys::close_range(3, i32::MAX as u32, 4).map_err(at(step::SESSION, 99))?; // CLOEXEC: the payload gets 0, 1 and 2, nothing else
+    // The payload gets 0, 1 and 2, nothing else.
+    sys::close_range(3, i32::MAX as u32, CLOSE_RANGE_CLOEXEC).map_err(at(step::SESSION, 99))?;
     let all = !0u64;
-    sys::rt_sigprocmask(2, &all, core::ptr::null_mut(), 8).map_err(at(step::SESSION, 100))?;
+    sys::rt_sigprocmask(SIG_SETMASK, &all, core::ptr::null_mut(), 8).map_err(at(step::SESSION, 100))?;
     match sys::setsid() {
         // Who makes containers has done it.
         Err(errno::EPERM) if sys::getsid(0).is_ok_and(|leader| leader == 1) => {}
@@ -146,10 +149,10 @@ fn session() -> Step {
     }
     sys::umask(0o022).map_err(at(step::SESSION, 105))?;
     no_favours()?;
-    // KEYCTL_JOIN_SESSION_KEYRING: an inherited session keyring is a key of the owner's. Not there (ENOSYS, or refused
+    // An inherited session keyring is a key of the owner's. Not there (ENOSYS, or refused
     // by an outer filter): then there is nothing to inherit through our own filter either, which refuses keyctl.
-    if let Err(e) = sys::keyctl(1, 0)
-        && e != 38
+    if let Err(e) = sys::keyctl(KEYCTL_JOIN_SESSION_KEYRING, 0)
+        && e != errno::ENOSYS
     {
         NO_KEYRING.store(e, Ordering::SeqCst);
     }
@@ -170,7 +173,7 @@ fn told_of_keys(plan: &Plan) {
 /// Without a pid namespace orphans come to init only if it asks for them.
 fn reap(plan: &Plan) -> Step {
     if !plan.has(flag::JAIL) && !plan.has(flag::CONTAINER) {
-        sys::prctl(36, 1, 0, 0, 0).map_err(at(step::SESSION, 104))?; // PR_SET_CHILD_SUBREAPER
+        sys::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0).map_err(at(step::SESSION, 104))?;
     }
     Ok(())
 }
@@ -179,20 +182,21 @@ fn reap(plan: &Plan) -> Step {
 /// a raised priority nor a place before the out-of-memory killer is a stranger's. What holds the owner back stays: a low
 /// priority, the idle policy, its CPUs.
 fn no_favours() -> Step {
-    if matches!(sys::sched_getscheduler(0).map_err(at(step::SESSION, 106))? & 0xff, 1 | 2 | 6) {
+    let policy = sys::sched_getscheduler(0).map_err(at(step::SESSION, 106))? as i32 & 0xff;
+    if matches!(policy, SCHED_FIFO | SCHED_RR | SCHED_DEADLINE) {
         let priority = 0;
-        sys::sched_setscheduler(0, 0, &priority).map_err(at(step::SESSION, 107))?; // SCHED_OTHER
+        sys::sched_setscheduler(0, SCHED_OTHER, &priority).map_err(at(step::SESSION, 107))?;
     }
     // The call itself gives 20 minus the nice value (getpriority(2)).
-    if sys::getpriority(0, 0).map_err(at(step::SESSION, 108))? > 20 {
-        sys::setpriority(0, 0, 0).map_err(at(step::SESSION, 109))?;
+    if sys::getpriority(PRIO_PROCESS, 0).map_err(at(step::SESSION, 108))? > 20 {
+        sys::setpriority(PRIO_PROCESS, 0, 0).map_err(at(step::SESSION, 109))?;
     }
     // No such call where the kernel schedules no block devices.
-    if sys::ioprio_get(1, 0).is_ok_and(|priority| priority >> 13 == 1) {
-        sys::ioprio_set(1, 0, 0).map_err(at(step::SESSION, 110))?;
+    if sys::ioprio_get(IOPRIO_WHO_PROCESS, 0).is_ok_and(|priority| priority >> IOPRIO_CLASS_SHIFT == IOPRIO_CLASS_RT) {
+        sys::ioprio_set(IOPRIO_WHO_PROCESS, 0, 0).map_err(at(step::SESSION, 110))?;
     }
     let mut sign = 0u8;
-    let f = match sys::openat(-100, c"/proc/self/oom_score_adj".as_ptr().cast(), 0o2000002, 0) {
+    let f = match sys::openat(AT_FDCWD, c"/proc/self/oom_score_adj".as_ptr().cast(), O_RDWR | O_CLOEXEC, 0) {
         Ok(f) => f as i32,
         Err(e) => {
             watch::weakened(step::SESSION, e); // no /proc, as inside another sandbox
@@ -249,7 +253,7 @@ fn ids(plan: &Plan) -> Step {
     }
     // Nobody reads our memory from here on. Not earlier: it takes our own /proc files away from us, the maps among them;
     // and changing ids would undo it. No other process exists yet that could look.
-    sys::prctl(4, 0, 0, 0, 0).map_err(at(step::IDS, 9))?;
+    sys::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0).map_err(at(step::IDS, 9))?;
     Ok(())
 }
 
@@ -273,7 +277,7 @@ fn bounded_namespaces(plan: &Plan) -> Step {
         let most = if i == CGROUP && plan.has(flag::NO_CGROUP_NAMESPACES) { b"0" } else { most };
         match write_file(file.as_ptr().cast(), most) {
             Ok(()) => {}
-            Err(2) if i > 0 => {} // ENOENT: a kernel without this kind
+            Err(errno::ENOENT) if i > 0 => {} // a kernel without this kind
             Err(e) => return Err(at(step::USERNS, i)(e)),
         }
     }
@@ -301,18 +305,18 @@ fn loopback(plan: &Plan) -> Step {
     if !plan.has(flag::LOOPBACK) {
         return Ok(());
     }
-    let s = sys::socket(2, 0o2000000 | 2, 0).map_err(at(step::LOOPBACK, 0))? as i32;
+    let s = sys::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0).map_err(at(step::LOOPBACK, 0))? as i32;
     let mut request = [0u8; 40]; // struct ifreq
     request[..2].copy_from_slice(b"lo");
-    sys::ioctl(s, 0x8913, request.as_mut_ptr() as usize).map_err(at(step::LOOPBACK, 1))?; // SIOCGIFFLAGS
-    request[16] |= 1; // IFF_UP
-    sys::ioctl(s, 0x8914, request.as_ptr() as usize).map_err(at(step::LOOPBACK, 2))?; // SIOCSIFFLAGS
+    sys::ioctl(s, SIOCGIFFLAGS, request.as_mut_ptr() as usize).map_err(at(step::LOOPBACK, 1))?;
+    request[16] |= IFF_UP; // ifr_flags, the low byte
+    sys::ioctl(s, SIOCSIFFLAGS, request.as_ptr() as usize).map_err(at(step::LOOPBACK, 2))?;
     sys::close(s).map_err(at(step::LOOPBACK, 3))?;
     Ok(())
 }
 
 fn write_file(path: sys::Str, text: &[u8]) -> Result<(), i32> {
-    let f = sys::openat(-100, path, 0o2000001, 0)? as i32;
+    let f = sys::openat(AT_FDCWD, path, O_WRONLY | O_CLOEXEC, 0)? as i32;
     let wrote = sys::write(f, text.as_ptr(), text.len());
     sys::close(f)?;
     wrote.map(|_| ())

@@ -5,11 +5,12 @@
 //! are told whose address the network refuses (`network`). Created: init performs the call itself on what it read
 //! (`guard`), so that the program cannot change the argument between check and use.
 
-use crate::classify::{Insn, SeccompData, Verdict, classify};
 use crate::guard::{Guarded, Guards, Made};
 use crate::network;
 use crate::plan::Plan;
-use crate::sys::{self, errno};
+use crate::seccomp::classify::{Insn, SeccompData, Verdict, classify};
+use crate::sys;
+use crate::uapi::*;
 use crate::wire::{EVENT_PATH, Event, fd, flag, told};
 
 /// `struct seccomp_notif`, with room for what later kernels append.
@@ -77,12 +78,6 @@ struct AddFd {
     newfd_flags: u32,
 }
 
-const RECV: usize = 0xc050_2100;
-const SEND: usize = 0xc018_2101;
-const ID_VALID: usize = 0x4008_2102;
-const ADDFD: usize = 0x4018_2103;
-const SET_FLAGS: usize = 0x4008_2104;
-
 /// The listener and what was seen through it.
 pub struct Answer {
     listener: i32,
@@ -95,8 +90,8 @@ impl Answer {
     /// For this listener (or -1).
     pub fn new(listener: i32) -> Answer {
         if listener >= 0 {
-            // SYNC_WAKE_UP (6.6): both sides on one CPU. Only a matter of speed, so a refusal changes nothing.
-            if let Err(e) = sys::ioctl(listener, SET_FLAGS, 1)
+            // Since Linux 6.6: both sides on one CPU. Only a matter of speed, so a refusal changes nothing.
+            if let Err(e) = sys::ioctl(listener, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
                 && e == errno::EPERM
             {
                 crate::watch::weakened(crate::wire::step::SECCOMP, e);
@@ -113,7 +108,7 @@ impl Answer {
     /// Takes and answers one call. True when the run is to end because of it.
     pub fn next(&mut self, plan: &Plan, guards: &mut Guards) -> bool {
         let mut r = Request::EMPTY;
-        if sys::ioctl(self.listener, RECV, (&raw mut r) as usize).is_err() {
+        if sys::ioctl(self.listener, SECCOMP_IOCTL_NOTIF_RECV, (&raw mut r) as usize).is_err() {
             return false; // the caller was killed meanwhile
         }
         let verdict = self.verdict(plan, &r);
@@ -200,12 +195,12 @@ impl Answer {
 
     /// Whether the calling thread still waits in this very call.
     pub fn valid(&self, r: &Request) -> bool {
-        sys::ioctl(self.listener, ID_VALID, (&raw const r.id) as usize).is_ok()
+        sys::ioctl(self.listener, SECCOMP_IOCTL_NOTIF_ID_VALID, (&raw const r.id) as usize).is_ok()
     }
 
     fn respond(&self, response: &Response) {
         // ENOENT: the caller was killed or interrupted meanwhile; there is nobody to answer.
-        if let Err(e) = sys::ioctl(self.listener, SEND, (&raw const *response) as usize)
+        if let Err(e) = sys::ioctl(self.listener, SECCOMP_IOCTL_NOTIF_SEND, (&raw const *response) as usize)
             && e != errno::ENOENT
             && e != errno::EINTR
         {
@@ -224,7 +219,8 @@ impl Answer {
     }
 
     fn proceed(&self, r: &Request) {
-        self.respond(&Response { id: r.id, val: 0, error: 0, flags: 1 }); // CONTINUE: nothing was decided on what was read
+        // Nothing was decided on what was read.
+        self.respond(&Response { id: r.id, val: 0, error: 0, flags: SECCOMP_USER_NOTIF_FLAG_CONTINUE });
     }
 
     /// The call returns a copy of this descriptor, which is closed here first: a program that writes a file, closes it
@@ -235,9 +231,9 @@ impl Answer {
             flags: 0,
             srcfd: descriptor as u32,
             newfd: 0,
-            newfd_flags: if cloexec { 0o2000000 } else { 0 },
+            newfd_flags: if cloexec { O_CLOEXEC as u32 } else { 0 },
         };
-        let number = sys::ioctl(self.listener, ADDFD, (&raw const add) as usize);
+        let number = sys::ioctl(self.listener, SECCOMP_IOCTL_NOTIF_ADDFD, (&raw const add) as usize);
         sys::close(descriptor)?;
         match number {
             Ok(n) => self.done(r, n as i64),
@@ -254,10 +250,10 @@ impl Answer {
         let mut used = 0;
         if n == 0 || text[0] != b'/' {
             // The *at calls have their directory one register before the path.
-            let dir = if a > 0 && crate::guard::has_directory(r.nr, a) { r.args[a - 1] as i32 } else { -100 };
+            let dir = if a > 0 && crate::path_args::has_directory(r.nr, a) { r.args[a - 1] as i32 } else { AT_FDCWD };
             let mut link = [0u8; 64];
             crate::task::base_link(r.pid, dir, &mut link);
-            used = sys::readlinkat(-100, link.as_ptr(), buf.as_mut_ptr(), buf.len()).unwrap_or(0);
+            used = sys::readlinkat(AT_FDCWD, link.as_ptr(), buf.as_mut_ptr(), buf.len()).unwrap_or(0);
             if used > 0 && used < buf.len() && n > 0 {
                 buf[used] = b'/';
                 used += 1;
@@ -282,10 +278,10 @@ impl Answer {
         let rest = text;
         while end > 0 {
             text[end] = 0;
-            if let Ok(f) = sys::openat2(-100, text.as_ptr(), 0o12000000, 0, 2) {
+            if let Ok(f) = sys::openat2(AT_FDCWD, text.as_ptr(), O_PATH | O_CLOEXEC, 0, RESOLVE_NO_MAGICLINKS) {
                 let mut link = [0u8; 40];
                 let link = crate::guard::self_fd(&mut link, f as i32);
-                let found = sys::readlinkat(-100, link, buf.as_mut_ptr(), buf.len());
+                let found = sys::readlinkat(AT_FDCWD, link, buf.as_mut_ptr(), buf.len());
                 let room = found.map(|m| m + n - end <= buf.len());
                 if sys::close(f as i32).is_err() || room != Ok(true) {
                     break;
@@ -313,7 +309,7 @@ impl Answer {
         let mut record = Record::new(r, verdict, errno as u32 & 0xffff | bits);
         let traced = matches!(verdict.class(), Verdict::TRACE | Verdict::CREATE) && guarded.is_none();
         let real = |buf: &mut [u8], n| if traced { Self::real(buf, n, false) } else { n };
-        let (first, second) = crate::guard::path_arguments(r.nr);
+        let (first, second) = crate::path_args::path_arguments(r.nr);
         let mut used = 0;
         if let Some(a) = first {
             let buf = &mut record.text[..EVENT_PATH];
@@ -363,7 +359,7 @@ impl Record {
 pub fn read_memory(pid: u32, from: usize, into: &mut [u8]) -> Result<usize, i32> {
     let (local, remote) = ([into.as_mut_ptr() as usize, into.len()], [from, into.len()]);
     match sys::process_vm_readv(pid as i32, local.as_ptr(), 1, remote.as_ptr(), 1, 0) {
-        Err(errno::EPERM | 38) => {}
+        Err(errno::EPERM | errno::ENOSYS) => {}
         read => return read,
     }
     let f = crate::task::open_proc(pid, b"/mem")?;

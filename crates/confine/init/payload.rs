@@ -9,7 +9,8 @@ use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use crate::guard::Guards;
 use crate::notify::Answer;
 use crate::plan::Plan;
-use crate::sys::{self, PollFd, Str, errno};
+use crate::sys::{self, PollFd, Str};
+use crate::uapi::*;
 use crate::wire::{LandRule, Ref, Rlimit, fd, flag, op_flag, step};
 use crate::{Fault, Step, at};
 
@@ -149,7 +150,8 @@ fn stack_top() -> *mut u8 {
 fn start_shared(arg: usize) -> Result<Child, Fault> {
     // SAFETY: the stack is used by this one child only; `entry` ends in exec or exit.
     let pid =
-        unsafe { sys::clone_on(0x100 | 0x4000 | 0x400 | 17, stack_top(), entry, arg) }.map_err(at(step::FORK, 0))?;
+        unsafe { sys::clone_on(CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD as usize, stack_top(), entry, arg) }
+            .map_err(at(step::FORK, 0))?;
     let listener = LISTENER.load(Ordering::SeqCst);
     Ok(Child { pid: pid as i32, listener, answer: Answer::new(listener) })
 }
@@ -158,7 +160,7 @@ fn start_shared(arg: usize) -> Result<Child, Fault> {
 /// CPU has been through the kernel (`synchronize_rcu`), which takes about 10 ms.
 fn grow_descriptors() -> Step {
     let number = fd::exec(raise_open_files()?);
-    sys::dup3(fd::LIFELINE, number, 0o2000000).map_err(at(step::FORK, 4))?;
+    sys::dup3(fd::LIFELINE, number, O_CLOEXEC).map_err(at(step::FORK, 4))?;
     sys::close(number).map(|_| ()).map_err(at(step::FORK, 5))
 }
 
@@ -168,12 +170,13 @@ fn grow_descriptors() -> Step {
 fn start_gated(plan: &Plan, guards: &mut Guards, arg: usize) -> Result<Child, Fault> {
     grow_descriptors()?;
     // SAFETY: the stack is used by this one child only; `entry` ends in exec or exit; the context is static.
-    let pid = unsafe { sys::clone_on(0x100 | 0x400 | 17, stack_top(), entry, arg) }.map_err(at(step::FORK, 2))? as i32;
+    let pid = unsafe { sys::clone_on(CLONE_VM | CLONE_FILES | SIGCHLD as usize, stack_top(), entry, arg) }
+        .map_err(at(step::FORK, 2))? as i32;
     let ended = sys::pidfd_open(pid, 0).map_err(at(step::FORK, 3))? as i32;
     let mut fds = [
-        PollFd { fd: fd::LIFELINE, events: 1, revents: 0 },
-        PollFd { fd: ended, events: 1, revents: 0 },
-        PollFd { fd: -1, events: 1, revents: 0 },
+        PollFd { fd: fd::LIFELINE, events: POLLIN, revents: 0 },
+        PollFd { fd: ended, events: POLLIN, revents: 0 },
+        PollFd { fd: -1, events: POLLIN, revents: 0 },
     ];
     // Until its exec waits for the answer, it failed, or it ended: whatever can kill a process may kill it here as well.
     loop {
@@ -198,7 +201,7 @@ fn start_gated(plan: &Plan, guards: &mut Guards, arg: usize) -> Result<Child, Fa
     sys::close(ended).map_err(at(step::FORK, 7))?;
     let listener = LISTENER.load(Ordering::SeqCst);
     let mut answer = Answer::new(listener);
-    if fds[2].revents & 1 != 0 && answer.next(plan, guards) {
+    if fds[2].revents & POLLIN != 0 && answer.next(plan, guards) {
         return Err(at(step::EXEC, 0)(errno::EPERM));
     }
     Ok(Child { pid, listener, answer })
@@ -207,7 +210,7 @@ fn start_gated(plan: &Plan, guards: &mut Guards, arg: usize) -> Result<Child, Fa
 fn words(plan: &Plan, r: Ref, into: &'static Words) -> Result<*const Str, i32> {
     let offsets: &[u32] = plan.items(r);
     if offsets.len() >= MAX_WORDS {
-        return Err(7); // E2BIG
+        return Err(errno::E2BIG);
     }
     let list = into.0.get().cast::<Str>();
     for (i, &off) in offsets.iter().enumerate() {
@@ -234,7 +237,7 @@ fn enter(c: &Context<'_>) -> Step {
     let h = plan.header();
     sys::setsid().map_err(at(step::SESSION, 110))?; // its own session, so that a terminal can be its own
     if c.terminal {
-        sys::ioctl(0, 0x540e, 0).map_err(at(step::TERMINAL, 10))?; // TIOCSCTTY
+        sys::ioctl(0, TIOCSCTTY, 0).map_err(at(step::TERMINAL, 10))?;
     }
     crate::container::as_program(plan)?; // before any path is looked at: that is the program's to do
     sys::chdir(plan.str(h.cwd.off)).map_err(at(step::CWD, 0))?;
@@ -254,12 +257,12 @@ fn enter(c: &Context<'_>) -> Step {
         }
     }
     drop_capabilities()?; // before no_new_privs only by habit: neither needs the other
-    sys::prctl(38, 1, 0, 0, 0).map_err(at(step::NNP, 0))?; // without it Landlock and seccomp are refused
+    sys::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).map_err(at(step::NNP, 0))?; // without it Landlock and seccomp are refused
     if c.ruleset >= 0 {
         sys::landlock_restrict_self(c.ruleset, 0).map_err(at(step::LANDLOCK, 1))?; // after all mounts, whose files it names
     }
     let none = 0u64;
-    sys::rt_sigprocmask(2, &none, core::ptr::null_mut(), 8).map_err(at(step::SESSION, 111))?;
+    sys::rt_sigprocmask(SIG_SETMASK, &none, core::ptr::null_mut(), 8).map_err(at(step::SESSION, 111))?;
     seccomp(plan)?; // last: it refuses most of the calls above
     exec(c, program)
 }
@@ -267,9 +270,9 @@ fn enter(c: &Context<'_>) -> Step {
 /// Raises the limit of open files as far as it goes; the hard limit.
 fn raise_open_files() -> Result<u64, Fault> {
     let mut pair = [0u64; 2];
-    sys::prlimit(0, 7, core::ptr::null(), pair.as_mut_ptr()).map_err(at(step::RLIMIT, 100))?;
+    sys::prlimit(0, RLIMIT_NOFILE, core::ptr::null(), pair.as_mut_ptr()).map_err(at(step::RLIMIT, 100))?;
     pair[0] = pair[1];
-    sys::prlimit(0, 7, pair.as_ptr(), core::ptr::null_mut()).map_err(at(step::RLIMIT, 101))?;
+    sys::prlimit(0, RLIMIT_NOFILE, pair.as_ptr(), core::ptr::null_mut()).map_err(at(step::RLIMIT, 101))?;
     Ok(pair[1])
 }
 
@@ -277,8 +280,7 @@ fn raise_open_files() -> Result<u64, Fault> {
 pub fn drop_bounding() -> Step {
     let mut cap = 0;
     while cap < 64 {
-        match sys::prctl(24, cap, 0, 0, 0) {
-            // PR_CAPBSET_DROP
+        match sys::prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) {
             Ok(_) => cap += 1,
             Err(errno::EINVAL) => break, // beyond the kernel's last capability
             Err(errno::EPERM) => break,  // an unprivileged owner without namespaces has none to drop
@@ -290,16 +292,22 @@ pub fn drop_bounding() -> Step {
 
 fn drop_capabilities() -> Step {
     drop_bounding()?;
-    match sys::prctl(47, 4, 0, 0, 0) {
-        // PR_CAP_AMBIENT_CLEAR_ALL
+    match sys::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) {
         Ok(_) | Err(errno::EINVAL) => {}
         Err(e) => return Err(at(step::CAPS, 100)(e)),
     }
-    let header = [0x2008_0522u32, 0];
+    let header = [LINUX_CAPABILITY_VERSION_3, 0];
     let none = [0u32; 6];
     sys::capset(header.as_ptr(), none.as_ptr()).map_err(at(step::CAPS, 101))?;
     Ok(())
 }
+
+/// The rights that anything but a directory can have.
+const ACCESS_OF_FILES: u64 = LANDLOCK_ACCESS_FS_EXECUTE
+    | LANDLOCK_ACCESS_FS_WRITE_FILE
+    | LANDLOCK_ACCESS_FS_READ_FILE
+    | LANDLOCK_ACCESS_FS_TRUNCATE
+    | LANDLOCK_ACCESS_FS_IOCTL_DEV;
 
 fn land_ruleset(plan: &Plan) -> Result<i32, Fault> {
     let h = plan.header();
@@ -314,24 +322,23 @@ fn land_ruleset(plan: &Plan) -> Result<i32, Fault> {
     let ruleset = sys::landlock_create_ruleset(attr.as_ptr(), size, 0).map_err(at(step::LANDLOCK, 0))? as i32;
     for (i, rule) in plan.items::<LandRule>(h.land_rules).iter().enumerate() {
         let fault = at(step::LANDRULE, i);
-        let path = match sys::openat(-100, plan.str(rule.path), 0o12000000, 0) {
+        let path = match sys::openat(AT_FDCWD, plan.str(rule.path), O_PATH | O_CLOEXEC, 0) {
             Ok(f) => f as i32,
             Err(errno::ENOENT | errno::ENOTDIR) if rule.flags & op_flag::OPTIONAL as u32 != 0 => continue,
             Err(e) => return Err(fault(e)),
         };
         let mut st = sys::Statx::new();
-        sys::statx(path, c"".as_ptr().cast(), 0x1000, 0x7ff, &mut st).map_err(&fault)?;
+        sys::statx(path, c"".as_ptr().cast(), AT_EMPTY_PATH, STATX_BASIC_STATS, &mut st).map_err(&fault)?;
         let other = rule.ino != st.ino || rule.dev != 0 && rule.dev != st.dev();
         if rule.ino != 0 && other {
             return Err(fault(errno::ESTALE)); // another file than the one that the rule was decided on
         }
-        // EXECUTE, WRITE_FILE, READ_FILE, TRUNCATE, IOCTL_DEV: the rights that a file can have.
-        let access = if st.mode & 0o170000 == 0o040000 { rule.access } else { rule.access & 0xc007 };
+        let access = if st.mode & S_IFMT == S_IFDIR { rule.access } else { rule.access & ACCESS_OF_FILES };
         let mut packed = [0u8; 12];
         packed[..8].copy_from_slice(&access.to_ne_bytes());
         packed[8..].copy_from_slice(&path.to_ne_bytes());
         if access != 0 {
-            sys::landlock_add_rule(ruleset, 1, packed.as_ptr(), 0).map_err(&fault)?;
+            sys::landlock_add_rule(ruleset, LANDLOCK_RULE_PATH_BENEATH, packed.as_ptr(), 0).map_err(&fault)?;
         }
         sys::close(path).map_err(&fault)?;
     }
@@ -350,7 +357,7 @@ pub fn landlock(plan: &Plan) -> Step {
         return Ok(());
     }
     let ruleset = land_ruleset(plan)?;
-    sys::prctl(38, 1, 0, 0, 0).map_err(at(step::NNP, 1))?;
+    sys::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).map_err(at(step::NNP, 1))?;
     sys::landlock_restrict_self(ruleset, 0).map_err(at(step::LANDLOCK, 2))?;
     sys::close(ruleset).map_err(at(step::LANDLOCK, 3))?;
     Ok(())
@@ -369,15 +376,14 @@ fn seccomp(plan: &Plan) -> Step {
     }
     let filter: &[u64] = plan.items(plan.header().filter);
     let program = Program { len: filter.len() as u16, pad: [0; 3], insns: filter.as_ptr().cast() };
-    let install = |flags: u32| sys::seccomp(1, flags, (&raw const program).cast());
+    let install = |flags: u32| sys::seccomp(SECCOMP_SET_MODE_FILTER, flags, (&raw const program).cast());
     if !plan.has(flag::LISTENER) {
         install(0).map_err(at(step::SECCOMP, 0))?;
         return Ok(());
     }
-    // NEW_LISTENER, and WAIT_KILLABLE_RECV where the kernel has it (5.19): a signal then cannot restart a call that
-    // init has already performed.
-    let listener = match install(8 | 32) {
-        Err(errno::EINVAL) => install(8),
+    // Where the kernel has WAIT_KILLABLE_RECV (5.19), a signal cannot restart a call that init has already performed.
+    let listener = match install(SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV) {
+        Err(errno::EINVAL) => install(SECCOMP_FILTER_FLAG_NEW_LISTENER),
         other => other,
     };
     LISTENER.store(listener.map_err(at(step::SECCOMP, 1))? as i32, Ordering::SeqCst);
@@ -388,7 +394,7 @@ fn seccomp(plan: &Plan) -> Step {
 fn exec(c: &Context<'_>, program: Option<Found>) -> Step {
     if let Some(found) = program {
         let argv = found.argv(c.argv);
-        let e = sys::execveat(found.number, c"".as_ptr().cast(), argv, c.envp, 0x1000).err().unwrap_or(0);
+        let e = sys::execveat(found.number, c"".as_ptr().cast(), argv, c.envp, AT_EMPTY_PATH).err().unwrap_or(0);
         return Err(at(step::EXEC, found.candidate)(e));
     }
     let mut best = (0, errno::ENOENT);
@@ -444,20 +450,20 @@ fn find_program(plan: &Plan, number: i32) -> Result<Found, Fault> {
 }
 
 fn open_program(path: Str, number: i32) -> Result<(), i32> {
-    let f = sys::openat(-100, path, 0o12000000, 0)? as i32;
+    let f = sys::openat(AT_FDCWD, path, O_PATH | O_CLOEXEC, 0)? as i32;
     let mut st = sys::Statx::new();
-    sys::statx(f, c"".as_ptr().cast(), 0x1000, 0x7ff, &mut st)?;
-    if st.mode & 0o170000 != 0o100000 || st.mode & 0o111 == 0 {
+    sys::statx(f, c"".as_ptr().cast(), AT_EMPTY_PATH, STATX_BASIC_STATS, &mut st)?;
+    if st.mode & S_IFMT != S_IFREG || st.mode & 0o111 == 0 {
         sys::close(f)?;
         return Err(errno::EACCES);
     }
-    sys::dup3(f, number, 0o2000000)?;
+    sys::dup3(f, number, O_CLOEXEC)?;
     sys::close(f).map(|_| ())
 }
 
 fn interpreter(plan: &Plan, script: Str, number: i32) -> Result<usize, i32> {
     let line = SHEBANG.0.get().cast::<u8>();
-    let Ok(f) = sys::openat(-100, script, 0o2000000, 0) else {
+    let Ok(f) = sys::openat(AT_FDCWD, script, O_RDONLY | O_CLOEXEC, 0) else {
         return Ok(0); // executable but not readable: cannot be a script that runs
     };
     let n = sys::pread(f as i32, line, 510, 0)?;

@@ -2,6 +2,7 @@
 //! offset is still checked against the block, and one that is outside is a fault, not a read.
 
 use crate::sys::{self, Str};
+use crate::uapi::*;
 use crate::wire::{Header, MAGIC, Ref, step};
 use crate::{Fault, at};
 
@@ -25,9 +26,9 @@ impl Plan {
         let len = total[2] as usize;
         let magic = total[0] as u64 | (total[1] as u64) << 32;
         if n != 16 || magic != MAGIC || len < core::mem::size_of::<Header>() {
-            return Err(at(step::PLAN, 1)(sys::errno::EINVAL));
+            return Err(at(step::PLAN, 1)(errno::EINVAL));
         }
-        let base = sys::mmap(0, len, 1, 2, fd, 0).map_err(at(step::PLAN, 2))?;
+        let base = sys::mmap(0, len, PROT_READ, MAP_PRIVATE, fd, 0).map_err(at(step::PLAN, 2))?;
         Ok(Plan { base: base as *const u8, len })
     }
 

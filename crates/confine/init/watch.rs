@@ -3,7 +3,8 @@
 use crate::guard::Guards;
 use crate::payload::Child;
 use crate::plan::Plan;
-use crate::sys::{self, PollFd, errno};
+use crate::sys::{self, PollFd};
+use crate::uapi::*;
 use crate::wire::{Status, fd, flag, status, step};
 use crate::{Fault, Step, at};
 
@@ -45,7 +46,7 @@ fn send_fd(record: &Status, descriptor: i32) -> Result<(), i32> {
         fd: i32,
         pad: i32,
     }
-    let control = Control { len: 20, level: 1, kind: 1, fd: descriptor, pad: 0 };
+    let control = Control { len: 20, level: SOL_SOCKET, kind: SCM_RIGHTS, fd: descriptor, pad: 0 };
     let iov = [(&raw const *record) as usize, core::mem::size_of::<Status>()];
     let message = Msghdr {
         name: 0,
@@ -56,18 +57,17 @@ fn send_fd(record: &Status, descriptor: i32) -> Result<(), i32> {
         controllen: 24,
         flags: 0,
     };
-    sys::sendmsg(fd::STATUS, (&raw const message).cast(), 0x4000).map(|_| ())
+    sys::sendmsg(fd::STATUS, (&raw const message).cast(), MSG_NOSIGNAL).map(|_| ())
 }
 
 /// Sends the owner a socket that says what the sockets of this network namespace hold. Where nothing can be reached, none
 /// holds anything; of a network that is not the sandbox's own nobody asks. A kernel without it sends nothing, which the owner
 /// takes for what it is.
 pub fn send_sockets(plan: &Plan) -> Step {
-    const SOCK_DIAG: i32 = 4;
     if !plan.has(flag::ONLY_LOOPBACK) && !plan.has(flag::CAPTURED) {
         return Ok(());
     }
-    let Ok(s) = sys::socket(16, 3 | 0o2000000, SOCK_DIAG) else { return Ok(()) };
+    let Ok(s) = sys::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG) else { return Ok(()) };
     send_fd(&Status { kind: status::SOCKETS, ..Status::default() }, s as i32).map_err(at(step::SOCKETS, 0))?;
     sys::close(s as i32).map_err(at(step::SOCKETS, 1))?;
     Ok(())
@@ -80,12 +80,13 @@ pub fn terminal(plan: &Plan) -> Result<bool, Fault> {
     }
     let h = plan.header();
     let ptmx = if plan.has(flag::JAIL) { c"/dev/pts/ptmx" } else { c"/dev/ptmx" };
-    let master = sys::openat(-100, ptmx.as_ptr().cast(), 0o2000402, 0).map_err(at(step::TERMINAL, 0))? as i32;
+    let master = sys::openat(AT_FDCWD, ptmx.as_ptr().cast(), O_RDWR | O_NOCTTY | O_CLOEXEC, 0)
+        .map_err(at(step::TERMINAL, 0))? as i32;
     let unlocked = 0i32;
-    sys::ioctl(master, 0x4004_5431, (&raw const unlocked) as usize).map_err(at(step::TERMINAL, 1))?; // TIOCSPTLCK
-    let slave = sys::ioctl(master, 0x5441, 0o402).map_err(at(step::TERMINAL, 2))? as i32; // TIOCGPTPEER
+    sys::ioctl(master, TIOCSPTLCK, (&raw const unlocked) as usize).map_err(at(step::TERMINAL, 1))?;
+    let slave = sys::ioctl(master, TIOCGPTPEER, (O_RDWR | O_NOCTTY) as usize).map_err(at(step::TERMINAL, 2))? as i32;
     let size = [h.rows, h.columns, 0, 0];
-    sys::ioctl(master, 0x5414, size.as_ptr() as usize).map_err(at(step::TERMINAL, 3))?; // TIOCSWINSZ
+    sys::ioctl(master, TIOCSWINSZ, size.as_ptr() as usize).map_err(at(step::TERMINAL, 3))?;
     for target in 0..3 {
         sys::dup3(slave, target, 0).map_err(at(step::TERMINAL, 4))?;
     }
@@ -94,9 +95,6 @@ pub fn terminal(plan: &Plan) -> Result<bool, Fault> {
     sys::close(master).map_err(at(step::TERMINAL, 7))?;
     Ok(true)
 }
-
-/// CAP_KILL.
-pub const KILL: u32 = 1 << 5;
 
 /// Lets go of all that watching does not need: the payload's streams, the program, spare descriptors, capabilities.
 pub fn narrow(plan: &Plan) -> Step {
@@ -109,15 +107,15 @@ pub fn narrow(plan: &Plan) -> Step {
     // CAP_KILL and CAP_SYS_PTRACE: ending the tree, reading the arguments of a notified call. The jail only: without
     // namespaces an unprivileged owner has neither and needs neither.
     let keep = match plan.has(flag::JAIL) {
-        true => KILL | 1 << 19,
-        false if plan.has(flag::APART) => KILL, // the program is another user
+        true => 1 << CAP_KILL | 1 << CAP_SYS_PTRACE,
+        false if plan.has(flag::APART) => 1 << CAP_KILL, // the program is another user
         false => 0,
     };
-    match sys::prctl(47, 4, 0, 0, 0) {
+    match sys::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) {
         Ok(_) | Err(errno::EINVAL) => {}
         Err(e) => return Err(at(step::INIT, 3)(e)),
     }
-    let header = [0x2008_0522u32, 0];
+    let header = [LINUX_CAPABILITY_VERSION_3, 0];
     let data = [keep, keep, 0, 0, 0, 0u32];
     sys::capset(header.as_ptr(), data.as_ptr()).map_err(at(step::INIT, 4))?;
     Ok(())
@@ -138,14 +136,14 @@ pub fn run(plan: &Plan, child: Child, mut guards: Guards) -> Step {
     // sandbox whose owner is gone.
     let mut early = plan.has(flag::EARLY);
     let mut deadline = if early { sys::now_ns().saturating_add(EARLIEST) } else { begins() };
-    let mask = 1u64 << 16; // SIGCHLD
-    let signals = sys::signalfd4(-1, &mask, 8, 0o2004000).map_err(at(step::INIT, 5))? as i32;
+    let mask = 1u64 << (SIGCHLD - 1);
+    let signals = sys::signalfd4(-1, &mask, 8, SFD_NONBLOCK | SFD_CLOEXEC).map_err(at(step::INIT, 5))? as i32;
     let (mut answer, listener) = (child.answer, child.listener);
     let mut fds = [
-        PollFd { fd: signals, events: 1, revents: 0 },
-        PollFd { fd: fd::LIFELINE, events: 1, revents: 0 },
-        PollFd { fd: listener, events: 1, revents: 0 },
-        PollFd { fd: if early { fd::SYNC } else { -1 }, events: 1, revents: 0 },
+        PollFd { fd: signals, events: POLLIN, revents: 0 },
+        PollFd { fd: fd::LIFELINE, events: POLLIN, revents: 0 },
+        PollFd { fd: listener, events: POLLIN, revents: 0 },
+        PollFd { fd: if early { fd::SYNC } else { -1 }, events: POLLIN, revents: 0 },
     ];
     let mut ended = None;
     while ended.is_none() {
@@ -186,7 +184,7 @@ pub fn run(plan: &Plan, child: Child, mut guards: Guards) -> Step {
             end_tree(plan);
             sys::exit(0); // the owner is gone
         }
-        if fds[2].revents & 1 != 0 {
+        if fds[2].revents & POLLIN != 0 {
             if answer.next(plan, &mut guards) {
                 let (events, lost) = answer.seen();
                 send(&Status {
@@ -232,7 +230,7 @@ const LOOK: [u64; 2] = [2, 0];
 /// closes the lifeline.
 fn linger(plan: &Plan) {
     if plan.has(flag::LINGER) {
-        let mut lifeline = [PollFd { fd: fd::LIFELINE, events: 1, revents: 0 }];
+        let mut lifeline = [PollFd { fd: fd::LIFELINE, events: POLLIN, revents: 0 }];
         while let Err(errno::EINTR) = sys::ppoll(lifeline.as_mut_ptr(), 1, LOOK.as_ptr(), core::ptr::null(), 8) {}
     }
 }
@@ -240,7 +238,7 @@ fn linger(plan: &Plan) {
 /// The most memory that any one process had that has been reaped, KiB; 0 where none has.
 fn most_kib() -> u32 {
     let mut usage = [0u64; 18]; // struct rusage: two times of two words each, then ru_maxrss
-    match sys::getrusage(-1, usage.as_mut_ptr()) {
+    match sys::getrusage(RUSAGE_CHILDREN, usage.as_mut_ptr()) {
         Ok(_) => usage[4].min(u64::from(u32::MAX)) as u32,
         Err(_) => 0,
     }
@@ -251,7 +249,7 @@ fn reap(main: i32) -> Option<i32> {
     let mut found = None;
     loop {
         let mut st = 0;
-        match sys::wait4(-1, &mut st, 1, 0) {
+        match sys::wait4(-1, &mut st, WNOHANG, 0) {
             Ok(0) => return found,
             Ok(pid) if pid as i32 == main => found = Some(st),
             Ok(_) => {}
@@ -267,8 +265,8 @@ fn reap(main: i32) -> Option<i32> {
 pub fn end_tree(plan: &Plan) {
     if plan.has(flag::JAIL) || plan.has(flag::CONTAINER) {
         // All of the namespace but us; ESRCH when there is nobody left.
-        if let Err(e) = sys::kill(-1, 9)
-            && e != 3
+        if let Err(e) = sys::kill(-1, SIGKILL)
+            && e != errno::ESRCH
         {
             weakened(step::INIT, e);
         }
@@ -278,7 +276,8 @@ pub fn end_tree(plan: &Plan) {
     while rounds < 10_000 {
         rounds += 1;
         let mut buf = [0u8; 4096];
-        let Ok(f) = sys::openat(-100, c"/proc/thread-self/children".as_ptr().cast(), 0o2000000, 0) else {
+        let Ok(f) = sys::openat(AT_FDCWD, c"/proc/thread-self/children".as_ptr().cast(), O_RDONLY | O_CLOEXEC, 0)
+        else {
             break;
         };
         let n = sys::read(f as i32, buf.as_mut_ptr(), buf.len()).unwrap_or(0);
@@ -294,8 +293,8 @@ pub fn end_tree(plan: &Plan) {
                 if pid > 1 {
                     any = true;
                     // ESRCH only means that it is gone already.
-                    if let Err(e) = sys::kill(pid, 9)
-                        && e != 3
+                    if let Err(e) = sys::kill(pid, SIGKILL)
+                        && e != errno::ESRCH
                     {
                         weakened(step::INIT, e);
                     }
@@ -305,14 +304,14 @@ pub fn end_tree(plan: &Plan) {
         }
         let mut st = 0;
         if !any {
-            if let Err(errno::EINTR) = sys::wait4(-1, &mut st, 1, 0) {
+            if let Err(errno::EINTR) = sys::wait4(-1, &mut st, WNOHANG, 0) {
                 continue;
             }
             break;
         }
         // One blocking wait a round is enough: the others were killed as well and are reaped without blocking.
         if sys::wait4(-1, &mut st, 0, 0).is_ok() {
-            while sys::wait4(-1, &mut st, 1, 0).is_ok_and(|q| q != 0) {}
+            while sys::wait4(-1, &mut st, WNOHANG, 0).is_ok_and(|q| q != 0) {}
         }
     }
 }

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 use crate::sys;
+use crate::uapi::CLONE_INTO_CGROUP;
 
 /// What the new process is made with.
 pub(crate) struct Request<'a> {
@@ -17,9 +18,6 @@ pub(crate) struct Request<'a> {
     /// A cgroup v2 directory to be born in, which only `clone3` can do.
     pub cgroup: Option<i32>,
 }
-
-/// `CLONE_INTO_CGROUP`
-const INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// Runs `entry(arg)` in a new process; its pid and its pidfd. With CLONE_VFORK it has exec'd or ended on return.
 ///
@@ -36,7 +34,7 @@ pub(crate) unsafe fn start(
     let mut pidfd: i32 = -1;
     let size = size_of_val(request.stack);
     let bottom = request.stack.as_mut_ptr();
-    let cgroup = request.cgroup.map_or(0, |_| INTO_CGROUP);
+    let cgroup = request.cgroup.map_or(0, |_| CLONE_INTO_CGROUP);
     let args: [u64; 11] = [
         request.flags | libc::CLONE_PIDFD as u64 | cgroup,
         &raw mut pidfd as u64,

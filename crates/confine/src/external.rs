@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::spawn::{Running, SpawnError};
+use crate::uapi::*;
 use crate::{clone, process, sys};
 
 /// The first number of [`Foreign::fds`] in the program.
@@ -186,7 +187,7 @@ pub fn spawn_around(foreign: &Foreign<'_>, around: &Around<'_>) -> Result<Runnin
 /// Sets this thread's signal mask and returns the one before.
 fn mask(new: u64) -> io::Result<u64> {
     let mut old = 0u64;
-    sys::rt_sigprocmask(2, &raw const new, &raw mut old, 8).map_err(io::Error::from_raw_os_error)?;
+    sys::rt_sigprocmask(SIG_SETMASK, &raw const new, &raw mut old, 8).map_err(io::Error::from_raw_os_error)?;
     Ok(old)
 }
 
@@ -202,7 +203,8 @@ extern "C" fn entry(child: usize) -> ! {
 
 fn enter(c: &mut Child) -> Result<(), (i32, i32)> {
     if c.cgroup >= 0 {
-        let procs = sys::openat(c.cgroup, c"cgroup.procs".as_ptr().cast(), 0o2000001, 0).map_err(|e| (101, e))? as i32;
+        let procs = sys::openat(c.cgroup, c"cgroup.procs".as_ptr().cast(), O_WRONLY | O_CLOEXEC, 0)
+            .map_err(|e| (101, e))? as i32;
         sys::write(procs, b"0".as_ptr(), 1).map_err(|e| (102, e))?;
     }
     for i in 0..c.tasks_len {
@@ -214,9 +216,10 @@ fn enter(c: &mut Child) -> Result<(), (i32, i32)> {
     hide(c)?;
     sys::setsid().map_err(|e| (104, e))?;
     // A fresh session keyring, so that none of the owner's keys goes along.
-    match sys::keyctl(1, 0) {
+    match sys::keyctl(KEYCTL_JOIN_SESSION_KEYRING, 0) {
         Ok(_) => {}
-        Err(38 | 1) => {} // no keys in this kernel, or an outer filter keeps them from everybody: the program's own does, too
+        // No keys in this kernel, or an outer filter refuses the call, as the program's own filter does.
+        Err(errno::ENOSYS | errno::EPERM) => {}
         Err(e) => return Err((143, e)),
     }
     no_favours()?;
@@ -225,7 +228,7 @@ fn enter(c: &mut Child) -> Result<(), (i32, i32)> {
     let default = [0u64; 4];
     for signal in 1..=64 {
         match sys::rt_sigaction(signal, default.as_ptr(), std::ptr::null_mut(), 8) {
-            Ok(_) | Err(22) => {} // KILL and STOP have no disposition
+            Ok(_) | Err(errno::EINVAL) => {} // KILL and STOP have no disposition
             Err(e) => return Err((105, e)),
         }
     }
@@ -242,12 +245,13 @@ fn enter(c: &mut Child) -> Result<(), (i32, i32)> {
     }
     sys::umask(0o022).map_err(|e| (110, e))?;
     if !c.finishes {
-        sys::prctl(1, 9, 0, 0, 0).map_err(|e| (111, e))?; // PR_SET_PDEATHSIG, SIGKILL; after the ids, which clear it
+        // After the ids, which clear it.
+        sys::prctl(PR_SET_PDEATHSIG, SIGKILL as usize, 0, 0, 0).map_err(|e| (111, e))?;
     }
     owner_lives(c)?;
     sys::chdir(c.cwd).map_err(|e| (112, e))?;
     let (none, mut seen) = (0u64, 0u64);
-    sys::rt_sigprocmask(2, &raw const none, &raw mut seen, 8).map_err(|e| (113, e))?;
+    sys::rt_sigprocmask(SIG_SETMASK, &raw const none, &raw mut seen, 8).map_err(|e| (113, e))?;
     sys::execve(c.program, c.argv, c.envp).map_err(|e| (114, e))?;
     Ok(())
 }
@@ -261,7 +265,7 @@ fn maps(c: &Child) -> Result<(), (i32, i32)> {
     for (path, (text, len)) in
         [(c"/proc/self/setgroups", deny), (c"/proc/self/uid_map", c.maps[0]), (c"/proc/self/gid_map", c.maps[1])]
     {
-        let file = sys::openat(-100, path.as_ptr().cast(), 0o2000001, 0).map_err(|e| (140, e))? as i32;
+        let file = sys::openat(AT_FDCWD, path.as_ptr().cast(), O_WRONLY | O_CLOEXEC, 0).map_err(|e| (140, e))? as i32;
         sys::write(file, text, len).map_err(|e| (141, e))?;
         sys::close(file).map_err(|e| (142, e))?;
     }
@@ -270,15 +274,15 @@ fn maps(c: &Child) -> Result<(), (i32, i32)> {
 
 /// An empty directory in the place of one, for this process and its children alone.
 fn hide(c: &Child) -> Result<(), (i32, i32)> {
-    const PRIVATE: usize = 1 << 18 | 1 << 14; // MS_PRIVATE, MS_REC
-    const CLOSED: usize = 1 | 2 | 4 | 8; // MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC
+    const READ_ONLY: usize = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
     if c.hidden.is_null() {
         return Ok(());
     }
     let none = c"none".as_ptr().cast();
-    sys::mount(none, c"/".as_ptr().cast(), std::ptr::null(), PRIVATE, std::ptr::null()).map_err(|e| (144, e))?;
+    sys::mount(none, c"/".as_ptr().cast(), std::ptr::null(), MS_REC | MS_PRIVATE, std::ptr::null())
+        .map_err(|e| (144, e))?;
     let size = c"size=4096,mode=555".as_ptr().cast();
-    sys::mount(none, c.hidden, c"tmpfs".as_ptr().cast(), CLOSED, size).map_err(|e| (145, e))?;
+    sys::mount(none, c.hidden, c"tmpfs".as_ptr().cast(), READ_ONLY, size).map_err(|e| (145, e))?;
     Ok(())
 }
 
@@ -289,7 +293,7 @@ fn owner_lives(c: &Child) -> Result<(), (i32, i32)> {
     let now = [0u64; 2];
     sys::ppoll(fds.as_mut_ptr(), 1, now.as_ptr(), std::ptr::null(), 8).map_err(|e| (115, e))?;
     if fds[0].revents != 0 {
-        return Err((116, 3)); // ESRCH
+        return Err((116, errno::ESRCH));
     }
     sys::close(lifeline).map_err(|e| (117, e))?;
     Ok(())
@@ -298,20 +302,23 @@ fn owner_lives(c: &Child) -> Result<(), (i32, i32)> {
 /// The scheduler's favours of an owner do not go along: real-time policies, a raised priority, real-time I/O, and being
 /// spared when memory runs out.
 fn no_favours() -> Result<(), (i32, i32)> {
-    if matches!(sys::sched_getscheduler(0).map_err(|e| (130, e))? & 0xff, 1 | 2 | 6) {
+    let policy = sys::sched_getscheduler(0).map_err(|e| (130, e))? as i32 & 0xff;
+    if matches!(policy, SCHED_FIFO | SCHED_RR | SCHED_DEADLINE) {
         let priority = 0;
-        sys::sched_setscheduler(0, 0, &raw const priority).map_err(|e| (131, e))?; // SCHED_OTHER
+        sys::sched_setscheduler(0, SCHED_OTHER, &raw const priority).map_err(|e| (131, e))?;
     }
     // The call itself gives 20 minus the nice value (getpriority(2)).
-    if sys::getpriority(0, 0).map_err(|e| (132, e))? > 20 {
-        sys::setpriority(0, 0, 0).map_err(|e| (133, e))?;
+    if sys::getpriority(PRIO_PROCESS, 0).map_err(|e| (132, e))? > 20 {
+        sys::setpriority(PRIO_PROCESS, 0, 0).map_err(|e| (133, e))?;
     }
     // No such call where the kernel schedules no block devices.
-    if sys::ioprio_get(1, 0).is_ok_and(|priority| priority >> 13 == 1) {
-        sys::ioprio_set(1, 0, 0).map_err(|e| (134, e))?;
+    if sys::ioprio_get(IOPRIO_WHO_PROCESS, 0).is_ok_and(|priority| priority >> IOPRIO_CLASS_SHIFT == IOPRIO_CLASS_RT) {
+        sys::ioprio_set(IOPRIO_WHO_PROCESS, 0, 0).map_err(|e| (134, e))?;
     }
     // Without /proc, as inside another sandbox, there is nothing to be done about the last one.
-    let Ok(file) = sys::openat(-100, c"/proc/self/oom_score_adj".as_ptr().cast(), 0o2000002, 0) else { return Ok(()) };
+    let Ok(file) = sys::openat(AT_FDCWD, c"/proc/self/oom_score_adj".as_ptr().cast(), O_RDWR | O_CLOEXEC, 0) else {
+        return Ok(());
+    };
     let (file, mut sign) = (file as i32, 0u8);
     sys::read(file, &raw mut sign, 1).map_err(|e| (135, e))?;
     if sign == b'-' {
@@ -328,7 +335,7 @@ fn descriptors(c: &Child) -> Result<(), (i32, i32)> {
     for i in 0..c.len {
         // SAFETY: `fds` points to `len` numbers, and `scratch` to room for as many.
         unsafe {
-            let moved = sys::fcntl(c.fds.add(i).read(), 1030, base as usize).map_err(|e| (120, e))?; // F_DUPFD_CLOEXEC
+            let moved = sys::fcntl(c.fds.add(i).read(), F_DUPFD_CLOEXEC, base as usize).map_err(|e| (120, e))?;
             c.scratch.add(i).write(moved as i32);
         }
     }

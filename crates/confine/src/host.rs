@@ -138,15 +138,21 @@ pub fn listener_available() -> bool {
 
 /// Installs a filter that allows everything on this thread, with a listener.
 fn try_listener() -> bool {
-    const NEW_LISTENER: libc::c_ulong = 8;
     if rustix::thread::set_no_new_privs(true).is_err() {
         return true;
     }
-    // SECCOMP_RET_ALLOW
-    let mut allow = libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0x7fff_0000 };
+    let code = (libc::BPF_RET | libc::BPF_K) as u16;
+    let mut allow = libc::sock_filter { code, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW };
     let program = libc::sock_fprog { len: 1, filter: &raw mut allow };
     // SAFETY: the program lives through the call, which copies it.
-    let fd = unsafe { libc::syscall(libc::SYS_seccomp, 1, NEW_LISTENER, &raw const program) };
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
+            &raw const program,
+        )
+    };
     let Ok(fd) = std::os::fd::RawFd::try_from(fd) else { return false };
     if fd < 0 {
         return false;

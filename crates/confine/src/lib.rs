@@ -64,6 +64,10 @@ pub mod status;
 #[cfg(feature = "jail")]
 #[path = "../init/sys.rs"]
 mod sys;
+#[allow(dead_code, reason = "init uses the rest")]
+#[cfg(target_os = "linux")]
+#[path = "../init/uapi.rs"]
+mod uapi;
 #[cfg(feature = "jail")]
 #[path = "../init/wire.rs"]
 #[allow(dead_code, reason = "init uses the rest")]

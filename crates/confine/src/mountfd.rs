@@ -8,17 +8,15 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use crate::uapi::*;
 use crate::{clone, sys};
-
-const EMPTY_PATH: u32 = 0x1000;
-const RECURSIVE: u32 = 0x8000;
 
 /// A detached copy of the tree at this descriptor.
 ///
 /// # Errors
 /// open_tree(2).
 pub fn clone_tree(at: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let flags = 1 | 0o2000000 | EMPTY_PATH | RECURSIVE;
+    let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE;
     let fd = sys::open_tree(at.as_raw_fd(), c"".as_ptr().cast(), flags).map_err(io::Error::from_raw_os_error)?;
     // SAFETY: open_tree returned a new descriptor that is ours alone.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
@@ -29,13 +27,13 @@ pub fn clone_tree(at: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 /// # Errors
 /// mount_setattr(2): the file system cannot map owners.
 pub fn map_owners(tree: BorrowedFd<'_>, userns: BorrowedFd<'_>) -> io::Result<()> {
-    let attr = [0x0010_0000u64, 0, 0, userns.as_raw_fd() as u64]; // MOUNT_ATTR_IDMAP
-    let set = |flags: u32| {
-        sys::mount_setattr(tree.as_raw_fd(), c"".as_ptr().cast(), flags, attr.as_ptr(), 32)
+    let attr = [MOUNT_ATTR_IDMAP, 0, 0, userns.as_raw_fd() as u64];
+    let set = |flags: i32| {
+        sys::mount_setattr(tree.as_raw_fd(), c"".as_ptr().cast(), flags, attr.as_ptr(), MOUNT_ATTR_SIZE_VER0)
             .map_err(io::Error::from_raw_os_error)
             .map(|_| ())
     };
-    set(EMPTY_PATH | RECURSIVE)
+    set(AT_EMPTY_PATH | AT_RECURSIVE)
 }
 
 /// A user namespace in which `inside` ids stand for `outside` ids, for `map_owners`.

@@ -8,10 +8,9 @@ const NETLINK_NETFILTER: u32 = 12;
 
 const REQUEST: u16 = 1;
 const ACK: u16 = 4;
-/// NLM_F_CREATE | NLM_F_EXCL
-const MAKE: u16 = 0x600;
-/// NLM_F_CREATE | NLM_F_APPEND
-const APPEND: u16 = 0xc00;
+const CREATE: u16 = libc::NLM_F_CREATE as u16;
+const MAKE: u16 = CREATE | libc::NLM_F_EXCL as u16;
+const APPEND: u16 = CREATE | libc::NLM_F_APPEND as u16;
 
 const TABLE_LOCAL: u8 = 255;
 
@@ -131,7 +130,7 @@ impl Messages {
         let mut body = head(FAMILY_INET, 0);
         attribute(&mut body, 1, TABLE);
         attribute(&mut body, 2, &0u32.to_be_bytes()); // flags
-        self.message(NEWTABLE, 0x400, Some("make the table of redirected ports".into()), &body);
+        self.message(NEWTABLE, CREATE, Some("make the table of redirected ports".into()), &body);
 
         let mut hook = Vec::new();
         attribute(&mut hook, 1, &3u32.to_be_bytes()); // NF_INET_LOCAL_OUT
@@ -142,7 +141,7 @@ impl Messages {
         nested(&mut body, 4, &hook);
         attribute(&mut body, 5, &1u32.to_be_bytes()); // policy: accept
         attribute(&mut body, 7, b"nat\0");
-        self.message(NEWCHAIN, 0x400, Some("make the chain of redirected ports".into()), &body);
+        self.message(NEWCHAIN, CREATE, Some("make the chain of redirected ports".into()), &body);
 
         for &(low, high) in ranges {
             for version in [AF_INET, AF_INET6] {
@@ -183,7 +182,7 @@ fn attribute(to: &mut Vec<u8>, kind: u16, value: &[u8]) {
 }
 
 fn nested(to: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    attribute(to, kind | 0x8000, value);
+    attribute(to, kind | libc::NLA_F_NESTED as u16, value);
 }
 
 /// The expressions of a rule (`nf_tables`): version, not loopback, TCP, the ports, and where it goes instead.

@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt;
 
 use super::caller::Caller;
 use super::notifier::{Notification, Trees, is_valid};
+use crate::uapi::{S_ISGID, S_ISUID};
 
 /// A call, taken apart.
 struct Call {
@@ -210,7 +211,7 @@ fn path_of(fd: &OwnedFd) -> Result<Vec<u8>, i32> {
 }
 
 /// Bits that make whoever executes a file somebody else.
-const SET_ID: u32 = 0o6000;
+const SET_ID: u32 = S_ISUID | S_ISGID;
 
 fn apply(change: &Change, object: &OwnedFd) -> Result<(), i32> {
     let place = own(object);

@@ -284,7 +284,7 @@ pub fn listener_available() -> bool {
     static AVAILABLE: OnceLock<bool> = OnceLock::new();
     *AVAILABLE.get_or_init(|| {
         // A thread of its own: what it gets it never loses.
-        let allow = Insn { code: crate::seccomp::classify::RET, jt: 0, jf: 0, k: 0x7fff_0000 };
+        let allow = Insn { code: crate::seccomp::classify::RET, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW };
         let (post, behind) = (Mutex::default(), Mutex::default());
         let wall = Wall { ruleset: None, filter: [allow].into(), privileged: false, keeps: None, post, behind };
         let thread = std::thread::Builder::new().spawn(move || {

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use super::{change, schedule, signal};
 use crate::seccomp::{Arch, syscall_name};
+use crate::uapi::{SECCOMP_IOCTL_NOTIF_ID_VALID, SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND};
 
 /// Where metadata may be changed.
 #[derive(Debug, Default)]
@@ -49,10 +50,6 @@ struct Response {
     error: i32,
     flags: u32,
 }
-
-const RECEIVE: u64 = 0xc050_2100;
-const SEND: u64 = 0xc018_2101;
-const IS_VALID: u64 = 0x4008_2102;
 
 /// What the keeper listens to.
 enum Source {
@@ -265,7 +262,7 @@ fn receive(post: &UnixStream) -> Received {
 fn serve(listener: &OwnedFd, trees: &Trees) -> bool {
     let mut call = Notification::default();
     // SAFETY: the structure has the kernel's layout and is zero, as the kernel asks.
-    if unsafe { libc::ioctl(listener.as_raw_fd(), RECEIVE as _, &raw mut call) } != 0 {
+    if unsafe { libc::ioctl(listener.as_raw_fd(), SECCOMP_IOCTL_NOTIF_RECV as _, &raw mut call) } != 0 {
         return super::errno() != libc::ENOTTY; // or it was killed meanwhile
     }
     let error = match perform(listener, &call, trees) {
@@ -274,7 +271,7 @@ fn serve(listener: &OwnedFd, trees: &Trees) -> bool {
     };
     let response = Response { id: call.id, value: 0, error, flags: 0 };
     // SAFETY: as above. That it fails means that nobody waits for the answer any more.
-    unsafe { libc::ioctl(listener.as_raw_fd(), SEND as _, &raw const response) };
+    unsafe { libc::ioctl(listener.as_raw_fd(), SECCOMP_IOCTL_NOTIF_SEND as _, &raw const response) };
     true
 }
 
@@ -291,7 +288,8 @@ fn perform(listener: &OwnedFd, call: &Notification, trees: &Trees) -> Result<(),
 /// Whether whoever made the call still waits for its answer: what was opened by its number was its own, then.
 pub(super) fn is_valid(listener: &OwnedFd, call: &Notification) -> Result<(), i32> {
     // SAFETY: takes the address of a number.
-    let valid = unsafe { libc::ioctl(listener.as_raw_fd(), IS_VALID as _, &raw const call.id) } == 0;
+    let valid =
+        unsafe { libc::ioctl(listener.as_raw_fd(), SECCOMP_IOCTL_NOTIF_ID_VALID as _, &raw const call.id) } == 0;
     if valid { Ok(()) } else { Err(libc::EINTR) }
 }
 

@@ -39,13 +39,14 @@ mod emit;
 pub mod kafel;
 #[cfg(test)]
 mod numbers;
-mod table;
+pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 
 use classify::{Insn, Verdict};
 use decide::{Clause, Decision, Effect, Report, Rules};
 use emit::{Answer, Fixed, Segment};
+pub use table::Arch;
 use table::{CALLS, Group};
 
 /// `SECCOMP_RET_KILL_PROCESS`
@@ -58,36 +59,6 @@ const RET_USER_NOTIF: u32 = 0x7fc0_0000;
 const RET_TRACE: u32 = 0x7ff0_0000;
 /// `SECCOMP_RET_ALLOW`
 const RET_ALLOW: u32 = 0x7fff_0000;
-
-/// An architecture that filters exist for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arch {
-    /// x86_64, without x32.
-    X86_64,
-    /// 64-bit Arm.
-    Aarch64,
-}
-
-impl Arch {
-    /// The one that this program was built for.
-    pub const fn native() -> Option<Arch> {
-        if cfg!(target_arch = "x86_64") {
-            Some(Arch::X86_64)
-        } else if cfg!(target_arch = "aarch64") {
-            Some(Arch::Aarch64)
-        } else {
-            None
-        }
-    }
-
-    /// Its `AUDIT_ARCH_*` value (linux/audit.h), as in `seccomp_data.arch`.
-    pub const fn audit(self) -> u32 {
-        match self {
-            Arch::X86_64 => 0xc000_003e,
-            Arch::Aarch64 => 0xc000_00b7,
-        }
-    }
-}
 
 /// The built-in rule sets, each stricter than the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
