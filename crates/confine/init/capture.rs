@@ -6,7 +6,7 @@
 
 use crate::plan::Plan;
 use crate::uapi::*;
-use crate::wire::capture::{LETTER, PARTS, SOCKETS};
+use crate::wire::step::SocketPart;
 use crate::wire::{LETTER_SOCKETS, Letter, Messages, Socket, SocketOption, fd, step};
 use crate::{Fault, Step, at, netlink, sys};
 
@@ -14,11 +14,8 @@ use crate::{Fault, Step, at, netlink, sys};
 pub fn apply(plan: &Plan) -> Step {
     let h = plan.header();
     for m in plan.items::<Messages>(h.messages) {
-        netlink::send(m.protocol, plan.bytes(m.bytes), m.first, m.count).map_err(|(index, errno)| Fault {
-            step: step::CAPTURE,
-            index,
-            errno,
-        })?;
+        netlink::send(m.protocol, plan.bytes(m.bytes), m.first, m.count)
+            .map_err(|(index, errno)| Fault { at: step::capture::MESSAGE.item(index as usize), errno })?;
     }
     let sockets = plan.items::<Socket>(h.sockets);
     for (i, part) in sockets.chunks(LETTER_SOCKETS).enumerate() {
@@ -27,9 +24,9 @@ pub fn apply(plan: &Plan) -> Step {
             made[k] = socket(plan, spec, i * LETTER_SOCKETS + k)?;
         }
         let made = &made[..part.len()];
-        send(sockets.len(), made).map_err(at(step::CAPTURE, LETTER as usize))?;
+        send(sockets.len(), made).map_err(at(step::capture::SEND))?;
         for &f in made {
-            sys::close(f).map_err(at(step::CAPTURE, LETTER as usize + 1))?; // the owner's alone from here on
+            sys::close(f).map_err(at(step::capture::CLOSE))?; // the owner's alone from here on
         }
     }
     Ok(())
@@ -44,23 +41,25 @@ struct Filter {
 
 /// One socket. Its filter stands before its address does: nothing comes in that the filter has not seen.
 fn socket(plan: &Plan, spec: &Socket, index: usize) -> Result<i32, Fault> {
-    let fault = |part| at(step::CAPTURE, SOCKETS as usize + index * PARTS as usize + part);
+    let fault = |part| at(step::socket_part(index, part));
     let (family, kind, protocol) = (i32::from(spec.family), i32::from(spec.kind), i32::from(spec.protocol));
-    let s = sys::socket(family, kind | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol).map_err(fault(0))? as i32;
+    let s =
+        sys::socket(family, kind | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol).map_err(fault(SocketPart::Create))? as i32;
     for o in plan.items::<SocketOption>(spec.options) {
         let value = (&raw const o.value).cast();
-        sys::setsockopt(s, o.level, o.name, value, 4).map_err(fault(1))?;
+        sys::setsockopt(s, o.level, o.name, value, 4).map_err(fault(SocketPart::Option))?;
     }
     let filter: &[u64] = plan.items(spec.filter);
     if !filter.is_empty() {
         let program = Filter { len: filter.len() as u16, pad: [0; 3], instructions: filter.as_ptr() };
         let size = core::mem::size_of::<Filter>();
-        sys::setsockopt(s, SOL_SOCKET, SO_ATTACH_FILTER, (&raw const program).cast(), size).map_err(fault(2))?;
+        sys::setsockopt(s, SOL_SOCKET, SO_ATTACH_FILTER, (&raw const program).cast(), size)
+            .map_err(fault(SocketPart::Filter))?;
     }
     let address = plan.bytes(spec.address);
-    sys::bind(s, address.as_ptr(), address.len()).map_err(fault(3))?;
+    sys::bind(s, address.as_ptr(), address.len()).map_err(fault(SocketPart::Bind))?;
     if spec.backlog > 0 {
-        sys::listen(s, i32::from(spec.backlog)).map_err(fault(4))?;
+        sys::listen(s, i32::from(spec.backlog)).map_err(fault(SocketPart::Listen))?;
     }
     Ok(s)
 }

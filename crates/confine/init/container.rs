@@ -55,7 +55,7 @@ pub fn arrive(door: Str) -> Result<(), i32> {
 /// What the owner looked at, by device and inode, is what is mounted: the maker was told names.
 pub fn as_agreed(plan: &Plan) -> Step {
     for (i, rule) in plan.items::<LandRule>(plan.header().land_rules).iter().enumerate() {
-        let fault = at(step::LANDRULE, i);
+        let fault = at(step::landrule::RULE.item(i));
         let mut st = sys::Statx::new();
         sys::statx(AT_FDCWD, plan.str(rule.path), AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &mut st).map_err(&fault)?;
         if rule.ino != st.ino || rule.dev != 0 && rule.dev != st.dev() {
@@ -92,15 +92,15 @@ pub fn apart(plan: &Plan) -> Step {
     }
     let h = plan.header();
     let (kind, over, how) = (c"tmpfs".as_ptr().cast(), c"/proc/1".as_ptr().cast(), c"mode=0,size=4096".as_ptr().cast());
-    sys::mount(kind, over, kind, COVER, how).map_err(at(step::IDS, 29))?; // with CAP_SYS_ADMIN, which goes below
-    sys::prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0).map_err(at(step::IDS, 30))?; // who leaves user 0 would lose them
-    sys::setresgid(h.gid_in, h.gid_in, h.gid_in).map_err(at(step::IDS, 31))?;
-    sys::setresuid(h.uid_in, h.uid_in, h.uid_in).map_err(at(step::IDS, 32))?;
-    sys::prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0).map_err(at(step::IDS, 33))?;
+    sys::mount(kind, over, kind, COVER, how).map_err(at(step::ids::COVER_PROC))?; // with CAP_SYS_ADMIN, which goes below
+    sys::prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0).map_err(at(step::ids::KEEP_CAPABILITIES))?; // who leaves user 0 would lose them
+    sys::setresgid(h.gid_in, h.gid_in, h.gid_in).map_err(at(step::ids::INIT_GROUP))?;
+    sys::setresuid(h.uid_in, h.uid_in, h.uid_in).map_err(at(step::ids::INIT_USER))?;
+    sys::prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0).map_err(at(step::ids::KEEP_NO_CAPABILITIES))?;
     let header = [LINUX_CAPABILITY_VERSION_3, 0];
     let data = [TAKEN, TAKEN, 0, 0, 0, 0u32];
-    sys::capset(header.as_ptr(), data.as_ptr()).map_err(at(step::IDS, 34))?;
-    sys::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0).map_err(at(step::IDS, 35))?; // the change of ids has undone it
+    sys::capset(header.as_ptr(), data.as_ptr()).map_err(at(step::ids::INIT_CAPABILITIES))?;
+    sys::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0).map_err(at(step::ids::INIT_UNDUMPABLE))?; // the change of ids has undone it
     is(h.uid_in, h.gid_in, h.gid_out)
 }
 
@@ -110,8 +110,8 @@ pub fn as_program(plan: &Plan) -> Step {
         return Ok(());
     }
     let h = plan.header();
-    sys::setresgid(h.gid_out, h.gid_out, h.gid_out).map_err(at(step::IDS, 36))?;
-    sys::setresuid(h.uid_out, h.uid_out, h.uid_out).map_err(at(step::IDS, 37))?;
+    sys::setresgid(h.gid_out, h.gid_out, h.gid_out).map_err(at(step::ids::PAYLOAD_GROUP))?;
+    sys::setresuid(h.uid_out, h.uid_out, h.uid_out).map_err(at(step::ids::PAYLOAD_USER))?;
     as_whom(plan)
 }
 
@@ -119,19 +119,19 @@ pub fn as_program(plan: &Plan) -> Step {
 fn is(user: u32, group: u32, member: u32) -> Step {
     let (mut users, mut groups) = ([0u32; 3], [0u32; 3]);
     let [r, e, s] = &mut users;
-    sys::getresuid(r, e, s).map_err(at(step::IDS, 20))?;
+    sys::getresuid(r, e, s).map_err(at(step::ids::GET_USER))?;
     let [r, e, s] = &mut groups;
-    sys::getresgid(r, e, s).map_err(at(step::IDS, 21))?;
+    sys::getresgid(r, e, s).map_err(at(step::ids::GET_GROUP))?;
     let mut more = [0u32; GROUPS];
-    let count = sys::getgroups(GROUPS, more.as_mut_ptr()).map_err(at(step::IDS, 22))?;
+    let count = sys::getgroups(GROUPS, more.as_mut_ptr()).map_err(at(step::ids::GET_GROUPS))?;
     if users != [user; 3] {
-        return Err(at(step::IDS, 20)(errno::EPERM));
+        return Err(at(step::ids::WRONG_USER)(errno::EPERM));
     }
     if groups != [group; 3] {
-        return Err(at(step::IDS, 21)(errno::EPERM));
+        return Err(at(step::ids::WRONG_GROUP)(errno::EPERM));
     }
     if more.iter().take(count).any(|&group| group != member && group != NOGROUP) {
-        return Err(at(step::IDS, 22)(errno::EPERM));
+        return Err(at(step::ids::EXTRA_GROUPS)(errno::EPERM));
     }
     Ok(())
 }
@@ -142,7 +142,7 @@ pub fn directories(plan: &Plan) -> Step {
         if made.kind == op::MKDIR {
             match sys::mkdirat(AT_FDCWD, plan.str(made.src), made.c as u32) {
                 Ok(_) | Err(errno::EEXIST) => {}
-                Err(e) => return Err(at(step::MOUNT, i)(e)),
+                Err(e) => return Err(at(step::mount::MOUNT.item(i))(e)),
             }
         }
     }

@@ -150,7 +150,7 @@ impl Guards {
     pub fn prepare(plan: &Plan) -> Result<Guards, Fault> {
         let mut g = Guards { count: 0, waiting: [Kept::EMPTY; MAX_WAITING], waiters: 0 };
         for (i, guard) in plan.items::<Guard>(plan.header().guards).iter().enumerate() {
-            let fault = at(step::GUARD, i);
+            let fault = at(step::guard::DIRECTORY.item(i));
             if g.count == MAX_GUARDS {
                 return Err(fault(errno::E2BIG));
             }

@@ -37,7 +37,7 @@ impl Control {
 /// Waits for a plan and maps it in place of the one before. Descriptors that come along get their places from
 /// `fd::FIRST_EXTRA` on; only one plan may have some.
 pub fn plan() -> Result<Plan, Fault> {
-    let fault = at(step::PLAN, 20);
+    let fault = at(step::plan::RECEIVE);
     let mut got = 0;
     loop {
         let mut control = Control::new();
@@ -74,7 +74,7 @@ const PATIENCE: [u64; 2] = [60, 0];
 
 /// Waits for the plan that follows the one before.
 pub fn another() -> Result<Plan, Fault> {
-    sys::close(fd::PLAN).map_err(at(step::PLAN, 22))?; // mapped; the next one comes in its place, and what follows after it
+    sys::close(fd::PLAN).map_err(at(step::plan::CLOSE_PREVIOUS))?; // mapped; the next one comes in its place, and what follows after it
     arrives()?;
     plan()
 }
@@ -88,7 +88,7 @@ fn arrives() -> Step {
             Ok(0) => sys::exit(1), // there is nobody to tell
             Ok(_) => return Ok(()),
             Err(errno::EINTR) => {}
-            Err(e) => return Err(at(step::PLAN, 21)(e)),
+            Err(e) => return Err(at(step::plan::WAIT)(e)),
         }
     }
 }
@@ -108,7 +108,7 @@ fn place(first: i32, count: usize) -> Result<(), i32> {
 /// Waits for the owner's go.
 pub fn go() -> Step {
     let mut control = Control::new();
-    receive(fd::SYNC, &mut control).map(|_| ()).map_err(at(step::SYNC, 0))
+    receive(fd::SYNC, &mut control).map(|_| ()).map_err(at(step::sync::RELEASE))
 }
 
 /// One message: what it says, and how many descriptors came with it.

@@ -47,13 +47,11 @@ use uapi::errno;
 use uapi::*;
 use wire::{flag, status, step};
 
-/// A failed step: which, on which item, and the errno.
+/// A failed step: at which point, and the errno.
 #[derive(Clone, Copy)]
 pub struct Fault {
-    /// `step` value.
-    pub step: u16,
-    /// Item of the step.
-    pub index: u32,
+    /// Where it failed.
+    pub at: step::Point,
     /// errno.
     pub errno: i32,
 }
@@ -61,9 +59,9 @@ pub struct Fault {
 /// A step's result.
 pub type Step = Result<(), Fault>;
 
-/// Turns an errno into the fault of a step.
-pub fn at(step: u16, index: usize) -> impl Fn(i32) -> Fault {
-    move |errno| Fault { step, index: index as u32, errno }
+/// Turns an errno into the fault at this point.
+pub fn at(point: step::Point) -> impl Fn(i32) -> Fault {
+    move |errno| Fault { at: point, errno }
 }
 
 /// The whole life, in order. Each line says why it stands where it stands.
@@ -94,7 +92,7 @@ fn live(plan: &Plan) -> Result<(), Fault> {
         capture::apply(plan)?; // every way out leads to the owner's sockets, before there is a program to take one
         root.enter()?; // the old root goes
         let name = plan.bytes(plan.header().hostname);
-        sys::sethostname(name.as_ptr(), name.len()).map_err(at(step::HOSTNAME, 0))?;
+        sys::sethostname(name.as_ptr(), name.len()).map_err(at(step::hostname::SET))?;
     }
     if plan.has(flag::CONTAINER) {
         container::directories(plan)?; // as the program's own user
@@ -106,7 +104,7 @@ fn live(plan: &Plan) -> Result<(), Fault> {
         plan = &fresh;
     }
     if !plan.has(flag::EARLY) {
-        sys::close(wire::fd::SYNC).map_err(at(step::SYNC, 1))?; // no further letter is read
+        sys::close(wire::fd::SYNC).map_err(at(step::sync::CLOSE))?; // no further letter is read
     }
     watch::send_sockets(plan)?; // what sockets hold counts towards the memory limit, which no cgroup sees to
     payload::channel(plan)?; // a session's program gets its channel, and nothing else gets past exec
@@ -116,7 +114,7 @@ fn live(plan: &Plan) -> Result<(), Fault> {
         payload::landlock(plan)?; // without mounts init performs creations itself: inside the same walls
     }
     let child = payload::start(plan, terminal, &mut guards)?; // rlimits, caps, no_new_privs, Landlock, seccomp, exec
-    sys::umask(0).map_err(at(step::SESSION, 106))?; // what init makes for the program has the program's umask applied
+    sys::umask(0).map_err(at(step::session::UMASK_FOR_PAYLOAD))?; // what init makes for the program has the program's umask applied
     watch::narrow(plan)?; // init keeps only what watching needs
     watch::run(plan, child, guards)
 }
@@ -129,25 +127,25 @@ fn session() -> Step {
         match sys::rt_sigaction(signal, default.as_ptr(), core::ptr::null_mut(), 8) {
             Ok(_) => {}
             Err(_) if signal == SIGKILL || signal == SIGSTOP => {}
-            Err(e) => return Err(at(step::SESSION, signal as usize)(e)),
+            Err(e) => return Err(at(step::session::SIGNAL.item(signal as usize))(e)),
         }
     }
     // A container's init can find something in the plan's place, to which a letter's descriptor is to come.
     if let Err(e) = sys::close(wire::fd::PLAN)
         && e != errno::EBADF
     {
-        return Err(at(step::SESSION, 98)(e)); // else nothing was there
+        return Err(at(step::session::CLOSE_PLAN)(e)); // else nothing was there
     }
     // The payload gets 0, 1 and 2, nothing else.
-    sys::close_range(3, i32::MAX as u32, CLOSE_RANGE_CLOEXEC).map_err(at(step::SESSION, 99))?;
+    sys::close_range(3, i32::MAX as u32, CLOSE_RANGE_CLOEXEC).map_err(at(step::session::CLOSE_ON_EXEC))?;
     let all = !0u64;
-    sys::rt_sigprocmask(SIG_SETMASK, &all, core::ptr::null_mut(), 8).map_err(at(step::SESSION, 100))?;
+    sys::rt_sigprocmask(SIG_SETMASK, &all, core::ptr::null_mut(), 8).map_err(at(step::session::BLOCK_SIGNALS))?;
     match sys::setsid() {
         // Who makes containers has done it.
         Err(errno::EPERM) if sys::getsid(0).is_ok_and(|leader| leader == 1) => {}
-        done => done.map(|_| ()).map_err(at(step::SESSION, 101))?,
+        done => done.map(|_| ()).map_err(at(step::session::SETSID))?,
     }
-    sys::umask(0o022).map_err(at(step::SESSION, 105))?;
+    sys::umask(0o022).map_err(at(step::session::UMASK))?;
     no_favours()?;
     // An inherited session keyring is a key of the owner's. Not there (ENOSYS, or refused
     // by an outer filter): then there is nothing to inherit through our own filter either, which refuses keyctl.
@@ -173,7 +171,7 @@ fn told_of_keys(plan: &Plan) {
 /// Without a pid namespace orphans come to init only if it asks for them.
 fn reap(plan: &Plan) -> Step {
     if !plan.has(flag::JAIL) && !plan.has(flag::CONTAINER) {
-        sys::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0).map_err(at(step::SESSION, 104))?;
+        sys::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0).map_err(at(step::session::SUBREAPER))?;
     }
     Ok(())
 }
@@ -182,18 +180,18 @@ fn reap(plan: &Plan) -> Step {
 /// a raised priority nor a place before the out-of-memory killer is a stranger's. What holds the owner back stays: a low
 /// priority, the idle policy, its CPUs.
 fn no_favours() -> Step {
-    let policy = sys::sched_getscheduler(0).map_err(at(step::SESSION, 106))? as i32 & 0xff;
+    let policy = sys::sched_getscheduler(0).map_err(at(step::session::GET_SCHEDULER))? as i32 & 0xff;
     if matches!(policy, SCHED_FIFO | SCHED_RR | SCHED_DEADLINE) {
         let priority = 0;
-        sys::sched_setscheduler(0, SCHED_OTHER, &priority).map_err(at(step::SESSION, 107))?;
+        sys::sched_setscheduler(0, SCHED_OTHER, &priority).map_err(at(step::session::SET_SCHEDULER))?;
     }
     // The call itself gives 20 minus the nice value (getpriority(2)).
-    if sys::getpriority(PRIO_PROCESS, 0).map_err(at(step::SESSION, 108))? > 20 {
-        sys::setpriority(PRIO_PROCESS, 0, 0).map_err(at(step::SESSION, 109))?;
+    if sys::getpriority(PRIO_PROCESS, 0).map_err(at(step::session::GET_PRIORITY))? > 20 {
+        sys::setpriority(PRIO_PROCESS, 0, 0).map_err(at(step::session::SET_PRIORITY))?;
     }
     // No such call where the kernel schedules no block devices.
     if sys::ioprio_get(IOPRIO_WHO_PROCESS, 0).is_ok_and(|priority| priority >> IOPRIO_CLASS_SHIFT == IOPRIO_CLASS_RT) {
-        sys::ioprio_set(IOPRIO_WHO_PROCESS, 0, 0).map_err(at(step::SESSION, 110))?;
+        sys::ioprio_set(IOPRIO_WHO_PROCESS, 0, 0).map_err(at(step::session::SET_IO_PRIORITY))?;
     }
     let mut sign = 0u8;
     let f = match sys::openat(AT_FDCWD, c"/proc/self/oom_score_adj".as_ptr().cast(), O_RDWR | O_CLOEXEC, 0) {
@@ -203,11 +201,11 @@ fn no_favours() -> Step {
             return Ok(());
         }
     };
-    sys::read(f, &mut sign, 1).map_err(at(step::SESSION, 112))?;
+    sys::read(f, &mut sign, 1).map_err(at(step::session::READ_OOM_ADJUSTMENT))?;
     if sign == b'-' {
-        sys::write(f, b"0".as_ptr(), 1).map_err(at(step::SESSION, 113))?;
+        sys::write(f, b"0".as_ptr(), 1).map_err(at(step::session::WRITE_OOM_ADJUSTMENT))?;
     }
-    sys::close(f).map_err(at(step::SESSION, 114))?;
+    sys::close(f).map_err(at(step::session::CLOSE_OOM_ADJUSTMENT))?;
     Ok(())
 }
 
@@ -217,8 +215,8 @@ fn join(plan: &Plan) -> Step {
     let h = plan.header();
     for i in 0..h.join_count {
         let f = i32::from(h.join_first + i);
-        sys::write(f, b"0".as_ptr(), 1).map_err(at(step::SYNC, 10 + i as usize))?;
-        sys::close(f).map_err(at(step::SYNC, 20 + i as usize))?;
+        sys::write(f, b"0".as_ptr(), 1).map_err(at(step::sync::JOIN.item(i as usize)))?;
+        sys::close(f).map_err(at(step::sync::CLOSE_JOINED.item(i as usize)))?;
     }
     Ok(())
 }
@@ -235,25 +233,25 @@ fn ids(plan: &Plan) -> Step {
     if plan.has(flag::JAIL) {
         if !plan.has(flag::MAPS_BY_OWNER) {
             // The caller's own single id; setgroups must be refused before the group map may be written (user_namespaces(7)).
-            write_file(c"/proc/self/setgroups".as_ptr().cast(), b"deny").map_err(at(step::IDS, 0))?;
-            write_map(c"/proc/self/uid_map".as_ptr().cast(), h.uid_in, h.uid_out).map_err(at(step::IDS, 1))?;
-            write_map(c"/proc/self/gid_map".as_ptr().cast(), h.gid_in, h.gid_out).map_err(at(step::IDS, 2))?;
+            write_file(c"/proc/self/setgroups".as_ptr().cast(), b"deny").map_err(at(step::ids::DENY_SETGROUPS))?;
+            write_map(c"/proc/self/uid_map".as_ptr().cast(), h.uid_in, h.uid_out).map_err(at(step::ids::UID_MAP))?;
+            write_map(c"/proc/self/gid_map".as_ptr().cast(), h.gid_in, h.gid_out).map_err(at(step::ids::GID_MAP))?;
         } else {
-            sys::setgroups(0, core::ptr::null()).map_err(at(step::IDS, 3))?;
+            sys::setgroups(0, core::ptr::null()).map_err(at(step::ids::CLEAR_GROUPS))?;
         }
-        sys::setresgid(h.gid_in, h.gid_in, h.gid_in).map_err(at(step::IDS, 4))?;
-        sys::setresuid(h.uid_in, h.uid_in, h.uid_in).map_err(at(step::IDS, 5))?;
+        sys::setresgid(h.gid_in, h.gid_in, h.gid_in).map_err(at(step::ids::SET_GROUP))?;
+        sys::setresuid(h.uid_in, h.uid_in, h.uid_in).map_err(at(step::ids::SET_USER))?;
     } else if plan.has(flag::DROP_IDS) {
         if plan.has(flag::CONTAINER) {
             payload::drop_bounding()?; // another user may not, later
         }
-        sys::setgroups(0, core::ptr::null()).map_err(at(step::IDS, 6))?;
-        sys::setresgid(h.gid_out, h.gid_out, h.gid_out).map_err(at(step::IDS, 7))?;
-        sys::setresuid(h.uid_out, h.uid_out, h.uid_out).map_err(at(step::IDS, 8))?;
+        sys::setgroups(0, core::ptr::null()).map_err(at(step::ids::DROP_GROUPS))?;
+        sys::setresgid(h.gid_out, h.gid_out, h.gid_out).map_err(at(step::ids::DROP_GROUP))?;
+        sys::setresuid(h.uid_out, h.uid_out, h.uid_out).map_err(at(step::ids::DROP_USER))?;
     }
     // Nobody reads our memory from here on. Not earlier: it takes our own /proc files away from us, the maps among them;
     // and changing ids would undo it. No other process exists yet that could look.
-    sys::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0).map_err(at(step::IDS, 9))?;
+    sys::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0).map_err(at(step::ids::UNDUMPABLE))?;
     Ok(())
 }
 
@@ -278,7 +276,7 @@ fn bounded_namespaces(plan: &Plan) -> Step {
         match write_file(file.as_ptr().cast(), most) {
             Ok(()) => {}
             Err(errno::ENOENT) if i > 0 => {} // a kernel without this kind
-            Err(e) => return Err(at(step::USERNS, i)(e)),
+            Err(e) => return Err(at(step::userns::LIMIT.item(i))(e)),
         }
     }
     Ok(())
@@ -305,13 +303,13 @@ fn loopback(plan: &Plan) -> Step {
     if !plan.has(flag::LOOPBACK) {
         return Ok(());
     }
-    let s = sys::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0).map_err(at(step::LOOPBACK, 0))? as i32;
+    let s = sys::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0).map_err(at(step::loopback::SOCKET))? as i32;
     let mut request = [0u8; 40]; // struct ifreq
     request[..2].copy_from_slice(b"lo");
-    sys::ioctl(s, SIOCGIFFLAGS, request.as_mut_ptr() as usize).map_err(at(step::LOOPBACK, 1))?;
+    sys::ioctl(s, SIOCGIFFLAGS, request.as_mut_ptr() as usize).map_err(at(step::loopback::GET_FLAGS))?;
     request[16] |= IFF_UP; // ifr_flags, the low byte
-    sys::ioctl(s, SIOCSIFFLAGS, request.as_ptr() as usize).map_err(at(step::LOOPBACK, 2))?;
-    sys::close(s).map_err(at(step::LOOPBACK, 3))?;
+    sys::ioctl(s, SIOCSIFFLAGS, request.as_ptr() as usize).map_err(at(step::loopback::SET_FLAGS))?;
+    sys::close(s).map_err(at(step::loopback::CLOSE))?;
     Ok(())
 }
 
@@ -364,8 +362,8 @@ pub fn main(door: Option<sys::Str>) -> ! {
     };
     watch::send(&wire::Status {
         kind: status::FAILED,
-        step: fault.step,
-        index: fault.index,
+        step: fault.at.step,
+        index: fault.at.index,
         value: fault.errno,
         ..wire::Status::default()
     });

@@ -18,8 +18,7 @@ use crate::uapi::*;
 use crate::wire::{MountOp, TERMINALS, op, op_flag, step};
 use crate::{Fault, Step, at, watch};
 
-/// Most mount steps in one plan.
-pub const MAX_OPS: usize = 16384;
+const MAX_OPS: usize = step::MAX_MOUNTS as usize;
 
 const EMPTY: Str = c"".as_ptr().cast();
 /// What every mount of the scratch has from the start; a clone keeps it.
@@ -47,7 +46,7 @@ pub struct Root {
 /// Nothing that is mounted from here on reaches the host, and nothing that the host mounts reaches us.
 pub fn private() -> Step {
     sys::mount(EMPTY, c"/".as_ptr().cast(), EMPTY, MS_REC | MS_PRIVATE, core::ptr::null())
-        .map_err(at(step::PRIVATE, 0))?;
+        .map_err(at(step::private::SET))?;
     Ok(())
 }
 
@@ -55,11 +54,11 @@ pub fn private() -> Step {
 pub fn sources(plan: &Plan) -> Step {
     let ops: &[MountOp] = plan.items(plan.header().mounts);
     if ops.len() > MAX_OPS {
-        return Err(at(step::SOURCE, MAX_OPS)(errno::EINVAL));
+        return Err(at(step::source::TOO_MANY)(errno::EINVAL));
     }
     let mut devices = false;
     for (i, m) in ops.iter().enumerate() {
-        let fault = at(step::SOURCE, i);
+        let fault = at(step::source::MOUNT.item(i));
         let tree = match m.kind {
             op::DEVICE if devices => continue,
             op::DEVICE => {
@@ -111,9 +110,9 @@ impl Root {
     pub fn begin(plan: &Plan) -> Result<Root, Fault> {
         let h = plan.header();
         // Modes are the plan's to say while the file system is built; nothing else runs yet that could see them.
-        sys::umask(0).map_err(at(step::SCRATCH, 10))?;
-        let outer =
-            sys::openat2(AT_FDCWD, c"/".as_ptr().cast(), O_PATH | O_CLOEXEC, 0, 0).map_err(at(step::PIVOT, 5))? as i32;
+        sys::umask(0).map_err(at(step::scratch::UMASK))?;
+        let outer = sys::openat2(AT_FDCWD, c"/".as_ptr().cast(), O_PATH | O_CLOEXEC, 0, 0)
+            .map_err(at(step::pivot::OPEN_OLD))? as i32;
         let scratch = stage_scratch(h.scratch_bytes, h.scratch_inodes)?;
         let mut root = Root { scratch, root: -1, outer, views: 0 };
         root.mount(plan)?;
@@ -129,7 +128,7 @@ impl Root {
                 // What the sandbox's own user cannot reach (init resolves as that user) needs no hiding. What was there when
                 // the owner looked and is not any more has been moved by somebody: under its new name nothing would hold it.
                 Err(errno::EACCES) if matches!(m.kind, op::MASK | op::SELF_BIND) => {}
-                Err(e) => return Err(at(step::MOUNT, i)(e)),
+                Err(e) => return Err(at(step::mount::MOUNT.item(i))(e)),
             }
         }
         Ok(())
@@ -137,38 +136,38 @@ impl Root {
 
     /// Makes the new root the only one.
     pub fn enter(self) -> Step {
-        enter(self.outer).map_err(at(step::PIVOT, 6))?; // pivot_root(2) swaps the namespace's root, which must be ours again
-        sys::close(self.outer).map_err(at(step::PIVOT, 7))?;
-        sys::fchdir(self.root).map_err(at(step::PIVOT, 0))?;
+        enter(self.outer).map_err(at(step::pivot::ENTER_OLD))?; // pivot_root(2) swaps the namespace's root, which must be ours again
+        sys::close(self.outer).map_err(at(step::pivot::CLOSE_OLD))?;
+        sys::fchdir(self.root).map_err(at(step::pivot::ENTER_NEW))?;
         let here: Str = c".".as_ptr().cast();
-        sys::pivot_root(here, here).map_err(at(step::PIVOT, 1))?;
+        sys::pivot_root(here, here).map_err(at(step::pivot::PIVOT))?;
         // The old root, which is stacked here now, and with it the scratch and what is attached in it.
-        sys::umount2(here, MNT_DETACH).map_err(at(step::PIVOT, 2))?;
-        sys::chdir(c"/".as_ptr().cast()).map_err(at(step::PIVOT, 3))?;
-        sys::umask(0o022).map_err(at(step::PIVOT, 4))?;
+        sys::umount2(here, MNT_DETACH).map_err(at(step::pivot::DETACH))?;
+        sys::chdir(c"/".as_ptr().cast()).map_err(at(step::pivot::ENTER_ROOT))?;
+        sys::umask(0o022).map_err(at(step::pivot::UMASK))?;
         Ok(())
     }
 }
 
 /// Mounts the scratch file system over a directory of the old root that every system has.
 fn stage_scratch(bytes: u64, inodes: u64) -> Result<i32, Fault> {
-    let fault = at(step::SCRATCH, 0);
+    let fault = at(step::scratch::CREATE);
     let scratch = tmpfs(bytes, inodes, 0o755, SCRATCH_ATTRS).map_err(&fault)?;
     for dir in [c"/tmp", c"/run", c"/mnt", c"/var"] {
         match attach(scratch, AT_FDCWD, dir.as_ptr().cast(), false) {
             Ok(()) => {
-                sys::mkdirat(scratch, c"root".as_ptr().cast(), 0o755).map_err(at(step::SCRATCH, 1))?;
-                sys::mkdirat(scratch, c"mask".as_ptr().cast(), 0).map_err(at(step::SCRATCH, 2))?;
+                sys::mkdirat(scratch, c"root".as_ptr().cast(), 0o755).map_err(at(step::scratch::ROOT))?;
+                sys::mkdirat(scratch, c"mask".as_ptr().cast(), 0).map_err(at(step::scratch::MASK_DIRECTORY))?;
                 let f = sys::openat(scratch, c"maskfile".as_ptr().cast(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0)
-                    .map_err(at(step::SCRATCH, 3))?;
-                sys::close(f as i32).map_err(at(step::SCRATCH, 4))?;
+                    .map_err(at(step::scratch::MASK_FILE))?;
+                sys::close(f as i32).map_err(at(step::scratch::CLOSE_MASK_FILE))?;
                 return Ok(scratch);
             }
             Err(errno::ENOENT | errno::ENOTDIR) => {}
-            Err(e) => return Err(at(step::SCRATCH, 5)(e)),
+            Err(e) => return Err(at(step::scratch::ATTACH)(e)),
         }
     }
-    Err(at(step::SCRATCH, 6)(errno::ENOENT))
+    Err(at(step::scratch::NO_DIRECTORY)(errno::ENOENT))
 }
 
 impl Root {

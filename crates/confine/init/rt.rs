@@ -20,7 +20,8 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     // Fail closed: init's end is the end of the whole tree.
     watch::send(&wire::Status {
         kind: wire::status::FAILED,
-        step: wire::step::INIT,
+        step: wire::step::init::PANIC.step,
+        index: wire::step::init::PANIC.index,
         value: 0,
         ..wire::Status::default()
     });

@@ -68,8 +68,8 @@ pub fn send_sockets(plan: &Plan) -> Step {
         return Ok(());
     }
     let Ok(s) = sys::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG) else { return Ok(()) };
-    send_fd(&Status { kind: status::SOCKETS, ..Status::default() }, s as i32).map_err(at(step::SOCKETS, 0))?;
-    sys::close(s as i32).map_err(at(step::SOCKETS, 1))?;
+    send_fd(&Status { kind: status::SOCKETS, ..Status::default() }, s as i32).map_err(at(step::sockets::SEND))?;
+    sys::close(s as i32).map_err(at(step::sockets::CLOSE))?;
     Ok(())
 }
 
@@ -81,18 +81,19 @@ pub fn terminal(plan: &Plan) -> Result<bool, Fault> {
     let h = plan.header();
     let ptmx = if plan.has(flag::JAIL) { c"/dev/pts/ptmx" } else { c"/dev/ptmx" };
     let master = sys::openat(AT_FDCWD, ptmx.as_ptr().cast(), O_RDWR | O_NOCTTY | O_CLOEXEC, 0)
-        .map_err(at(step::TERMINAL, 0))? as i32;
+        .map_err(at(step::terminal::OPEN))? as i32;
     let unlocked = 0i32;
-    sys::ioctl(master, TIOCSPTLCK, (&raw const unlocked) as usize).map_err(at(step::TERMINAL, 1))?;
-    let slave = sys::ioctl(master, TIOCGPTPEER, (O_RDWR | O_NOCTTY) as usize).map_err(at(step::TERMINAL, 2))? as i32;
+    sys::ioctl(master, TIOCSPTLCK, (&raw const unlocked) as usize).map_err(at(step::terminal::UNLOCK))?;
+    let slave =
+        sys::ioctl(master, TIOCGPTPEER, (O_RDWR | O_NOCTTY) as usize).map_err(at(step::terminal::OPEN_SLAVE))? as i32;
     let size = [h.rows, h.columns, 0, 0];
-    sys::ioctl(master, TIOCSWINSZ, size.as_ptr() as usize).map_err(at(step::TERMINAL, 3))?;
+    sys::ioctl(master, TIOCSWINSZ, size.as_ptr() as usize).map_err(at(step::terminal::SIZE))?;
     for target in 0..3 {
-        sys::dup3(slave, target, 0).map_err(at(step::TERMINAL, 4))?;
+        sys::dup3(slave, target, 0).map_err(at(step::terminal::STREAMS))?;
     }
-    sys::close(slave).map_err(at(step::TERMINAL, 5))?;
-    send_fd(&Status { kind: status::TERMINAL, ..Status::default() }, master).map_err(at(step::TERMINAL, 6))?;
-    sys::close(master).map_err(at(step::TERMINAL, 7))?;
+    sys::close(slave).map_err(at(step::terminal::CLOSE_SLAVE))?;
+    send_fd(&Status { kind: status::TERMINAL, ..Status::default() }, master).map_err(at(step::terminal::SEND))?;
+    sys::close(master).map_err(at(step::terminal::CLOSE))?;
     Ok(true)
 }
 
@@ -100,7 +101,7 @@ pub fn terminal(plan: &Plan) -> Result<bool, Fault> {
 pub fn narrow(plan: &Plan) -> Step {
     if !plan.has(flag::NO_SPAWN) {
         for f in 0..3 {
-            sys::close(f).map_err(at(step::INIT, 1))?;
+            sys::close(f).map_err(at(step::init::CLOSE_STREAMS))?;
         }
         crate::payload::let_go_of_channel(plan)?;
     }
@@ -113,11 +114,11 @@ pub fn narrow(plan: &Plan) -> Step {
     };
     match sys::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) {
         Ok(_) | Err(errno::EINVAL) => {}
-        Err(e) => return Err(at(step::INIT, 3)(e)),
+        Err(e) => return Err(at(step::init::CLEAR_AMBIENT)(e)),
     }
     let header = [LINUX_CAPABILITY_VERSION_3, 0];
     let data = [keep, keep, 0, 0, 0, 0u32];
-    sys::capset(header.as_ptr(), data.as_ptr()).map_err(at(step::INIT, 4))?;
+    sys::capset(header.as_ptr(), data.as_ptr()).map_err(at(step::init::DROP_CAPABILITIES))?;
     Ok(())
 }
 
@@ -137,7 +138,7 @@ pub fn run(plan: &Plan, child: Child, mut guards: Guards) -> Step {
     let mut early = plan.has(flag::EARLY);
     let mut deadline = if early { sys::now_ns().saturating_add(EARLIEST) } else { begins() };
     let mask = 1u64 << (SIGCHLD - 1);
-    let signals = sys::signalfd4(-1, &mask, 8, SFD_NONBLOCK | SFD_CLOEXEC).map_err(at(step::INIT, 5))? as i32;
+    let signals = sys::signalfd4(-1, &mask, 8, SFD_NONBLOCK | SFD_CLOEXEC).map_err(at(step::init::SIGNALFD))? as i32;
     let (mut answer, listener) = (child.answer, child.listener);
     let mut fds = [
         PollFd { fd: signals, events: POLLIN, revents: 0 },
@@ -153,11 +154,11 @@ pub fn run(plan: &Plan, child: Child, mut guards: Guards) -> Step {
         let timeout = [wait / 1_000_000_000, wait % 1_000_000_000];
         match sys::ppoll(fds.as_mut_ptr(), 4, timeout.as_ptr(), core::ptr::null(), 8) {
             Ok(_) | Err(errno::EINTR) => {}
-            Err(e) => return Err(at(step::INIT, 6)(e)),
+            Err(e) => return Err(at(step::init::POLL)(e)),
         }
         if fds[3].revents != 0 {
             crate::late::go()?;
-            sys::close(fd::SYNC).map_err(at(step::SYNC, 2))?;
+            sys::close(fd::SYNC).map_err(at(step::sync::CLOSE_AFTER_RELEASE))?;
             fds[3] = PollFd { fd: -1, events: 0, revents: 0 };
             (early, deadline) = (false, begins());
             continue; // what else was to be seen is there still

@@ -3,6 +3,9 @@
 //! Compiled twice, into the library (which encodes) and into the init program (which reads), so that the two can
 //! never disagree. Offsets count from the start of the block; strings end in NUL. Holds no logic but the layout.
 
+#[path = "steps.rs"]
+pub mod step;
+
 /// First word of every plan; changes with the layout.
 pub const MAGIC: u64 = 0x0008_6d61_6472_6663;
 
@@ -243,16 +246,6 @@ pub struct SocketOption {
     pub reserved: i32,
 }
 
-/// What the items of `step::CAPTURE` are: netlink messages by their numbers, and from here on other things.
-pub mod capture {
-    /// Sockets, `PARTS` numbers each: making it, an option, the filter, the address, listening.
-    pub const SOCKETS: u32 = 1 << 16;
-    /// See `SOCKETS`.
-    pub const PARTS: u32 = 8;
-    /// Handing them over, and closing our own.
-    pub const LETTER: u32 = 1 << 17;
-}
-
 /// One `prlimit`.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
@@ -380,7 +373,7 @@ pub struct Guard {
 pub struct Status {
     /// `status` value.
     pub kind: u16,
-    /// Step of a failure.
+    /// Step of a failure; with `index` a `step::Point`.
     pub step: u16,
     /// Which item of the step; at the end, the most memory of any one process that was reaped, KiB.
     pub index: u32,
@@ -416,66 +409,6 @@ pub mod status {
     pub const TIMED_OUT: u16 = 8;
     /// An optional step could not be done; `step` and `value` say which and why.
     pub const WEAKENED: u16 = 7;
-}
-
-/// Steps, for failures. The order is the order of the run.
-pub mod step {
-    /// Reading the plan.
-    pub const PLAN: u16 = 1;
-    /// New session.
-    pub const SESSION: u16 = 2;
-    /// Joining a cgroup, or waiting for the owner.
-    pub const SYNC: u16 = 3;
-    /// Id maps.
-    pub const IDS: u16 = 4;
-    /// Session keyring.
-    pub const KEYRING: u16 = 5;
-    /// Nested user namespaces.
-    pub const USERNS: u16 = 6;
-    /// Loopback.
-    pub const LOOPBACK: u16 = 7;
-    /// Mount propagation.
-    pub const PRIVATE: u16 = 8;
-    /// A mount source.
-    pub const SOURCE: u16 = 9;
-    /// The scratch file system.
-    pub const SCRATCH: u16 = 10;
-    /// A mount.
-    pub const MOUNT: u16 = 11;
-    /// The pivot.
-    pub const PIVOT: u16 = 12;
-    /// Host name.
-    pub const HOSTNAME: u16 = 13;
-    /// Terminal.
-    pub const TERMINAL: u16 = 14;
-    /// Guards.
-    pub const GUARD: u16 = 15;
-    /// clone of the payload.
-    pub const FORK: u16 = 16;
-    /// rlimits.
-    pub const RLIMIT: u16 = 17;
-    /// Working directory.
-    pub const CWD: u16 = 18;
-    /// Capabilities.
-    pub const CAPS: u16 = 19;
-    /// no_new_privs.
-    pub const NNP: u16 = 20;
-    /// Landlock ruleset.
-    pub const LANDLOCK: u16 = 21;
-    /// A Landlock rule.
-    pub const LANDRULE: u16 = 22;
-    /// The filter.
-    pub const SECCOMP: u16 = 23;
-    /// Finding the program.
-    pub const PROGRAM: u16 = 24;
-    /// exec.
-    pub const EXEC: u16 = 25;
-    /// Init itself broke.
-    pub const INIT: u16 = 26;
-    /// Routes, rules and sockets of a captured network; comes after `LOOPBACK`.
-    pub const CAPTURE: u16 = 27;
-    /// Counting what sockets hold; the owner's own step.
-    pub const SOCKETS: u16 = 28;
 }
 
 /// Most bytes of a path that an event carries.

@@ -12,6 +12,7 @@
 //! local table for everything, is deleted last. Pure but for [`attempt`], which asks the kernel.
 
 use crate::init_plan::Block;
+use crate::wire::step::{self, Point, SocketPart};
 use crate::wire::{self, Ref};
 
 mod attempt;
@@ -111,22 +112,22 @@ impl Capture {
 
     /// What failed, for people: the item of `step::CAPTURE`.
     pub fn item(&self, index: usize) -> String {
-        use wire::capture::{LETTER, PARTS, SOCKETS};
-        let mut does = self.messages.iter().flat_map(|m| &m.does);
-        if index >= LETTER as usize {
+        let point = Point { step: step::CAPTURE, index: index as u32 };
+        if matches!(point, step::capture::SEND | step::capture::CLOSE) {
             return "hand the sockets over".into();
         }
-        if let Some(at) = index.checked_sub(SOCKETS as usize) {
-            let socket = self.sockets.get(at / PARTS as usize).map_or("a socket", |socket| &socket.is);
-            let what = match at % PARTS as usize {
-                0 => "make",
-                1 => "set an option of",
-                2 => "attach the filter of",
-                3 => "bind",
-                _ => "listen at",
+        if let Some(at) = step::capture::SOCKET.index_of(point) {
+            let socket = self.sockets.get(at / SocketPart::COUNT).map_or("a socket", |socket| &socket.is);
+            let what = match SocketPart::ALL.get(at % SocketPart::COUNT) {
+                Some(SocketPart::Create) => "make",
+                Some(SocketPart::Option) => "set an option of",
+                Some(SocketPart::Filter) => "attach the filter of",
+                Some(SocketPart::Bind) => "bind",
+                Some(SocketPart::Listen) | None => "listen at",
             };
             return format!("{what} {socket}");
         }
+        let mut does = self.messages.iter().flat_map(|m| &m.does);
         does.nth(index).cloned().unwrap_or_else(|| "set a rule".into())
     }
 

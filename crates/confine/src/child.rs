@@ -22,51 +22,67 @@ pub(crate) struct Child {
     pub keep_caps: bool,
     pub argv: [*const u8; 2],
     pub envp: [*const u8; 1],
-    /// errno, 0 when exec succeeded.
-    pub errno: i32,
-    /// Which line failed.
-    pub line: i32,
+    /// The step that failed and its errno; `None` when exec succeeded.
+    pub failed: Option<(Step, i32)>,
+}
+
+/// What can fail, in the order of `enter`. Messages show the numbers, so each step keeps its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub(crate) enum Step {
+    OpenCgroup = 7,
+    JoinCgroup = 8,
+    CloseCgroup = 9,
+    MoveAside = 1,
+    CloseUnused = 3,
+    Place = 2,
+    CloseRest = 4,
+    KeepCapabilities = 5,
+    Exec = 6,
+}
+
+/// Turns an errno into the failure of a step.
+fn at(step: Step) -> impl Fn(i32) -> (Step, i32) {
+    move |errno| (step, errno)
 }
 
 /// The child's entry.
 pub(crate) extern "C" fn entry(child: usize) -> ! {
     // SAFETY: the owner passes the address of its `Child`, which nobody else touches until the child has exec'd or ended.
     let child = unsafe { &mut *(child as *mut Child) };
-    if let Err((line, errno)) = enter(child) {
-        child.line = line;
-        child.errno = errno;
-    }
+    child.failed = enter(child).err();
     sys::exit(127)
 }
 
-fn enter(c: &mut Child) -> Result<(), (i32, i32)> {
+fn enter(c: &mut Child) -> Result<(), (Step, i32)> {
     if c.cgroup >= 0 {
-        let procs =
-            sys::openat(c.cgroup, c"cgroup.procs".as_ptr().cast(), O_WRONLY | O_CLOEXEC, 0).map_err(|e| (7, e))? as i32;
-        sys::write(procs, b"0".as_ptr(), 1).map_err(|e| (8, e))?;
-        sys::close(procs).map_err(|e| (9, e))?;
+        let procs = sys::openat(c.cgroup, c"cgroup.procs".as_ptr().cast(), O_WRONLY | O_CLOEXEC, 0)
+            .map_err(at(Step::OpenCgroup))? as i32;
+        sys::write(procs, b"0".as_ptr(), 1).map_err(at(Step::JoinCgroup))?;
+        sys::close(procs).map_err(at(Step::CloseCgroup))?;
     }
     // First up and out of the way, all of them, so that no target number overwrites a source.
     let mut aside = [-1i32; TARGETS];
     for (from, to) in c.fds.iter().zip(&mut aside) {
         if *from >= 0 {
-            *to = sys::fcntl(*from, F_DUPFD_CLOEXEC, ASIDE).map_err(|e| (1, e))? as i32;
+            *to = sys::fcntl(*from, F_DUPFD_CLOEXEC, ASIDE).map_err(at(Step::MoveAside))? as i32;
         }
     }
     for (target, from) in aside.iter().enumerate() {
         let goes = target == TARGETS - 1; // init's program, with exec
         match *from {
             // Whatever of the owner's has this number.
-            -1 => sys::close_range(target as u32, target as u32, 0).map_err(|e| (3, e))?,
-            from => sys::dup3(from, target as i32, if goes { O_CLOEXEC } else { 0 }).map_err(|e| (2, e))?,
+            -1 => sys::close_range(target as u32, target as u32, 0).map_err(at(Step::CloseUnused))?,
+            from => sys::dup3(from, target as i32, if goes { O_CLOEXEC } else { 0 }).map_err(at(Step::Place))?,
         };
     }
-    sys::close_range(TARGETS as u32, u32::MAX, 0).map_err(|e| (4, e))?; // nothing of the owner's goes along
+    sys::close_range(TARGETS as u32, u32::MAX, 0).map_err(at(Step::CloseRest))?; // nothing of the owner's goes along
     if c.keep_caps {
-        keep_capabilities().map_err(|e| (5, e))?;
+        keep_capabilities().map_err(at(Step::KeepCapabilities))?;
     }
     let empty = c"".as_ptr().cast();
-    sys::execveat(TARGETS as i32 - 1, empty, c.argv.as_ptr(), c.envp.as_ptr(), AT_EMPTY_PATH).map_err(|e| (6, e))?;
+    sys::execveat(TARGETS as i32 - 1, empty, c.argv.as_ptr(), c.envp.as_ptr(), AT_EMPTY_PATH)
+        .map_err(at(Step::Exec))?;
     Ok(())
 }
 

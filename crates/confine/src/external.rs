@@ -85,8 +85,54 @@ struct Child {
     /// What to write to `uid_map` and `gid_map`; null without a user namespace.
     maps: [(*const u8, usize); 2],
     cgroup: i32,
-    errno: i32,
-    line: i32,
+    /// The step that failed and its errno.
+    failed: Option<(Step, i32)>,
+}
+
+/// What can fail, in the order of `enter`. Messages show the numbers, so each step keeps its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+enum Step {
+    OpenCgroup = 101,
+    JoinCgroup = 102,
+    JoinTasks = 103,
+    OpenMap = 140,
+    WriteMap = 141,
+    CloseMap = 142,
+    PrivateMounts = 144,
+    Hide = 145,
+    Session = 104,
+    Keyring = 143,
+    GetScheduler = 130,
+    SetScheduler = 131,
+    GetPriority = 132,
+    SetPriority = 133,
+    SetIoPriority = 134,
+    ReadOomAdjustment = 135,
+    WriteOomAdjustment = 136,
+    CloseOomAdjustment = 137,
+    MoveAside = 120,
+    Place = 121,
+    CloseBelow = 122,
+    CloseAbove = 123,
+    Signals = 105,
+    Rlimit = 106,
+    Groups = 107,
+    Group = 108,
+    User = 109,
+    Umask = 110,
+    DeathSignal = 111,
+    PollLifeline = 115,
+    OwnerGone = 116,
+    CloseLifeline = 117,
+    WorkingDirectory = 112,
+    UnblockSignals = 113,
+    Exec = 114,
+}
+
+/// Turns an errno into the failure of a step.
+fn at(step: Step) -> impl Fn(i32) -> (Step, i32) {
+    move |errno| (step, errno)
 }
 
 const STACK: usize = 32 * 1024;
@@ -138,8 +184,7 @@ pub fn spawn_around(foreign: &Foreign<'_>, around: &Around<'_>) -> Result<Runnin
         ids: foreign.ids,
         maps: [(std::ptr::null(), 0); 2],
         cgroup: -1,
-        errno: 0,
-        line: 0,
+        failed: None,
     };
     let cgroup = foreign.cgroup.as_ref().map(AsRawFd::as_raw_fd);
     // Who is root mounts without a user namespace.
@@ -175,10 +220,9 @@ pub fn spawn_around(foreign: &Foreign<'_>, around: &Around<'_>) -> Result<Runnin
     let (pid, pidfd) = started.map_err(SpawnError::Clone)?;
     // SAFETY: `child` is a local that the other process wrote while it shared our memory; read it as memory, not as what
     // the compiler last knew of it.
-    let (line, errno) = unsafe { ((&raw const child.line).read_volatile(), (&raw const child.errno).read_volatile()) };
-    if errno != 0 {
+    if let Some((step, errno)) = unsafe { (&raw const child.failed).read_volatile() } {
         process::wait(std::os::fd::AsFd::as_fd(&pidfd)).map_err(SpawnError::Prepare)?;
-        return Err(SpawnError::Child { line, source: io::Error::from_raw_os_error(errno) });
+        return Err(SpawnError::Child { step: step as i32, source: io::Error::from_raw_os_error(errno) });
     }
     unmasked.map_err(SpawnError::Prepare)?;
     Ok(Running { pid, pidfd })
@@ -194,33 +238,30 @@ fn mask(new: u64) -> io::Result<u64> {
 extern "C" fn entry(child: usize) -> ! {
     // SAFETY: the owner passes the address of its `Child`, which nobody else touches until the child has exec'd or ended.
     let child = unsafe { &mut *(child as *mut Child) };
-    if let Err((line, errno)) = enter(child) {
-        child.line = line;
-        child.errno = errno;
-    }
+    child.failed = enter(child).err();
     sys::exit(127)
 }
 
-fn enter(c: &mut Child) -> Result<(), (i32, i32)> {
+fn enter(c: &mut Child) -> Result<(), (Step, i32)> {
     if c.cgroup >= 0 {
         let procs = sys::openat(c.cgroup, c"cgroup.procs".as_ptr().cast(), O_WRONLY | O_CLOEXEC, 0)
-            .map_err(|e| (101, e))? as i32;
-        sys::write(procs, b"0".as_ptr(), 1).map_err(|e| (102, e))?;
+            .map_err(at(Step::OpenCgroup))? as i32;
+        sys::write(procs, b"0".as_ptr(), 1).map_err(at(Step::JoinCgroup))?;
     }
     for i in 0..c.tasks_len {
         // SAFETY: `tasks` points to `tasks_len` numbers.
         let file = unsafe { c.tasks.add(i).read() };
-        sys::write(file, b"0".as_ptr(), 1).map_err(|e| (103, e))?;
+        sys::write(file, b"0".as_ptr(), 1).map_err(at(Step::JoinTasks))?;
     }
     maps(c)?;
     hide(c)?;
-    sys::setsid().map_err(|e| (104, e))?;
+    sys::setsid().map_err(at(Step::Session))?;
     // A fresh session keyring, so that none of the owner's keys goes along.
     match sys::keyctl(KEYCTL_JOIN_SESSION_KEYRING, 0) {
         Ok(_) => {}
         // No keys in this kernel, or an outer filter refuses the call, as the program's own filter does.
         Err(errno::ENOSYS | errno::EPERM) => {}
-        Err(e) => return Err((143, e)),
+        Err(e) => return Err((Step::Keyring, e)),
     }
     no_favours()?;
     descriptors(c)?;
@@ -229,35 +270,35 @@ fn enter(c: &mut Child) -> Result<(), (i32, i32)> {
     for signal in 1..=64 {
         match sys::rt_sigaction(signal, default.as_ptr(), std::ptr::null_mut(), 8) {
             Ok(_) | Err(errno::EINVAL) => {} // KILL and STOP have no disposition
-            Err(e) => return Err((105, e)),
+            Err(e) => return Err((Step::Signals, e)),
         }
     }
     for i in 0..c.rlimits_len {
         // SAFETY: `rlimits` points to `rlimits_len` items.
         let (resource, soft, hard) = unsafe { c.rlimits.add(i).read() };
         let new = [soft, hard];
-        sys::prlimit(0, resource, new.as_ptr(), std::ptr::null_mut()).map_err(|e| (106, e))?;
+        sys::prlimit(0, resource, new.as_ptr(), std::ptr::null_mut()).map_err(at(Step::Rlimit))?;
     }
     if let Some((uid, gid)) = c.ids {
-        sys::setgroups(0, std::ptr::null()).map_err(|e| (107, e))?;
-        sys::setresgid(gid, gid, gid).map_err(|e| (108, e))?;
-        sys::setresuid(uid, uid, uid).map_err(|e| (109, e))?;
+        sys::setgroups(0, std::ptr::null()).map_err(at(Step::Groups))?;
+        sys::setresgid(gid, gid, gid).map_err(at(Step::Group))?;
+        sys::setresuid(uid, uid, uid).map_err(at(Step::User))?;
     }
-    sys::umask(0o022).map_err(|e| (110, e))?;
+    sys::umask(0o022).map_err(at(Step::Umask))?;
     if !c.finishes {
         // After the ids, which clear it.
-        sys::prctl(PR_SET_PDEATHSIG, SIGKILL as usize, 0, 0, 0).map_err(|e| (111, e))?;
+        sys::prctl(PR_SET_PDEATHSIG, SIGKILL as usize, 0, 0, 0).map_err(at(Step::DeathSignal))?;
     }
     owner_lives(c)?;
-    sys::chdir(c.cwd).map_err(|e| (112, e))?;
+    sys::chdir(c.cwd).map_err(at(Step::WorkingDirectory))?;
     let (none, mut seen) = (0u64, 0u64);
-    sys::rt_sigprocmask(SIG_SETMASK, &raw const none, &raw mut seen, 8).map_err(|e| (113, e))?;
-    sys::execve(c.program, c.argv, c.envp).map_err(|e| (114, e))?;
+    sys::rt_sigprocmask(SIG_SETMASK, &raw const none, &raw mut seen, 8).map_err(at(Step::UnblockSignals))?;
+    sys::execve(c.program, c.argv, c.envp).map_err(at(Step::Exec))?;
     Ok(())
 }
 
 /// The caller's own ids and nothing else, in its new user namespace (user_namespaces(7)).
-fn maps(c: &Child) -> Result<(), (i32, i32)> {
+fn maps(c: &Child) -> Result<(), (Step, i32)> {
     if c.maps[0].0.is_null() {
         return Ok(());
     }
@@ -265,77 +306,78 @@ fn maps(c: &Child) -> Result<(), (i32, i32)> {
     for (path, (text, len)) in
         [(c"/proc/self/setgroups", deny), (c"/proc/self/uid_map", c.maps[0]), (c"/proc/self/gid_map", c.maps[1])]
     {
-        let file = sys::openat(AT_FDCWD, path.as_ptr().cast(), O_WRONLY | O_CLOEXEC, 0).map_err(|e| (140, e))? as i32;
-        sys::write(file, text, len).map_err(|e| (141, e))?;
-        sys::close(file).map_err(|e| (142, e))?;
+        let file =
+            sys::openat(AT_FDCWD, path.as_ptr().cast(), O_WRONLY | O_CLOEXEC, 0).map_err(at(Step::OpenMap))? as i32;
+        sys::write(file, text, len).map_err(at(Step::WriteMap))?;
+        sys::close(file).map_err(at(Step::CloseMap))?;
     }
     Ok(())
 }
 
 /// An empty directory in the place of one, for this process and its children alone.
-fn hide(c: &Child) -> Result<(), (i32, i32)> {
+fn hide(c: &Child) -> Result<(), (Step, i32)> {
     const READ_ONLY: usize = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
     if c.hidden.is_null() {
         return Ok(());
     }
     let none = c"none".as_ptr().cast();
     sys::mount(none, c"/".as_ptr().cast(), std::ptr::null(), MS_REC | MS_PRIVATE, std::ptr::null())
-        .map_err(|e| (144, e))?;
+        .map_err(at(Step::PrivateMounts))?;
     let size = c"size=4096,mode=555".as_ptr().cast();
-    sys::mount(none, c.hidden, c"tmpfs".as_ptr().cast(), READ_ONLY, size).map_err(|e| (145, e))?;
+    sys::mount(none, c.hidden, c"tmpfs".as_ptr().cast(), READ_ONLY, size).map_err(at(Step::Hide))?;
     Ok(())
 }
 
 /// The signal comes for a death from now on; one before it shows on the lifeline, which then is no more needed.
-fn owner_lives(c: &Child) -> Result<(), (i32, i32)> {
+fn owner_lives(c: &Child) -> Result<(), (Step, i32)> {
     let lifeline = c.first + c.len as i32 - 4;
     let mut fds = [sys::PollFd { fd: lifeline, events: 0, revents: 0 }];
     let now = [0u64; 2];
-    sys::ppoll(fds.as_mut_ptr(), 1, now.as_ptr(), std::ptr::null(), 8).map_err(|e| (115, e))?;
+    sys::ppoll(fds.as_mut_ptr(), 1, now.as_ptr(), std::ptr::null(), 8).map_err(at(Step::PollLifeline))?;
     if fds[0].revents != 0 {
-        return Err((116, errno::ESRCH));
+        return Err((Step::OwnerGone, errno::ESRCH));
     }
-    sys::close(lifeline).map_err(|e| (117, e))?;
+    sys::close(lifeline).map_err(at(Step::CloseLifeline))?;
     Ok(())
 }
 
 /// The scheduler's favours of an owner do not go along: real-time policies, a raised priority, real-time I/O, and being
 /// spared when memory runs out.
-fn no_favours() -> Result<(), (i32, i32)> {
-    let policy = sys::sched_getscheduler(0).map_err(|e| (130, e))? as i32 & 0xff;
+fn no_favours() -> Result<(), (Step, i32)> {
+    let policy = sys::sched_getscheduler(0).map_err(at(Step::GetScheduler))? as i32 & 0xff;
     if matches!(policy, SCHED_FIFO | SCHED_RR | SCHED_DEADLINE) {
         let priority = 0;
-        sys::sched_setscheduler(0, SCHED_OTHER, &raw const priority).map_err(|e| (131, e))?;
+        sys::sched_setscheduler(0, SCHED_OTHER, &raw const priority).map_err(at(Step::SetScheduler))?;
     }
     // The call itself gives 20 minus the nice value (getpriority(2)).
-    if sys::getpriority(PRIO_PROCESS, 0).map_err(|e| (132, e))? > 20 {
-        sys::setpriority(PRIO_PROCESS, 0, 0).map_err(|e| (133, e))?;
+    if sys::getpriority(PRIO_PROCESS, 0).map_err(at(Step::GetPriority))? > 20 {
+        sys::setpriority(PRIO_PROCESS, 0, 0).map_err(at(Step::SetPriority))?;
     }
     // No such call where the kernel schedules no block devices.
     if sys::ioprio_get(IOPRIO_WHO_PROCESS, 0).is_ok_and(|priority| priority >> IOPRIO_CLASS_SHIFT == IOPRIO_CLASS_RT) {
-        sys::ioprio_set(IOPRIO_WHO_PROCESS, 0, 0).map_err(|e| (134, e))?;
+        sys::ioprio_set(IOPRIO_WHO_PROCESS, 0, 0).map_err(at(Step::SetIoPriority))?;
     }
     // Without /proc, as inside another sandbox, there is nothing to be done about the last one.
     let Ok(file) = sys::openat(AT_FDCWD, c"/proc/self/oom_score_adj".as_ptr().cast(), O_RDWR | O_CLOEXEC, 0) else {
         return Ok(());
     };
     let (file, mut sign) = (file as i32, 0u8);
-    sys::read(file, &raw mut sign, 1).map_err(|e| (135, e))?;
+    sys::read(file, &raw mut sign, 1).map_err(at(Step::ReadOomAdjustment))?;
     if sign == b'-' {
-        sys::write(file, b"0".as_ptr(), 1).map_err(|e| (136, e))?;
+        sys::write(file, b"0".as_ptr(), 1).map_err(at(Step::WriteOomAdjustment))?;
     }
-    sys::close(file).map_err(|e| (137, e))?;
+    sys::close(file).map_err(at(Step::CloseOomAdjustment))?;
     Ok(())
 }
 
 /// 0, 1, 2 and from the first number on what the owner lists; everything else is closed.
-fn descriptors(c: &Child) -> Result<(), (i32, i32)> {
+fn descriptors(c: &Child) -> Result<(), (Step, i32)> {
     let base = c.first + c.len as i32;
     // First up and out of the way, all of them, so that no target number overwrites a source.
     for i in 0..c.len {
         // SAFETY: `fds` points to `len` numbers, and `scratch` to room for as many.
         unsafe {
-            let moved = sys::fcntl(c.fds.add(i).read(), F_DUPFD_CLOEXEC, base as usize).map_err(|e| (120, e))?;
+            let moved = sys::fcntl(c.fds.add(i).read(), F_DUPFD_CLOEXEC, base as usize).map_err(at(Step::MoveAside))?;
             c.scratch.add(i).write(moved as i32);
         }
     }
@@ -343,12 +385,12 @@ fn descriptors(c: &Child) -> Result<(), (i32, i32)> {
         // SAFETY: as above.
         let moved = unsafe { c.scratch.add(i).read() };
         let target = if i < 3 { i as i32 } else { c.first + i as i32 - 3 };
-        sys::dup3(moved, target, 0).map_err(|e| (121, e))?;
+        sys::dup3(moved, target, 0).map_err(at(Step::Place))?;
     }
     if c.first > 3 {
-        sys::close_range(3, c.first as u32 - 1, 0).map_err(|e| (122, e))?;
+        sys::close_range(3, c.first as u32 - 1, 0).map_err(at(Step::CloseBelow))?;
     }
-    sys::close_range((c.first + c.len as i32 - 3) as u32, u32::MAX, 0).map_err(|e| (123, e))?;
+    sys::close_range((c.first + c.len as i32 - 3) as u32, u32::MAX, 0).map_err(at(Step::CloseAbove))?;
     Ok(())
 }
 

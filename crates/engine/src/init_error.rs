@@ -1,7 +1,7 @@
 //! Init's failures in words: the step, the object it was on, the errno, and what the user can do.
 
 use cofferdam_confine::init_plan::{Recipe, Source, Step};
-use cofferdam_confine::wire::step;
+use cofferdam_confine::wire::step::{self, Point};
 
 use crate::outcome::Failure;
 use cofferdam_policy::text::escape;
@@ -44,13 +44,24 @@ fn mount(recipe: &Recipe, index: usize) -> String {
 /// What init answers when another file stands where a rule was decided on.
 const ESTALE: i32 = 116;
 
+/// As whom a container was started in place of the ids that were asked for; `None` for any other point of `step::IDS`.
+fn other_ids(point: Point) -> Option<&'static str> {
+    match point {
+        step::ids::WRONG_USER | step::ids::GET_USER => Some("as another user"),
+        step::ids::WRONG_GROUP | step::ids::GET_GROUP => Some("in another group"),
+        step::ids::EXTRA_GROUPS | step::ids::GET_GROUPS => Some("in more groups"),
+        _ => None,
+    }
+}
+
 /// A failed step as the caller sees it.
-pub fn failure(recipe: &Recipe, s: u16, index: usize, code: i32) -> Failure {
+pub fn failure(recipe: &Recipe, point: Point, code: i32) -> Failure {
+    let index = point.index as usize;
     let make =
         |step: &str, message: String, hint: Option<String>| Failure { code: 125, step: step.into(), message, hint };
     let e = errno(code);
-    match s {
-        step::EXEC | step::PROGRAM => exec(recipe, index, code),
+    match point.step {
+        step::EXEC => exec(recipe, index, code),
         step::CWD => make(
             "command.cwd",
             format!("cannot enter the working directory {} inside the sandbox: {e}", recipe.cwd),
@@ -65,18 +76,17 @@ pub fn failure(recipe: &Recipe, s: u16, index: usize, code: i32) -> Failure {
         step::SCRATCH => make("mount", format!("cannot make the scratch file system (part {index}): {e}"), None),
         step::PRIVATE => make("mount", format!("cannot make the mounts private: {e}"), None),
         step::PIVOT => make("pivot", format!("cannot change the root (part {index}): {e}"), None),
-        step::IDS if (20..=22).contains(&index) => {
-            let who = ["as another user", "in another group", "in more groups"][index - 20];
-            make(
+        step::IDS => match other_ids(point) {
+            Some(who) => make(
                 "ids",
                 format!("the container was started {who} than was asked for ({e})"),
                 Some(
                     "an image whose /etc/passwd or /etc/group has numbers for names does that: use another image"
                         .into(),
                 ),
-            )
-        }
-        step::IDS => make("ids", format!("cannot set the sandbox's ids (part {index}): {e}"), None),
+            ),
+            None => make("ids", format!("cannot set the sandbox's ids (part {index}): {e}"), None),
+        },
         step::LOOPBACK => make("network.mode", format!("cannot bring loopback up: {e}"), None),
         step::CAPTURE => {
             let what = recipe.capture.as_ref().map_or_else(|| "capture the network".into(), |c| c.item(index));

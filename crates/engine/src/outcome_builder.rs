@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use cofferdam_confine::Recipe;
 use cofferdam_confine::cgroup::Usage;
+use cofferdam_confine::wire::step::Point;
 use cofferdam_policy::{AuditLevel, Field, NetworkMode, Policy};
 
 use crate::init_error;
@@ -200,7 +201,7 @@ fn ending(o: &mut Outcome, f: &Finished, recipe: &Recipe, cpu_seconds: u64) {
         }
         End::Failed(step, index, errno) => {
             o.outcome = Ending::SetupFailed;
-            o.error = Some(init_error::failure(recipe, step, index, errno));
+            o.error = Some(init_error::failure(recipe, Point { step, index: index as u32 }, errno));
         }
         End::Lost if f.report.started_ns == 0 => {
             o.outcome = Ending::SetupFailed;
