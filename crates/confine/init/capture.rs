@@ -4,11 +4,12 @@
 //! The owner has them made here, because only here is a process that may: the namespace is the sandbox's own. The sockets'
 //! descriptors go to the owner and stay with nobody in here. What is made is data of the plan.
 
+use crate::fault::{Fault, Step, at};
 use crate::plan::Plan;
 use crate::uapi::*;
 use crate::wire::step::SocketPart;
-use crate::wire::{LETTER_SOCKETS, Letter, Messages, Socket, SocketOption, fd, step};
-use crate::{Fault, Step, at, netlink, sys};
+use crate::wire::{CONTROL_SOCKETS, ControlMessage, Messages, Socket, SocketOption, fd, step};
+use crate::{netlink, sys};
 
 /// Does what the plan says of it; nothing where it says nothing.
 pub fn apply(plan: &Plan) -> Step {
@@ -18,10 +19,10 @@ pub fn apply(plan: &Plan) -> Step {
             .map_err(|(index, errno)| Fault { at: step::capture::MESSAGE.item(index as usize), errno })?;
     }
     let sockets = plan.items::<Socket>(h.sockets);
-    for (i, part) in sockets.chunks(LETTER_SOCKETS).enumerate() {
-        let mut made = [-1i32; LETTER_SOCKETS];
+    for (i, part) in sockets.chunks(CONTROL_SOCKETS).enumerate() {
+        let mut made = [-1i32; CONTROL_SOCKETS];
         for (k, spec) in part.iter().enumerate() {
-            made[k] = socket(plan, spec, i * LETTER_SOCKETS + k)?;
+            made[k] = socket(plan, spec, i * CONTROL_SOCKETS + k)?;
         }
         let made = &made[..part.len()];
         send(sockets.len(), made).map_err(at(step::capture::SEND))?;
@@ -71,14 +72,14 @@ fn send(total: usize, fds: &[i32]) -> Result<(), i32> {
         len: usize,
         level: i32,
         kind: i32,
-        fds: [i32; LETTER_SOCKETS],
+        fds: [i32; CONTROL_SOCKETS],
     }
     let mut control =
-        Control { len: 16 + fds.len() * 4, level: SOL_SOCKET, kind: SCM_RIGHTS, fds: [-1; LETTER_SOCKETS] };
+        Control { len: 16 + fds.len() * 4, level: SOL_SOCKET, kind: SCM_RIGHTS, fds: [-1; CONTROL_SOCKETS] };
     control.fds[..fds.len()].copy_from_slice(fds);
-    let letter = Letter { total: total as u32 };
-    let iov = [(&raw const letter) as usize, core::mem::size_of::<Letter>()];
-    let message = crate::watch::Msghdr {
+    let content = ControlMessage { total: total as u32 };
+    let iov = [(&raw const content) as usize, core::mem::size_of::<ControlMessage>()];
+    let message = sys::Msghdr {
         name: 0,
         namelen: 0,
         iov: &raw const iov,

@@ -4,12 +4,13 @@
 //! The namespaces, the mounts and a filter stand when it starts. What the owner hands over at the door is what a jail's init
 //! has open from the beginning; from then on there is one way for both.
 
-use crate::late::{self, Control};
+use crate::caps;
+use crate::control::{self, Descriptors};
+use crate::fault::{Step, at};
 use crate::plan::Plan;
 use crate::sys::{self, Str};
 use crate::uapi::*;
 use crate::wire::{LandRule, fd, flag, op, step};
-use crate::{Step, at};
 
 /// Above everything that arrives.
 const ASIDE: i32 = 64;
@@ -22,38 +23,38 @@ struct Address {
 
 /// Connects to the owner, who listens at this path, and puts what it sends into its places: standard streams, lifeline,
 /// status, events, letters.
-pub fn arrive(door: Str) -> Result<(), i32> {
+pub fn receive_descriptors(rendezvous: Str) -> Result<(), i32> {
     let mut address = Address { family: AF_UNIX as u16, path: [0; 108] };
     let mut n = 0;
     // SAFETY: an argument is a string that ends in NUL and stays; the path's last byte stays NUL.
-    while unsafe { *door.add(n) } != 0 {
+    while unsafe { *rendezvous.add(n) } != 0 {
         if n + 1 >= address.path.len() {
             return Err(errno::ENAMETOOLONG);
         }
         // SAFETY: as above.
-        address.path[n] = unsafe { *door.add(n) };
+        address.path[n] = unsafe { *rendezvous.add(n) };
         n += 1;
     }
     let s = sys::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)? as i32;
     sys::connect(s, (&raw const address).cast(), 2 + n + 1)?;
-    let mut control = Control::new();
-    let (_, count) = late::receive(s, &mut control)?;
-    let arrived = control.fds(count);
-    if count != fd::ARRIVING {
+    let mut descriptors = Descriptors::new();
+    let (_, count) = control::receive(s, &mut descriptors)?;
+    let arrived = descriptors.fds(count);
+    if count != fd::INITIAL_COUNT {
         return Err(errno::EINVAL);
     }
     // What stands on the numbers that they are to have may be one of them.
     for (i, &from) in arrived.iter().enumerate() {
         sys::dup3(from, ASIDE + i as i32, O_CLOEXEC)?;
     }
-    for i in 0..fd::ARRIVING as i32 {
+    for i in 0..fd::INITIAL_COUNT as i32 {
         sys::dup3(ASIDE + i, i, if i < 3 { 0 } else { O_CLOEXEC })?;
     }
     sys::close_range(fd::SYNC as u32 + 1, i32::MAX as u32, 0).map(|_| ())
 }
 
 /// What the owner looked at, by device and inode, is what is mounted: the maker was told names.
-pub fn as_agreed(plan: &Plan) -> Step {
+pub fn verify_mounts(plan: &Plan) -> Step {
     for (i, rule) in plan.items::<LandRule>(plan.header().land_rules).iter().enumerate() {
         let fault = at(step::landrule::RULE.item(i));
         let mut st = sys::Statx::new();
@@ -72,9 +73,9 @@ const GROUPS: usize = 64;
 
 /// Init is who it is to be, in no group that nobody gave it: an image's own lists of users and groups can have numbers for
 /// names, and a maker that looks there finds another one's.
-pub fn as_whom(plan: &Plan) -> Step {
+pub fn verify_ids(plan: &Plan) -> Step {
     let h = plan.header();
-    is(h.uid_out, h.gid_out, h.gid_out)
+    verify(h.uid_out, h.gid_out, h.gid_out)
 }
 
 /// What init takes along into its own user: CAP_SETGID and CAP_SETUID, which its child drops once it is the program's, and
@@ -86,7 +87,7 @@ const COVER: usize = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
 
 /// Init becomes a user of its own, and its files below /proc are covered: gVisor's kernel lets a process signal another of
 /// the same user, and look at the descriptors and variables of any. Whatever is made for the program is made before.
-pub fn apart(plan: &Plan) -> Step {
+pub fn separate_user(plan: &Plan) -> Step {
     if !plan.has(flag::APART) {
         return Ok(());
     }
@@ -97,26 +98,24 @@ pub fn apart(plan: &Plan) -> Step {
     sys::setresgid(h.gid_in, h.gid_in, h.gid_in).map_err(at(step::ids::INIT_GROUP))?;
     sys::setresuid(h.uid_in, h.uid_in, h.uid_in).map_err(at(step::ids::INIT_USER))?;
     sys::prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0).map_err(at(step::ids::KEEP_NO_CAPABILITIES))?;
-    let header = [LINUX_CAPABILITY_VERSION_3, 0];
-    let data = [TAKEN, TAKEN, 0, 0, 0, 0u32];
-    sys::capset(header.as_ptr(), data.as_ptr()).map_err(at(step::ids::INIT_CAPABILITIES))?;
+    caps::set(TAKEN).map_err(at(step::ids::INIT_CAPABILITIES))?;
     sys::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0).map_err(at(step::ids::INIT_UNDUMPABLE))?; // the change of ids has undone it
-    is(h.uid_in, h.gid_in, h.gid_out)
+    verify(h.uid_in, h.gid_in, h.gid_out)
 }
 
 /// Init's child becomes the program's user again.
-pub fn as_program(plan: &Plan) -> Step {
+pub fn become_program_user(plan: &Plan) -> Step {
     if !plan.has(flag::APART) {
         return Ok(());
     }
     let h = plan.header();
     sys::setresgid(h.gid_out, h.gid_out, h.gid_out).map_err(at(step::ids::PAYLOAD_GROUP))?;
     sys::setresuid(h.uid_out, h.uid_out, h.uid_out).map_err(at(step::ids::PAYLOAD_USER))?;
-    as_whom(plan)
+    verify_ids(plan)
 }
 
 /// Nobody but this user and this group, nor in any further group but `member`.
-fn is(user: u32, group: u32, member: u32) -> Step {
+fn verify(user: u32, group: u32, member: u32) -> Step {
     let (mut users, mut groups) = ([0u32; 3], [0u32; 3]);
     let [r, e, s] = &mut users;
     sys::getresuid(r, e, s).map_err(at(step::ids::GET_USER))?;
@@ -137,7 +136,7 @@ fn is(user: u32, group: u32, member: u32) -> Step {
 }
 
 /// Makes directories in file systems in memory, which are empty until now.
-pub fn directories(plan: &Plan) -> Step {
+pub fn make_directories(plan: &Plan) -> Step {
     for (i, made) in plan.items::<crate::wire::MountOp>(plan.header().mounts).iter().enumerate() {
         if made.kind == op::MKDIR {
             match sys::mkdirat(AT_FDCWD, plan.str(made.src), made.c as u32) {

@@ -12,11 +12,12 @@
 
 use core::sync::atomic::{AtomicI32, Ordering};
 
+use crate::fault::{Fault, Step, at};
 use crate::plan::Plan;
+use crate::report::send_layer;
 use crate::sys::{self, Str};
 use crate::uapi::*;
 use crate::wire::{MountOp, TERMINALS, op, op_flag, step};
-use crate::{Fault, Step, at, watch};
 
 const MAX_OPS: usize = step::MAX_MOUNTS as usize;
 
@@ -208,7 +209,7 @@ impl Root {
                 let fs = tmpfs(m.b, (m.b / 4096).max(64), m.c, m.a)?;
                 if m.flags & op_flag::HANDED != 0 {
                     sys::mkdirat(fs, src, 0o755)?;
-                    watch::send_layer(i as u32, fs)?;
+                    send_layer(i as u32, fs)?;
                 }
                 self.attach_at(fs, dst, system)
             }
@@ -345,7 +346,7 @@ impl Root {
         let mounted = sys::fsmount(fs, FSMOUNT_CLOEXEC, m.a)? as i32;
         sys::close(fs)?;
         self.attach_at(mounted, plan.str(m.dst), false)?;
-        watch::send_layer(i as u32, layer)?;
+        send_layer(i as u32, layer)?;
         close_both(lower, layer)
     }
 

@@ -6,14 +6,15 @@
 use core::ptr::null;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-use crate::guard::Guards;
-use crate::notify::Answer;
+use crate::fault::{Fault, Step, at};
+use crate::notify::Supervisor;
+use crate::path_guard::PathGuards;
 use crate::plan::Plan;
 use crate::sys::{self, PollFd, Str};
 use crate::uapi::*;
 use crate::wire::step::Point;
 use crate::wire::{LandRule, Ref, Rlimit, fd, flag, op_flag, step};
-use crate::{Fault, Step, at};
+use crate::{caps, container, tree};
 
 /// What the child left: a failure, and the listener's descriptor.
 pub static FAILED_STEP: AtomicU32 = AtomicU32::new(0);
@@ -27,8 +28,8 @@ pub struct Child {
     pub pid: i32,
     /// The notification listener, or -1.
     pub listener: i32,
-    /// What answers it.
-    pub answer: Answer,
+    /// What answers its notifications.
+    pub supervisor: Supervisor,
 }
 
 const STACK: usize = 256 * 1024;
@@ -90,13 +91,13 @@ pub fn channel(plan: &Plan) -> Step {
 }
 
 /// Once the program runs the channel is its alone: its end is to be seen by whoever holds the other one.
-pub fn let_go_of_channel(plan: &Plan) -> Step {
+pub fn close_channel(plan: &Plan) -> Step {
     let h = plan.header();
     if h.channel == 0 {
         return Ok(());
     }
     if !plan.has(flag::CHANNEL_STDIO) {
-        sys::close(fd::CHANNEL).map_err(at(step::session::CLOSE_CHANNEL))?; // else `watch::narrow` closes it with the streams
+        sys::close(fd::CHANNEL).map_err(at(step::session::CLOSE_CHANNEL))?; // else `supervise::narrow` closes it with the streams
     }
     for i in 0..i32::from(h.inherited) {
         sys::close(fd::FIRST_EXTRA + i).map_err(at(step::session::CLOSE_INHERITED))?;
@@ -105,7 +106,7 @@ pub fn let_go_of_channel(plan: &Plan) -> Step {
 }
 
 /// Starts the program; returns once it runs.
-pub fn start(plan: &Plan, terminal: bool, guards: &mut Guards) -> Result<Child, Fault> {
+pub fn start(plan: &Plan, terminal: bool, guards: &mut PathGuards) -> Result<Child, Fault> {
     let h = plan.header();
     let argv = words(plan, h.argv, &ARGV).map_err(at(step::plan::ARGUMENTS))?;
     let envp = words(plan, h.envp, &ENVP).map_err(at(step::plan::VARIABLES))?;
@@ -154,7 +155,7 @@ fn start_shared(arg: usize) -> Result<Child, Fault> {
         unsafe { sys::clone_on(CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD as usize, stack_top(), entry, arg) }
             .map_err(at(step::fork::CLONE))?;
     let listener = LISTENER.load(Ordering::SeqCst);
-    Ok(Child { pid: pid as i32, listener, answer: Answer::new(listener) })
+    Ok(Child { pid: pid as i32, listener, supervisor: Supervisor::new(listener) })
 }
 
 /// Makes room for the program's number while the table is init's alone: one that two processes share grows only after every
@@ -166,9 +167,9 @@ fn grow_descriptors() -> Step {
 }
 
 /// Without spawning the one exec goes through the listener, so init must be awake to let it through: the same without
-/// CLONE_VFORK. The descriptor table is shared until exec, so init keeps the payload's descriptors (`watch::narrow`), and
+/// CLONE_VFORK. The descriptor table is shared until exec, so init keeps the payload's descriptors (`supervise::narrow`), and
 /// a failed exec is found when the child has ended.
-fn start_gated(plan: &Plan, guards: &mut Guards, arg: usize) -> Result<Child, Fault> {
+fn start_gated(plan: &Plan, guards: &mut PathGuards, arg: usize) -> Result<Child, Fault> {
     grow_descriptors()?;
     // SAFETY: the stack is used by this one child only; `entry` ends in exec or exit; the context is static.
     let pid = unsafe { sys::clone_on(CLONE_VM | CLONE_FILES | SIGCHLD as usize, stack_top(), entry, arg) }
@@ -192,7 +193,7 @@ fn start_gated(plan: &Plan, guards: &mut Guards, arg: usize) -> Result<Child, Fa
             Err(e) => return Err(at(step::fork::POLL)(e)),
         }
         if fds[0].revents != 0 {
-            crate::watch::end_tree(plan);
+            tree::end(plan);
             sys::exit(0); // the owner is gone
         }
         if fds[1].revents != 0 || fds[2].revents != 0 || failure().is_some() {
@@ -201,11 +202,11 @@ fn start_gated(plan: &Plan, guards: &mut Guards, arg: usize) -> Result<Child, Fa
     }
     sys::close(ended).map_err(at(step::fork::CLOSE_PIDFD))?;
     let listener = LISTENER.load(Ordering::SeqCst);
-    let mut answer = Answer::new(listener);
-    if fds[2].revents & POLLIN != 0 && answer.next(plan, guards) {
+    let mut supervisor = Supervisor::new(listener);
+    if fds[2].revents & POLLIN != 0 && supervisor.next(plan, guards) {
         return Err(at(step::exec::CANDIDATE.item(0))(errno::EPERM));
     }
-    Ok(Child { pid, listener, answer })
+    Ok(Child { pid, listener, supervisor })
 }
 
 fn words(plan: &Plan, r: Ref, into: &'static Words) -> Result<*const Str, i32> {
@@ -240,7 +241,7 @@ fn enter(c: &Context<'_>) -> Step {
     if c.terminal {
         sys::ioctl(0, TIOCSCTTY, 0).map_err(at(step::terminal::CONTROL))?;
     }
-    crate::container::as_program(plan)?; // before any path is looked at: that is the program's to do
+    container::become_program_user(plan)?; // before any path is looked at: that is the program's to do
     sys::chdir(plan.str(h.cwd.off)).map_err(at(step::cwd::ENTER))?;
     let no_spawn = plan.has(flag::NO_SPAWN);
     let program = if no_spawn {
@@ -258,7 +259,7 @@ fn enter(c: &Context<'_>) -> Step {
                 .map_err(at(step::rlimit::LIMIT.item(i)))?;
         }
     }
-    drop_capabilities()?; // before no_new_privs only by habit: neither needs the other
+    caps::drop_all()?; // before no_new_privs only by habit: neither needs the other
     sys::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).map_err(at(step::nnp::PAYLOAD))?; // without it Landlock and seccomp are refused
     if c.ruleset >= 0 {
         sys::landlock_restrict_self(c.ruleset, 0).map_err(at(step::landlock::RESTRICT_PAYLOAD))?; // after all mounts, whose files it names
@@ -276,32 +277,6 @@ fn raise_open_files() -> Result<u64, Fault> {
     pair[0] = pair[1];
     sys::prlimit(0, RLIMIT_NOFILE, pair.as_ptr(), core::ptr::null_mut()).map_err(at(step::rlimit::RAISE_OPEN_FILES))?;
     Ok(pair[1])
-}
-
-/// Empties the bounding set.
-pub fn drop_bounding() -> Step {
-    let mut cap = 0;
-    while cap < 64 {
-        match sys::prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) {
-            Ok(_) => cap += 1,
-            Err(errno::EINVAL) => break, // beyond the kernel's last capability
-            Err(errno::EPERM) => break,  // an unprivileged owner without namespaces has none to drop
-            Err(e) => return Err(at(step::caps::BOUNDING.item(cap))(e)),
-        }
-    }
-    Ok(())
-}
-
-fn drop_capabilities() -> Step {
-    drop_bounding()?;
-    match sys::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) {
-        Ok(_) | Err(errno::EINVAL) => {}
-        Err(e) => return Err(at(step::caps::CLEAR_AMBIENT)(e)),
-    }
-    let header = [LINUX_CAPABILITY_VERSION_3, 0];
-    let none = [0u32; 6];
-    sys::capset(header.as_ptr(), none.as_ptr()).map_err(at(step::caps::CLEAR))?;
-    Ok(())
 }
 
 /// The rights that anything but a directory can have.

@@ -1,10 +1,10 @@
 //! Reads the plan in place. The owner made it, so its layout is trusted once the magic and the length agree; every
 //! offset is still checked against the block, and one that is outside is a fault, not a read.
 
+use crate::fault::{Fault, at};
 use crate::sys::{self, Str};
 use crate::uapi::*;
 use crate::wire::{Header, MAGIC, Ref, step};
-use crate::{Fault, at};
 
 /// The mapped plan.
 pub struct Plan {

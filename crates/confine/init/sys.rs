@@ -151,6 +151,19 @@ pub struct PollFd {
     pub revents: i16,
 }
 
+/// `struct msghdr`.
+#[repr(C)]
+#[allow(missing_docs, reason = "recvmsg(2)")]
+pub struct Msghdr {
+    pub name: usize,
+    pub namelen: usize,
+    pub iov: *const [usize; 2],
+    pub iovlen: usize,
+    pub control: *const u8,
+    pub controllen: usize,
+    pub flags: usize,
+}
+
 /// `struct statx`, as far as init reads it.
 #[repr(C)]
 #[derive(Clone, Copy)]

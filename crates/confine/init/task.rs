@@ -5,7 +5,7 @@
 
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-use crate::sys;
+use crate::sys::{self, Str};
 use crate::uapi::*;
 
 /// The name under /proc of the directory that a thread's relative paths start from, NUL-terminated.
@@ -129,4 +129,45 @@ pub fn umask_of(pid: u32) -> Result<u32, i32> {
         at += 1;
     }
     Ok(0o022)
+}
+
+/// Bytes of a program's memory. The filter of who made a container may refuse the call for it, and leave the file.
+pub fn read_memory(pid: u32, from: usize, into: &mut [u8]) -> Result<usize, i32> {
+    let (local, remote) = ([into.as_mut_ptr() as usize, into.len()], [from, into.len()]);
+    match sys::process_vm_readv(pid as i32, local.as_ptr(), 1, remote.as_ptr(), 1, 0) {
+        Err(errno::EPERM | errno::ENOSYS) => {}
+        read => return read,
+    }
+    let f = open_proc(pid, b"/mem")?;
+    let read = sys::pread(f, into.as_mut_ptr(), into.len(), from);
+    sys::close(f)?;
+    read
+}
+
+/// Reads a NUL-terminated string of the calling thread; cut at the buffer's end. Returns its length.
+pub fn read_path(pid: u32, address: u64, buf: &mut [u8]) -> Result<usize, i32> {
+    let mut have = 0;
+    while have < buf.len() {
+        let from = address.wrapping_add(have as u64) as usize;
+        let page = 4096 - from % 4096; // a string may end just before a page that is not mapped
+        let want = page.min(buf.len() - have);
+        let n = read_memory(pid, from, &mut buf[have..have + want])?;
+        if n == 0 {
+            return Err(errno::EFAULT);
+        }
+        if let Some(end) = buf[have..have + n].iter().position(|&b| b == 0) {
+            return Ok(have + end);
+        }
+        have += n;
+    }
+    Ok(have)
+}
+
+/// The name of a descriptor of init's own, NUL-terminated.
+pub fn self_fd(buf: &mut [u8; 40], f: i32) -> Str {
+    let mut digits = [0u8; 24];
+    let text = number(f as u64, &mut digits);
+    buf[..14].copy_from_slice(b"/proc/self/fd/");
+    buf[14..14 + text.len()].copy_from_slice(text);
+    buf.as_ptr()
 }

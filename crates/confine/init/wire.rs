@@ -28,7 +28,7 @@ pub mod fd {
     /// Where the program finds its session's channel: the plan's place, which is free by then.
     pub const CHANNEL: i32 = PLAN;
     /// How many a container's init is sent by its owner: the standard streams, and up to `SYNC`.
-    pub const ARRIVING: usize = SYNC as usize + 1;
+    pub const INITIAL_COUNT: usize = SYNC as usize + 1;
     /// The first of the plan's own descriptors.
     pub const FIRST_EXTRA: i32 = 16;
     /// Where the program sits while `spawn` is false, unless the hard limit of open files is lower.
@@ -110,15 +110,15 @@ pub mod flag {
 }
 
 /// Most descriptors in one letter; the kernel takes 253 (`unix(7)`).
-pub const LETTER_FDS: usize = 200;
+pub const CONTROL_FDS: usize = 200;
 
 /// Most sockets in one letter of init's.
-pub const LETTER_SOCKETS: usize = 64;
+pub const CONTROL_SOCKETS: usize = 64;
 
 /// What the owner's messages on the sync socket say, and init's one answer: the sockets of a capture.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Letter {
+pub struct ControlMessage {
     /// Descriptors of the plan in all, the plan's own among them; they come in as many letters as it takes. 0: go. In
     /// init's answer the sockets in all, likewise.
     pub total: u32,
@@ -356,7 +356,7 @@ pub struct LandRule {
 /// A name that must not come into being: `name` in the directory `parent`.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Guard {
+pub struct PathGuard {
     /// String offset of the directory, as seen inside.
     pub parent: u32,
     /// `u32` per name, in the order of `index`: 1 where the policy denies the name, 0 where it protects it.
@@ -415,7 +415,7 @@ pub mod status {
 pub const EVENT_PATH: usize = 1024;
 
 /// Bits of `Event::answer` above the errno.
-pub mod told {
+pub mod refusal {
     /// A guard refused it.
     pub const GUARDED: u32 = 1 << 16;
     /// The guarded name is a denied one; else it is protected.
@@ -436,7 +436,7 @@ pub struct Event {
     pub verdict: u32,
     /// Pid as init sees it.
     pub pid: u32,
-    /// errno answered in the low 16 bits, 0 when it was let through, and `told` bits.
+    /// errno answered in the low 16 bits, 0 when it was let through, and `refusal` bits.
     pub answer: u32,
     /// The registers.
     pub args: [u64; 6],

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use crate::capture::Capture;
-use crate::wire::{Guard, Header, LandRule, MAGIC, MountOp, Ref, Rlimit, fd, flag, op, op_flag};
+use crate::wire::{Header, LandRule, MAGIC, MountOp, PathGuard, Ref, Rlimit, fd, flag, op, op_flag};
 
 /// Mount attributes, as `mount_setattr(2)` names them.
 pub mod attr {
@@ -422,7 +422,7 @@ impl Recipe {
             let denied: Vec<u32> = names.iter().map(|n| u32::from(g.denied.contains(*n))).collect();
             let denied = b.words(&denied).off;
             let parent = b.text(&g.parent);
-            let guard = Guard { parent, denied, count: index.len, index: index.off };
+            let guard = PathGuard { parent, denied, count: index.len, index: index.off };
             list.push(u64::from(guard.parent) | u64::from(guard.denied) << 32);
             list.push(u64::from(guard.count) | u64::from(guard.index) << 32);
         }
@@ -572,7 +572,7 @@ const _: () = assert!(cfg!(target_endian = "little"));
 const _: () = assert!(size_of::<Header>() == 25 * 8);
 const _: () = assert!(size_of::<MountOp>() == 56);
 const _: () = assert!(size_of::<LandRule>() == 32);
-const _: () = assert!(size_of::<Guard>() == 16);
+const _: () = assert!(size_of::<PathGuard>() == 16);
 const _: () = assert!(size_of::<Rlimit>() == 24);
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 
 use crate::seccomp::classify::Verdict;
 use crate::wire;
-use crate::wire::told::{ADDRESS, DENIED, GUARDED, SECOND};
+use crate::wire::refusal::{ADDRESS, DENIED, GUARDED, SECOND};
 
 /// A status record.
 #[derive(Debug)]
@@ -158,7 +158,7 @@ pub fn decode_event(bytes: &[u8]) -> Option<Event> {
     for (i, a) in args.iter_mut().enumerate() {
         *a = u64::from_ne_bytes(bytes[16 + i * 8..24 + i * 8].try_into().ok()?);
     }
-    let told = |bit| u32_at(12) & bit != 0;
+    let has = |bit| u32_at(12) & bit != 0;
     let (one, two) = (u32_at(64) as usize, u32_at(68) as usize);
     let text = bytes.get(head..head.checked_add(one)?.checked_add(two)?)?;
     Some(Event {
@@ -166,8 +166,8 @@ pub fn decode_event(bytes: &[u8]) -> Option<Event> {
         verdict: Verdict(u32_at(4)),
         errno: u32_at(12) as u16,
         pid: u32_at(8),
-        guarded: told(GUARDED).then_some(Guarded { denied: told(DENIED), second: told(SECOND) }),
-        address: told(ADDRESS),
+        guarded: has(GUARDED).then_some(Guarded { denied: has(DENIED), second: has(SECOND) }),
+        address: has(ADDRESS),
         args,
         paths: [text[..one].to_vec(), text[one..].to_vec()],
     })

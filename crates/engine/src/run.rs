@@ -225,7 +225,7 @@ impl Staged {
     /// Its init is gone.
     pub fn go(&mut self) -> Result<(), Failure> {
         let letters = self.letters.take().ok_or_else(|| refusal("spawn", "the program has its go"))?;
-        control::go(letters.as_fd()).map_err(|e| refusal("spawn", &format!("init is gone: {e}")))
+        control::release(letters.as_fd()).map_err(|e| refusal("spawn", &format!("init is gone: {e}")))
     }
 
     /// Whether its init is gone, as it is after a failed step.

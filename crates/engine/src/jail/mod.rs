@@ -163,7 +163,7 @@ fn release(recipe: &Recipe, pid: i32, letters: &OwnedFd) -> Result<(), Failure> 
         }
     }
     if recipe.flags & flag::SYNC != 0 {
-        control::go(letters.as_fd()).map_err(|e| failed("spawn", "cannot release init", &e, None))?;
+        control::release(letters.as_fd()).map_err(|e| failed("spawn", "cannot release init", &e, None))?;
     }
     Ok(())
 }

@@ -4,11 +4,11 @@
 //! be something else by the time the kernel looks, so it is told as read and decides nothing but whether a run under
 //! `TERMINATE` ends.
 
-use crate::notify::{Request, read_memory};
+use crate::listener::Notification;
 use crate::plan::Plan;
 use crate::reach::{self, Network, Wish};
 use crate::sys;
-use crate::task::borrow;
+use crate::task::{borrow, read_memory};
 use crate::uapi::*;
 use crate::wire::flag;
 
@@ -50,7 +50,7 @@ pub fn is_about(nr: i32) -> bool {
 
 /// The address that the call is refused for, as far as the network refuses it. Fails when that cannot be known; of what the
 /// kernel itself will not find, such as a pointer to nothing or a closed descriptor, it is known.
-pub fn refused(plan: &Plan, r: &Request) -> Result<Option<Address>, i32> {
+pub fn refused(plan: &Plan, r: &Notification) -> Result<Option<Address>, i32> {
     let Some(network) = network(plan) else { return Ok(None) };
     match asked(plan, network, r) {
         Err(errno::EFAULT | errno::ENOENT | errno::EBADF | errno::ESRCH) => Ok(None),
@@ -58,7 +58,7 @@ pub fn refused(plan: &Plan, r: &Request) -> Result<Option<Address>, i32> {
     }
 }
 
-fn asked(plan: &Plan, network: Network, r: &Request) -> Result<Option<Address>, i32> {
+fn asked(plan: &Plan, network: Network, r: &Notification) -> Result<Option<Address>, i32> {
     use calls::*;
     match r.nr {
         CONNECT | BIND => judge(plan, network, r, r.args[1], r.args[2], 0),
@@ -96,14 +96,21 @@ fn network(plan: &Plan) -> Option<Network> {
 }
 
 /// The address of a `struct msghdr`.
-fn message(plan: &Plan, network: Network, r: &Request, at: u64, flags: u64) -> Result<Option<Address>, i32> {
+fn message(plan: &Plan, network: Network, r: &Notification, at: u64, flags: u64) -> Result<Option<Address>, i32> {
     let mut head = [0u8; 16]; // msg_name, msg_namelen
     read(r, &mut head, at)?;
     let word = |from: usize| u64::from_ne_bytes(core::array::from_fn(|i| head[from + i]));
     judge(plan, network, r, word(0), word(8) & 0xffff_ffff, flags)
 }
 
-fn judge(plan: &Plan, network: Network, r: &Request, at: u64, len: u64, flags: u64) -> Result<Option<Address>, i32> {
+fn judge(
+    plan: &Plan,
+    network: Network,
+    r: &Notification,
+    at: u64,
+    len: u64,
+    flags: u64,
+) -> Result<Option<Address>, i32> {
     if at == 0 {
         return Ok(None); // sent on a connection
     }
@@ -157,6 +164,6 @@ fn option(socket: i32, option: i32) -> Result<Option<i32>, i32> {
 }
 
 /// Reads the calling thread's memory: all of it or nothing.
-fn read(r: &Request, into: &mut [u8], at: u64) -> Result<(), i32> {
+fn read(r: &Notification, into: &mut [u8], at: u64) -> Result<(), i32> {
     if read_memory(r.pid, at as usize, into)? == into.len() { Ok(()) } else { Err(errno::EFAULT) }
 }

@@ -8,14 +8,15 @@
 //! Directories of guards are bound onto themselves by the mount plan, so a guarded directory cannot be moved away and
 //! replaced. Descriptors of them are kept open, so their inode numbers cannot be used again.
 
-use crate::notify::{Answer, Kept, Request, read_memory, read_path};
+use crate::fault::{Fault, at};
+use crate::listener::{Listener, Notification, SavedCall};
 use crate::path_args::path_arguments;
 use crate::plan::Plan;
+use crate::socket_calls::landlock_refuses_bind;
 use crate::sys::{self, Str};
-use crate::task::{base_link, borrow, has_signal, number, terminal_of, umask_of};
+use crate::task::{base_link, borrow, has_signal, read_memory, read_path, self_fd, terminal_of, umask_of};
 use crate::uapi::*;
-use crate::wire::{Guard, step};
-use crate::{Fault, at};
+use crate::wire::{PathGuard, step};
 
 const MAX_GUARDS: usize = 512;
 /// As many as there are processes by default.
@@ -29,7 +30,7 @@ const EMPTY: Str = c"".as_ptr().cast();
 struct Parent {
     dev: u64,
     ino: u64,
-    guard: Guard,
+    guard: PathGuard,
 }
 
 struct Parents(core::cell::UnsafeCell<[Parent; MAX_GUARDS]>);
@@ -39,27 +40,27 @@ unsafe impl Sync for Parents {}
 static PARENTS: Parents = Parents(core::cell::UnsafeCell::new([Parent::NONE; MAX_GUARDS]));
 
 impl Parent {
-    const NONE: Parent = Parent { dev: 0, ino: 0, guard: Guard { parent: 0, denied: 0, count: 0, index: 0 } };
+    const NONE: Parent = Parent { dev: 0, ino: 0, guard: PathGuard { parent: 0, denied: 0, count: 0, index: 0 } };
 }
 
 /// The guards, by identity of their directory.
-pub struct Guards {
+pub struct PathGuards {
     count: usize,
-    waiting: [Kept; MAX_WAITING],
+    waiting: [SavedCall; MAX_WAITING],
     waiters: usize,
 }
 
 /// What became of a call that makes a name.
-pub enum Made {
+pub enum Outcome {
     /// Performed and answered, or waiting.
-    Done,
+    Answered,
     /// A guard refuses it; not answered yet.
-    Refused(Guarded),
+    Refused(Refusal),
 }
 
 /// Which guard: what an event tells of it.
 #[derive(Clone, Copy)]
-pub struct Guarded {
+pub struct Refusal {
     /// The policy denies the name; else it protects it.
     pub denied: bool,
     /// The name is the call's second path.
@@ -67,7 +68,7 @@ pub struct Guarded {
 }
 
 /// What one call wants, by registers.
-enum Wish {
+enum Operation {
     Open { flags: i32, mode: u32 },
     Mkdir { mode: u32 },
     Mknod { mode: u32 },
@@ -133,23 +134,23 @@ impl Path {
 
 /// The directory of a name, open, and where the name starts in its path. Closed on every way out: a program that knows
 /// one which is not would take all of init's descriptors.
-struct Place {
-    dir: i32,
-    at: usize,
+struct ParentDir {
+    fd: i32,
+    name_at: usize,
 }
 
-impl Drop for Place {
+impl Drop for ParentDir {
     fn drop(&mut self) {
         // close(2) on a descriptor of ours that only names a directory cannot fail in a way that matters.
-        sys::close(self.dir).ok();
+        sys::close(self.fd).ok();
     }
 }
 
-impl Guards {
+impl PathGuards {
     /// Looks up the directories of the plan's guards, as the sandbox sees them.
-    pub fn prepare(plan: &Plan) -> Result<Guards, Fault> {
-        let mut g = Guards { count: 0, waiting: [Kept::EMPTY; MAX_WAITING], waiters: 0 };
-        for (i, guard) in plan.items::<Guard>(plan.header().guards).iter().enumerate() {
+    pub fn prepare(plan: &Plan) -> Result<PathGuards, Fault> {
+        let mut g = PathGuards { count: 0, waiting: [SavedCall::EMPTY; MAX_WAITING], waiters: 0 };
+        for (i, guard) in plan.items::<PathGuard>(plan.header().guards).iter().enumerate() {
             let fault = at(step::guard::DIRECTORY.item(i));
             if g.count == MAX_GUARDS {
                 return Err(fault(errno::E2BIG));
@@ -193,75 +194,75 @@ impl Guards {
     }
 
     /// Tries the waiting calls again.
-    pub fn retry(&mut self, plan: &Plan, answer: &mut Answer) {
+    pub fn retry(&mut self, plan: &Plan, listener: &Listener) {
         let (list, n) = (self.waiting, self.waiters);
         self.waiters = 0;
         for kept in &list[..n] {
             let r = kept.request();
-            if !answer.valid(&r) {
+            if !listener.valid(&r) {
                 continue;
             }
             if let Ok(true) = has_signal(r.pid) {
-                answer.refuse(&r, errno::ERESTARTSYS);
-            } else if let Made::Refused(_) = self.perform(plan, answer, &r) {
-                answer.refuse(&r, errno::EACCES);
+                listener.refuse(&r, errno::ERESTARTSYS);
+            } else if let Outcome::Refused(_) = self.perform(plan, listener, &r) {
+                listener.refuse(&r, errno::EACCES);
             }
         }
     }
 
     /// Performs one call for the program, or says that a guard refuses it.
-    pub fn perform(&mut self, plan: &Plan, answer: &mut Answer, r: &Request) -> Made {
-        match self.attempt(plan, answer, r) {
+    pub fn perform(&mut self, plan: &Plan, listener: &Listener, r: &Notification) -> Outcome {
+        match self.attempt(plan, listener, r) {
             Ok(v) => v,
             Err(e) => {
-                answer.refuse(r, e);
-                Made::Done
+                listener.refuse(r, e);
+                Outcome::Answered
             }
         }
     }
 
-    fn attempt(&mut self, plan: &Plan, answer: &mut Answer, r: &Request) -> Result<Made, i32> {
+    fn attempt(&mut self, plan: &Plan, listener: &Listener, r: &Notification) -> Result<Outcome, i32> {
         use calls::*;
         let a = &r.args;
         let dirfd = |i: usize| a[i] as i32;
         if r.nr == BIND {
-            return self.bind(plan, answer, r);
+            return self.bind(plan, listener, r);
         }
-        let (dir, path, wish) = match r.nr {
-            OPEN => (AT_FDCWD, a[0], Wish::Open { flags: a[1] as i32, mode: a[2] as u32 }),
-            CREAT => (AT_FDCWD, a[0], Wish::Open { flags: O_WRONLY | O_CREAT | O_TRUNC, mode: a[1] as u32 }),
-            OPENAT => (dirfd(0), a[1], Wish::Open { flags: a[2] as i32, mode: a[3] as u32 }),
-            MKDIR => (AT_FDCWD, a[0], Wish::Mkdir { mode: a[1] as u32 }),
-            MKDIRAT => (dirfd(0), a[1], Wish::Mkdir { mode: a[2] as u32 }),
-            MKNOD => (AT_FDCWD, a[0], Wish::Mknod { mode: a[1] as u32 }),
-            MKNODAT => (dirfd(0), a[1], Wish::Mknod { mode: a[2] as u32 }),
-            SYMLINK => (AT_FDCWD, a[1], Wish::Symlink { target: a[0] }),
-            SYMLINKAT => (dirfd(1), a[2], Wish::Symlink { target: a[0] }),
-            LINK => (AT_FDCWD, a[1], Wish::Link { olddir: AT_FDCWD, old: a[0], flags: 0 }),
-            LINKAT => (dirfd(2), a[3], Wish::Link { olddir: dirfd(0), old: a[1], flags: a[4] as i32 }),
-            RENAME => (AT_FDCWD, a[1], Wish::Rename { olddir: AT_FDCWD, old: a[0], flags: 0 }),
-            RENAMEAT => (dirfd(2), a[3], Wish::Rename { olddir: dirfd(0), old: a[1], flags: 0 }),
-            RENAMEAT2 => (dirfd(2), a[3], Wish::Rename { olddir: dirfd(0), old: a[1], flags: a[4] as u32 }),
-            UNLINK => (AT_FDCWD, a[0], Wish::Unlink { flags: 0 }),
-            RMDIR => (AT_FDCWD, a[0], Wish::Unlink { flags: AT_REMOVEDIR }),
-            UNLINKAT => (dirfd(0), a[1], Wish::Unlink { flags: a[2] as i32 }),
+        let (dir, path, operation) = match r.nr {
+            OPEN => (AT_FDCWD, a[0], Operation::Open { flags: a[1] as i32, mode: a[2] as u32 }),
+            CREAT => (AT_FDCWD, a[0], Operation::Open { flags: O_WRONLY | O_CREAT | O_TRUNC, mode: a[1] as u32 }),
+            OPENAT => (dirfd(0), a[1], Operation::Open { flags: a[2] as i32, mode: a[3] as u32 }),
+            MKDIR => (AT_FDCWD, a[0], Operation::Mkdir { mode: a[1] as u32 }),
+            MKDIRAT => (dirfd(0), a[1], Operation::Mkdir { mode: a[2] as u32 }),
+            MKNOD => (AT_FDCWD, a[0], Operation::Mknod { mode: a[1] as u32 }),
+            MKNODAT => (dirfd(0), a[1], Operation::Mknod { mode: a[2] as u32 }),
+            SYMLINK => (AT_FDCWD, a[1], Operation::Symlink { target: a[0] }),
+            SYMLINKAT => (dirfd(1), a[2], Operation::Symlink { target: a[0] }),
+            LINK => (AT_FDCWD, a[1], Operation::Link { olddir: AT_FDCWD, old: a[0], flags: 0 }),
+            LINKAT => (dirfd(2), a[3], Operation::Link { olddir: dirfd(0), old: a[1], flags: a[4] as i32 }),
+            RENAME => (AT_FDCWD, a[1], Operation::Rename { olddir: AT_FDCWD, old: a[0], flags: 0 }),
+            RENAMEAT => (dirfd(2), a[3], Operation::Rename { olddir: dirfd(0), old: a[1], flags: 0 }),
+            RENAMEAT2 => (dirfd(2), a[3], Operation::Rename { olddir: dirfd(0), old: a[1], flags: a[4] as u32 }),
+            UNLINK => (AT_FDCWD, a[0], Operation::Unlink { flags: 0 }),
+            RMDIR => (AT_FDCWD, a[0], Operation::Unlink { flags: AT_REMOVEDIR }),
+            UNLINKAT => (dirfd(0), a[1], Operation::Unlink { flags: a[2] as i32 }),
             _ => return Err(errno::EPERM),
         };
         let mut path = Path::read(r.pid, path)?;
         if path.len == 0 {
             return Err(errno::ENOENT);
         }
-        if let Wish::Open { flags, mode } = wish {
-            return self.open(plan, answer, r, dir, path, flags, mode);
+        if let Operation::Open { flags, mode } = operation {
+            return self.open(plan, listener, r, dir, path, flags, mode);
         }
         let slash = path.trim();
-        let place = self.place(answer, r, dir, &path)?;
-        match self.make(plan, answer, r, &place, &path, slash, &wish)? {
+        let parent = self.parent_of(listener, r, dir, &path)?;
+        match self.make(plan, listener, r, &parent, &path, slash, &operation)? {
             None => {
-                answer.done(r, 0);
-                Ok(Made::Done)
+                listener.done(r, 0);
+                Ok(Outcome::Answered)
             }
-            Some(guarded) => Ok(Made::Refused(guarded)),
+            Some(guarded) => Ok(Outcome::Refused(guarded)),
         }
     }
 
@@ -270,57 +271,57 @@ impl Guards {
     fn make(
         &self,
         plan: &Plan,
-        answer: &Answer,
-        r: &Request,
-        place: &Place,
+        listener: &Listener,
+        r: &Notification,
+        parent: &ParentDir,
         path: &Path,
         slash: bool,
-        wish: &Wish,
-    ) -> Result<Option<Guarded>, i32> {
-        let bytes = &path.text[place.at..path.len];
+        operation: &Operation,
+    ) -> Result<Option<Refusal>, i32> {
+        let bytes = &path.text[parent.name_at..path.len];
         if bytes.is_empty() {
-            return Err(if matches!(wish, Wish::Rename { .. } | Wish::Unlink { .. }) {
+            return Err(if matches!(operation, Operation::Rename { .. } | Operation::Unlink { .. }) {
                 errno::EBUSY
             } else {
                 errno::EEXIST
             }); // `/`
         }
-        let name: Str = path.text[place.at..].as_ptr();
-        if let Some(denied) = self.forbids(plan, place.dir, bytes)? {
-            if let Wish::Unlink { .. } = wish {
+        let name: Str = path.text[parent.name_at..].as_ptr();
+        if let Some(denied) = self.forbids(plan, parent.fd, bytes)? {
+            if let Operation::Unlink { .. } = operation {
                 let mut st = sys::Statx::new();
-                sys::statx(place.dir, name, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &mut st)?; // there is nothing to refuse when it is not there
+                sys::statx(parent.fd, name, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &mut st)?; // there is nothing to refuse when it is not there
             }
-            return Ok(Some(Guarded { denied, second: path_arguments(r.nr).1.is_some() }));
+            return Ok(Some(Refusal { denied, second: path_arguments(r.nr).1.is_some() }));
         }
-        match *wish {
-            Wish::Mkdir { mode } => sys::mkdirat(place.dir, name, mode & 0o1777 & !umask_of(r.pid)?)?,
-            Wish::Mknod { mode } => {
+        match *operation {
+            Operation::Mkdir { mode } => sys::mkdirat(parent.fd, name, mode & 0o1777 & !umask_of(r.pid)?)?,
+            Operation::Mknod { mode } => {
                 if slash {
                     return Err(errno::ENOENT);
                 }
-                sys::mknodat(place.dir, name, mode & !(S_ISUID | S_ISGID) & !umask_of(r.pid)?, 0)?
+                sys::mknodat(parent.fd, name, mode & !(S_ISUID | S_ISGID) & !umask_of(r.pid)?, 0)?
             }
-            Wish::Symlink { target } => {
+            Operation::Symlink { target } => {
                 if slash {
                     return Err(errno::ENOENT);
                 }
                 let target = Path::read(r.pid, target)?;
-                sys::symlinkat(target.text.as_ptr(), place.dir, name)?
+                sys::symlinkat(target.text.as_ptr(), parent.fd, name)?
             }
-            Wish::Unlink { flags } if slash && flags & AT_REMOVEDIR == 0 => return Err(errno::ENOTDIR),
-            Wish::Unlink { flags } => sys::unlinkat(place.dir, name, flags)?,
-            Wish::Rename { olddir, old, flags } => {
+            Operation::Unlink { flags } if slash && flags & AT_REMOVEDIR == 0 => return Err(errno::ENOTDIR),
+            Operation::Unlink { flags } => sys::unlinkat(parent.fd, name, flags)?,
+            Operation::Rename { olddir, old, flags } => {
                 let mut from = Path::read(r.pid, old)?;
                 from.trim();
-                let source = self.place(answer, r, olddir, &from)?;
-                let bytes = &from.text[source.at..from.len];
-                if let Some(denied) = self.forbids(plan, source.dir, bytes)? {
-                    return Ok(Some(Guarded { denied, second: false }));
+                let source = self.parent_of(listener, r, olddir, &from)?;
+                let bytes = &from.text[source.name_at..from.len];
+                if let Some(denied) = self.forbids(plan, source.fd, bytes)? {
+                    return Ok(Some(Refusal { denied, second: false }));
                 }
-                sys::renameat2(source.dir, from.text[source.at..].as_ptr(), place.dir, name, flags)?
+                sys::renameat2(source.fd, from.text[source.name_at..].as_ptr(), parent.fd, name, flags)?
             }
-            Wish::Link { olddir, old, flags } => {
+            Operation::Link { olddir, old, flags } => {
                 let from = Path::read(r.pid, old)?;
                 let own = if from.len == 0 && flags & AT_EMPTY_PATH != 0 {
                     Some(borrow(r.pid, olddir)?)
@@ -332,28 +333,28 @@ impl Guards {
                 if let Some(f) = own {
                     let mut link = [0u8; 40];
                     let old = self_fd(&mut link, f);
-                    let done = sys::linkat(AT_FDCWD, old, place.dir, name, AT_SYMLINK_FOLLOW);
+                    let done = sys::linkat(AT_FDCWD, old, parent.fd, name, AT_SYMLINK_FOLLOW);
                     sys::close(f)?;
                     done?
                 } else {
-                    let source = self.place(answer, r, olddir, &from)?;
+                    let source = self.parent_of(listener, r, olddir, &from)?;
                     sys::linkat(
-                        source.dir,
-                        from.text[source.at..].as_ptr(),
-                        place.dir,
+                        source.fd,
+                        from.text[source.name_at..].as_ptr(),
+                        parent.fd,
                         name,
                         flags & AT_SYMLINK_FOLLOW,
                     )?
                 }
             }
-            Wish::Open { .. } => return Err(errno::EINVAL),
+            Operation::Open { .. } => return Err(errno::EINVAL),
         };
         Ok(None)
     }
 
     /// bind of a Unix socket makes a name as well. The address is read once; the bind is done on a copy of the program's
     /// socket, from the directory that was checked.
-    fn bind(&self, plan: &Plan, answer: &Answer, r: &Request) -> Result<Made, i32> {
+    fn bind(&self, plan: &Plan, listener: &Listener, r: &Notification) -> Result<Outcome, i32> {
         let mut address = [0u8; 128];
         let len = (r.args[2] as u32 as usize).min(address.len());
         if read_memory(r.pid, r.args[1] as usize, &mut address[..len])? != len {
@@ -363,42 +364,42 @@ impl Guards {
         let by_path =
             len > SUN_PATH && u16::from_ne_bytes([address[0], address[1]]) == AF_UNIX as u16 && address[SUN_PATH] != 0;
         let done = if by_path {
-            self.bind_path(plan, answer, r, socket, &mut address, len)
-        } else if crate::network::landlock_refuses_bind(plan, socket, &address[..len]) {
+            self.bind_path(plan, listener, r, socket, &mut address, len)
+        } else if landlock_refuses_bind(plan, socket, &address[..len]) {
             Err(errno::EACCES)
         } else {
             sys::bind(socket, address.as_ptr(), len).map(|_| None)
         };
         sys::close(socket)?;
         if let Some(guarded) = done? {
-            return Ok(Made::Refused(guarded));
+            return Ok(Outcome::Refused(guarded));
         }
-        answer.done(r, 0);
-        Ok(Made::Done)
+        listener.done(r, 0);
+        Ok(Outcome::Answered)
     }
 
     fn bind_path(
         &self,
         plan: &Plan,
-        answer: &Answer,
-        r: &Request,
+        listener: &Listener,
+        r: &Notification,
         socket: i32,
         address: &mut [u8; 128],
         len: usize,
-    ) -> Result<Option<Guarded>, i32> {
+    ) -> Result<Option<Refusal>, i32> {
         let mut path = Path { text: [0; PATH_MAX + 1], len: 0 };
         let given = &address[SUN_PATH..len];
         path.len = given.iter().position(|&b| b == 0).unwrap_or(given.len());
         path.text[..path.len].copy_from_slice(&given[..path.len]);
-        let place = self.place(answer, r, AT_FDCWD, &path)?;
-        let name = &path.text[place.at..path.len];
-        if let Some(denied) = self.forbids(plan, place.dir, name)? {
-            return Ok(Some(Guarded { denied, second: false }));
+        let parent = self.parent_of(listener, r, AT_FDCWD, &path)?;
+        let name = &path.text[parent.name_at..path.len];
+        if let Some(denied) = self.forbids(plan, parent.fd, name)? {
+            return Ok(Some(Refusal { denied, second: false }));
         }
         address[SUN_PATH..].fill(0);
         address[SUN_PATH..SUN_PATH + name.len()].copy_from_slice(name);
         sys::umask(umask_of(r.pid)?)?;
-        let done = sys::fchdir(place.dir).and_then(|_| sys::bind(socket, address.as_ptr(), SUN_PATH + name.len() + 1));
+        let done = sys::fchdir(parent.fd).and_then(|_| sys::bind(socket, address.as_ptr(), SUN_PATH + name.len() + 1));
         sys::chdir(c"/".as_ptr().cast())?;
         sys::umask(0)?;
         done?;
@@ -410,77 +411,77 @@ impl Guards {
     fn open(
         &mut self,
         plan: &Plan,
-        answer: &Answer,
-        r: &Request,
+        listener: &Listener,
+        r: &Notification,
         dir: i32,
         mut path: Path,
         flags: i32,
         mode: u32,
-    ) -> Result<Made, i32> {
+    ) -> Result<Outcome, i32> {
         let mode = (mode & 0o1777 & !umask_of(r.pid)?) as u64;
         let flags = flags & OPEN_FLAGS;
         let cloexec = flags & O_CLOEXEC != 0;
         if flags & O_TMPFILE == O_TMPFILE {
-            let base = self.base(answer, r, dir, &path)?;
+            let base = self.base(listener, r, dir, &path)?;
             let f = sys::openat2(base, path.text.as_ptr(), flags | O_CLOEXEC, mode, RESOLVE_NO_MAGICLINKS);
             if base >= 0 {
                 sys::close(base)?;
             }
             let f = f? as i32;
-            answer.give(r, f, cloexec)?;
-            return Ok(Made::Done);
+            listener.give(r, f, cloexec)?;
+            return Ok(Outcome::Answered);
         }
         if path.text[path.len - 1] == b'/' {
             return Err(errno::EISDIR); // as open(2) with O_CREAT
         }
-        let mut place = self.place(answer, r, dir, &path)?;
+        let mut parent = self.parent_of(listener, r, dir, &path)?;
         for _ in 0..40 {
             if let Some(n) = stream_number(&path.text[..path.len]) {
                 let f = opened_again(borrow(r.pid, n)?, flags)?;
-                answer.give(r, f, cloexec)?;
-                return Ok(Made::Done);
+                listener.give(r, f, cloexec)?;
+                return Ok(Outcome::Answered);
             }
-            let name = &path.text[place.at..path.len];
-            if let Some(denied) = self.forbids(plan, place.dir, name)? {
+            let name = &path.text[parent.name_at..path.len];
+            if let Some(denied) = self.forbids(plan, parent.fd, name)? {
                 // Reading or writing what is there is for the mounts to judge; only making it is refused here.
-                return Ok(Made::Refused(Guarded { denied, second: false }));
+                return Ok(Outcome::Refused(Refusal { denied, second: false }));
             }
-            let at: Str = path.text[place.at..].as_ptr();
-            not_ours_to_open(place.dir, at, flags)?;
+            let at: Str = path.text[parent.name_at..].as_ptr();
+            not_ours_to_open(parent.fd, at, flags)?;
             let how = flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
-            match sys::openat2(place.dir, at, how, mode, RESOLVE_NO_MAGICLINKS) {
+            match sys::openat2(parent.fd, at, how, mode, RESOLVE_NO_MAGICLINKS) {
                 Ok(f) => {
                     let f = f as i32;
                     if flags & O_NONBLOCK == 0 {
                         let now = sys::fcntl(f, F_GETFL, 0)?;
                         sys::fcntl(f, F_SETFL, now & !(O_NONBLOCK as usize))?;
                     }
-                    answer.give(r, f, cloexec)?;
-                    return Ok(Made::Done);
+                    listener.give(r, f, cloexec)?;
+                    return Ok(Outcome::Answered);
                 }
                 Err(errno::ENXIO) => {
                     let mut st = sys::Statx::new();
-                    sys::statx(place.dir, at, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &mut st)?;
+                    sys::statx(parent.fd, at, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &mut st)?;
                     if st.mode & S_IFMT == S_IFIFO && flags & O_NONBLOCK == 0 && self.waiters < MAX_WAITING {
                         // A FIFO without a reader. The program would wait; so does its call, without us.
-                        self.waiting[self.waiters] = Kept::new(r);
+                        self.waiting[self.waiters] = SavedCall::new(r);
                         self.waiters += 1;
-                        return Ok(Made::Done);
+                        return Ok(Outcome::Answered);
                     }
                     if st.mode & S_IFMT == S_IFCHR && st.rdev == [5, 0] {
-                        answer.give(r, terminal_of(r.pid, flags)?, cloexec)?;
-                        return Ok(Made::Done);
+                        listener.give(r, terminal_of(r.pid, flags)?, cloexec)?;
+                        return Ok(Outcome::Answered);
                     }
                     return Err(errno::ENXIO);
                 }
                 Err(errno::ELOOP) if flags & (O_EXCL | O_NOFOLLOW) == 0 => {
                     let mut next = Path { text: [0; PATH_MAX + 1], len: 0 };
-                    next.len = sys::readlinkat(place.dir, at, next.text.as_mut_ptr(), PATH_MAX)?;
+                    next.len = sys::readlinkat(parent.fd, at, next.text.as_mut_ptr(), PATH_MAX)?;
                     if next.len == 0 || next.len >= PATH_MAX {
                         return Err(errno::ENAMETOOLONG);
                     }
                     path = next;
-                    place = split(place.dir, &path)?;
+                    parent = split(parent.fd, &path)?;
                 }
                 Err(e) => return Err(e),
             }
@@ -489,7 +490,7 @@ impl Guards {
     }
 
     /// The directory from which a path of the program's starts: AT_FDCWD for an absolute one (init has the same root).
-    fn base(&self, answer: &Answer, r: &Request, dir: i32, path: &Path) -> Result<i32, i32> {
+    fn base(&self, listener: &Listener, r: &Notification, dir: i32, path: &Path) -> Result<i32, i32> {
         if path.text[0] == b'/' {
             return Ok(AT_FDCWD);
         }
@@ -501,25 +502,25 @@ impl Guards {
         let f = sys::openat(AT_FDCWD, text.as_ptr(), O_PATH | O_CLOEXEC | O_DIRECTORY, 0)
             .map_err(|e| if dir == AT_FDCWD || e != errno::ENOENT { e } else { errno::EBADF })? as i32;
         // Only now is it certain that the number still meant the calling thread when it was opened.
-        if !answer.valid(r) {
+        if !listener.valid(r) {
             sys::close(f)?;
             return Err(errno::EINTR);
         }
         Ok(f)
     }
 
-    fn place(&self, answer: &Answer, r: &Request, dir: i32, path: &Path) -> Result<Place, i32> {
-        let base = self.base(answer, r, dir, path)?;
-        let place = split(base, path);
+    fn parent_of(&self, listener: &Listener, r: &Notification, dir: i32, path: &Path) -> Result<ParentDir, i32> {
+        let base = self.base(listener, r, dir, path)?;
+        let parent = split(base, path);
         if base >= 0 {
             sys::close(base)?;
         }
-        place
+        parent
     }
 }
 
 /// Opens the directory part of a path.
-fn split(base: i32, path: &Path) -> Result<Place, i32> {
+fn split(base: i32, path: &Path) -> Result<ParentDir, i32> {
     let text = &path.text[..path.len];
     let at = text.iter().rposition(|&b| b == b'/').map_or(0, |i| i + 1);
     let mut dir = [0u8; PATH_MAX + 2];
@@ -532,7 +533,7 @@ fn split(base: i32, path: &Path) -> Result<Place, i32> {
     };
     dir[n] = 0;
     let f = sys::openat2(base, dir.as_ptr(), O_PATH | O_CLOEXEC | O_DIRECTORY, 0, RESOLVE_NO_MAGICLINKS)? as i32;
-    Ok(Place { dir: f, at })
+    Ok(ParentDir { fd: f, name_at: at })
 }
 
 /// What init must not open for the program, because it would get there what the program would not: init is outside of
@@ -588,15 +589,6 @@ fn identity(f: i32) -> Result<(u64, u64), i32> {
     let mut st = sys::Statx::new();
     sys::statx(f, EMPTY, AT_EMPTY_PATH, STATX_BASIC_STATS, &mut st)?;
     Ok((st.dev(), st.ino))
-}
-
-/// The name of a descriptor of init's own, NUL-terminated.
-pub fn self_fd(buf: &mut [u8; 40], f: i32) -> Str {
-    let mut digits = [0u8; 24];
-    let text = number(f as u64, &mut digits);
-    buf[..14].copy_from_slice(b"/proc/self/fd/");
-    buf[14..14 + text.len()].copy_from_slice(text);
-    buf.as_ptr()
 }
 
 /// `/proc/self/fd/N`, `/dev/fd/N`, `/dev/stdin` and its kin: the program's own open files, by number.
