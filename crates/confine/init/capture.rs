@@ -1,8 +1,8 @@
-//! The way out of the sandbox's network: routes and rules that make every address local, and the sockets at which
-//! everything then arrives.
+//! Capture of the sandbox's network (transparent proxying): routes and rules that make every address local, and the
+//! sockets at which every connection then arrives.
 //!
-//! The owner has them made here, because only here is a process that may: the namespace is the sandbox's own. The sockets'
-//! descriptors go to the owner and stay with nobody in here. What is made is data of the plan.
+//! Init creates them for the owner, because the namespace is the sandbox's own and only init may. The descriptors go to the
+//! owner, and init keeps no copy. The plan has the messages and sockets; nothing is decided here.
 
 use crate::fault::{Fault, Step, at};
 use crate::plan::Plan;

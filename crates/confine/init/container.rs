@@ -1,8 +1,9 @@
-//! Init as the first process of a container that somebody else has made: how it comes by its descriptors, and what it
-//! looks at before it goes on.
+//! Init as the first process of a container that a container runtime has created: how it receives its descriptors, and
+//! what it verifies before it goes on.
 //!
-//! The namespaces, the mounts and a filter stand when it starts. What the owner hands over at the door is what a jail's init
-//! has open from the beginning; from then on there is one way for both.
+//! The namespaces, the mounts and a filter exist when it starts. On a rendezvous socket in the run's own directory the owner
+//! sends what a jail's init has open from the beginning; from then on both do the same. Creates no namespace and no mount,
+//! but for one that covers its own files below /proc.
 
 use crate::caps;
 use crate::control::{self, Descriptors};
@@ -22,7 +23,7 @@ struct Address {
 }
 
 /// Connects to the owner, who listens at this path, and puts what it sends into its places: standard streams, lifeline,
-/// status, events, letters.
+/// status, events, control socket.
 pub fn receive_descriptors(rendezvous: Str) -> Result<(), i32> {
     let mut address = Address { family: AF_UNIX as u16, path: [0; 108] };
     let mut n = 0;
@@ -53,7 +54,7 @@ pub fn receive_descriptors(rendezvous: Str) -> Result<(), i32> {
     sys::close_range(fd::SYNC as u32 + 1, i32::MAX as u32, 0).map(|_| ())
 }
 
-/// What the owner looked at, by device and inode, is what is mounted: the maker was told names.
+/// Verifies by device and inode that what the owner looked at is what is mounted: the runtime got names alone.
 pub fn verify_mounts(plan: &Plan) -> Step {
     for (i, rule) in plan.items::<LandRule>(plan.header().land_rules).iter().enumerate() {
         let fault = at(step::landrule::RULE.item(i));
@@ -66,23 +67,23 @@ pub fn verify_mounts(plan: &Plan) -> Step {
     Ok(())
 }
 
-/// What shows where a group has no number in this user namespace; on a host it is nobody's.
+/// What the kernel shows for a group that has no number in this user namespace (`overflowgid`).
 const NOGROUP: u32 = 65534;
-/// Groups that there is room for: more are as wrong as any.
+/// The most supplementary groups that are read; more fail the run.
 const GROUPS: usize = 64;
 
-/// Init is who it is to be, in no group that nobody gave it: an image's own lists of users and groups can have numbers for
-/// names, and a maker that looks there finds another one's.
+/// Verifies init's uid, gid and supplementary groups: an image's /etc/passwd and /etc/group can have numbers as names, and
+/// a runtime that looks there finds other ids.
 pub fn verify_ids(plan: &Plan) -> Step {
     let h = plan.header();
     verify(h.uid_out, h.gid_out, h.gid_out)
 }
 
-/// What init takes along into its own user: CAP_SETGID and CAP_SETUID, which its child drops once it is the program's, and
-/// CAP_KILL, which is all that it keeps itself.
-const TAKEN: u32 = 1 << CAP_KILL | 1 << CAP_SETGID | 1 << CAP_SETUID;
+/// What init keeps as its own user: CAP_SETGID and CAP_SETUID, which its child drops once it is the program's user, and
+/// CAP_KILL, the only one that it keeps to the end.
+const SEPARATE_USER_CAPS: u32 = 1 << CAP_KILL | 1 << CAP_SETGID | 1 << CAP_SETUID;
 
-/// What covers the files.
+/// How what covers init's files is mounted.
 const COVER: usize = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
 
 /// Init becomes a user of its own, and its files below /proc are covered: gVisor's kernel lets a process signal another of
@@ -93,12 +94,12 @@ pub fn separate_user(plan: &Plan) -> Step {
     }
     let h = plan.header();
     let (kind, over, how) = (c"tmpfs".as_ptr().cast(), c"/proc/1".as_ptr().cast(), c"mode=0,size=4096".as_ptr().cast());
-    sys::mount(kind, over, kind, COVER, how).map_err(at(step::ids::COVER_PROC))?; // with CAP_SYS_ADMIN, which goes below
-    sys::prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0).map_err(at(step::ids::KEEP_CAPABILITIES))?; // who leaves user 0 would lose them
+    sys::mount(kind, over, kind, COVER, how).map_err(at(step::ids::COVER_PROC))?; // takes CAP_SYS_ADMIN, which is dropped below
+    sys::prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0).map_err(at(step::ids::KEEP_CAPABILITIES))?; // a change from user 0 would clear them
     sys::setresgid(h.gid_in, h.gid_in, h.gid_in).map_err(at(step::ids::INIT_GROUP))?;
     sys::setresuid(h.uid_in, h.uid_in, h.uid_in).map_err(at(step::ids::INIT_USER))?;
     sys::prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0).map_err(at(step::ids::KEEP_NO_CAPABILITIES))?;
-    caps::set(TAKEN).map_err(at(step::ids::INIT_CAPABILITIES))?;
+    caps::set(SEPARATE_USER_CAPS).map_err(at(step::ids::INIT_CAPABILITIES))?;
     sys::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0).map_err(at(step::ids::INIT_UNDUMPABLE))?; // the change of ids has undone it
     verify(h.uid_in, h.gid_in, h.gid_out)
 }
@@ -114,7 +115,7 @@ pub fn become_program_user(plan: &Plan) -> Step {
     verify_ids(plan)
 }
 
-/// Nobody but this user and this group, nor in any further group but `member`.
+/// Verifies that init is this user and this group, and in no supplementary group but `member`.
 fn verify(user: u32, group: u32, member: u32) -> Step {
     let (mut users, mut groups) = ([0u32; 3], [0u32; 3]);
     let [r, e, s] = &mut users;

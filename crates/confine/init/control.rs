@@ -1,7 +1,7 @@
-//! What reaches init after it has started: its plan, and the descriptors that the plan speaks of.
+//! Control messages from the owner: the plan with the descriptors that it names, and the release.
 //!
-//! The owner makes the process while it still works out what the process is to do. Messages come on the sync socket, each
-//! with a `wire::Letter` in it; nothing in them is trusted less than the plan itself, which the same owner made.
+//! The owner creates the process while it still works out what the process is to do. Each message on the control socket
+//! holds a `wire::ControlMessage`; all of it is trusted as the plan is, which comes from the same owner. Sends nothing.
 
 use crate::fault::{Fault, Step, at};
 use crate::plan::Plan;
@@ -62,15 +62,15 @@ pub fn receive_plan() -> Result<Plan, Fault> {
             break;
         }
         if count == 0 {
-            return Err(fault(errno::EINVAL)); // it promises more and brings nothing
+            return Err(fault(errno::EINVAL)); // it announces more, and none came
         }
     }
     move_into_place(fd::SYNC + 1, got - 1).map_err(&fault)?;
     Plan::map(fd::PLAN)
 }
 
-/// How long a sandbox that was made ready waits for its run; its owner ends it much sooner.
-const PATIENCE: [u64; 2] = [60, 0];
+/// How long a staged sandbox waits for its run, seconds and nanoseconds; its owner ends it much sooner.
+const PLAN_TIMEOUT: [u64; 2] = [60, 0];
 
 /// Waits for the plan that follows the one before.
 pub fn next_plan() -> Result<Plan, Fault> {
@@ -79,13 +79,13 @@ pub fn next_plan() -> Result<Plan, Fault> {
     receive_plan()
 }
 
-/// Waits until a plan comes. An owner who is gone without closing its end of the socket, as one whose forked child lives
+/// Waits until a plan comes. An owner that is gone without closing its end of the socket, as one whose forked child lives
 /// on, never sends one.
 fn await_plan() -> Step {
     let mut socket = [PollFd { fd: fd::SYNC, events: POLLIN, revents: 0 }];
     loop {
-        match sys::ppoll(socket.as_mut_ptr(), 1, PATIENCE.as_ptr(), core::ptr::null(), 8) {
-            Ok(0) => sys::exit(1), // there is nobody to tell
+        match sys::ppoll(socket.as_mut_ptr(), 1, PLAN_TIMEOUT.as_ptr(), core::ptr::null(), 8) {
+            Ok(0) => sys::exit(1), // no owner would read a report
             Ok(_) => return Ok(()),
             Err(errno::EINTR) => {}
             Err(e) => return Err(at(step::plan::WAIT)(e)),
@@ -93,7 +93,8 @@ fn await_plan() -> Step {
     }
 }
 
-/// Moves descriptors `first, …` to `FIRST_EXTRA, …`, the last one first: a place is free before something comes to it.
+/// Moves descriptors `first, …` to `FIRST_EXTRA, …`, the last one first, so that no number is overwritten before it has
+/// moved.
 fn move_into_place(first: i32, count: usize) -> Result<(), i32> {
     for i in (0..count as i32).rev() {
         let from = first + i;
@@ -105,13 +106,13 @@ fn move_into_place(first: i32, count: usize) -> Result<(), i32> {
     Ok(())
 }
 
-/// Waits for the owner's go.
+/// Waits for the owner's release.
 pub fn await_release() -> Step {
     let mut descriptors = Descriptors::new();
     receive(fd::SYNC, &mut descriptors).map(|_| ()).map_err(at(step::sync::RELEASE))
 }
 
-/// One message: what it says, and how many descriptors came with it.
+/// Receives one message: its content, and how many descriptors came with it.
 pub fn receive(socket: i32, descriptors: &mut Descriptors) -> Result<(ControlMessage, usize), i32> {
     let mut message = ControlMessage { total: 0 };
     loop {
@@ -126,7 +127,7 @@ pub fn receive(socket: i32, descriptors: &mut Descriptors) -> Result<(ControlMes
             flags: 0,
         };
         match sys::recvmsg(socket, (&raw mut header).cast(), MSG_CMSG_CLOEXEC) {
-            Ok(0) => sys::exit(1), // the owner gave up: there is nobody to tell
+            Ok(0) => sys::exit(1), // the owner has closed its end, and reads no report
             Ok(n) if n == core::mem::size_of::<ControlMessage>() && header.flags & MSG_CTRUNC as usize == 0 => {
                 // SAFETY: the kernel wrote the control message through the pointer in `header`; read as memory.
                 let (len, level, kind) = unsafe {

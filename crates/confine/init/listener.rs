@@ -33,7 +33,7 @@ impl Notification {
         Notification { id: 0, pid: 0, flags: 0, nr: 0, arch: 0, ip: 0, args: [0; 6], spare: [0; 16] };
 }
 
-/// What has to be kept of a call to try it again.
+/// What is saved of a call to try it again.
 #[derive(Clone, Copy)]
 pub struct SavedCall {
     id: u64,
@@ -105,7 +105,7 @@ impl Listener {
     }
 
     fn respond(&self, response: &Response) {
-        // ENOENT: the caller was killed or interrupted meanwhile; there is nobody to answer.
+        // ENOENT: the caller was killed or interrupted meanwhile, and needs no answer.
         if let Err(e) = sys::ioctl(self.0, SECCOMP_IOCTL_NOTIF_SEND, (&raw const *response) as usize)
             && e != errno::ENOENT
             && e != errno::EINTR

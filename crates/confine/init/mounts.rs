@@ -127,7 +127,7 @@ impl Root {
                 Ok(()) => {}
                 Err(errno::ENOENT | errno::ENOTDIR | errno::EACCES) if m.flags & op_flag::OPTIONAL != 0 => {}
                 // What the sandbox's own user cannot reach (init resolves as that user) needs no hiding. What was there when
-                // the owner looked and is not any more has been moved by somebody: under its new name nothing would hold it.
+                // the owner looked and is not any more was moved: under its new name nothing would protect it.
                 Err(errno::EACCES) if matches!(m.kind, op::MASK | op::SELF_BIND) => {}
                 Err(e) => return Err(at(step::mount::MOUNT.item(i))(e)),
             }

@@ -1,6 +1,6 @@
-//! Messages to the kernel by netlink, prepared by the owner: sent in one go, the answer to each one checked.
+//! Netlink messages that the owner has prepared: sends them at once and checks the answer to each.
 //!
-//! Compiled into init and, for asking whether this kernel can do it, into the library. Knows nothing of what they say.
+//! Compiled into init and, to ask whether this kernel can do it, into the library. Never looks at their content.
 
 use crate::sys;
 use crate::uapi::*;
@@ -9,7 +9,7 @@ use crate::uapi::*;
 const HEAD: usize = 16;
 
 /// Sends messages and reads the answers to `count` of them. All of them ask for an answer, and are numbered from `first`
-/// on. The failure is the first one that the kernel tells: number of the message, and errno.
+/// on. The failure is the first one that the kernel reports: number of the message, and errno.
 pub fn send(protocol: u32, bytes: &[u8], first: u32, count: u32) -> Result<(), (u32, i32)> {
     let failed = |e| (first, e);
     let socket =

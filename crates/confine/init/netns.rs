@@ -22,9 +22,9 @@ pub fn loopback(plan: &Plan) -> Step {
     Ok(())
 }
 
-/// Sends the owner a socket that says what the sockets of this network namespace hold. Where nothing can be reached, none
-/// holds anything; of a network that is not the sandbox's own nobody asks. A kernel without it sends nothing, which the owner
-/// takes for what it is.
+/// Sends the owner a netlink socket by which it reads what the sockets of this network namespace hold. Where nothing can be
+/// reached, none holds anything, and a network that is not the sandbox's own is not counted. A kernel without such sockets
+/// sends none, which the owner takes for what it is.
 pub fn send_sock_diag(plan: &Plan) -> Step {
     if !plan.has(flag::ONLY_LOOPBACK) && !plan.has(flag::CAPTURED) {
         return Ok(());

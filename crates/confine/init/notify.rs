@@ -1,9 +1,9 @@
-//! Answers seccomp notifications and writes an event for each.
+//! The notification supervisor: answers seccomp notifications and writes an event for each.
 //!
 //! Three classes. Denied: the decision was BPF's, on registers; the answer is its errno and the event is the evidence.
-//! Traced: let through as it was; what the event carries is what was read, never a decision. Of calls on sockets only those
-//! are told whose address the network refuses (`network`). Created: init performs the call itself on what it read
-//! (`guard`), so that the program cannot change the argument between check and use.
+//! Traced: let through as it was; what the event carries is what was read, never a decision. Calls on sockets are reported
+//! only where the network refuses their address (`socket_calls`). Created: init performs the call itself on what it read
+//! (`path_guard`), so that the program cannot change the argument between check and use.
 
 use crate::listener::{Listener, Notification};
 use crate::path_args::{has_directory, path_arguments};
@@ -59,7 +59,7 @@ impl Supervisor {
             }
             Verdict::CREATE => {
                 // Read before the call is answered: afterwards the caller goes on, and elsewhere.
-                let about = socket_calls::is_about(r.nr); // bind, told only when it is refused
+                let about = socket_calls::is_about(r.nr); // bind, reported only when it is refused
                 let reports = plan.has(flag::TRACE) || (terminate && plan.has(flag::NO_NETWORK));
                 if about && reports && self.unreachable(plan, &r, verdict) && terminate {
                     return true;
@@ -82,7 +82,7 @@ impl Supervisor {
                 }
             }
             Verdict::EXEC if !self.started => {
-                self.started = true; // the one exec, by the one thread there is: nobody else can change its arguments
+                self.started = true; // the one exec, by the one thread that exists: no other can change its arguments
                 self.listener.proceed(&r);
                 false
             }
@@ -97,7 +97,7 @@ impl Supervisor {
         }
     }
 
-    /// Tells the address of a call on a socket when the network refuses it. True when a run under `TERMINATE` ends by it.
+    /// Reports the address of a call on a socket when the network refuses it. True when that ends a run under `TERMINATE`.
     fn unreachable(&mut self, plan: &Plan, r: &Notification, verdict: Verdict) -> bool {
         let address = match socket_calls::refused(plan, r) {
             Ok(Some(address)) => address,

@@ -1,4 +1,4 @@
-//! Names that may not come into being, and the calls that make names.
+//! Path guards: names that may not come into being, and the calls that create names.
 //!
 //! A protected or denied path that does not exist yet cannot be mounted over. Where a writable tree holds such a name,
 //! the filter notifies every call that can make one, and init performs the call: it reads the path once, opens the
@@ -58,7 +58,7 @@ pub enum Outcome {
     Refused(Refusal),
 }
 
-/// Which guard: what an event tells of it.
+/// Which guard refused a call, as an event reports it.
 #[derive(Clone, Copy)]
 pub struct Refusal {
     /// The policy denies the name; else it protects it.
@@ -174,7 +174,7 @@ impl PathGuards {
     /// Whether a guard refuses this name in this directory, and then whether the name is denied.
     fn forbids(&self, plan: &Plan, dir: i32, name: &[u8]) -> Result<Option<bool>, i32> {
         let (dev, ino) = identity(dir)?;
-        // SAFETY: `prepare` filled the first `count` entries, and nobody writes any more.
+        // SAFETY: `prepare` filled the first `count` entries, and nothing writes to them any more.
         let parents = unsafe { core::slice::from_raw_parts(PARENTS.0.get().cast::<Parent>(), self.count) };
         for p in parents {
             if p.dev == dev && p.ino == ino {

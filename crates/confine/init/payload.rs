@@ -66,8 +66,8 @@ static CONTEXT: ContextCell = ContextCell(core::cell::UnsafeCell::new(Context {
     envp: null(),
 }));
 
-/// A session's channel takes its place, and what goes with it loses close-on-exec: the one exception from the rule that the
-/// program starts with its standard streams alone. The places begin where the plan's own descriptors did, which are used up
+/// Puts a session's channel into its place, and clears close-on-exec of what belongs to it: the one exception from the rule
+/// that the program starts with its standard streams alone. The places begin where the plan's own descriptors did, which are used up
 /// by now: an interpreter that marks what it inherits looks no further than the first number that is not open.
 pub fn channel(plan: &Plan) -> Step {
     let h = plan.header();
@@ -90,7 +90,7 @@ pub fn channel(plan: &Plan) -> Step {
     Ok(())
 }
 
-/// Once the program runs the channel is its alone: its end is to be seen by whoever holds the other one.
+/// Closes init's copy of the channel once the program runs, so that the other end sees the program close it.
 pub fn close_channel(plan: &Plan) -> Step {
     let h = plan.header();
     if h.channel == 0 {
@@ -114,7 +114,7 @@ pub fn start(plan: &Plan, terminal: bool, guards: &mut PathGuards) -> Result<Chi
     let ruleset = match h.scoped {
         _ if jailed => land_ruleset(plan)?,
         0 => -1,
-        // Without namespaces init is behind the same walls: a domain below its own keeps signals away from it.
+        // Without namespaces init is in the same domain: one below it keeps signals away from init.
         scoped if plan.has(flag::LANDLOCK) => scope_ruleset(scoped)?,
         _ => -1,
     };
@@ -328,7 +328,7 @@ fn scope_ruleset(scoped: u64) -> Result<i32, Fault> {
     sys::landlock_create_ruleset(attr.as_ptr(), 24, 0).map(|f| f as i32).map_err(at(step::landlock::CREATE_SCOPES))
 }
 
-/// Without mounts: init itself goes behind the walls, and its children inherit them.
+/// Without mounts: restricts init itself, whose children inherit its domain.
 pub fn landlock(plan: &Plan) -> Step {
     if !plan.has(flag::LANDLOCK) {
         return Ok(());

@@ -6,7 +6,7 @@ use crate::sys::{self, Msghdr};
 use crate::uapi::*;
 use crate::wire::{Status, fd, status};
 
-/// Writes a status record. When the owner is gone there is nobody to tell, and the lifeline ends us next.
+/// Writes a status record. When the owner is gone that fails, and the lifeline ends us next.
 pub fn send(record: &Status) {
     let bytes = (&raw const *record).cast::<u8>();
     while let Err(errno::EINTR) = sys::write(fd::STATUS, bytes, core::mem::size_of::<Status>()) {}

@@ -13,14 +13,14 @@ use crate::wire::{fd, flag, step};
 pub fn start() -> Step {
     for signal in 1..65 {
         let default = [0u64; 4];
-        // SIGKILL and SIGSTOP cannot be set, and 32 and 33 are nobody's here: EINVAL for those two is expected.
+        // SIGKILL and SIGSTOP cannot be set: EINVAL is expected for these two.
         match sys::rt_sigaction(signal, default.as_ptr(), core::ptr::null_mut(), 8) {
             Ok(_) => {}
             Err(_) if signal == SIGKILL || signal == SIGSTOP => {}
             Err(e) => return Err(at(step::session::SIGNAL.item(signal as usize))(e)),
         }
     }
-    // A container's init can find something in the plan's place, to which a letter's descriptor is to come.
+    // A container's init can find something open in the plan's place.
     if let Err(e) = sys::close(fd::PLAN)
         && e != errno::EBADF
     {
@@ -31,7 +31,7 @@ pub fn start() -> Step {
     let all = !0u64;
     sys::rt_sigprocmask(SIG_SETMASK, &all, core::ptr::null_mut(), 8).map_err(at(step::session::BLOCK_SIGNALS))?;
     match sys::setsid() {
-        // Who makes containers has done it.
+        // A container runtime has done it.
         Err(errno::EPERM) if sys::getsid(0).is_ok_and(|leader| leader == 1) => {}
         done => done.map(|_| ()).map_err(at(step::session::SETSID))?,
     }
@@ -50,7 +50,8 @@ pub fn start() -> Step {
 /// Why there is no session keyring of our own; 0 where there is one.
 static NO_KEYRING: AtomicI32 = AtomicI32::new(0);
 
-/// Who makes a container has given it a keyring, and refuses the call for that very reason.
+/// Reports a session keyring that could not be replaced. In a container the runtime has done that already, and its filter
+/// refuses the call for that very reason.
 pub fn report_keyring(plan: &Plan) {
     let e = NO_KEYRING.load(Ordering::SeqCst);
     if e != 0 && !plan.has(flag::CONTAINER) {
@@ -66,9 +67,9 @@ pub fn subreaper(plan: &Plan) -> Step {
     Ok(())
 }
 
-/// Takes back what puts the owner ahead of everybody else: no CPU share bounds a real-time policy (sched(7)), and neither
-/// a raised priority nor a place before the out-of-memory killer is a stranger's. What holds the owner back stays: a low
-/// priority, the idle policy, its CPUs.
+/// Takes back what favours the owner over other processes, so that unvetted code does not have it: no CPU share bounds a
+/// real-time policy (sched(7)); likewise a raised priority and protection from the out-of-memory killer. What holds the
+/// owner back stays: a low priority, the idle policy, its CPUs.
 fn drop_priority() -> Step {
     let policy = sys::sched_getscheduler(0).map_err(at(step::session::GET_SCHEDULER))? as i32 & 0xff;
     if matches!(policy, SCHED_FIFO | SCHED_RR | SCHED_DEADLINE) {

@@ -1,7 +1,7 @@
-//! Socket addresses of traced calls: reads them where a call names one, and tells those that the network refuses.
+//! Socket addresses of notified calls: reads the address that a call names, and returns it where the network refuses it.
 //!
-//! The network namespace is what refuses, by having no way there; Landlock stands before it for TCP. What is read here may
-//! be something else by the time the kernel looks, so it is told as read and decides nothing but whether a run under
+//! The network namespace is what refuses, by having no route there; Landlock stands before it for TCP. What is read here may
+//! have changed by the time the kernel looks, so it is reported as read and decides nothing but whether a run under
 //! `TERMINATE` ends.
 
 use crate::listener::Notification;

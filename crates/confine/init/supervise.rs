@@ -32,9 +32,9 @@ pub fn narrow(plan: &Plan) -> Step {
     Ok(())
 }
 
-/// How long a program that was started early may wait for its go, nanoseconds; its owner ends it sooner. An owner who is
-/// gone without closing its ends, as one whose forked child lives on, never sends one.
-const EARLIEST: u64 = 600_000_000_000;
+/// How long a program that was started before its run may wait for its release, nanoseconds; its owner ends it sooner. An
+/// owner that is gone without closing its ends, as one whose forked child lives on, never sends one.
+const RELEASE_TIMEOUT: u64 = 600_000_000_000;
 
 /// Until the payload or the owner ends.
 pub fn run(plan: &Plan, child: Child, mut guards: PathGuards) -> Step {
@@ -43,10 +43,10 @@ pub fn run(plan: &Plan, child: Child, mut guards: PathGuards) -> Step {
         send(&Status { kind: status::STARTED, value: child.pid, at_ns, ..Status::default() });
         at_ns.saturating_add(plan.header().wall_ns)
     };
-    // Started early it waits for its input, which comes after the go. Nobody waits for it until then: it ends like any
-    // sandbox whose owner is gone.
+    // A program that was started before its run waits for its input, which comes after the release. Until then it ends
+    // like any sandbox whose owner is gone: no caller waits for it.
     let mut early = plan.has(flag::EARLY);
-    let mut deadline = if early { sys::now_ns().saturating_add(EARLIEST) } else { begins() };
+    let mut deadline = if early { sys::now_ns().saturating_add(RELEASE_TIMEOUT) } else { begins() };
     let mask = 1u64 << (SIGCHLD - 1);
     let signals = sys::signalfd4(-1, &mask, 8, SFD_NONBLOCK | SFD_CLOEXEC).map_err(at(step::init::SIGNALFD))? as i32;
     let (mut supervisor, listener) = (child.supervisor, child.listener);
@@ -58,7 +58,7 @@ pub fn run(plan: &Plan, child: Child, mut guards: PathGuards) -> Step {
     ];
     let mut ended = None;
     while ended.is_none() {
-        // The wall limit is held here, so that it holds whatever the owner is busy with.
+        // The wall time limit is enforced here, whatever the owner is busy with.
         let left = deadline.saturating_sub(sys::now_ns());
         let wait = if guards.waiting() { left.min(5_000_000) } else { left };
         let timeout = [wait / 1_000_000_000, wait % 1_000_000_000];
@@ -71,7 +71,7 @@ pub fn run(plan: &Plan, child: Child, mut guards: PathGuards) -> Step {
             sys::close(fd::SYNC).map_err(at(step::sync::CLOSE_AFTER_RELEASE))?;
             fds[3] = PollFd { fd: -1, events: 0, revents: 0 };
             (early, deadline) = (false, begins());
-            continue; // what else was to be seen is there still
+            continue; // poll reports anything else again
         }
         if left == 0 && early {
             tree::end(plan);
@@ -111,7 +111,7 @@ pub fn run(plan: &Plan, child: Child, mut guards: PathGuards) -> Step {
                 sys::exit(0);
             }
         } else if fds[2].revents != 0 {
-            fds[2].fd = -1; // nobody is left under the filter
+            fds[2].fd = -1; // no process is left under the filter
         }
         guards.retry(plan, supervisor.listener());
         if fds[0].revents != 0 {

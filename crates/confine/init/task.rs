@@ -1,6 +1,6 @@
-//! What is known of the thread that made a call, by number: its directories, descriptors, terminal, signals, umask.
+//! The thread that made a notified call, by its number: its memory, directories, descriptors, terminal, signals, umask.
 //!
-//! Only asks. Most of it stands in /proc alone; a number may be used again meanwhile, so whoever decides on an answer
+//! Only reads. Most of it stands in /proc alone; a number may be used again meanwhile, so a caller that decides on an answer
 //! asks the listener afterwards whether the call still waits.
 
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -131,7 +131,7 @@ pub fn umask_of(pid: u32) -> Result<u32, i32> {
     Ok(0o022)
 }
 
-/// Bytes of a program's memory. The filter of who made a container may refuse the call for it, and leave the file.
+/// Bytes of a program's memory. A container runtime's filter may refuse the call, and leave the file.
 pub fn read_memory(pid: u32, from: usize, into: &mut [u8]) -> Result<usize, i32> {
     let (local, remote) = ([into.as_mut_ptr() as usize, into.len()], [from, into.len()]);
     match sys::process_vm_readv(pid as i32, local.as_ptr(), 1, remote.as_ptr(), 1, 0) {

@@ -35,7 +35,7 @@ pub fn reap(main: i32) -> Option<i32> {
 /// orphan becoming a child of ours as its parent dies.
 pub fn end(plan: &Plan) {
     if plan.has(flag::JAIL) || plan.has(flag::CONTAINER) {
-        // All of the namespace but us; ESRCH when there is nobody left.
+        // All of the namespace but us; ESRCH when no process is left.
         if let Err(e) = sys::kill(-1, SIGKILL)
             && e != errno::ESRCH
         {
@@ -87,14 +87,14 @@ pub fn end(plan: &Plan) {
     }
 }
 
-/// How long the owner has for its look.
-const LOOK: [u64; 2] = [2, 0];
+/// How long the owner has to read the cgroup, seconds and nanoseconds.
+const LINGER: [u64; 2] = [2, 0];
 
-/// What the cgroup of a container has counted goes with its last process, which is this one: the owner looks first, and
-/// closes the lifeline.
+/// Waits until the owner has read the container's cgroup, which goes with its last process, this one; the owner then closes
+/// the lifeline.
 pub fn linger(plan: &Plan) {
     if plan.has(flag::LINGER) {
         let mut lifeline = [PollFd { fd: fd::LIFELINE, events: POLLIN, revents: 0 }];
-        while let Err(errno::EINTR) = sys::ppoll(lifeline.as_mut_ptr(), 1, LOOK.as_ptr(), core::ptr::null(), 8) {}
+        while let Err(errno::EINTR) = sys::ppoll(lifeline.as_mut_ptr(), 1, LINGER.as_ptr(), core::ptr::null(), 8) {}
     }
 }

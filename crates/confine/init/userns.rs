@@ -30,14 +30,14 @@ pub fn ids(plan: &Plan) -> Step {
         sys::setresgid(h.gid_out, h.gid_out, h.gid_out).map_err(at(step::ids::DROP_GROUP))?;
         sys::setresuid(h.uid_out, h.uid_out, h.uid_out).map_err(at(step::ids::DROP_USER))?;
     }
-    // Nobody reads our memory from here on. Not earlier: it takes our own /proc files away from us, the maps among them;
+    // No other process reads our memory from here on. Not before: it takes our own /proc files away from us, the maps among them;
     // and changing ids would undo it. No other process exists yet that could look.
     sys::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0).map_err(at(step::ids::UNDUMPABLE))?;
     Ok(())
 }
 
-/// How many namespaces of each kind there may be inside, those that init itself lives in among them. No program that is
-/// run here needs one for clocks.
+/// How many namespaces of each kind may exist inside, those that init itself lives in included. No program that is run
+/// here needs a time namespace.
 const NAMESPACES: [(&core::ffi::CStr, &[u8]); 8] = [
     (c"/proc/sys/user/max_user_namespaces", b"16"),
     (c"/proc/sys/user/max_mnt_namespaces", b"32"),
@@ -69,7 +69,7 @@ pub fn no_nested_namespaces(plan: &Plan) -> Step {
     }
 }
 
-/// Room for sandboxes inside, and no more of it than that: what cannot be bounded is not given.
+/// Enough namespaces for sandboxes inside, and no more: a kind that cannot be bounded fails the run.
 fn bounded_namespaces(plan: &Plan) -> Step {
     for (i, (file, most)) in NAMESPACES.into_iter().enumerate() {
         let most = if i == CGROUP && plan.has(flag::NO_CGROUP_NAMESPACES) { b"0" } else { most };

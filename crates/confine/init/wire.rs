@@ -10,7 +10,7 @@ pub mod step;
 pub const MAGIC: u64 = 0x0008_6d61_6472_6663;
 
 /// How many pseudo-terminals a sandbox may have open. All containers of a machine share a few thousand, which no cgroup counts,
-/// and the kernel charges their buffers to nobody.
+/// and the kernel charges their buffers to no memory cgroup.
 pub const TERMINALS: &core::ffi::CStr = c"64";
 
 /// Descriptors that init finds open when it starts; everything else is closed.
@@ -23,11 +23,11 @@ pub mod fd {
     pub const STATUS: i32 = 5;
     /// Event records to the supervisor, a non-blocking SOCK_SEQPACKET socket.
     pub const EVENTS: i32 = 6;
-    /// Letters from the owner: the plan with its descriptors, and the go. The last of the fixed ones.
+    /// Control messages from the owner: the plan with its descriptors, and the release. The last of the fixed ones.
     pub const SYNC: i32 = 7;
     /// Where the program finds its session's channel: the plan's place, which is free by then.
     pub const CHANNEL: i32 = PLAN;
-    /// How many a container's init is sent by its owner: the standard streams, and up to `SYNC`.
+    /// How many a container's init receives from its owner: the standard streams, and up to `SYNC`.
     pub const INITIAL_COUNT: usize = SYNC as usize + 1;
     /// The first of the plan's own descriptors.
     pub const FIRST_EXTRA: i32 = 16;
@@ -60,11 +60,11 @@ pub mod flag {
     pub const JAIL: u32 = 1;
     /// The supervisor writes the id maps (it is privileged); else init writes its own.
     pub const MAPS_BY_OWNER: u32 = 2;
-    /// A letter says when the owner has written the id maps.
+    /// A control message says when the owner has written the id maps.
     pub const SYNC: u32 = 4;
     /// Bring the loopback interface up.
     pub const LOOPBACK: u32 = 8;
-    /// No child process: the measured recipe with the program on a high descriptor.
+    /// No child process: one exec, of the program on a high descriptor.
     pub const NO_SPAWN: u32 = 16;
     /// A pseudo-terminal of the sandbox's own becomes 0, 1 and 2.
     pub const TERMINAL: u32 = 32;
@@ -84,9 +84,9 @@ pub mod flag {
     pub const LANDLOCK: u32 = 4096;
     /// A network namespace is inherited and must not be looked into (nothing to do for it).
     pub const POOLED_NET: u32 = 8192;
-    /// Calls that init performs itself are told as well, as traced ones.
+    /// Calls that init performs itself are reported as well, as traced ones.
     pub const TRACE: u32 = 16384;
-    /// Everything but the program is made ready; then another plan comes, whose program is run.
+    /// The sandbox is staged: everything but the program is done; then another plan comes, whose program is run.
     pub const HOLD: u32 = 32768;
     /// The network namespace holds the loopback interface alone.
     pub const ONLY_LOOPBACK: u32 = 65536;
@@ -98,9 +98,9 @@ pub mod flag {
     pub const NO_CGROUP_NAMESPACES: u32 = 1_048_576;
     /// Whatever the program connects to arrives at the owner's sockets: datagrams go nowhere but to the resolver.
     pub const CAPTURED: u32 = 2_097_152;
-    /// The program is started ahead of its run, and waits for its input: wall time counts from the go that follows.
+    /// The program is started before its run, and waits for its input: wall time counts from the release that follows.
     pub const EARLY: u32 = 4_194_304;
-    /// Init is the first process of a container: namespaces and mounts are somebody else's work, done before it started.
+    /// Init is the first process of a container: a container runtime has made the namespaces and mounts before it starts.
     pub const CONTAINER: u32 = 8_388_608;
     /// After the end init waits until the owner has read what its cgroup counted, which goes with init.
     pub const LINGER: u32 = 16_777_216;
@@ -109,17 +109,17 @@ pub mod flag {
     pub const APART: u32 = 33_554_432;
 }
 
-/// Most descriptors in one letter; the kernel takes 253 (`unix(7)`).
+/// Most descriptors in one control message; the kernel takes 253 (`unix(7)`).
 pub const CONTROL_FDS: usize = 200;
 
-/// Most sockets in one letter of init's.
+/// Most sockets in one control message of init's.
 pub const CONTROL_SOCKETS: usize = 64;
 
-/// What the owner's messages on the sync socket say, and init's one answer: the sockets of a capture.
+/// The content of a control message from the owner, and of init's one answer, which brings the sockets of a capture.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 pub struct ControlMessage {
-    /// Descriptors of the plan in all, the plan's own among them; they come in as many letters as it takes. 0: go. In
+    /// Descriptors of the plan in all, the plan's own among them; they come in as many messages as it takes. 0: the release. In
     /// init's answer the sockets in all, likewise.
     pub total: u32,
 }
@@ -168,7 +168,7 @@ pub struct Header {
     pub filter: Ref,
     /// The classifier of notified calls, instructions like the filter's; empty when the filter never notifies.
     pub classifier: Ref,
-    /// `Guard` items: names that must not come into being.
+    /// `PathGuard` items: names that must not come into being.
     pub guards: Ref,
     /// Scratch file system: bytes.
     pub scratch_bytes: u64,
@@ -353,7 +353,7 @@ pub struct LandRule {
     pub ino: u64,
 }
 
-/// A name that must not come into being: `name` in the directory `parent`.
+/// Names that must not come into being in the directory `parent`.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 pub struct PathGuard {
