@@ -6,7 +6,7 @@
 
 use crate::listener::Notification;
 use crate::plan::Plan;
-use crate::reach::{self, Network, Wish};
+use crate::reach::{self, Network, Purpose};
 use crate::sys;
 use crate::task::{borrow, read_memory};
 use crate::uapi::*;
@@ -130,19 +130,19 @@ fn judge(
     let stream = kind == SOCK_STREAM;
     let tcp = protocol?.is_some_and(|protocol| matches!(protocol, IPPROTO_TCP | IPPROTO_MPTCP));
     let connects = r.nr == calls::CONNECT;
-    let wish = match r.nr {
-        calls::BIND if stream && plan.header().handled_net & LANDLOCK_ACCESS_NET_BIND_TCP != 0 => Wish::BindRefused,
-        calls::BIND => Wish::Bind,
+    let purpose = match r.nr {
+        calls::BIND if stream && plan.header().handled_net & LANDLOCK_ACCESS_NET_BIND_TCP != 0 => Purpose::BindRefused,
+        calls::BIND => Purpose::Bind,
         // A stream looks at an address only where sending connects it.
         _ if stream && !connects && flags as i32 & MSG_FASTOPEN == 0 => return Ok(None),
-        _ if tcp => Wish::Connect,
-        _ => Wish::Reach,
+        _ if tcp => Purpose::Connect,
+        _ => Purpose::Reach,
     };
     // Runtimes bind a socket to loopback to see what the host can do. Where there is no network, who asks a resolver wants one.
     let asks = network == Network::Nothing && address.port() == reach::RESOLVER;
     let probes = r.nr == calls::BIND && (address.ip().is_loopback() || address.ip().is_unspecified());
     a.by_libc = connects && !stream && !asks || probes;
-    Ok(reach::refused(network, wish, address).then_some(a))
+    Ok(reach::refused(network, purpose, address).then_some(a))
 }
 
 /// `SOCK_*` of a socket of IPv4 or IPv6; none for anything else.

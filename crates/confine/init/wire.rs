@@ -405,7 +405,7 @@ pub mod status {
     pub const SOCKETS: u16 = 9;
     /// A violation under `TERMINATE` ended it.
     pub const VIOLATION: u16 = 6;
-    /// The wall limit ended it.
+    /// The limit of wall time ended it.
     pub const TIMED_OUT: u16 = 8;
     /// An optional step could not be done; `step` and `value` say which and why.
     pub const WEAKENED: u16 = 7;

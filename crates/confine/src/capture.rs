@@ -1,4 +1,5 @@
-//! A network namespace from which nothing leads anywhere but to the owner's sockets: its netlink messages and sockets.
+//! A captured network namespace, in which every connection arrives at the owner's sockets (transparent proxying): its
+//! netlink messages and sockets.
 //!
 //! ```text
 //! rule 10  to 127.0.0.0/8, ::1   ─┐
@@ -28,7 +29,7 @@ const DNS: u16 = 53;
 /// The loopback interface, the first of every namespace.
 const LO: u32 = 1;
 
-/// What init makes of the namespace.
+/// What init sets up in the namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Capture {
     /// Netlink messages.
@@ -70,7 +71,7 @@ pub struct Socket {
 pub enum Versions {
     /// Both. One socket serves both.
     Both,
-    /// IPv4 alone: this kernel, or what is around this process, gives no IPv6.
+    /// IPv4 alone: this kernel, or a sandbox around this process, has no IPv6.
     Four,
 }
 
@@ -82,7 +83,7 @@ pub fn versions() -> Versions {
     *KNOWN.get_or_init(|| {
         let known = socket(AddressFamily::INET6, SocketType::DGRAM, None).is_ok();
         // Switched off for all interfaces, and new namespaces begin like this one (`net.core.devconf_inherit_init_net`)
-        // or like the first one: a way to tell them apart is not needed where either is so.
+        // or like the first one: which of the two does not matter where either is so.
         let inherited = ["1", "3"].iter().any(|how| is("/proc/sys/net/core/devconf_inherit_init_net", how));
         let off = inherited && is("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
         if known && !off { Versions::Both } else { Versions::Four }

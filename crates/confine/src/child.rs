@@ -48,7 +48,7 @@ fn at(step: Step) -> impl Fn(i32) -> (Step, i32) {
 
 /// The child's entry.
 pub(crate) extern "C" fn entry(child: usize) -> ! {
-    // SAFETY: the owner passes the address of its `Child`, which nobody else touches until the child has exec'd or ended.
+    // SAFETY: the owner passes the address of its `Child`, which no other code touches until the child has exec'd or ended.
     let child = unsafe { &mut *(child as *mut Child) };
     child.failed = enter(child).err();
     sys::exit(127)

@@ -1,8 +1,8 @@
-//! Starts somebody else's sandbox program (bubblewrap, nsjail, an OCI runtime) the way init is started: everything prepared before clone,
-//! nothing of the owner's goes along, and nothing is allocated in between.
+//! Starts an external sandbox program (bubblewrap, nsjail, an OCI runtime) the way init is started: everything prepared
+//! before clone, nothing of the owner's goes along, and nothing is allocated in between.
 //!
-//! What the program does then is its own business; this file only says with which streams, descriptors, limits and ids it
-//! begins. Raw system calls only after clone: the child shares its owner's memory until it has exec'd.
+//! What the program does then is not decided here; this file sets the streams, descriptors, limits and ids that it begins
+//! with. Raw system calls only after clone: the child shares its owner's memory until it has exec'd.
 
 use std::ffi::CStr;
 use std::io;
@@ -12,11 +12,11 @@ use crate::spawn::{Running, SpawnError};
 use crate::uapi::*;
 use crate::{clone, process, sys};
 
-/// The first number of [`Foreign::fds`] in the program.
+/// The first number of [`ExternalProgram::fds`] in the program.
 pub const FIRST_FD: i32 = 10;
 
 /// A program to start.
-pub struct Foreign<'a> {
+pub struct ExternalProgram<'a> {
     /// Absolute path.
     pub program: &'a CStr,
     /// Arguments, the name first.
@@ -44,22 +44,22 @@ pub struct Foreign<'a> {
     pub tasks: &'a [BorrowedFd<'a>],
 }
 
-/// What only some programs need: where their descriptors begin, and what of the host they must not see.
+/// What only some programs need.
 #[derive(Debug, Clone, Copy)]
-pub struct Around<'a> {
-    /// The first number of [`Foreign::fds`] in the program, 3 or higher.
+pub struct SpawnOptions<'a> {
+    /// The first number of [`ExternalProgram::fds`] in the program, 3 or higher.
     pub first_fd: i32,
     /// A directory that is empty for this program: in a mount namespace of its own, and for who is not root in a user
     /// namespace that maps just the caller.
     pub hidden: Option<&'a CStr>,
-    /// It is not killed with its owner: what it starts ends by itself then, and after that it has to clean up. Whoever is
-    /// killed in the middle of making a container leaves a process that waits for ever.
+    /// It is not killed with its owner: what it starts ends by itself then, and after that it has to clean up. A runtime that is
+    /// killed while it creates a container leaves a process that waits for ever.
     pub finishes: bool,
 }
 
-impl Default for Around<'_> {
+impl Default for SpawnOptions<'_> {
     fn default() -> Self {
-        Around { first_fd: FIRST_FD, hidden: None, finishes: false }
+        SpawnOptions { first_fd: FIRST_FD, hidden: None, finishes: false }
     }
 }
 
@@ -138,20 +138,20 @@ fn at(step: Step) -> impl Fn(i32) -> (Step, i32) {
 const STACK: usize = 32 * 1024;
 
 /// Starts it and returns once it has been exec'd. It leads a session of its own, has an empty session keyring where the
-/// kernel gives one, and gets SIGKILL when the calling thread ends (unless it [finishes](Around::finishes)).
+/// kernel gives one, and gets SIGKILL when the calling thread ends (unless it [finishes](SpawnOptions::finishes)).
 ///
 /// # Errors
 /// The step that failed; nothing is left behind.
-pub fn spawn(foreign: &Foreign<'_>) -> Result<Running, SpawnError> {
-    spawn_around(foreign, &Around::default())
+pub fn spawn(program: &ExternalProgram<'_>) -> Result<Running, SpawnError> {
+    spawn_with(program, &SpawnOptions::default())
 }
 
 /// The same for a program that finds its descriptors elsewhere, or must not see a directory.
 ///
 /// # Errors
 /// As [`spawn`].
-pub fn spawn_around(foreign: &Foreign<'_>, around: &Around<'_>) -> Result<Running, SpawnError> {
-    if around.first_fd < 3 {
+pub fn spawn_with(program: &ExternalProgram<'_>, options: &SpawnOptions<'_>) -> Result<Running, SpawnError> {
+    if options.first_fd < 3 {
         return Err(SpawnError::Prepare(io::ErrorKind::InvalidInput.into()));
     }
     let raw = |fds: &[BorrowedFd<'_>]| fds.iter().map(AsRawFd::as_raw_fd).collect::<Vec<i32>>();
@@ -160,36 +160,36 @@ pub fn spawn_around(foreign: &Foreign<'_>, around: &Around<'_>) -> Result<Runnin
         list.push(std::ptr::null());
         list
     };
-    let (argv, envp, tasks) = (pointers(foreign.argv), pointers(foreign.envp), raw(foreign.tasks));
-    let mut fds = raw(&foreign.stdio);
-    fds.extend(raw(foreign.fds));
-    fds.push(foreign.lifeline.as_raw_fd());
+    let (argv, envp, tasks) = (pointers(program.argv), pointers(program.envp), raw(program.tasks));
+    let mut fds = raw(&program.stdio);
+    fds.extend(raw(program.fds));
+    fds.push(program.lifeline.as_raw_fd());
     let mut scratch = vec![-1i32; fds.len()];
     let mut stack = vec![0u128; STACK / 16];
     let mut child = Child {
-        program: foreign.program.as_ptr().cast(),
+        program: program.program.as_ptr().cast(),
         argv: argv.as_ptr(),
         envp: envp.as_ptr(),
-        cwd: foreign.cwd.as_ptr().cast(),
+        cwd: program.cwd.as_ptr().cast(),
         fds: fds.as_ptr(),
         scratch: scratch.as_mut_ptr(),
         len: fds.len(),
-        first: around.first_fd,
-        hidden: around.hidden.map_or(std::ptr::null(), |path| path.as_ptr().cast()),
-        finishes: around.finishes,
+        first: options.first_fd,
+        hidden: options.hidden.map_or(std::ptr::null(), |path| path.as_ptr().cast()),
+        finishes: options.finishes,
         tasks: tasks.as_ptr(),
         tasks_len: tasks.len(),
-        rlimits: foreign.rlimits.as_ptr(),
-        rlimits_len: foreign.rlimits.len(),
-        ids: foreign.ids,
+        rlimits: program.rlimits.as_ptr(),
+        rlimits_len: program.rlimits.len(),
+        ids: program.ids,
         maps: [(std::ptr::null(), 0); 2],
         cgroup: -1,
         failed: None,
     };
-    let cgroup = foreign.cgroup.as_ref().map(AsRawFd::as_raw_fd);
+    let cgroup = program.cgroup.as_ref().map(AsRawFd::as_raw_fd);
     // Who is root mounts without a user namespace.
-    let mounts = around.hidden.is_some() && !rustix::process::geteuid().is_root();
-    let own_users = (foreign.first_process || mounts) && foreign.ids.is_none();
+    let mounts = options.hidden.is_some() && !rustix::process::geteuid().is_root();
+    let own_users = (program.first_process || mounts) && program.ids.is_none();
     let own = [
         format!("{0} {0} 1", rustix::process::geteuid().as_raw()),
         format!("{0} {0} 1", rustix::process::getegid().as_raw()),
@@ -197,9 +197,9 @@ pub fn spawn_around(foreign: &Foreign<'_>, around: &Around<'_>) -> Result<Runnin
     if own_users {
         child.maps = [(own[0].as_ptr(), own[0].len()), (own[1].as_ptr(), own[1].len())];
     }
-    let namespaces = if foreign.first_process { libc::CLONE_NEWPID } else { 0 }
+    let namespaces = if program.first_process { libc::CLONE_NEWPID } else { 0 }
         | if own_users { libc::CLONE_NEWUSER } else { 0 }
-        | if around.hidden.is_some() { libc::CLONE_NEWNS } else { 0 };
+        | if options.hidden.is_some() { libc::CLONE_NEWNS } else { 0 };
     let flags = (libc::CLONE_VM | libc::CLONE_VFORK | namespaces) as u32 as u64;
     // No handler of the owner's may run on the child's stack while the memory is shared.
     let old = mask(u64::MAX).map_err(SpawnError::Prepare)?;
@@ -236,7 +236,7 @@ fn mask(new: u64) -> io::Result<u64> {
 }
 
 extern "C" fn entry(child: usize) -> ! {
-    // SAFETY: the owner passes the address of its `Child`, which nobody else touches until the child has exec'd or ended.
+    // SAFETY: the owner passes the address of its `Child`, which no other code touches until the child has exec'd or ended.
     let child = unsafe { &mut *(child as *mut Child) };
     child.failed = enter(child).err();
     sys::exit(127)
@@ -263,7 +263,7 @@ fn enter(c: &mut Child) -> Result<(), (Step, i32)> {
         Err(errno::ENOSYS | errno::EPERM) => {}
         Err(e) => return Err((Step::Keyring, e)),
     }
-    no_favours()?;
+    drop_priority()?;
     descriptors(c)?;
     // Signals as exec leaves them: what the owner ignores would stay ignored.
     let default = [0u64; 4];
@@ -328,7 +328,7 @@ fn hide(c: &Child) -> Result<(), (Step, i32)> {
     Ok(())
 }
 
-/// The signal comes for a death from now on; one before it shows on the lifeline, which then is no more needed.
+/// From here on the owner's death sends the signal; an earlier one shows on the lifeline, which is then closed.
 fn owner_lives(c: &Child) -> Result<(), (Step, i32)> {
     let lifeline = c.first + c.len as i32 - 4;
     let mut fds = [sys::PollFd { fd: lifeline, events: 0, revents: 0 }];
@@ -341,9 +341,9 @@ fn owner_lives(c: &Child) -> Result<(), (Step, i32)> {
     Ok(())
 }
 
-/// The scheduler's favours of an owner do not go along: real-time policies, a raised priority, real-time I/O, and being
-/// spared when memory runs out.
-fn no_favours() -> Result<(), (Step, i32)> {
+/// Takes back what favours the owner over other processes: real-time policies, a raised priority, real-time I/O, and
+/// protection from the out-of-memory killer.
+fn drop_priority() -> Result<(), (Step, i32)> {
     let policy = sys::sched_getscheduler(0).map_err(at(Step::GetScheduler))? as i32 & 0xff;
     if matches!(policy, SCHED_FIFO | SCHED_RR | SCHED_DEADLINE) {
         let priority = 0;
@@ -410,7 +410,7 @@ mod tests {
         rlimits: &[(u32, u64, u64)],
         first_process: bool,
     ) -> (String, i32) {
-        run_around(script, extra, rlimits, first_process, &Around::default())
+        run_around(script, extra, rlimits, first_process, &SpawnOptions::default())
     }
 
     fn run_around(
@@ -418,13 +418,13 @@ mod tests {
         extra: &[BorrowedFd<'_>],
         rlimits: &[(u32, u64, u64)],
         first_process: bool,
-        around: &Around<'_>,
+        options: &SpawnOptions<'_>,
     ) -> (String, i32) {
         let (lifeline, _held) = std::io::pipe().unwrap();
         let null = std::fs::File::open("/dev/null").unwrap();
         let (out, theirs) = std::io::pipe().unwrap();
         let argv = [c"sh", c"-c", script];
-        let foreign = Foreign {
+        let program = ExternalProgram {
             program: c"/bin/sh",
             argv: &argv,
             envp: &[c"A=b"],
@@ -438,7 +438,7 @@ mod tests {
             cwd: c"/",
             tasks: &[],
         };
-        let running = spawn_around(&foreign, around).unwrap();
+        let running = spawn_with(&program, options).unwrap();
         drop(theirs);
         let text = std::io::read_to_string(out).unwrap();
         let (status, _) = process::wait_status(running.pidfd.as_fd()).unwrap();
@@ -465,7 +465,7 @@ mod tests {
         std::io::Write::write_all(&mut ours, b"hello\n").unwrap();
         drop(ours);
         let null = std::fs::File::open("/dev/null").unwrap();
-        let around = Around { first_fd: 3, ..Around::default() };
+        let around = SpawnOptions { first_fd: 3, ..SpawnOptions::default() };
         let script = c"cat <&4; ls /proc/$$/fd";
         let (text, status) = run_around(script, &[null.as_fd(), data.as_fd()], &[], false, &around);
         // The shell's own are at 10 and above.
@@ -480,7 +480,7 @@ mod tests {
             return;
         }
         let script = c"ls -A /usr; test -e /bin/sh && echo there; id -u";
-        let around = Around { hidden: Some(c"/usr/share"), ..Around::default() };
+        let around = SpawnOptions { hidden: Some(c"/usr/share"), ..SpawnOptions::default() };
         let script_hidden = c"ls -A /usr/share; echo x 2>&1 > /usr/share/x || echo no; id -u";
         let (text, status) = run_around(script_hidden, &[], &[], false, &around);
         let me = rustix::process::geteuid().as_raw();
@@ -488,7 +488,7 @@ mod tests {
         assert_eq!(status, 0);
         let (text, _) = run(script, &[], &[]);
         assert!(text.contains("share\n") && text.ends_with(&format!("there\n{me}\n")), "{text}");
-        assert!(std::fs::read_dir("/usr/share").unwrap().next().is_some(), "nothing is hidden from anybody else");
+        assert!(std::fs::read_dir("/usr/share").unwrap().next().is_some(), "nothing is hidden from this process");
     }
 
     #[test]
@@ -500,7 +500,7 @@ mod tests {
 
     #[test]
     fn the_first_process_of_a_namespace_takes_all_others_along() {
-        // With root's ids a user namespace of this kind would map user 0, which a foreign program never gets.
+        // With root's ids a user namespace of this kind would map user 0, which no program started so gets.
         if rustix::process::geteuid().is_root() {
             eprintln!("skipped: as root the ids are changed");
             return;
@@ -514,7 +514,7 @@ mod tests {
         let (lifeline, gone) = std::io::pipe().unwrap();
         drop(gone);
         let null = std::fs::File::open("/dev/null").unwrap();
-        let foreign = Foreign {
+        let program = ExternalProgram {
             program: c"/bin/sh",
             argv: &[c"sh"],
             envp: &[],
@@ -528,14 +528,14 @@ mod tests {
             cwd: c"/",
             tasks: &[],
         };
-        let Err(SpawnError::Child { source, .. }) = spawn(&foreign) else { panic!() };
+        let Err(SpawnError::Child { source, .. }) = spawn(&program) else { panic!() };
         assert_eq!(source.raw_os_error(), Some(libc::ESRCH));
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_told() {
+    fn a_missing_program_is_reported() {
         let null = std::fs::File::open("/dev/null").unwrap();
-        let foreign = Foreign {
+        let program = ExternalProgram {
             program: c"/no/such/program",
             argv: &[c"x"],
             envp: &[],
@@ -549,7 +549,7 @@ mod tests {
             cwd: c"/",
             tasks: &[],
         };
-        let Err(SpawnError::Child { source, .. }) = spawn(&foreign) else { panic!() };
+        let Err(SpawnError::Child { source, .. }) = spawn(&program) else { panic!() };
         assert_eq!(source.raw_os_error(), Some(libc::ENOENT));
     }
 }

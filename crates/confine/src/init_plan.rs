@@ -1,4 +1,4 @@
-//! What init is to do, as data, and its encoding into the block that init reads.
+//! The plan of one sandbox: what init does, as data, and its encoding into the block that init reads.
 //!
 //! Pure: no call here touches the system. The vectors keep their order; init performs mounts in that order.
 
@@ -75,7 +75,7 @@ pub enum Step {
         mode: u32,
         /// `attr` bits.
         attrs: u64,
-        /// Its descriptor is sent to the owner, and a directory of this name made in it.
+        /// Its descriptor is sent to the owner, with a directory of this name in it.
         handed: Option<String>,
     },
     /// procfs, read-only unless it says otherwise.
@@ -197,7 +197,7 @@ pub struct GuardDir {
     pub parent: String,
     /// Names, any order.
     pub names: Vec<String>,
-    /// Those of them that the policy denies; it protects the others. Only says which line of it a refusal is told by.
+    /// Those of them that the policy denies; it protects the others. Only decides which line of it a refusal names.
     pub denied: BTreeSet<String>,
 }
 
@@ -239,9 +239,9 @@ pub struct Channel {
     pub stdio: bool,
 }
 
-/// Everything that init is to do.
+/// Everything that init does for one sandbox.
 #[derive(Debug, Clone, Default)]
-pub struct Recipe {
+pub struct InitPlan {
     /// `wire::flag` bits, but those that follow from the fields below.
     pub flags: u32,
     /// Ids inside: user and group.
@@ -264,7 +264,7 @@ pub struct Recipe {
     pub mounts: Vec<Step>,
     /// How many of them, from the first on, have targets whose paths only the system's administrator can have made.
     pub system_mounts: usize,
-    /// Second wall.
+    /// Landlock, behind the mounts.
     pub landlock: Option<Landlock>,
     /// Without `landlock`: what has to be at these paths, by its identity, or the run fails. Rights do not count.
     pub checked: Vec<PathRule>,
@@ -286,7 +286,7 @@ pub struct Recipe {
     pub wall_ns: u64,
     /// Rows and columns of the terminal.
     pub terminal: Option<(u16, u16)>,
-    /// What makes everything in the network namespace arrive at sockets of the owner's.
+    /// What makes every connection in the network namespace arrive at sockets of the owner's.
     pub capture: Option<Capture>,
 }
 
@@ -342,7 +342,7 @@ impl Block {
     }
 }
 
-impl Recipe {
+impl InitPlan {
     /// The block that init reads.
     pub fn encode(&self) -> Vec<u8> {
         let mut b = Block { bytes: vec![0; size_of::<Header>()] };
@@ -580,9 +580,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_starts_with_the_magic_and_its_own_length_and_ends_in_nul() {
-        let recipe = Recipe { argv: vec!["true".into()], cwd: "/".into(), ..Recipe::default() };
-        let block = recipe.encode();
+    fn a_block_has_magic_and_length_first_and_ends_in_nul() {
+        let plan = InitPlan { argv: vec!["true".into()], cwd: "/".into(), ..InitPlan::default() };
+        let block = plan.encode();
         assert_eq!(block[..8], MAGIC.to_ne_bytes());
         assert_eq!(u32::from_ne_bytes(block[8..12].try_into().unwrap()) as usize, block.len());
         assert_eq!(block.last(), Some(&0));
@@ -592,7 +592,7 @@ mod tests {
     fn guard_names_are_sorted_by_bytes_for_the_binary_search() {
         let names = vec!["b".into(), "\u{e9}".into(), "a".into()];
         let guards = vec![GuardDir { parent: "/w".into(), names, denied: BTreeSet::new() }];
-        let block = Recipe { guards, ..Recipe::default() }.encode();
+        let block = InitPlan { guards, ..InitPlan::default() }.encode();
         let text = String::from_utf8_lossy(&block).into_owned();
         let at = |s: &str| text.find(&format!("{s}\0")).unwrap();
         assert!(at("a") < at("b") && at("b") < at("\u{e9}"));

@@ -1,5 +1,5 @@
-//! Landlock: what this kernel knows, the rights that the recipes use, and rulesets for commands of the caller's own. For
-//! a sandbox the calls are init's.
+//! Landlock: this kernel's ABI, the rights that plans use, and rulesets for commands of the caller's own. For a sandbox
+//! init makes the calls. Grants nothing by itself.
 //!
 //! Source: landlock(7). The probe is `landlock_create_ruleset(NULL, 0, LANDLOCK_CREATE_RULESET_VERSION)`; there is no
 //! file to look at.

@@ -1,8 +1,8 @@
 //! Mounts that a privileged owner prepares before clone: detached, with owners mapped where files must be usable.
 //!
 //! As root the sandbox runs under an unprivileged id of the host. What it is given then has to be mapped: on this mount
-//! alone, the directory's own owner appears as the sandbox's user, so nothing has to be chowned and nobody else's files
-//! open up. A file system that cannot do that (ENOTSUP, EINVAL) is reported, not worked around.
+//! alone, the directory's own owner appears as the sandbox's user, so nothing has to be chowned and no other files
+//! become accessible. A file system that cannot do that (ENOTSUP, EINVAL) is reported, not worked around.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -79,7 +79,7 @@ fn namespace_with(maps: &[(&str, (u32, u32))]) -> io::Result<OwnedFd> {
 }
 
 extern "C" fn wait_for_the_end(owner: usize) -> ! {
-    // The owner may be killed before it can end this; nobody else would.
+    // The owner may be killed before it can end this process, and no other would.
     let dies_too = sys::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as usize, 0, 0, 0);
     if dies_too.is_err() || sys::getppid() != Ok(owner) {
         sys::exit(1); // writing the maps then fails, and says so

@@ -34,13 +34,13 @@ pub struct Launch<'a> {
     pub namespaces: Namespaces,
     /// Standard input, output and error of the payload.
     pub stdio: [BorrowedFd<'a>; 3],
-    /// Its other end is held by the owner and nobody else.
+    /// The owner alone has its other end.
     pub lifeline: BorrowedFd<'a>,
     /// Status records.
     pub status: BorrowedFd<'a>,
     /// Event records.
     pub events: BorrowedFd<'a>,
-    /// Letters (`letter`): the plan, and the go.
+    /// Control messages (`control`): the plan, and the release.
     pub sync: BorrowedFd<'a>,
     /// A cgroup v2 directory to be born in.
     pub cgroup: Option<BorrowedFd<'a>>,

@@ -1,4 +1,4 @@
-//! What init sends: status records (with descriptors now and then) and event records, decoded.
+//! Decodes what init sends: status records, some with a descriptor, and event records. Sends nothing.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -47,7 +47,7 @@ pub enum Status {
         /// The most memory of any one process that was reaped, bytes; 0 where none was.
         memory: u64,
     },
-    /// The wall limit ended it.
+    /// The limit of wall time ended it.
     TimedOut {
         /// Monotonic nanoseconds.
         at_ns: u64,
@@ -65,7 +65,7 @@ pub enum Status {
         /// Root of the layer's file system; `upper` in it holds the changes.
         fd: OwnedFd,
     },
-    /// Says what the sockets of the sandbox's network namespace hold (sock_diag(7)).
+    /// A netlink socket that reports what the sockets of the sandbox's network namespace hold (sock_diag(7)).
     Sockets(OwnedFd),
     /// An optional step could not be done.
     Weakened {

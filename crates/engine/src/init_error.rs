@@ -1,6 +1,6 @@
 //! Init's failures in words: the step, the object it was on, the errno, and what the user can do.
 
-use cofferdam_confine::init_plan::{Recipe, Source, Step};
+use cofferdam_confine::init_plan::{InitPlan, Source, Step};
 use cofferdam_confine::wire::step::{self, Point};
 
 use crate::outcome::Failure;
@@ -15,7 +15,7 @@ fn errno(n: i32) -> String {
     }
 }
 
-fn mount(recipe: &Recipe, index: usize) -> String {
+fn mount(recipe: &InitPlan, index: usize) -> String {
     let source = |s: &Source| match s {
         Source::Path { path, .. } | Source::System(path) => path.clone(),
         Source::Prepared(i) => format!("prepared mount {i}"),
@@ -55,7 +55,7 @@ fn other_ids(point: Point) -> Option<&'static str> {
 }
 
 /// A failed step as the caller sees it.
-pub fn failure(recipe: &Recipe, point: Point, code: i32) -> Failure {
+pub fn failure(recipe: &InitPlan, point: Point, code: i32) -> Failure {
     let index = point.index as usize;
     let make =
         |step: &str, message: String, hint: Option<String>| Failure { code: 125, step: step.into(), message, hint };
@@ -138,7 +138,7 @@ pub fn failure(recipe: &Recipe, point: Point, code: i32) -> Failure {
     }
 }
 
-fn exec(recipe: &Recipe, index: usize, code: i32) -> Failure {
+fn exec(recipe: &InitPlan, index: usize, code: i32) -> Failure {
     let name = escape(recipe.argv.first().map_or("", String::as_str).as_bytes());
     let path = recipe.programs.get(index).map_or(name.as_str(), String::as_str);
     let make = |code, message, hint: Option<&str>| Failure {
@@ -189,7 +189,7 @@ fn capture_hint(code: i32) -> Option<String> {
     }
 }
 
-fn mount_hint(recipe: &Recipe, index: usize, code: i32) -> Option<String> {
+fn mount_hint(recipe: &InitPlan, index: usize, code: i32) -> Option<String> {
     match (recipe.mounts.get(index), code) {
         (Some(Step::Overlay { .. }), 22) => {
             Some("a directory with other mounts below it cannot be copied on write; mount them one by one".into())

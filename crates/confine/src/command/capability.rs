@@ -4,7 +4,7 @@
 use crate::uapi::*;
 
 /// What a command keeps.
-pub(super) const KEPT: u64 = 1 << CAP_CHOWN
+pub(super) const RETAINED: u64 = 1 << CAP_CHOWN
     | 1 << CAP_DAC_OVERRIDE
     | 1 << CAP_DAC_READ_SEARCH
     | 1 << CAP_FOWNER
@@ -32,12 +32,12 @@ pub fn has_capabilities() -> bool {
     own().is_none_or(|data| data[0] != 0 || data[3] != 0)
 }
 
-/// Gives up all but [`KEPT`]. After `no_new_privs` nothing that is executed gets them back, whoever its user is. Runs after
+/// Gives up all but [`RETAINED`]. After `no_new_privs` nothing that is executed gets them back, whoever its user is. Runs after
 /// fork: two system calls, nothing else.
 pub(super) fn give_up() -> Result<(), ()> {
     let mut data = own().ok_or(())?;
     for (index, set) in data.iter_mut().enumerate() {
-        *set &= (KEPT >> if index < 3 { 0 } else { 32 }) as u32;
+        *set &= (RETAINED >> if index < 3 { 0 } else { 32 }) as u32;
     }
     // SAFETY: as in `own`; the kernel only reads it.
     if unsafe { libc::syscall(libc::SYS_capset, HEADER.as_ptr(), data.as_ptr()) } == 0 { Ok(()) } else { Err(()) }
