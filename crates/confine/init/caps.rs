@@ -1,4 +1,4 @@
-//! Capabilities: dropping all of them, or all but a few, with raw system calls.
+//! Capabilities: dropping all of them, or all but a few. Never adds one.
 
 use crate::fault::{Step, at};
 use crate::sys::{self, Res};

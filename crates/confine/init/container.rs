@@ -89,7 +89,7 @@ const COVER: usize = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
 /// Init becomes a user of its own, and its files below /proc are covered: gVisor's kernel lets a process signal another of
 /// the same user, and look at the descriptors and variables of any. Whatever is made for the program is made before.
 pub fn separate_user(plan: &Plan) -> Step {
-    if !plan.has(flag::APART) {
+    if !plan.has(flag::SEPARATE_USER) {
         return Ok(());
     }
     let h = plan.header();
@@ -106,7 +106,7 @@ pub fn separate_user(plan: &Plan) -> Step {
 
 /// Init's child becomes the program's user again.
 pub fn become_program_user(plan: &Plan) -> Step {
-    if !plan.has(flag::APART) {
+    if !plan.has(flag::SEPARATE_USER) {
         return Ok(());
     }
     let h = plan.header();

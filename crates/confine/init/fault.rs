@@ -1,4 +1,4 @@
-//! A failed step, as init hands it from function to function until `main` reports it.
+//! A failed step, as init's functions return it until `main` reports it. Has no text.
 
 use crate::wire::step::Point;
 

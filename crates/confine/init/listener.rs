@@ -1,6 +1,4 @@
-//! The seccomp listener: taking a notification, and each way to answer one (seccomp_unotify(2)).
-//!
-//! Decides nothing.
+//! The seccomp listener: takes a notification, and has each way to answer one (seccomp_unotify(2)). Decides nothing.
 
 use crate::report::weakened;
 use crate::sys;

@@ -207,7 +207,7 @@ impl Root {
             }
             op::TMPFS => {
                 let fs = tmpfs(m.b, (m.b / 4096).max(64), m.c, m.a)?;
-                if m.flags & op_flag::HANDED != 0 {
+                if m.flags & op_flag::EXPORT != 0 {
                     sys::mkdirat(fs, src, 0o755)?;
                     send_layer(i as u32, fs)?;
                 }

@@ -1,4 +1,5 @@
-//! The sandbox's own network namespace: its loopback interface, and the socket by which the owner counts what sockets hold.
+//! The sandbox's own network namespace: its loopback interface, and the socket by which the owner counts what sockets
+//! hold. Adds no route; those of a captured network are `capture`'s.
 
 use crate::fault::{Step, at};
 use crate::plan::Plan;

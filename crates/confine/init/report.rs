@@ -17,7 +17,7 @@ pub fn weakened(step: u16, errno: i32) {
     send(&Status { kind: status::WEAKENED, step, value: errno, ..Status::default() });
 }
 
-/// Sends the descriptor of a copy-on-write layer, or of a tmpfs that is handed back.
+/// Sends the descriptor of a copy-on-write layer, or of an exported tmpfs.
 pub fn send_layer(op: u32, layer: i32) -> Result<(), i32> {
     send_fd(&Status { kind: status::LAYER, index: op, ..Status::default() }, layer)
 }

@@ -1,4 +1,6 @@
-//! What the owner's process handed down to init, taken back before the plan comes: signals, terminal, keys, priority.
+//! What init inherits from the owner's process, reset before the plan comes: signals, terminal, keys, priority.
+//!
+//! Nothing here depends on the plan but what is reported afterwards.
 
 use core::sync::atomic::{AtomicI32, Ordering};
 
@@ -9,7 +11,7 @@ use crate::sys;
 use crate::uapi::*;
 use crate::wire::{fd, flag, step};
 
-/// Nothing here depends on the plan, which may still be in the making.
+/// Resets it. Does not depend on the plan, which the owner may still be preparing.
 pub fn start() -> Step {
     for signal in 1..65 {
         let default = [0u64; 4];
@@ -37,8 +39,8 @@ pub fn start() -> Step {
     }
     sys::umask(0o022).map_err(at(step::session::UMASK))?;
     drop_priority()?;
-    // An inherited session keyring is a key of the owner's. Not there (ENOSYS, or refused
-    // by an outer filter): then there is nothing to inherit through our own filter either, which refuses keyctl.
+    // An inherited session keyring is a key of the owner's. Where the call does not exist (ENOSYS) or an outer filter
+    // refuses it, there is nothing to inherit through our own filter either, which refuses keyctl.
     if let Err(e) = sys::keyctl(KEYCTL_JOIN_SESSION_KEYRING, 0)
         && e != errno::ENOSYS
     {

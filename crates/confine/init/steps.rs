@@ -100,7 +100,7 @@ steps! {
         /// Closing the one before.
         CLOSE_PREVIOUS = 22;
     } each {}
-    /// A session of init's own, and what the owner's process handed down.
+    /// A session of init's own, and what it inherits from the owner's process.
     SESSION session = 2 {
         /// Closing what stands in the plan's place.
         CLOSE_PLAN = 98;

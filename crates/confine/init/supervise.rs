@@ -1,5 +1,5 @@
 //! Init after the payload has started: reaps, answers notifications, watches the lifeline and the wall time, reports the
-//! end.
+//! end. Decides nothing about a call, which is `notify`'s to do.
 
 use crate::control;
 use crate::fault::{Step, at};
@@ -12,7 +12,8 @@ use crate::uapi::*;
 use crate::wire::{Status, fd, flag, status, step};
 use crate::{caps, tree};
 
-/// Lets go of all that watching does not need: the payload's streams, the program, spare descriptors, capabilities.
+/// Closes and drops all that supervision does not need: the payload's streams, the program, spare descriptors,
+/// capabilities.
 pub fn narrow(plan: &Plan) -> Step {
     if !plan.has(flag::NO_SPAWN) {
         for f in 0..3 {
@@ -24,7 +25,7 @@ pub fn narrow(plan: &Plan) -> Step {
     // namespaces an unprivileged owner has neither and needs neither.
     let keep = match plan.has(flag::JAIL) {
         true => 1 << CAP_KILL | 1 << CAP_SYS_PTRACE,
-        false if plan.has(flag::APART) => 1 << CAP_KILL, // the program is another user
+        false if plan.has(flag::SEPARATE_USER) => 1 << CAP_KILL, // the program is another user
         false => 0,
     };
     caps::clear_ambient().map_err(at(step::init::CLEAR_AMBIENT))?;

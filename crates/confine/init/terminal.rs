@@ -1,4 +1,4 @@
-//! The pseudo-terminal of a sandbox, from its own devpts.
+//! The pseudo-terminal of a sandbox, from its own devpts. Reads and writes nothing through it.
 
 use crate::fault::{Fault, at};
 use crate::plan::Plan;

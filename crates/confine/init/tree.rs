@@ -1,4 +1,4 @@
-//! The sandbox's processes as a whole: reaping them, ending them, and what they used.
+//! The sandbox's processes as a whole: reaping them, ending them, and what they used. Starts none.
 
 use crate::plan::Plan;
 use crate::report::weakened;
@@ -30,7 +30,7 @@ pub fn reap(main: i32) -> Option<i32> {
     }
 }
 
-/// In the jail the kernel ends everything with us, but only after it has closed our files, and a call that waits for our
+/// Ends every process of the sandbox but init. In the jail the kernel ends everything with us, but only after it has closed our files, and a call that waits for our
 /// answer would go on then: so everything is killed first. Without a pid namespace: kill children until there are none, each
 /// orphan becoming a child of ours as its parent dies.
 pub fn end(plan: &Plan) {

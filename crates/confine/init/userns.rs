@@ -1,4 +1,5 @@
-//! The user namespace: its id maps, who init becomes in it, and how many namespaces there may be below it.
+//! The user namespace: its id maps, who init becomes in it, and how many namespaces there may be below it. Creates none:
+//! init is born in it.
 
 use crate::caps;
 use crate::fault::{Step, at};
@@ -30,8 +31,8 @@ pub fn ids(plan: &Plan) -> Step {
         sys::setresgid(h.gid_out, h.gid_out, h.gid_out).map_err(at(step::ids::DROP_GROUP))?;
         sys::setresuid(h.uid_out, h.uid_out, h.uid_out).map_err(at(step::ids::DROP_USER))?;
     }
-    // No other process reads our memory from here on. Not before: it takes our own /proc files away from us, the maps among them;
-    // and changing ids would undo it. No other process exists yet that could look.
+    // No other process reads our memory from here on. Not before: init would lose access to its own /proc files, the maps
+    // among them, and changing ids would undo it. No other process exists yet that could look.
     sys::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0).map_err(at(step::ids::UNDUMPABLE))?;
     Ok(())
 }

@@ -104,9 +104,9 @@ pub mod flag {
     pub const CONTAINER: u32 = 8_388_608;
     /// After the end init waits until the owner has read what its cgroup counted, which goes with init.
     pub const LINGER: u32 = 16_777_216;
-    /// The program is another user than init, by the ids outside; init becomes the ids inside and keeps what it takes to
-    /// end the program.
-    pub const APART: u32 = 33_554_432;
+    /// The program is another user than init, by the ids outside; init becomes the user of the ids inside and keeps what it
+    /// takes to end the program.
+    pub const SEPARATE_USER: u32 = 33_554_432;
 }
 
 /// Most descriptors in one control message; the kernel takes 253 (`unix(7)`).
@@ -272,7 +272,7 @@ pub mod op {
     pub const BIND: u16 = 4;
     /// Bind of a scratch directory or file: src names it inside the scratch → dst; a = attributes.
     pub const SCRATCH: u16 = 5;
-    /// A tmpfs of its own: dst, a = attributes, b = bytes, c = mode. With `HANDED` src names a directory that is made in
+    /// A tmpfs of its own: dst, a = attributes, b = bytes, c = mode. With `EXPORT` src names a directory that is made in
     /// it, and its descriptor is sent back.
     pub const TMPFS: u16 = 6;
     /// procfs of the new pid namespace: dst; a = attributes.
@@ -308,7 +308,7 @@ pub mod op_flag {
     /// Only the system's administrator can have made any part of the destination's path.
     pub const SYSTEM: u16 = 8;
     /// The owner gets the mount's descriptor.
-    pub const HANDED: u16 = 16;
+    pub const EXPORT: u16 = 16;
 }
 
 /// One mount step.
@@ -397,7 +397,7 @@ pub mod status {
     pub const ENDED: u16 = 3;
     /// The pty master follows as an SCM_RIGHTS descriptor.
     pub const TERMINAL: u16 = 4;
-    /// A copy-on-write layer, or a tmpfs that is handed back, follows as an SCM_RIGHTS descriptor; `index` says of which
+    /// A copy-on-write layer, or an exported tmpfs, follows as an SCM_RIGHTS descriptor; `index` says of which
     /// mount op.
     pub const LAYER: u16 = 5;
     /// A netlink socket of the sandbox's network namespace follows as an SCM_RIGHTS descriptor: it says what sockets there

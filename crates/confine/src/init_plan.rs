@@ -76,7 +76,7 @@ pub enum Step {
         /// `attr` bits.
         attrs: u64,
         /// Its descriptor is sent to the owner, with a directory of this name in it.
-        handed: Option<String>,
+        export: Option<String>,
     },
     /// procfs, read-only unless it says otherwise.
     Proc {
@@ -454,10 +454,10 @@ fn encode_step(b: &mut Block, s: &Step, zero: u32) -> MountOp {
             (m.kind, m.a, m.src, m.dst) = (op::SCRATCH, *attrs, b.text(name), b.text(target));
             m.flags |= optional(*o);
         }
-        Step::Tmpfs { target, bytes, mode, attrs, handed } => {
+        Step::Tmpfs { target, bytes, mode, attrs, export } => {
             (m.kind, m.a, m.b, m.c, m.dst) = (op::TMPFS, *attrs, *bytes, u64::from(*mode), b.text(target));
-            if let Some(directory) = handed {
-                m.flags |= op_flag::HANDED;
+            if let Some(directory) = export {
+                m.flags |= op_flag::EXPORT;
                 m.src = b.text(directory);
             }
         }

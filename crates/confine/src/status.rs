@@ -58,7 +58,7 @@ pub enum Status {
     },
     /// The pty master.
     Terminal(OwnedFd),
-    /// A copy-on-write layer, or a tmpfs that is handed back.
+    /// A copy-on-write layer, or an exported tmpfs.
     Layer {
         /// Index of the mount step.
         op: usize,

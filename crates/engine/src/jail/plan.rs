@@ -240,7 +240,7 @@ impl Planner<'_> {
                     bytes: size_mb << 20,
                     mode: 0o1777,
                     attrs: attr::NOSUID | attr::NODEV | noexec,
-                    handed: None,
+                    export: None,
                 });
                 self.build.view.push(Place { target, shows: Shows::Own, writable: true, persistent: false });
                 Ok(())

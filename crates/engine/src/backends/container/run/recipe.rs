@@ -81,7 +81,7 @@ impl Contained {
             flags |= flag::DROP_IDS;
         }
         if shape.apart.is_some() {
-            flags |= flag::APART;
+            flags |= flag::SEPARATE_USER;
         }
         let mut rlimits = crate::rlimits::rlimits(policy, 1);
         // Where a cgroup counts, the user's other processes are no concern of this one's.
