@@ -119,7 +119,8 @@ pub fn failure(recipe: &InitPlan, point: Point, code: i32) -> Failure {
             ),
             Some("run it again".into()),
         ),
-        step::LANDLOCK | step::LANDRULE => make(
+        step::LANDLOCK => make("landlock", format!("cannot apply Landlock for the ruleset: {e}"), None),
+        step::LANDRULE => make(
             "landlock",
             format!(
                 "cannot apply Landlock for {}: {e}",
@@ -209,5 +210,37 @@ fn mount_hint(recipe: &InitPlan, index: usize, code: i32) -> Option<String> {
             "an outer container hides parts of /proc; run it with --security-opt systempaths=unconfined, or use --backend landlock".into(),
         ),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cofferdam_confine::init_plan::{Landlock, PathRule};
+
+    use super::*;
+
+    #[test]
+    fn a_failed_rule_names_its_path_and_a_failed_ruleset_names_none() {
+        let rule = |path: &str| PathRule { path: path.into(), access: 1, optional: false, identity: None };
+        let landlock = Landlock { rules: vec![rule("/a"), rule("/b")], ..Landlock::default() };
+        let plan = InitPlan { landlock: Some(landlock), ..InitPlan::default() };
+        let message = |point| failure(&plan, point, 1).message;
+        let why = "operation not permitted (EPERM)";
+        assert_eq!(message(step::landrule::RULE.item(1)), format!("cannot apply Landlock for /b: {why}"));
+        assert_eq!(message(step::landlock::RESTRICT_PAYLOAD), format!("cannot apply Landlock for the ruleset: {why}"));
+    }
+
+    #[test]
+    fn wrong_ids_of_a_container_are_named_and_other_points_numbered() {
+        let message = |point| failure(&InitPlan::default(), point, 1).message;
+        let why = "operation not permitted (EPERM)";
+        for (point, who) in [
+            (step::ids::WRONG_USER, "as another user"),
+            (step::ids::GET_GROUP, "in another group"),
+            (step::ids::EXTRA_GROUPS, "in more groups"),
+        ] {
+            assert_eq!(message(point), format!("the container was started {who} than was asked for ({why})"));
+        }
+        assert_eq!(message(step::ids::UNDUMPABLE), format!("cannot set the sandbox's ids (part 9): {why}"));
     }
 }
