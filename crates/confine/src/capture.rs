@@ -12,7 +12,7 @@
 //! Builds bytes that init sends and data from which it makes the sockets; the kernel's own first rule, which looks into the
 //! local table for everything, is deleted last. Pure but for [`attempt`], which asks the kernel.
 
-use crate::init_plan::Block;
+use crate::plan_block::Block;
 use crate::wire::step::{self, Point, SocketPart};
 use crate::wire::{self, Ref};
 

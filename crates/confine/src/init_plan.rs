@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use crate::capture::Capture;
+use crate::plan_block::Block;
 use crate::wire::{Header, LandRule, MAGIC, MountOp, PathGuard, Ref, Rlimit, fd, flag, op, op_flag};
 
 /// Mount attributes, as `mount_setattr(2)` names them.
@@ -290,63 +291,10 @@ pub struct InitPlan {
     pub capture: Option<Capture>,
 }
 
-/// The block under way.
-pub(crate) struct Block {
-    bytes: Vec<u8>,
-}
-
-impl Block {
-    fn align(&mut self) {
-        while !self.bytes.len().is_multiple_of(8) {
-            self.bytes.push(0);
-        }
-    }
-
-    fn text(&mut self, s: &str) -> u32 {
-        let at = self.bytes.len() as u32;
-        self.bytes.extend_from_slice(s.as_bytes());
-        self.bytes.push(0);
-        at
-    }
-
-    fn words(&mut self, list: &[u32]) -> Ref {
-        self.align();
-        let off = self.bytes.len() as u32;
-        for w in list {
-            self.bytes.extend_from_slice(&w.to_ne_bytes());
-        }
-        Ref { off, len: list.len() as u32 }
-    }
-
-    /// Bytes as they are.
-    pub(crate) fn bytes(&mut self, list: &[u8]) -> Ref {
-        self.align();
-        let off = self.bytes.len() as u32;
-        self.bytes.extend_from_slice(list);
-        Ref { off, len: list.len() as u32 }
-    }
-
-    /// Numbers; where they begin.
-    pub(crate) fn longs(&mut self, list: &[u64]) -> u32 {
-        self.align();
-        let off = self.bytes.len() as u32;
-        for w in list {
-            self.bytes.extend_from_slice(&w.to_ne_bytes());
-        }
-        off
-    }
-
-    fn texts(&mut self, list: &[String]) -> Ref {
-        let offsets: Vec<u32> = list.iter().map(|s| self.text(s)).collect();
-        self.words(&offsets)
-    }
-}
-
 impl InitPlan {
     /// The block that init reads.
     pub fn encode(&self) -> Vec<u8> {
-        let mut b = Block { bytes: vec![0; size_of::<Header>()] };
-        b.bytes.reserve(4096 + self.filter.len() * 8);
+        let mut b = Block::new(size_of::<Header>(), 4096 + self.filter.len() * 8);
         let zero = b.text(""); // no offset is ever 0
         let mut h = Header { magic: MAGIC, flags: self.flags, ..Header::default() };
         (h.uid_in, h.gid_in) = self.ids_in;
@@ -391,9 +339,8 @@ impl InitPlan {
         }
         b.align();
         b.longs(&[0]); // the block ends in NUL: every string in it ends inside
-        h.total = b.bytes.len() as u32;
-        b.bytes[..size_of::<Header>()].copy_from_slice(&header_bytes(&h));
-        b.bytes
+        h.total = b.len() as u32;
+        b.finish(&header_bytes(&h))
     }
 
     fn encode_rlimits(&self, b: &mut Block) -> Ref {

@@ -46,6 +46,8 @@ pub mod netns;
 #[cfg(feature = "jail")]
 pub mod other_cpu;
 #[cfg(feature = "jail")]
+mod plan_block;
+#[cfg(feature = "jail")]
 pub mod process;
 #[allow(dead_code, reason = "init uses the rest")]
 #[cfg(feature = "jail")]
