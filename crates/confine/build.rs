@@ -6,7 +6,7 @@ use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The flags of init's build; the lint step of the repository reads them from here by calling this file's twin in xtask.
+/// The flags of init's build; the lint step of the repository reads them from this text.
 const FLAGS: &[&str] = &[
     "--edition=2024",
     "--crate-type=bin",

@@ -53,7 +53,7 @@ pub fn run_all(workspace: &Workspace, counts: &mut Counts) -> Result {
     // An example of crates/confine, which building the tests has built.
     let mut build = cargo();
     let built = executables(build.args(["test", "--workspace", "--no-run"]))?;
-    let check = built.get("cgroup_check").ok_or("crates/confine has no example cgroup_check")?;
+    let check = built.get("cgroup_guest_test").ok_or("crates/confine has no example cgroup_guest_test")?;
     let guests: [(&str, Result<GuestSpec>); 5] = [
         ("the command under version 2", command(workspace, &kernel, &built)),
         ("cgroups of version 2", places(workspace, &kernel, check)),
@@ -92,7 +92,7 @@ pub fn run_all(workspace: &Workspace, counts: &mut Counts) -> Result {
 /// The guest of version 2 with every controller, checked from each place where a process can sit.
 fn places(workspace: &Workspace, kernel: &Kernel, check: &Path) -> Result<GuestSpec> {
     let mut spec = GuestSpec::new(&kernel.image, &["sh", "/cgroup.sh"])
-        .program(check, "/cgroup_check")?
+        .program(check, "/cgroup_guest_test")?
         .program(Path::new("/usr/bin/setpriv"), "/usr/bin/setpriv")?
         .file(workspace.root.join("tests/guest/cgroup.sh"), "/cgroup.sh");
     spec.timeout = Duration::from_secs(360);

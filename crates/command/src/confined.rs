@@ -448,7 +448,7 @@ enum Around {
     Nothing(Command),
     #[cfg(target_os = "linux")]
     Walls {
-        walls: cofferdam_confine::command::Walls,
+        walls: cofferdam_confine::command::Restrictions,
         /// Whether it has the caller's descriptors.
         inherits: bool,
     },
@@ -487,7 +487,7 @@ impl Prepared {
                     let _inside = runtime.enter();
                     command.spawn()
                 };
-                let behind = walls.behind(spawn).map_err(|failed| Reason::Child {
+                let behind = walls.run_restricted(spawn).map_err(|failed| Reason::Child {
                     step: failed.step.call(),
                     source: std::io::Error::from_raw_os_error(failed.errno).into(),
                 })?;
@@ -499,7 +499,11 @@ impl Prepared {
 
 /// A command that goes behind the walls between fork and exec.
 #[cfg(target_os = "linux")]
-fn attached(program: &OsStr, walls: &cofferdam_confine::command::Walls, inherits: bool) -> Result<Command, Reason> {
+fn attached(
+    program: &OsStr,
+    walls: &cofferdam_confine::command::Restrictions,
+    inherits: bool,
+) -> Result<Command, Reason> {
     let mut command = std::process::Command::new(program);
     let prepared = walls.attach(&mut command, inherits);
     prepared.map_err(|source| Reason::Prepare { step: "the keeper".into(), source: source.into() })?;

@@ -16,7 +16,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use cofferdam_confine::command::{NAME_ONLY, Trees, Walls, can_disinherit, has_capabilities, listener_available};
+use cofferdam_confine::command::{
+    NAME_ONLY, Restrictions, Trees, can_disinherit, has_capabilities, listener_available,
+};
 use cofferdam_confine::landlock::{self, Ruleset, access};
 use cofferdam_confine::seccomp::Arch;
 
@@ -94,7 +96,7 @@ impl Means {
 }
 
 /// Prepares it all: the walls, and what they hold.
-pub(crate) fn prepare(spec: &Spec) -> Result<(Walls, Enforcement), Reason> {
+pub(crate) fn prepare(spec: &Spec) -> Result<(Restrictions, Enforcement), Reason> {
     let means = Means::of(spec);
     let enforcement = enforcement(spec, means);
     if let Some(walls) = kept::find(spec, means) {
@@ -103,7 +105,7 @@ pub(crate) fn prepare(spec: &Spec) -> Result<(Walls, Enforcement), Reason> {
     let mut granted = Granted::default();
     let ruleset = if means.abi > 0 { Some(ruleset(spec, means, &mut granted)?) } else { None };
     let keeps = means.keeper.then(|| Trees { roots: granted.roots, holes: spec.write.holes.clone() });
-    let walls = Walls::new(ruleset, filter(means)?, keeps).map_err(failed("descriptors"))?;
+    let walls = Restrictions::new(ruleset, filter(means)?, keeps).map_err(failed("descriptors"))?;
     if !granted.enumerated {
         kept::keep(spec, means, granted.seen, &walls);
     }
@@ -172,12 +174,12 @@ mod kept {
         seen: Vec<Seen>,
         /// When the devices were.
         looked: Instant,
-        walls: Walls,
+        walls: Restrictions,
     }
 
     static KEPT: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 
-    pub(super) fn find(spec: &Spec, means: Means) -> Option<Walls> {
+    pub(super) fn find(spec: &Spec, means: Means) -> Option<Restrictions> {
         let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
         let at = kept.iter().position(|entry| entry.spec == *spec && entry.means == means)?;
         let mut entry = kept.remove(at);
@@ -193,7 +195,7 @@ mod kept {
         Some(walls)
     }
 
-    pub(super) fn keep(spec: &Spec, means: Means, seen: Vec<Seen>, walls: &Walls) {
+    pub(super) fn keep(spec: &Spec, means: Means, seen: Vec<Seen>, walls: &Restrictions) {
         let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() == MOST {
             kept.remove(0);

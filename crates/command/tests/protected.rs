@@ -12,7 +12,7 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
 use cofferdam_command::{is_read_blocked, is_write_blocked, protected_command};
-use cofferdam_confine::command::Walls;
+use cofferdam_confine::command::Restrictions;
 use cofferdam_confine::landlock::{self, Ruleset, access};
 use probe::{Scratch, run};
 
@@ -39,7 +39,7 @@ async fn a_narrower_rule_protects_nothing_and_neither_does_a_second_layer() {
             let possible = if path.is_dir() { u64::MAX } else { access::OF_FILES };
             ruleset.allow(open(path).as_fd(), rights & possible & (handled | access::READ)).unwrap();
         }
-        Walls::new(Some(ruleset), std::sync::Arc::new([]), None).unwrap()
+        Restrictions::new(Some(ruleset), std::sync::Arc::new([]), None).unwrap()
     };
     let (root, secret) = (Path::new("/"), data.join("config.toml"));
     let faulty = [(root, access::READ), (data.as_path(), access::WRITE), (secret.as_path(), access::READ)];

@@ -139,7 +139,7 @@ fn start(program: &Program, no_spawn: bool, argv: &[CString], writer: i32, go: i
 
 /// Takes a copy of a child's fd.
 fn take_fd(pid: i32, number: i32) -> io::Result<OwnedFd> {
-    // SAFETY: both calls take plain numbers and return new fds that nobody else owns.
+    // SAFETY: both calls take plain numbers and return new fds that are ours alone.
     unsafe {
         let pidfd = libc::syscall(libc::SYS_pidfd_open, pid, 0);
         if pidfd < 0 {
@@ -198,7 +198,7 @@ fn serve(listener: &OwnedFd, program: &Program, arch: Arch) -> io::Result<()> {
             flags: if go_on { libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32 } else { 0 },
         };
         // SAFETY: the response is of the size that the ioctl's number carries and outlives the call. It fails
-        // when the caller has died since, and then nobody needs it.
+        // when the caller has died since, and then it is not needed.
         unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &response) };
     }
 }

@@ -1,39 +1,33 @@
-//! The way out of the sandbox's network: routes and rules that make every address local, and the sockets at which
-//! everything then arrives.
+//! Capture of the sandbox's network (transparent proxying): routes and rules that make every address local, and the
+//! sockets at which every connection then arrives.
 //!
-//! The owner has them made here, because only here is a process that may: the namespace is the sandbox's own. The sockets'
-//! descriptors go to the owner and stay with nobody in here. What is made is data of the plan.
+//! Init creates them for the owner, because the namespace is the sandbox's own and only init may. The descriptors go to the
+//! owner, and init keeps no copy. The plan has the messages and sockets; nothing is decided here.
 
+use crate::fault::{Fault, Step, at};
 use crate::plan::Plan;
-use crate::wire::capture::{LETTER, PARTS, SOCKETS};
-use crate::wire::{LETTER_SOCKETS, Letter, Messages, Socket, SocketOption, fd, step};
-use crate::{Fault, Step, at, netlink, sys};
-
-/// SOCK_CLOEXEC | SOCK_NONBLOCK
-const FLAGS: i32 = 0o2004000;
-const SOL_SOCKET: i32 = 1;
-const SO_ATTACH_FILTER: i32 = 26;
+use crate::uapi::*;
+use crate::wire::step::SocketPart;
+use crate::wire::{CONTROL_SOCKETS, ControlMessage, Messages, Socket, SocketOption, fd, step};
+use crate::{netlink, sys};
 
 /// Does what the plan says of it; nothing where it says nothing.
 pub fn apply(plan: &Plan) -> Step {
     let h = plan.header();
     for m in plan.items::<Messages>(h.messages) {
-        netlink::send(m.protocol, plan.bytes(m.bytes), m.first, m.count).map_err(|(index, errno)| Fault {
-            step: step::CAPTURE,
-            index,
-            errno,
-        })?;
+        netlink::send(m.protocol, plan.bytes(m.bytes), m.first, m.count)
+            .map_err(|(index, errno)| Fault { at: step::capture::MESSAGE.item(index as usize), errno })?;
     }
     let sockets = plan.items::<Socket>(h.sockets);
-    for (i, part) in sockets.chunks(LETTER_SOCKETS).enumerate() {
-        let mut made = [-1i32; LETTER_SOCKETS];
+    for (i, part) in sockets.chunks(CONTROL_SOCKETS).enumerate() {
+        let mut made = [-1i32; CONTROL_SOCKETS];
         for (k, spec) in part.iter().enumerate() {
-            made[k] = socket(plan, spec, i * LETTER_SOCKETS + k)?;
+            made[k] = socket(plan, spec, i * CONTROL_SOCKETS + k)?;
         }
         let made = &made[..part.len()];
-        send(sockets.len(), made).map_err(at(step::CAPTURE, LETTER as usize))?;
+        send(sockets.len(), made).map_err(at(step::capture::SEND))?;
         for &f in made {
-            sys::close(f).map_err(at(step::CAPTURE, LETTER as usize + 1))?; // the owner's alone from here on
+            sys::close(f).map_err(at(step::capture::CLOSE))?; // the owner's alone from here on
         }
     }
     Ok(())
@@ -48,23 +42,25 @@ struct Filter {
 
 /// One socket. Its filter stands before its address does: nothing comes in that the filter has not seen.
 fn socket(plan: &Plan, spec: &Socket, index: usize) -> Result<i32, Fault> {
-    let fault = |part| at(step::CAPTURE, SOCKETS as usize + index * PARTS as usize + part);
+    let fault = |part| at(step::socket_part(index, part));
     let (family, kind, protocol) = (i32::from(spec.family), i32::from(spec.kind), i32::from(spec.protocol));
-    let s = sys::socket(family, kind | FLAGS, protocol).map_err(fault(0))? as i32;
+    let s =
+        sys::socket(family, kind | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol).map_err(fault(SocketPart::Create))? as i32;
     for o in plan.items::<SocketOption>(spec.options) {
         let value = (&raw const o.value).cast();
-        sys::setsockopt(s, o.level, o.name, value, 4).map_err(fault(1))?;
+        sys::setsockopt(s, o.level, o.name, value, 4).map_err(fault(SocketPart::Option))?;
     }
     let filter: &[u64] = plan.items(spec.filter);
     if !filter.is_empty() {
         let program = Filter { len: filter.len() as u16, pad: [0; 3], instructions: filter.as_ptr() };
         let size = core::mem::size_of::<Filter>();
-        sys::setsockopt(s, SOL_SOCKET, SO_ATTACH_FILTER, (&raw const program).cast(), size).map_err(fault(2))?;
+        sys::setsockopt(s, SOL_SOCKET, SO_ATTACH_FILTER, (&raw const program).cast(), size)
+            .map_err(fault(SocketPart::Filter))?;
     }
     let address = plan.bytes(spec.address);
-    sys::bind(s, address.as_ptr(), address.len()).map_err(fault(3))?;
+    sys::bind(s, address.as_ptr(), address.len()).map_err(fault(SocketPart::Bind))?;
     if spec.backlog > 0 {
-        sys::listen(s, i32::from(spec.backlog)).map_err(fault(4))?;
+        sys::listen(s, i32::from(spec.backlog)).map_err(fault(SocketPart::Listen))?;
     }
     Ok(s)
 }
@@ -76,14 +72,14 @@ fn send(total: usize, fds: &[i32]) -> Result<(), i32> {
         len: usize,
         level: i32,
         kind: i32,
-        fds: [i32; LETTER_SOCKETS],
+        fds: [i32; CONTROL_SOCKETS],
     }
-    // SOL_SOCKET, SCM_RIGHTS
-    let mut control = Control { len: 16 + fds.len() * 4, level: 1, kind: 1, fds: [-1; LETTER_SOCKETS] };
+    let mut control =
+        Control { len: 16 + fds.len() * 4, level: SOL_SOCKET, kind: SCM_RIGHTS, fds: [-1; CONTROL_SOCKETS] };
     control.fds[..fds.len()].copy_from_slice(fds);
-    let letter = Letter { total: total as u32 };
-    let iov = [(&raw const letter) as usize, core::mem::size_of::<Letter>()];
-    let message = crate::watch::Msghdr {
+    let content = ControlMessage { total: total as u32 };
+    let iov = [(&raw const content) as usize, core::mem::size_of::<ControlMessage>()];
+    let message = sys::Msghdr {
         name: 0,
         namelen: 0,
         iov: &raw const iov,
@@ -93,9 +89,9 @@ fn send(total: usize, fds: &[i32]) -> Result<(), i32> {
         flags: 0,
     };
     loop {
-        match sys::sendmsg(fd::SYNC, (&raw const message).cast(), 0x4000) {
+        match sys::sendmsg(fd::SYNC, (&raw const message).cast(), MSG_NOSIGNAL) {
             Ok(_) => return Ok(()),
-            Err(sys::errno::EINTR) => {}
+            Err(errno::EINTR) => {}
             Err(e) => return Err(e),
         }
     }

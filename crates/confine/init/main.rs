@@ -1,210 +1,112 @@
-//! Init: the first process of every sandbox. It builds the walls, starts the payload and outlives it.
+//! Init: the first process of every sandbox. It builds the sandbox, starts the payload and supervises it to its end.
 //!
 //! Static, without libc, without an allocator: nothing after clone can allocate or take a lock, because neither exists
 //! here. The owner execs it from a sealed memfd right after `clone3`, so no byte of the owner's memory is in it.
 //!
 //! ```text
 //!   owner ──clone3+execve──▶ init (pid 1) ──vfork+execve──▶ payload
-//!     │  plan, go                ▲
+//!     │  plan, release           ▲
 //!     └──────────────────────────┘
 //!     ▲  status, events          │ reaps, answers notifications, watches the lifeline
 //!     └──────────────────────────┘ when it ends, the kernel kills the whole tree
 //! ```
 //!
 //! It ends when the payload ends, when the owner is gone (the lifeline reads end of file), or when a step fails; each
-//! failure crosses as {step, index, errno} and the owner gives it words.
+//! failure crosses as {step, index, errno}, for which the owner has the text.
 #![no_std]
 #![no_main]
 
+mod caps;
 mod capture;
-#[allow(dead_code, reason = "the library uses the rest")]
-#[path = "../src/seccomp/classify.rs"]
-mod classify;
 mod container;
-mod guard;
-mod late;
+mod control;
+mod fault;
+mod listener;
 mod mounts;
 mod netlink;
-mod network;
+mod netns;
 mod notify;
+mod path_args;
+mod path_guard;
 mod payload;
 mod plan;
 #[allow(dead_code, reason = "the library uses the rest")]
 mod reach;
+mod report;
 mod rt;
+mod seccomp;
+mod session;
+mod socket_calls;
+mod supervise;
 #[allow(dead_code, reason = "the library uses the rest")]
 mod sys;
 mod task;
-mod watch;
+mod terminal;
+mod tree;
+#[allow(dead_code, reason = "the library uses the rest")]
+mod uapi;
+mod userns;
 #[allow(dead_code, reason = "the library uses the rest")]
 mod wire;
 
-use core::sync::atomic::{AtomicI32, Ordering};
-
+use fault::{Step, at};
 use plan::Plan;
-use sys::errno;
 use wire::{flag, status, step};
 
-/// A failed step: which, on which item, and the errno.
-#[derive(Clone, Copy)]
-pub struct Fault {
-    /// `step` value.
-    pub step: u16,
-    /// Item of the step.
-    pub index: u32,
-    /// errno.
-    pub errno: i32,
-}
-
-/// A step's result.
-pub type Step = Result<(), Fault>;
-
-/// Turns an errno into the fault of a step.
-pub fn at(step: u16, index: usize) -> impl Fn(i32) -> Fault {
-    move |errno| Fault { step, index: index as u32, errno }
-}
-
 /// The whole life, in order. Each line says why it stands where it stands.
-fn live(plan: &Plan) -> Result<(), Fault> {
+fn live(plan: &Plan) -> Step {
     let jail = plan.has(flag::JAIL);
+    let container = plan.has(flag::CONTAINER);
 
-    reap(plan)?;
-    told_of_keys(plan);
+    session::subreaper(plan)?; // without a pid namespace orphans come to init only if it asks for them
+    session::report_keyring(plan);
     join(plan)?; // into the run's cgroups, so that everything from here on is counted there
     if jail {
         mounts::private()?; // nothing that follows may propagate to the host
         mounts::sources(plan)?; // every source is opened before any mount can hide it
     }
-    if plan.has(flag::CONTAINER) {
-        container::as_agreed(plan)?; // what is mounted is what the owner looked at
+    if container {
+        container::verify_mounts(plan)?; // what is mounted is what the owner looked at
         capture::apply(plan)?; // while init has the capabilities that this takes
     }
     sync(plan)?; // a privileged owner has written the id maps
-    ids(plan)?; // from here on files are made as the sandbox's own user
-    if plan.has(flag::CONTAINER) {
-        container::as_whom(plan)?; // the maker was told numbers, and may have taken them for an image's names
+    userns::ids(plan)?; // from here on files are made as the sandbox's own user
+    if container {
+        container::verify_ids(plan)?; // the runtime got numbers, and may have taken them for an image's names
     }
     let mut plan = plan;
     if jail {
-        no_nested_namespaces(plan)?; // while the host's writable /proc is still there
+        userns::no_nested_namespaces(plan)?; // while the host's writable /proc is still there
         let root = mounts::Root::begin(plan)?; // root view, binds, layers, masks
-        loopback(plan)?;
-        capture::apply(plan)?; // every way out leads to the owner's sockets, before there is a program to take one
+        netns::loopback(plan)?;
+        capture::apply(plan)?; // every route leads to the owner's sockets, before there is a program to take one
         root.enter()?; // the old root goes
         let name = plan.bytes(plan.header().hostname);
-        sys::sethostname(name.as_ptr(), name.len()).map_err(at(step::HOSTNAME, 0))?;
+        sys::sethostname(name.as_ptr(), name.len()).map_err(at(step::hostname::SET))?;
     }
-    if plan.has(flag::CONTAINER) {
-        container::directories(plan)?; // as the program's own user
-        container::apart(plan)?; // a user of its own, where nothing else would keep the program from it
+    if container {
+        container::make_directories(plan)?; // as the program's own user
+        container::separate_user(plan)?; // a user of init's own, where nothing else would keep the program from it
     }
     let fresh;
     if plan.has(flag::HOLD) {
-        fresh = late::another()?; // made ready ahead of its run: everything below is what this very run asks for
+        fresh = control::next_plan()?; // staged before its run: everything below is what this very run asks for
         plan = &fresh;
     }
     if !plan.has(flag::EARLY) {
-        sys::close(wire::fd::SYNC).map_err(at(step::SYNC, 1))?; // no further letter is read
+        sys::close(wire::fd::SYNC).map_err(at(step::sync::CLOSE))?; // no further control message is read
     }
-    watch::send_sockets(plan)?; // what sockets hold counts towards the memory limit, which no cgroup sees to
+    netns::send_sock_diag(plan)?; // what sockets hold counts towards the memory limit, and no cgroup counts all of it
     payload::channel(plan)?; // a session's program gets its channel, and nothing else gets past exec
-    let terminal = watch::terminal(plan)?; // a pty of the sandbox's own devpts
-    let mut guards = guard::Guards::prepare(plan)?; // names that may not come into being, by inode of their directory
+    let terminal = terminal::create(plan)?; // a pty of the sandbox's own devpts
+    let mut guards = path_guard::PathGuards::prepare(plan)?; // names that may not come into being, by inode of their directory
     if !jail {
-        payload::landlock(plan)?; // without mounts init performs creations itself: inside the same walls
+        payload::landlock(plan)?; // without mounts init performs creations itself: in the same Landlock domain
     }
     let child = payload::start(plan, terminal, &mut guards)?; // rlimits, caps, no_new_privs, Landlock, seccomp, exec
-    sys::umask(0).map_err(at(step::SESSION, 106))?; // what init makes for the program has the program's umask applied
-    watch::narrow(plan)?; // init keeps only what watching needs
-    watch::run(plan, child, guards)
-}
-
-/// Nothing here depends on the plan, which may still be in the making.
-fn session() -> Step {
-    for signal in 1..65 {
-        let default = [0u64; 4];
-        // SIGKILL and SIGSTOP cannot be set, and 32 and 33 are nobody's here: EINVAL for those two is expected.
-        match sys::rt_sigaction(signal, default.as_ptr(), core::ptr::null_mut(), 8) {
-            Ok(_) => {}
-            Err(_) if signal == 9 || signal == 19 => {}
-            Err(e) => return Err(at(step::SESSION, signal as usize)(e)),
-        }
-    }
-    // A container's init can find something in the plan's place, to which a letter's descriptor is to come.
-    if let Err(e) = sys::close(wire::fd::PLAN)
-        && e != 9
-    {
-        return Err(at(step::SESSION, 98)(e)); // EBADF: nothing was there
-    }
-    sys::close_range(3, i32::MAX as u32, 4).map_err(at(step::SESSION, 99))?; // CLOEXEC: the payload gets 0, 1 and 2, nothing else
-    let all = !0u64;
-    sys::rt_sigprocmask(2, &all, core::ptr::null_mut(), 8).map_err(at(step::SESSION, 100))?;
-    match sys::setsid() {
-        // Who makes containers has done it.
-        Err(errno::EPERM) if sys::getsid(0).is_ok_and(|leader| leader == 1) => {}
-        done => done.map(|_| ()).map_err(at(step::SESSION, 101))?,
-    }
-    sys::umask(0o022).map_err(at(step::SESSION, 105))?;
-    no_favours()?;
-    // KEYCTL_JOIN_SESSION_KEYRING: an inherited session keyring is a key of the owner's. Not there (ENOSYS, or refused
-    // by an outer filter): then there is nothing to inherit through our own filter either, which refuses keyctl.
-    if let Err(e) = sys::keyctl(1, 0)
-        && e != 38
-    {
-        NO_KEYRING.store(e, Ordering::SeqCst);
-    }
-    Ok(())
-}
-
-/// Why there is no session keyring of our own; 0 where there is one.
-static NO_KEYRING: AtomicI32 = AtomicI32::new(0);
-
-/// Who makes a container has given it a keyring, and refuses the call for that very reason.
-fn told_of_keys(plan: &Plan) {
-    let e = NO_KEYRING.load(Ordering::SeqCst);
-    if e != 0 && !plan.has(flag::CONTAINER) {
-        watch::weakened(step::KEYRING, e);
-    }
-}
-
-/// Without a pid namespace orphans come to init only if it asks for them.
-fn reap(plan: &Plan) -> Step {
-    if !plan.has(flag::JAIL) && !plan.has(flag::CONTAINER) {
-        sys::prctl(36, 1, 0, 0, 0).map_err(at(step::SESSION, 104))?; // PR_SET_CHILD_SUBREAPER
-    }
-    Ok(())
-}
-
-/// Takes back what puts the owner ahead of everybody else: no CPU share bounds a real-time policy (sched(7)), and neither
-/// a raised priority nor a place before the out-of-memory killer is a stranger's. What holds the owner back stays: a low
-/// priority, the idle policy, its CPUs.
-fn no_favours() -> Step {
-    if matches!(sys::sched_getscheduler(0).map_err(at(step::SESSION, 106))? & 0xff, 1 | 2 | 6) {
-        let priority = 0;
-        sys::sched_setscheduler(0, 0, &priority).map_err(at(step::SESSION, 107))?; // SCHED_OTHER
-    }
-    // The call itself gives 20 minus the nice value (getpriority(2)).
-    if sys::getpriority(0, 0).map_err(at(step::SESSION, 108))? > 20 {
-        sys::setpriority(0, 0, 0).map_err(at(step::SESSION, 109))?;
-    }
-    // No such call where the kernel schedules no block devices.
-    if sys::ioprio_get(1, 0).is_ok_and(|priority| priority >> 13 == 1) {
-        sys::ioprio_set(1, 0, 0).map_err(at(step::SESSION, 110))?;
-    }
-    let mut sign = 0u8;
-    let f = match sys::openat(-100, c"/proc/self/oom_score_adj".as_ptr().cast(), 0o2000002, 0) {
-        Ok(f) => f as i32,
-        Err(e) => {
-            watch::weakened(step::SESSION, e); // no /proc, as inside another sandbox
-            return Ok(());
-        }
-    };
-    sys::read(f, &mut sign, 1).map_err(at(step::SESSION, 112))?;
-    if sign == b'-' {
-        sys::write(f, b"0".as_ptr(), 1).map_err(at(step::SESSION, 113))?;
-    }
-    sys::close(f).map_err(at(step::SESSION, 114))?;
-    Ok(())
+    sys::umask(0).map_err(at(step::session::UMASK_FOR_PAYLOAD))?; // init applies the program's umask to what it makes for it
+    supervise::narrow(plan)?; // init keeps only what supervision needs
+    supervise::run(plan, child, guards)
 }
 
 /// A thread that writes 0 to a `tasks` file moves itself, which the kernel does without stopping every fork on the
@@ -213,8 +115,8 @@ fn join(plan: &Plan) -> Step {
     let h = plan.header();
     for i in 0..h.join_count {
         let f = i32::from(h.join_first + i);
-        sys::write(f, b"0".as_ptr(), 1).map_err(at(step::SYNC, 10 + i as usize))?;
-        sys::close(f).map_err(at(step::SYNC, 20 + i as usize))?;
+        sys::write(f, b"0".as_ptr(), 1).map_err(at(step::sync::JOIN.item(i as usize)))?;
+        sys::close(f).map_err(at(step::sync::CLOSE_JOINED.item(i as usize)))?;
     }
     Ok(())
 }
@@ -223,145 +125,44 @@ fn sync(plan: &Plan) -> Step {
     if !plan.has(flag::SYNC) {
         return Ok(());
     }
-    late::go()
+    control::await_release()
 }
 
-fn ids(plan: &Plan) -> Step {
-    let h = plan.header();
-    if plan.has(flag::JAIL) {
-        if !plan.has(flag::MAPS_BY_OWNER) {
-            // The caller's own single id; setgroups must be refused before the group map may be written (user_namespaces(7)).
-            write_file(c"/proc/self/setgroups".as_ptr().cast(), b"deny").map_err(at(step::IDS, 0))?;
-            write_map(c"/proc/self/uid_map".as_ptr().cast(), h.uid_in, h.uid_out).map_err(at(step::IDS, 1))?;
-            write_map(c"/proc/self/gid_map".as_ptr().cast(), h.gid_in, h.gid_out).map_err(at(step::IDS, 2))?;
-        } else {
-            sys::setgroups(0, core::ptr::null()).map_err(at(step::IDS, 3))?;
-        }
-        sys::setresgid(h.gid_in, h.gid_in, h.gid_in).map_err(at(step::IDS, 4))?;
-        sys::setresuid(h.uid_in, h.uid_in, h.uid_in).map_err(at(step::IDS, 5))?;
-    } else if plan.has(flag::DROP_IDS) {
-        if plan.has(flag::CONTAINER) {
-            payload::drop_bounding()?; // another user may not, later
-        }
-        sys::setgroups(0, core::ptr::null()).map_err(at(step::IDS, 6))?;
-        sys::setresgid(h.gid_out, h.gid_out, h.gid_out).map_err(at(step::IDS, 7))?;
-        sys::setresuid(h.uid_out, h.uid_out, h.uid_out).map_err(at(step::IDS, 8))?;
-    }
-    // Nobody reads our memory from here on. Not earlier: it takes our own /proc files away from us, the maps among them;
-    // and changing ids would undo it. No other process exists yet that could look.
-    sys::prctl(4, 0, 0, 0, 0).map_err(at(step::IDS, 9))?;
-    Ok(())
+#[cfg(target_arch = "x86_64")]
+core::arch::global_asm!(".globl _start", "_start:", "xor ebp, ebp", "mov rdi, rsp", "and rsp, -16", "call {entry}", "ud2", entry = sym entry);
+#[cfg(target_arch = "aarch64")]
+core::arch::global_asm!(".globl _start", "_start:", "mov x29, xzr", "mov x30, xzr", "mov x0, sp", "bl {entry}", "brk 1", entry = sym entry);
+
+/// The kernel leaves the number of arguments and their addresses on the stack (the System V ABI's process start).
+extern "C" fn entry(stack: *const usize) -> ! {
+    // SAFETY: `stack` is the stack pointer as the kernel set it: a count, then as many addresses of strings that live as long
+    // as the process.
+    let first = unsafe { if *stack > 1 { Some(*stack.add(2) as sys::Str) } else { None } };
+    main(first)
 }
 
-/// How many namespaces of each kind there may be inside, those that init itself lives in among them. No program that is
-/// run here needs one for clocks.
-const NAMESPACES: [(&core::ffi::CStr, &[u8]); 8] = [
-    (c"/proc/sys/user/max_user_namespaces", b"16"),
-    (c"/proc/sys/user/max_mnt_namespaces", b"32"),
-    (c"/proc/sys/user/max_pid_namespaces", b"32"),
-    (c"/proc/sys/user/max_net_namespaces", b"16"),
-    (c"/proc/sys/user/max_ipc_namespaces", b"32"),
-    (c"/proc/sys/user/max_uts_namespaces", b"32"),
-    (c"/proc/sys/user/max_cgroup_namespaces", b"32"),
-    (c"/proc/sys/user/max_time_namespaces", b"0"),
-];
-const CGROUP: usize = 6;
-
-/// Room for sandboxes inside, and no more of it than that: what cannot be bounded is not given.
-fn bounded_namespaces(plan: &Plan) -> Step {
-    for (i, (file, most)) in NAMESPACES.into_iter().enumerate() {
-        let most = if i == CGROUP && plan.has(flag::NO_CGROUP_NAMESPACES) { b"0" } else { most };
-        match write_file(file.as_ptr().cast(), most) {
-            Ok(()) => {}
-            Err(2) if i > 0 => {} // ENOENT: a kernel without this kind
-            Err(e) => return Err(at(step::USERNS, i)(e)),
-        }
-    }
-    Ok(())
-}
-
-fn no_nested_namespaces(plan: &Plan) -> Step {
-    if plan.has(flag::NESTED) {
-        return bounded_namespaces(plan);
-    }
-    if !plan.has(flag::NO_USERNS) {
-        return Ok(());
-    }
-    match write_file(c"/proc/sys/user/max_user_namespaces".as_ptr().cast(), b"0") {
-        Ok(()) => Ok(()),
-        Err(e) => {
-            // The filter refuses the calls as well; the owner decides whether that is enough.
-            watch::weakened(step::USERNS, e);
-            Ok(())
-        }
-    }
-}
-
-fn loopback(plan: &Plan) -> Step {
-    if !plan.has(flag::LOOPBACK) {
-        return Ok(());
-    }
-    let s = sys::socket(2, 0o2000000 | 2, 0).map_err(at(step::LOOPBACK, 0))? as i32;
-    let mut request = [0u8; 40]; // struct ifreq
-    request[..2].copy_from_slice(b"lo");
-    sys::ioctl(s, 0x8913, request.as_mut_ptr() as usize).map_err(at(step::LOOPBACK, 1))?; // SIOCGIFFLAGS
-    request[16] |= 1; // IFF_UP
-    sys::ioctl(s, 0x8914, request.as_ptr() as usize).map_err(at(step::LOOPBACK, 2))?; // SIOCSIFFLAGS
-    sys::close(s).map_err(at(step::LOOPBACK, 3))?;
-    Ok(())
-}
-
-fn write_file(path: sys::Str, text: &[u8]) -> Result<(), i32> {
-    let f = sys::openat(-100, path, 0o2000001, 0)? as i32;
-    let wrote = sys::write(f, text.as_ptr(), text.len());
-    sys::close(f)?;
-    wrote.map(|_| ())
-}
-
-fn write_map(path: sys::Str, inside: u32, outside: u32) -> Result<(), i32> {
-    let mut line = [0u8; 64];
-    let mut at = 0;
-    for (i, n) in [inside, outside, 1].into_iter().enumerate() {
-        if i > 0 {
-            line[at] = b' ';
-            at += 1;
-        }
-        let mut buf = [0u8; 24];
-        let mut p = sys::decimal(n as u64, &mut buf);
-        // SAFETY: `decimal` returns a pointer into `buf`, which ends in NUL.
-        while unsafe { *p } != 0 {
-            // SAFETY: as above; `line` holds three 10-digit numbers and two spaces.
-            line[at] = unsafe { *p };
-            // SAFETY: as above.
-            p = unsafe { p.add(1) };
-            at += 1;
-        }
-    }
-    write_file(path, &line[..at])
-}
-
-/// Entered from `rt::_start`.
-pub fn main(door: Option<sys::Str>) -> ! {
-    if let Some(door) = door
-        && container::arrive(door).is_err()
+/// With an argument init is a container's, and the argument is the path of the socket at which its owner listens.
+fn main(rendezvous: Option<sys::Str>) -> ! {
+    if let Some(path) = rendezvous
+        && container::receive_descriptors(path).is_err()
     {
-        sys::exit(1) // there is nobody to tell: who waits at the door sees that nobody comes
+        sys::exit(1) // no status socket yet: the owner sees that no one connects
     }
     // A new session first: no terminal of the owner's can reach us from here on.
-    let fault = match session().and_then(|()| late::plan()) {
+    let fault = match session::start().and_then(|()| control::receive_plan()) {
         Err(fault) => fault,
         Ok(plan) => match live(&plan) {
             Ok(()) => sys::exit(0),
             Err(fault) => {
-                watch::end_tree(&plan); // a child may be waiting for an answer that never comes
+                tree::end(&plan); // a child may be waiting for an answer that never comes
                 fault
             }
         },
     };
-    watch::send(&wire::Status {
+    report::send(&wire::Status {
         kind: status::FAILED,
-        step: fault.step,
-        index: fault.index,
+        step: fault.at.step,
+        index: fault.at.index,
         value: fault.errno,
         ..wire::Status::default()
     });

@@ -12,35 +12,20 @@
 
 use core::sync::atomic::{AtomicI32, Ordering};
 
+use crate::fault::{Fault, Step, at};
 use crate::plan::Plan;
-use crate::sys::{self, Str, errno};
+use crate::report::send_layer;
+use crate::sys::{self, Str};
+use crate::uapi::*;
 use crate::wire::{MountOp, TERMINALS, op, op_flag, step};
-use crate::{Fault, Step, at, watch};
 
-/// Most mount steps in one plan.
-pub const MAX_OPS: usize = 16384;
+const MAX_OPS: usize = step::MAX_MOUNTS as usize;
 
-const AT_FDCWD: i32 = -100;
 const EMPTY: Str = c"".as_ptr().cast();
-const O_PATH: u64 = 0o10000000;
-const O_CLOEXEC: u64 = 0o2000000;
-const AT_EMPTY_PATH: u32 = 0x1000;
-const AT_RECURSIVE: u32 = 0x8000;
-const OPEN_TREE_CLONE: u32 = 1;
-const OPEN_TREE_CLOEXEC: u32 = 0o2000000;
-const RESOLVE_NO_MAGICLINKS: u64 = 2;
-const RESOLVE_NO_SYMLINKS: u64 = 4;
-const RESOLVE_IN_ROOT: u64 = 16;
-const MS_PRIVATE: u64 = 1 << 18;
-const NOSUID: u64 = 2;
-const NODEV: u64 = 4;
-const NOEXEC: u64 = 8;
-const RDONLY: u64 = 1;
 /// What every mount of the scratch has from the start; a clone keeps it.
-const SCRATCH_ATTRS: u64 = NOSUID | NODEV;
+const SCRATCH_ATTRS: u64 = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
 /// What hides something.
-const MASK_ATTRS: u64 = RDONLY | NOSUID | NODEV | NOEXEC;
-const MS_BIND: usize = 4096;
+const MASK_ATTRS: u64 = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
 
 /// What `sources` opened: one detached tree per mount step that has a source. Static, and 0 for none, so that only the
 /// pages that a plan uses are ever touched.
@@ -61,8 +46,8 @@ pub struct Root {
 
 /// Nothing that is mounted from here on reaches the host, and nothing that the host mounts reaches us.
 pub fn private() -> Step {
-    sys::mount(EMPTY, c"/".as_ptr().cast(), EMPTY, 0x4000 | MS_PRIVATE as usize, core::ptr::null())
-        .map_err(at(step::PRIVATE, 0))?;
+    sys::mount(EMPTY, c"/".as_ptr().cast(), EMPTY, MS_REC | MS_PRIVATE, core::ptr::null())
+        .map_err(at(step::private::SET))?;
     Ok(())
 }
 
@@ -70,11 +55,11 @@ pub fn private() -> Step {
 pub fn sources(plan: &Plan) -> Step {
     let ops: &[MountOp] = plan.items(plan.header().mounts);
     if ops.len() > MAX_OPS {
-        return Err(at(step::SOURCE, MAX_OPS)(errno::EINVAL));
+        return Err(at(step::source::TOO_MANY)(errno::EINVAL));
     }
     let mut devices = false;
     for (i, m) in ops.iter().enumerate() {
-        let fault = at(step::SOURCE, i);
+        let fault = at(step::source::MOUNT.item(i));
         let tree = match m.kind {
             op::DEVICE if devices => continue,
             op::DEVICE => {
@@ -111,7 +96,7 @@ fn open_source(plan: &Plan, m: &MountOp) -> Result<i32, i32> {
     let found = sys::openat2(AT_FDCWD, plan.str(m.src), O_PATH | O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS)? as i32;
     if m.c != 0 {
         let mut st = sys::Statx::new();
-        sys::statx(found, EMPTY, AT_EMPTY_PATH as i32, 0x7ff, &mut st)?;
+        sys::statx(found, EMPTY, AT_EMPTY_PATH, STATX_BASIC_STATS, &mut st)?;
         if st.dev() != m.b || st.ino != m.c {
             return Err(errno::ESTALE); // it was replaced since the owner looked at it
         }
@@ -126,9 +111,9 @@ impl Root {
     pub fn begin(plan: &Plan) -> Result<Root, Fault> {
         let h = plan.header();
         // Modes are the plan's to say while the file system is built; nothing else runs yet that could see them.
-        sys::umask(0).map_err(at(step::SCRATCH, 10))?;
-        let outer =
-            sys::openat2(AT_FDCWD, c"/".as_ptr().cast(), O_PATH | O_CLOEXEC, 0, 0).map_err(at(step::PIVOT, 5))? as i32;
+        sys::umask(0).map_err(at(step::scratch::UMASK))?;
+        let outer = sys::openat2(AT_FDCWD, c"/".as_ptr().cast(), O_PATH | O_CLOEXEC, 0, 0)
+            .map_err(at(step::pivot::OPEN_OLD))? as i32;
         let scratch = stage_scratch(h.scratch_bytes, h.scratch_inodes)?;
         let mut root = Root { scratch, root: -1, outer, views: 0 };
         root.mount(plan)?;
@@ -142,9 +127,9 @@ impl Root {
                 Ok(()) => {}
                 Err(errno::ENOENT | errno::ENOTDIR | errno::EACCES) if m.flags & op_flag::OPTIONAL != 0 => {}
                 // What the sandbox's own user cannot reach (init resolves as that user) needs no hiding. What was there when
-                // the owner looked and is not any more has been moved by somebody: under its new name nothing would hold it.
+                // the owner looked and is not any more was moved: under its new name nothing would protect it.
                 Err(errno::EACCES) if matches!(m.kind, op::MASK | op::SELF_BIND) => {}
-                Err(e) => return Err(at(step::MOUNT, i)(e)),
+                Err(e) => return Err(at(step::mount::MOUNT.item(i))(e)),
             }
         }
         Ok(())
@@ -152,38 +137,38 @@ impl Root {
 
     /// Makes the new root the only one.
     pub fn enter(self) -> Step {
-        enter(self.outer).map_err(at(step::PIVOT, 6))?; // pivot_root(2) swaps the namespace's root, which must be ours again
-        sys::close(self.outer).map_err(at(step::PIVOT, 7))?;
-        sys::fchdir(self.root).map_err(at(step::PIVOT, 0))?;
+        enter(self.outer).map_err(at(step::pivot::ENTER_OLD))?; // pivot_root(2) swaps the namespace's root, which must be ours again
+        sys::close(self.outer).map_err(at(step::pivot::CLOSE_OLD))?;
+        sys::fchdir(self.root).map_err(at(step::pivot::ENTER_NEW))?;
         let here: Str = c".".as_ptr().cast();
-        sys::pivot_root(here, here).map_err(at(step::PIVOT, 1))?;
+        sys::pivot_root(here, here).map_err(at(step::pivot::PIVOT))?;
         // The old root, which is stacked here now, and with it the scratch and what is attached in it.
-        sys::umount2(here, 2).map_err(at(step::PIVOT, 2))?; // MNT_DETACH
-        sys::chdir(c"/".as_ptr().cast()).map_err(at(step::PIVOT, 3))?;
-        sys::umask(0o022).map_err(at(step::PIVOT, 4))?;
+        sys::umount2(here, MNT_DETACH).map_err(at(step::pivot::DETACH))?;
+        sys::chdir(c"/".as_ptr().cast()).map_err(at(step::pivot::ENTER_ROOT))?;
+        sys::umask(0o022).map_err(at(step::pivot::UMASK))?;
         Ok(())
     }
 }
 
 /// Mounts the scratch file system over a directory of the old root that every system has.
 fn stage_scratch(bytes: u64, inodes: u64) -> Result<i32, Fault> {
-    let fault = at(step::SCRATCH, 0);
+    let fault = at(step::scratch::CREATE);
     let scratch = tmpfs(bytes, inodes, 0o755, SCRATCH_ATTRS).map_err(&fault)?;
     for dir in [c"/tmp", c"/run", c"/mnt", c"/var"] {
         match attach(scratch, AT_FDCWD, dir.as_ptr().cast(), false) {
             Ok(()) => {
-                sys::mkdirat(scratch, c"root".as_ptr().cast(), 0o755).map_err(at(step::SCRATCH, 1))?;
-                sys::mkdirat(scratch, c"mask".as_ptr().cast(), 0).map_err(at(step::SCRATCH, 2))?;
-                let f =
-                    sys::openat(scratch, c"maskfile".as_ptr().cast(), 0o2000301, 0).map_err(at(step::SCRATCH, 3))?;
-                sys::close(f as i32).map_err(at(step::SCRATCH, 4))?;
+                sys::mkdirat(scratch, c"root".as_ptr().cast(), 0o755).map_err(at(step::scratch::ROOT))?;
+                sys::mkdirat(scratch, c"mask".as_ptr().cast(), 0).map_err(at(step::scratch::MASK_DIRECTORY))?;
+                let f = sys::openat(scratch, c"maskfile".as_ptr().cast(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0)
+                    .map_err(at(step::scratch::MASK_FILE))?;
+                sys::close(f as i32).map_err(at(step::scratch::CLOSE_MASK_FILE))?;
                 return Ok(scratch);
             }
             Err(errno::ENOENT | errno::ENOTDIR) => {}
-            Err(e) => return Err(at(step::SCRATCH, 5)(e)),
+            Err(e) => return Err(at(step::scratch::ATTACH)(e)),
         }
     }
-    Err(at(step::SCRATCH, 6)(errno::ENOENT))
+    Err(at(step::scratch::NO_DIRECTORY)(errno::ENOENT))
 }
 
 impl Root {
@@ -222,9 +207,9 @@ impl Root {
             }
             op::TMPFS => {
                 let fs = tmpfs(m.b, (m.b / 4096).max(64), m.c, m.a)?;
-                if m.flags & op_flag::HANDED != 0 {
+                if m.flags & op_flag::EXPORT != 0 {
                     sys::mkdirat(fs, src, 0o755)?;
-                    watch::send_layer(i as u32, fs)?;
+                    send_layer(i as u32, fs)?;
                 }
                 self.attach_at(fs, dst, system)
             }
@@ -234,7 +219,7 @@ impl Root {
             }
             op::DEVPTS => {
                 let options = [(c"ptmxmode", c"0666"), (c"mode", c"0600"), (c"max", TERMINALS)];
-                let fs = new_fs(c"devpts".as_ptr().cast(), &options, NOSUID | 8)?;
+                let fs = new_fs(c"devpts".as_ptr().cast(), &options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC)?;
                 self.attach_at(fs, dst, system)
             }
             op::MKDIR => match sys::mkdirat(self.scratch, src, m.c as u32) {
@@ -243,10 +228,10 @@ impl Root {
             },
             op::SYMLINK => sys::symlinkat(dst, self.scratch, src).map(|_| ()),
             op::FILE if plan.text(m.dst).is_empty() => {
-                sys::mknodat(self.scratch, src, 0o100000 | m.c as u32, 0).map(|_| ())
+                sys::mknodat(self.scratch, src, u32::from(S_IFREG) | m.c as u32, 0).map(|_| ())
             }
             op::FILE => {
-                let f = sys::openat(self.scratch, src, 0o2000301, m.c as u32)? as i32;
+                let f = sys::openat(self.scratch, src, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, m.c as u32)? as i32;
                 let text = plan.text(m.dst);
                 let mut done = 0;
                 while done < text.len() {
@@ -266,8 +251,8 @@ impl Root {
             op::MASK => {
                 let at = self.resolve(dst)?;
                 let mut st = sys::Statx::new();
-                sys::statx(at, EMPTY, AT_EMPTY_PATH as i32, 0x7ff, &mut st)?;
-                let name: Str = if st.mode & 0o170000 == 0o040000 { c"mask" } else { c"maskfile" }.as_ptr().cast();
+                sys::statx(at, EMPTY, AT_EMPTY_PATH, STATX_BASIC_STATS, &mut st)?;
+                let name: Str = if st.mode & S_IFMT == S_IFDIR { c"mask" } else { c"maskfile" }.as_ptr().cast();
                 let tree = clone_tree(self.scratch, name, false)?;
                 set_attr(tree, MASK_ATTRS)?;
                 attach(tree, at, EMPTY, true)?;
@@ -321,7 +306,7 @@ impl Root {
 
     fn attach_at(&self, tree: i32, dst: Str, system: bool) -> Result<(), i32> {
         if system {
-            sys::move_mount(tree, EMPTY, AT_FDCWD, dst, 4 | 0x10)?; // F_EMPTY_PATH, T_SYMLINKS
+            sys::move_mount(tree, EMPTY, AT_FDCWD, dst, MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_SYMLINKS)?;
             return sys::close(tree).map(|_| ());
         }
         let at = self.resolve(dst)?;
@@ -336,32 +321,32 @@ impl Root {
         let low = name(&mut low, &[b"lower"], Some(i as u64), b"");
         let up = name(&mut up, &[b"layer"], Some(i as u64), b"");
         let mut st = sys::Statx::new();
-        sys::statx(lower, EMPTY, AT_EMPTY_PATH as i32, 0x7ff, &mut st)?;
+        sys::statx(lower, EMPTY, AT_EMPTY_PATH, STATX_BASIC_STATS, &mut st)?;
         sys::mkdirat(AT_FDCWD, low, 0o755)?;
         sys::mkdirat(AT_FDCWD, up, 0o755)?;
         attach(lower, AT_FDCWD, low, false)?;
-        let layer = tmpfs(m.d, m.e, 0o700, NOSUID | NODEV)?;
+        let layer = tmpfs(m.d, m.e, 0o700, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)?;
         attach(layer, AT_FDCWD, up, false)?;
         sys::mkdirat(layer, c"upper".as_ptr().cast(), 0o700)?;
         sys::mkdirat(layer, c"work".as_ptr().cast(), 0o700)?;
-        let f = sys::openat(layer, c"upper".as_ptr().cast(), 0o2200000, 0)? as i32;
+        let f = sys::openat(layer, c"upper".as_ptr().cast(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)? as i32;
         sys::fchmod(f, (st.mode & 0o777) as u32)?;
         sys::close(f)?;
         let (mut u, mut w) = ([0u8; 64], [0u8; 64]);
         let upper = name(&mut u, &[b"layer"], Some(i as u64), b"/upper");
         let work = name(&mut w, &[b"layer"], Some(i as u64), b"/work");
-        let fs = sys::fsopen(c"overlay".as_ptr().cast(), 1)? as i32;
+        let fs = sys::fsopen(c"overlay".as_ptr().cast(), FSOPEN_CLOEXEC)? as i32;
         set_string(fs, c"lowerdir".as_ptr().cast(), low)?;
         set_string(fs, c"upperdir".as_ptr().cast(), upper)?;
         set_string(fs, c"workdir".as_ptr().cast(), work)?;
         // It also switches metacopy and redirect_dir off, whatever the module's defaults are: no attribute of a file in the
         // lower directory names another file.
-        sys::fsconfig(fs, 0, c"userxattr".as_ptr().cast(), core::ptr::null(), 0)?;
-        sys::fsconfig(fs, 6, core::ptr::null(), core::ptr::null(), 0)?;
-        let mounted = sys::fsmount(fs, 1, m.a)? as i32;
+        sys::fsconfig(fs, FSCONFIG_SET_FLAG, c"userxattr".as_ptr().cast(), core::ptr::null(), 0)?;
+        sys::fsconfig(fs, FSCONFIG_CMD_CREATE, core::ptr::null(), core::ptr::null(), 0)?;
+        let mounted = sys::fsmount(fs, FSMOUNT_CLOEXEC, m.a)? as i32;
         sys::close(fs)?;
         self.attach_at(mounted, plan.str(m.dst), false)?;
-        watch::send_layer(i as u32, layer)?;
+        send_layer(i as u32, layer)?;
         close_both(lower, layer)
     }
 
@@ -389,11 +374,11 @@ impl Root {
                 n += 1;
             }
         }
-        let fs = sys::fsopen(c"overlay".as_ptr().cast(), 1)? as i32;
+        let fs = sys::fsopen(c"overlay".as_ptr().cast(), FSOPEN_CLOEXEC)? as i32;
         set_string(fs, c"lowerdir".as_ptr().cast(), both.as_ptr())?;
-        sys::fsconfig(fs, 0, c"userxattr".as_ptr().cast(), core::ptr::null(), 0)?;
-        sys::fsconfig(fs, 6, core::ptr::null(), core::ptr::null(), 0)?;
-        let mounted = sys::fsmount(fs, 1, m.a)? as i32;
+        sys::fsconfig(fs, FSCONFIG_SET_FLAG, c"userxattr".as_ptr().cast(), core::ptr::null(), 0)?;
+        sys::fsconfig(fs, FSCONFIG_CMD_CREATE, core::ptr::null(), core::ptr::null(), 0)?;
+        let mounted = sys::fsmount(fs, FSMOUNT_CLOEXEC, m.a)? as i32;
         sys::close(fs)?;
         attach(mounted, at, EMPTY, true)?;
         close_both(mounted, at)?;
@@ -457,21 +442,21 @@ fn clone_tree(dir: i32, path: Str, recursive: bool) -> Result<i32, i32> {
 
 /// Adds attributes to a whole tree; never takes one away.
 fn set_attr(tree: i32, attrs: u64) -> Result<(), i32> {
-    let attr = [attrs, 0, MS_PRIVATE, 0];
-    sys::mount_setattr(tree, EMPTY, AT_EMPTY_PATH | AT_RECURSIVE, attr.as_ptr(), 32).map(|_| ())
+    let attr = [attrs, 0, MS_PRIVATE as u64, 0];
+    sys::mount_setattr(tree, EMPTY, AT_EMPTY_PATH | AT_RECURSIVE, attr.as_ptr(), MOUNT_ATTR_SIZE_VER0).map(|_| ())
 }
 
 fn attach(tree: i32, dir: i32, path: Str, by_fd: bool) -> Result<(), i32> {
-    let flags = if by_fd { 4 | 0x40 } else { 4 };
+    let flags = MOVE_MOUNT_F_EMPTY_PATH | if by_fd { MOVE_MOUNT_T_EMPTY_PATH } else { 0 };
     sys::move_mount(tree, EMPTY, dir, path, flags).map(|_| ())
 }
 
 fn set_string(fs: i32, key: Str, value: Str) -> Result<(), i32> {
-    sys::fsconfig(fs, 1, key, value, 0).map(|_| ())
+    sys::fsconfig(fs, FSCONFIG_SET_STRING, key, value, 0).map(|_| ())
 }
 
 fn tmpfs(bytes: u64, inodes: u64, mode: u64, attrs: u64) -> Result<i32, i32> {
-    let fs = sys::fsopen(c"tmpfs".as_ptr().cast(), 1)? as i32;
+    let fs = sys::fsopen(c"tmpfs".as_ptr().cast(), FSOPEN_CLOEXEC)? as i32;
     let mut buf = [0u8; 24];
     set_string(fs, c"size".as_ptr().cast(), sys::decimal(bytes, &mut buf))?;
     set_string(fs, c"nr_inodes".as_ptr().cast(), sys::decimal(inodes, &mut buf))?;
@@ -483,19 +468,19 @@ fn tmpfs(bytes: u64, inodes: u64, mode: u64, attrs: u64) -> Result<i32, i32> {
         0,
     ];
     set_string(fs, c"mode".as_ptr().cast(), octal.as_ptr())?;
-    sys::fsconfig(fs, 6, core::ptr::null(), core::ptr::null(), 0)?;
-    let m = sys::fsmount(fs, 1, attrs)? as i32;
+    sys::fsconfig(fs, FSCONFIG_CMD_CREATE, core::ptr::null(), core::ptr::null(), 0)?;
+    let m = sys::fsmount(fs, FSMOUNT_CLOEXEC, attrs)? as i32;
     sys::close(fs)?;
     Ok(m)
 }
 
 fn new_fs(kind: Str, options: &[(&core::ffi::CStr, &core::ffi::CStr)], attrs: u64) -> Result<i32, i32> {
-    let fs = sys::fsopen(kind, 1)? as i32;
+    let fs = sys::fsopen(kind, FSOPEN_CLOEXEC)? as i32;
     for (k, v) in options {
         set_string(fs, k.as_ptr().cast(), v.as_ptr().cast())?;
     }
-    sys::fsconfig(fs, 6, core::ptr::null(), core::ptr::null(), 0)?;
-    let m = sys::fsmount(fs, 1, attrs)? as i32;
+    sys::fsconfig(fs, FSCONFIG_CMD_CREATE, core::ptr::null(), core::ptr::null(), 0)?;
+    let m = sys::fsmount(fs, FSMOUNT_CLOEXEC, attrs)? as i32;
     sys::close(fs)?;
     Ok(m)
 }

@@ -1,108 +1,37 @@
-//! Answers seccomp notifications and writes an event for each.
+//! The notification supervisor: answers seccomp notifications and writes an event for each.
 //!
 //! Three classes. Denied: the decision was BPF's, on registers; the answer is its errno and the event is the evidence.
-//! Traced: let through as it was; what the event carries is what was read, never a decision. Of calls on sockets only those
-//! are told whose address the network refuses (`network`). Created: init performs the call itself on what it read
-//! (`guard`), so that the program cannot change the argument between check and use.
+//! Traced: let through as it was; what the event carries is what was read, never a decision. Calls on sockets are reported
+//! only where the network refuses their address (`socket_calls`). Created: init performs the call itself on what it read
+//! (`path_guard`), so that the program cannot change the argument between check and use.
 
-use crate::classify::{Insn, SeccompData, Verdict, classify};
-use crate::guard::{Guarded, Guards, Made};
-use crate::network;
+use crate::listener::{Listener, Notification};
+use crate::path_args::{has_directory, path_arguments};
+use crate::path_guard::{Outcome, PathGuards, Refusal};
 use crate::plan::Plan;
-use crate::sys::{self, errno};
-use crate::wire::{EVENT_PATH, Event, fd, flag, told};
-
-/// `struct seccomp_notif`, with room for what later kernels append.
-#[repr(C, align(8))]
-#[derive(Clone, Copy)]
-pub struct Request {
-    /// Cookie of the call.
-    pub id: u64,
-    /// Thread, as init sees it.
-    pub pid: u32,
-    flags: u32,
-    /// System call number.
-    pub nr: i32,
-    /// `AUDIT_ARCH_*`.
-    pub arch: u32,
-    ip: u64,
-    /// Registers.
-    pub args: [u64; 6],
-    spare: [u64; 16],
-}
-
-impl Request {
-    /// All zero.
-    pub const EMPTY: Request = Request { id: 0, pid: 0, flags: 0, nr: 0, arch: 0, ip: 0, args: [0; 6], spare: [0; 16] };
-}
-
-/// What has to be kept of a call to try it again.
-#[derive(Clone, Copy)]
-pub struct Kept {
-    id: u64,
-    args: [u64; 6],
-    pid: u32,
-    nr: i32,
-}
-
-impl Kept {
-    /// All zero.
-    pub const EMPTY: Kept = Kept { id: 0, args: [0; 6], pid: 0, nr: 0 };
-
-    /// Of this call.
-    pub fn new(r: &Request) -> Kept {
-        Kept { id: r.id, args: r.args, pid: r.pid, nr: r.nr }
-    }
-
-    /// The call.
-    pub fn request(&self) -> Request {
-        Request { id: self.id, args: self.args, pid: self.pid, nr: self.nr, ..Request::EMPTY }
-    }
-}
-
-#[repr(C)]
-struct Response {
-    id: u64,
-    val: i64,
-    error: i32,
-    flags: u32,
-}
-
-#[repr(C)]
-struct AddFd {
-    id: u64,
-    flags: u32,
-    srcfd: u32,
-    newfd: u32,
-    newfd_flags: u32,
-}
-
-const RECV: usize = 0xc050_2100;
-const SEND: usize = 0xc018_2101;
-const ID_VALID: usize = 0x4008_2102;
-const ADDFD: usize = 0x4018_2103;
-const SET_FLAGS: usize = 0x4008_2104;
+use crate::seccomp::classify::{Insn, SeccompData, Verdict, classify};
+use crate::task::{base_link, read_path, self_fd};
+use crate::uapi::*;
+use crate::wire::{EVENT_PATH, Event, fd, flag, refusal};
+use crate::{socket_calls, sys};
 
 /// The listener and what was seen through it.
-pub struct Answer {
-    listener: i32,
+pub struct Supervisor {
+    listener: Listener,
     started: bool,
     events: u64,
     lost: u32,
 }
 
-impl Answer {
+impl Supervisor {
     /// For this listener (or -1).
-    pub fn new(listener: i32) -> Answer {
-        if listener >= 0 {
-            // SYNC_WAKE_UP (6.6): both sides on one CPU. Only a matter of speed, so a refusal changes nothing.
-            if let Err(e) = sys::ioctl(listener, SET_FLAGS, 1)
-                && e == errno::EPERM
-            {
-                crate::watch::weakened(crate::wire::step::SECCOMP, e);
-            }
-        }
-        Answer { listener, started: false, events: 0, lost: 0 }
+    pub fn new(listener: i32) -> Supervisor {
+        Supervisor { listener: Listener::new(listener), started: false, events: 0, lost: 0 }
+    }
+
+    /// What it answers through.
+    pub fn listener(&self) -> &Listener {
+        &self.listener
     }
 
     /// Events seen and events that could not be written.
@@ -111,53 +40,50 @@ impl Answer {
     }
 
     /// Takes and answers one call. True when the run is to end because of it.
-    pub fn next(&mut self, plan: &Plan, guards: &mut Guards) -> bool {
-        let mut r = Request::EMPTY;
-        if sys::ioctl(self.listener, RECV, (&raw mut r) as usize).is_err() {
-            return false; // the caller was killed meanwhile
-        }
+    pub fn next(&mut self, plan: &Plan, guards: &mut PathGuards) -> bool {
+        let Some(r) = self.listener.next() else { return false }; // the caller was killed meanwhile
         let verdict = self.verdict(plan, &r);
         let errno = verdict.errno() as i32;
         let terminate = plan.has(flag::TERMINATE);
         match verdict.class() {
             Verdict::TRACE => {
-                if network::is_about(r.nr) {
+                if socket_calls::is_about(r.nr) {
                     if self.unreachable(plan, &r, verdict) && terminate {
                         return true;
                     }
                 } else {
                     self.event(&r, verdict, 0, None);
                 }
-                self.proceed(&r);
+                self.listener.proceed(&r);
                 false
             }
             Verdict::CREATE => {
                 // Read before the call is answered: afterwards the caller goes on, and elsewhere.
-                let about = network::is_about(r.nr); // bind, told only when it is refused
+                let about = socket_calls::is_about(r.nr); // bind, reported only when it is refused
                 let reports = plan.has(flag::TRACE) || (terminate && plan.has(flag::NO_NETWORK));
                 if about && reports && self.unreachable(plan, &r, verdict) && terminate {
                     return true;
                 }
                 let seen = (!about && plan.has(flag::TRACE)).then(|| self.record(&r, verdict, 0, None));
-                match guards.perform(plan, self, &r) {
-                    Made::Done => {
+                match guards.perform(plan, &self.listener, &r) {
+                    Outcome::Answered => {
                         if let Some(seen) = seen {
                             self.write(&seen);
                         }
                         false
                     }
-                    Made::Refused(guarded) => {
+                    Outcome::Refused(guarded) => {
                         self.event(&r, verdict, errno::EACCES, Some(guarded));
                         if !terminate {
-                            self.refuse(&r, errno::EACCES);
+                            self.listener.refuse(&r, errno::EACCES);
                         }
                         terminate
                     }
                 }
             }
             Verdict::EXEC if !self.started => {
-                self.started = true; // the one exec, by the one thread there is: nobody else can change its arguments
-                self.proceed(&r);
+                self.started = true; // the one exec, by the one thread that exists: no other can change its arguments
+                self.listener.proceed(&r);
                 false
             }
             _ => {
@@ -165,15 +91,15 @@ impl Answer {
                 if terminate && !verdict.by_libc() {
                     return true;
                 }
-                self.refuse(&r, if errno == 0 { errno::EPERM } else { errno });
+                self.listener.refuse(&r, if errno == 0 { errno::EPERM } else { errno });
                 false
             }
         }
     }
 
-    /// Tells the address of a call on a socket when the network refuses it. True when a run under `TERMINATE` ends by it.
-    fn unreachable(&mut self, plan: &Plan, r: &Request, verdict: Verdict) -> bool {
-        let address = match network::refused(plan, r) {
+    /// Reports the address of a call on a socket when the network refuses it. True when that ends a run under `TERMINATE`.
+    fn unreachable(&mut self, plan: &Plan, r: &Notification, verdict: Verdict) -> bool {
+        let address = match socket_calls::refused(plan, r) {
             Ok(Some(address)) => address,
             Ok(None) => return false,
             Err(_) => {
@@ -182,7 +108,7 @@ impl Answer {
             }
         };
         let verdict = if address.by_libc { verdict.made_by_libc() } else { verdict };
-        let mut record = Record::new(r, verdict, told::ADDRESS);
+        let mut record = Record::new(r, verdict, refusal::ADDRESS);
         let bytes = address.bytes();
         record.text[..bytes.len()].copy_from_slice(bytes);
         record.head.path1 = bytes.len() as u32;
@@ -191,73 +117,24 @@ impl Answer {
     }
 
     /// What the filter meant by this call.
-    fn verdict(&self, plan: &Plan, r: &Request) -> Verdict {
+    fn verdict(&self, plan: &Plan, r: &Notification) -> Verdict {
         let words: &[u64] = plan.items(plan.header().classifier);
         // SAFETY: an instruction is 8 bytes of integers, for which any bits are a value; u64 is aligned at least as strictly.
         let program = unsafe { core::slice::from_raw_parts(words.as_ptr().cast::<Insn>(), words.len()) };
         classify(program, &SeccompData { nr: r.nr as u32, arch: r.arch, instruction_pointer: r.ip, args: r.args })
     }
 
-    /// Whether the calling thread still waits in this very call.
-    pub fn valid(&self, r: &Request) -> bool {
-        sys::ioctl(self.listener, ID_VALID, (&raw const r.id) as usize).is_ok()
-    }
-
-    fn respond(&self, response: &Response) {
-        // ENOENT: the caller was killed or interrupted meanwhile; there is nobody to answer.
-        if let Err(e) = sys::ioctl(self.listener, SEND, (&raw const *response) as usize)
-            && e != errno::ENOENT
-            && e != errno::EINTR
-        {
-            crate::watch::weakened(crate::wire::step::SECCOMP, e);
-        }
-    }
-
-    /// The call fails with this errno.
-    pub fn refuse(&self, r: &Request, errno: i32) {
-        self.respond(&Response { id: r.id, val: 0, error: -errno, flags: 0 });
-    }
-
-    /// The call has been performed; this is its value.
-    pub fn done(&self, r: &Request, value: i64) {
-        self.respond(&Response { id: r.id, val: value, error: 0, flags: 0 });
-    }
-
-    fn proceed(&self, r: &Request) {
-        self.respond(&Response { id: r.id, val: 0, error: 0, flags: 1 }); // CONTINUE: nothing was decided on what was read
-    }
-
-    /// The call returns a copy of this descriptor, which is closed here first: a program that writes a file, closes it
-    /// and executes it must not find it still open for writing (ETXTBSY).
-    pub fn give(&self, r: &Request, descriptor: i32, cloexec: bool) -> Result<(), i32> {
-        let add = AddFd {
-            id: r.id,
-            flags: 0,
-            srcfd: descriptor as u32,
-            newfd: 0,
-            newfd_flags: if cloexec { 0o2000000 } else { 0 },
-        };
-        let number = sys::ioctl(self.listener, ADDFD, (&raw const add) as usize);
-        sys::close(descriptor)?;
-        match number {
-            Ok(n) => self.done(r, n as i64),
-            Err(errno::ENOENT) => {}     // the caller was killed meanwhile
-            Err(e) => self.refuse(r, e), // EMFILE of the program, mostly
-        }
-        Ok(())
-    }
-
     /// A path argument as it reads now, put behind the directory that it starts from when it is relative.
-    fn absolute(&self, r: &Request, a: usize, buf: &mut [u8]) -> usize {
+    fn absolute(&self, r: &Notification, a: usize, buf: &mut [u8]) -> usize {
         let mut text = [0u8; EVENT_PATH];
         let n = read_path(r.pid, r.args[a], &mut text).unwrap_or(0);
         let mut used = 0;
         if n == 0 || text[0] != b'/' {
             // The *at calls have their directory one register before the path.
-            let dir = if a > 0 && crate::guard::has_directory(r.nr, a) { r.args[a - 1] as i32 } else { -100 };
+            let dir = if a > 0 && has_directory(r.nr, a) { r.args[a - 1] as i32 } else { AT_FDCWD };
             let mut link = [0u8; 64];
-            crate::task::base_link(r.pid, dir, &mut link);
-            used = sys::readlinkat(-100, link.as_ptr(), buf.as_mut_ptr(), buf.len()).unwrap_or(0);
+            base_link(r.pid, dir, &mut link);
+            used = sys::readlinkat(AT_FDCWD, link.as_ptr(), buf.as_mut_ptr(), buf.len()).unwrap_or(0);
             if used > 0 && used < buf.len() && n > 0 {
                 buf[used] = b'/';
                 used += 1;
@@ -282,10 +159,10 @@ impl Answer {
         let rest = text;
         while end > 0 {
             text[end] = 0;
-            if let Ok(f) = sys::openat2(-100, text.as_ptr(), 0o12000000, 0, 2) {
+            if let Ok(f) = sys::openat2(AT_FDCWD, text.as_ptr(), O_PATH | O_CLOEXEC, 0, RESOLVE_NO_MAGICLINKS) {
                 let mut link = [0u8; 40];
-                let link = crate::guard::self_fd(&mut link, f as i32);
-                let found = sys::readlinkat(-100, link, buf.as_mut_ptr(), buf.len());
+                let link = self_fd(&mut link, f as i32);
+                let found = sys::readlinkat(AT_FDCWD, link, buf.as_mut_ptr(), buf.len());
                 let room = found.map(|m| m + n - end <= buf.len());
                 if sys::close(f as i32).is_err() || room != Ok(true) {
                     break;
@@ -301,19 +178,19 @@ impl Answer {
     }
 
     /// Writes the event, with the path arguments as they read now.
-    fn event(&mut self, r: &Request, verdict: Verdict, errno: i32, guarded: Option<Guarded>) {
+    fn event(&mut self, r: &Notification, verdict: Verdict, errno: i32, guarded: Option<Refusal>) {
         let record = self.record(r, verdict, errno, guarded);
         self.write(&record);
     }
 
-    fn record(&self, r: &Request, verdict: Verdict, errno: i32, guarded: Option<Guarded>) -> Record {
+    fn record(&self, r: &Notification, verdict: Verdict, errno: i32, guarded: Option<Refusal>) -> Record {
         let bits = guarded.map_or(0, |g| {
-            told::GUARDED | if g.denied { told::DENIED } else { 0 } | if g.second { told::SECOND } else { 0 }
+            refusal::GUARDED | if g.denied { refusal::DENIED } else { 0 } | if g.second { refusal::SECOND } else { 0 }
         });
         let mut record = Record::new(r, verdict, errno as u32 & 0xffff | bits);
         let traced = matches!(verdict.class(), Verdict::TRACE | Verdict::CREATE) && guarded.is_none();
         let real = |buf: &mut [u8], n| if traced { Self::real(buf, n, false) } else { n };
-        let (first, second) = crate::guard::path_arguments(r.nr);
+        let (first, second) = path_arguments(r.nr);
         let mut used = 0;
         if let Some(a) = first {
             let buf = &mut record.text[..EVENT_PATH];
@@ -352,41 +229,9 @@ struct Record {
 }
 
 impl Record {
-    fn new(r: &Request, verdict: Verdict, answer: u32) -> Record {
+    fn new(r: &Notification, verdict: Verdict, answer: u32) -> Record {
         let (nr, verdict) = (r.nr as u32, verdict.0);
         let head = Event { nr, verdict, pid: r.pid, answer, args: r.args, path1: 0, path2: 0 };
         Record { head, text: [0; 2 * EVENT_PATH] }
     }
-}
-
-/// Bytes of a program's memory. The filter of who made a container may refuse the call for it, and leave the file.
-pub fn read_memory(pid: u32, from: usize, into: &mut [u8]) -> Result<usize, i32> {
-    let (local, remote) = ([into.as_mut_ptr() as usize, into.len()], [from, into.len()]);
-    match sys::process_vm_readv(pid as i32, local.as_ptr(), 1, remote.as_ptr(), 1, 0) {
-        Err(errno::EPERM | 38) => {}
-        read => return read,
-    }
-    let f = crate::task::open_proc(pid, b"/mem")?;
-    let read = sys::pread(f, into.as_mut_ptr(), into.len(), from);
-    sys::close(f)?;
-    read
-}
-
-/// Reads a NUL-terminated string of the calling thread; cut at the buffer's end. Returns its length.
-pub fn read_path(pid: u32, address: u64, buf: &mut [u8]) -> Result<usize, i32> {
-    let mut have = 0;
-    while have < buf.len() {
-        let from = address.wrapping_add(have as u64) as usize;
-        let page = 4096 - from % 4096; // a string may end just before a page that is not mapped
-        let want = page.min(buf.len() - have);
-        let n = read_memory(pid, from, &mut buf[have..have + want])?;
-        if n == 0 {
-            return Err(errno::EFAULT);
-        }
-        if let Some(end) = buf[have..have + n].iter().position(|&b| b == 0) {
-            return Ok(have + end);
-        }
-        have += n;
-    }
-    Ok(have)
 }

@@ -6,12 +6,15 @@
 use core::ptr::null;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-use crate::guard::Guards;
-use crate::notify::Answer;
+use crate::fault::{Fault, Step, at};
+use crate::notify::Supervisor;
+use crate::path_guard::PathGuards;
 use crate::plan::Plan;
-use crate::sys::{self, PollFd, Str, errno};
+use crate::sys::{self, PollFd, Str};
+use crate::uapi::*;
+use crate::wire::step::Point;
 use crate::wire::{LandRule, Ref, Rlimit, fd, flag, op_flag, step};
-use crate::{Fault, Step, at};
+use crate::{caps, container, tree};
 
 /// What the child left: a failure, and the listener's descriptor.
 pub static FAILED_STEP: AtomicU32 = AtomicU32::new(0);
@@ -25,8 +28,8 @@ pub struct Child {
     pub pid: i32,
     /// The notification listener, or -1.
     pub listener: i32,
-    /// What answers it.
-    pub answer: Answer,
+    /// What answers its notifications.
+    pub supervisor: Supervisor,
 }
 
 const STACK: usize = 256 * 1024;
@@ -63,8 +66,8 @@ static CONTEXT: ContextCell = ContextCell(core::cell::UnsafeCell::new(Context {
     envp: null(),
 }));
 
-/// A session's channel takes its place, and what goes with it loses close-on-exec: the one exception from the rule that the
-/// program starts with its standard streams alone. The places begin where the plan's own descriptors did, which are used up
+/// Puts a session's channel into its place, and clears close-on-exec of what belongs to it: the one exception from the rule
+/// that the program starts with its standard streams alone. The places begin where the plan's own descriptors did, which are used up
 /// by now: an interpreter that marks what it inherits looks no further than the first number that is not open.
 pub fn channel(plan: &Plan) -> Step {
     let h = plan.header();
@@ -74,44 +77,44 @@ pub fn channel(plan: &Plan) -> Step {
     let from = i32::from(h.channel);
     let (first, last) = if plan.has(flag::CHANNEL_STDIO) { (0, 1) } else { (fd::CHANNEL, fd::CHANNEL) };
     for to in first..=last {
-        sys::dup3(from, to, 0).map_err(at(step::SESSION, 120))?;
+        sys::dup3(from, to, 0).map_err(at(step::session::CHANNEL))?;
     }
     let count = i32::from(h.inherited);
     // Each place lies below the descriptor that comes to it: the channel was before them.
     for i in 0..count {
-        sys::dup3(from + 1 + i, fd::FIRST_EXTRA + i, 0).map_err(at(step::SESSION, 121))?;
+        sys::dup3(from + 1 + i, fd::FIRST_EXTRA + i, 0).map_err(at(step::session::INHERITED))?;
     }
     // Whatever is left of the plan's own.
     let rest = fd::FIRST_EXTRA + count;
-    sys::close_range(rest as u32, (from + count) as u32, 0).map_err(at(step::SESSION, 122))?;
+    sys::close_range(rest as u32, (from + count) as u32, 0).map_err(at(step::session::CLOSE_REST))?;
     Ok(())
 }
 
-/// Once the program runs the channel is its alone: its end is to be seen by whoever holds the other one.
-pub fn let_go_of_channel(plan: &Plan) -> Step {
+/// Closes init's copy of the channel once the program runs, so that the other end sees the program close it.
+pub fn close_channel(plan: &Plan) -> Step {
     let h = plan.header();
     if h.channel == 0 {
         return Ok(());
     }
     if !plan.has(flag::CHANNEL_STDIO) {
-        sys::close(fd::CHANNEL).map_err(at(step::SESSION, 123))?; // else `watch::narrow` closes it with the streams
+        sys::close(fd::CHANNEL).map_err(at(step::session::CLOSE_CHANNEL))?; // else `supervise::narrow` closes it with the streams
     }
     for i in 0..i32::from(h.inherited) {
-        sys::close(fd::FIRST_EXTRA + i).map_err(at(step::SESSION, 124))?;
+        sys::close(fd::FIRST_EXTRA + i).map_err(at(step::session::CLOSE_INHERITED))?;
     }
     Ok(())
 }
 
 /// Starts the program; returns once it runs.
-pub fn start(plan: &Plan, terminal: bool, guards: &mut Guards) -> Result<Child, Fault> {
+pub fn start(plan: &Plan, terminal: bool, guards: &mut PathGuards) -> Result<Child, Fault> {
     let h = plan.header();
-    let argv = words(plan, h.argv, &ARGV).map_err(at(step::PLAN, 10))?;
-    let envp = words(plan, h.envp, &ENVP).map_err(at(step::PLAN, 11))?;
+    let argv = words(plan, h.argv, &ARGV).map_err(at(step::plan::ARGUMENTS))?;
+    let envp = words(plan, h.envp, &ENVP).map_err(at(step::plan::VARIABLES))?;
     let jailed = plan.has(flag::LANDLOCK) && plan.has(flag::JAIL);
     let ruleset = match h.scoped {
         _ if jailed => land_ruleset(plan)?,
         0 => -1,
-        // Without namespaces init is behind the same walls: a domain below its own keeps signals away from it.
+        // Without namespaces init is in the same domain: one below it keeps signals away from init.
         scoped if plan.has(flag::LANDLOCK) => scope_ruleset(scoped)?,
         _ => -1,
     };
@@ -125,7 +128,7 @@ pub fn start(plan: &Plan, terminal: bool, guards: &mut Guards) -> Result<Child, 
     let gated = plan.has(flag::NO_SPAWN) && plan.has(flag::LISTENER);
     let child = if gated { start_gated(plan, guards, arg)? } else { start_shared(arg)? };
     if ruleset >= 0 {
-        sys::close(ruleset).map_err(at(step::FORK, 1))?;
+        sys::close(ruleset).map_err(at(step::fork::CLOSE_RULESET))?;
     }
     match failure() {
         Some(fault) => Err(fault),
@@ -137,7 +140,7 @@ pub fn start(plan: &Plan, terminal: bool, guards: &mut Guards) -> Result<Child, 
 pub fn failure() -> Option<Fault> {
     let step = FAILED_STEP.load(Ordering::SeqCst) as u16;
     let (index, errno) = (FAILED_INDEX.load(Ordering::SeqCst), FAILED_ERRNO.load(Ordering::SeqCst));
-    (step != 0).then_some(Fault { step, index, errno })
+    (step != 0).then_some(Fault { at: Point { step, index }, errno })
 }
 
 fn stack_top() -> *mut u8 {
@@ -149,31 +152,33 @@ fn stack_top() -> *mut u8 {
 fn start_shared(arg: usize) -> Result<Child, Fault> {
     // SAFETY: the stack is used by this one child only; `entry` ends in exec or exit.
     let pid =
-        unsafe { sys::clone_on(0x100 | 0x4000 | 0x400 | 17, stack_top(), entry, arg) }.map_err(at(step::FORK, 0))?;
+        unsafe { sys::clone_on(CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD as usize, stack_top(), entry, arg) }
+            .map_err(at(step::fork::CLONE))?;
     let listener = LISTENER.load(Ordering::SeqCst);
-    Ok(Child { pid: pid as i32, listener, answer: Answer::new(listener) })
+    Ok(Child { pid: pid as i32, listener, supervisor: Supervisor::new(listener) })
 }
 
 /// Makes room for the program's number while the table is init's alone: one that two processes share grows only after every
 /// CPU has been through the kernel (`synchronize_rcu`), which takes about 10 ms.
 fn grow_descriptors() -> Step {
     let number = fd::exec(raise_open_files()?);
-    sys::dup3(fd::LIFELINE, number, 0o2000000).map_err(at(step::FORK, 4))?;
-    sys::close(number).map(|_| ()).map_err(at(step::FORK, 5))
+    sys::dup3(fd::LIFELINE, number, O_CLOEXEC).map_err(at(step::fork::GROW))?;
+    sys::close(number).map(|_| ()).map_err(at(step::fork::CLOSE_GROWN))
 }
 
 /// Without spawning the one exec goes through the listener, so init must be awake to let it through: the same without
-/// CLONE_VFORK. The descriptor table is shared until exec, so init keeps the payload's descriptors (`watch::narrow`), and
+/// CLONE_VFORK. The descriptor table is shared until exec, so init keeps the payload's descriptors (`supervise::narrow`), and
 /// a failed exec is found when the child has ended.
-fn start_gated(plan: &Plan, guards: &mut Guards, arg: usize) -> Result<Child, Fault> {
+fn start_gated(plan: &Plan, guards: &mut PathGuards, arg: usize) -> Result<Child, Fault> {
     grow_descriptors()?;
     // SAFETY: the stack is used by this one child only; `entry` ends in exec or exit; the context is static.
-    let pid = unsafe { sys::clone_on(0x100 | 0x400 | 17, stack_top(), entry, arg) }.map_err(at(step::FORK, 2))? as i32;
-    let ended = sys::pidfd_open(pid, 0).map_err(at(step::FORK, 3))? as i32;
+    let pid = unsafe { sys::clone_on(CLONE_VM | CLONE_FILES | SIGCHLD as usize, stack_top(), entry, arg) }
+        .map_err(at(step::fork::CLONE_AWAKE))? as i32;
+    let ended = sys::pidfd_open(pid, 0).map_err(at(step::fork::PIDFD))? as i32;
     let mut fds = [
-        PollFd { fd: fd::LIFELINE, events: 1, revents: 0 },
-        PollFd { fd: ended, events: 1, revents: 0 },
-        PollFd { fd: -1, events: 1, revents: 0 },
+        PollFd { fd: fd::LIFELINE, events: POLLIN, revents: 0 },
+        PollFd { fd: ended, events: POLLIN, revents: 0 },
+        PollFd { fd: -1, events: POLLIN, revents: 0 },
     ];
     // Until its exec waits for the answer, it failed, or it ended: whatever can kill a process may kill it here as well.
     loop {
@@ -185,29 +190,29 @@ fn start_gated(plan: &Plan, guards: &mut Guards, arg: usize) -> Result<Child, Fa
         match sys::ppoll(fds.as_mut_ptr(), 3, timeout, core::ptr::null(), 8) {
             Ok(_) => {}
             Err(errno::EINTR) => continue,
-            Err(e) => return Err(at(step::FORK, 6)(e)),
+            Err(e) => return Err(at(step::fork::POLL)(e)),
         }
         if fds[0].revents != 0 {
-            crate::watch::end_tree(plan);
+            tree::end(plan);
             sys::exit(0); // the owner is gone
         }
         if fds[1].revents != 0 || fds[2].revents != 0 || failure().is_some() {
             break;
         }
     }
-    sys::close(ended).map_err(at(step::FORK, 7))?;
+    sys::close(ended).map_err(at(step::fork::CLOSE_PIDFD))?;
     let listener = LISTENER.load(Ordering::SeqCst);
-    let mut answer = Answer::new(listener);
-    if fds[2].revents & 1 != 0 && answer.next(plan, guards) {
-        return Err(at(step::EXEC, 0)(errno::EPERM));
+    let mut supervisor = Supervisor::new(listener);
+    if fds[2].revents & POLLIN != 0 && supervisor.next(plan, guards) {
+        return Err(at(step::exec::CANDIDATE.item(0))(errno::EPERM));
     }
-    Ok(Child { pid, listener, answer })
+    Ok(Child { pid, listener, supervisor })
 }
 
 fn words(plan: &Plan, r: Ref, into: &'static Words) -> Result<*const Str, i32> {
     let offsets: &[u32] = plan.items(r);
     if offsets.len() >= MAX_WORDS {
-        return Err(7); // E2BIG
+        return Err(errno::E2BIG);
     }
     let list = into.0.get().cast::<Str>();
     for (i, &off) in offsets.iter().enumerate() {
@@ -221,9 +226,9 @@ extern "C" fn entry(context: usize) -> ! {
     // SAFETY: `start` passes the address of the static context.
     let context = unsafe { &*(context as *const Context<'_>) };
     if let Err(f) = enter(context) {
-        FAILED_INDEX.store(f.index, Ordering::SeqCst);
+        FAILED_INDEX.store(f.at.index, Ordering::SeqCst);
         FAILED_ERRNO.store(f.errno, Ordering::SeqCst);
-        FAILED_STEP.store(f.step as u32, Ordering::SeqCst);
+        FAILED_STEP.store(u32::from(f.at.step), Ordering::SeqCst);
     }
     sys::exit(127)
 }
@@ -232,12 +237,12 @@ extern "C" fn entry(context: usize) -> ! {
 fn enter(c: &Context<'_>) -> Step {
     let plan = c.plan;
     let h = plan.header();
-    sys::setsid().map_err(at(step::SESSION, 110))?; // its own session, so that a terminal can be its own
+    sys::setsid().map_err(at(step::session::PAYLOAD_SETSID))?; // its own session, so that a terminal can be its own
     if c.terminal {
-        sys::ioctl(0, 0x540e, 0).map_err(at(step::TERMINAL, 10))?; // TIOCSCTTY
+        sys::ioctl(0, TIOCSCTTY, 0).map_err(at(step::terminal::CONTROL))?;
     }
-    crate::container::as_program(plan)?; // before any path is looked at: that is the program's to do
-    sys::chdir(plan.str(h.cwd.off)).map_err(at(step::CWD, 0))?;
+    container::become_program_user(plan)?; // before any path is looked at: that is the program's to do
+    sys::chdir(plan.str(h.cwd.off)).map_err(at(step::cwd::ENTER))?;
     let no_spawn = plan.has(flag::NO_SPAWN);
     let program = if no_spawn {
         let number = fd::exec(raise_open_files()?); // the program's number lies above the limit that follows
@@ -247,19 +252,20 @@ fn enter(c: &Context<'_>) -> Step {
     };
     for (i, r) in plan.items::<Rlimit>(h.rlimits).iter().enumerate() {
         let (pair, mut there) = ([r.soft, r.hard], [0u64; 2]);
-        sys::prlimit(0, r.resource, core::ptr::null(), there.as_mut_ptr()).map_err(at(step::RLIMIT, i))?;
+        sys::prlimit(0, r.resource, core::ptr::null(), there.as_mut_ptr()).map_err(at(step::rlimit::LIMIT.item(i)))?;
         // What is so already is not touched: a sandbox around this one may have settled it for good.
         if pair != there {
-            sys::prlimit(0, r.resource, pair.as_ptr(), core::ptr::null_mut()).map_err(at(step::RLIMIT, i))?;
+            sys::prlimit(0, r.resource, pair.as_ptr(), core::ptr::null_mut())
+                .map_err(at(step::rlimit::LIMIT.item(i)))?;
         }
     }
-    drop_capabilities()?; // before no_new_privs only by habit: neither needs the other
-    sys::prctl(38, 1, 0, 0, 0).map_err(at(step::NNP, 0))?; // without it Landlock and seccomp are refused
+    caps::drop_all()?; // before no_new_privs only by habit: neither needs the other
+    sys::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).map_err(at(step::nnp::PAYLOAD))?; // without it Landlock and seccomp are refused
     if c.ruleset >= 0 {
-        sys::landlock_restrict_self(c.ruleset, 0).map_err(at(step::LANDLOCK, 1))?; // after all mounts, whose files it names
+        sys::landlock_restrict_self(c.ruleset, 0).map_err(at(step::landlock::RESTRICT_PAYLOAD))?; // after all mounts, whose files it names
     }
     let none = 0u64;
-    sys::rt_sigprocmask(2, &none, core::ptr::null_mut(), 8).map_err(at(step::SESSION, 111))?;
+    sys::rt_sigprocmask(SIG_SETMASK, &none, core::ptr::null_mut(), 8).map_err(at(step::session::UNBLOCK_SIGNALS))?;
     seccomp(plan)?; // last: it refuses most of the calls above
     exec(c, program)
 }
@@ -267,39 +273,18 @@ fn enter(c: &Context<'_>) -> Step {
 /// Raises the limit of open files as far as it goes; the hard limit.
 fn raise_open_files() -> Result<u64, Fault> {
     let mut pair = [0u64; 2];
-    sys::prlimit(0, 7, core::ptr::null(), pair.as_mut_ptr()).map_err(at(step::RLIMIT, 100))?;
+    sys::prlimit(0, RLIMIT_NOFILE, core::ptr::null(), pair.as_mut_ptr()).map_err(at(step::rlimit::GET_OPEN_FILES))?;
     pair[0] = pair[1];
-    sys::prlimit(0, 7, pair.as_ptr(), core::ptr::null_mut()).map_err(at(step::RLIMIT, 101))?;
+    sys::prlimit(0, RLIMIT_NOFILE, pair.as_ptr(), core::ptr::null_mut()).map_err(at(step::rlimit::RAISE_OPEN_FILES))?;
     Ok(pair[1])
 }
 
-/// Empties the bounding set.
-pub fn drop_bounding() -> Step {
-    let mut cap = 0;
-    while cap < 64 {
-        match sys::prctl(24, cap, 0, 0, 0) {
-            // PR_CAPBSET_DROP
-            Ok(_) => cap += 1,
-            Err(errno::EINVAL) => break, // beyond the kernel's last capability
-            Err(errno::EPERM) => break,  // an unprivileged owner without namespaces has none to drop
-            Err(e) => return Err(at(step::CAPS, cap)(e)),
-        }
-    }
-    Ok(())
-}
-
-fn drop_capabilities() -> Step {
-    drop_bounding()?;
-    match sys::prctl(47, 4, 0, 0, 0) {
-        // PR_CAP_AMBIENT_CLEAR_ALL
-        Ok(_) | Err(errno::EINVAL) => {}
-        Err(e) => return Err(at(step::CAPS, 100)(e)),
-    }
-    let header = [0x2008_0522u32, 0];
-    let none = [0u32; 6];
-    sys::capset(header.as_ptr(), none.as_ptr()).map_err(at(step::CAPS, 101))?;
-    Ok(())
-}
+/// The rights that anything but a directory can have.
+const ACCESS_OF_FILES: u64 = LANDLOCK_ACCESS_FS_EXECUTE
+    | LANDLOCK_ACCESS_FS_WRITE_FILE
+    | LANDLOCK_ACCESS_FS_READ_FILE
+    | LANDLOCK_ACCESS_FS_TRUNCATE
+    | LANDLOCK_ACCESS_FS_IOCTL_DEV;
 
 fn land_ruleset(plan: &Plan) -> Result<i32, Fault> {
     let h = plan.header();
@@ -311,27 +296,26 @@ fn land_ruleset(plan: &Plan) -> Result<i32, Fault> {
     } else {
         8
     };
-    let ruleset = sys::landlock_create_ruleset(attr.as_ptr(), size, 0).map_err(at(step::LANDLOCK, 0))? as i32;
+    let ruleset = sys::landlock_create_ruleset(attr.as_ptr(), size, 0).map_err(at(step::landlock::CREATE))? as i32;
     for (i, rule) in plan.items::<LandRule>(h.land_rules).iter().enumerate() {
-        let fault = at(step::LANDRULE, i);
-        let path = match sys::openat(-100, plan.str(rule.path), 0o12000000, 0) {
+        let fault = at(step::landrule::RULE.item(i));
+        let path = match sys::openat(AT_FDCWD, plan.str(rule.path), O_PATH | O_CLOEXEC, 0) {
             Ok(f) => f as i32,
             Err(errno::ENOENT | errno::ENOTDIR) if rule.flags & op_flag::OPTIONAL as u32 != 0 => continue,
             Err(e) => return Err(fault(e)),
         };
         let mut st = sys::Statx::new();
-        sys::statx(path, c"".as_ptr().cast(), 0x1000, 0x7ff, &mut st).map_err(&fault)?;
+        sys::statx(path, c"".as_ptr().cast(), AT_EMPTY_PATH, STATX_BASIC_STATS, &mut st).map_err(&fault)?;
         let other = rule.ino != st.ino || rule.dev != 0 && rule.dev != st.dev();
         if rule.ino != 0 && other {
             return Err(fault(errno::ESTALE)); // another file than the one that the rule was decided on
         }
-        // EXECUTE, WRITE_FILE, READ_FILE, TRUNCATE, IOCTL_DEV: the rights that a file can have.
-        let access = if st.mode & 0o170000 == 0o040000 { rule.access } else { rule.access & 0xc007 };
+        let access = if st.mode & S_IFMT == S_IFDIR { rule.access } else { rule.access & ACCESS_OF_FILES };
         let mut packed = [0u8; 12];
         packed[..8].copy_from_slice(&access.to_ne_bytes());
         packed[8..].copy_from_slice(&path.to_ne_bytes());
         if access != 0 {
-            sys::landlock_add_rule(ruleset, 1, packed.as_ptr(), 0).map_err(&fault)?;
+            sys::landlock_add_rule(ruleset, LANDLOCK_RULE_PATH_BENEATH, packed.as_ptr(), 0).map_err(&fault)?;
         }
         sys::close(path).map_err(&fault)?;
     }
@@ -341,18 +325,18 @@ fn land_ruleset(plan: &Plan) -> Result<i32, Fault> {
 /// Scopes alone: what is outside of this domain gets no signal from inside.
 fn scope_ruleset(scoped: u64) -> Result<i32, Fault> {
     let attr = [0, 0, scoped];
-    sys::landlock_create_ruleset(attr.as_ptr(), 24, 0).map(|f| f as i32).map_err(at(step::LANDLOCK, 4))
+    sys::landlock_create_ruleset(attr.as_ptr(), 24, 0).map(|f| f as i32).map_err(at(step::landlock::CREATE_SCOPES))
 }
 
-/// Without mounts: init itself goes behind the walls, and its children inherit them.
+/// Without mounts: restricts init itself, whose children inherit its domain.
 pub fn landlock(plan: &Plan) -> Step {
     if !plan.has(flag::LANDLOCK) {
         return Ok(());
     }
     let ruleset = land_ruleset(plan)?;
-    sys::prctl(38, 1, 0, 0, 0).map_err(at(step::NNP, 1))?;
-    sys::landlock_restrict_self(ruleset, 0).map_err(at(step::LANDLOCK, 2))?;
-    sys::close(ruleset).map_err(at(step::LANDLOCK, 3))?;
+    sys::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).map_err(at(step::nnp::INIT))?;
+    sys::landlock_restrict_self(ruleset, 0).map_err(at(step::landlock::RESTRICT_INIT))?;
+    sys::close(ruleset).map_err(at(step::landlock::CLOSE))?;
     Ok(())
 }
 
@@ -369,18 +353,17 @@ fn seccomp(plan: &Plan) -> Step {
     }
     let filter: &[u64] = plan.items(plan.header().filter);
     let program = Program { len: filter.len() as u16, pad: [0; 3], insns: filter.as_ptr().cast() };
-    let install = |flags: u32| sys::seccomp(1, flags, (&raw const program).cast());
+    let install = |flags: u32| sys::seccomp(SECCOMP_SET_MODE_FILTER, flags, (&raw const program).cast());
     if !plan.has(flag::LISTENER) {
-        install(0).map_err(at(step::SECCOMP, 0))?;
+        install(0).map_err(at(step::seccomp::INSTALL))?;
         return Ok(());
     }
-    // NEW_LISTENER, and WAIT_KILLABLE_RECV where the kernel has it (5.19): a signal then cannot restart a call that
-    // init has already performed.
-    let listener = match install(8 | 32) {
-        Err(errno::EINVAL) => install(8),
+    // Where the kernel has WAIT_KILLABLE_RECV (5.19), a signal cannot restart a call that init has already performed.
+    let listener = match install(SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV) {
+        Err(errno::EINVAL) => install(SECCOMP_FILTER_FLAG_NEW_LISTENER),
         other => other,
     };
-    LISTENER.store(listener.map_err(at(step::SECCOMP, 1))? as i32, Ordering::SeqCst);
+    LISTENER.store(listener.map_err(at(step::seccomp::INSTALL_WITH_LISTENER))? as i32, Ordering::SeqCst);
     Ok(())
 }
 
@@ -388,8 +371,8 @@ fn seccomp(plan: &Plan) -> Step {
 fn exec(c: &Context<'_>, program: Option<Found>) -> Step {
     if let Some(found) = program {
         let argv = found.argv(c.argv);
-        let e = sys::execveat(found.number, c"".as_ptr().cast(), argv, c.envp, 0x1000).err().unwrap_or(0);
-        return Err(at(step::EXEC, found.candidate)(e));
+        let e = sys::execveat(found.number, c"".as_ptr().cast(), argv, c.envp, AT_EMPTY_PATH).err().unwrap_or(0);
+        return Err(at(step::exec::CANDIDATE.item(found.candidate))(e));
     }
     let mut best = (0, errno::ENOENT);
     for (i, &path) in c.plan.items::<u32>(c.plan.header().programs).iter().enumerate() {
@@ -401,7 +384,7 @@ fn exec(c: &Context<'_>, program: Option<Found>) -> Step {
             }
         }
     }
-    Err(at(step::EXEC, best.0)(best.1))
+    Err(at(step::exec::CANDIDATE.item(best.0))(best.1))
 }
 
 /// The program on its high descriptor, with the interpreter's arguments when it was a script.
@@ -434,30 +417,30 @@ fn find_program(plan: &Plan, number: i32) -> Result<Found, Fault> {
             Ok(()) => {
                 return interpreter(plan, plan.str(path), number)
                     .map(|script| Found { number, candidate: i, script })
-                    .map_err(at(step::EXEC, i));
+                    .map_err(at(step::exec::CANDIDATE.item(i)));
             }
             Err(errno::ENOENT | errno::ENOTDIR) => {}
             Err(e) => best = (i, e),
         }
     }
-    Err(at(step::EXEC, best.0)(best.1))
+    Err(at(step::exec::CANDIDATE.item(best.0))(best.1))
 }
 
 fn open_program(path: Str, number: i32) -> Result<(), i32> {
-    let f = sys::openat(-100, path, 0o12000000, 0)? as i32;
+    let f = sys::openat(AT_FDCWD, path, O_PATH | O_CLOEXEC, 0)? as i32;
     let mut st = sys::Statx::new();
-    sys::statx(f, c"".as_ptr().cast(), 0x1000, 0x7ff, &mut st)?;
-    if st.mode & 0o170000 != 0o100000 || st.mode & 0o111 == 0 {
+    sys::statx(f, c"".as_ptr().cast(), AT_EMPTY_PATH, STATX_BASIC_STATS, &mut st)?;
+    if st.mode & S_IFMT != S_IFREG || st.mode & 0o111 == 0 {
         sys::close(f)?;
         return Err(errno::EACCES);
     }
-    sys::dup3(f, number, 0o2000000)?;
+    sys::dup3(f, number, O_CLOEXEC)?;
     sys::close(f).map(|_| ())
 }
 
 fn interpreter(plan: &Plan, script: Str, number: i32) -> Result<usize, i32> {
     let line = SHEBANG.0.get().cast::<u8>();
-    let Ok(f) = sys::openat(-100, script, 0o2000000, 0) else {
+    let Ok(f) = sys::openat(AT_FDCWD, script, O_RDONLY | O_CLOEXEC, 0) else {
         return Ok(0); // executable but not readable: cannot be a script that runs
     };
     let n = sys::pread(f as i32, line, 510, 0)?;

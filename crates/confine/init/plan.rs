@@ -1,9 +1,10 @@
 //! Reads the plan in place. The owner made it, so its layout is trusted once the magic and the length agree; every
 //! offset is still checked against the block, and one that is outside is a fault, not a read.
 
+use crate::fault::{Fault, at};
 use crate::sys::{self, Str};
+use crate::uapi::*;
 use crate::wire::{Header, MAGIC, Ref, step};
-use crate::{Fault, at};
 
 /// The mapped plan.
 pub struct Plan {
@@ -21,13 +22,13 @@ impl Plan {
     /// Maps the plan of this descriptor, read-only and private.
     pub fn map(fd: i32) -> Result<Plan, Fault> {
         let mut total = [0u32; 4];
-        let n = sys::pread(fd, total.as_mut_ptr().cast(), 16, 0).map_err(at(step::PLAN, 0))?;
+        let n = sys::pread(fd, total.as_mut_ptr().cast(), 16, 0).map_err(at(step::plan::READ))?;
         let len = total[2] as usize;
         let magic = total[0] as u64 | (total[1] as u64) << 32;
         if n != 16 || magic != MAGIC || len < core::mem::size_of::<Header>() {
-            return Err(at(step::PLAN, 1)(sys::errno::EINVAL));
+            return Err(at(step::plan::INVALID)(errno::EINVAL));
         }
-        let base = sys::mmap(0, len, 1, 2, fd, 0).map_err(at(step::PLAN, 2))?;
+        let base = sys::mmap(0, len, PROT_READ, MAP_PRIVATE, fd, 0).map_err(at(step::plan::MAP))?;
         Ok(Plan { base: base as *const u8, len })
     }
 

@@ -1,7 +1,7 @@
-//! Which socket addresses lie beyond the network that a sandbox has.
+//! Which socket addresses a sandbox's network does not reach.
 //!
-//! Uses `core` alone, so that init and the library share it; pure, and never a decision about what a call may do: the
-//! network namespace refuses, this only says that it does.
+//! Uses `core` alone, so that init and the library share it. Pure, and never decides what a call may do: the network
+//! namespace refuses, and this only reports that it does.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -24,16 +24,16 @@ pub enum Network {
     Captured,
 }
 
-/// What is asked of an address.
+/// What a call wants an address for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum Purpose {
     /// To connect to it by TCP.
     Connect,
     /// To reach it otherwise: connect, or send a datagram.
     Reach,
-    /// To be it.
+    /// To bind to it.
     Bind,
-    /// To be it, under a rule that lets no such socket have any (Landlock's for TCP).
+    /// To bind to it, under a rule that lets no such socket bind at all (Landlock's for TCP).
     BindRefused,
 }
 
@@ -49,24 +49,24 @@ pub fn address(bytes: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-/// Whether a network that holds no more than this refuses the wish.
-pub fn refused(network: Network, wish: Wish, address: SocketAddr) -> bool {
+/// Whether a network that holds no more than this refuses an address for this purpose.
+pub fn refused(network: Network, purpose: Purpose, address: SocketAddr) -> bool {
     let ip = address.ip();
     let own = network != Network::Nothing && ip.is_loopback();
-    match wish {
-        Wish::BindRefused => true,
+    match purpose {
+        Purpose::BindRefused => true,
         // Every address is the namespace's own, and whether a connection goes on is for others to say.
-        Wish::Bind | Wish::Connect if network == Network::Captured => false,
+        Purpose::Bind | Purpose::Connect if network == Network::Captured => false,
         // Any socket may have no address of its own or a group's: nothing reaches it there.
-        Wish::Bind => {
+        Purpose::Bind => {
             let groups = ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST);
             // Without any address the kernel has no table of them, and takes every one of IPv4 (`inet_dev_addr_type`).
             let unknown = network == Network::Nothing && ip.is_ipv4();
             !own && !groups && !unknown && !ip.is_unspecified()
         }
-        Wish::Reach if network == Network::Captured && address.port() == RESOLVER => false,
+        Purpose::Reach if network == Network::Captured && address.port() == RESOLVER => false,
         // The unspecified address means this host.
-        Wish::Reach | Wish::Connect => network == Network::Nothing || !(own || ip.is_unspecified()),
+        Purpose::Reach | Purpose::Connect => network == Network::Nothing || !(own || ip.is_unspecified()),
     }
 }
 
@@ -95,14 +95,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_network_refuses_to_reach_all_and_loopback_all_but_itself() {
-        let asks = |network, wish, ip: &str| refused(network, wish, SocketAddr::new(ip.parse().unwrap(), 1));
+    fn an_empty_network_reaches_nothing_and_loopback_only_itself() {
+        let asks = |network, purpose, ip: &str| refused(network, purpose, SocketAddr::new(ip.parse().unwrap(), 1));
         for ip in ["192.0.2.1", "127.0.0.1", "0.0.0.0", "::1", "::", "2001:db8::1", "255.255.255.255", "224.0.0.1"] {
-            assert!(asks(Network::Nothing, Wish::Reach, ip), "{ip}");
+            assert!(asks(Network::Nothing, Purpose::Reach, ip), "{ip}");
             let own = ["127.0.0.1", "0.0.0.0", "::1", "::"].contains(&ip);
-            assert_eq!(asks(Network::Loopback, Wish::Reach, ip), !own, "{ip}");
+            assert_eq!(asks(Network::Loopback, Purpose::Reach, ip), !own, "{ip}");
             for network in [Network::Nothing, Network::Loopback] {
-                assert_eq!(asks(network, Wish::Connect, ip), asks(network, Wish::Reach, ip), "{ip}");
+                assert_eq!(asks(network, Purpose::Connect, ip), asks(network, Purpose::Reach, ip), "{ip}");
             }
         }
         for (ip, nothing, loopback) in [
@@ -114,15 +114,15 @@ mod tests {
             ("2001:db8::1", true, true),
             ("224.0.0.1", false, false),
         ] {
-            assert_eq!(asks(Network::Nothing, Wish::Bind, ip), nothing, "{ip}");
-            assert_eq!(asks(Network::Loopback, Wish::Bind, ip), loopback, "{ip}");
+            assert_eq!(asks(Network::Nothing, Purpose::Bind, ip), nothing, "{ip}");
+            assert_eq!(asks(Network::Loopback, Purpose::Bind, ip), loopback, "{ip}");
         }
-        assert!(asks(Network::Nothing, Wish::BindRefused, "0.0.0.0"));
+        assert!(asks(Network::Nothing, Purpose::BindRefused, "0.0.0.0"));
     }
 
     #[test]
-    fn a_captured_network_refuses_datagrams_alone_and_not_those_to_resolvers() {
-        let asks = |wish, to: &str| refused(Network::Captured, wish, to.parse().unwrap());
+    fn a_captured_network_refuses_datagrams_but_not_to_resolvers() {
+        let asks = |purpose, to: &str| refused(Network::Captured, purpose, to.parse().unwrap());
         for (to, is_refused) in [
             ("192.0.2.1:443", true),
             ("[2001:db8::1]:123", true),
@@ -133,8 +133,8 @@ mod tests {
             ("0.0.0.0:9", false),
             ("[::1]:9", false),
         ] {
-            assert_eq!(asks(Wish::Reach, to), is_refused, "{to}");
-            assert!(!asks(Wish::Connect, to) && !asks(Wish::Bind, to), "{to}");
+            assert_eq!(asks(Purpose::Reach, to), is_refused, "{to}");
+            assert!(!asks(Purpose::Connect, to) && !asks(Purpose::Bind, to), "{to}");
         }
     }
 }

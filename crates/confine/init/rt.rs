@@ -1,26 +1,14 @@
-//! What a program without a C library needs to run at all: the entry point, the memory routines, the panic handler.
+//! What a program without a C library needs beside its entry point: the memory routines and the panic handler.
 
-use crate::{sys, watch, wire};
-
-#[cfg(target_arch = "x86_64")]
-core::arch::global_asm!(".globl _start", "_start:", "xor ebp, ebp", "mov rdi, rsp", "and rsp, -16", "call {entry}", "ud2", entry = sym entry);
-#[cfg(target_arch = "aarch64")]
-core::arch::global_asm!(".globl _start", "_start:", "mov x29, xzr", "mov x30, xzr", "mov x0, sp", "bl {entry}", "brk 1", entry = sym entry);
-
-/// The kernel leaves the number of arguments and their addresses on the stack (the System V ABI's process start).
-extern "C" fn entry(stack: *const usize) -> ! {
-    // SAFETY: `stack` is the stack pointer as the kernel set it: a count, then as many addresses of strings that live as long
-    // as the process.
-    let first = unsafe { if *stack > 1 { Some(*stack.add(2) as sys::Str) } else { None } };
-    crate::main(first)
-}
+use crate::{report, sys, wire};
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     // Fail closed: init's end is the end of the whole tree.
-    watch::send(&wire::Status {
+    report::send(&wire::Status {
         kind: wire::status::FAILED,
-        step: wire::step::INIT,
+        step: wire::step::init::PANIC.step,
+        index: wire::step::init::PANIC.index,
         value: 0,
         ..wire::Status::default()
     });

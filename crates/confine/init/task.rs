@@ -1,15 +1,12 @@
-//! What is known of the thread that made a call, by number: its directories, descriptors, terminal, signals, umask.
+//! The thread that made a notified call, by its number: its memory, directories, descriptors, terminal, signals, umask.
 //!
-//! Only asks. Most of it stands in /proc alone; a number may be used again meanwhile, so whoever decides on an answer
+//! Only reads. Most of it stands in /proc alone; a number may be used again meanwhile, so a caller that decides on an answer
 //! asks the listener afterwards whether the call still waits.
 
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-use crate::sys::{self, errno};
-
-const AT_FDCWD: i32 = -100;
-const O_CLOEXEC: u64 = 0o2000000;
-const ENXIO: i32 = 6;
+use crate::sys::{self, Str};
+use crate::uapi::*;
 
 /// The name under /proc of the directory that a thread's relative paths start from, NUL-terminated.
 pub fn base_link(pid: u32, dir: i32, text: &mut [u8; 64]) {
@@ -38,31 +35,31 @@ pub fn number(n: u64, digits: &mut [u8; 24]) -> &[u8] {
 
 /// A copy of the program's own descriptor.
 pub fn borrow(pid: u32, n: i32) -> Result<i32, i32> {
-    let p = sys::pidfd_open(pid as i32, 0o200).or_else(|_| sys::pidfd_open(pid as i32, 0))? as i32; // PIDFD_THREAD
+    let p = sys::pidfd_open(pid as i32, PIDFD_THREAD).or_else(|_| sys::pidfd_open(pid as i32, 0))? as i32;
     let f = sys::pidfd_getfd(p, n, 0);
     sys::close(p)?;
-    f.map(|f| f as i32).map_err(|e| if e == 9 { errno::ENOENT } else { e })
+    f.map(|f| f as i32).map_err(|e| if e == errno::EBADF { errno::ENOENT } else { e })
 }
 
 /// What `/dev/tty` means to a process: the terminal of its session, found by number, for to us it means none.
-pub fn terminal_of(pid: u32, flags: u64) -> Result<i32, i32> {
+pub fn terminal_of(pid: u32, flags: i32) -> Result<i32, i32> {
     let mut buf = [0u8; 512];
     let stat = proc_file(pid, b"/stat", &mut buf)?;
-    let after_name = stat.iter().rposition(|&b| b == b')').ok_or(ENXIO)?;
+    let after_name = stat.iter().rposition(|&b| b == b')').ok_or(errno::ENXIO)?;
     // state, ppid, pgrp, session, tty_nr (proc_pid_stat(5))
-    let field = stat[after_name..].split(|&b| b == b' ').nth(5).ok_or(ENXIO)?;
+    let field = stat[after_name..].split(|&b| b == b' ').nth(5).ok_or(errno::ENXIO)?;
     let tty = field.iter().fold(0u32, |n, b| n.wrapping_mul(10).wrapping_add(b.wrapping_sub(b'0') as u32));
     let (major, minor) = (tty >> 8 & 0xfff, tty & 0xff | tty >> 12 & 0xfff00);
     if major != 136 {
-        return Err(ENXIO); // no terminal, or none of the sandbox's own
+        return Err(errno::ENXIO); // no terminal, or none of the sandbox's own
     }
     let mut path = [0u8; 40];
     let mut digits = [0u8; 24];
     let text = number(minor as u64, &mut digits);
     path[..9].copy_from_slice(b"/dev/pts/");
     path[9..9 + text.len()].copy_from_slice(text);
-    let how = flags & !(0o1300) | 0o400 | O_CLOEXEC; // not O_CREAT, O_EXCL, O_TRUNC; O_NOCTTY
-    Ok(sys::openat(AT_FDCWD, path.as_ptr(), how as i32, 0)? as i32)
+    let how = flags & !(O_CREAT | O_EXCL | O_TRUNC) | O_NOCTTY | O_CLOEXEC;
+    Ok(sys::openat(AT_FDCWD, path.as_ptr(), how, 0)? as i32)
 }
 
 /// Opens a file of a process below /proc.
@@ -73,7 +70,7 @@ pub fn open_proc(pid: u32, name: &[u8]) -> Result<i32, i32> {
     path[..6].copy_from_slice(b"/proc/");
     path[6..6 + text.len()].copy_from_slice(text);
     path[6 + text.len()..6 + text.len() + name.len()].copy_from_slice(name);
-    Ok(sys::openat(AT_FDCWD, path.as_ptr(), O_CLOEXEC as i32, 0)? as i32)
+    Ok(sys::openat(AT_FDCWD, path.as_ptr(), O_RDONLY | O_CLOEXEC, 0)? as i32)
 }
 
 /// The start of a file of a process below /proc.
@@ -132,4 +129,45 @@ pub fn umask_of(pid: u32) -> Result<u32, i32> {
         at += 1;
     }
     Ok(0o022)
+}
+
+/// Bytes of a program's memory. A container runtime's filter may refuse the call, and leave the file.
+pub fn read_memory(pid: u32, from: usize, into: &mut [u8]) -> Result<usize, i32> {
+    let (local, remote) = ([into.as_mut_ptr() as usize, into.len()], [from, into.len()]);
+    match sys::process_vm_readv(pid as i32, local.as_ptr(), 1, remote.as_ptr(), 1, 0) {
+        Err(errno::EPERM | errno::ENOSYS) => {}
+        read => return read,
+    }
+    let f = open_proc(pid, b"/mem")?;
+    let read = sys::pread(f, into.as_mut_ptr(), into.len(), from);
+    sys::close(f)?;
+    read
+}
+
+/// Reads a NUL-terminated string of the calling thread; cut at the buffer's end. Returns its length.
+pub fn read_path(pid: u32, address: u64, buf: &mut [u8]) -> Result<usize, i32> {
+    let mut have = 0;
+    while have < buf.len() {
+        let from = address.wrapping_add(have as u64) as usize;
+        let page = 4096 - from % 4096; // a string may end just before a page that is not mapped
+        let want = page.min(buf.len() - have);
+        let n = read_memory(pid, from, &mut buf[have..have + want])?;
+        if n == 0 {
+            return Err(errno::EFAULT);
+        }
+        if let Some(end) = buf[have..have + n].iter().position(|&b| b == 0) {
+            return Ok(have + end);
+        }
+        have += n;
+    }
+    Ok(have)
+}
+
+/// The name of a descriptor of init's own, NUL-terminated.
+pub fn self_fd(buf: &mut [u8; 40], f: i32) -> Str {
+    let mut digits = [0u8; 24];
+    let text = number(f as u64, &mut digits);
+    buf[..14].copy_from_slice(b"/proc/self/fd/");
+    buf[14..14 + text.len()].copy_from_slice(text);
+    buf.as_ptr()
 }

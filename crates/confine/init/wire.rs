@@ -3,11 +3,14 @@
 //! Compiled twice, into the library (which encodes) and into the init program (which reads), so that the two can
 //! never disagree. Offsets count from the start of the block; strings end in NUL. Holds no logic but the layout.
 
+#[path = "steps.rs"]
+pub mod step;
+
 /// First word of every plan; changes with the layout.
 pub const MAGIC: u64 = 0x0008_6d61_6472_6663;
 
 /// How many pseudo-terminals a sandbox may have open. All containers of a machine share a few thousand, which no cgroup counts,
-/// and the kernel charges their buffers to nobody.
+/// and the kernel charges their buffers to no memory cgroup.
 pub const TERMINALS: &core::ffi::CStr = c"64";
 
 /// Descriptors that init finds open when it starts; everything else is closed.
@@ -20,12 +23,12 @@ pub mod fd {
     pub const STATUS: i32 = 5;
     /// Event records to the supervisor, a non-blocking SOCK_SEQPACKET socket.
     pub const EVENTS: i32 = 6;
-    /// Letters from the owner: the plan with its descriptors, and the go. The last of the fixed ones.
+    /// Control messages from the owner: the plan with its descriptors, and the release. The last of the fixed ones.
     pub const SYNC: i32 = 7;
     /// Where the program finds its session's channel: the plan's place, which is free by then.
     pub const CHANNEL: i32 = PLAN;
-    /// How many a container's init is sent by its owner: the standard streams, and up to `SYNC`.
-    pub const ARRIVING: usize = SYNC as usize + 1;
+    /// How many a container's init receives from its owner: the standard streams, and up to `SYNC`.
+    pub const INITIAL_COUNT: usize = SYNC as usize + 1;
     /// The first of the plan's own descriptors.
     pub const FIRST_EXTRA: i32 = 16;
     /// Where the program sits while `spawn` is false, unless the hard limit of open files is lower.
@@ -57,11 +60,11 @@ pub mod flag {
     pub const JAIL: u32 = 1;
     /// The supervisor writes the id maps (it is privileged); else init writes its own.
     pub const MAPS_BY_OWNER: u32 = 2;
-    /// A letter says when the owner has written the id maps.
+    /// A control message says when the owner has written the id maps.
     pub const SYNC: u32 = 4;
     /// Bring the loopback interface up.
     pub const LOOPBACK: u32 = 8;
-    /// No child process: the measured recipe with the program on a high descriptor.
+    /// No child process: one exec, of the program on a high descriptor.
     pub const NO_SPAWN: u32 = 16;
     /// A pseudo-terminal of the sandbox's own becomes 0, 1 and 2.
     pub const TERMINAL: u32 = 32;
@@ -81,9 +84,9 @@ pub mod flag {
     pub const LANDLOCK: u32 = 4096;
     /// A network namespace is inherited and must not be looked into (nothing to do for it).
     pub const POOLED_NET: u32 = 8192;
-    /// Calls that init performs itself are told as well, as traced ones.
+    /// Calls that init performs itself are reported as well, as traced ones.
     pub const TRACE: u32 = 16384;
-    /// Everything but the program is made ready; then another plan comes, whose program is run.
+    /// The sandbox is staged: everything but the program is done; then another plan comes, whose program is run.
     pub const HOLD: u32 = 32768;
     /// The network namespace holds the loopback interface alone.
     pub const ONLY_LOOPBACK: u32 = 65536;
@@ -95,28 +98,28 @@ pub mod flag {
     pub const NO_CGROUP_NAMESPACES: u32 = 1_048_576;
     /// Whatever the program connects to arrives at the owner's sockets: datagrams go nowhere but to the resolver.
     pub const CAPTURED: u32 = 2_097_152;
-    /// The program is started ahead of its run, and waits for its input: wall time counts from the go that follows.
+    /// The program is started before its run, and waits for its input: wall time counts from the release that follows.
     pub const EARLY: u32 = 4_194_304;
-    /// Init is the first process of a container: namespaces and mounts are somebody else's work, done before it started.
+    /// Init is the first process of a container: a container runtime has made the namespaces and mounts before it starts.
     pub const CONTAINER: u32 = 8_388_608;
     /// After the end init waits until the owner has read what its cgroup counted, which goes with init.
     pub const LINGER: u32 = 16_777_216;
-    /// The program is another user than init, by the ids outside; init becomes the ids inside and keeps what it takes to
-    /// end the program.
-    pub const APART: u32 = 33_554_432;
+    /// The program is another user than init, by the ids outside; init becomes the user of the ids inside and keeps what it
+    /// takes to end the program.
+    pub const SEPARATE_USER: u32 = 33_554_432;
 }
 
-/// Most descriptors in one letter; the kernel takes 253 (`unix(7)`).
-pub const LETTER_FDS: usize = 200;
+/// Most descriptors in one control message; the kernel takes 253 (`unix(7)`).
+pub const CONTROL_FDS: usize = 200;
 
-/// Most sockets in one letter of init's.
-pub const LETTER_SOCKETS: usize = 64;
+/// Most sockets in one control message of init's.
+pub const CONTROL_SOCKETS: usize = 64;
 
-/// What the owner's messages on the sync socket say, and init's one answer: the sockets of a capture.
+/// The content of a control message from the owner, and of init's one answer, which brings the sockets of a capture.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Letter {
-    /// Descriptors of the plan in all, the plan's own among them; they come in as many letters as it takes. 0: go. In
+pub struct ControlMessage {
+    /// Descriptors of the plan in all, the plan's own among them; they come in as many messages as it takes. 0: the release. In
     /// init's answer the sockets in all, likewise.
     pub total: u32,
 }
@@ -165,7 +168,7 @@ pub struct Header {
     pub filter: Ref,
     /// The classifier of notified calls, instructions like the filter's; empty when the filter never notifies.
     pub classifier: Ref,
-    /// `Guard` items: names that must not come into being.
+    /// `PathGuard` items: names that must not come into being.
     pub guards: Ref,
     /// Scratch file system: bytes.
     pub scratch_bytes: u64,
@@ -243,16 +246,6 @@ pub struct SocketOption {
     pub reserved: i32,
 }
 
-/// What the items of `step::CAPTURE` are: netlink messages by their numbers, and from here on other things.
-pub mod capture {
-    /// Sockets, `PARTS` numbers each: making it, an option, the filter, the address, listening.
-    pub const SOCKETS: u32 = 1 << 16;
-    /// See `SOCKETS`.
-    pub const PARTS: u32 = 8;
-    /// Handing them over, and closing our own.
-    pub const LETTER: u32 = 1 << 17;
-}
-
 /// One `prlimit`.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
@@ -279,7 +272,7 @@ pub mod op {
     pub const BIND: u16 = 4;
     /// Bind of a scratch directory or file: src names it inside the scratch → dst; a = attributes.
     pub const SCRATCH: u16 = 5;
-    /// A tmpfs of its own: dst, a = attributes, b = bytes, c = mode. With `HANDED` src names a directory that is made in
+    /// A tmpfs of its own: dst, a = attributes, b = bytes, c = mode. With `EXPORT` src names a directory that is made in
     /// it, and its descriptor is sent back.
     pub const TMPFS: u16 = 6;
     /// procfs of the new pid namespace: dst; a = attributes.
@@ -315,7 +308,7 @@ pub mod op_flag {
     /// Only the system's administrator can have made any part of the destination's path.
     pub const SYSTEM: u16 = 8;
     /// The owner gets the mount's descriptor.
-    pub const HANDED: u16 = 16;
+    pub const EXPORT: u16 = 16;
 }
 
 /// One mount step.
@@ -360,10 +353,10 @@ pub struct LandRule {
     pub ino: u64,
 }
 
-/// A name that must not come into being: `name` in the directory `parent`.
+/// Names that must not come into being in the directory `parent`.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Guard {
+pub struct PathGuard {
     /// String offset of the directory, as seen inside.
     pub parent: u32,
     /// `u32` per name, in the order of `index`: 1 where the policy denies the name, 0 where it protects it.
@@ -380,7 +373,7 @@ pub struct Guard {
 pub struct Status {
     /// `status` value.
     pub kind: u16,
-    /// Step of a failure.
+    /// Step of a failure; with `index` a `step::Point`.
     pub step: u16,
     /// Which item of the step; at the end, the most memory of any one process that was reaped, KiB.
     pub index: u32,
@@ -404,7 +397,7 @@ pub mod status {
     pub const ENDED: u16 = 3;
     /// The pty master follows as an SCM_RIGHTS descriptor.
     pub const TERMINAL: u16 = 4;
-    /// A copy-on-write layer, or a tmpfs that is handed back, follows as an SCM_RIGHTS descriptor; `index` says of which
+    /// A copy-on-write layer, or an exported tmpfs, follows as an SCM_RIGHTS descriptor; `index` says of which
     /// mount op.
     pub const LAYER: u16 = 5;
     /// A netlink socket of the sandbox's network namespace follows as an SCM_RIGHTS descriptor: it says what sockets there
@@ -412,77 +405,17 @@ pub mod status {
     pub const SOCKETS: u16 = 9;
     /// A violation under `TERMINATE` ended it.
     pub const VIOLATION: u16 = 6;
-    /// The wall limit ended it.
+    /// The limit of wall time ended it.
     pub const TIMED_OUT: u16 = 8;
     /// An optional step could not be done; `step` and `value` say which and why.
     pub const WEAKENED: u16 = 7;
-}
-
-/// Steps, for failures. The order is the order of the run.
-pub mod step {
-    /// Reading the plan.
-    pub const PLAN: u16 = 1;
-    /// New session.
-    pub const SESSION: u16 = 2;
-    /// Joining a cgroup, or waiting for the owner.
-    pub const SYNC: u16 = 3;
-    /// Id maps.
-    pub const IDS: u16 = 4;
-    /// Session keyring.
-    pub const KEYRING: u16 = 5;
-    /// Nested user namespaces.
-    pub const USERNS: u16 = 6;
-    /// Loopback.
-    pub const LOOPBACK: u16 = 7;
-    /// Mount propagation.
-    pub const PRIVATE: u16 = 8;
-    /// A mount source.
-    pub const SOURCE: u16 = 9;
-    /// The scratch file system.
-    pub const SCRATCH: u16 = 10;
-    /// A mount.
-    pub const MOUNT: u16 = 11;
-    /// The pivot.
-    pub const PIVOT: u16 = 12;
-    /// Host name.
-    pub const HOSTNAME: u16 = 13;
-    /// Terminal.
-    pub const TERMINAL: u16 = 14;
-    /// Guards.
-    pub const GUARD: u16 = 15;
-    /// clone of the payload.
-    pub const FORK: u16 = 16;
-    /// rlimits.
-    pub const RLIMIT: u16 = 17;
-    /// Working directory.
-    pub const CWD: u16 = 18;
-    /// Capabilities.
-    pub const CAPS: u16 = 19;
-    /// no_new_privs.
-    pub const NNP: u16 = 20;
-    /// Landlock ruleset.
-    pub const LANDLOCK: u16 = 21;
-    /// A Landlock rule.
-    pub const LANDRULE: u16 = 22;
-    /// The filter.
-    pub const SECCOMP: u16 = 23;
-    /// Finding the program.
-    pub const PROGRAM: u16 = 24;
-    /// exec.
-    pub const EXEC: u16 = 25;
-    /// Init itself broke.
-    pub const INIT: u16 = 26;
-    /// Routes, rules and sockets of a captured network; comes after `LOOPBACK`.
-    pub const CAPTURE: u16 = 27;
-    /// Counting what sockets hold; the owner's own step.
-    pub const SOCKETS: u16 = 28;
 }
 
 /// Most bytes of a path that an event carries.
 pub const EVENT_PATH: usize = 1024;
 
 /// Bits of `Event::answer` above the errno.
-pub mod told {
+pub mod refusal {
     /// A guard refused it.
     pub const GUARDED: u32 = 1 << 16;
     /// The guarded name is a denied one; else it is protected.
@@ -503,7 +436,7 @@ pub struct Event {
     pub verdict: u32,
     /// Pid as init sees it.
     pub pid: u32,
-    /// errno answered in the low 16 bits, 0 when it was let through, and `told` bits.
+    /// errno answered in the low 16 bits, 0 when it was let through, and `refusal` bits.
     pub answer: u32,
     /// The registers.
     pub args: [u64; 6],

@@ -1,4 +1,5 @@
-//! A network namespace from which nothing leads anywhere but to the owner's sockets: its netlink messages and sockets.
+//! A captured network namespace, in which every connection arrives at the owner's sockets (transparent proxying): its
+//! netlink messages and sockets.
 //!
 //! ```text
 //! rule 10  to 127.0.0.0/8, ::1   ─┐
@@ -11,7 +12,8 @@
 //! Builds bytes that init sends and data from which it makes the sockets; the kernel's own first rule, which looks into the
 //! local table for everything, is deleted last. Pure but for [`attempt`], which asks the kernel.
 
-use crate::init_plan::Block;
+use crate::plan_block::Block;
+use crate::wire::step::{self, Point, SocketPart};
 use crate::wire::{self, Ref};
 
 mod attempt;
@@ -27,7 +29,7 @@ const DNS: u16 = 53;
 /// The loopback interface, the first of every namespace.
 const LO: u32 = 1;
 
-/// What init makes of the namespace.
+/// What init sets up in the namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Capture {
     /// Netlink messages.
@@ -69,7 +71,7 @@ pub struct Socket {
 pub enum Versions {
     /// Both. One socket serves both.
     Both,
-    /// IPv4 alone: this kernel, or what is around this process, gives no IPv6.
+    /// IPv4 alone: this kernel, or a sandbox around this process, has no IPv6.
     Four,
 }
 
@@ -81,7 +83,7 @@ pub fn versions() -> Versions {
     *KNOWN.get_or_init(|| {
         let known = socket(AddressFamily::INET6, SocketType::DGRAM, None).is_ok();
         // Switched off for all interfaces, and new namespaces begin like this one (`net.core.devconf_inherit_init_net`)
-        // or like the first one: a way to tell them apart is not needed where either is so.
+        // or like the first one: which of the two does not matter where either is so.
         let inherited = ["1", "3"].iter().any(|how| is("/proc/sys/net/core/devconf_inherit_init_net", how));
         let off = inherited && is("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
         if known && !off { Versions::Both } else { Versions::Four }
@@ -111,22 +113,22 @@ impl Capture {
 
     /// What failed, for people: the item of `step::CAPTURE`.
     pub fn item(&self, index: usize) -> String {
-        use wire::capture::{LETTER, PARTS, SOCKETS};
-        let mut does = self.messages.iter().flat_map(|m| &m.does);
-        if index >= LETTER as usize {
+        let point = Point { step: step::CAPTURE, index: index as u32 };
+        if matches!(point, step::capture::SEND | step::capture::CLOSE) {
             return "hand the sockets over".into();
         }
-        if let Some(at) = index.checked_sub(SOCKETS as usize) {
-            let socket = self.sockets.get(at / PARTS as usize).map_or("a socket", |socket| &socket.is);
-            let what = match at % PARTS as usize {
-                0 => "make",
-                1 => "set an option of",
-                2 => "attach the filter of",
-                3 => "bind",
-                _ => "listen at",
+        if let Some(at) = step::capture::SOCKET.index_of(point) {
+            let socket = self.sockets.get(at / SocketPart::COUNT).map_or("a socket", |socket| &socket.is);
+            let what = match SocketPart::ALL.get(at % SocketPart::COUNT) {
+                Some(SocketPart::Create) => "make",
+                Some(SocketPart::Option) => "set an option of",
+                Some(SocketPart::Filter) => "attach the filter of",
+                Some(SocketPart::Bind) => "bind",
+                Some(SocketPart::Listen) | None => "listen at",
             };
             return format!("{what} {socket}");
         }
+        let mut does = self.messages.iter().flat_map(|m| &m.does);
         does.nth(index).cloned().unwrap_or_else(|| "set a rule".into())
     }
 

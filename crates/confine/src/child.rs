@@ -4,6 +4,7 @@
 //! suspended meanwhile (`CLONE_VFORK`), and a failure is left in its memory as an errno.
 
 use crate::sys;
+use crate::uapi::*;
 
 /// Descriptors that init starts with; the last one, its own program, goes with exec.
 pub(crate) const TARGETS: usize = 9;
@@ -21,69 +22,101 @@ pub(crate) struct Child {
     pub keep_caps: bool,
     pub argv: [*const u8; 2],
     pub envp: [*const u8; 1],
-    /// errno, 0 when exec succeeded.
-    pub errno: i32,
-    /// Which line failed.
-    pub line: i32,
+    /// The step that failed and its errno; `None` when exec succeeded.
+    pub failed: Option<(Step, i32)>,
+}
+
+/// What can fail, in the order of `enter`. Messages show the numbers, so each step keeps its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub(crate) enum Step {
+    OpenCgroup = 7,
+    JoinCgroup = 8,
+    CloseCgroup = 9,
+    MoveAside = 1,
+    CloseUnused = 3,
+    Place = 2,
+    CloseRest = 4,
+    KeepCapabilities = 5,
+    Exec = 6,
+}
+
+/// Turns an errno into the failure of a step.
+fn at(step: Step) -> impl Fn(i32) -> (Step, i32) {
+    move |errno| (step, errno)
 }
 
 /// The child's entry.
 pub(crate) extern "C" fn entry(child: usize) -> ! {
-    // SAFETY: the owner passes the address of its `Child`, which nobody else touches until the child has exec'd or ended.
+    // SAFETY: the owner passes the address of its `Child`, which no other code touches until the child has exec'd or ended.
     let child = unsafe { &mut *(child as *mut Child) };
-    if let Err((line, errno)) = enter(child) {
-        child.line = line;
-        child.errno = errno;
-    }
+    child.failed = enter(child).err();
     sys::exit(127)
 }
 
-fn enter(c: &mut Child) -> Result<(), (i32, i32)> {
+fn enter(c: &mut Child) -> Result<(), (Step, i32)> {
     if c.cgroup >= 0 {
-        let procs = sys::openat(c.cgroup, c"cgroup.procs".as_ptr().cast(), 0o2000001, 0).map_err(|e| (7, e))? as i32;
-        sys::write(procs, b"0".as_ptr(), 1).map_err(|e| (8, e))?;
-        sys::close(procs).map_err(|e| (9, e))?;
+        let procs = sys::openat(c.cgroup, c"cgroup.procs".as_ptr().cast(), O_WRONLY | O_CLOEXEC, 0)
+            .map_err(at(Step::OpenCgroup))? as i32;
+        sys::write(procs, b"0".as_ptr(), 1).map_err(at(Step::JoinCgroup))?;
+        sys::close(procs).map_err(at(Step::CloseCgroup))?;
     }
     // First up and out of the way, all of them, so that no target number overwrites a source.
     let mut aside = [-1i32; TARGETS];
     for (from, to) in c.fds.iter().zip(&mut aside) {
         if *from >= 0 {
-            *to = sys::fcntl(*from, 1030, ASIDE).map_err(|e| (1, e))? as i32;
+            *to = sys::fcntl(*from, F_DUPFD_CLOEXEC, ASIDE).map_err(at(Step::MoveAside))? as i32;
         }
     }
     for (target, from) in aside.iter().enumerate() {
         let goes = target == TARGETS - 1; // init's program, with exec
         match *from {
             // Whatever of the owner's has this number.
-            -1 => sys::close_range(target as u32, target as u32, 0).map_err(|e| (3, e))?,
-            from => sys::dup3(from, target as i32, if goes { 0o2000000 } else { 0 }).map_err(|e| (2, e))?,
+            -1 => sys::close_range(target as u32, target as u32, 0).map_err(at(Step::CloseUnused))?,
+            from => sys::dup3(from, target as i32, if goes { O_CLOEXEC } else { 0 }).map_err(at(Step::Place))?,
         };
     }
-    sys::close_range(TARGETS as u32, u32::MAX, 0).map_err(|e| (4, e))?; // nothing of the owner's goes along
+    sys::close_range(TARGETS as u32, u32::MAX, 0).map_err(at(Step::CloseRest))?; // nothing of the owner's goes along
     if c.keep_caps {
-        keep_capabilities().map_err(|e| (5, e))?;
+        keep_capabilities().map_err(at(Step::KeepCapabilities))?;
     }
     let empty = c"".as_ptr().cast();
-    sys::execveat(8, empty, c.argv.as_ptr(), c.envp.as_ptr(), 0x1000).map_err(|e| (6, e))?;
+    sys::execveat(TARGETS as i32 - 1, empty, c.argv.as_ptr(), c.envp.as_ptr(), AT_EMPTY_PATH)
+        .map_err(at(Step::Exec))?;
     Ok(())
 }
 
-/// Of the new namespaces' capabilities, what init needs: CHOWN, DAC_OVERRIDE, FOWNER and FSETID (overlayfs keeps the
-/// mounter's), KILL, SETGID, SETUID, SETPCAP, NET_BIND_SERVICE, NET_ADMIN and NET_RAW (loopback, and a captured network's
-/// ports, routes and packet socket), SYS_CHROOT, SYS_PTRACE (a notified call's arguments), SYS_ADMIN (mounts), SYS_RESOURCE
-/// (no nested namespaces).
-const NEEDED: [usize; 15] = [0, 1, 3, 4, 5, 6, 7, 8, 10, 12, 13, 18, 19, 21, 24];
+/// Of the new namespaces' capabilities, what init needs.
+const NEEDED: [u32; 15] = [
+    // overlayfs keeps the mounter's
+    CAP_CHOWN,
+    CAP_DAC_OVERRIDE,
+    CAP_FOWNER,
+    CAP_FSETID,
+    CAP_KILL,
+    CAP_SETGID,
+    CAP_SETUID,
+    CAP_SETPCAP,
+    // loopback, and a captured network's ports, routes and raw sockets
+    CAP_NET_BIND_SERVICE,
+    CAP_NET_ADMIN,
+    CAP_NET_RAW,
+    CAP_SYS_CHROOT,
+    CAP_SYS_PTRACE,   // a notified call's arguments
+    CAP_SYS_ADMIN,    // mounts
+    CAP_SYS_RESOURCE, // no nested namespaces
+];
 
 /// exec as a user other than 0 would lose them: they become inheritable and ambient.
 fn keep_capabilities() -> Result<(), i32> {
-    let header = [0x2008_0522u32, 0];
+    let header = [LINUX_CAPABILITY_VERSION_3, 0];
     let mut data = [0u32; 6]; // effective, permitted, inheritable; twice
     sys::capget(header.as_ptr(), data.as_mut_ptr())?;
     data[2] = data[1];
     data[5] = data[4];
     sys::capset(header.as_ptr(), data.as_ptr())?;
     for cap in NEEDED {
-        sys::prctl(47, 2, cap, 0, 0)?; // PR_CAP_AMBIENT_RAISE
+        sys::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap as usize, 0, 0)?;
     }
     Ok(())
 }

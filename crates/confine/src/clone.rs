@@ -1,12 +1,13 @@
-//! A new process on a stack of its own, by `clone3`, or by `clone` where there is no `clone3` for us.
+//! A new process on a stack of its own, by `clone3`, or by `clone` where `clone3` is refused.
 //!
-//! The filters of container engines know nothing of what `clone3` is asked for, so they answer ENOSYS (or EPERM) and let
-//! `clone` through whose flags they can look at.
+//! The filters of container engines cannot read the flags of `clone3`, so they refuse it with ENOSYS (or EPERM) and allow
+//! `clone`, whose flags they can read. Knows nothing of what runs in the process.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 use crate::sys;
+use crate::uapi::CLONE_INTO_CGROUP;
 
 /// What the new process is made with.
 pub(crate) struct Request<'a> {
@@ -17,9 +18,6 @@ pub(crate) struct Request<'a> {
     /// A cgroup v2 directory to be born in, which only `clone3` can do.
     pub cgroup: Option<i32>,
 }
-
-/// `CLONE_INTO_CGROUP`
-const INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// Runs `entry(arg)` in a new process; its pid and its pidfd. With CLONE_VFORK it has exec'd or ended on return.
 ///
@@ -36,7 +34,7 @@ pub(crate) unsafe fn start(
     let mut pidfd: i32 = -1;
     let size = size_of_val(request.stack);
     let bottom = request.stack.as_mut_ptr();
-    let cgroup = request.cgroup.map_or(0, |_| INTO_CGROUP);
+    let cgroup = request.cgroup.map_or(0, |_| CLONE_INTO_CGROUP);
     let args: [u64; 11] = [
         request.flags | libc::CLONE_PIDFD as u64 | cgroup,
         &raw mut pidfd as u64,
@@ -60,7 +58,7 @@ pub(crate) unsafe fn start(
             let top = unsafe { bottom.cast::<u8>().add(size) };
             // SAFETY: as for clone3.
             let pid = unsafe { sys::clone_on(flags, top, entry, arg) }.map_err(io::Error::from_raw_os_error)?;
-            // It is a child of ours that nobody has waited for, so its pid is its own even when it has ended.
+            // It is a child of ours that has not been waited for, so its pid is its own even when it has ended.
             let pidfd = sys::pidfd_open(pid as i32, 0).map_err(io::Error::from_raw_os_error)?;
             // SAFETY: pidfd_open succeeded: a new descriptor that is ours alone.
             Ok((pid as i32, unsafe { OwnedFd::from_raw_fd(pidfd as i32) }))

@@ -1,4 +1,6 @@
-//! Letters to init on the sync socket: its plan with the descriptors that the plan speaks of, and the go.
+//! Control messages to init: its plan with the descriptors that the plan speaks of, and the release.
+//!
+//! The other end of init's `control.rs`. Decides nothing, and reads nothing.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -8,9 +10,9 @@ use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sendmsg, socketpair,
 };
 
-use crate::wire::LETTER_FDS;
+use crate::wire::CONTROL_FDS;
 
-/// A sync socket: ours, init's.
+/// A pair of control sockets: ours, init's.
 ///
 /// # Errors
 /// socketpair(2).
@@ -24,30 +26,31 @@ pub fn socket() -> io::Result<(OwnedFd, OwnedFd)> {
 /// sendmsg(2): init is gone, or more descriptors are under way than this user may have (`unix(7)`, ETOOMANYREFS).
 pub fn plan(to: BorrowedFd<'_>, plan: BorrowedFd<'_>, extra: &[BorrowedFd<'_>]) -> io::Result<()> {
     let all: Vec<BorrowedFd<'_>> = std::iter::once(plan).chain(extra.iter().copied()).collect();
-    all.chunks(LETTER_FDS).try_for_each(|part| send(to, all.len() as u32, part))
+    all.chunks(CONTROL_FDS).try_for_each(|part| send(to, all.len() as u32, part))
 }
 
-/// Hands init its own descriptors over, at the door: from 0 on, as many as `fd::ARRIVING`.
+/// Hands a container's init its own descriptors over, on the socket that it connected to: from 0 on, as many as
+/// `fd::INITIAL_COUNT`.
 ///
 /// # Errors
 /// sendmsg(2): init is gone.
-pub fn ends(to: BorrowedFd<'_>, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub fn descriptors(to: BorrowedFd<'_>, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     send(to, fds.len() as u32, fds)
 }
 
-/// Lets init go on.
+/// Releases init, which waits for it.
 ///
 /// # Errors
 /// sendmsg(2): init is gone.
-pub fn go(to: BorrowedFd<'_>) -> io::Result<()> {
+pub fn release(to: BorrowedFd<'_>) -> io::Result<()> {
     send(to, 0, &[])
 }
 
 fn send(to: BorrowedFd<'_>, total: u32, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(LETTER_FDS))];
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(CONTROL_FDS))];
     let mut control = SendAncillaryBuffer::new(&mut room);
     if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
-        return Err(io::Error::other("too many descriptors for one letter"));
+        return Err(io::Error::other("too many descriptors for one message"));
     }
     loop {
         // NOSIGNAL: a dead init is an error here and no signal to the caller.

@@ -1,4 +1,4 @@
-//! Datagrams to a socket that is bound to every address: to which of them each was sent, and answers from that one.
+//! Datagrams to a socket that is bound to every address: the address that each was sent to, and answers from that address.
 
 use std::io;
 use std::mem::{MaybeUninit, size_of};
@@ -98,7 +98,7 @@ pub fn answer(socket: BorrowedFd<'_>, received: &Received, bytes: &[u8]) -> io::
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Makes the kernel say the destination of each datagram, as whoever binds a socket for [`receive`] must.
+/// Makes the kernel report the destination of each datagram; needed on a socket for [`receive`].
 ///
 /// # Errors
 /// setsockopt(2).
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_tells_no_destination_is_an_error_and_no_wrong_answer() {
+    fn a_socket_that_reports_no_destination_is_an_error() {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
         client.send_to(b"which?", server.local_addr().unwrap()).unwrap();

@@ -1,21 +1,22 @@
-//! Starts somebody else's sandbox program (bubblewrap, nsjail, an OCI runtime) the way init is started: everything prepared before clone,
-//! nothing of the owner's goes along, and nothing is allocated in between.
+//! Starts an external sandbox program (bubblewrap, nsjail, an OCI runtime) the way init is started: everything prepared
+//! before clone, nothing of the owner's goes along, and nothing is allocated in between.
 //!
-//! What the program does then is its own business; this file only says with which streams, descriptors, limits and ids it
-//! begins. Raw system calls only after clone: the child shares its owner's memory until it has exec'd.
+//! What the program does then is not decided here; this file sets the streams, descriptors, limits and ids that it begins
+//! with. Raw system calls only after clone: the child shares its owner's memory until it has exec'd.
 
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::spawn::{Running, SpawnError};
+use crate::uapi::*;
 use crate::{clone, process, sys};
 
-/// The first number of [`Foreign::fds`] in the program.
+/// The first number of [`ExternalProgram::fds`] in the program.
 pub const FIRST_FD: i32 = 10;
 
 /// A program to start.
-pub struct Foreign<'a> {
+pub struct ExternalProgram<'a> {
     /// Absolute path.
     pub program: &'a CStr,
     /// Arguments, the name first.
@@ -43,22 +44,22 @@ pub struct Foreign<'a> {
     pub tasks: &'a [BorrowedFd<'a>],
 }
 
-/// What only some programs need: where their descriptors begin, and what of the host they must not see.
+/// What only some programs need.
 #[derive(Debug, Clone, Copy)]
-pub struct Around<'a> {
-    /// The first number of [`Foreign::fds`] in the program, 3 or higher.
+pub struct SpawnOptions<'a> {
+    /// The first number of [`ExternalProgram::fds`] in the program, 3 or higher.
     pub first_fd: i32,
     /// A directory that is empty for this program: in a mount namespace of its own, and for who is not root in a user
     /// namespace that maps just the caller.
     pub hidden: Option<&'a CStr>,
-    /// It is not killed with its owner: what it starts ends by itself then, and after that it has to clean up. Whoever is
-    /// killed in the middle of making a container leaves a process that waits for ever.
+    /// It is not killed with its owner: what it starts ends by itself then, and after that it has to clean up. A runtime that is
+    /// killed while it creates a container leaves a process that waits for ever.
     pub finishes: bool,
 }
 
-impl Default for Around<'_> {
+impl Default for SpawnOptions<'_> {
     fn default() -> Self {
-        Around { first_fd: FIRST_FD, hidden: None, finishes: false }
+        SpawnOptions { first_fd: FIRST_FD, hidden: None, finishes: false }
     }
 }
 
@@ -84,27 +85,73 @@ struct Child {
     /// What to write to `uid_map` and `gid_map`; null without a user namespace.
     maps: [(*const u8, usize); 2],
     cgroup: i32,
-    errno: i32,
-    line: i32,
+    /// The step that failed and its errno.
+    failed: Option<(Step, i32)>,
+}
+
+/// What can fail, in the order of `enter`. Messages show the numbers, so each step keeps its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+enum Step {
+    OpenCgroup = 101,
+    JoinCgroup = 102,
+    JoinTasks = 103,
+    OpenMap = 140,
+    WriteMap = 141,
+    CloseMap = 142,
+    PrivateMounts = 144,
+    Hide = 145,
+    Session = 104,
+    Keyring = 143,
+    GetScheduler = 130,
+    SetScheduler = 131,
+    GetPriority = 132,
+    SetPriority = 133,
+    SetIoPriority = 134,
+    ReadOomAdjustment = 135,
+    WriteOomAdjustment = 136,
+    CloseOomAdjustment = 137,
+    MoveAside = 120,
+    Place = 121,
+    CloseBelow = 122,
+    CloseAbove = 123,
+    Signals = 105,
+    Rlimit = 106,
+    Groups = 107,
+    Group = 108,
+    User = 109,
+    Umask = 110,
+    DeathSignal = 111,
+    PollLifeline = 115,
+    OwnerGone = 116,
+    CloseLifeline = 117,
+    WorkingDirectory = 112,
+    UnblockSignals = 113,
+    Exec = 114,
+}
+
+/// Turns an errno into the failure of a step.
+fn at(step: Step) -> impl Fn(i32) -> (Step, i32) {
+    move |errno| (step, errno)
 }
 
 const STACK: usize = 32 * 1024;
 
 /// Starts it and returns once it has been exec'd. It leads a session of its own, has an empty session keyring where the
-/// kernel gives one, and gets SIGKILL when the calling thread ends (unless it [finishes](Around::finishes)).
+/// kernel gives one, and gets SIGKILL when the calling thread ends (unless it [finishes](SpawnOptions::finishes)).
 ///
 /// # Errors
 /// The step that failed; nothing is left behind.
-pub fn spawn(foreign: &Foreign<'_>) -> Result<Running, SpawnError> {
-    spawn_around(foreign, &Around::default())
+pub fn spawn(program: &ExternalProgram<'_>) -> Result<Running, SpawnError> {
+    spawn_with(program, &SpawnOptions::default())
 }
 
 /// The same for a program that finds its descriptors elsewhere, or must not see a directory.
 ///
 /// # Errors
 /// As [`spawn`].
-pub fn spawn_around(foreign: &Foreign<'_>, around: &Around<'_>) -> Result<Running, SpawnError> {
-    if around.first_fd < 3 {
+pub fn spawn_with(program: &ExternalProgram<'_>, options: &SpawnOptions<'_>) -> Result<Running, SpawnError> {
+    if options.first_fd < 3 {
         return Err(SpawnError::Prepare(io::ErrorKind::InvalidInput.into()));
     }
     let raw = |fds: &[BorrowedFd<'_>]| fds.iter().map(AsRawFd::as_raw_fd).collect::<Vec<i32>>();
@@ -113,37 +160,36 @@ pub fn spawn_around(foreign: &Foreign<'_>, around: &Around<'_>) -> Result<Runnin
         list.push(std::ptr::null());
         list
     };
-    let (argv, envp, tasks) = (pointers(foreign.argv), pointers(foreign.envp), raw(foreign.tasks));
-    let mut fds = raw(&foreign.stdio);
-    fds.extend(raw(foreign.fds));
-    fds.push(foreign.lifeline.as_raw_fd());
+    let (argv, envp, tasks) = (pointers(program.argv), pointers(program.envp), raw(program.tasks));
+    let mut fds = raw(&program.stdio);
+    fds.extend(raw(program.fds));
+    fds.push(program.lifeline.as_raw_fd());
     let mut scratch = vec![-1i32; fds.len()];
     let mut stack = vec![0u128; STACK / 16];
     let mut child = Child {
-        program: foreign.program.as_ptr().cast(),
+        program: program.program.as_ptr().cast(),
         argv: argv.as_ptr(),
         envp: envp.as_ptr(),
-        cwd: foreign.cwd.as_ptr().cast(),
+        cwd: program.cwd.as_ptr().cast(),
         fds: fds.as_ptr(),
         scratch: scratch.as_mut_ptr(),
         len: fds.len(),
-        first: around.first_fd,
-        hidden: around.hidden.map_or(std::ptr::null(), |path| path.as_ptr().cast()),
-        finishes: around.finishes,
+        first: options.first_fd,
+        hidden: options.hidden.map_or(std::ptr::null(), |path| path.as_ptr().cast()),
+        finishes: options.finishes,
         tasks: tasks.as_ptr(),
         tasks_len: tasks.len(),
-        rlimits: foreign.rlimits.as_ptr(),
-        rlimits_len: foreign.rlimits.len(),
-        ids: foreign.ids,
+        rlimits: program.rlimits.as_ptr(),
+        rlimits_len: program.rlimits.len(),
+        ids: program.ids,
         maps: [(std::ptr::null(), 0); 2],
         cgroup: -1,
-        errno: 0,
-        line: 0,
+        failed: None,
     };
-    let cgroup = foreign.cgroup.as_ref().map(AsRawFd::as_raw_fd);
+    let cgroup = program.cgroup.as_ref().map(AsRawFd::as_raw_fd);
     // Who is root mounts without a user namespace.
-    let mounts = around.hidden.is_some() && !rustix::process::geteuid().is_root();
-    let own_users = (foreign.first_process || mounts) && foreign.ids.is_none();
+    let mounts = options.hidden.is_some() && !rustix::process::geteuid().is_root();
+    let own_users = (program.first_process || mounts) && program.ids.is_none();
     let own = [
         format!("{0} {0} 1", rustix::process::geteuid().as_raw()),
         format!("{0} {0} 1", rustix::process::getegid().as_raw()),
@@ -151,9 +197,9 @@ pub fn spawn_around(foreign: &Foreign<'_>, around: &Around<'_>) -> Result<Runnin
     if own_users {
         child.maps = [(own[0].as_ptr(), own[0].len()), (own[1].as_ptr(), own[1].len())];
     }
-    let namespaces = if foreign.first_process { libc::CLONE_NEWPID } else { 0 }
+    let namespaces = if program.first_process { libc::CLONE_NEWPID } else { 0 }
         | if own_users { libc::CLONE_NEWUSER } else { 0 }
-        | if around.hidden.is_some() { libc::CLONE_NEWNS } else { 0 };
+        | if options.hidden.is_some() { libc::CLONE_NEWNS } else { 0 };
     let flags = (libc::CLONE_VM | libc::CLONE_VFORK | namespaces) as u32 as u64;
     // No handler of the owner's may run on the child's stack while the memory is shared.
     let old = mask(u64::MAX).map_err(SpawnError::Prepare)?;
@@ -174,10 +220,9 @@ pub fn spawn_around(foreign: &Foreign<'_>, around: &Around<'_>) -> Result<Runnin
     let (pid, pidfd) = started.map_err(SpawnError::Clone)?;
     // SAFETY: `child` is a local that the other process wrote while it shared our memory; read it as memory, not as what
     // the compiler last knew of it.
-    let (line, errno) = unsafe { ((&raw const child.line).read_volatile(), (&raw const child.errno).read_volatile()) };
-    if errno != 0 {
+    if let Some((step, errno)) = unsafe { (&raw const child.failed).read_volatile() } {
         process::wait(std::os::fd::AsFd::as_fd(&pidfd)).map_err(SpawnError::Prepare)?;
-        return Err(SpawnError::Child { line, source: io::Error::from_raw_os_error(errno) });
+        return Err(SpawnError::Child { step: step as i32, source: io::Error::from_raw_os_error(errno) });
     }
     unmasked.map_err(SpawnError::Prepare)?;
     Ok(Running { pid, pidfd })
@@ -186,74 +231,74 @@ pub fn spawn_around(foreign: &Foreign<'_>, around: &Around<'_>) -> Result<Runnin
 /// Sets this thread's signal mask and returns the one before.
 fn mask(new: u64) -> io::Result<u64> {
     let mut old = 0u64;
-    sys::rt_sigprocmask(2, &raw const new, &raw mut old, 8).map_err(io::Error::from_raw_os_error)?;
+    sys::rt_sigprocmask(SIG_SETMASK, &raw const new, &raw mut old, 8).map_err(io::Error::from_raw_os_error)?;
     Ok(old)
 }
 
 extern "C" fn entry(child: usize) -> ! {
-    // SAFETY: the owner passes the address of its `Child`, which nobody else touches until the child has exec'd or ended.
+    // SAFETY: the owner passes the address of its `Child`, which no other code touches until the child has exec'd or ended.
     let child = unsafe { &mut *(child as *mut Child) };
-    if let Err((line, errno)) = enter(child) {
-        child.line = line;
-        child.errno = errno;
-    }
+    child.failed = enter(child).err();
     sys::exit(127)
 }
 
-fn enter(c: &mut Child) -> Result<(), (i32, i32)> {
+fn enter(c: &mut Child) -> Result<(), (Step, i32)> {
     if c.cgroup >= 0 {
-        let procs = sys::openat(c.cgroup, c"cgroup.procs".as_ptr().cast(), 0o2000001, 0).map_err(|e| (101, e))? as i32;
-        sys::write(procs, b"0".as_ptr(), 1).map_err(|e| (102, e))?;
+        let procs = sys::openat(c.cgroup, c"cgroup.procs".as_ptr().cast(), O_WRONLY | O_CLOEXEC, 0)
+            .map_err(at(Step::OpenCgroup))? as i32;
+        sys::write(procs, b"0".as_ptr(), 1).map_err(at(Step::JoinCgroup))?;
     }
     for i in 0..c.tasks_len {
         // SAFETY: `tasks` points to `tasks_len` numbers.
         let file = unsafe { c.tasks.add(i).read() };
-        sys::write(file, b"0".as_ptr(), 1).map_err(|e| (103, e))?;
+        sys::write(file, b"0".as_ptr(), 1).map_err(at(Step::JoinTasks))?;
     }
     maps(c)?;
     hide(c)?;
-    sys::setsid().map_err(|e| (104, e))?;
+    sys::setsid().map_err(at(Step::Session))?;
     // A fresh session keyring, so that none of the owner's keys goes along.
-    match sys::keyctl(1, 0) {
+    match sys::keyctl(KEYCTL_JOIN_SESSION_KEYRING, 0) {
         Ok(_) => {}
-        Err(38 | 1) => {} // no keys in this kernel, or an outer filter keeps them from everybody: the program's own does, too
-        Err(e) => return Err((143, e)),
+        // No keys in this kernel, or an outer filter refuses the call, as the program's own filter does.
+        Err(errno::ENOSYS | errno::EPERM) => {}
+        Err(e) => return Err((Step::Keyring, e)),
     }
-    no_favours()?;
+    drop_priority()?;
     descriptors(c)?;
     // Signals as exec leaves them: what the owner ignores would stay ignored.
     let default = [0u64; 4];
     for signal in 1..=64 {
         match sys::rt_sigaction(signal, default.as_ptr(), std::ptr::null_mut(), 8) {
-            Ok(_) | Err(22) => {} // KILL and STOP have no disposition
-            Err(e) => return Err((105, e)),
+            Ok(_) | Err(errno::EINVAL) => {} // KILL and STOP have no disposition
+            Err(e) => return Err((Step::Signals, e)),
         }
     }
     for i in 0..c.rlimits_len {
         // SAFETY: `rlimits` points to `rlimits_len` items.
         let (resource, soft, hard) = unsafe { c.rlimits.add(i).read() };
         let new = [soft, hard];
-        sys::prlimit(0, resource, new.as_ptr(), std::ptr::null_mut()).map_err(|e| (106, e))?;
+        sys::prlimit(0, resource, new.as_ptr(), std::ptr::null_mut()).map_err(at(Step::Rlimit))?;
     }
     if let Some((uid, gid)) = c.ids {
-        sys::setgroups(0, std::ptr::null()).map_err(|e| (107, e))?;
-        sys::setresgid(gid, gid, gid).map_err(|e| (108, e))?;
-        sys::setresuid(uid, uid, uid).map_err(|e| (109, e))?;
+        sys::setgroups(0, std::ptr::null()).map_err(at(Step::Groups))?;
+        sys::setresgid(gid, gid, gid).map_err(at(Step::Group))?;
+        sys::setresuid(uid, uid, uid).map_err(at(Step::User))?;
     }
-    sys::umask(0o022).map_err(|e| (110, e))?;
+    sys::umask(0o022).map_err(at(Step::Umask))?;
     if !c.finishes {
-        sys::prctl(1, 9, 0, 0, 0).map_err(|e| (111, e))?; // PR_SET_PDEATHSIG, SIGKILL; after the ids, which clear it
+        // After the ids, which clear it.
+        sys::prctl(PR_SET_PDEATHSIG, SIGKILL as usize, 0, 0, 0).map_err(at(Step::DeathSignal))?;
     }
     owner_lives(c)?;
-    sys::chdir(c.cwd).map_err(|e| (112, e))?;
+    sys::chdir(c.cwd).map_err(at(Step::WorkingDirectory))?;
     let (none, mut seen) = (0u64, 0u64);
-    sys::rt_sigprocmask(2, &raw const none, &raw mut seen, 8).map_err(|e| (113, e))?;
-    sys::execve(c.program, c.argv, c.envp).map_err(|e| (114, e))?;
+    sys::rt_sigprocmask(SIG_SETMASK, &raw const none, &raw mut seen, 8).map_err(at(Step::UnblockSignals))?;
+    sys::execve(c.program, c.argv, c.envp).map_err(at(Step::Exec))?;
     Ok(())
 }
 
 /// The caller's own ids and nothing else, in its new user namespace (user_namespaces(7)).
-fn maps(c: &Child) -> Result<(), (i32, i32)> {
+fn maps(c: &Child) -> Result<(), (Step, i32)> {
     if c.maps[0].0.is_null() {
         return Ok(());
     }
@@ -261,74 +306,78 @@ fn maps(c: &Child) -> Result<(), (i32, i32)> {
     for (path, (text, len)) in
         [(c"/proc/self/setgroups", deny), (c"/proc/self/uid_map", c.maps[0]), (c"/proc/self/gid_map", c.maps[1])]
     {
-        let file = sys::openat(-100, path.as_ptr().cast(), 0o2000001, 0).map_err(|e| (140, e))? as i32;
-        sys::write(file, text, len).map_err(|e| (141, e))?;
-        sys::close(file).map_err(|e| (142, e))?;
+        let file =
+            sys::openat(AT_FDCWD, path.as_ptr().cast(), O_WRONLY | O_CLOEXEC, 0).map_err(at(Step::OpenMap))? as i32;
+        sys::write(file, text, len).map_err(at(Step::WriteMap))?;
+        sys::close(file).map_err(at(Step::CloseMap))?;
     }
     Ok(())
 }
 
 /// An empty directory in the place of one, for this process and its children alone.
-fn hide(c: &Child) -> Result<(), (i32, i32)> {
-    const PRIVATE: usize = 1 << 18 | 1 << 14; // MS_PRIVATE, MS_REC
-    const CLOSED: usize = 1 | 2 | 4 | 8; // MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC
+fn hide(c: &Child) -> Result<(), (Step, i32)> {
+    const READ_ONLY: usize = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
     if c.hidden.is_null() {
         return Ok(());
     }
     let none = c"none".as_ptr().cast();
-    sys::mount(none, c"/".as_ptr().cast(), std::ptr::null(), PRIVATE, std::ptr::null()).map_err(|e| (144, e))?;
+    sys::mount(none, c"/".as_ptr().cast(), std::ptr::null(), MS_REC | MS_PRIVATE, std::ptr::null())
+        .map_err(at(Step::PrivateMounts))?;
     let size = c"size=4096,mode=555".as_ptr().cast();
-    sys::mount(none, c.hidden, c"tmpfs".as_ptr().cast(), CLOSED, size).map_err(|e| (145, e))?;
+    sys::mount(none, c.hidden, c"tmpfs".as_ptr().cast(), READ_ONLY, size).map_err(at(Step::Hide))?;
     Ok(())
 }
 
-/// The signal comes for a death from now on; one before it shows on the lifeline, which then is no more needed.
-fn owner_lives(c: &Child) -> Result<(), (i32, i32)> {
+/// From here on the owner's death sends the signal; an earlier one shows on the lifeline, which is then closed.
+fn owner_lives(c: &Child) -> Result<(), (Step, i32)> {
     let lifeline = c.first + c.len as i32 - 4;
     let mut fds = [sys::PollFd { fd: lifeline, events: 0, revents: 0 }];
     let now = [0u64; 2];
-    sys::ppoll(fds.as_mut_ptr(), 1, now.as_ptr(), std::ptr::null(), 8).map_err(|e| (115, e))?;
+    sys::ppoll(fds.as_mut_ptr(), 1, now.as_ptr(), std::ptr::null(), 8).map_err(at(Step::PollLifeline))?;
     if fds[0].revents != 0 {
-        return Err((116, 3)); // ESRCH
+        return Err((Step::OwnerGone, errno::ESRCH));
     }
-    sys::close(lifeline).map_err(|e| (117, e))?;
+    sys::close(lifeline).map_err(at(Step::CloseLifeline))?;
     Ok(())
 }
 
-/// The scheduler's favours of an owner do not go along: real-time policies, a raised priority, real-time I/O, and being
-/// spared when memory runs out.
-fn no_favours() -> Result<(), (i32, i32)> {
-    if matches!(sys::sched_getscheduler(0).map_err(|e| (130, e))? & 0xff, 1 | 2 | 6) {
+/// Takes back what favours the owner over other processes: real-time policies, a raised priority, real-time I/O, and
+/// protection from the out-of-memory killer.
+fn drop_priority() -> Result<(), (Step, i32)> {
+    let policy = sys::sched_getscheduler(0).map_err(at(Step::GetScheduler))? as i32 & 0xff;
+    if matches!(policy, SCHED_FIFO | SCHED_RR | SCHED_DEADLINE) {
         let priority = 0;
-        sys::sched_setscheduler(0, 0, &raw const priority).map_err(|e| (131, e))?; // SCHED_OTHER
+        sys::sched_setscheduler(0, SCHED_OTHER, &raw const priority).map_err(at(Step::SetScheduler))?;
     }
     // The call itself gives 20 minus the nice value (getpriority(2)).
-    if sys::getpriority(0, 0).map_err(|e| (132, e))? > 20 {
-        sys::setpriority(0, 0, 0).map_err(|e| (133, e))?;
+    if sys::getpriority(PRIO_PROCESS, 0).map_err(at(Step::GetPriority))? > 20 {
+        sys::setpriority(PRIO_PROCESS, 0, 0).map_err(at(Step::SetPriority))?;
     }
     // No such call where the kernel schedules no block devices.
-    if sys::ioprio_get(1, 0).is_ok_and(|priority| priority >> 13 == 1) {
-        sys::ioprio_set(1, 0, 0).map_err(|e| (134, e))?;
+    if sys::ioprio_get(IOPRIO_WHO_PROCESS, 0).is_ok_and(|priority| priority >> IOPRIO_CLASS_SHIFT == IOPRIO_CLASS_RT) {
+        sys::ioprio_set(IOPRIO_WHO_PROCESS, 0, 0).map_err(at(Step::SetIoPriority))?;
     }
     // Without /proc, as inside another sandbox, there is nothing to be done about the last one.
-    let Ok(file) = sys::openat(-100, c"/proc/self/oom_score_adj".as_ptr().cast(), 0o2000002, 0) else { return Ok(()) };
+    let Ok(file) = sys::openat(AT_FDCWD, c"/proc/self/oom_score_adj".as_ptr().cast(), O_RDWR | O_CLOEXEC, 0) else {
+        return Ok(());
+    };
     let (file, mut sign) = (file as i32, 0u8);
-    sys::read(file, &raw mut sign, 1).map_err(|e| (135, e))?;
+    sys::read(file, &raw mut sign, 1).map_err(at(Step::ReadOomAdjustment))?;
     if sign == b'-' {
-        sys::write(file, b"0".as_ptr(), 1).map_err(|e| (136, e))?;
+        sys::write(file, b"0".as_ptr(), 1).map_err(at(Step::WriteOomAdjustment))?;
     }
-    sys::close(file).map_err(|e| (137, e))?;
+    sys::close(file).map_err(at(Step::CloseOomAdjustment))?;
     Ok(())
 }
 
 /// 0, 1, 2 and from the first number on what the owner lists; everything else is closed.
-fn descriptors(c: &Child) -> Result<(), (i32, i32)> {
+fn descriptors(c: &Child) -> Result<(), (Step, i32)> {
     let base = c.first + c.len as i32;
     // First up and out of the way, all of them, so that no target number overwrites a source.
     for i in 0..c.len {
         // SAFETY: `fds` points to `len` numbers, and `scratch` to room for as many.
         unsafe {
-            let moved = sys::fcntl(c.fds.add(i).read(), 1030, base as usize).map_err(|e| (120, e))?; // F_DUPFD_CLOEXEC
+            let moved = sys::fcntl(c.fds.add(i).read(), F_DUPFD_CLOEXEC, base as usize).map_err(at(Step::MoveAside))?;
             c.scratch.add(i).write(moved as i32);
         }
     }
@@ -336,12 +385,12 @@ fn descriptors(c: &Child) -> Result<(), (i32, i32)> {
         // SAFETY: as above.
         let moved = unsafe { c.scratch.add(i).read() };
         let target = if i < 3 { i as i32 } else { c.first + i as i32 - 3 };
-        sys::dup3(moved, target, 0).map_err(|e| (121, e))?;
+        sys::dup3(moved, target, 0).map_err(at(Step::Place))?;
     }
     if c.first > 3 {
-        sys::close_range(3, c.first as u32 - 1, 0).map_err(|e| (122, e))?;
+        sys::close_range(3, c.first as u32 - 1, 0).map_err(at(Step::CloseBelow))?;
     }
-    sys::close_range((c.first + c.len as i32 - 3) as u32, u32::MAX, 0).map_err(|e| (123, e))?;
+    sys::close_range((c.first + c.len as i32 - 3) as u32, u32::MAX, 0).map_err(at(Step::CloseAbove))?;
     Ok(())
 }
 
@@ -361,7 +410,7 @@ mod tests {
         rlimits: &[(u32, u64, u64)],
         first_process: bool,
     ) -> (String, i32) {
-        run_around(script, extra, rlimits, first_process, &Around::default())
+        run_around(script, extra, rlimits, first_process, &SpawnOptions::default())
     }
 
     fn run_around(
@@ -369,13 +418,13 @@ mod tests {
         extra: &[BorrowedFd<'_>],
         rlimits: &[(u32, u64, u64)],
         first_process: bool,
-        around: &Around<'_>,
+        options: &SpawnOptions<'_>,
     ) -> (String, i32) {
         let (lifeline, _held) = std::io::pipe().unwrap();
         let null = std::fs::File::open("/dev/null").unwrap();
         let (out, theirs) = std::io::pipe().unwrap();
         let argv = [c"sh", c"-c", script];
-        let foreign = Foreign {
+        let program = ExternalProgram {
             program: c"/bin/sh",
             argv: &argv,
             envp: &[c"A=b"],
@@ -389,7 +438,7 @@ mod tests {
             cwd: c"/",
             tasks: &[],
         };
-        let running = spawn_around(&foreign, around).unwrap();
+        let running = spawn_with(&program, options).unwrap();
         drop(theirs);
         let text = std::io::read_to_string(out).unwrap();
         let (status, _) = process::wait_status(running.pidfd.as_fd()).unwrap();
@@ -416,7 +465,7 @@ mod tests {
         std::io::Write::write_all(&mut ours, b"hello\n").unwrap();
         drop(ours);
         let null = std::fs::File::open("/dev/null").unwrap();
-        let around = Around { first_fd: 3, ..Around::default() };
+        let around = SpawnOptions { first_fd: 3, ..SpawnOptions::default() };
         let script = c"cat <&4; ls /proc/$$/fd";
         let (text, status) = run_around(script, &[null.as_fd(), data.as_fd()], &[], false, &around);
         // The shell's own are at 10 and above.
@@ -431,7 +480,7 @@ mod tests {
             return;
         }
         let script = c"ls -A /usr; test -e /bin/sh && echo there; id -u";
-        let around = Around { hidden: Some(c"/usr/share"), ..Around::default() };
+        let around = SpawnOptions { hidden: Some(c"/usr/share"), ..SpawnOptions::default() };
         let script_hidden = c"ls -A /usr/share; echo x 2>&1 > /usr/share/x || echo no; id -u";
         let (text, status) = run_around(script_hidden, &[], &[], false, &around);
         let me = rustix::process::geteuid().as_raw();
@@ -439,7 +488,7 @@ mod tests {
         assert_eq!(status, 0);
         let (text, _) = run(script, &[], &[]);
         assert!(text.contains("share\n") && text.ends_with(&format!("there\n{me}\n")), "{text}");
-        assert!(std::fs::read_dir("/usr/share").unwrap().next().is_some(), "nothing is hidden from anybody else");
+        assert!(std::fs::read_dir("/usr/share").unwrap().next().is_some(), "nothing is hidden from this process");
     }
 
     #[test]
@@ -451,7 +500,7 @@ mod tests {
 
     #[test]
     fn the_first_process_of_a_namespace_takes_all_others_along() {
-        // With root's ids a user namespace of this kind would map user 0, which a foreign program never gets.
+        // With root's ids a user namespace of this kind would map user 0, which no program started so gets.
         if rustix::process::geteuid().is_root() {
             eprintln!("skipped: as root the ids are changed");
             return;
@@ -465,7 +514,7 @@ mod tests {
         let (lifeline, gone) = std::io::pipe().unwrap();
         drop(gone);
         let null = std::fs::File::open("/dev/null").unwrap();
-        let foreign = Foreign {
+        let program = ExternalProgram {
             program: c"/bin/sh",
             argv: &[c"sh"],
             envp: &[],
@@ -479,14 +528,14 @@ mod tests {
             cwd: c"/",
             tasks: &[],
         };
-        let Err(SpawnError::Child { source, .. }) = spawn(&foreign) else { panic!() };
+        let Err(SpawnError::Child { source, .. }) = spawn(&program) else { panic!() };
         assert_eq!(source.raw_os_error(), Some(libc::ESRCH));
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_told() {
+    fn a_missing_program_is_reported() {
         let null = std::fs::File::open("/dev/null").unwrap();
-        let foreign = Foreign {
+        let program = ExternalProgram {
             program: c"/no/such/program",
             argv: &[c"x"],
             envp: &[],
@@ -500,7 +549,7 @@ mod tests {
             cwd: c"/",
             tasks: &[],
         };
-        let Err(SpawnError::Child { source, .. }) = spawn(&foreign) else { panic!() };
+        let Err(SpawnError::Child { source, .. }) = spawn(&program) else { panic!() };
         assert_eq!(source.raw_os_error(), Some(libc::ENOENT));
     }
 }

@@ -1,4 +1,4 @@
-//! Facts about this process and this kernel that plans depend on. Each is one cheap question; none changes anything.
+//! Facts about this process and this kernel that plans depend on. Each is one cheap query; none changes anything.
 
 use std::fs;
 use std::io;
@@ -69,7 +69,7 @@ fn choose_id(map: &str, wanted: u32) -> Option<u32> {
     highest
 }
 
-/// Why user namespaces cannot be had, as far as the kernel's switches tell; `None` when none forbids them.
+/// Which of the kernel's switches forbids user namespaces, and what enables them; `None` when none does.
 pub fn user_namespaces_refused(privileged: bool) -> Option<(&'static str, &'static str)> {
     let off = |path: &str, value: &str| fs::read_to_string(path).is_ok_and(|t| t.trim() == value);
     if off("/proc/sys/user/max_user_namespaces", "0") {
@@ -128,30 +128,36 @@ fn user_only(me: Identity) -> io::Result<OwnedFd> {
 }
 
 /// Whether a filter installed from here can have a listener. The kernel gives one to each chain of filters, so that
-/// below a filter with a listener, as inside another sandbox, there is none to be had; only trying tells.
+/// below a filter with a listener, as inside another sandbox, none is left; only an attempt shows it.
 pub fn listener_available() -> bool {
     static KNOWN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-    // Filters are a thread's own, so one that ends at once can try. What cannot be tried is told when it is needed.
+    // Filters are a thread's own, so one that ends at once can try. What cannot be tried fails when it is needed.
     let tried = || std::thread::Builder::new().spawn(try_listener).ok().and_then(|thread| thread.join().ok());
     *KNOWN.get_or_init(|| !is_filtered() || tried().unwrap_or(true))
 }
 
 /// Installs a filter that allows everything on this thread, with a listener.
 fn try_listener() -> bool {
-    const NEW_LISTENER: libc::c_ulong = 8;
     if rustix::thread::set_no_new_privs(true).is_err() {
         return true;
     }
-    // SECCOMP_RET_ALLOW
-    let mut allow = libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0x7fff_0000 };
+    let code = (libc::BPF_RET | libc::BPF_K) as u16;
+    let mut allow = libc::sock_filter { code, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW };
     let program = libc::sock_fprog { len: 1, filter: &raw mut allow };
     // SAFETY: the program lives through the call, which copies it.
-    let fd = unsafe { libc::syscall(libc::SYS_seccomp, 1, NEW_LISTENER, &raw const program) };
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
+            &raw const program,
+        )
+    };
     let Ok(fd) = std::os::fd::RawFd::try_from(fd) else { return false };
     if fd < 0 {
         return false;
     }
-    // SAFETY: the kernel has just made it, and nobody else knows it.
+    // SAFETY: the kernel has just made it: a new descriptor that is ours alone.
     drop(unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd) });
     true
 }
@@ -191,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_id_is_the_wanted_one_where_it_is_mapped_and_else_the_highest_but_never_zero() {
+    fn the_wanted_id_or_the_highest_mapped_one_but_never_zero() {
         assert_eq!(choose_id("0 0 4294967295\n", 0x6f00_0001), Some(0x6f00_0001));
         assert_eq!(choose_id("0 100000 65536\n", 0x6f00_0001), Some(65535));
         assert_eq!(choose_id("0 1000 1\n", 0x6f00_0001), None);

@@ -1,11 +1,12 @@
-//! What init is to do, as data, and its encoding into the block that init reads.
+//! The plan of one sandbox: what init does, as data, and its encoding into the block that init reads.
 //!
 //! Pure: no call here touches the system. The vectors keep their order; init performs mounts in that order.
 
 use std::collections::BTreeSet;
 
 use crate::capture::Capture;
-use crate::wire::{Guard, Header, LandRule, MAGIC, MountOp, Ref, Rlimit, fd, flag, op, op_flag};
+use crate::plan_block::Block;
+use crate::wire::{Header, LandRule, MAGIC, MountOp, PathGuard, Ref, Rlimit, fd, flag, op, op_flag};
 
 /// Mount attributes, as `mount_setattr(2)` names them.
 pub mod attr {
@@ -75,8 +76,8 @@ pub enum Step {
         mode: u32,
         /// `attr` bits.
         attrs: u64,
-        /// Its descriptor is sent to the owner, and a directory of this name made in it.
-        handed: Option<String>,
+        /// Its descriptor is sent to the owner, with a directory of this name in it.
+        export: Option<String>,
     },
     /// procfs, read-only unless it says otherwise.
     Proc {
@@ -197,7 +198,7 @@ pub struct GuardDir {
     pub parent: String,
     /// Names, any order.
     pub names: Vec<String>,
-    /// Those of them that the policy denies; it protects the others. Only says which line of it a refusal is told by.
+    /// Those of them that the policy denies; it protects the others. Only decides which line of it a refusal names.
     pub denied: BTreeSet<String>,
 }
 
@@ -239,9 +240,9 @@ pub struct Channel {
     pub stdio: bool,
 }
 
-/// Everything that init is to do.
+/// Everything that init does for one sandbox.
 #[derive(Debug, Clone, Default)]
-pub struct Recipe {
+pub struct InitPlan {
     /// `wire::flag` bits, but those that follow from the fields below.
     pub flags: u32,
     /// Ids inside: user and group.
@@ -264,7 +265,7 @@ pub struct Recipe {
     pub mounts: Vec<Step>,
     /// How many of them, from the first on, have targets whose paths only the system's administrator can have made.
     pub system_mounts: usize,
-    /// Second wall.
+    /// Landlock, behind the mounts.
     pub landlock: Option<Landlock>,
     /// Without `landlock`: what has to be at these paths, by its identity, or the run fails. Rights do not count.
     pub checked: Vec<PathRule>,
@@ -286,67 +287,14 @@ pub struct Recipe {
     pub wall_ns: u64,
     /// Rows and columns of the terminal.
     pub terminal: Option<(u16, u16)>,
-    /// What makes everything in the network namespace arrive at sockets of the owner's.
+    /// What makes every connection in the network namespace arrive at sockets of the owner's.
     pub capture: Option<Capture>,
 }
 
-/// The block under way.
-pub(crate) struct Block {
-    bytes: Vec<u8>,
-}
-
-impl Block {
-    fn align(&mut self) {
-        while !self.bytes.len().is_multiple_of(8) {
-            self.bytes.push(0);
-        }
-    }
-
-    fn text(&mut self, s: &str) -> u32 {
-        let at = self.bytes.len() as u32;
-        self.bytes.extend_from_slice(s.as_bytes());
-        self.bytes.push(0);
-        at
-    }
-
-    fn words(&mut self, list: &[u32]) -> Ref {
-        self.align();
-        let off = self.bytes.len() as u32;
-        for w in list {
-            self.bytes.extend_from_slice(&w.to_ne_bytes());
-        }
-        Ref { off, len: list.len() as u32 }
-    }
-
-    /// Bytes as they are.
-    pub(crate) fn bytes(&mut self, list: &[u8]) -> Ref {
-        self.align();
-        let off = self.bytes.len() as u32;
-        self.bytes.extend_from_slice(list);
-        Ref { off, len: list.len() as u32 }
-    }
-
-    /// Numbers; where they begin.
-    pub(crate) fn longs(&mut self, list: &[u64]) -> u32 {
-        self.align();
-        let off = self.bytes.len() as u32;
-        for w in list {
-            self.bytes.extend_from_slice(&w.to_ne_bytes());
-        }
-        off
-    }
-
-    fn texts(&mut self, list: &[String]) -> Ref {
-        let offsets: Vec<u32> = list.iter().map(|s| self.text(s)).collect();
-        self.words(&offsets)
-    }
-}
-
-impl Recipe {
+impl InitPlan {
     /// The block that init reads.
     pub fn encode(&self) -> Vec<u8> {
-        let mut b = Block { bytes: vec![0; size_of::<Header>()] };
-        b.bytes.reserve(4096 + self.filter.len() * 8);
+        let mut b = Block::new(size_of::<Header>(), 4096 + self.filter.len() * 8);
         let zero = b.text(""); // no offset is ever 0
         let mut h = Header { magic: MAGIC, flags: self.flags, ..Header::default() };
         (h.uid_in, h.gid_in) = self.ids_in;
@@ -391,9 +339,8 @@ impl Recipe {
         }
         b.align();
         b.longs(&[0]); // the block ends in NUL: every string in it ends inside
-        h.total = b.bytes.len() as u32;
-        b.bytes[..size_of::<Header>()].copy_from_slice(&header_bytes(&h));
-        b.bytes
+        h.total = b.len() as u32;
+        b.finish(&header_bytes(&h))
     }
 
     fn encode_rlimits(&self, b: &mut Block) -> Ref {
@@ -422,7 +369,7 @@ impl Recipe {
             let denied: Vec<u32> = names.iter().map(|n| u32::from(g.denied.contains(*n))).collect();
             let denied = b.words(&denied).off;
             let parent = b.text(&g.parent);
-            let guard = Guard { parent, denied, count: index.len, index: index.off };
+            let guard = PathGuard { parent, denied, count: index.len, index: index.off };
             list.push(u64::from(guard.parent) | u64::from(guard.denied) << 32);
             list.push(u64::from(guard.count) | u64::from(guard.index) << 32);
         }
@@ -454,10 +401,10 @@ fn encode_step(b: &mut Block, s: &Step, zero: u32) -> MountOp {
             (m.kind, m.a, m.src, m.dst) = (op::SCRATCH, *attrs, b.text(name), b.text(target));
             m.flags |= optional(*o);
         }
-        Step::Tmpfs { target, bytes, mode, attrs, handed } => {
+        Step::Tmpfs { target, bytes, mode, attrs, export } => {
             (m.kind, m.a, m.b, m.c, m.dst) = (op::TMPFS, *attrs, *bytes, u64::from(*mode), b.text(target));
-            if let Some(directory) = handed {
-                m.flags |= op_flag::HANDED;
+            if let Some(directory) = export {
+                m.flags |= op_flag::EXPORT;
                 m.src = b.text(directory);
             }
         }
@@ -572,7 +519,7 @@ const _: () = assert!(cfg!(target_endian = "little"));
 const _: () = assert!(size_of::<Header>() == 25 * 8);
 const _: () = assert!(size_of::<MountOp>() == 56);
 const _: () = assert!(size_of::<LandRule>() == 32);
-const _: () = assert!(size_of::<Guard>() == 16);
+const _: () = assert!(size_of::<PathGuard>() == 16);
 const _: () = assert!(size_of::<Rlimit>() == 24);
 
 #[cfg(test)]
@@ -580,9 +527,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_starts_with_the_magic_and_its_own_length_and_ends_in_nul() {
-        let recipe = Recipe { argv: vec!["true".into()], cwd: "/".into(), ..Recipe::default() };
-        let block = recipe.encode();
+    fn a_block_has_magic_and_length_first_and_ends_in_nul() {
+        let plan = InitPlan { argv: vec!["true".into()], cwd: "/".into(), ..InitPlan::default() };
+        let block = plan.encode();
         assert_eq!(block[..8], MAGIC.to_ne_bytes());
         assert_eq!(u32::from_ne_bytes(block[8..12].try_into().unwrap()) as usize, block.len());
         assert_eq!(block.last(), Some(&0));
@@ -592,7 +539,7 @@ mod tests {
     fn guard_names_are_sorted_by_bytes_for_the_binary_search() {
         let names = vec!["b".into(), "\u{e9}".into(), "a".into()];
         let guards = vec![GuardDir { parent: "/w".into(), names, denied: BTreeSet::new() }];
-        let block = Recipe { guards, ..Recipe::default() }.encode();
+        let block = InitPlan { guards, ..InitPlan::default() }.encode();
         let text = String::from_utf8_lossy(&block).into_owned();
         let at = |s: &str| text.find(&format!("{s}\0")).unwrap();
         assert!(at("a") < at("b") && at("b") < at("\u{e9}"));

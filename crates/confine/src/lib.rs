@@ -1,19 +1,17 @@
 //! The OS mechanisms: namespaces, mounts, Landlock, seccomp, cgroups, rlimits, and the code after clone.
 //!
 //! ```text
-//! streams, lifeline, status, events, cgroup ────── spawn ─────▶ init (pid 1) ─▶ payload
-//!                                                                ▲
-//! Recipe (what init is to do, as data) ─ encode ─▶ plan, mounts ─┘ letter
+//! streams, lifeline, status, events, cgroup ──────── spawn ──────▶ init (pid 1) ─▶ payload
+//!                                                                   ▲
+//! InitPlan (what init does, as data) ─ encode ─▶ plan, descriptors ─┘ control message
 //! ```
 //!
-//! This crate knows no policy: it does what a recipe says, and says what failed. It is the only crate with unsafe code.
+//! This crate knows no policy: it does what a plan says, and reports what failed. It is the only crate with unsafe code.
 //! The program that runs after clone stands in `init/` beside `src/`, without libc and without an allocator.
 //!
 //! Without the feature `jail` none of that is there, only what a command of the caller's own is confined with: [`command`]
 //! (Linux), [`seatbelt`] (text), and the pure parts that they need.
 
-#[cfg(feature = "jail")]
-pub mod apart;
 #[cfg(feature = "jail")]
 pub mod capture;
 #[cfg(feature = "jail")]
@@ -46,6 +44,10 @@ mod netlink;
 #[cfg(feature = "jail")]
 pub mod netns;
 #[cfg(feature = "jail")]
+pub mod other_cpu;
+#[cfg(feature = "jail")]
+mod plan_block;
+#[cfg(feature = "jail")]
 pub mod process;
 #[allow(dead_code, reason = "init uses the rest")]
 #[cfg(feature = "jail")]
@@ -64,12 +66,16 @@ pub mod status;
 #[cfg(feature = "jail")]
 #[path = "../init/sys.rs"]
 mod sys;
+#[allow(dead_code, reason = "init uses the rest")]
+#[cfg(target_os = "linux")]
+#[path = "../init/uapi.rs"]
+mod uapi;
 #[cfg(feature = "jail")]
 #[path = "../init/wire.rs"]
 #[allow(dead_code, reason = "init uses the rest")]
 pub mod wire;
 
 #[cfg(feature = "jail")]
-pub use init_plan::Recipe;
+pub use init_plan::InitPlan;
 #[cfg(feature = "jail")]
 pub use spawn::{Launch, Running, spawn};

@@ -1,4 +1,4 @@
-//! Sealed memory files: init's program, made once per process, and a plan per run.
+//! Sealed memfds: init's program, created once per process, and a plan per run.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,7 +9,7 @@ use rustix::io::{Errno, write};
 
 static INIT_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/init"));
 
-/// Init's program: for makers of containers, which start it from a file.
+/// Init's program, for container runtimes, which start it from a file.
 pub fn init_bytes() -> &'static [u8] {
     INIT_PROGRAM
 }

@@ -1,24 +1,22 @@
 //! Mounts that a privileged owner prepares before clone: detached, with owners mapped where files must be usable.
 //!
 //! As root the sandbox runs under an unprivileged id of the host. What it is given then has to be mapped: on this mount
-//! alone, the directory's own owner appears as the sandbox's user, so nothing has to be chowned and nobody else's files
-//! open up. A file system that cannot do that (ENOTSUP, EINVAL) is reported, not worked around.
+//! alone, the directory's own owner appears as the sandbox's user, so nothing has to be chowned and no other files
+//! become accessible. A file system that cannot do that (ENOTSUP, EINVAL) is reported, not worked around.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use crate::uapi::*;
 use crate::{clone, sys};
-
-const EMPTY_PATH: u32 = 0x1000;
-const RECURSIVE: u32 = 0x8000;
 
 /// A detached copy of the tree at this descriptor.
 ///
 /// # Errors
 /// open_tree(2).
 pub fn clone_tree(at: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let flags = 1 | 0o2000000 | EMPTY_PATH | RECURSIVE;
+    let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE;
     let fd = sys::open_tree(at.as_raw_fd(), c"".as_ptr().cast(), flags).map_err(io::Error::from_raw_os_error)?;
     // SAFETY: open_tree returned a new descriptor that is ours alone.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
@@ -29,13 +27,13 @@ pub fn clone_tree(at: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 /// # Errors
 /// mount_setattr(2): the file system cannot map owners.
 pub fn map_owners(tree: BorrowedFd<'_>, userns: BorrowedFd<'_>) -> io::Result<()> {
-    let attr = [0x0010_0000u64, 0, 0, userns.as_raw_fd() as u64]; // MOUNT_ATTR_IDMAP
-    let set = |flags: u32| {
-        sys::mount_setattr(tree.as_raw_fd(), c"".as_ptr().cast(), flags, attr.as_ptr(), 32)
+    let attr = [MOUNT_ATTR_IDMAP, 0, 0, userns.as_raw_fd() as u64];
+    let set = |flags: i32| {
+        sys::mount_setattr(tree.as_raw_fd(), c"".as_ptr().cast(), flags, attr.as_ptr(), MOUNT_ATTR_SIZE_VER0)
             .map_err(io::Error::from_raw_os_error)
             .map(|_| ())
     };
-    set(EMPTY_PATH | RECURSIVE)
+    set(AT_EMPTY_PATH | AT_RECURSIVE)
 }
 
 /// A user namespace in which `inside` ids stand for `outside` ids, for `map_owners`.
@@ -81,7 +79,7 @@ fn namespace_with(maps: &[(&str, (u32, u32))]) -> io::Result<OwnedFd> {
 }
 
 extern "C" fn wait_for_the_end(owner: usize) -> ! {
-    // The owner may be killed before it can end this; nobody else would.
+    // The owner may be killed before it can end this process, and no other would.
     let dies_too = sys::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as usize, 0, 0, 0);
     if dies_too.is_err() || sys::getppid() != Ok(owner) {
         sys::exit(1); // writing the maps then fails, and says so

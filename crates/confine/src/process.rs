@@ -11,7 +11,7 @@ pub struct Usage {
     pub cpu_us: u64,
 }
 
-/// The pid of whoever connected to this Unix socket, as this process sees it; 0 when it lives in a pid namespace that is
+/// The pid of the process that connected to this Unix socket, as this process sees it; 0 when it lives in a pid namespace that is
 /// not ours to see (`unix(7)`, SO_PEERCRED).
 ///
 /// # Errors
@@ -79,8 +79,8 @@ pub fn wait_status(pidfd: BorrowedFd<'_>) -> io::Result<(i32, Usage)> {
     }
 }
 
-/// The wait(2) status of a process that is dead, asked by anybody who holds its pidfd: not its parent alone (Linux 6.15,
-/// PIDFD_GET_INFO). `None` where the kernel does not tell, or it is not dead.
+/// The wait(2) status of a dead process, for any holder of its pidfd and not its parent alone (Linux 6.15,
+/// PIDFD_GET_INFO). `None` where the kernel does not report it, or the process is not dead.
 pub fn exit_status(pidfd: BorrowedFd<'_>) -> Option<i32> {
     /// `struct pidfd_info` (linux/pidfd.h), as far as its first version goes.
     #[repr(C)]
@@ -126,8 +126,8 @@ pub fn interrupt_group(pidfd: BorrowedFd<'_>, pid: i32) -> io::Result<()> {
     }
 }
 
-/// By the group's number, which is its leader's: nobody else can have it while that lives, and none is given again before
-/// all others have been.
+/// By the group's number, which is its leader's: no other process can have it while the leader lives, and the kernel gives no number
+/// again before it has used all others.
 fn interrupt_group_by_number(pidfd: BorrowedFd<'_>, pid: i32) -> io::Result<()> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut ended = [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)];

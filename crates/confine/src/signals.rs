@@ -1,4 +1,4 @@
-//! The signals of threads that this project starts in somebody else's process.
+//! The signals of threads that this project starts in a caller's process.
 
 /// Blocks every signal on this thread. The process's signals are for the caller's own threads; and what a thread brings
 /// upon itself by writing to a peer that is gone (SIGPIPE, against which not every call has a flag) is an error there and

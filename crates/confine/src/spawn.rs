@@ -34,13 +34,13 @@ pub struct Launch<'a> {
     pub namespaces: Namespaces,
     /// Standard input, output and error of the payload.
     pub stdio: [BorrowedFd<'a>; 3],
-    /// Its other end is held by the owner and nobody else.
+    /// The owner alone has its other end.
     pub lifeline: BorrowedFd<'a>,
     /// Status records.
     pub status: BorrowedFd<'a>,
     /// Event records.
     pub events: BorrowedFd<'a>,
-    /// Letters (`letter`): the plan, and the go.
+    /// Control messages (`control`): the plan, and the release.
     pub sync: BorrowedFd<'a>,
     /// A cgroup v2 directory to be born in.
     pub cgroup: Option<BorrowedFd<'a>>,
@@ -67,10 +67,10 @@ pub enum SpawnError {
     #[error("cannot create the process with its namespaces")]
     Clone(#[source] io::Error),
     /// Between clone and exec.
-    #[error("cannot start init (line {line})")]
+    #[error("cannot start init (line {step})")]
     Child {
-        /// Which line of `child.rs`.
-        line: i32,
+        /// Number of the step between clone and exec, as `child.rs` and `external.rs` list them.
+        step: i32,
         /// What the kernel said.
         #[source]
         source: io::Error,
@@ -103,8 +103,7 @@ pub fn spawn(launch: &Launch<'_>) -> Result<Running, SpawnError> {
         keep_caps: launch.namespaces.jail,
         argv: [c"cofferdam-init".as_ptr().cast(), std::ptr::null()],
         envp: [std::ptr::null()],
-        errno: 0,
-        line: 0,
+        failed: None,
     };
     let flags = (libc::CLONE_VM | libc::CLONE_VFORK) as u64 | launch.namespaces.flags();
     let cgroup = launch.cgroup.as_ref().map(fd);
@@ -128,10 +127,9 @@ pub fn spawn(launch: &Launch<'_>) -> Result<Running, SpawnError> {
     let (pid, pidfd) = started.map_err(SpawnError::Clone)?;
     // SAFETY: `child` is a local that the other process wrote while it shared our memory; read it as memory, not as
     // what the compiler last knew of it.
-    let (line, errno) = unsafe { ((&raw const child.line).read_volatile(), (&raw const child.errno).read_volatile()) };
-    if errno != 0 {
+    if let Some((step, errno)) = unsafe { (&raw const child.failed).read_volatile() } {
         crate::process::wait(std::os::fd::AsFd::as_fd(&pidfd)).map_err(SpawnError::Prepare)?;
-        return Err(SpawnError::Child { line, source: io::Error::from_raw_os_error(errno) });
+        return Err(SpawnError::Child { step: step as i32, source: io::Error::from_raw_os_error(errno) });
     }
     Ok(Running { pid, pidfd })
 }

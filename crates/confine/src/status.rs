@@ -1,4 +1,4 @@
-//! What init sends: status records (with descriptors now and then) and event records, decoded.
+//! Decodes what init sends: status records, some with a descriptor, and event records. Sends nothing.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -8,7 +8,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 
 use crate::seccomp::classify::Verdict;
 use crate::wire;
-use crate::wire::told::{ADDRESS, DENIED, GUARDED, SECOND};
+use crate::wire::refusal::{ADDRESS, DENIED, GUARDED, SECOND};
 
 /// A status record.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub enum Status {
         /// The most memory of any one process that was reaped, bytes; 0 where none was.
         memory: u64,
     },
-    /// The wall limit ended it.
+    /// The limit of wall time ended it.
     TimedOut {
         /// Monotonic nanoseconds.
         at_ns: u64,
@@ -58,14 +58,14 @@ pub enum Status {
     },
     /// The pty master.
     Terminal(OwnedFd),
-    /// A copy-on-write layer, or a tmpfs that is handed back.
+    /// A copy-on-write layer, or an exported tmpfs.
     Layer {
         /// Index of the mount step.
         op: usize,
         /// Root of the layer's file system; `upper` in it holds the changes.
         fd: OwnedFd,
     },
-    /// Says what the sockets of the sandbox's network namespace hold (sock_diag(7)).
+    /// A netlink socket that reports what the sockets of the sandbox's network namespace hold (sock_diag(7)).
     Sockets(OwnedFd),
     /// An optional step could not be done.
     Weakened {
@@ -158,7 +158,7 @@ pub fn decode_event(bytes: &[u8]) -> Option<Event> {
     for (i, a) in args.iter_mut().enumerate() {
         *a = u64::from_ne_bytes(bytes[16 + i * 8..24 + i * 8].try_into().ok()?);
     }
-    let told = |bit| u32_at(12) & bit != 0;
+    let has = |bit| u32_at(12) & bit != 0;
     let (one, two) = (u32_at(64) as usize, u32_at(68) as usize);
     let text = bytes.get(head..head.checked_add(one)?.checked_add(two)?)?;
     Some(Event {
@@ -166,8 +166,8 @@ pub fn decode_event(bytes: &[u8]) -> Option<Event> {
         verdict: Verdict(u32_at(4)),
         errno: u32_at(12) as u16,
         pid: u32_at(8),
-        guarded: told(GUARDED).then_some(Guarded { denied: told(DENIED), second: told(SECOND) }),
-        address: told(ADDRESS),
+        guarded: has(GUARDED).then_some(Guarded { denied: has(DENIED), second: has(SECOND) }),
+        address: has(ADDRESS),
         args,
         paths: [text[..one].to_vec(), text[one..].to_vec()],
     })

@@ -1,4 +1,4 @@
-//! Runs `examples/cgroup_check.rs` against this machine's kernel: as root, where cgroups can be made, and as an
+//! Runs the program of `examples/cgroup_guest_test.rs` against this machine's kernel: as root, where cgroups can be made, and as an
 //! unprivileged user on version 1, where they cannot. Version 2 is checked in a guest by `cargo xtask test`.
 
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::process::Command;
 /// The example is built with the tests and lies beside their directory.
 fn check() -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let program = test.parent().and_then(|deps| deps.parent()).unwrap().join("examples/cgroup_check");
+    let program = test.parent().and_then(|deps| deps.parent()).unwrap().join("examples/cgroup_guest_test");
     assert!(program.exists(), "{} is missing: it is built with all targets of the package", program.display());
     program
 }
@@ -20,14 +20,14 @@ fn passes(command: &mut Command) {
 }
 
 #[test]
-fn limits_hold_and_nothing_is_left_behind_or_each_is_said_to_be_unavailable() {
+fn limits_hold_and_leave_nothing_or_are_reported_unavailable() {
     let text = Command::new(check()).arg("probe").output().unwrap().stdout;
     let nothing = String::from_utf8_lossy(&text).contains("plan: None");
     passes(Command::new(check()).arg(if nothing { "unavailable" } else { "all" }));
 }
 
 #[test]
-fn an_unprivileged_user_is_told_why_there_is_nothing() {
+fn an_unprivileged_user_gets_the_reason_for_each_missing_limit() {
     if !rustix::process::geteuid().is_root() {
         // The other test, run by that very user, has seen to it.
         return;
@@ -38,7 +38,7 @@ fn an_unprivileged_user_is_told_why_there_is_nothing() {
     }
     // Somewhere that user can reach.
     let dir = tempfile::tempdir_in("/tmp").unwrap();
-    let program = dir.path().join("cgroup_check");
+    let program = dir.path().join("cgroup_guest_test");
     // Not by this process: what another of its threads starts meanwhile would hold the file open for writing.
     assert!(Command::new("cp").arg(check()).arg(&program).status().unwrap().success());
     let open = |path: &std::path::Path| {

@@ -1,5 +1,5 @@
 //! The filter in a real kernel: a process of its own installs it and makes one call; each refusal has its
-//! allowed twin, so that a call which would have failed anyway never counts as refused.
+//! allowed control, so that a call which would have failed anyway never counts as refused.
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
@@ -68,7 +68,7 @@ const DONE: i32 = 200;
 #[test]
 fn socket_families() {
     for (level, _) in LEVELS {
-        // AF_ALG and AF_VSOCK exist or not depending on the kernel: the twin without a filter is what INET is.
+        // AF_ALG and AF_VSOCK exist or not depending on the kernel: the control without a filter is what INET is.
         for high in [0, HIGH] {
             for family in [17, 38, 40, 16] {
                 let protocol = if family == 16 { 9 } else { 0 };

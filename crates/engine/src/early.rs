@@ -22,7 +22,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cofferdam_confine::apart;
+use cofferdam_confine::other_cpu;
 use cofferdam_confine::wire::flag;
 use cofferdam_policy::{Backend, NetworkMode, Stdin};
 
@@ -116,7 +116,7 @@ impl Early {
     pub fn start(&self) {
         let mut state = self.shared.lock();
         if state.waiting.is_none() && !state.making && !state.unfit {
-            (state.wanted, state.processor) = (true, apart::here());
+            (state.wanted, state.processor) = (true, other_cpu::here());
             drop(state);
             self.shared.moved.notify_all();
         }
@@ -190,7 +190,7 @@ fn work(core: &Core, shared: &Shared, life: Duration) {
             let processor = state.processor;
             drop(state);
             // The run that asked for it may still be at its end where this thread was woken.
-            let made = if apart::leave(processor).is_ok() { make(core) } else { Ok(None) };
+            let made = if other_cpu::leave(processor).is_ok() { make(core) } else { Ok(None) };
             state = shared.lock();
             state.making = false;
             match made {

@@ -5,10 +5,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use cofferdam_confine::apart;
 use cofferdam_confine::cgroup::{self, Cgroup, Limits, Location};
 use cofferdam_confine::host::{self, Identity};
 use cofferdam_confine::netns;
+use cofferdam_confine::other_cpu;
 use cofferdam_policy::{Backend, Field, NetworkMode, Policy};
 
 use crate::backends::container::run::{Contained, Tell};
@@ -135,7 +135,7 @@ impl Engine {
     /// it makes that run's cgroup. Where nothing runs, the cgroup goes unused.
     pub fn for_own_process(run: Expected) -> Engine {
         let thread = std::thread::Builder::new().stack_size(256 << 10);
-        let search = apart::spawn(thread, move || {
+        let search = other_cpu::spawn(thread, move || {
             let found = find_cgroups(true);
             let cgroup = match (&found, run) {
                 (Cgroups::Here(location, _), Expected::Run) => Cgroup::unlimited(location, &LIKELY),

@@ -1,7 +1,7 @@
 //! Init's failures in words: the step, the object it was on, the errno, and what the user can do.
 
-use cofferdam_confine::init_plan::{Recipe, Source, Step};
-use cofferdam_confine::wire::step;
+use cofferdam_confine::init_plan::{InitPlan, Source, Step};
+use cofferdam_confine::wire::step::{self, Point};
 
 use crate::outcome::Failure;
 use cofferdam_policy::text::escape;
@@ -15,7 +15,7 @@ fn errno(n: i32) -> String {
     }
 }
 
-fn mount(recipe: &Recipe, index: usize) -> String {
+fn mount(recipe: &InitPlan, index: usize) -> String {
     let source = |s: &Source| match s {
         Source::Path { path, .. } | Source::System(path) => path.clone(),
         Source::Prepared(i) => format!("prepared mount {i}"),
@@ -44,13 +44,24 @@ fn mount(recipe: &Recipe, index: usize) -> String {
 /// What init answers when another file stands where a rule was decided on.
 const ESTALE: i32 = 116;
 
+/// As whom a container was started in place of the ids that were asked for; `None` for any other point of `step::IDS`.
+fn other_ids(point: Point) -> Option<&'static str> {
+    match point {
+        step::ids::WRONG_USER | step::ids::GET_USER => Some("as another user"),
+        step::ids::WRONG_GROUP | step::ids::GET_GROUP => Some("in another group"),
+        step::ids::EXTRA_GROUPS | step::ids::GET_GROUPS => Some("in more groups"),
+        _ => None,
+    }
+}
+
 /// A failed step as the caller sees it.
-pub fn failure(recipe: &Recipe, s: u16, index: usize, code: i32) -> Failure {
+pub fn failure(recipe: &InitPlan, point: Point, code: i32) -> Failure {
+    let index = point.index as usize;
     let make =
         |step: &str, message: String, hint: Option<String>| Failure { code: 125, step: step.into(), message, hint };
     let e = errno(code);
-    match s {
-        step::EXEC | step::PROGRAM => exec(recipe, index, code),
+    match point.step {
+        step::EXEC => exec(recipe, index, code),
         step::CWD => make(
             "command.cwd",
             format!("cannot enter the working directory {} inside the sandbox: {e}", recipe.cwd),
@@ -65,18 +76,17 @@ pub fn failure(recipe: &Recipe, s: u16, index: usize, code: i32) -> Failure {
         step::SCRATCH => make("mount", format!("cannot make the scratch file system (part {index}): {e}"), None),
         step::PRIVATE => make("mount", format!("cannot make the mounts private: {e}"), None),
         step::PIVOT => make("pivot", format!("cannot change the root (part {index}): {e}"), None),
-        step::IDS if (20..=22).contains(&index) => {
-            let who = ["as another user", "in another group", "in more groups"][index - 20];
-            make(
+        step::IDS => match other_ids(point) {
+            Some(who) => make(
                 "ids",
                 format!("the container was started {who} than was asked for ({e})"),
                 Some(
                     "an image whose /etc/passwd or /etc/group has numbers for names does that: use another image"
                         .into(),
                 ),
-            )
-        }
-        step::IDS => make("ids", format!("cannot set the sandbox's ids (part {index}): {e}"), None),
+            ),
+            None => make("ids", format!("cannot set the sandbox's ids (part {index}): {e}"), None),
+        },
         step::LOOPBACK => make("network.mode", format!("cannot bring loopback up: {e}"), None),
         step::CAPTURE => {
             let what = recipe.capture.as_ref().map_or_else(|| "capture the network".into(), |c| c.item(index));
@@ -109,7 +119,8 @@ pub fn failure(recipe: &Recipe, s: u16, index: usize, code: i32) -> Failure {
             ),
             Some("run it again".into()),
         ),
-        step::LANDLOCK | step::LANDRULE => make(
+        step::LANDLOCK => make("landlock", format!("cannot apply Landlock for the ruleset: {e}"), None),
+        step::LANDRULE => make(
             "landlock",
             format!(
                 "cannot apply Landlock for {}: {e}",
@@ -128,7 +139,7 @@ pub fn failure(recipe: &Recipe, s: u16, index: usize, code: i32) -> Failure {
     }
 }
 
-fn exec(recipe: &Recipe, index: usize, code: i32) -> Failure {
+fn exec(recipe: &InitPlan, index: usize, code: i32) -> Failure {
     let name = escape(recipe.argv.first().map_or("", String::as_str).as_bytes());
     let path = recipe.programs.get(index).map_or(name.as_str(), String::as_str);
     let make = |code, message, hint: Option<&str>| Failure {
@@ -179,7 +190,7 @@ fn capture_hint(code: i32) -> Option<String> {
     }
 }
 
-fn mount_hint(recipe: &Recipe, index: usize, code: i32) -> Option<String> {
+fn mount_hint(recipe: &InitPlan, index: usize, code: i32) -> Option<String> {
     match (recipe.mounts.get(index), code) {
         (Some(Step::Overlay { .. }), 22) => {
             Some("a directory with other mounts below it cannot be copied on write; mount them one by one".into())
@@ -199,5 +210,37 @@ fn mount_hint(recipe: &Recipe, index: usize, code: i32) -> Option<String> {
             "an outer container hides parts of /proc; run it with --security-opt systempaths=unconfined, or use --backend landlock".into(),
         ),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cofferdam_confine::init_plan::{Landlock, PathRule};
+
+    use super::*;
+
+    #[test]
+    fn a_failed_rule_names_its_path_and_a_failed_ruleset_names_none() {
+        let rule = |path: &str| PathRule { path: path.into(), access: 1, optional: false, identity: None };
+        let landlock = Landlock { rules: vec![rule("/a"), rule("/b")], ..Landlock::default() };
+        let plan = InitPlan { landlock: Some(landlock), ..InitPlan::default() };
+        let message = |point| failure(&plan, point, 1).message;
+        let why = "operation not permitted (EPERM)";
+        assert_eq!(message(step::landrule::RULE.item(1)), format!("cannot apply Landlock for /b: {why}"));
+        assert_eq!(message(step::landlock::RESTRICT_PAYLOAD), format!("cannot apply Landlock for the ruleset: {why}"));
+    }
+
+    #[test]
+    fn wrong_ids_of_a_container_are_named_and_other_points_numbered() {
+        let message = |point| failure(&InitPlan::default(), point, 1).message;
+        let why = "operation not permitted (EPERM)";
+        for (point, who) in [
+            (step::ids::WRONG_USER, "as another user"),
+            (step::ids::GET_GROUP, "in another group"),
+            (step::ids::EXTRA_GROUPS, "in more groups"),
+        ] {
+            assert_eq!(message(point), format!("the container was started {who} than was asked for ({why})"));
+        }
+        assert_eq!(message(step::ids::UNDUMPABLE), format!("cannot set the sandbox's ids (part 9): {why}"));
     }
 }

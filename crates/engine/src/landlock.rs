@@ -4,7 +4,7 @@
 //! field, and required fields then refuse.
 
 use cofferdam_confine::host::{self, Identity};
-use cofferdam_confine::init_plan::{self, PathRule, Recipe};
+use cofferdam_confine::init_plan::{self, InitPlan, PathRule};
 use cofferdam_confine::landlock::{self as kernel, access};
 use cofferdam_confine::wire::flag;
 use cofferdam_policy::paths::is_within;
@@ -172,7 +172,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
     };
     // Without a user namespace the kernel counts all that the user runs. An id that root takes for a run has nothing else.
     let others = if me.privileged { 0 } else { crate::proctree::threads_of(me.uid) };
-    let mut recipe = Recipe {
+    let mut recipe = InitPlan {
         ids_in: outside,
         ids_out: outside,
         rlimits: crate::rlimits::rlimits(policy, 1 + others),
@@ -183,7 +183,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
             rules,
         }),
         wall_ns: policy.limits.wall_ms.saturating_mul(1_000_000),
-        ..Recipe::default()
+        ..InitPlan::default()
     };
     let flags = if me.switches() { flag::DROP_IDS } else { 0 };
     crate::payload::fill(&mut recipe, policy, flags, filters.get(policy, false, false)?);

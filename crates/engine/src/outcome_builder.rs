@@ -4,8 +4,9 @@
 
 use std::time::Instant;
 
-use cofferdam_confine::Recipe;
+use cofferdam_confine::InitPlan;
 use cofferdam_confine::cgroup::Usage;
+use cofferdam_confine::wire::step::Point;
 use cofferdam_policy::{AuditLevel, Field, NetworkMode, Policy};
 
 use crate::init_error;
@@ -63,7 +64,7 @@ pub(crate) struct Told<'a> {
     /// The policy that was run.
     pub policy: &'a Policy,
     /// What init was told.
-    pub recipe: &'a Recipe,
+    pub recipe: &'a InitPlan,
     /// Every refusal can be told where it is traced: by mounts, by the filter. Landlock alone tells nobody.
     pub reports: bool,
 }
@@ -164,7 +165,7 @@ fn limit_violation(field: Field, evidence: Evidence) -> Violation {
     }
 }
 
-fn ending(o: &mut Outcome, f: &Finished, recipe: &Recipe, cpu_seconds: u64) {
+fn ending(o: &mut Outcome, f: &Finished, recipe: &InitPlan, cpu_seconds: u64) {
     let limit = |o: &mut Outcome, field| {
         o.outcome = Ending::LimitExceeded;
         o.limit = Some(field);
@@ -200,7 +201,7 @@ fn ending(o: &mut Outcome, f: &Finished, recipe: &Recipe, cpu_seconds: u64) {
         }
         End::Failed(step, index, errno) => {
             o.outcome = Ending::SetupFailed;
-            o.error = Some(init_error::failure(recipe, step, index, errno));
+            o.error = Some(init_error::failure(recipe, Point { step, index: index as u32 }, errno));
         }
         End::Lost if f.report.started_ns == 0 => {
             o.outcome = Ending::SetupFailed;
@@ -224,7 +225,7 @@ mod tests {
 
     #[test]
     fn memory_is_partial_where_the_buffers_of_sockets_could_not_be_counted() {
-        let (policy, recipe) = (Policy::base(), Recipe::default());
+        let (policy, recipe) = (Policy::base(), InitPlan::default());
         let memory = |weakened: Vec<(u16, i32)>| {
             let mut report = Report::begin(Log::default());
             (report.end, report.weakened) = (End::Wait(0), weakened);

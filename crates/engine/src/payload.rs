@@ -1,6 +1,6 @@
 //! The parts of a recipe that do not depend on a backend: program, arguments, variables, directory, filter.
 
-use cofferdam_confine::Recipe;
+use cofferdam_confine::InitPlan;
 use cofferdam_confine::wire::flag;
 use cofferdam_policy::{OnViolation, Policy};
 
@@ -10,7 +10,7 @@ use crate::seccomp_filter::Filter;
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Fills them in.
-pub fn fill(recipe: &mut Recipe, policy: &Policy, flags: u32, filter: &Filter) {
+pub fn fill(recipe: &mut InitPlan, policy: &Policy, flags: u32, filter: &Filter) {
     recipe.flags = flags;
     if !policy.process.spawn {
         recipe.flags |= flag::NO_SPAWN;

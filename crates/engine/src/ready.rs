@@ -19,8 +19,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use cofferdam_confine::apart;
 use cofferdam_confine::init_plan::Step;
+use cofferdam_confine::other_cpu;
 use cofferdam_confine::wire::flag;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -103,7 +103,7 @@ impl Ready {
             return None;
         }
         let mut state = self.shared.lock();
-        (state.used, state.taken) = (Some(Instant::now()), apart::here());
+        (state.used, state.taken) = (Some(Instant::now()), other_cpu::here());
         let found = state.stock.pop();
         drop(state);
         if running < self.processors {
@@ -144,7 +144,7 @@ fn work(core: &Core, shared: &Shared, count: usize) {
             drop(state);
             drop::<Vec<Stock>>(old);
             // A run is under way where this thread was woken.
-            let new = if wanted && apart::leave(busy).is_ok() { stage(core) } else { None };
+            let new = if wanted && other_cpu::leave(busy).is_ok() { stage(core) } else { None };
             state = shared.lock();
             match new {
                 Some(new) => state.stock.push(new),

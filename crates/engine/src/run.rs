@@ -225,7 +225,7 @@ impl Staged {
     /// Its init is gone.
     pub fn go(&mut self) -> Result<(), Failure> {
         let letters = self.letters.take().ok_or_else(|| refusal("spawn", "the program has its go"))?;
-        control::go(letters.as_fd()).map_err(|e| refusal("spawn", &format!("init is gone: {e}")))
+        control::release(letters.as_fd()).map_err(|e| refusal("spawn", &format!("init is gone: {e}")))
     }
 
     /// Whether its init is gone, as it is after a failed step.
@@ -259,10 +259,10 @@ impl Core {
     fn hand_back(&self, plan: &mut jail::Plan) {
         let Some((at, made)) = self.handed.get() else { return };
         for step in &mut plan.recipe.mounts {
-            if let Step::Tmpfs { target, handed, .. } = step
+            if let Step::Tmpfs { target, export, .. } = step
                 && target == at
             {
-                *handed = Some(made.clone());
+                *export = Some(made.clone());
             }
         }
     }
@@ -604,7 +604,7 @@ impl Drop for Counted<'_> {
 
 /// Whether it is the tmpfs that is handed back.
 fn handed(step: &Step) -> bool {
-    matches!(step, Step::Tmpfs { handed: Some(_), .. })
+    matches!(step, Step::Tmpfs { export: Some(_), .. })
 }
 
 pub(crate) fn refusal(step: &str, message: &str) -> Failure {

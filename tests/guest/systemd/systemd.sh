@@ -5,9 +5,9 @@ exec >$runtime/log 2>&1
 code=0
 check() {
     echo "== $1"
-    case $(/cgroup_check probe) in
-        *V2Scope*) /cgroup_check all || code=1 ;;
-        *) /cgroup_check probe; echo "a scope was expected"; code=1 ;;
+    case $(/cgroup_guest_test probe) in
+        *V2Scope*) /cgroup_guest_test all || code=1 ;;
+        *) /cgroup_guest_test probe; echo "a scope was expected"; code=1 ;;
     esac
     # The scope ends with its last process, and systemd removes what is left of it.
     sleep 1

@@ -10,7 +10,7 @@ use crate::Result;
 const SYSTEMD: &str = "/lib/systemd/systemd";
 const BUS: &str = "/usr/bin/dbus-daemon";
 
-/// The run in which `check` (the example `cgroup_check`) goes through its checks in scopes, through the session bus
+/// The run in which `check` (the example `cgroup_guest_test`) goes through its checks in scopes, through the session bus
 /// and through the manager's own socket. `Err` says what this machine lacks for it; `root` is the checkout.
 pub fn scopes(kernel: &Path, root: &Path, check: &Path) -> Result<GuestSpec> {
     for (file, package) in
@@ -25,7 +25,7 @@ pub fn scopes(kernel: &Path, root: &Path, check: &Path) -> Result<GuestSpec> {
     let mut spec = GuestSpec::new(kernel, &[&[SYSTEMD], &quiet[..]].concat())
         .program(Path::new(SYSTEMD), SYSTEMD)?
         .program(Path::new(BUS), BUS)?
-        .program(check, "/cgroup_check")?
+        .program(check, "/cgroup_guest_test")?
         .file(units.join("default.target"), "/etc/systemd/system/default.target")
         .file(units.join("manager.service"), "/etc/systemd/system/manager.service")
         .file(units.join("check.service"), "/etc/systemd/user/check.service")

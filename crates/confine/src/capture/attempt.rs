@@ -1,4 +1,4 @@
-//! Whether this kernel takes a capture's messages: tried in a namespace that ends with the question.
+//! Whether this kernel accepts a capture's messages: tried in a namespace of its own, which ends with the attempt.
 
 use super::{Capture, Messages};
 use crate::{clone, netlink, sys};
@@ -39,7 +39,7 @@ impl Messages {
 
 /// The other process: shares our memory, so it only calls the kernel.
 extern "C" fn try_messages(tried: usize) -> ! {
-    // SAFETY: the address of `attempt`'s local, which nobody else touches meanwhile.
+    // SAFETY: the address of `attempt`'s local, which no other code touches meanwhile.
     let tried = unsafe { &mut *(tried as *mut Tried) };
     for &(protocol, first, count, bytes, len) in &tried.messages {
         // SAFETY: the bytes are the capture's, which outlives this process.
@@ -71,7 +71,7 @@ mod tests {
             c.redirect(&[(1, 52), (54, 65535)], 60000, versions);
             attempt(&c).unwrap();
         }
-        // What the kernel refuses is told by its own name.
+        // What the kernel refuses is reported by its own name.
         let mut twice = Capture::new(Versions::Four);
         let mut again = Messages::new(NETLINK_ROUTE, twice.messages[0].does.len() as u32);
         again.version(AF_INET);

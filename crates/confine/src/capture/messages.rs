@@ -8,10 +8,9 @@ const NETLINK_NETFILTER: u32 = 12;
 
 const REQUEST: u16 = 1;
 const ACK: u16 = 4;
-/// NLM_F_CREATE | NLM_F_EXCL
-const MAKE: u16 = 0x600;
-/// NLM_F_CREATE | NLM_F_APPEND
-const APPEND: u16 = 0xc00;
+const CREATE: u16 = libc::NLM_F_CREATE as u16;
+const MAKE: u16 = CREATE | libc::NLM_F_EXCL as u16;
+const APPEND: u16 = CREATE | libc::NLM_F_APPEND as u16;
 
 const TABLE_LOCAL: u8 = 255;
 
@@ -100,7 +99,7 @@ impl Messages {
         self.message(DELRULE, 0, Some(format!("delete the first rule of {version}")), &body);
     }
 
-    fn rule(&mut self, family: u16, preference: u32, prefix: u8, action: u8, what: &[(u16, Vec<u8>)], told: &str) {
+    fn rule(&mut self, family: u16, preference: u32, prefix: u8, action: u8, what: &[(u16, Vec<u8>)], does: &str) {
         const NEWRULE: u16 = 32;
         let table = if action == TO_TABLE { TABLE_LOCAL } else { 0 };
         let mut body = rule_head(family, prefix, table, action);
@@ -108,7 +107,7 @@ impl Messages {
         for (kind, value) in what {
             attribute(&mut body, *kind, value);
         }
-        self.message(NEWRULE, MAKE, Some(format!("add the rule {told}")), &body);
+        self.message(NEWRULE, MAKE, Some(format!("add the rule {does}")), &body);
     }
 
     fn redirect(&mut self, ranges: &[(u16, u16)], to: u16, versions: Versions) {
@@ -131,7 +130,7 @@ impl Messages {
         let mut body = head(FAMILY_INET, 0);
         attribute(&mut body, 1, TABLE);
         attribute(&mut body, 2, &0u32.to_be_bytes()); // flags
-        self.message(NEWTABLE, 0x400, Some("make the table of redirected ports".into()), &body);
+        self.message(NEWTABLE, CREATE, Some("make the table of redirected ports".into()), &body);
 
         let mut hook = Vec::new();
         attribute(&mut hook, 1, &3u32.to_be_bytes()); // NF_INET_LOCAL_OUT
@@ -142,7 +141,7 @@ impl Messages {
         nested(&mut body, 4, &hook);
         attribute(&mut body, 5, &1u32.to_be_bytes()); // policy: accept
         attribute(&mut body, 7, b"nat\0");
-        self.message(NEWCHAIN, 0x400, Some("make the chain of redirected ports".into()), &body);
+        self.message(NEWCHAIN, CREATE, Some("make the chain of redirected ports".into()), &body);
 
         for &(low, high) in ranges {
             for version in [AF_INET, AF_INET6] {
@@ -183,7 +182,7 @@ fn attribute(to: &mut Vec<u8>, kind: u16, value: &[u8]) {
 }
 
 fn nested(to: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    attribute(to, kind | 0x8000, value);
+    attribute(to, kind | libc::NLA_F_NESTED as u16, value);
 }
 
 /// The expressions of a rule (`nf_tables`): version, not loopback, TCP, the ports, and where it goes instead.
@@ -278,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn every_message_but_the_frame_of_a_batch_asks_for_its_answer_and_has_a_number_and_words() {
+    fn every_message_but_a_batch_frame_has_an_ack_number_and_text() {
         for versions in [Versions::Both, Versions::Four] {
             let mut c = Capture::new(versions);
             c.redirect(&[(1, 52), (54, 65535)], 60000, versions);
@@ -300,11 +299,11 @@ mod tests {
     fn routes_and_rules_are_these_bytes() {
         let c = Capture::new(Versions::Both);
         let all = split(&c.messages[0].bytes);
-        let told = |m: &(u16, u16, u32, Vec<u8>)| {
+        let shown = |m: &(u16, u16, u32, Vec<u8>)| {
             let digits: String = m.3.iter().map(|b| format!("{b:02x}")).collect();
             format!("{} {:#x} {digits}", m.0, m.1)
         };
-        let four: Vec<String> = all[..8].iter().map(told).collect();
+        let four: Vec<String> = all[..8].iter().map(shown).collect();
         assert_eq!(
             four,
             [
@@ -318,7 +317,7 @@ mod tests {
                 "33 0x5 0200000000000000000000000800060000000000",
             ]
         );
-        assert!(told(&all[8]).starts_with("24 0x605 0a000000ff030002"), "{}", told(&all[8]));
-        assert!(told(&all[9]).ends_with("1400010000000000000000000000000000000001"), "{}", told(&all[9]));
+        assert!(shown(&all[8]).starts_with("24 0x605 0a000000ff030002"), "{}", shown(&all[8]));
+        assert!(shown(&all[9]).ends_with("1400010000000000000000000000000000000001"), "{}", shown(&all[9]));
     }
 }

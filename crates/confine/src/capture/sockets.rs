@@ -17,12 +17,12 @@ const IPV6_RECVPKTINFO: i32 = 49;
 const IPV6_FREEBIND: i32 = 78;
 
 impl Socket {
-    /// Listens for TCP on a port of every address. Nobody can share the port: it has no SO_REUSEADDR and no SO_REUSEPORT.
+    /// Listens for TCP on a port of every address. No other socket can share the port: it has no SO_REUSEADDR and no SO_REUSEPORT.
     pub fn listener(port: u16, versions: Versions) -> Socket {
         Socket { backlog: BACKLOG, ..Socket::bound(STREAM, port, versions, format!("the listener of port {port}")) }
     }
 
-    /// Takes datagrams to port 53 of every address, and tells of each to which it was sent.
+    /// Receives datagrams to port 53 of every address, each with the address that it was sent to.
     pub fn resolver(versions: Versions) -> Socket {
         let mut s = Socket::bound(DATAGRAM, DNS, versions, "the resolver's socket".into());
         match versions {
@@ -33,8 +33,8 @@ impl Socket {
         s
     }
 
-    /// Is asked about the namespace's other sockets, as whose one is. Whoever makes a recipe knows that the kernel has
-    /// such sockets.
+    /// Is asked about the namespace's other sockets, such as whose one is. The caller knows that the kernel has such
+    /// sockets.
     pub fn inspector() -> Socket {
         let mut address = vec![0; 12]; // struct sockaddr_nl: whatever number, no groups
         address[..2].copy_from_slice(&AF_NETLINK.to_ne_bytes());
@@ -62,7 +62,7 @@ impl Socket {
     }
 
     /// Sees the first packet of each TCP connection to an address that is not a loopback one, at a port that has none of
-    /// these listeners, and tells the address; a packet of IPv4 begins with its IP header, one of IPv6 with that of TCP.
+    /// these listeners, and reports the address; a packet of IPv4 begins with its IP header, one of IPv6 with that of TCP.
     pub fn attempts(version: Version, listeners: &[u16]) -> Socket {
         let (family, option, len) = match version {
             Version::Four => (AF_INET, (SOL_IP, IP_PKTINFO, 1), 16),
@@ -86,7 +86,7 @@ impl Socket {
 /// Most ports that a filter of first packets can leave out: its jumps reach no further.
 const MOST_LEFT_OUT: usize = 250;
 /// How much of a packet is kept: both headers.
-const KEPT: u32 = 96;
+const SNAPLEN: u32 = 96;
 
 /// Classic BPF (`bpf(4)`): SYN and no ACK, to another address than loopback and to none of these ports.
 fn first_packets(version: Version, left_out: &[u16]) -> Vec<u64> {
@@ -138,7 +138,7 @@ fn first_packets(version: Version, left_out: &[u16]) -> Vec<u64> {
     };
     let n = ports.len();
     program.extend(ports.iter().enumerate().map(|(i, &port)| op(EQUAL, (n - i) as u8, 0, port.into())));
-    program.push(op(RET, 0, 0, KEPT));
+    program.push(op(RET, 0, 0, SNAPLEN));
     program.push(op(RET, 0, 0, 0));
     program
 }
@@ -204,13 +204,13 @@ mod tests {
 
     /// A client may ask a server of its own choice, of either version; without this an answer over IPv6 is EINVAL.
     #[test]
-    fn the_resolver_answers_over_ipv6_from_whatever_address_was_asked() {
+    fn the_resolver_answers_over_ipv6_from_the_address_asked() {
         assert!(Socket::resolver(Versions::Both).options.contains(&(SOL_IPV6, IPV6_FREEBIND, 1)));
         assert!(Socket::resolver(Versions::Four).options.iter().all(|(level, ..)| *level == SOL_IP));
     }
 
     #[test]
-    fn the_filter_keeps_first_packets_to_other_ports_and_nothing_else() {
+    fn the_filter_keeps_first_packets_to_other_ports_alone() {
         let listeners: Vec<u16> = (0..128).map(|i| 443 + i).collect();
         for ports in [&[][..], &[443], &listeners] {
             let filters = [Version::Four, Version::Six].map(|version| (version, first_packets(version, ports)));

@@ -1,11 +1,11 @@
-//! Finds where this process may make cgroups, and gets that place ready.
+//! Finds where this process may create cgroups, and prepares that place.
 //!
 //! `probe` only looks: it changes nothing. `Plan::prepare` does what the place needs, which is nothing on
 //! version 1 and, on version 2, one of these, tried in this order because each moves less than the next:
 //!
 //! 1. *here*: our own cgroup is the hierarchy's root, the only one that may hold both processes and children;
 //! 2. *beside*: our parent is delegated to us and its controllers can be enabled: a sibling of our own;
-//! 3. *leaf*: nobody but us is in our own delegated cgroup: we move ourselves down into `cofferdam-supervisor`,
+//! 3. *leaf*: we are alone in our own delegated cgroup: we move ourselves down into `cofferdam-supervisor`,
 //!    because a cgroup with processes cannot give controllers to its children;
 //! 4. *top*: as root beside systemd, a directory of our own at the hierarchy's root, as container engines do;
 //! 5. *scope*: systemd makes us a delegated scope, in which 3 then holds.
@@ -177,7 +177,7 @@ impl Probe {
         Self { memory: none.clone(), pids: none.clone(), cpu: none.clone(), cpu_time: none, plan: None }
     }
 
-    /// Gets the place ready.
+    /// Prepares the place.
     ///
     /// # Errors
     /// When nothing is available or a step of the plan fails.
@@ -191,7 +191,7 @@ impl Probe {
 }
 
 impl Plan {
-    /// Whether `prepare` moves this whole process to another cgroup. A library in somebody else's process asks
+    /// Whether `prepare` moves this whole process to another cgroup. A library in a caller's process asks
     /// first, and leaves it to a process of its own.
     pub fn moves_caller(&self) -> bool {
         matches!(self.v2, Some(Step::Leaf { .. } | Step::Scope(_)))
@@ -252,7 +252,7 @@ fn in_scope() -> io::Result<Step> {
     Ok(Step::Leaf { dir, path, available })
 }
 
-/// Enables controllers for the children of `dir`, each on its own so that one that is not to be had does not
+/// Enables controllers for the children of `dir`, each on its own so that one that is not available does not
 /// take the others with it. Gives those that are on.
 fn enable(dir: &OwnedFd, wanted: u8) -> u8 {
     let mut enabled = 0;

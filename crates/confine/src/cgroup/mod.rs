@@ -1,7 +1,7 @@
 //! Control groups: memory, process and CPU limits that hold for a whole tree of processes, and its figures.
 //!
 //! Owns every directory whose name begins with `cofferdam-` in the hierarchies, from `mkdir` to `rmdir`, and
-//! moves no process of others. Runs no program and knows no policy: the engine asks for [`Limits`] and is told per
+//! moves no process of others. Runs no program and knows no policy: the engine asks for [`Limits`] and learns per
 //! field what was [`Reached`].
 //!
 //! ```text
@@ -20,8 +20,8 @@ mod io;
 mod kill;
 mod mounts;
 mod name;
-mod now;
-mod seen;
+mod observed;
+mod reader;
 mod sweep;
 pub mod systemd;
 mod types;
@@ -37,7 +37,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::process::Pid;
 
 pub use discover::{Availability, Location, Mechanism, Plan, Probe, is_own, is_unified, probe};
-pub use now::{Charged, Now, Reader};
+pub use reader::{Charged, Now, Reader};
 pub use sweep::{Report, sweep};
 pub use types::{Applied, Error, Events, Level, Limits, OomWatch, Reached, Usage};
 
@@ -237,7 +237,7 @@ impl Cgroup {
         self.nodes.iter().filter(|node| node.parent.version == Version::V1).map(open).collect()
     }
 
-    /// For a single-threaded child in a place of somebody else's: one file of each hierarchy to which it writes `0`, `tasks`
+    /// For a single-threaded child in an external cgroup: one file of each hierarchy to which it writes `0`, `tasks`
     /// of version 1, `cgroup.procs` of version 2, where permission is judged by who opened it (since 5.16).
     ///
     /// # Errors

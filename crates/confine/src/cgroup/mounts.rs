@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_cgroup_namespace_finds_nothing_rather_than_the_wrong_directory() {
+    fn another_cgroup_namespace_finds_nothing_not_a_wrong_directory() {
         let mount = "40 31 0:38 /.. /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
         assert_eq!(find("0::/\n", mount), [None]);
         let above = "40 31 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn named_hierarchies_and_deleted_directories_are_told_apart() {
+    fn named_hierarchies_and_deleted_directories_are_distinguished() {
         let found = memberships("1:name=systemd:/x\n0::/gone (deleted)\nnonsense\n");
         assert_eq!(found.len(), 1);
         assert!(!found[0].is_unified());

@@ -24,7 +24,7 @@ pub(super) struct Owner {
     pub(super) start: u64,
 }
 
-/// This process, when `/proc` tells the truth about it.
+/// This process, when `/proc` shows it as it is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Identity {
     pub(super) owner: Owner,

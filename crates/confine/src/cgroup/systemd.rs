@@ -143,7 +143,7 @@ fn unescape(text: &[u8]) -> Vec<u8> {
 pub(super) fn move_to_scope(bus: &Bus, identity: &Identity) -> Result<(), Error> {
     let unit = format!("{}.scope", identity.fresh_name());
     start_scope(bus, &unit, identity.owner.pid)?;
-    // JobRemoved would tell, for three more messages; our own membership is the fact itself.
+    // JobRemoved would report it, for three more messages; our own membership is the fact itself.
     let start = Instant::now();
     loop {
         let inside = std::fs::read_to_string("/proc/self/cgroup")

@@ -72,7 +72,7 @@ pub struct Applied {
     pub cpu_time: Option<Reached>,
 }
 
-/// What the tree used. `None`: this kernel does not tell, or nothing that counts it was asked for.
+/// What the tree used. `None`: this kernel does not report it, or nothing that counts it was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     /// Highest memory use, bytes, page cache of the tree included.

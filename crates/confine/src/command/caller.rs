@@ -1,4 +1,4 @@
-//! Who made a call that was handed over: its memory, its descriptors, its place, and whether it is who the keeper is. Reads
+//! Who made a call that was handed over: its memory, its descriptors, its place, and whether it is who the notifier is. Reads
 //! /proc alone; every answer counts only once the call is known to wait still.
 
 use std::ffi::CStr;
@@ -7,10 +7,10 @@ use std::io::Read as _;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use super::capability::KEPT;
+use super::capability::RETAINED;
 use super::notifier::unseen;
 
-/// A thread that waits for the keeper's answer.
+/// A thread that waits for the notifier's answer.
 pub(super) struct Caller {
     /// `/proc/TID`.
     place: String,
@@ -24,7 +24,7 @@ impl Caller {
         Caller { place: format!("/proc/{pid}") }
     }
 
-    /// Whether it has the keeper's ids, at least its capabilities but those that no command has, and its namespaces and root: only then is what the keeper
+    /// Whether it has the notifier's ids, at least its capabilities but those that no command has, and its namespaces and root: only then is what the notifier
     /// may do what the caller may, and a path the same path.
     pub(super) fn is_like_us(&self) -> Result<(), i32> {
         let (theirs, ours) = (self.status()?, Caller { place: "/proc/thread-self".into() }.status()?);
@@ -36,7 +36,7 @@ impl Caller {
         // What is missing or no number is refused in the next line.
         let caps = |text: &str| u64::from_str_radix(&line(text, "CapEff:")?, 16).ok();
         let (theirs, ours) = (caps(&theirs).ok_or(libc::EPERM)?, caps(&ours).ok_or(libc::EPERM)?);
-        if ours & KEPT & !theirs != 0 {
+        if ours & RETAINED & !theirs != 0 {
             return Err(libc::EPERM);
         }
         for what in ["ns/user", "ns/mnt", "ns/pid", "root"] {
@@ -94,7 +94,7 @@ impl Caller {
         named(&format!("{}/cwd", self.place))
     }
 
-    /// What it means by a path. Links that only the kernel can follow (`/proc/self/fd/3`) would mean the keeper's own, so
+    /// What it means by a path. Links that only the kernel can follow (`/proc/self/fd/3`) would mean the notifier's own, so
     /// they are taken for what they say, or refused.
     pub(super) fn resolve(&self, dir: i32, path: &CStr, follow: bool) -> Result<OwnedFd, i32> {
         if let Some(fd) = own_descriptor(path.to_bytes()) {

@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt;
 
 use super::caller::Caller;
 use super::notifier::{Notification, Trees, is_valid};
+use crate::uapi::{S_ISGID, S_ISUID};
 
 /// A call, taken apart.
 struct Call {
@@ -142,7 +143,7 @@ fn attribute(caller: &Caller, a: &[u64; 6]) -> Result<Change, i32> {
     Ok(Change::SetAttribute { name, value, flags: a[4] as i32 })
 }
 
-/// Attributes of users and access lists; those that give a program powers, or belong to the system, are nobody's to set.
+/// Attributes of users and access lists; those that give a program powers, or belong to the system, are never set.
 fn attribute_name(caller: &Caller, address: u64) -> Result<CString, i32> {
     let name =
         caller.string(address, NAME).map_err(|errno| if errno == libc::ENAMETOOLONG { libc::ERANGE } else { errno })?;
@@ -175,7 +176,7 @@ fn is_within(object: &OwnedFd, trees: &Trees) -> bool {
         && trees.roots.iter().any(|tree| path_of(tree).is_ok_and(|tree| below(&path, &tree)))
 }
 
-/// Whether the mount that an object was opened on is one of the keeper's own namespace: one of the trees' own, or listed.
+/// Whether the mount that an object was opened on is one of the notifier's own namespace: one of the trees' own, or listed.
 fn is_mounted_here(object: &OwnedFd, trees: &Trees) -> bool {
     let Some(id) = mount_of(object) else { return false };
     if trees.roots.iter().any(|tree| mount_of(tree).as_ref() == Some(&id)) {
@@ -209,8 +210,8 @@ fn path_of(fd: &OwnedFd) -> Result<Vec<u8>, i32> {
     Ok(path.as_os_str().as_bytes().to_vec())
 }
 
-/// Bits that make whoever executes a file somebody else.
-const SET_ID: u32 = 0o6000;
+/// Bits that change the user or group of a process that executes the file.
+const SET_ID: u32 = S_ISUID | S_ISGID;
 
 fn apply(change: &Change, object: &OwnedFd) -> Result<(), i32> {
     let place = own(object);
@@ -282,9 +283,9 @@ mod tests {
         // Below the directory's clone it has the path that the file inside has.
         let base = std::fs::canonicalize(dir.path()).unwrap();
         let below = base.strip_prefix("/").unwrap();
-        let twin = base.join(below);
-        std::fs::create_dir_all(&twin).unwrap();
-        for file in [base.join("file"), twin.join("file")] {
+        let alias = base.join(below);
+        std::fs::create_dir_all(&alias).unwrap();
+        for file in [base.join("file"), alias.join("file")] {
             std::fs::write(file, "").unwrap();
         }
         let open = |path: &std::path::Path| OwnedFd::from(std::fs::File::open(path).unwrap());
@@ -323,11 +324,11 @@ mod tests {
         );
         assert!(!is_within(&hanging, &trees));
         assert!(is_within(&open(&base.join("file")), &trees));
-        assert!(is_within(&open(&twin.join("file")), &trees), "by its own name it is");
+        assert!(is_within(&open(&alias.join("file")), &trees), "by its own name it is");
     }
 
     #[test]
-    fn every_call_that_changes_metadata_is_known_or_answered_as_absent() {
+    fn every_call_that_changes_metadata_is_listed_or_enosys() {
         let arch = crate::seccomp::Arch::native().unwrap();
         let absent = ["setxattrat", "removexattrat", "file_setattr"];
         for name in crate::seccomp::metadata_calls(arch) {

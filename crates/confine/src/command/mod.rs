@@ -1,14 +1,14 @@
-//! Walls around a command of the caller's own: Landlock and seccomp, put up between fork and exec, without namespaces and
-//! without init. Decides nothing: what the ruleset and the filter hold is the caller's.
+//! Restrictions of a command of the caller's own: Landlock and seccomp, applied between fork and exec, without namespaces
+//! and without init. Decides nothing: what the ruleset and the filter restrict is the caller's choice.
 //!
 //! ```text
-//! caller: ruleset, filter, post ─ Walls::attach ─▶ Command ─ spawn ─ fork ─▶ child: enter ─ exec ─▶ program
-//!                          └──── Walls::behind ─▶ a thread of the caller's that spawns from there (no copy of memory)
-//! keeper (a thread of the caller's) ◀─ listener ─ child;   performs the calls that the filter hands over
+//! caller: ruleset, filter, post ─ attach ─▶ Command ─ spawn ─ fork ─▶ child: enter ─ exec ─▶ program
+//!                          └────  run_restricted ─▶ a restricted thread of the caller's spawns it (no copy of memory)
+//! notifier (a thread of the caller's) ◀─ listener ─ child;   performs the calls that the filter hands over
 //! ```
 //!
-//! Everything is prepared before fork. [`Wall::enter`] is all that runs after it: a handful of system calls, no allocation, no
-//! lock, no panic. Its failure reaches whoever spawns as an error whose number says which of them it was
+//! Everything is prepared before fork. [`Prepared::enter`] is all that runs after it: a handful of system calls, no allocation, no
+//! lock, no panic. Its failure reaches the caller of spawn as an error whose number says which call failed
 //! ([`Failed::of_spawn`]), because a number is all that can cross.
 
 mod caller;
@@ -39,18 +39,18 @@ pub const NAME_ONLY: i32 = libc::O_PATH | libc::O_NOFOLLOW;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Step {
-    /// `prctl(PR_SET_NO_NEW_PRIVS)`: without it the next two are refused to whoever is not root.
+    /// `prctl(PR_SET_NO_NEW_PRIVS)`: without it the next two are refused to every user but root.
     NoNewPrivileges = 1,
-    /// `capset`: what only the system's owner may do is given up.
+    /// `capset`: capabilities that no command keeps are given up.
     Capabilities = 2,
     /// `landlock_restrict_self`.
     Landlock = 3,
     /// `seccomp(SECCOMP_SET_MODE_FILTER)`.
     Filter = 4,
-    /// The filter's listener is handed to the keeper.
+    /// The filter's listener is handed to the notifier.
     Listener = 5,
-    /// The keeper is a thread of whoever spawns.
-    Keeper = 6,
+    /// The notifier is a thread of the process that spawns.
+    Notifier = 6,
     /// `close_range(CLOSE_RANGE_CLOEXEC)`: descriptors of the caller's, with what they allow, stay the caller's.
     Descriptors = 7,
 }
@@ -62,7 +62,7 @@ impl Step {
         Step::Landlock,
         Step::Filter,
         Step::Listener,
-        Step::Keeper,
+        Step::Notifier,
         Step::Descriptors,
     ];
 
@@ -75,7 +75,7 @@ impl Step {
             Step::Filter => "seccomp(SECCOMP_SET_MODE_FILTER)",
             Step::Listener => "sendmsg of the filter's listener",
             Step::Descriptors => "close_range",
-            Step::Keeper => "the way to the keeper, a thread of the process that made the command,",
+            Step::Notifier => "the way to the keeper, a thread of the process that made the command,",
         }
     }
 }
@@ -109,8 +109,8 @@ impl Failed {
     }
 }
 
-/// Makes every spawn of the command fail with this errno, after these words on its standard error: for what was found
-/// before, by a function that cannot say so. The words have to fit into a pipe at once, or are left out.
+/// Makes every spawn of the command fail with this errno, after these words on its standard error: for an error that
+/// was found earlier, by a function that returns none. The words have to fit into a pipe at once, or are left out.
 pub fn refuse(command: &mut Command, errno: i32, words: Vec<u8>) {
     // SAFETY: the closure writes bytes that were prepared and makes an error of a number.
     unsafe {
@@ -132,37 +132,38 @@ fn say(words: &[u8]) {
     }
 }
 
-/// Everything that is put up, prepared; for any number of commands. Clones are the same walls.
+/// Prepared restrictions, for any number of commands. Clones share them.
 #[derive(Debug, Clone)]
-pub struct Walls(Arc<Wall>);
+pub struct Restrictions(Arc<Prepared>);
 
-impl Walls {
-    /// Walls of a ruleset, where there is Landlock, and a filter; of a caller's capabilities only some are left. With `keeps`, the filter hands calls over
+impl Restrictions {
+    /// A ruleset, where there is Landlock, and a filter; of a caller's capabilities only some are left. With `keeps`, the
+    /// filter hands calls over
     /// ([`crate::seccomp::RuleAction::Perform`]): those that change metadata are performed inside these trees, and signals
     /// among the command's own processes; everything else that is handed over is refused.
     ///
     /// # Errors
     /// No descriptor can be had.
-    pub fn new(ruleset: Option<Ruleset>, filter: Arc<[Insn]>, keeps: Option<Trees>) -> io::Result<Walls> {
+    pub fn new(ruleset: Option<Ruleset>, filter: Arc<[Insn]>, keeps: Option<Trees>) -> io::Result<Restrictions> {
         let ruleset = ruleset.map(|ruleset| above_streams(ruleset.into_fd())).transpose()?;
-        Ok(Walls(Arc::new(Wall {
+        Ok(Restrictions(Arc::new(Prepared {
             ruleset,
             filter,
             privileged: has_capabilities(),
             keeps: keeps.map(Arc::new),
             post: Mutex::default(),
-            behind: Mutex::default(),
+            thread: Mutex::default(),
         })))
     }
 
-    /// Puts them around a command, each time that it is spawned by this process: before closures that are given to `pre_exec`
+    /// Applies them to a command each time that this process spawns it: before closures that are given to `pre_exec`
     /// later. Unless it `inherits`, it has no descriptors but its standard streams, and what such a closure makes.
     ///
     /// # Errors
     /// No thread, socket or descriptor can be had.
     pub fn attach(&self, command: &mut Command, inherits: bool) -> io::Result<()> {
         let post = self.post()?;
-        let wall = self.0.clone();
+        let prepared = self.0.clone();
         // SAFETY: `enter` and `hand` make system calls on what was prepared, and nothing else: see there.
         unsafe {
             command.pre_exec(move || {
@@ -171,7 +172,7 @@ impl Walls {
                     None => Ok(()),
                 };
                 let there = there.and_then(|()| if inherits { Ok(()) } else { disinherit(FIRST) });
-                let entered = there.and_then(|()| wall.enter(post.is_some()));
+                let entered = there.and_then(|()| prepared.enter(post.is_some()));
                 let entered = entered.and_then(|listener| match (listener, &post) {
                     (Some(listener), Some((_, post))) => {
                         hand(post.as_raw_fd(), listener).map_err(|errno| Failed { step: Step::Listener, errno })
@@ -190,7 +191,7 @@ impl Walls {
         let mut post = self.0.post.lock().unwrap_or_else(PoisonError::into_inner);
         let here = std::process::id();
         match &*post {
-            // A process that was forked from ours has a keeper of its own.
+            // A process that was forked from ours has a notifier of its own.
             Some((process, post)) if *process == here => Ok(Some((here, post.clone()))),
             _ => {
                 let made = Arc::new(above_streams(notifier::post(trees.clone())?)?);
@@ -200,30 +201,30 @@ impl Walls {
         }
     }
 
-    /// Does something behind them: in a thread that has gone there and never comes back. Whatever it spawns is behind them
-    /// as well; no other thread of the process is touched.
+    /// Runs a job in a thread of this process that has restricted itself for good. What it spawns is restricted as well; no
+    /// other thread of the process is touched.
     ///
     /// # Errors
     /// The step that failed; nothing was done then.
-    pub fn behind<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, Failed> {
+    pub fn run_restricted<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, Failed> {
         let gone = Failed { step: Step::Listener, errno: libc::EAGAIN };
         let (answer, answered) = mpsc::channel();
         let job: Job = Box::new(move || {
             // What panics there panics here.
             let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
-            // Nobody waits any more when that fails.
+            // It fails when the caller does not wait any more.
             answer.send(done).unwrap_or_default();
         });
         {
-            let mut behind = self.0.behind.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut running = self.0.thread.lock().unwrap_or_else(PoisonError::into_inner);
             let here = std::process::id();
-            let thread = match behind.take() {
+            let thread = match running.take() {
                 Some((process, thread)) if process == here => thread,
-                _ => self.go_behind()?,
+                _ => self.start_thread()?,
             };
             // One that has died is not asked again.
             thread.send(job).map_err(|_| gone)?;
-            *behind = Some((here, thread));
+            *running = Some((here, thread));
         }
         match answered.recv() {
             Ok(Ok(value)) => Ok(value),
@@ -232,29 +233,29 @@ impl Walls {
         }
     }
 
-    /// The thread, once it is there.
-    fn go_behind(&self) -> Result<mpsc::Sender<Job>, Failed> {
+    /// Starts the thread, and returns once it has restricted itself.
+    fn start_thread(&self) -> Result<mpsc::Sender<Job>, Failed> {
         let no_thread =
             |error: io::Error| Failed { step: Step::Listener, errno: error.raw_os_error().unwrap_or(libc::EAGAIN) };
         // So that nothing can fail once the filter waits for its listener.
-        let keeper = self.0.keeps.clone().map(notifier::Admission::new).transpose().map_err(no_thread)?;
+        let notifier = self.0.keeps.clone().map(notifier::Admission::new).transpose().map_err(no_thread)?;
         let (jobs, todo) = mpsc::channel::<Job>();
         let (there, arrived) = mpsc::channel();
-        // The thread must not keep the walls: it ends when nobody has them any more.
+        // The thread must not own the restrictions: it ends when the last clone of them is dropped.
         let (ruleset, filter) = (self.0.ruleset.as_ref().map(OwnedFd::try_clone).transpose(), self.0.filter.clone());
-        let wall = Wall {
+        let prepared = Prepared {
             ruleset: ruleset.map_err(no_thread)?,
             filter,
             privileged: self.0.privileged,
             keeps: None,
             post: Mutex::default(),
-            behind: Mutex::default(),
+            thread: Mutex::default(),
         };
         let thread = move || {
-            let entered = wall.enter(keeper.is_some()).map(|listener| {
-                if let (Some(listener), Some(keeper)) = (listener, keeper) {
+            let entered = prepared.enter(notifier.is_some()).map(|listener| {
+                if let (Some(listener), Some(notifier)) = (listener, notifier) {
                     // SAFETY: seccomp(2) has just returned it: a new descriptor that is ours alone.
-                    keeper.admit(unsafe { OwnedFd::from_raw_fd(listener) });
+                    notifier.admit(unsafe { OwnedFd::from_raw_fd(listener) });
                 }
             });
             let failed = entered.is_err();
@@ -271,11 +272,11 @@ impl Walls {
     }
 }
 
-/// What is done behind walls.
+/// What the restricted thread runs.
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Whether a filter of this process's children can have a listener: the kernel allows one in all the filters that stand
-/// one behind another, so that inside such walls there is none left.
+/// Whether a filter of this process's children can have a listener: the kernel allows one in a chain of filters, so
+/// that below a filter with a listener none is left.
 pub fn listener_available() -> bool {
     // SAFETY: a prctl that takes numbers.
     if unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0u64, 0u64, 0u64, 0u64) } != 2 {
@@ -284,12 +285,12 @@ pub fn listener_available() -> bool {
     static AVAILABLE: OnceLock<bool> = OnceLock::new();
     *AVAILABLE.get_or_init(|| {
         // A thread of its own: what it gets it never loses.
-        let allow = Insn { code: crate::seccomp::classify::RET, jt: 0, jf: 0, k: 0x7fff_0000 };
-        let (post, behind) = (Mutex::default(), Mutex::default());
-        let wall = Wall { ruleset: None, filter: [allow].into(), privileged: false, keeps: None, post, behind };
+        let allow = Insn { code: crate::seccomp::classify::RET, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW };
+        let (post, thread) = (Mutex::default(), Mutex::default());
+        let prepared = Prepared { ruleset: None, filter: [allow].into(), privileged: false, keeps: None, post, thread };
         let thread = std::thread::Builder::new().spawn(move || {
             // SAFETY: the descriptor has just been made, and is ours alone.
-            wall.enter(true).map(|listener| listener.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })).is_ok()
+            prepared.enter(true).map(|listener| listener.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })).is_ok()
         });
         thread.is_ok_and(|thread| thread.join().unwrap_or(false))
     })
@@ -311,14 +312,14 @@ fn above_streams(fd: OwnedFd) -> io::Result<OwnedFd> {
 
 /// What the child needs, and what the caller keeps for it; the latter by the process that it was made in.
 #[derive(Debug)]
-struct Wall {
+struct Prepared {
     ruleset: Option<OwnedFd>,
     filter: Arc<[Insn]>,
     /// There may be capabilities to give up.
     privileged: bool,
     keeps: Option<Arc<Trees>>,
     post: Mutex<Option<(u32, Arc<OwnedFd>)>>,
-    behind: Mutex<Option<(u32, mpsc::Sender<Job>)>>,
+    thread: Mutex<Option<(u32, mpsc::Sender<Job>)>>,
 }
 
 /// `SECCOMP_FILTER_FLAG_NEW_LISTENER`
@@ -326,7 +327,7 @@ const NEW_LISTENER: u64 = 8;
 /// `SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV`, since Linux 5.19: a signal then cannot restart a call that was performed.
 const WAIT_KILLABLE: u64 = 32;
 
-impl Wall {
+impl Prepared {
     /// The order. Runs after fork: raw calls on what was prepared. Returns the listener, when there is to be one.
     fn enter(&self, listening: bool) -> Result<Option<i32>, Failed> {
         let failed = |step| Failed { step, errno: errno() };
@@ -396,14 +397,14 @@ pub fn has_inheritable() -> bool {
     most.is_none_or(|most: i32| (FIRST as i32..most).any(|fd| flags(fd) == 0))
 }
 
-/// Whether the keeper is there to be reached: in a process that was forked from the one that made the command it is not, and
+/// Whether the notifier is there to be reached: in a process that was forked from the one that made the command it is not, and
 /// calls that are handed over would wait for ever. In a process namespace of its own a child has no parent. Runs after fork.
 fn is_child_of(process: u32) -> Result<(), Failed> {
     // SAFETY: takes nothing.
     match unsafe { libc::getppid() } {
         0 => Ok(()),
         parent if parent as u32 == process => Ok(()),
-        _ => Err(Failed { step: Step::Keeper, errno: libc::ESRCH }),
+        _ => Err(Failed { step: Step::Notifier, errno: libc::ESRCH }),
     }
 }
 
@@ -431,7 +432,7 @@ fn hand(post: i32, fd: i32) -> Result<(), i32> {
     if unsafe { libc::sendmsg(post, &raw const message, libc::MSG_NOSIGNAL) } != 1 {
         return Err(errno());
     }
-    // SAFETY: it is ours alone, and nobody uses it after this.
+    // SAFETY: it is ours alone, and not used after this.
     if unsafe { libc::close(fd) } != 0 { Err(errno()) } else { Ok(()) }
 }
 
@@ -460,11 +461,11 @@ mod tests {
     }
 
     #[test]
-    fn the_keeper_is_reached_by_children_of_its_own_process_alone() {
+    fn the_notifier_is_reached_by_children_of_its_process_alone() {
         // SAFETY: takes nothing.
         let parent = unsafe { libc::getppid() } as u32;
         assert_eq!(is_child_of(parent), Ok(()));
-        // As in a child that was spawned by a process forked from the one that has the keeper.
+        // As in a child that was spawned by a process forked from the one that has the notifier.
         let failed = is_child_of(std::process::id()).unwrap_err();
         assert_eq!(Failed::of_spawn(&io::Error::from_raw_os_error(failed.code())), Some(failed));
         assert!(failed.to_string().starts_with("the way to the keeper"), "{failed}");

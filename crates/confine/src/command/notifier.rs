@@ -1,12 +1,12 @@
-//! The keeper: one thread of the caller's process that makes, for commands behind walls, the calls that their filter hands
-//! over. It knows no rule but where metadata may be changed; everything it cannot be sure of it refuses.
+//! The notifier: one thread of the caller's process that makes, for restricted commands, the calls that their filter hands
+//! over. It knows no rule but where metadata may be changed; whatever it cannot verify it refuses.
 //!
 //! ```text
-//! child ─ its listener, by post ─▶ keeper ─ epoll ─▶ notification ─▶ change | signal | schedule ─▶ performed, or an errno
+//! child ─ its listener, by post ─▶ notifier ─ epoll ─▶ notification ─▶ change | signal | schedule ─▶ performed, or an errno
 //! ```
 //!
 //! It never lets a call through: what stands behind a pointer may change after it was looked at. When the caller's process
-//! ends, such calls fail with ENOSYS. A process that was forked from the caller gets a keeper of its own.
+//! ends, such calls fail with ENOSYS. A process that was forked from the caller gets a notifier of its own.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read as _, Write as _};
@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use super::{change, schedule, signal};
 use crate::seccomp::{Arch, syscall_name};
+use crate::uapi::{SECCOMP_IOCTL_NOTIF_ID_VALID, SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND};
 
 /// Where metadata may be changed.
 #[derive(Debug, Default)]
@@ -50,11 +51,7 @@ struct Response {
     flags: u32,
 }
 
-const RECEIVE: u64 = 0xc050_2100;
-const SEND: u64 = 0xc018_2101;
-const IS_VALID: u64 = 0x4008_2102;
-
-/// What the keeper listens to.
+/// What the notifier listens to.
 enum Source {
     /// Where children send their listeners.
     Post(UnixStream, Arc<Trees>),
@@ -70,7 +67,7 @@ impl Source {
     }
 }
 
-/// What the keeper has still to look at, and what wakes it.
+/// What the notifier has still to look at, and what wakes it.
 struct Inbox {
     new: Mutex<VecDeque<Source>>,
     wake: UnixStream,
@@ -86,13 +83,13 @@ impl Inbox {
     }
 }
 
-/// The running keeper, and the process that it runs in.
-static KEEPER: Mutex<Option<(u32, Arc<Inbox>)>> = Mutex::new(None);
+/// The running notifier, and the process that it runs in.
+static NOTIFIER: Mutex<Option<(u32, Arc<Inbox>)>> = Mutex::new(None);
 
 fn inbox() -> io::Result<Arc<Inbox>> {
-    let mut keeper = KEEPER.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut notifier = NOTIFIER.lock().unwrap_or_else(PoisonError::into_inner);
     let here = std::process::id();
-    if let Some((process, inbox)) = &*keeper
+    if let Some((process, inbox)) = &*notifier
         && *process == here
     {
         return Ok(inbox.clone());
@@ -108,7 +105,7 @@ fn inbox() -> io::Result<Arc<Inbox>> {
         .name("cofferdam-keeper".into())
         .stack_size(256 * 1024)
         .spawn(move || keep(&theirs, woken, &waker))?;
-    *keeper = Some((here, inbox.clone()));
+    *notifier = Some((here, inbox.clone()));
     Ok(inbox)
 }
 
@@ -132,7 +129,7 @@ impl Admission {
     }
 }
 
-/// What wakes the keeper, with a number of the keeper's own. epoll(7): poll(2) refuses to wait for more descriptors than the
+/// What wakes the notifier, with a number of the notifier's own. epoll(7): poll(2) refuses to wait for more descriptors than the
 /// caller's limit is by now.
 struct Waker(OwnedFd);
 
@@ -168,9 +165,9 @@ impl Waker {
     }
 }
 
-/// The number of what wakes the keeper for its inbox.
+/// The number of what wakes the notifier for its inbox.
 const INBOX: u64 = 0;
-/// How long the keeper waits for a descriptor when the caller has none left.
+/// How long the notifier waits for a descriptor when the caller has none left.
 const SHORTAGE: Duration = Duration::from_millis(10);
 
 /// The thread.
@@ -202,7 +199,7 @@ fn keep(inbox: &Inbox, mut woken: UnixStream, waker: &Waker) {
                     Received::Over => true,
                 },
                 Some(Source::Listener(listener, trees)) if readable => !serve(listener, trees),
-                // Nobody is left behind that filter.
+                // No process is left under that filter.
                 Some(Source::Listener(..)) => true,
             };
             if over && let Some(source) = sources.remove(&number) {
@@ -223,7 +220,7 @@ fn keep(inbox: &Inbox, mut woken: UnixStream, waker: &Waker) {
 /// What the post had.
 enum Received {
     Listener(OwnedFd),
-    /// The caller has no descriptor left for it: it stays where it is, and whoever calls waits.
+    /// The caller has no descriptor left for it: it stays where it is, and the caller waits.
     NotNow,
     /// No child can send one any more.
     Over,
@@ -265,7 +262,7 @@ fn receive(post: &UnixStream) -> Received {
 fn serve(listener: &OwnedFd, trees: &Trees) -> bool {
     let mut call = Notification::default();
     // SAFETY: the structure has the kernel's layout and is zero, as the kernel asks.
-    if unsafe { libc::ioctl(listener.as_raw_fd(), RECEIVE as _, &raw mut call) } != 0 {
+    if unsafe { libc::ioctl(listener.as_raw_fd(), SECCOMP_IOCTL_NOTIF_RECV as _, &raw mut call) } != 0 {
         return super::errno() != libc::ENOTTY; // or it was killed meanwhile
     }
     let error = match perform(listener, &call, trees) {
@@ -273,8 +270,8 @@ fn serve(listener: &OwnedFd, trees: &Trees) -> bool {
         Err(errno) => -errno,
     };
     let response = Response { id: call.id, value: 0, error, flags: 0 };
-    // SAFETY: as above. That it fails means that nobody waits for the answer any more.
-    unsafe { libc::ioctl(listener.as_raw_fd(), SEND as _, &raw const response) };
+    // SAFETY: as above. That it fails means that no thread waits for the answer any more.
+    unsafe { libc::ioctl(listener.as_raw_fd(), SECCOMP_IOCTL_NOTIF_SEND as _, &raw const response) };
     true
 }
 
@@ -288,14 +285,15 @@ fn perform(listener: &OwnedFd, call: &Notification, trees: &Trees) -> Result<(),
     }
 }
 
-/// Whether whoever made the call still waits for its answer: what was opened by its number was its own, then.
+/// Whether the thread that made the call still waits for its answer: what was opened by its number was its own, then.
 pub(super) fn is_valid(listener: &OwnedFd, call: &Notification) -> Result<(), i32> {
     // SAFETY: takes the address of a number.
-    let valid = unsafe { libc::ioctl(listener.as_raw_fd(), IS_VALID as _, &raw const call.id) } == 0;
+    let valid =
+        unsafe { libc::ioctl(listener.as_raw_fd(), SECCOMP_IOCTL_NOTIF_ID_VALID as _, &raw const call.id) } == 0;
     if valid { Ok(()) } else { Err(libc::EINTR) }
 }
 
-/// The errno of something that could not be looked at: what the caller is short of is told, the rest is a refusal.
+/// The errno of something that could not be looked at: what the caller has run out of is reported, the rest is a refusal.
 pub(super) fn unseen(error: &io::Error) -> i32 {
     let short = [libc::EMFILE, libc::ENFILE, libc::ENOMEM];
     error.raw_os_error().filter(|errno| short.contains(errno)).unwrap_or(libc::EPERM)
@@ -343,7 +341,7 @@ mod tests {
             pipe.read(&mut [0u8]).is_ok()
         };
         limit(3);
-        // While what is in the post could be taken by nobody it is not lost: the other end of what was sent stays open.
+        // What is in the post is not lost while no descriptor is left to receive it: the other end of what was sent stays open.
         send(&post, theirs).unwrap();
         assert!(!closed(&ours), "it was dropped");
         limit(1024);
@@ -353,7 +351,7 @@ mod tests {
         let held = std::fs::read_dir("/proc/self/fd").unwrap().count();
         drop((ours, second));
         std::thread::sleep(Duration::from_millis(100));
-        // Two ends each: ours here, and theirs in the keeper, which saw them end.
-        assert_eq!(std::fs::read_dir("/proc/self/fd").unwrap().count(), held - 4, "the keeper had taken both");
+        // Two ends each: ours here, and theirs in the notifier, which saw them end.
+        assert_eq!(std::fs::read_dir("/proc/self/fd").unwrap().count(), held - 4, "the notifier had taken both");
     }
 }

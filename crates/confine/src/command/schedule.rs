@@ -1,13 +1,13 @@
 //! Priority, scheduling class and processors on behalf of a command: those of the very thread that asks, which C libraries
 //! name by its number. Any other number could be another's by the time that it is used, and the kernel asks for no more
-//! than the same user: so nobody else is changed.
+//! than the same user: so no other process is changed.
 
 use std::os::fd::OwnedFd;
 
 use super::caller::Caller;
 use super::notifier::{Notification, is_valid};
 
-/// Calls that are about scheduling. What they name as 0 is the caller itself, and needs nobody to look.
+/// Calls that are about scheduling. What they name as 0 is the caller itself, and needs no check.
 pub const CALLS: [&str; 6] =
     ["setpriority", "ioprio_set", "sched_setparam", "sched_setscheduler", "sched_setattr", "sched_setaffinity"];
 
@@ -60,7 +60,7 @@ pub(super) fn set(listener: &OwnedFd, call: &Notification, name: &str) -> Result
     is_valid(listener, call)?;
     let (thread, at) = (thread as i32, memory.as_ptr());
     // SAFETY: numbers, and the address of bytes that live until the calls are over, as long as each of them reads. The thread
-    // waits for us: its number is nobody else's.
+    // waits for us: its number belongs to no other.
     let done = unsafe {
         match name {
             "setpriority" => libc::syscall(libc::SYS_setpriority, PRIO_PROCESS, thread, a[2] as i32),

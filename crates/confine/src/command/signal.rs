@@ -1,6 +1,6 @@
 //! Signals on behalf of a command, for kernels whose Landlock does not hold them (before ABI 6): among its own processes,
-//! and to nobody else's. Its processes are those below the same child of the keeper's process; one that has lost its
-//! parents is nobody's that can be told, and gets none.
+//! and to no other. Its processes are those below the same child of the notifier's process; one that has lost its
+//! parents cannot be attributed, and gets none.
 
 use std::fs;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -129,7 +129,7 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("30").spawn().unwrap();
         let pid = child.id() as i32;
         assert_eq!(branch(pid), Some(pid));
-        assert_eq!(branch(std::process::id() as i32), None, "the caller itself is nobody's");
+        assert_eq!(branch(std::process::id() as i32), None, "the caller itself is below none");
         assert_eq!(branch(1), None);
         child.kill().unwrap();
         child.wait().unwrap();

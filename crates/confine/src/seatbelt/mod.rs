@@ -54,7 +54,7 @@ pub struct Granted {
 /// caller, who can look.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Told with every denial in the system's log, so that a run finds its own: letters, digits, `.`, `_` and `-`.
+    /// Reported with every denial in the system's log, so that a run finds its own: letters, digits, `.`, `_` and `-`.
     pub tag: String,
     /// What can be read.
     pub reading: Reading,
@@ -70,7 +70,7 @@ pub struct Request {
     pub unix_sockets: bool,
     /// Whether the program may start others.
     pub spawn: bool,
-    /// The program itself, when it is known by its path; only then can the others be told from it.
+    /// The program itself, when it is known by its path; only then can the others be distinguished from it.
     pub program: Option<String>,
 }
 
@@ -81,7 +81,7 @@ pub struct Profile {
     pub text: String,
     /// For `sandbox-exec -D`: name and path, in order.
     pub parameters: Vec<(String, String)>,
-    /// What whoever uses the profile should know.
+    /// What a user of the profile should know.
     pub warnings: Vec<String>,
 }
 
@@ -109,7 +109,7 @@ impl Profile {
     }
 }
 
-/// A value as it can stand in a comment line, quoted for a shell: whoever copies the line runs nothing that a name says.
+/// A value as it can stand in a comment line, quoted for a shell: a copied line runs nothing that a name says.
 fn comment(value: &str) -> String {
     let plain = value.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-+:@%,".contains(&b));
     if plain && !value.is_empty() {
@@ -420,8 +420,8 @@ mod tests {
             ("/srv/a\n(allow default)\u{1b}\u{9b}", "'/srv/a?(allow default)??'"),
             ("", "''"),
         ] {
-            let told = file(path);
-            assert_eq!(told, format!(";; sandbox-exec -f THIS_FILE \\\n;;   -D PATH_0={shown} \\\n;;   -- COMMAND\n"));
+            let text = file(path);
+            assert_eq!(text, format!(";; sandbox-exec -f THIS_FILE \\\n;;   -D PATH_0={shown} \\\n;;   -- COMMAND\n"));
         }
     }
 }

@@ -91,7 +91,7 @@ impl Verdict {
         Verdict(self.0 | 1 << 15)
     }
     /// Whether libc makes such calls by itself (a name service cache, the list of interfaces), so that a refused
-    /// one is told but is no reason to end a run.
+    /// one is reported but does not end a run.
     pub const fn by_libc(self) -> bool {
         self.0 >> 15 & 1 == 1
     }

@@ -41,12 +41,12 @@ impl Cond {
     }
 }
 
-/// Whether a refusal is worth telling.
+/// Whether a refusal is worth reporting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Report {
     /// A violation.
     Always,
-    /// Told, but libc does it by itself, so it never kills.
+    /// Reported, but libc does it by itself, so it never kills.
     NeverKill,
     /// A probe that libc or a runtime makes on any host: answered and forgotten.
     Never,

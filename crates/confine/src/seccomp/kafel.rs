@@ -59,7 +59,7 @@ fn action(value: u32) -> String {
         RET_ALLOW => "ALLOW".into(),
         RET_KILL_PROCESS => "KILL_PROCESS".into(),
         errno if errno & 0xffff_0000 == RET_ERRNO => format!("ERRNO({})", errno & 0xffff),
-        // Nobody listens there: refused, as a listener would.
+        // There is no listener: refused, as a listener would.
         _ => "ERRNO(1)".into(),
     }
 }

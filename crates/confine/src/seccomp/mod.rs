@@ -1,8 +1,8 @@
 //! The system call filter: from a [`Request`] to classic-BPF programs, for x86_64 and aarch64.
 //!
-//! Pure: nothing here installs a filter or asks the kernel anything. The parent compiles; whoever execs the
+//! Pure: nothing here installs a filter or asks the kernel anything. The parent compiles; the process that execs the
 //! payload installs [`Program::filter`] with `seccomp(SECCOMP_SET_MODE_FILTER, …)` as the last thing before
-//! exec; whoever receives notifications runs [`Program::classifier`] on the reported call to learn what the
+//! exec; the receiver of notifications runs [`Program::classifier`] on the reported call to learn what the
 //! filter meant.
 //!
 //! ```text
@@ -22,14 +22,14 @@
 //! - no `request_key`, for which the kernel starts a program of the host's;
 //! - no pages of the host's huge page pool and no filters on sockets, which no memory limit counts;
 //! - no TIOCSTI and TIOCLINUX; no `io_uring` and no `openat2`, which pass a filter by (ENOSYS);
-//! - the core limit stays what it is, and the limits of init are nobody else's to set;
+//! - the core limit stays what it is, and the limits of init cannot be set by another process;
 //! - the options of the request (`no_spawn`, `limited_exec`, `private_ipc`, `metadata_refused`, watching).
 //!
 //! `Basic` adds what is dangerous anywhere, new namespaces included; `Standard` is an allowlist, without asynchronous I/O contexts; `Strict` has
 //! no sockets at all and no metadata changes. Comparisons look at 32 bits where the kernel does and at 64
 //! where it does: the table says which.
 //!
-//! *No spawn.* execveat with an absolute path ignores its directory fd, so the fd alone cannot tell the first
+//! *No spawn.* execveat with an absolute path ignores its directory fd, so the fd alone cannot distinguish the first
 //! exec from a later one. The filter therefore hands execveat on that fd to a gate that can count:
 //! see [`ExecGate`].
 
@@ -39,13 +39,14 @@ mod emit;
 pub mod kafel;
 #[cfg(test)]
 mod numbers;
-mod table;
+pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 
 use classify::{Insn, Verdict};
 use decide::{Clause, Decision, Effect, Report, Rules};
 use emit::{Answer, Fixed, Segment};
+pub use table::Arch;
 use table::{CALLS, Group};
 
 /// `SECCOMP_RET_KILL_PROCESS`
@@ -58,36 +59,6 @@ const RET_USER_NOTIF: u32 = 0x7fc0_0000;
 const RET_TRACE: u32 = 0x7ff0_0000;
 /// `SECCOMP_RET_ALLOW`
 const RET_ALLOW: u32 = 0x7fff_0000;
-
-/// An architecture that filters exist for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arch {
-    /// x86_64, without x32.
-    X86_64,
-    /// 64-bit Arm.
-    Aarch64,
-}
-
-impl Arch {
-    /// The one that this program was built for.
-    pub const fn native() -> Option<Arch> {
-        if cfg!(target_arch = "x86_64") {
-            Some(Arch::X86_64)
-        } else if cfg!(target_arch = "aarch64") {
-            Some(Arch::Aarch64)
-        } else {
-            None
-        }
-    }
-
-    /// Its `AUDIT_ARCH_*` value (linux/audit.h), as in `seccomp_data.arch`.
-    pub const fn audit(self) -> u32 {
-        match self {
-            Arch::X86_64 => 0xc000_003e,
-            Arch::Aarch64 => 0xc000_00b7,
-        }
-    }
-}
 
 /// The built-in rule sets, each stricter than the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,7 +76,7 @@ pub enum Level {
 /// What becomes of a refused call. Probes that libc makes on any host always get their errno, silently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denials {
-    /// It fails with its errno; nobody is told.
+    /// It fails with its errno, without a notification.
     Errno,
     /// It goes to the listener, which replies with the errno that the classifier names.
     Notify,
@@ -118,11 +89,11 @@ pub enum Denials {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExecGate {
     /// The call goes to the listener with class [`Verdict::EXEC`]: it continues the first and refuses the rest.
-    /// Nobody but the one thread that is about to exec can make the first, so continuing it is no race.
+    /// Only the one thread that is about to exec can make the first, so continuing it is no race.
     Notify,
     /// `SECCOMP_RET_TRACE`: a tracer lets the first through and detaches; without a tracer the kernel says ENOSYS.
     Trace,
-    /// Nobody, where no listener can be had: no process can be made, but the one there is can become another program.
+    /// No receiver, where no listener is available: no process can be made, but the one there is can become another program.
     Open,
 }
 
@@ -227,7 +198,7 @@ pub struct Request<'a> {
     /// which are symbolic links; without any, removing files costs nothing more.
     pub notify_removes: bool,
     /// Every allowed call that takes a path or a socket address goes to the listener ([`Verdict::TRACE`]), but execve and
-    /// execveat, which whoever installs the filter makes next.
+    /// execveat, which the process that installs the filter makes next.
     pub trace: bool,
     /// Of the calls on sockets those that name an address go to the listener ([`Verdict::TRACE`]), as with `trace`.
     pub addresses: bool,

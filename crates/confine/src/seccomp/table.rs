@@ -1,12 +1,42 @@
 //! The system calls of x86_64 and aarch64: numbers, groups, which arguments the kernel reads as 32 bits,
 //! and which calls take a path. The one list that the levels, rules, names and traces come from.
 //!
+//! Init compiles this file as well: its system calls have their numbers from here, as constants. Uses `core` alone.
+//!
 //! It decides nothing: `decide` gives the groups their meaning. A number that is not here is a call newer
 //! than this table; the filter answers those with ENOSYS, so a row may be added only together with its group.
 //! Sources: `arch/x86/entry/syscalls/syscall_64.tbl` and `scripts/syscall.tbl` of Linux, checked against the
 //! constants of the `libc` crate by a test.
 
-use super::Arch;
+/// An architecture that filters exist for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arch {
+    /// x86_64, without x32.
+    X86_64,
+    /// 64-bit Arm.
+    Aarch64,
+}
+
+impl Arch {
+    /// The one that this program was built for.
+    pub const fn native() -> Option<Arch> {
+        if cfg!(target_arch = "x86_64") {
+            Some(Arch::X86_64)
+        } else if cfg!(target_arch = "aarch64") {
+            Some(Arch::Aarch64)
+        } else {
+            None
+        }
+    }
+
+    /// Its `AUDIT_ARCH_*` value (linux/audit.h), as in `seccomp_data.arch`.
+    pub const fn audit(self) -> u32 {
+        match self {
+            Arch::X86_64 => 0xc000_003e,
+            Arch::Aarch64 => 0xc000_00b7,
+        }
+    }
+}
 
 /// What kind of call it is; `decide` says what each level does with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +80,50 @@ impl Call {
         let number = self.numbers[arch as usize];
         (number != NO).then_some(number)
     }
+}
+
+/// The number of a call on the architecture that this is compiled for. For constants: what is not in the table, or is no
+/// call of this architecture, does not compile.
+#[allow(dead_code, reason = "without the feature `jail` nothing calls the kernel by number")]
+pub(crate) const fn native(name: &str) -> usize {
+    let number = native_or_absent(name);
+    assert!(number >= 0, "this architecture lacks the call");
+    number as usize
+}
+
+/// The same for a call that some architectures lack: there it is below 0, and different for each name, which is no
+/// call's number.
+#[allow(dead_code, reason = "as above")]
+pub(crate) const fn native_or_absent(name: &str) -> i32 {
+    let arch = match Arch::native() {
+        Some(arch) => arch,
+        None => panic!("no filters, and so no numbers, for this architecture"),
+    };
+    let mut row = 0;
+    while row < CALLS.len() {
+        if equal(CALLS[row].name, name) {
+            let number = CALLS[row].numbers[arch as usize];
+            return if number == NO { -1 - row as i32 } else { number as i32 };
+        }
+        row += 1;
+    }
+    panic!("no such call in the table")
+}
+
+/// `==` of strings, in a constant.
+const fn equal(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut i = 0;
+    while i < a.len() {
+        if a[i] != b[i] {
+            return false;
+        }
+        i += 1;
+    }
+    true
 }
 
 const NO: u32 = u32::MAX;

@@ -28,8 +28,8 @@ fn result(request: &Request<'_>, name: &str, args: &[u64]) -> u32 {
     classify::run(&program.filter, &data(number(name), Arch::X86_64, all)).unwrap()
 }
 
-/// What the receiver would be told.
-fn told(request: &Request<'_>, name: &str, args: &[u64]) -> Verdict {
+/// The verdict that the receiver of a notification gets.
+fn verdict_of(request: &Request<'_>, name: &str, args: &[u64]) -> Verdict {
     let program = compile(request, Arch::X86_64).unwrap();
     let mut all = [0; 6];
     all[..args.len()].copy_from_slice(args);
@@ -47,7 +47,7 @@ const EPROTONOSUPPORT: u32 = errno(libc::EPROTONOSUPPORT);
 const HIGH: u64 = 0xdead_beef_0000_0000;
 
 #[test]
-fn foreign_architectures_and_x32_are_killed_and_unknown_calls_are_absent() {
+fn other_architectures_and_x32_are_killed_unknown_calls_enosys() {
     for level in LEVELS {
         let program = compile(&Request::of(level), Arch::X86_64).unwrap().filter;
         let run = |nr, arch| classify::run(&program, &SeccompData { nr, arch, instruction_pointer: 0, args: [0; 6] });
@@ -71,7 +71,7 @@ fn foreign_architectures_and_x32_are_killed_and_unknown_calls_are_absent() {
 }
 
 #[test]
-fn sockets_are_what_the_level_allows_whatever_the_upper_halves_say() {
+fn the_level_decides_on_sockets_whatever_the_upper_halves() {
     for high in [0, HIGH, 0xffff_ffff_0000_0000] {
         let socket = |request: &Request<'_>, family: u64, kind: u64, protocol: u64| {
             result(request, "socket", &[family | high, kind | high, protocol | high])
@@ -125,7 +125,7 @@ fn sockets_are_what_the_level_allows_whatever_the_upper_halves_say() {
 }
 
 #[test]
-fn what_no_memory_limit_counts_is_refused_and_ordinary_uses_of_the_same_calls_are_not() {
+fn memory_that_no_limit_counts_is_refused_ordinary_uses_are_not() {
     const ENOMEM: u32 = errno(libc::ENOMEM);
     for level in LEVELS {
         let request = Request { huge_pages: true, ..Request::of(level) };
@@ -201,7 +201,7 @@ fn set_id_bits_and_devices_are_refused_at_every_level() {
 }
 
 #[test]
-fn calls_that_hide_their_arguments_are_absent_and_dangerous_ones_refused() {
+fn calls_with_hidden_arguments_enosys_dangerous_ones_refused() {
     for level in LEVELS {
         let plain = Request::of(level);
         let from_basic = |value| if level == Level::Disabled { RET_ALLOW } else { value };
@@ -325,7 +325,7 @@ fn without_spawn_only_threads_and_the_gated_exec_remain() {
         }
         let request =
             Request { no_spawn: Some(NoSpawn { exec_fd: 4095, gate: ExecGate::Notify }), ..Request::of(level) };
-        let verdict = told(&request, "execveat", &[4095]);
+        let verdict = verdict_of(&request, "execveat", &[4095]);
         assert_eq!((verdict.class(), verdict.errno(), Reason::of(verdict)), (Verdict::EXEC, 1, Some(Reason::Spawn)));
     }
 }
@@ -336,7 +336,7 @@ fn the_receiver_learns_class_errno_and_reason() {
         Request { denials: Denials::Notify, notify_creates: true, trace: true, ..Request::of(Level::Standard) };
     let expect = |name: &str, args: &[u64], class, errno: i32, reason| {
         assert_eq!(result(&request, name, args), RET_USER_NOTIF, "{name}");
-        let verdict = told(&request, name, args);
+        let verdict = verdict_of(&request, name, args);
         let got = (verdict.class(), verdict.errno(), Reason::of(verdict));
         assert_eq!(got, (class, errno as u32, reason), "{name} {args:?}");
     };
@@ -346,7 +346,7 @@ fn the_receiver_learns_class_errno_and_reason() {
     // Refused alike, and only the first is what a library asks for by itself.
     for (protocol, by_library) in [(15, true), (9, false)] {
         expect("socket", &[16, 3, protocol], Verdict::DENY, libc::EPROTONOSUPPORT, Some(Reason::SocketFamily));
-        assert_eq!(told(&request, "socket", &[16, 3, protocol]).by_libc(), by_library, "{protocol}");
+        assert_eq!(verdict_of(&request, "socket", &[16, 3, protocol]).by_libc(), by_library, "{protocol}");
     }
     expect("socket", &[1, 1, 0], Verdict::DENY, libc::EAFNOSUPPORT, Some(Reason::UnixSocket));
     expect("openat", &[0, 0, 0o101, 0o4755], Verdict::DENY, libc::EPERM, Some(Reason::SetId));
@@ -365,9 +365,9 @@ fn the_receiver_learns_class_errno_and_reason() {
     {
         assert_eq!(result(&untraced, name, args), RET_ALLOW, "without a trace {name} costs nothing more");
     }
-    assert!(told(&request, "socket", &[1, 0x80801, 0]).by_libc());
-    assert!(!told(&request, "socket", &[40, 1, 0]).by_libc());
-    // Probes stay silent, and whoever installs the filter can still exec, write and exit.
+    assert!(verdict_of(&request, "socket", &[1, 0x80801, 0]).by_libc());
+    assert!(!verdict_of(&request, "socket", &[40, 1, 0]).by_libc());
+    // Probes stay silent, and the process that installs the filter can still exec, write and exit.
     assert_eq!(result(&request, "io_uring_setup", &[]), ENOSYS);
     assert_eq!(result(&request, "clone3", &[]), ENOSYS);
     for name in ["execve", "execveat", "write", "close", "exit_group", "exit"] {
@@ -407,7 +407,7 @@ fn rules_narrow_the_level_and_the_first_match_wins() {
     assert_eq!(result(&request, "ptrace", &[0]), errno(3));
     assert_eq!(result(&request, "ptrace", &[1]), EPERM);
     let notified = Request { denials: Denials::Notify, ..request };
-    assert_eq!((told(&notified, "openat", &[]).errno(), told(&notified, "openat", &[]).rule()), (30, 3));
+    assert_eq!((verdict_of(&notified, "openat", &[]).errno(), verdict_of(&notified, "openat", &[]).rule()), (30, 3));
 }
 
 #[test]
@@ -460,7 +460,7 @@ fn names_and_numbers_are_unique_and_in_order() {
 }
 
 #[test]
-fn room_for_sandboxes_inside_lets_through_what_they_are_made_of_and_nothing_else_that_is_dangerous() {
+fn nested_sandboxes_get_their_calls_and_no_other_dangerous_one() {
     const MADE_OF: [&str; 5] = ["mount", "umount2", "pivot_root", "chroot", "sethostname"];
     for level in [Level::Basic, Level::Standard] {
         let (plain, nested) = (Request::of(level), Request { nested: true, ..Request::of(level) });

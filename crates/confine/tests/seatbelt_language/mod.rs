@@ -1,4 +1,4 @@
-//! A small evaluator of Seatbelt's language, for the tests of whoever writes profiles: the last rule that matches decides.
+//! A small evaluator of Seatbelt's language, for tests of profiles: the last rule that matches decides.
 //! What it does not know it panics on, so that no profile passes by a word that may not exist.
 
 #![allow(dead_code, missing_docs, reason = "each test uses its part")]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cofferdam_confine::cgroup::{Cgroup, Level, Limits, Location};
-use cofferdam_confine::external::{FIRST_FD, Foreign, spawn};
+use cofferdam_confine::external::{ExternalProgram, FIRST_FD, spawn};
 use cofferdam_confine::host::{self, Identity};
 use cofferdam_confine::{memfd, seatbelt as profile};
 use cofferdam_policy::{AuditLevel, Field, Policy, SyscallAction};
@@ -348,7 +348,7 @@ impl Ready {
         let tasks = cgroup.map(Cgroup::tasks_files).transpose().map_err(|e| refusal("cgroup", e.to_string(), None))?;
         let tasks = tasks.unwrap_or_default();
         let rlimits = self.rlimits(cgroup.is_some());
-        let running = spawn(&Foreign {
+        let running = spawn(&ExternalProgram {
             program: &start.program,
             argv: &start.argv.iter().map(CString::as_c_str).collect::<Vec<_>>(),
             envp: &start.envp.iter().map(CString::as_c_str).collect::<Vec<_>>(),

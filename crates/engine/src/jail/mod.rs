@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cofferdam_confine::cgroup::Cgroup;
 use cofferdam_confine::host::Identity;
-use cofferdam_confine::init_plan::{Recipe, Source, Step};
+use cofferdam_confine::init_plan::{InitPlan, Source, Step};
 use cofferdam_confine::netns::Lease;
 use cofferdam_confine::spawn::{Namespaces, SpawnError};
 use cofferdam_confine::wire::flag;
@@ -87,7 +87,7 @@ pub fn start(
     namespaces: Namespaces,
     cgroup: Option<&Cgroup>,
     network: Option<&Lease>,
-    recipe: &Recipe,
+    recipe: &InitPlan,
     extra: &[OwnedFd],
 ) -> Result<(Started, OwnedFd), Failure> {
     let io = |e: std::io::Error| failed("spawn", "cannot make the run's pipes", &e, None);
@@ -128,7 +128,7 @@ pub fn start(
 ///
 /// # Errors
 /// Init is gone.
-pub fn tell(letters: &OwnedFd, recipe: &Recipe, extra: &[OwnedFd]) -> Result<(), Failure> {
+pub fn tell(letters: &OwnedFd, recipe: &InitPlan, extra: &[OwnedFd]) -> Result<(), Failure> {
     let block = memfd::plan(&recipe.encode()).map_err(|e| failed("spawn", "cannot write the plan", &e, None))?;
     let extra: Vec<BorrowedFd<'_>> = extra.iter().map(AsFd::as_fd).collect();
     control::plan(letters.as_fd(), block.as_fd(), &extra)
@@ -150,7 +150,7 @@ pub fn end(started: Started) {
 }
 
 /// What only a privileged owner can do for a process in its new namespaces: its id maps. Then it may go on.
-fn release(recipe: &Recipe, pid: i32, letters: &OwnedFd) -> Result<(), Failure> {
+fn release(recipe: &InitPlan, pid: i32, letters: &OwnedFd) -> Result<(), Failure> {
     if recipe.flags & flag::MAPS_BY_OWNER != 0 {
         for (name, inside, outside) in
             [("uid_map", recipe.ids_in.0, recipe.ids_out.0), ("gid_map", recipe.ids_in.1, recipe.ids_out.1)]
@@ -163,7 +163,7 @@ fn release(recipe: &Recipe, pid: i32, letters: &OwnedFd) -> Result<(), Failure> 
         }
     }
     if recipe.flags & flag::SYNC != 0 {
-        control::go(letters.as_fd()).map_err(|e| failed("spawn", "cannot release init", &e, None))?;
+        control::release(letters.as_fd()).map_err(|e| failed("spawn", "cannot release init", &e, None))?;
     }
     Ok(())
 }

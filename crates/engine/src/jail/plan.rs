@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use cofferdam_confine::host::Identity;
-use cofferdam_confine::init_plan::{self, PathRule, Recipe, Source, Step, attr};
+use cofferdam_confine::init_plan::{self, InitPlan, PathRule, Source, Step, attr};
 use cofferdam_confine::landlock::{self, access};
 use cofferdam_confine::wire::flag;
 use cofferdam_policy::paths::is_within;
@@ -57,7 +57,7 @@ pub struct Layer {
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// For init.
-    pub recipe: Recipe,
+    pub recipe: InitPlan,
     /// Sources of a privileged owner.
     pub prepared: Vec<Prepared>,
     /// Whether a network namespace is made.
@@ -240,7 +240,7 @@ impl Planner<'_> {
                     bytes: size_mb << 20,
                     mode: 0o1777,
                     attrs: attr::NOSUID | attr::NODEV | noexec,
-                    handed: None,
+                    export: None,
                 });
                 self.build.view.push(Place { target, shows: Shows::Own, writable: true, persistent: false });
                 Ok(())
@@ -470,7 +470,7 @@ impl Planner<'_> {
             return Err(refuse("jail", why.into(), None));
         };
         let filter = filters.get(policy, !held.guards.is_empty(), held.links)?;
-        let mut recipe = Recipe {
+        let mut recipe = InitPlan {
             hostname: policy.process.hostname.clone(),
             rlimits: crate::rlimits::rlimits(policy, 1),
             mounts,
@@ -481,7 +481,7 @@ impl Planner<'_> {
             ids_out,
             scratch_bytes: policy.limits.tmpfs_mb << 20,
             scratch_inodes: (policy.limits.tmpfs_mb * 256).max(4096),
-            ..Recipe::default()
+            ..InitPlan::default()
         };
         // Whoever is in a domain that handles files may mount nothing (landlock(7)); since ABI 4 there are others.
         if abi > 0 && (!nested || abi >= 4) {

@@ -66,7 +66,7 @@ impl Channel {
     }
 
     /// Puts the ends among the descriptors that go with the plan. A second time there is nothing left to put.
-    pub fn join(&mut self, recipe: &mut init_plan::Recipe, extra: &mut Vec<OwnedFd>) {
+    pub fn join(&mut self, recipe: &mut init_plan::InitPlan, extra: &mut Vec<OwnedFd>) {
         let Some(more) = self.theirs.len().checked_sub(1) else { return };
         let channel = init_plan::Channel { first: extra.len() as u16, more: more as u16, stdio: self.stdio };
         for pipe in &self.theirs[1..] {

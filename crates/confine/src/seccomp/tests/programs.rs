@@ -193,7 +193,7 @@ proptest! {
 }
 
 #[test]
-fn every_call_with_every_telling_value_agrees_at_every_level() {
+fn every_call_agrees_at_every_level_for_each_relevant_value() {
     for level in LEVELS {
         for arch in ARCHS {
             let request = Request { denials: Denials::Notify, ..Request::of(level) };

@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use cofferdam_confine::wire::fd::ARRIVING;
+use cofferdam_confine::wire::fd::INITIAL_COUNT;
 use cofferdam_confine::{Running, control, process};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
@@ -169,8 +169,8 @@ impl Door {
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|e| gone(e.into()))?;
         let stdio = theirs.stdio();
         let all: Vec<BorrowedFd<'_>> = stdio.into_iter().chain(theirs.init()).collect();
-        debug_assert_eq!(all.len(), ARRIVING);
-        control::ends(connection.as_fd(), &all).map_err(gone)?;
+        debug_assert_eq!(all.len(), INITIAL_COUNT);
+        control::descriptors(connection.as_fd(), &all).map_err(gone)?;
         Ok(Running { pid: number, pidfd })
     }
 

@@ -21,7 +21,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use cofferdam_confine::external::{Around, FIRST_FD, Foreign, spawn_around};
+use cofferdam_confine::external::{ExternalProgram, FIRST_FD, SpawnOptions, spawn_with};
 use cofferdam_confine::init_plan::PathRule;
 use cofferdam_confine::{Running, process};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -84,7 +84,7 @@ impl Calls {
             Err(e) => return Err(refused("container", format!("cannot use the run's cgroup: {e}"), None)),
         };
         let tasks: Vec<BorrowedFd<'_>> = tasks.iter().map(AsFd::as_fd).collect();
-        let foreign = Foreign {
+        let foreign = ExternalProgram {
             program: argv[0],
             argv: &argv,
             envp: &[],
@@ -99,9 +99,12 @@ impl Calls {
             tasks: &tasks,
         };
         let first_fd = if start.fds.is_empty() { FIRST_FD } else { 3 };
-        let around =
-            Around { first_fd, hidden: self.installed.hidden(unified_has_controllers()), finishes: start.finishes };
-        spawn_around(&foreign, &around).map_err(|e| {
+        let around = SpawnOptions {
+            first_fd,
+            hidden: self.installed.hidden(unified_has_controllers()),
+            finishes: start.finishes,
+        };
+        spawn_with(&foreign, &around).map_err(|e| {
             let why = std::error::Error::source(&e).map(|source| format!(": {source}")).unwrap_or_default();
             refused("container", format!("cannot start {}: {e}{why}", self.installed.path.display()), None)
         })
@@ -183,7 +186,7 @@ struct Start<'a> {
     lifeline: BorrowedFd<'a>,
     rlimits: &'a [(u32, u64, u64)],
     cgroup: Option<&'a cofferdam_confine::cgroup::Cgroup>,
-    /// [`Around::finishes`].
+    /// [`SpawnOptions::finishes`].
     finishes: bool,
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam_confine::cgroup::Cgroup;
 use cofferdam_confine::host::{resource, rlimit};
-use cofferdam_confine::{Recipe, Running, control, memfd};
+use cofferdam_confine::{InitPlan, Running, control, memfd};
 use cofferdam_policy::{Field, NetworkMode, OnViolation};
 
 use super::super::rendezvous::{Door, Ours, ends};
@@ -71,7 +71,7 @@ impl Contained {
         enforcement
     }
 
-    fn attempt(&self, io: &mut Io) -> Result<(Finished, Recipe), Failure> {
+    fn attempt(&self, io: &mut Io) -> Result<(Finished, InitPlan), Failure> {
         if io.arguments.iter().any(|argument| argument.contains('\0')) {
             return Err(refuse(
                 "command.argv",

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cofferdam_confine::Recipe;
+use cofferdam_confine::InitPlan;
 use cofferdam_confine::host::{resource, rlimit};
 use cofferdam_confine::init_plan::{PathRule, Step};
 use cofferdam_confine::wire::flag;
@@ -68,7 +68,7 @@ impl Contained {
         shape: &Shape,
         arguments: Vec<String>,
         checked: Vec<PathRule>,
-    ) -> Recipe {
+    ) -> InitPlan {
         let policy = &self.policy;
         let runs_as = self.maker.runs_as(shape);
         let mut flags = flag::CONTAINER | if self.about.limits { flag::LINGER } else { 0 };
@@ -81,7 +81,7 @@ impl Contained {
             flags |= flag::DROP_IDS;
         }
         if shape.apart.is_some() {
-            flags |= flag::APART;
+            flags |= flag::SEPARATE_USER;
         }
         let mut rlimits = crate::rlimits::rlimits(policy, 1);
         // Where a cgroup counts, the user's other processes are no concern of this one's.
@@ -92,7 +92,7 @@ impl Contained {
             crate::rlimits::leave_processes_to_the_cgroup(&mut rlimits);
         }
         let mounts = parts.made.iter().map(|(path, mode)| Step::Mkdir { name: path.clone(), mode: *mode });
-        let mut recipe = Recipe {
+        let mut recipe = InitPlan {
             ids_in: shape.apart.unwrap_or(runs_as),
             ids_out: runs_as,
             hostname: shape.hostname.clone(),
@@ -101,7 +101,7 @@ impl Contained {
             checked,
             capture: self.way.as_ref().map(Way::capture),
             wall_ns: policy.limits.wall_ms.saturating_mul(1_000_000),
-            ..Recipe::default()
+            ..InitPlan::default()
         };
         crate::payload::fill(&mut recipe, policy, flags, &self.filter);
         if self.way.is_some() {

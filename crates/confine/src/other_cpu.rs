@@ -1,9 +1,9 @@
 //! A thread that has a processor of its own from its first instruction, where there is one.
 //!
-//! A scheduler may put a new thread behind the one that made it although another processor is idle, and leave it there for
+//! A scheduler may put a new thread behind the one that started it although another processor is idle, and leave it there for
 //! milliseconds; some do so on purpose, to save power or to pack virtual processors. For work that takes a millisecond that
 //! is the difference between half the time and all of it. Nothing here decides what runs; what the thread starts later may
-//! use every processor that its maker may.
+//! use every processor that the caller may.
 
 use std::io;
 use std::os::unix::thread::JoinHandleExt;
@@ -12,7 +12,7 @@ use std::thread::{Builder, JoinHandle};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
-/// Starts a thread on another processor than the caller's. Where there is none to be had it starts anywhere.
+/// Starts a thread on another processor than the caller's; where there is no other, anywhere.
 ///
 /// The thread gives `None` without having begun if it cannot be given back the processors that it was moved away from:
 /// what it starts would be bound to fewer than it may use.
@@ -28,16 +28,16 @@ pub fn spawn<T: Send + 'static>(
     let held = moving.lock().unwrap_or_else(PoisonError::into_inner);
     let made = Arc::clone(&moving);
     let thread = builder.spawn(move || {
-        // It may run before its maker goes on, in its maker's place.
+        // It may run before the caller goes on, in the caller's place.
         let moved = sched_setaffinity(None, &others);
-        drop(made.lock().unwrap_or_else(PoisonError::into_inner)); // its maker moves it no more
-        // Whoever of the two moved it. Where nobody could, nothing is to be given back.
+        drop(made.lock().unwrap_or_else(PoisonError::into_inner)); // the caller does not move it from here on
+        // Whichever of the two moved it. Where neither could, nothing has to be given back.
         match sched_setaffinity(None, &all) {
             Err(_) if moved.is_ok() || sched_getaffinity(None).ok() != Some(all) => None,
             _ => Some(work()),
         }
     })?;
-    // And it may wait behind its maker, where it can do nothing for itself. An error leaves it there.
+    // It may also wait behind the caller, where it cannot move itself. An error leaves it there.
     move_to(&thread, &others);
     drop(held);
     Ok(thread)
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_thread_may_use_every_processor_of_its_maker_and_so_may_what_it_starts() {
+    fn the_thread_and_its_children_may_use_every_cpu_of_the_caller() {
         let mine = sched_getaffinity(None).unwrap();
         for _ in 0..50 {
             let (theirs, childs) = spawn(Builder::new(), || {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_maker_bound_to_one_processor_gets_its_thread_there() {
+    fn a_caller_bound_to_one_cpu_gets_its_thread_there() {
         let done = std::thread::spawn(|| {
             let mut one = CpuSet::new();
             one.set(sched_getcpu());

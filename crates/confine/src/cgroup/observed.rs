@@ -1,4 +1,4 @@
-//! Cgroups of somebody else's making, such as a container's: their figures are read, and nothing of them is changed.
+//! Cgroups that another program has created, such as a container's: their figures are read, and nothing is changed.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ impl Cgroup {
     /// removes nothing. What has been removed by its owner reads as an error.
     ///
     /// # Errors
-    /// The process is gone, or its cgroup cannot be told.
+    /// The process is gone, or its cgroup cannot be found out.
     pub fn of(pid: i32) -> io::Result<Option<Cgroup>> {
         let theirs = memberships(&fs::read_to_string(format!("/proc/{pid}/cgroup"))?);
         let ours = memberships(&fs::read_to_string("/proc/self/cgroup")?);
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_own_cgroup_is_nobody_elses() {
+    fn our_own_cgroup_belongs_to_no_other_process() {
         assert!(Cgroup::of(std::process::id() as i32).unwrap().is_none());
         assert!(Cgroup::of(i32::MAX).is_err());
     }

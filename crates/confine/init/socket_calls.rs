@@ -1,46 +1,30 @@
-//! Socket addresses of traced calls: reads them where a call names one, and tells those that the network refuses.
+//! Socket addresses of notified calls: reads the address that a call names, and returns it where the network refuses it.
 //!
-//! The network namespace is what refuses, by having no way there; Landlock stands before it for TCP. What is read here may
-//! be something else by the time the kernel looks, so it is told as read and decides nothing but whether a run under
+//! The network namespace is what refuses, by having no route there; Landlock stands before it for TCP. What is read here may
+//! have changed by the time the kernel looks, so it is reported as read and decides nothing but whether a run under
 //! `TERMINATE` ends.
 
-use crate::notify::{Request, read_memory};
+use crate::listener::Notification;
 use crate::plan::Plan;
-use crate::reach::{self, Network, Wish};
-use crate::sys::{self, errno};
-use crate::task::borrow;
+use crate::reach::{self, Network, Purpose};
+use crate::sys;
+use crate::task::{borrow, read_memory};
+use crate::uapi::*;
 use crate::wire::flag;
 
 /// As many bytes as the longest address that is looked at.
 pub const LONGEST: usize = 28;
 /// What one sendmmsg sends at the most (sendmmsg(2)).
 const MESSAGES: u64 = 1024;
-const MSG_FASTOPEN: u64 = 0x2000_0000;
-const SOL_SOCKET: i32 = 1;
-const SO_TYPE: i32 = 3;
-const SO_PROTOCOL: i32 = 38;
-const SO_DOMAIN: i32 = 39;
-/// `IPPROTO_TCP` and `IPPROTO_MPTCP`
-const TCP: [i32; 2] = [6, 262];
-const STREAM: i32 = 1;
-/// `LANDLOCK_ACCESS_NET_BIND_TCP`
-const BIND_TCP: u64 = 1;
 
-#[cfg(target_arch = "x86_64")]
 mod calls {
-    pub const CONNECT: i32 = 42;
-    pub const SENDTO: i32 = 44;
-    pub const SENDMSG: i32 = 46;
-    pub const BIND: i32 = 49;
-    pub const SENDMMSG: i32 = 307;
-}
-#[cfg(target_arch = "aarch64")]
-mod calls {
-    pub const CONNECT: i32 = 203;
-    pub const SENDTO: i32 = 206;
-    pub const SENDMSG: i32 = 211;
-    pub const BIND: i32 = 200;
-    pub const SENDMMSG: i32 = 269;
+    use crate::seccomp::table::native_or_absent as number;
+
+    pub const CONNECT: i32 = number("connect");
+    pub const SENDTO: i32 = number("sendto");
+    pub const SENDMSG: i32 = number("sendmsg");
+    pub const BIND: i32 = number("bind");
+    pub const SENDMMSG: i32 = number("sendmmsg");
 }
 
 /// An address as it reads now.
@@ -66,17 +50,15 @@ pub fn is_about(nr: i32) -> bool {
 
 /// The address that the call is refused for, as far as the network refuses it. Fails when that cannot be known; of what the
 /// kernel itself will not find, such as a pointer to nothing or a closed descriptor, it is known.
-pub fn refused(plan: &Plan, r: &Request) -> Result<Option<Address>, i32> {
-    const EBADF: i32 = 9;
-    const ESRCH: i32 = 3;
+pub fn refused(plan: &Plan, r: &Notification) -> Result<Option<Address>, i32> {
     let Some(network) = network(plan) else { return Ok(None) };
     match asked(plan, network, r) {
-        Err(errno::EFAULT | errno::ENOENT | EBADF | ESRCH) => Ok(None),
+        Err(errno::EFAULT | errno::ENOENT | errno::EBADF | errno::ESRCH) => Ok(None),
         other => other,
     }
 }
 
-fn asked(plan: &Plan, network: Network, r: &Request) -> Result<Option<Address>, i32> {
+fn asked(plan: &Plan, network: Network, r: &Notification) -> Result<Option<Address>, i32> {
     use calls::*;
     match r.nr {
         CONNECT | BIND => judge(plan, network, r, r.args[1], r.args[2], 0),
@@ -98,7 +80,9 @@ fn asked(plan: &Plan, network: Network, r: &Request) -> Result<Option<Address>, 
 
 /// Whether Landlock refuses to bind this socket: what init binds for the program passes it by.
 pub fn landlock_refuses_bind(plan: &Plan, socket: i32, address: &[u8]) -> bool {
-    plan.header().handled_net & BIND_TCP != 0 && reach::address(address).is_some() && kind(socket) == Ok(Some(STREAM))
+    plan.header().handled_net & LANDLOCK_ACCESS_NET_BIND_TCP != 0
+        && reach::address(address).is_some()
+        && kind(socket) == Ok(Some(SOCK_STREAM))
 }
 
 fn network(plan: &Plan) -> Option<Network> {
@@ -112,14 +96,21 @@ fn network(plan: &Plan) -> Option<Network> {
 }
 
 /// The address of a `struct msghdr`.
-fn message(plan: &Plan, network: Network, r: &Request, at: u64, flags: u64) -> Result<Option<Address>, i32> {
+fn message(plan: &Plan, network: Network, r: &Notification, at: u64, flags: u64) -> Result<Option<Address>, i32> {
     let mut head = [0u8; 16]; // msg_name, msg_namelen
     read(r, &mut head, at)?;
     let word = |from: usize| u64::from_ne_bytes(core::array::from_fn(|i| head[from + i]));
     judge(plan, network, r, word(0), word(8) & 0xffff_ffff, flags)
 }
 
-fn judge(plan: &Plan, network: Network, r: &Request, at: u64, len: u64, flags: u64) -> Result<Option<Address>, i32> {
+fn judge(
+    plan: &Plan,
+    network: Network,
+    r: &Notification,
+    at: u64,
+    len: u64,
+    flags: u64,
+) -> Result<Option<Address>, i32> {
     if at == 0 {
         return Ok(None); // sent on a connection
     }
@@ -136,22 +127,22 @@ fn judge(plan: &Plan, network: Network, r: &Request, at: u64, len: u64, flags: u
     let (kind, protocol) = (kind(socket), option(socket, SO_PROTOCOL));
     sys::close(socket)?;
     let Some(kind) = kind? else { return Ok(None) };
-    let stream = kind == STREAM;
-    let tcp = protocol?.is_some_and(|protocol| TCP.contains(&protocol));
+    let stream = kind == SOCK_STREAM;
+    let tcp = protocol?.is_some_and(|protocol| matches!(protocol, IPPROTO_TCP | IPPROTO_MPTCP));
     let connects = r.nr == calls::CONNECT;
-    let wish = match r.nr {
-        calls::BIND if stream && plan.header().handled_net & BIND_TCP != 0 => Wish::BindRefused,
-        calls::BIND => Wish::Bind,
+    let purpose = match r.nr {
+        calls::BIND if stream && plan.header().handled_net & LANDLOCK_ACCESS_NET_BIND_TCP != 0 => Purpose::BindRefused,
+        calls::BIND => Purpose::Bind,
         // A stream looks at an address only where sending connects it.
-        _ if stream && !connects && flags & MSG_FASTOPEN == 0 => return Ok(None),
-        _ if tcp => Wish::Connect,
-        _ => Wish::Reach,
+        _ if stream && !connects && flags as i32 & MSG_FASTOPEN == 0 => return Ok(None),
+        _ if tcp => Purpose::Connect,
+        _ => Purpose::Reach,
     };
     // Runtimes bind a socket to loopback to see what the host can do. Where there is no network, who asks a resolver wants one.
     let asks = network == Network::Nothing && address.port() == reach::RESOLVER;
     let probes = r.nr == calls::BIND && (address.ip().is_loopback() || address.ip().is_unspecified());
     a.by_libc = connects && !stream && !asks || probes;
-    Ok(reach::refused(network, wish, address).then_some(a))
+    Ok(reach::refused(network, purpose, address).then_some(a))
 }
 
 /// `SOCK_*` of a socket of IPv4 or IPv6; none for anything else.
@@ -164,16 +155,15 @@ fn kind(socket: i32) -> Result<Option<i32>, i32> {
 
 /// What a socket says of itself; none for what is no socket.
 fn option(socket: i32, option: i32) -> Result<Option<i32>, i32> {
-    const ENOTSOCK: i32 = 88;
     let (mut value, mut len) = (0i32, 4u32);
     match sys::getsockopt(socket, SOL_SOCKET, option, (&raw mut value).cast(), &raw mut len) {
         Ok(_) => Ok(Some(value)),
-        Err(ENOTSOCK) => Ok(None),
+        Err(errno::ENOTSOCK) => Ok(None),
         Err(e) => Err(e),
     }
 }
 
 /// Reads the calling thread's memory: all of it or nothing.
-fn read(r: &Request, into: &mut [u8], at: u64) -> Result<(), i32> {
+fn read(r: &Notification, into: &mut [u8], at: u64) -> Result<(), i32> {
     if read_memory(r.pid, at as usize, into)? == into.len() { Ok(()) } else { Err(errno::EFAULT) }
 }

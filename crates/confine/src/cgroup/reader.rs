@@ -1,4 +1,4 @@
-//! What a cgroup's tree uses at this moment, for who watches a run from beside it.
+//! What a cgroup's tree uses at this moment, for a monitor beside the run. Changes nothing.
 //!
 //! The files are opened once, so that a watcher holds no name that could be another's later: what has been removed reads
 //! as an error.
@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use super::discover::{Version, serve};
 use super::{Cgroup, Error, files};
 
-/// Figures of one moment. `None`: this cgroup does not tell.
+/// Figures of one moment. `None`: this cgroup does not report it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Now {
     /// Memory, page cache of the tree included, bytes.
@@ -32,7 +32,7 @@ pub struct Reader {
 }
 
 impl Cgroup {
-    /// Opens what tells of the tree's present use.
+    /// Opens the files that report the tree's present use.
     ///
     /// # Errors
     /// When a file that the kernel has cannot be opened.
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_given_back_is_not_counted_and_sockets_stand_apart() {
+    fn reclaimable_memory_is_not_counted_and_sockets_are_separate() {
         let two = "anon 10\nfile 900\nsock 70\ninactive_file 600\nactive_file 200\nslab_reclaimable 100\n";
         assert_eq!(charged(1000, two, ""), Charged { bytes: 100, sockets: 70 });
         let one = "inactive_file 1\nactive_file 1\ntotal_inactive_file 600\ntotal_active_file 300\n";

@@ -1,14 +1,15 @@
-//! Checks the cgroup module against the kernel it runs on, in a program of its own: it moves processes, kills them
-//! and runs bombs, each inside a limit that was read back as held. Prints one line per check; exits 1 on a failure.
+//! A test of the cgroup module in a program of its own, for guests (virtual machines) and for `tests/cgroup.rs`: it moves
+//! processes, kills them and runs bombs, each inside a limit that was read back as in effect. Prints one line per check;
+//! exits 1 on a failure.
 //!
 //! ```text
-//! cgroup_check probe         what is available and why not
-//! cgroup_check all           every check, for where cgroups can be made (version 1, 2, hybrid)
-//! cgroup_check unavailable   for where they cannot: everything must be reported with a reason and a hint
-//! cgroup_check bench [N]     medians in microseconds
+//! cgroup_guest_test probe         what is available and why not
+//! cgroup_guest_test all           every check, for where cgroups can be made (version 1, 2, hybrid)
+//! cgroup_guest_test unavailable   for where they cannot: everything must be reported with a reason and a hint
+//! cgroup_guest_test bench [N]     medians in microseconds
 //! ```
 //!
-//! The bombs are this program again (`child-…`), started, attached, and only then told to go by a line on stdin.
+//! The bombs are this program again (`child-…`), started, attached, and only then released by a line on stdin.
 
 use std::io::{BufRead, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
         Some("child-bomb") => child_bomb(),
         Some("child-owner") => child_owner(),
         Some("child-wait") => child_wait(),
-        _ => Err("usage: cgroup_check probe | all | unavailable | bench [N]".into()),
+        _ => Err("usage: cgroup_guest_test probe | all | unavailable | bench [N]".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -69,9 +70,9 @@ fn all() -> Check {
     let location = probe.prepare()?;
     let checks: [(&str, OneCheck); 10] = [
         ("limits are reported and an empty cgroup is removed", create_and_remove),
-        ("a memory bomb is killed inside, its twin is not", memory),
+        ("a memory bomb is killed inside, its control is not", memory),
         ("the memory watch becomes ready on a bomb", watch),
-        ("a process bomb is bounded, its twin is not", processes),
+        ("a process bomb is bounded, its control is not", processes),
         ("the CPU share throttles, and only where asked", cpu_share),
         ("a tree and a fork bomb are killed to the last process", kill),
         ("a child can be cloned into the cgroup", clone_into),
@@ -115,11 +116,11 @@ fn pid(child: &Child) -> Pid {
     Pid::from_child(child)
 }
 
-fn go(child: &mut Child) -> std::io::Result<()> {
+fn release(child: &mut Child) -> std::io::Result<()> {
     child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(b"go\n"))
 }
 
-/// Runs a child inside a fresh cgroup; the limit that bounds it must be held or it is not let go.
+/// Runs a child inside a fresh cgroup; the limit that bounds it must be held or it is not released.
 fn run(
     location: &Location,
     limits: Limits,
@@ -129,7 +130,7 @@ fn run(
     require(&limits, &applied)?;
     let mut child = start(args)?;
     group.attach(pid(&child))?;
-    go(&mut child)?;
+    release(&mut child)?;
     let output = child.wait_with_output()?;
     Ok((group, output.status, String::from_utf8_lossy(&output.stdout).trim().to_owned()))
 }
@@ -166,7 +167,7 @@ fn create_and_remove(location: &Location) -> Check {
 fn memory(location: &Location) -> Check {
     let limits = Limits { memory_bytes: Some(64 * MIB), ..Limits::default() };
     let (group, status, _) = run(location, limits, &["child-alloc", "32"])?;
-    ensure!(status.success(), "the twin within the limit: {status}");
+    ensure!(status.success(), "the control within the limit: {status}");
     let peak = group.usage()?.memory_peak_bytes;
     ensure!(peak.is_none_or(|peak| (32 * MIB..=64 * MIB).contains(&peak)), "{peak:?}");
     ensure!(group.events()?.oom_kills == 0, "{:?}", group.events()?);
@@ -184,16 +185,16 @@ fn watch(location: &Location) -> Check {
     let (group, applied) = Cgroup::create(location, &limits)?;
     require(&limits, &applied)?;
     let watch = group.oom_watch()?.ok_or("no watch")?;
-    let ready = |millis: i64| -> std::io::Result<bool> {
+    let is_ready = |millis: i64| -> std::io::Result<bool> {
         let mut fds = [rustix::event::PollFd::new(&watch.file, watch.ready)];
         let timeout = rustix::event::Timespec { tv_sec: millis / 1000, tv_nsec: (millis % 1000) * 1_000_000 };
         Ok(rustix::event::poll(&mut fds, Some(&timeout))? > 0)
     };
-    ensure!(!ready(0)?, "before anything ran");
+    ensure!(!is_ready(0)?, "before anything ran");
     let mut child = start(&["child-alloc", "256"])?;
     group.attach(pid(&child))?;
-    go(&mut child)?;
-    ensure!(ready(30_000)?, "after the bomb");
+    release(&mut child)?;
+    ensure!(is_ready(30_000)?, "after the bomb");
     child.wait()?;
     watch.rearm()?;
     ensure!(group.events()?.oom_kills >= 1, "{:?}", group.events()?);
@@ -203,7 +204,7 @@ fn watch(location: &Location) -> Check {
 fn processes(location: &Location) -> Check {
     let limits = Limits { pids: Some(8), ..Limits::default() };
     let (group, status, text) = run(location, limits, &["child-threads", "5"])?;
-    ensure!(status.success() && text == "5", "the twin within the limit: {status}, {text}");
+    ensure!(status.success() && text == "5", "the control within the limit: {status}, {text}");
     ensure!(group.events()?.pids_limit_hits == 0, "{:?}", group.events()?);
     let usage = group.usage()?;
     ensure!(!usage.pids_peak_is_exact || usage.pids_peak == Some(6), "{usage:?}");
@@ -239,7 +240,7 @@ fn kill(location: &Location) -> Check {
         require(&limits, &applied)?;
         let mut child = start(&args)?;
         group.attach(pid(&child))?;
-        go(&mut child)?;
+        release(&mut child)?;
         let mut line = String::new();
         std::io::BufReader::new(child.stdout.take().ok_or("no stdout")?).read_line(&mut line)?;
         ensure!(line.trim() == "running", "{line}");
@@ -313,7 +314,7 @@ fn reuse(location: &Location) -> Check {
             ensure!(usage.cpu_time_us == Some(0), "{usage:?}");
             let mut child = start(&["child-threads", "100"])?;
             group.attach(pid(&child))?;
-            go(&mut child)?;
+            release(&mut child)?;
             let text = String::from_utf8_lossy(&child.wait_with_output()?.stdout).trim().to_owned();
             ensure!(text == "15", "the limit holds in the second run too: {text}");
         }
@@ -324,7 +325,7 @@ fn reuse(location: &Location) -> Check {
 
 fn sweep(location: &Location) -> Check {
     ensure!(cgroup::sweep(location).failed.is_empty(), "{:?}", cgroup::sweep(location));
-    // The owner tells the name of its cgroup and the pid of a process inside, and is killed without warning.
+    // The owner prints the name of its cgroup and the pid of a process inside, and is killed without warning.
     let mut owner = start(&["child-owner"])?;
     let mut line = String::new();
     std::io::BufReader::new(owner.stdout.take().ok_or("no stdout")?).read_line(&mut line)?;
@@ -380,7 +381,7 @@ fn bench(rounds: usize) -> Check {
             let begin = Instant::now();
             group.attach(pid(&child))?;
             parts[1].push(micros(begin));
-            go(&mut child)?;
+            release(&mut child)?;
             child.wait()?;
             let begin = Instant::now();
             group.usage()?;
@@ -406,15 +407,15 @@ fn bench(rounds: usize) -> Check {
     Ok(())
 }
 
-/// Waits to be told, and ends when the one who should tell has died.
-fn wait_for_go() -> Check {
+/// Waits for its release, and ends when the process that should release it has died.
+fn wait_for_release() -> Check {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
-    if line.is_empty() { Err("nobody said go".into()) } else { Ok(()) }
+    if line.is_empty() { Err("not released".into()) } else { Ok(()) }
 }
 
 fn child_alloc(mib: u64) -> Check {
-    wait_for_go()?;
+    wait_for_release()?;
     let mut pages = Vec::new();
     for _ in 0..mib {
         pages.push(std::hint::black_box(vec![1u8; 1 << 20]));
@@ -424,7 +425,7 @@ fn child_alloc(mib: u64) -> Check {
 }
 
 fn child_threads(count: u64) -> Check {
-    wait_for_go()?;
+    wait_for_release()?;
     let mut threads = Vec::new();
     for _ in 0..count {
         match std::thread::Builder::new().spawn(std::thread::park) {
@@ -439,7 +440,7 @@ fn child_threads(count: u64) -> Check {
 }
 
 fn child_spin(millis: u64) -> Check {
-    wait_for_go()?;
+    wait_for_release()?;
     let used = || {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
         Duration::try_from(time).unwrap_or_default()
@@ -454,13 +455,13 @@ fn child_spin(millis: u64) -> Check {
 
 /// A tree of sleeping processes; each holds its children's standard input open.
 fn child_tree(depth: u64) -> Check {
-    wait_for_go()?;
+    wait_for_release()?;
     if depth > 0 {
         let mut child = Command::new("/proc/self/exe")
             .args(["child-tree", &(depth - 1).to_string()])
             .stdin(Stdio::piped())
             .spawn()?;
-        go(&mut child)?;
+        release(&mut child)?;
     } else {
         println!("running");
     }
@@ -469,9 +470,9 @@ fn child_tree(depth: u64) -> Check {
     }
 }
 
-/// Forks for ever. Only ever let go inside a cgroup whose process limit was read back as held.
+/// Forks for ever. Only ever released inside a cgroup whose process limit was read back as held.
 fn child_bomb() -> Check {
-    wait_for_go()?;
+    wait_for_release()?;
     println!("running");
     loop {
         // SAFETY: this program has one thread, and both sides only fork on.
@@ -485,8 +486,8 @@ fn child_owner() -> Check {
     let mut sleeper =
         Command::new("/proc/self/exe").args(["child-tree", "0"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
     group.attach(pid(&sleeper))?;
-    // Told to go it no longer ends with us: only the sweep can end it.
-    go(&mut sleeper)?;
+    // Once released it no longer ends with us: only the sweep can end it.
+    release(&mut sleeper)?;
     println!("{} {}", sleeper.id(), group.name());
     loop {
         std::thread::park();
@@ -494,5 +495,5 @@ fn child_owner() -> Check {
 }
 
 fn child_wait() -> Check {
-    wait_for_go()
+    wait_for_release()
 }
