@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cofferdam_policy::{Backend, Field, Policy, Stdin};
+use cofferdam_policy::{Backend, Policy, Stdin};
 
 use super::config::{self, Form, Loaded};
 use super::legacy::NsJailJsonConfig;
@@ -108,7 +108,7 @@ impl Shared {
     /// What nsjail cannot hold as far as the policy requires, the jail does.
     fn prepare(&self, policy: &mut Policy) -> Result<Prepared, Failure> {
         match self.engine.prepare_or_jail(policy) {
-            Err(failure) if policy.backend == Backend::Nsjail && Field::from_name(&failure.step).is_some() => {
+            Err(failure) if policy.backend == Backend::Nsjail && failure.step.field().is_some() => {
                 policy.backend = Backend::Jail;
                 self.engine.prepare(policy)
             }

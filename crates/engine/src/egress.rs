@@ -24,7 +24,8 @@ use cofferdam_policy::{self as policy, Field, NetworkMode, Policy};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::evidence::Log;
-use crate::outcome::{Applied, Failure, Network, Strength};
+use crate::failure::Failure;
+use crate::outcome::{Applied, Network, Strength};
 
 /// Events of what went out that each have an entry of their own.
 const MOST_SINGLE: usize = 1000;
@@ -107,20 +108,16 @@ impl Way {
     /// # Errors
     /// The gateway cannot be started, or cannot pass the API through.
     pub fn attach(&self, network: &policy::Network, letters: OwnedFd, init: i32) -> Result<Egress, Failure> {
-        let failed = |what: &str, e: std::io::Error| refuse(&format!("{what}: {e}"), None);
+        let failed = |what: &str, e: std::io::Error| Failure::new(Field::Network, format!("{what}: {e}"));
         let watch = Watch::new().map_err(|e| failed("cannot make what the gateway tells of", e))?;
         let gateway = Gateway::shared().map_err(|e| failed("cannot start the egress gateway", e))?;
         let told = Arc::clone(&watch.0);
         let (rules, layout) = (Arc::clone(&self.rules), self.layout.clone());
         let sink = Arc::new(move |event| told.take(event));
         let job = Job::new(network, rules, layout, sink, u32::try_from(init).ok())
-            .map_err(|e| Failure { step: Field::Api.name().into(), ..refuse(&e.to_string(), None) })?;
+            .map_err(|e| Failure::new(Field::Api, e.to_string()))?;
         Ok(Egress { attached: gateway.attach(letters, job), watch })
     }
-}
-
-fn refuse(message: &str, hint: Option<String>) -> Failure {
-    Failure { code: 125, step: Field::Network.name().into(), message: message.into(), hint }
 }
 
 fn too_many(why: &str) -> Failure {
@@ -128,12 +125,10 @@ fn too_many(why: &str) -> Failure {
     let hint = format!(
         "name fewer ports, at most {most} in all, or load what redirects them: modprobe -a nft_chain_nat nft_redir"
     );
-    refuse(
-        &format!(
-            "network.allow names more ports than there can be listeners, and they cannot be redirected here: {why}"
-        ),
-        Some(hint),
-    )
+    let message = format!(
+        "network.allow names more ports than there can be listeners, and they cannot be redirected here: {why}"
+    );
+    Failure::new(Field::Network, message).hint(hint)
 }
 
 fn port(socket: &Socket) -> Option<u16> {

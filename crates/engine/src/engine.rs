@@ -14,9 +14,10 @@ use cofferdam_policy::{Backend, Field, NetworkMode, Policy};
 use crate::backends::container::run::{Contained, Tell};
 use crate::backends::{self, Installed, Tool, Tools, container};
 use crate::executables::{self, Executables};
+use crate::failure::{Failure, Step};
 use crate::jail;
-use crate::landlock;
-use crate::outcome::{Applied, Enforcement, Failure, Strength};
+use crate::landlock::{self, Refusal};
+use crate::outcome::{Applied, Enforcement, Strength};
 use crate::run::{Core, Prepared};
 use crate::seccomp_filter::{self, Filter, Needs};
 use crate::state;
@@ -209,7 +210,9 @@ impl Engine {
         let name = name_of(backend);
         match self.plan_for(backend, policy, &Filters::new(needs_of(backend)), None).map(|plan| plan.enforcement) {
             Ok(fields) => Support { backend: name, unavailable: None, fields },
-            Err(failure) => Support { backend: name, unavailable: Some(failure), fields: Enforcement::new() },
+            Err(Refusal { failure, .. }) => {
+                Support { backend: name, unavailable: Some(failure), fields: Enforcement::new() }
+            }
         }
     }
 
@@ -240,7 +243,7 @@ impl Engine {
         policy: &Policy,
         filters: &Filters,
         programs: Option<&Executables>,
-    ) -> Result<jail::Plan, Failure> {
+    ) -> Result<jail::Plan, Refusal> {
         let me = self.identity();
         let mut plan = match backend {
             Backend::Landlock => {
@@ -313,7 +316,7 @@ impl Engine {
     /// As [`Engine::prepare`].
     pub fn prepare_or_jail(&self, policy: &Policy) -> Result<Prepared, Failure> {
         match self.prepare(policy) {
-            Err(missing) if policy.backend == Backend::Nsjail && missing.step == backends::MISSING => {
+            Err(missing) if policy.backend == Backend::Nsjail && missing.step == Step::Tool => {
                 let jail = Policy { backend: Backend::Jail, ..policy.clone() };
                 let reason = format!("the jail runs it, which holds the same: {}", missing.message);
                 self.prepare_with(&jail, None, Some(reason))
@@ -364,12 +367,12 @@ impl Engine {
         for backend in candidates {
             let filters = Filters::new(Needs { limited_exec: programs.is_some(), ..needs_of(backend) });
             let plan = self.plan_for(backend, policy, &filters, programs.as_ref());
-            match plan.and_then(|p| sufficient(policy, backend, &p.enforcement).map(|()| p)) {
+            match plan.and_then(|p| Ok(sufficient(policy, backend, &p.enforcement).map(|()| p)?)) {
                 Ok(plan) => {
                     let reason = instead.unwrap_or_else(|| reason(policy.backend, backend, &refusals));
                     return Ok(self.prepared(policy, backend, reason, filters, plan, programs));
                 }
-                Err(failure) => refusals.push(failure),
+                Err(refusal) => refusals.push(refusal),
             }
         }
         Err(neither(refusals))
@@ -470,11 +473,8 @@ pub(crate) fn name_of(backend: Backend) -> &'static str {
 }
 
 pub(crate) fn jail_available(me: Identity) -> Result<(), Failure> {
-    let refused = |why: String, hint: &str| Failure {
-        code: 125,
-        step: NAMESPACES.into(),
-        message: format!("user namespaces cannot be had: {why}"),
-        hint: Some(hint.into()),
+    let refused = |why: String, hint: &str| {
+        Failure::new(Step::Namespaces, format!("user namespaces cannot be had: {why}")).hint(hint)
     };
     if let Some((why, command)) = host::user_namespaces_refused(me.privileged) {
         return Err(refused(why.to_owned(), command));
@@ -490,35 +490,29 @@ pub(crate) fn jail_available(me: Identity) -> Result<(), Failure> {
     }
     if host::is_enclosed() && !host::listener_available() {
         let why = "what is around this process has a filter with a listener, and the kernel gives one to each process";
-        return Err(Failure {
-            message: format!("no filter of ours can stand here: {why}"),
-            ..refused(String::new(), host::ENCLOSED)
-        });
+        return Err(
+            Failure::new(Step::Namespaces, format!("no filter of ours can stand here: {why}")).hint(host::ENCLOSED)
+        );
     }
     Ok(())
 }
 
-/// The step of a refusal that is about namespaces as such.
-const NAMESPACES: &str = "namespaces";
-/// The step of a refusal that is about whom the sandbox can run as.
-const IDS: &str = "ids";
-
-/// What to tell when no backend will do: the strongest one's refusal is what the user can act on; where it is about the
-/// host and not about the policy, the next one's says why it does not stand in.
-fn neither(refusals: Vec<Failure>) -> Failure {
+/// The failure to report where no backend can run a policy. The strongest one's refusal is what the user can act on. Where it
+/// is about the host and not about the policy, the next one's says why it cannot replace it.
+fn neither(refusals: Vec<Refusal>) -> Failure {
     let mut refusals = refusals.into_iter();
-    let Some(mut first) = refusals.next() else {
-        return Failure { code: 125, step: "backend".into(), message: "no backend".into(), hint: None };
+    let Some(Refusal { failure: mut first, .. }) = refusals.next() else {
+        return Failure::new(Step::Backend, "no backend");
     };
-    if (first.step == NAMESPACES || first.step == IDS)
-        && let Some(next) = refusals.next()
+    if matches!(first.step, Step::Namespaces | Step::Ids)
+        && let Some(Refusal { failure: next, needs_mounts }) = refusals.next()
     {
         if first == next {
             return first;
         }
         first.message = format!("{}\n  the landlock backend cannot stand in: {}", first.message, next.message);
-        // What only the first could do is no way out of its refusal.
-        let other = next.hint.filter(|hint| !hint.contains("--backend jail"));
+        // Its hint names the jail, whose own refusal this is.
+        let other = next.hint.filter(|_| !needs_mounts);
         first.hint = match (first.hint, other) {
             (Some(one), Some(other)) => Some(format!("{one}; or {other}")),
             (one, other) => one.or(other),
@@ -541,27 +535,26 @@ pub(crate) fn sufficient(policy: &Policy, backend: Backend, e: &Enforcement) -> 
         ),
     };
     let strength = if applied.strength == Strength::None { "not at all" } else { "only in part" };
-    Err(Failure {
-        code: 125,
-        step: first.name().into(),
-        message: format!(
+    Err(Failure::new(
+        **first,
+        format!(
             "the {} backend can hold {} {strength} here: {}{others}",
             name_of(backend),
             first.name(),
             applied.reason
         ),
-        hint: Some(format!(
-            "--best-effort={} runs with what can be had; `cofferdam doctor` shows what is missing",
-            short.iter().map(|(f, _)| f.name()).collect::<Vec<_>>().join(",")
-        )),
-    })
+    )
+    .hint(format!(
+        "--best-effort={} runs with what can be had; `cofferdam doctor` shows what is missing",
+        short.iter().map(|(f, _)| f.name()).collect::<Vec<_>>().join(",")
+    )))
 }
 
-fn reason(asked: Backend, chosen: Backend, refusals: &[Failure]) -> String {
+fn reason(asked: Backend, chosen: Backend, refusals: &[Refusal]) -> String {
     match (asked, refusals.first()) {
         (Backend::Auto, None) => format!("{} is the strongest, and holds every required field", name_of(chosen)),
-        (Backend::Auto, Some(f)) => {
-            format!("{} holds every required field; the jail does not: {}", name_of(chosen), f.message)
+        (Backend::Auto, Some(jail)) => {
+            format!("{} holds every required field; the jail does not: {}", name_of(chosen), jail.failure.message)
         }
         _ => "named by the policy".into(),
     }

@@ -5,13 +5,13 @@
 //! inodes; init makes each only where the file that was decided on still stands. Memory that was never a file on a mount
 //! (memfd) is outside of Landlock: the filter refuses it. Does not hold what an interpreter or the loader reads and runs.
 
-use cofferdam_confine::init_plan::{PathRule, Step};
+use cofferdam_confine::init_plan::{self, PathRule};
 use cofferdam_confine::landlock;
 use cofferdam_confine::landlock::access;
 use cofferdam_policy::paths::is_within;
 
+use crate::failure::{Failure, Step};
 use crate::jail::Plan;
-use crate::outcome::Failure;
 
 /// `(device, inode)` as init compares them.
 pub type Identity = (u64, u64);
@@ -48,12 +48,11 @@ impl Executables {
     /// This kernel has no Landlock.
     pub(crate) fn limit(&self, plan: &mut Plan) -> Result<(), Failure> {
         let Some(wall) = plan.recipe.landlock.as_mut().filter(|wall| wall.handled_fs & access::EXECUTE != 0) else {
-            return Err(Failure {
-                code: 125,
-                step: "landlock".into(),
-                message: "only some programs may be executed, and this kernel has no Landlock to hold that".into(),
-                hint: Some("add lsm=landlock,... to the kernel command line; Linux 5.13 or later".into()),
-            });
+            return Err(Failure::new(
+                Step::Landlock,
+                "only some programs may be executed, and this kernel has no Landlock to hold that",
+            )
+            .hint("add lsm=landlock,... to the kernel command line; Linux 5.13 or later"));
         };
         for rule in &mut wall.rules {
             rule.access &= !access::EXECUTE;
@@ -79,9 +78,9 @@ impl Executables {
     }
 }
 
-fn layer(step: &Step) -> Option<&str> {
+fn layer(step: &init_plan::Step) -> Option<&str> {
     match step {
-        Step::Whiteout { target, .. } => Some(target),
+        init_plan::Step::Whiteout { target, .. } => Some(target),
         _ => None,
     }
 }
@@ -93,10 +92,6 @@ pub fn device(dev: u64) -> u64 {
 
 /// Other people's sandbox programs cannot hold it.
 pub(crate) fn foreign(name: &str) -> Failure {
-    Failure {
-        code: 125,
-        step: "backend".into(),
-        message: format!("{name} cannot hold which programs may be executed"),
-        hint: Some("leave the backend out, or use the jail".into()),
-    }
+    Failure::new(Step::Backend, format!("{name} cannot hold which programs may be executed"))
+        .hint("leave the backend out, or use the jail")
 }

@@ -11,9 +11,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
-use cofferdam_policy::{Backend, Mount, Policy, Root, text};
+use cofferdam_policy::{Backend, Field, Mount, Policy, Root, text};
 
-use crate::outcome::Failure;
+use crate::failure::Failure;
 
 /// Where the host's view has nothing of the host's.
 const REPLACED: [&str; 6] = ["/run", "/var/run", "/tmp", "/var/tmp", "/dev", "/proc"];
@@ -28,11 +28,9 @@ pub fn denied(policy: &Policy) -> Result<Cow<'_, Policy>, Failure> {
     if !host || policy.backend == Backend::Landlock {
         return Ok(Cow::Borrowed(policy));
     }
-    let refuse = |message: String| Failure {
-        code: 125,
-        step: "filesystem.deny".into(),
-        message: format!("the host's Unix sockets cannot be denied: {message}"),
-        hint: Some("use the view --root minimal, or leave --unix-sockets out".into()),
+    let refuse = |message: String| {
+        Failure::new(Field::Deny, format!("the host's Unix sockets cannot be denied: {message}"))
+            .hint("use the view --root minimal, or leave --unix-sockets out")
     };
     let list = fs::read("/proc/net/unix").map_err(|e| refuse(format!("cannot read /proc/net/unix: {e}")))?;
     let sockets = sockets(&list, &given(policy), &|path| {

@@ -12,10 +12,11 @@ use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root};
 
 use crate::backends::facts::Here;
 use crate::engine::Filters;
+use crate::failure::{Failure, Step};
 use crate::interpreter::Part;
 use crate::jail::Plan;
 use crate::mount_table::{Place, Shows, View};
-use crate::outcome::{Applied, Enforcement, Failure, Strength};
+use crate::outcome::{Applied, Enforcement, Strength};
 use crate::seccomp_filter::Needs;
 
 /// Without namespaces the filter has more to hold.
@@ -33,6 +34,32 @@ pub fn needs() -> Needs {
     }
 }
 
+/// Why this backend cannot run a policy.
+#[derive(Debug)]
+pub struct Refusal {
+    /// The failure.
+    pub failure: Failure,
+    /// The policy asks for mounts, which only the jail has: its hint names the jail.
+    pub needs_mounts: bool,
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Refusal {
+        Refusal { failure, needs_mounts: false }
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        refusal.failure
+    }
+}
+
+/// A refusal of what needs mounts.
+fn needs_mounts(step: impl Into<Step>, message: &str, hint: &str) -> Refusal {
+    Refusal { failure: Failure::new(step, message).hint(hint), needs_mounts: true }
+}
+
 /// Whether this kernel has Landlock.
 ///
 /// # Errors
@@ -41,38 +68,29 @@ pub fn available() -> Result<(), Failure> {
     if kernel::abi() > 0 {
         return Ok(());
     }
-    Err(Failure {
-        code: 125,
-        step: "landlock".into(),
-        message: "this kernel has no Landlock, or it is not in the list of security modules at boot".into(),
-        hint: Some("add lsm=landlock,... to the kernel command line; Linux 5.13 or later".into()),
-    })
-}
-
-fn refuse(field: &str, message: &str, hint: &str) -> Failure {
-    Failure { code: 125, step: field.into(), message: message.into(), hint: Some(hint.into()) }
+    Err(Failure::new(
+        Step::Landlock,
+        "this kernel has no Landlock, or it is not in the list of security modules at boot",
+    )
+    .hint("add lsm=landlock,... to the kernel command line; Linux 5.13 or later"))
 }
 
 /// What a caller is told who is user 0 and cannot be anybody else.
 pub fn as_root() -> Failure {
-    refuse(
-        "ids",
-        "this process is user 0 without the capabilities to give the sandbox another user, and no sandbox runs as user 0",
-        "run it as an ordinary user: setpriv --reuid=65534 --regid=65534 --clear-groups cofferdam ...",
-    )
+    let why = "this process is user 0 without the capabilities to give the sandbox another user, and no sandbox runs as user 0";
+    Failure::new(Step::Ids, why)
+        .hint("run it as an ordinary user: setpriv --reuid=65534 --regid=65534 --clear-groups cofferdam ...")
 }
 
 /// Plans one run.
 ///
 /// # Errors
 /// The policy asks for what needs mounts.
-pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Failure> {
+pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Refusal> {
     if policy.audit.trace && !host::listener_available() {
-        return Err(refuse(
-            "audit.trace",
-            "a trace needs a listener, and what is around this process has the one that the kernel gives",
-            "leave --trace out, or run it outside of the sandbox that this process is in",
-        ));
+        let why = "a trace needs a listener, and what is around this process has the one that the kernel gives";
+        let hint = "leave --trace out, or run it outside of the sandbox that this process is in";
+        return Err(Failure::new(Step::policy("audit.trace"), why).hint(hint).into());
     }
     let abi = kernel::abi();
     let mut view = View::default();
@@ -115,8 +133,8 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
             rules.push(rule("/proc", access::READ, true));
         }
         Root::Directory(_) | Root::Image(_) => {
-            return Err(refuse(
-                "filesystem.root",
+            return Err(needs_mounts(
+                Field::Root,
                 "a root directory needs mounts, which the landlock backend has not",
                 "use --backend jail",
             ));
@@ -124,16 +142,16 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
     }
     let mut left_out = Vec::new();
     for (i, m) in policy.filesystem.mounts.iter().enumerate() {
-        let field = format!("filesystem.mounts[{i}]");
+        let field = Step::mount_entry(i);
         let Mount::Bind { source, target, access: how, optional, .. } = m else {
-            return Err(refuse(
+            return Err(needs_mounts(
                 &field,
                 "a tmpfs needs mounts, which the landlock backend has not",
                 "use --backend jail",
             ));
         };
         if source != target || *how == Access::CopyOnWrite {
-            return Err(refuse(
+            return Err(needs_mounts(
                 &field,
                 "the landlock backend can give a path only at its own place, read-only or read-write",
                 "use -v PATH:PATH, or --backend jail",
@@ -162,11 +180,12 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
     }
     let outside = if me.switches() {
         let id = host::unprivileged_id();
-        let id =
-            id.ok_or_else(|| refuse("landlock", "no unprivileged id is mapped here", "run it as an ordinary user"))?;
+        let id = id.ok_or_else(|| {
+            Failure::new(Step::Landlock, "no unprivileged id is mapped here").hint("run it as an ordinary user")
+        })?;
         (id, id)
     } else if me.is_root_outside() {
-        return Err(as_root());
+        return Err(as_root().into());
     } else {
         (me.uid, me.gid)
     };
@@ -211,7 +230,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Fa
 
 /// Refuses rules by which the program could write Cofferdam's own files, or reach the trail that it is recorded in: nothing
 /// can be taken out of what a rule gives.
-fn exposed(rules: &[PathRule]) -> Result<(), Failure> {
+fn exposed(rules: &[PathRule]) -> Result<(), Refusal> {
     let places = crate::state::places();
     for rule in rules {
         let Some(given) = std::fs::canonicalize(&rule.path).ok().and_then(|path| path.to_str().map(str::to_owned))
@@ -221,7 +240,7 @@ fn exposed(rules: &[PathRule]) -> Result<(), Failure> {
         let writes = rule.access & access::WRITE != 0;
         let mut reached = places.iter().filter(|place| is_within(&place.path, &given));
         if let Some(place) = reached.find(|place| writes || place.trail) {
-            return Err(crate::state::exposed("landlock", place));
+            return Err(Refusal { failure: crate::state::exposed("landlock", place), needs_mounts: true });
         }
     }
     Ok(())

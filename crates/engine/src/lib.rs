@@ -20,6 +20,7 @@ mod embedded;
 pub mod engine;
 pub mod evidence;
 pub mod executables;
+pub mod failure;
 mod git_index;
 mod host_names;
 mod host_sockets;

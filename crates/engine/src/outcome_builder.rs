@@ -8,9 +8,10 @@ use cofferdam_confine::Recipe;
 use cofferdam_confine::cgroup::Usage;
 use cofferdam_policy::{AuditLevel, Field, NetworkMode, Policy};
 
+use crate::failure::{Failure, Step};
 use crate::init_error;
 use crate::outcome::{
-    Applied, Change, Ending, Enforcement, Evidence, Failure, Network, Outcome, Strength, Truncated, Violation,
+    Applied, Change, Ending, Enforcement, Evidence, Network, Outcome, Strength, Truncated, Violation,
 };
 use crate::supervise::{End, Report};
 
@@ -116,7 +117,7 @@ pub(crate) fn outcome(of: &Told<'_>, base: Outcome, mut f: Finished, begun: Inst
         weaken(&mut o.enforcement, step, errno);
     }
     if o.error.is_none() && !f.problems.is_empty() {
-        o.error = Some(Failure { code: 0, step: "cleanup".into(), message: f.problems.join("; "), hint: None });
+        o.error = Some(Failure::new(Step::Cleanup, f.problems.join("; ")).code(0));
     }
     o
 }
@@ -206,7 +207,7 @@ fn ending(o: &mut Outcome, f: &Finished, recipe: &Recipe, cpu_seconds: u64) {
             o.outcome = Ending::SetupFailed;
             let message = "init ended before the program could start: killed from outside, or the memory limit is too low for setup";
             let hint = Some("raise --memory".to_owned());
-            o.error = Some(Failure { code: 125, step: "init".into(), message: message.into(), hint });
+            o.error = Some(Failure::new(Step::Init, message).maybe_hint(hint));
         }
         End::Lost => {
             o.outcome = Ending::Signalled;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use cofferdam_confine::cgroup::{self, Cgroup, Level, Limits, Location};
 use cofferdam_confine::control;
 use cofferdam_confine::host::Identity;
-use cofferdam_confine::init_plan::Step;
+use cofferdam_confine::init_plan;
 use cofferdam_confine::netns;
 use cofferdam_confine::wire::flag;
 use cofferdam_policy::{Backend, Field, NetworkMode, OnViolation, Policy};
@@ -25,10 +25,11 @@ use crate::embedded;
 use crate::engine::{Filters, name_of, sufficient};
 use crate::evidence::{Log, Paths};
 use crate::executables::Executables;
+use crate::failure::{Failure, Step};
 use crate::io::{Io, Stream};
 use crate::jail;
 use crate::landlock;
-use crate::outcome::{Applied, Enforcement, Failure, Outcome, Strength};
+use crate::outcome::{Applied, Enforcement, Outcome, Strength};
 use crate::outcome_builder::{self, Finished, Told};
 use crate::ready::Ready;
 use crate::session::Channel;
@@ -224,8 +225,8 @@ impl Staged {
     /// # Errors
     /// Its init is gone.
     pub fn go(&mut self) -> Result<(), Failure> {
-        let letters = self.letters.take().ok_or_else(|| refusal("spawn", "the program has its go"))?;
-        control::go(letters.as_fd()).map_err(|e| refusal("spawn", &format!("init is gone: {e}")))
+        let letters = self.letters.take().ok_or_else(|| Failure::new(Step::Spawn, "the program has its go"))?;
+        control::go(letters.as_fd()).map_err(|e| Failure::new(Step::Spawn, format!("init is gone: {e}")))
     }
 
     /// Whether its init is gone, as it is after a failed step.
@@ -259,7 +260,7 @@ impl Core {
     fn hand_back(&self, plan: &mut jail::Plan) {
         let Some((at, made)) = self.handed.get() else { return };
         for step in &mut plan.recipe.mounts {
-            if let Step::Tmpfs { target, handed, .. } = step
+            if let init_plan::Step::Tmpfs { target, handed, .. } = step
                 && target == at
             {
                 *handed = Some(made.clone());
@@ -303,8 +304,8 @@ impl Core {
     ) -> Result<(Finished, jail::Plan), Failure> {
         let mut plan = self.plan_of_run()?;
         if io.arguments.iter().any(|argument| argument.contains('\0')) {
-            return Err(refusal(
-                "command.argv",
+            return Err(Failure::new(
+                Step::policy("command.argv"),
                 "an argument of this run has a NUL byte in it, and arguments end there",
             ));
         }
@@ -335,12 +336,13 @@ impl Core {
         // Init is at work meanwhile; what connects before the gateway has its sockets waits at them.
         let egress = match (&plan.way, &staged.started) {
             (Some(way), Some(started)) => {
-                let letters = staged.letters.take().ok_or_else(|| refusal("spawn", "init's letters are gone"))?;
+                let letters =
+                    staged.letters.take().ok_or_else(|| Failure::new(Step::Spawn, "init's letters are gone"))?;
                 Some(way.attach(&self.policy.network, letters, started.running.pid)?)
             }
             _ => None,
         };
-        let Some(started) = staged.started.take() else { return Err(refusal("spawn", "init is gone")) };
+        let Some(started) = staged.started.take() else { return Err(Failure::new(Step::Spawn, "init is gone")) };
         let mut report = self.watch(started, plan, staged.cgroup.as_ref(), io, channel, egress.as_ref());
         let network = egress.map(|egress| egress.end(&mut report.log));
         report.refused(network.as_ref(), self.policy.on_violation);
@@ -372,7 +374,7 @@ impl Core {
         let cgroup = self.cgroup(&mut enforcement)?;
         let mut extra = jail::prepare(plan, plan.recipe.ids_out, &self.owner_maps)?;
         if let Some(c) = &cgroup {
-            let tasks = c.tasks_files().map_err(|e| refusal("cgroup", &e.to_string()))?;
+            let tasks = c.tasks_files().map_err(|e| Failure::new(Step::Cgroup, e.to_string()))?;
             plan.recipe.joins = (extra.len() as u16, tasks.len() as u16);
             extra.extend(tasks);
             // The cgroup counts the same processes and tells when it refuses one; the rlimit behind it tells nobody.
@@ -402,7 +404,7 @@ impl Core {
             crate::rlimits::leave_processes_to_the_cgroup(&mut plan.recipe.rlimits);
         }
         let letters =
-            staged.letters.as_ref().ok_or_else(|| refusal("spawn", "the staged sandbox waits for nothing"))?;
+            staged.letters.as_ref().ok_or_else(|| Failure::new(Step::Spawn, "the staged sandbox waits for nothing"))?;
         jail::tell(letters, &plan.recipe, &[])?;
         Ok(staged)
     }
@@ -419,7 +421,7 @@ impl Core {
         self.networks
             .lease()
             .map(Some)
-            .map_err(|e| refusal("network.mode", &format!("cannot make a network namespace: {e}")))
+            .map_err(|e| Failure::new(Field::Network, format!("cannot make a network namespace: {e}")))
     }
 
     fn cgroup(&self, e: &mut Enforcement) -> Result<Option<Cgroup>, Failure> {
@@ -603,21 +605,13 @@ impl Drop for Counted<'_> {
 }
 
 /// Whether it is the tmpfs that is handed back.
-fn handed(step: &Step) -> bool {
-    matches!(step, Step::Tmpfs { handed: Some(_), .. })
-}
-
-pub(crate) fn refusal(step: &str, message: &str) -> Failure {
-    Failure { code: 125, step: step.into(), message: message.into(), hint: None }
+fn handed(step: &init_plan::Step) -> bool {
+    matches!(step, init_plan::Step::Tmpfs { handed: Some(_), .. })
 }
 
 fn empty_or_new(dir: &std::path::Path) -> Result<(), Failure> {
-    let fail = |message: String| Failure {
-        code: 125,
-        step: "keep_changes".into(),
-        message,
-        hint: Some("name a directory that does not exist yet".into()),
-    };
+    let fail =
+        |message: String| Failure::new(Step::KeepChanges, message).hint("name a directory that does not exist yet");
     match std::fs::read_dir(dir) {
         Ok(mut entries) => match entries.next() {
             Some(_) => Err(fail(format!("{} is not empty", dir.display()))),

@@ -8,10 +8,11 @@ use cofferdam_confine::seccomp::{
 };
 use cofferdam_confine::wire::fd;
 use cofferdam_policy::{
-    ArgOp as PolicyOp, AuditLevel, NetworkMode, OnViolation, Policy, SeccompLevel, SyscallAction, errno_from_name,
+    ArgOp as PolicyOp, AuditLevel, Field, NetworkMode, OnViolation, Policy, SeccompLevel, SyscallAction,
+    errno_from_name,
 };
 
-use crate::outcome::Failure;
+use crate::failure::Failure;
 
 /// A compiled filter and its classifier, as init takes them: 8 bytes per instruction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -135,32 +136,22 @@ fn exec_number() -> u32 {
     fd::exec(rlimit(resource::NOFILE).1).unsigned_abs()
 }
 
-/// A refusal that is about the filter.
-pub fn fail(message: String) -> Failure {
-    Failure { code: 125, step: "process.seccomp".into(), message, hint: None }
-}
-
 /// Compiles it.
 ///
 /// # Errors
 /// A rule that names no known call, or a filter that is too long.
 pub fn build(policy: &Policy, needs: Needs) -> Result<Filter, Failure> {
     let Some(arch) = Arch::native() else {
-        return Err(fail("no filter exists for this architecture".into()));
+        return Err(Failure::new(Field::Seccomp, "no filter exists for this architecture"));
     };
     let most = rlimit(resource::NOFILE).1;
     if !policy.process.spawn && most < fd::LEAST_HARD {
-        return Err(Failure {
-            code: 125,
-            step: "process.spawn".into(),
-            message: format!(
+        return Err(Failure::new(Field::Spawn, format!(
                 "without spawning the program is held open, for which this process's hard limit of {most} open files is too low"
-            ),
-            hint: Some(format!(
+            )).hint(format!(
                 "raise it to {} or more: ulimit -Hn; in another sandbox, its --open-files",
                 fd::LEAST_HARD
-            )),
-        });
+            )));
     }
     let rules = rules(policy);
     // What nobody wants to hear of the kernel refuses alone. A refusal that ends the run is init's to hear of, and where
@@ -173,7 +164,8 @@ pub fn build(policy: &Policy, needs: Needs) -> Result<Filter, Failure> {
         (false, false) if policy.audit.records(AuditLevel::Info) => Denials::Notify,
         (false, false) => Denials::Errno,
     };
-    let program = compile(&request(policy, needs, denials, &rules), arch).map_err(|e| fail(e.to_string()))?;
+    let program = compile(&request(policy, needs, denials, &rules), arch)
+        .map_err(|e| Failure::new(Field::Seccomp, e.to_string()))?;
     let words = |insns: &[cofferdam_confine::seccomp::classify::Insn]| {
         Program::bytes(insns).chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().unwrap_or_default())).collect()
     };

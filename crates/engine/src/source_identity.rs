@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 
 use cofferdam_policy::{FileIdentity, Mount, Policy};
 
-use crate::outcome::Failure;
+use crate::failure::{Failure, Step};
 
 /// The device and inode, as init compares them, that the source has to have; `None` where the caller did not say.
 pub(crate) fn expected(policy: &Policy, source: &str) -> Option<(u64, u64)> {
@@ -19,14 +19,13 @@ pub(crate) fn expected(policy: &Policy, source: &str) -> Option<(u64, u64)> {
 ///
 /// # Errors
 /// It is another file.
-pub(crate) fn compare(policy: &Policy, source: &str, found: (u64, u64), field: &str) -> Result<(), Failure> {
+pub(crate) fn compare(policy: &Policy, source: &str, found: (u64, u64), step: &Step) -> Result<(), Failure> {
     match expected(policy, source) {
-        Some(expected) if expected != found => Err(Failure {
-            code: 125,
-            step: field.to_owned(),
-            message: format!("the mount source {source} was replaced after it was checked, and is another file now"),
-            hint: Some("run it again, and do not let untrusted code write the directory that the source is in".into()),
-        }),
+        Some(expected) if expected != found => Err(Failure::new(
+            step,
+            format!("the mount source {source} was replaced after it was checked, and is another file now"),
+        )
+        .hint("run it again, and do not let untrusted code write the directory that the source is in")),
         _ => Ok(()),
     }
 }
@@ -42,7 +41,7 @@ pub(crate) fn compare_all(policy: &Policy) -> Result<(), Failure> {
             continue;
         }
         let found = std::fs::metadata(source).map_or((0, 0), |m| (crate::executables::device(m.dev()), m.ino()));
-        compare(policy, source, found, &format!("filesystem.mounts[{index}]"))?;
+        compare(policy, source, found, &Step::mount_entry(index))?;
     }
     Ok(())
 }
@@ -70,7 +69,7 @@ mod tests {
         assert!(compare_all(&policy).unwrap_err().message.contains(&path), "it is missing");
         std::os::unix::fs::symlink("/", &source).unwrap();
         let refused = compare_all(&policy).unwrap_err();
-        assert_eq!(refused.step, "filesystem.mounts[0]");
+        assert_eq!(refused.step.as_str(), "filesystem.mounts[0]");
         assert!(refused.message.contains("was replaced"), "{refused:?}");
         std::fs::remove_file(&source).unwrap();
         std::fs::rename(dir.path().join("aside"), &source).unwrap();

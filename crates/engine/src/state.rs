@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_audit::{opened, trails};
 use cofferdam_policy::paths::{is_within, lexical};
-use cofferdam_policy::{Access, Mount, Policy, Root};
+use cofferdam_policy::{Access, Field, Mount, Policy, Root};
 
-use crate::outcome::Failure;
+use crate::failure::{Failure, Step};
 
 /// A directory or file of Cofferdam's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,10 +118,6 @@ pub fn writable(policy: &Policy) -> Vec<String> {
     policy.filesystem.mounts.iter().filter_map(source).collect()
 }
 
-fn refuse(field: String, message: String, hint: &str) -> Failure {
-    Failure { code: 125, step: field, message, hint: Some(hint.into()) }
-}
-
 /// Refuses a volume that is, or lies in, what no sandbox sees, or could be written and may only be read.
 ///
 /// # Errors
@@ -129,41 +125,38 @@ fn refuse(field: String, message: String, hint: &str) -> Failure {
 pub fn acceptable(policy: &Policy) -> Result<(), Failure> {
     if let Ok(state) = opened::state_directory() {
         trails::known(&state).map_err(|why| {
-            refuse(
-                "filesystem.deny".into(),
-                format!("cannot read which directories hold audit trails: {why}"),
-                "remove that directory, or set XDG_STATE_HOME to a directory of your own",
-            )
+            Failure::new(Field::Deny, format!("cannot read which directories hold audit trails: {why}"))
+                .hint("remove that directory, or set XDG_STATE_HOME to a directory of your own")
         })?;
     }
     let places = places();
-    let check = |field: String, source: &str, writes: bool| {
+    let check = |step: Step, source: &str, writes: bool| {
         let Some(source) = fs::canonicalize(source).ok().and_then(|path| path.to_str().map(str::to_owned)) else {
             return Ok(());
         };
         match places.iter().find(|place| is_within(&source, &place.path) && (place.hidden || writes)) {
             None => Ok(()),
-            Some(place) if place.hidden => Err(refuse(
-                field,
+            Some(place) if place.hidden => Err(Failure::new(
+                step,
                 format!("{source} lies in {}, which Cofferdam keeps for itself: no sandbox sees it", place.path),
-                "copy what the program needs to another directory",
-            )),
-            Some(place) => Err(refuse(
-                field,
+            )
+            .hint("copy what the program needs to another directory")),
+            Some(place) => Err(Failure::new(
+                step,
                 format!(
                     "{source} lies in {}, which decides what later sandboxes may do: no sandbox writes it",
                     place.path
                 ),
-                "mount it read-only, without :rw",
-            )),
+            )
+            .hint("mount it read-only, without :rw")),
         }
     };
     if let Root::Directory(root) = &policy.filesystem.root {
-        check("filesystem.root".into(), root, false)?;
+        check(Field::Root.into(), root, false)?;
     }
     for (i, mount) in policy.filesystem.mounts.iter().enumerate() {
         if let Mount::Bind { source, access, .. } = mount {
-            check(format!("filesystem.mounts[{i}]"), source, *access == Access::ReadWrite)?;
+            check(Step::mount_entry(i), source, *access == Access::ReadWrite)?;
         }
     }
     Ok(())
@@ -173,14 +166,10 @@ pub fn acceptable(policy: &Policy) -> Result<(), Failure> {
 pub fn exposed(backend: &str, place: &Place) -> Failure {
     let (what, verb) =
         if place.trail { ("the audit trail of this run", "reach") } else { ("Cofferdam's own files", "write") };
-    refuse(
-        if place.hidden { "filesystem.deny".into() } else { "filesystem.protected".into() },
-        format!(
+    Failure::new(if place.hidden { Field::Deny } else { Field::Protected }, format!(
             "{what} in {} would be within the program's reach, and the {backend} backend cannot enforce that it does not {verb} them",
             place.path
-        ),
-        "use --backend jail, a volume that does not contain it, or another place: COFFERDAM_AUDIT, XDG_STATE_HOME",
-    )
+        )).hint("use --backend jail, a volume that does not contain it, or another place: COFFERDAM_AUDIT, XDG_STATE_HOME")
 }
 
 #[cfg(test)]

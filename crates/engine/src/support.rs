@@ -6,7 +6,8 @@ use cofferdam_policy::allow::PLAIN_HTTP;
 use cofferdam_policy::{AllowRule, Field, NetworkLimits, NetworkMode, Policy, SeccompLevel};
 use serde::Serialize;
 
-use crate::outcome::{Applied, Enforcement, Failure, Strength};
+use crate::failure::Failure;
+use crate::outcome::{Applied, Enforcement, Strength};
 
 /// What one backend can enforce on this host, per field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

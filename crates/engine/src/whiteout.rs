@@ -9,18 +9,14 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cofferdam_policy::{Access, Mount, Policy};
+use cofferdam_policy::{Access, Field, Mount, Policy};
 use rustix::fs::{CWD, FileType, Mode, mkdirat, mknodat};
 
-use crate::outcome::Failure;
+use crate::failure::Failure;
 
 fn fail(what: &str, path: &Path, e: &std::io::Error) -> Failure {
-    Failure {
-        code: 125,
-        step: "filesystem.deny".into(),
-        message: format!("{what} {}: {e}", path.display()),
-        hint: Some("set XDG_CACHE_HOME to a directory that this user can write".into()),
-    }
+    Failure::new(Field::Deny, format!("{what} {}: {e}", path.display()))
+        .hint("set XDG_CACHE_HOME to a directory that this user can write")
 }
 
 /// Where layers lie: in the runtime directory, which no root view shows, else in the cache.

@@ -9,7 +9,7 @@ use cofferdam_policy::{NetworkMode, Policy};
 use super::filter::{self, Left};
 use super::layout::{Item, Layout};
 use super::tool::{ARGV0, NO_USERNS};
-use crate::outcome::Failure;
+use crate::failure::Failure;
 
 /// Descriptor of the options.
 pub const ARGS_FD: i32 = FIRST_FD;

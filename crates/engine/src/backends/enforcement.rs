@@ -6,7 +6,8 @@ use cofferdam_policy::{Field, Mount, NetworkMode, Policy, Root};
 
 use super::layout::Layout;
 use super::tool::Tool;
-use crate::outcome::{Applied, Enforcement, Failure, Strength};
+use crate::failure::Failure;
+use crate::outcome::{Applied, Enforcement, Strength};
 
 /// What the answers are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,15 +71,12 @@ pub fn sufficient(target: &str, policy: &Policy, e: &Enforcement, told: &[Field]
         n => format!(" (and {} more: {})", n - 1, names[1..].join(", ")),
     };
     let how = if applied.strength == Strength::None { "not at all" } else { "only in part" };
-    Err(Failure {
-        code: 125,
-        step: first.name().into(),
-        message: format!("{target} can hold {} {how}: {}{others}", first.name(), applied.reason),
-        hint: Some(format!(
+    Err(Failure::new(**first, format!("{target} can hold {} {how}: {}{others}", first.name(), applied.reason)).hint(
+        format!(
             "--best-effort={} (enforcement.best_effort) takes what can be had; --backend jail holds more",
             names.join(",")
-        )),
-    })
+        ),
+    ))
 }
 
 /// Of a list of names, the first and how many more.

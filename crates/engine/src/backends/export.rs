@@ -7,7 +7,8 @@ use super::facts::Facts;
 use super::layout::layout;
 use super::tool::Tool;
 use super::{nsjail, seatbelt};
-use crate::outcome::{Enforcement, Failure, Strength};
+use crate::failure::Failure;
+use crate::outcome::{Enforcement, Strength};
 
 /// Whose configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 //! tools cannot do themselves added as rules.
 
 use cofferdam_confine::seccomp::{Arch, ArgOp, Condition, Denials, Program, Rule, RuleAction, compile, kafel};
-use cofferdam_policy::{NetworkMode, OnViolation, Policy};
+use cofferdam_policy::{Field, NetworkMode, OnViolation, Policy};
 
-use crate::outcome::Failure;
-use crate::seccomp_filter::{Needs, fail, request, rules};
+use crate::failure::Failure;
+use crate::seccomp_filter::{Needs, request, rules};
 
 const CLONE_THREAD: u64 = 0x1_0000;
 const CLONE_NEWUSER: u64 = 0x1000_0000;
@@ -54,7 +54,7 @@ fn compiled<T>(
     make: impl Fn(&cofferdam_confine::seccomp::Request<'_>, Arch) -> Result<T, cofferdam_confine::seccomp::Error>,
 ) -> Result<T, Failure> {
     let Some(arch) = Arch::native() else {
-        return Err(fail("no filter exists for this architecture".into()));
+        return Err(Failure::new(Field::Seccomp, "no filter exists for this architecture"));
     };
     let needs = Needs {
         guards: false,
@@ -77,7 +77,7 @@ fn compiled<T>(
     (request.no_spawn, request.trace, request.addresses, request.nested) = (None, false, false, false);
     // In a network of its own what these sockets buffer would be charged to no cgroup, and nothing of ours could look.
     request.no_netlink = policy.network.mode != NetworkMode::Host;
-    make(&request, arch).map_err(|e| fail(e.to_string()))
+    make(&request, arch).map_err(|e| Failure::new(Field::Seccomp, e.to_string()))
 }
 
 /// The compiled filter, as an array of `struct sock_filter`.

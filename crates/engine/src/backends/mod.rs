@@ -10,6 +10,7 @@
 //! written out; `run` starts and supervises. None of them reports violations with evidence: only the jail can.
 
 pub mod bubblewrap;
+mod complaint;
 pub mod container;
 pub mod enforcement;
 pub mod export;
@@ -27,4 +28,4 @@ mod watch;
 pub use enforcement::{Purpose, answers};
 pub use export::{Exported, Format, export};
 pub use run::Ready;
-pub use tool::{Installed, MISSING, Tool, Tools};
+pub use tool::{Installed, Tool, Tools};

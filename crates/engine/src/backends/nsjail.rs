@@ -11,7 +11,7 @@ use super::enforcement::Purpose;
 use super::filter::{self, Left};
 use super::layout::{Item, Layout};
 use super::prototext;
-use crate::outcome::Failure;
+use crate::failure::Failure;
 
 /// `NsJailConfig`, as far as it is used. What is `None` has nsjail's own default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]

@@ -4,8 +4,8 @@ use cofferdam_policy::Policy;
 
 use super::facts::{Facts, Kind, Resolved, resolve};
 use super::layout::Layout;
+use crate::failure::{Failure, Step};
 use crate::mount_table::{below, join};
-use crate::outcome::Failure;
 
 impl Layout {
     /// The program's path inside, where that can be told: `Ok(None)` when it cannot.
@@ -22,15 +22,15 @@ impl Layout {
             match self.look(&candidate, facts) {
                 Some(Kind::File { executable: true, .. }) => return Ok(Some(candidate)),
                 Some(Kind::File { .. } | Kind::Directory | Kind::Special) if name.contains('/') => {
-                    return Err(Failure {
-                        code: 126,
-                        step: "exec".into(),
-                        message: format!(
+                    return Err(Failure::new(
+                        Step::Exec,
+                        format!(
                             "{}: not executable inside the sandbox",
                             cofferdam_policy::text::escape(name.as_bytes())
                         ),
-                        hint: Some("chmod +x it, or name its interpreter".into()),
-                    });
+                    )
+                    .code(126)
+                    .hint("chmod +x it, or name its interpreter"));
                 }
                 Some(_) => {}
                 None => doubtful = true,
@@ -39,12 +39,12 @@ impl Layout {
         if doubtful {
             return Ok(None);
         }
-        Err(Failure {
-            code: 127,
-            step: "exec".into(),
-            message: format!("{}: not found inside the sandbox", cofferdam_policy::text::escape(name.as_bytes())),
-            hint: Some("name its path, set PATH with -e PATH=..., or mount the directory that holds it with -v".into()),
-        })
+        Err(Failure::new(
+            Step::Exec,
+            format!("{}: not found inside the sandbox", cofferdam_policy::text::escape(name.as_bytes())),
+        )
+        .code(127)
+        .hint("name its path, set PATH with -e PATH=..., or mount the directory that holds it with -v"))
     }
 
     /// What a path inside is; `None` when it cannot be told.

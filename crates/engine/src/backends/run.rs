@@ -12,14 +12,16 @@ use cofferdam_confine::{memfd, seatbelt as profile};
 use cofferdam_policy::{AuditLevel, Field, Policy, SyscallAction};
 use serde_json::{Value, json};
 
+use super::complaint::{Cause, cause};
 use super::enforcement::{Purpose, answers, sufficient};
 use super::facts::Here;
 use super::layout::layout;
 use super::tool::{Installed, Tool};
 use super::watch::{Killed, Seen, Tree, Watched, watch};
 use super::{bubblewrap, nsjail, seatbelt};
+use crate::failure::{Failure, Step};
 use crate::io::{Io, Stream};
-use crate::outcome::{Applied, Ending, Enforcement, Evidence, Failure, Outcome, Strength, Truncated, Violation};
+use crate::outcome::{Applied, Ending, Enforcement, Evidence, Outcome, Strength, Truncated, Violation};
 use crate::outcome_builder::{SIGSYS, SIGXFSZ, by_signal};
 use crate::streams::{Sink, Source};
 
@@ -65,12 +67,8 @@ enum End {
     Waits,
 }
 
-fn refusal(step: &str, message: impl Into<String>, hint: Option<&str>) -> Failure {
-    Failure { code: 125, step: step.into(), message: message.into(), hint: hint.map(str::to_owned) }
-}
-
 fn text(value: impl Into<Vec<u8>>) -> Result<CString, Failure> {
-    CString::new(value).map_err(|_| refusal("spawn", "an argument holds a NUL character", None))
+    CString::new(value).map_err(|_| Failure::new(Step::Spawn, "an argument holds a NUL character"))
 }
 
 impl Ready {
@@ -84,7 +82,7 @@ impl Ready {
         if tool.tool == Tool::Nsjail
             && let Some((why, command)) = host::user_namespaces_refused(false)
         {
-            return Err(refusal("namespaces", format!("user namespaces cannot be had: {why}"), Some(command)));
+            return Err(Failure::new(Step::Namespaces, format!("user namespaces cannot be had: {why}")).hint(command));
         }
         if !identity.switches() && identity.is_root_outside() {
             return Err(crate::landlock::as_root());
@@ -220,11 +218,13 @@ impl Ready {
     fn attempt(&self, io: &mut Io, begun: Instant) -> Result<Outcome, Failure> {
         if !io.arguments.is_empty() {
             let told = format!("the {} backend takes no arguments besides the policy's", self.backend());
-            return Err(refusal("command.argv", told, Some("prepare a policy with them")));
+            return Err(Failure::new(Step::policy("command.argv"), told).hint("prepare a policy with them"));
         }
         if io.terminal.is_some() {
             let hint = "use --backend jail, or leave --tty out";
-            return Err(refusal("terminal", format!("the {} backend gives no terminal", self.backend()), Some(hint)));
+            return Err(
+                Failure::new(Step::Terminal, format!("the {} backend gives no terminal", self.backend())).hint(hint)
+            );
         }
         let (start, mut enforcement) = self.start()?;
         crate::source_identity::compare_all(&self.policy)?;
@@ -300,12 +300,12 @@ impl Ready {
         io: &mut Io,
         begun: Instant,
     ) -> Result<(Watched<'c>, Duration), Failure> {
-        let failed = |what: &str, e: &dyn std::fmt::Display| refusal("spawn", format!("{what}: {e}"), None);
+        let failed = |what: &str, e: &dyn std::fmt::Display| Failure::new(Step::Spawn, format!("{what}: {e}"));
         let pipes = |e: std::io::Error| failed("cannot make the run's pipes", &e);
         let ids = if self.identity.switches() {
             let id = host::unprivileged_id();
             let id = id.ok_or_else(|| {
-                refusal("ids", "no unprivileged id is mapped here", Some("run it as an ordinary user"))
+                Failure::new(Step::Ids, "no unprivileged id is mapped here").hint("run it as an ordinary user")
             })?;
             Some((id, id))
         } else {
@@ -345,7 +345,8 @@ impl Ready {
                 rustix::fs::fchown(theirs, owner.0, owner.1).map_err(|e| failed("cannot give a stream away", &e))?;
             }
         }
-        let tasks = cgroup.map(Cgroup::tasks_files).transpose().map_err(|e| refusal("cgroup", e.to_string(), None))?;
+        let tasks =
+            cgroup.map(Cgroup::tasks_files).transpose().map_err(|e| Failure::new(Step::Cgroup, e.to_string()))?;
         let tasks = tasks.unwrap_or_default();
         let rlimits = self.rlimits(cgroup.is_some());
         let running = spawn(&Foreign {
@@ -459,7 +460,7 @@ impl Ready {
         if o.error.is_none()
             && let Some(first) = seen.problems.first()
         {
-            o.error = Some(Failure { code: 0, step: "cleanup".into(), message: first.clone(), hint: None });
+            o.error = Some(Failure::new(Step::Cleanup, first.clone()).code(0));
         }
         o
     }
@@ -535,10 +536,10 @@ impl Ready {
         };
         let said = if said.is_empty() { "it said nothing".to_owned() } else { said };
         let message = format!("{} could not set the sandbox up: {said}", self.backend());
-        let hint = said.contains("ermission denied").then_some(
+        let hint = (cause(&said) == Some(Cause::PermissionDenied)).then_some(
             "the sandbox's unprivileged user must be able to reach what is mounted; or use --backend jail, which maps owners",
         );
-        refusal("setup", message, hint)
+        Failure::new(Step::Setup, message).maybe_hint(hint)
     }
 }
 

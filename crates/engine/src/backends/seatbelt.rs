@@ -3,18 +3,13 @@
 //! Links are followed where the host can be asked, because Seatbelt compares canonical paths.
 
 use cofferdam_confine::seatbelt::{self, Granted, Network, Profile, Reading, Request};
-use cofferdam_policy::{Access, Mount, NetworkMode, Policy, Root};
+use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root};
 
 use super::facts::{Facts, Kind, Resolved, resolve};
-use crate::outcome::Failure;
+use crate::failure::{Failure, Step};
 
-fn refuse(field: &str, message: &str) -> Failure {
-    Failure {
-        code: 125,
-        step: field.to_owned(),
-        message: message.to_owned(),
-        hint: Some("mount the path at its own place (-v PATH:PATH), or use the jail".into()),
-    }
+fn refuse(step: impl Into<Step>, message: &str) -> Failure {
+    Failure::new(step, message).hint("mount the path at its own place (-v PATH:PATH), or use the jail")
 }
 
 /// The profile that stands for a policy.
@@ -23,11 +18,11 @@ fn refuse(field: &str, message: &str) -> Failure {
 /// The policy asks for what needs mounts.
 pub fn plan(policy: &Policy, facts: &dyn Facts) -> Result<Profile, Failure> {
     if let Root::Directory(_) | Root::Image(_) = policy.filesystem.root {
-        return Err(refuse("filesystem.root", "a root directory needs mounts, which Seatbelt has not"));
+        return Err(refuse(Field::Root, "a root directory needs mounts, which Seatbelt has not"));
     }
     let mut granted = Vec::new();
     for (i, mount) in policy.filesystem.mounts.iter().enumerate() {
-        let field = format!("filesystem.mounts[{i}]");
+        let field = Step::mount_entry(i);
         let Mount::Bind { source, target, access, exec, optional } = mount else {
             return Err(refuse(&field, "a tmpfs needs mounts, which Seatbelt has not"));
         };

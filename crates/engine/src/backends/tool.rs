@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde::Serialize;
 
-use crate::outcome::Failure;
+use crate::failure::{Failure, Step};
 
 /// Somebody else's sandbox program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -102,9 +102,6 @@ pub const NO_USERNS: (u32, u32) = (0, 8);
 /// From this one on `--argv0` is there.
 pub const ARGV0: (u32, u32) = (0, 9);
 
-/// The step of a refusal because a tool is not installed, and nobody said where it should be.
-pub const MISSING: &str = "tool";
-
 fn missing(tool: Tool) -> Failure {
     let (message, hint) = match tool {
         Tool::Bubblewrap => (
@@ -120,7 +117,7 @@ fn missing(tool: Tool) -> Failure {
             "use --backend jail on Linux; `cofferdam export --format seatbelt` writes the profile anywhere",
         ),
     };
-    Failure { code: 125, step: MISSING.into(), message: message.into(), hint: Some(hint.into()) }
+    Failure::new(Step::Tool, message).hint(hint)
 }
 
 impl Installed {
@@ -130,12 +127,7 @@ impl Installed {
     /// It is missing, cannot be run or is too old; the hint says what to do.
     pub fn find(tool: Tool, tools: &Tools) -> Result<Installed, Failure> {
         let Some(path) = tools.path(tool) else { return Err(missing(tool)) };
-        let fail = |message: String, hint: &str| Failure {
-            code: 125,
-            step: "backend".into(),
-            message,
-            hint: Some(hint.to_owned()),
-        };
+        let fail = |message: String, hint: &str| Failure::new(Step::Backend, message).hint(hint);
         let path = std::path::absolute(path)
             .map_err(|e| fail(format!("cannot use {}: {e}", path.display()), "name it by an absolute path"))?;
         let mut found = Installed { tool, path, version: None };

@@ -12,7 +12,8 @@ use cofferdam_policy::{Policy, text};
 use rustix::fs::{FlockOperation, flock};
 
 use super::{Before, Mended, before};
-use crate::outcome::{Evidence, Failure, Outcome, Violation};
+use crate::failure::{Failure, REFUSED, Step};
+use crate::outcome::{Evidence, Outcome, Violation};
 use crate::state;
 
 /// Records of earlier runs that are looked at.
@@ -187,7 +188,7 @@ fn decode(file: &File) -> std::io::Result<Before> {
 }
 
 fn fault(code: i32, message: String) -> Failure {
-    Failure { code, step: "repositories".into(), message, hint: None }
+    Failure::new(Step::Repositories, message).code(code)
 }
 
 /// Nothing says what the run of this record could write, so that nothing of it was looked at.
@@ -198,7 +199,7 @@ fn unread(path: &Path, why: &std::io::Error) -> Failure {
     );
     let hint = "in each repository that the run could write, `git ls-files --stage` lists embedded repositories by the mode \
                 160000; run nothing else of git there before you know all of them";
-    Failure { hint: Some(hint.into()), ..fault(125, message) }
+    fault(REFUSED, message).hint(hint)
 }
 
 /// A path whose names may be the program's.
@@ -299,7 +300,7 @@ fn report(outcome: &mut Outcome, mended: &Mended, who: &str) {
     ));
     let code = if mended.failed.is_empty() && mended.followed.is_empty() { 0 } else { 125 };
     outcome.success &= code == 0;
-    add(outcome, Failure { code, step: "repositories".into(), message: texts.join("; "), hint });
+    add(outcome, Failure::new(Step::Repositories, texts.join("; ")).code(code).maybe_hint(hint));
 }
 
 /// Adds to what an outcome says already, whose code and hint stay unless it has none.

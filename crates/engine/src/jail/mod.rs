@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cofferdam_confine::cgroup::Cgroup;
 use cofferdam_confine::host::Identity;
-use cofferdam_confine::init_plan::{Recipe, Source, Step};
+use cofferdam_confine::init_plan::{self, Recipe, Source};
 use cofferdam_confine::netns::Lease;
 use cofferdam_confine::spawn::{Namespaces, SpawnError};
 use cofferdam_confine::wire::flag;
@@ -26,7 +26,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 pub use plan::{Layer, Plan, plan};
 pub use root::{Ids, terminal_device};
 
-use crate::outcome::Failure;
+use crate::failure::{Failure, Step};
 
 /// The owner's ends of a run that has been started.
 #[derive(Debug)]
@@ -52,20 +52,10 @@ impl Started {
     }
 }
 
-fn failed(step: &str, what: &str, e: &dyn std::error::Error, hint: Option<String>) -> Failure {
-    let mut message = format!("{what}: {e}");
-    let mut cause = e.source();
-    while let Some(c) = cause {
-        message.push_str(&format!(": {c}"));
-        cause = c.source();
-    }
-    Failure { code: 125, step: step.to_owned(), message, hint }
-}
-
 /// A pair of connected record sockets: ours, init's.
 fn records(flags: SocketFlags) -> Result<(OwnedFd, OwnedFd), Failure> {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags | SocketFlags::CLOEXEC, None)
-        .map_err(|e| failed("spawn", "cannot make a socket pair", &e, None))
+        .map_err(|e| Failure::new(Step::Spawn, "cannot make a socket pair").caused_by(&e))
 }
 
 /// Makes a pipe the sandbox user's own, as whom the program may open it by name: `> /dev/stderr` opens it anew, and a
@@ -90,7 +80,7 @@ pub fn start(
     recipe: &Recipe,
     extra: &[OwnedFd],
 ) -> Result<(Started, OwnedFd), Failure> {
-    let io = |e: std::io::Error| failed("spawn", "cannot make the run's pipes", &e, None);
+    let io = |e: std::io::Error| Failure::new(Step::Spawn, "cannot make the run's pipes").caused_by(&e);
     let (in_theirs, in_ours) = crate::streams::incoming().map_err(io)?;
     let (out_ours, out_theirs) = crate::streams::outgoing().map_err(io)?;
     let (err_ours, err_theirs) = crate::streams::outgoing().map_err(io)?;
@@ -129,10 +119,11 @@ pub fn start(
 /// # Errors
 /// Init is gone.
 pub fn tell(letters: &OwnedFd, recipe: &Recipe, extra: &[OwnedFd]) -> Result<(), Failure> {
-    let block = memfd::plan(&recipe.encode()).map_err(|e| failed("spawn", "cannot write the plan", &e, None))?;
+    let block =
+        memfd::plan(&recipe.encode()).map_err(|e| Failure::new(Step::Spawn, "cannot write the plan").caused_by(&e))?;
     let extra: Vec<BorrowedFd<'_>> = extra.iter().map(AsFd::as_fd).collect();
     control::plan(letters.as_fd(), block.as_fd(), &extra)
-        .map_err(|e| failed("spawn", "cannot hand the plan over", &e, None))
+        .map_err(|e| Failure::new(Step::Spawn, "cannot hand the plan over").caused_by(&e))
 }
 
 /// Ends a run that never began, and reaps it.
@@ -159,11 +150,11 @@ fn release(recipe: &Recipe, pid: i32, letters: &OwnedFd) -> Result<(), Failure> 
                 .write(true)
                 .open(format!("/proc/{pid}/{name}"))
                 .and_then(|mut f| f.write_all(format!("{inside} {outside} 1").as_bytes()))
-                .map_err(|e| failed("ids", &format!("cannot write the sandbox's {name}"), &e, None))?;
+                .map_err(|e| Failure::new(Step::Ids, format!("cannot write the sandbox's {name}")).caused_by(&e))?;
         }
     }
     if recipe.flags & flag::SYNC != 0 {
-        control::go(letters.as_fd()).map_err(|e| failed("spawn", "cannot release init", &e, None))?;
+        control::go(letters.as_fd()).map_err(|e| Failure::new(Step::Spawn, "cannot release init").caused_by(&e))?;
     }
     Ok(())
 }
@@ -184,7 +175,7 @@ fn spawn_failure(e: &SpawnError, jail: bool) -> Failure {
         }
         _ => None,
     };
-    failed("namespaces", "nothing was started", e, hint)
+    Failure::new(Step::Namespaces, "nothing was started").caused_by(e).maybe_hint(hint)
 }
 
 /// A user namespace that maps one owner of files to the sandbox's user.
@@ -231,8 +222,9 @@ pub fn prepare(plan: &Plan, outside: (u32, u32), maps: &OwnerMaps) -> Result<Vec
     use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat2, statx};
     let mut trees = Vec::new();
     for p in &plan.prepared {
-        let fail =
-            |what: &str, e: &dyn std::error::Error, hint| failed(&p.field, &format!("{what} {}", p.path), e, hint);
+        let fail = |what: &str, e: &dyn std::error::Error, hint| {
+            Failure::new(&p.step, format!("{what} {}", p.path)).caused_by(e).maybe_hint(hint)
+        };
         let at = openat2(CWD, &p.path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_SYMLINKS)
             .map_err(|e| fail("cannot open", &e, None))?;
         let st = statx(&at, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
@@ -278,7 +270,7 @@ pub fn complete(policy: &Policy, me: Identity, filters: &crate::engine::Filters,
     let mut plan = plan(policy, me, filters, ids)?;
     for (op, names) in &plan.crowds {
         let dir = crate::whiteout::layer(names)?;
-        if let Some(Step::Whiteout { layer, .. }) = plan.recipe.mounts.get_mut(*op) {
+        if let Some(init_plan::Step::Whiteout { layer, .. }) = plan.recipe.mounts.get_mut(*op) {
             *layer = Source::System(dir);
         }
     }

@@ -15,8 +15,9 @@ use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root};
 use super::paths::{self, Held, Unheld};
 use super::root::{Build, HOST, Ids};
 use crate::egress::Way;
+use crate::failure::{self, Failure};
 use crate::mount_table::{Place, Shows, View};
-use crate::outcome::{Applied, Enforcement, Failure, Strength};
+use crate::outcome::{Applied, Enforcement, Strength};
 
 /// Inodes of a layer's file system that overlayfs keeps for itself: its root, upper and work directories.
 const LAYER_OWN: u64 = 5;
@@ -38,8 +39,8 @@ pub struct Prepared {
     pub owner: (u32, u32),
     /// Whether the run cannot do without that.
     pub required: bool,
-    /// JSON path, for errors.
-    pub field: String,
+    /// The step that fails with it.
+    pub step: failure::Step,
 }
 
 /// A copy-on-write mount.
@@ -78,10 +79,6 @@ pub struct Plan {
     pub enforcement: Enforcement,
 }
 
-fn refuse(field: &str, message: String, hint: Option<&str>) -> Failure {
-    Failure { code: 125, step: field.to_owned(), message, hint: hint.map(str::to_owned) }
-}
-
 struct Looked {
     path: String,
     identity: (u64, u64),
@@ -89,25 +86,25 @@ struct Looked {
     is_dir: bool,
 }
 
-fn look(source: &str, field: &str) -> Result<Looked, Failure> {
+fn look(source: &str, field: &failure::Step) -> Result<Looked, Failure> {
     let fail = |e: std::io::Error| {
-        refuse(field, format!("mount source {source} cannot be used: {e}"), Some("create it, or correct the path"))
+        Failure::new(field, format!("mount source {source} cannot be used: {e}")).hint("create it, or correct the path")
     };
     let real = std::fs::canonicalize(source).map_err(fail)?;
     let meta = std::fs::symlink_metadata(&real).map_err(fail)?;
     let Some(path) = real.to_str().map(str::to_owned) else {
-        return Err(refuse(field, format!("mount source {source} leads to a path that is not UTF-8"), None));
+        return Err(Failure::new(field, format!("mount source {source} leads to a path that is not UTF-8")));
     };
     use std::os::unix::fs::FileTypeExt;
     let kind = meta.file_type();
     if kind.is_fifo() || kind.is_socket() || kind.is_block_device() || kind.is_char_device() {
-        return Err(refuse(
+        return Err(Failure::new(
             field,
             format!(
                 "mount source {source} is neither a file nor a directory; a device, FIFO or socket would be a way out"
             ),
-            Some("bind the directory that holds the data instead"),
-        ));
+        )
+        .hint("bind the directory that holds the data instead"));
     }
     Ok(Looked {
         path,
@@ -172,7 +169,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &crate::engine::Filters, ids
     }
     let mut held = paths::hold(policy, &p.build.view, &p.build.own_entries());
     if let Some((path, why, deny)) = held.unheld.first() {
-        let field = if *deny { "filesystem.deny" } else { "filesystem.protected" };
+        let field = if *deny { Field::Deny } else { Field::Protected };
         let (message, hint) = match why {
             Unheld::OfEachProcess => (
                 format!("{path} is another file for each process that asks: it cannot be held"),
@@ -183,7 +180,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &crate::engine::Filters, ids
                 "deny paths below it",
             ),
         };
-        return Err(refuse(field, message, Some(hint)));
+        return Err(Failure::new(field, message).hint(hint));
     }
     if policy.process.nested_sandboxes {
         p.room_inside(&held)?;
@@ -195,14 +192,14 @@ pub fn plan(policy: &Policy, me: Identity, filters: &crate::engine::Filters, ids
 }
 
 impl Planner<'_> {
-    fn source(&mut self, looked: &Looked, field: &str, writable: bool) -> Source {
+    fn source(&mut self, looked: &Looked, field: &failure::Step, writable: bool) -> Source {
         if self.me.privileged {
             self.prepared.push(Prepared {
                 path: looked.path.clone(),
                 identity: looked.identity,
                 owner: looked.owner,
                 required: writable,
-                field: field.to_owned(),
+                step: field.clone(),
             });
             return Source::Prepared(self.prepared.len() - 1);
         }
@@ -212,24 +209,24 @@ impl Planner<'_> {
     fn root_source(&mut self) -> Result<(), Failure> {
         if let Root::Image(image) = &self.policy.filesystem.root {
             let hint = "use --backend docker, podman or oci, or name a directory that holds its files: --root ./DIR";
-            return Err(refuse(
-                "filesystem.root",
+            return Err(Failure::new(
+                Field::Root,
                 format!("containers are made of images such as {image}, and the jail is none"),
-                Some(hint),
-            ));
+            )
+            .hint(hint));
         }
         let Root::Directory(dir) = &self.policy.filesystem.root else { return Ok(()) };
-        let looked = look(dir, "filesystem.root")?;
+        let looked = look(dir, &Field::Root.into())?;
         if !looked.is_dir {
-            return Err(refuse("filesystem.root", format!("{dir} is not a directory"), None));
+            return Err(Failure::new(Field::Root, format!("{dir} is not a directory")));
         }
-        let source = self.source(&looked, "filesystem.root", false);
+        let source = self.source(&looked, &Field::Root.into(), false);
         self.build.mounts[0] = Step::RootDirectory { source, attrs: HOST };
         Ok(())
     }
 
     fn mount(&mut self, index: usize, mount: &Mount) -> Result<(), Failure> {
-        let field = format!("filesystem.mounts[{index}]");
+        let field = failure::Step::mount_entry(index);
         let target = self.build.place_of(mount.target());
         match mount {
             Mount::Tmpfs { size_mb, exec, .. } => {
@@ -253,18 +250,22 @@ impl Planner<'_> {
         }
     }
 
-    fn bind(&mut self, source: &str, target: &str, how: Access, exec: bool, field: &str) -> Result<(), Failure> {
+    fn bind(
+        &mut self,
+        source: &str,
+        target: &str,
+        how: Access,
+        exec: bool,
+        field: &failure::Step,
+    ) -> Result<(), Failure> {
         let looked = look(source, field)?;
         crate::source_identity::compare(self.policy, source, looked.identity, field)?;
         if how == Access::ReadOnly && source == target && looked.path == source && self.shows_already(target) {
             return Ok(());
         }
         if how == Access::CopyOnWrite && !looked.is_dir {
-            return Err(refuse(
-                field,
-                format!("{source} is a file; copy-on-write needs a directory"),
-                Some("mount its directory with :cow"),
-            ));
+            return Err(Failure::new(field, format!("{source} is a file; copy-on-write needs a directory"))
+                .hint("mount its directory with :cow"));
         }
         self.make_target(target, looked.is_dir, field)?;
         let writable = how != Access::ReadOnly;
@@ -275,13 +276,9 @@ impl Planner<'_> {
             self.scan_foreign(&looked);
             let changes = self.policy.limits.layer_inodes;
             if changes < LEAST_CHANGES {
-                return Err(refuse(
-                    "limits.layer_inodes",
-                    format!(
+                return Err(Failure::new(failure::Step::policy("limits.layer_inodes"), format!(
                         "limits.layer_inodes is {changes}, and overlayfs cannot be mounted with fewer than {LEAST_CHANGES}"
-                    ),
-                    Some("--layer-files 2 or more"),
-                ));
+                    )).hint("--layer-files 2 or more"));
             }
             let inodes = changes.saturating_add(LAYER_OWN);
             let bytes = self.policy.limits.layer_mb << 20;
@@ -318,7 +315,7 @@ impl Planner<'_> {
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
         if uncovers(&release) {
             let message = format!("an overlay made inside shows what mounts hide in this kernel, {release}");
-            return Err(refuse("process.nested_sandboxes", message, Some("use Linux 5.14 or later")));
+            return Err(Failure::new(Field::NestedSandboxes, message).hint("use Linux 5.14 or later"));
         }
         let places = self.build.view.places();
         let files = || places.iter().filter(|place| place.writable && matches!(place.shows, Shows::Host(_)));
@@ -336,17 +333,11 @@ impl Planner<'_> {
             below(&path)
         });
         let Some((path, tree)) = held_by_mount.or(guarded) else { return Ok(()) };
-        Err(refuse(
-            "process.nested_sandboxes",
-            format!(
+        Err(Failure::new(Field::NestedSandboxes, format!(
                 "{path} is held where {tree} can be written, and a sandbox inside could move, replace or make it from a mount \
                  namespace of its own"
-            ),
-            Some(
-                "mount that directory read-only, or hold nothing in it: protected = [] in a policy file, and no deny or \
-                 mounts below it",
-            ),
-        ))
+            )).hint("mount that directory read-only, or hold nothing in it: protected = [] in a policy file, and no deny or \
+                 mounts below it"))
     }
 
     /// Copy-up keeps owners, and only the sandbox's own can be kept: what belongs to others can be read but not changed.
@@ -393,7 +384,7 @@ impl Planner<'_> {
         entries.next().is_none().then(|| parent.to_owned())
     }
 
-    fn make_target(&mut self, target: &str, is_dir: bool, field: &str) -> Result<(), Failure> {
+    fn make_target(&mut self, target: &str, is_dir: bool, field: &failure::Step) -> Result<(), Failure> {
         let covering = self.build.view.covering(target).map(|place| place.target.clone()).unwrap_or_default();
         // As root: a directory that the sandbox's user may not enter hides everything in it anyway; an empty one that
         // leads only to the mounts in it takes its place.
@@ -418,20 +409,17 @@ impl Planner<'_> {
                 Ok(meta) if meta.is_dir() == is_dir => return Ok(()),
                 Ok(_) => {
                     let (one, two) = if is_dir { ("directory", "file") } else { ("file", "directory") };
-                    return Err(refuse(
+                    return Err(Failure::new(
                         field,
                         format!("cannot mount a {one} on {target}, which is a {two} there"),
-                        None,
                     ));
                 }
                 Err(e) => {
-                    return Err(refuse(
-                        field,
-                        format!("mount target {target} does not exist inside: {e}"),
-                        Some(match self.policy.filesystem.root {
+                    return Err(Failure::new(field, format!("mount target {target} does not exist inside: {e}")).hint(
+                        match self.policy.filesystem.root {
                             Root::Directory(_) => crate::init_error::ROOT_LACKS_PLACE,
                             _ => "choose a target that exists, one below /tmp, or a new one at the top such as /data",
-                        }),
+                        },
                     ));
                 }
             }
@@ -467,7 +455,7 @@ impl Planner<'_> {
         };
         let Some(ids_out) = super::outside(self.me) else {
             let why = "this user namespace maps no id but 0, and the sandbox never runs as 0";
-            return Err(refuse("jail", why.into(), None));
+            return Err(Failure::new(failure::Step::Jail, why));
         };
         let filter = filters.get(policy, !held.guards.is_empty(), held.links)?;
         let mut recipe = Recipe {

@@ -150,7 +150,7 @@ pub(super) fn tmpfs(inodes: Inodes, e: &mut Enforcement) {
 pub fn documented(
     policy: &Policy,
     facts: &dyn crate::backends::facts::Facts,
-) -> Result<Vec<(&'static str, Enforcement)>, crate::outcome::Failure> {
+) -> Result<Vec<(&'static str, Enforcement)>, crate::failure::Failure> {
     use super::Arrival::{Door, Inherited};
     let layout = crate::backends::layout::in_container(policy, facts)?;
     let way = Way::of(policy)?;

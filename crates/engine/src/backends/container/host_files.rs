@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 
 use super::owner::{self, Here, Left};
 use super::spec::DENIED;
-use crate::outcome::Failure;
+use crate::failure::{Failure, Step};
 
 /// The part of a run's directory that its container sees.
 const SHARED: &str = "shared";
@@ -30,10 +30,6 @@ pub const VARIABLE: &str = "COFFERDAM_STATE";
 
 /// How old a run's directory is that never will say whose it is.
 const UNWRITTEN: std::time::Duration = std::time::Duration::from_secs(600);
-
-fn refuse(message: String, hint: Option<&str>) -> Failure {
-    Failure { code: 125, step: "state".into(), message, hint: hint.map(str::to_owned) }
-}
 
 /// The directories.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +49,8 @@ impl Place {
             .or_else(|| named("XDG_DATA_HOME").map(|dir| dir.join("cofferdam")))
             .or_else(|| named("HOME").map(|dir| dir.join(".local/share/cofferdam")));
         let root = root.ok_or_else(|| {
-            refuse(format!("neither {VARIABLE} nor HOME says where containers' files go"), Some("set COFFERDAM_STATE"))
+            Failure::new(Step::State, format!("neither {VARIABLE} nor HOME says where containers' files go"))
+                .hint("set COFFERDAM_STATE")
         })?;
         Place::at(root)
     }
@@ -64,32 +61,33 @@ impl Place {
     /// See [`Place::find`].
     pub fn at(root: PathBuf) -> Result<Place, Failure> {
         let failed = |e: io::Error| {
-            refuse(format!("cannot use {} for containers' files: {e}", root.display()), Some("set COFFERDAM_STATE"))
+            Failure::new(Step::State, format!("cannot use {} for containers' files: {e}", root.display()))
+                .hint("set COFFERDAM_STATE")
         };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&root).map_err(failed)?;
         let meta = fs::metadata(&root).map_err(failed)?;
         if meta.uid() != rustix::process::geteuid().as_raw() {
-            return Err(refuse(
+            return Err(Failure::new(
+                Step::State,
                 format!("{} belongs to another user: what containers start would be theirs to change", root.display()),
-                Some("set COFFERDAM_STATE to a directory of your own"),
-            ));
+            )
+            .hint("set COFFERDAM_STATE to a directory of your own"));
         }
         // Somebody's shared directory is not taken away from everybody else, and what is in there may be theirs already.
         if meta.mode() & 0o022 != 0 {
-            return Err(refuse(
-                format!("others may write in {}", root.display()),
-                Some("set COFFERDAM_STATE to a directory of your own, such as one below it"),
-            ));
+            return Err(Failure::new(Step::State, format!("others may write in {}", root.display()))
+                .hint("set COFFERDAM_STATE to a directory of your own, such as one below it"));
         }
         if meta.mode() & 0o077 != 0 {
             fs::set_permissions(&root, Permissions::from_mode(0o700)).map_err(failed)?;
         }
         let flags = rustix::fs::statvfs(&root).map_err(|e| failed(e.into()))?.f_flag;
         if flags.contains(rustix::fs::StatVfsMountFlags::NOEXEC) {
-            return Err(refuse(
+            return Err(Failure::new(
+                Step::State,
                 format!("{} is mounted noexec: a container's first program cannot be started from it", root.display()),
-                Some("set COFFERDAM_STATE to a directory on another file system"),
-            ));
+            )
+            .hint("set COFFERDAM_STATE to a directory on another file system"));
         }
         for below in ["init", "texts", "runs", "engines", "cache"] {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(root.join(below)).map_err(failed)?;
@@ -120,13 +118,14 @@ impl Place {
         for (name, text) in texts {
             let path = self.texts().join(name);
             if name == Path::new(DENIED) {
-                self.deny(&path).map_err(|e| refuse(format!("cannot make {}: {e}", path.display()), None))?;
+                self.deny(&path)
+                    .map_err(|e| Failure::new(Step::State, format!("cannot make {}: {e}", path.display())))?;
                 continue;
             }
             // What is there under the name of its own hash was put there whole.
             if !fs::read(&path).is_ok_and(|there| there == text.as_bytes()) {
                 write_whole(&path, text.as_bytes(), 0o444)
-                    .map_err(|e| refuse(format!("cannot write {}: {e}", path.display()), None))?;
+                    .map_err(|e| Failure::new(Step::State, format!("cannot write {}: {e}", path.display())))?;
             }
         }
         Ok(())
@@ -146,7 +145,7 @@ impl Place {
     /// It cannot be made.
     pub fn run(&self, id: &str) -> Result<RunDirectory, Failure> {
         let path = self.root.join("runs").join(id);
-        let failed = |e: io::Error| refuse(format!("cannot make {}: {e}", path.display()), None);
+        let failed = |e: io::Error| Failure::new(Step::State, format!("cannot make {}: {e}", path.display()));
         let program = self.program().map_err(failed)?;
         let me = owner::me();
         fs::DirBuilder::new().mode(0o700).create(&path).map_err(failed)?;

@@ -34,7 +34,7 @@ use cofferdam_policy::Backend;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::outcome::Failure;
+use crate::failure::{Failure, Step};
 pub use spec::{APART, Bounds, Entry, Mounted, Net, POWERS, Rootfs, Shape};
 
 /// What makes containers.
@@ -265,11 +265,9 @@ pub(crate) fn of(backend: Backend) -> Result<std::sync::Arc<dyn Maker>, Failure>
             let images = std::sync::Arc::new(engines::Store::new());
             Ok(std::sync::Arc::new(oci::Oci::new(runtime, &oci::Programs::from_environment(), &cache, Some(images))?))
         }
-        other => Err(Failure {
-            code: 125,
-            step: "engine".into(),
-            message: format!("the {} backend is not built into this program", other.name()),
-            hint: Some("use --backend jail".into()),
-        }),
+        other => {
+            Err(Failure::new(Step::Engine, format!("the {} backend is not built into this program", other.name()))
+                .hint("use --backend jail"))
+        }
     }
 }

@@ -20,17 +20,13 @@ use rustix::net::{
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::Made;
+use crate::failure::{Failure, Step};
 use crate::jail::give_away;
-use crate::outcome::Failure;
 
 /// How long init may take to come.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often the maker is asked meanwhile.
 const ASK: Duration = Duration::from_millis(20);
-
-fn refuse(message: String, hint: &str) -> Failure {
-    Failure { code: 125, step: "container".into(), message, hint: Some(hint.to_owned()) }
-}
 
 /// Our ends.
 pub(crate) struct Ours {
@@ -80,7 +76,8 @@ impl Theirs {
 /// No descriptors are left.
 pub(crate) fn ends(user: (u32, u32)) -> Result<(Ours, Theirs), Failure> {
     let failed = |e: io::Error| {
-        refuse(format!("cannot make the run's pipes: {e}"), "more open files have to be allowed here: ulimit -n")
+        Failure::new(Step::Container, format!("cannot make the run's pipes: {e}"))
+            .hint("more open files have to be allowed here: ulimit -n")
     };
     let (in_theirs, in_ours) = crate::streams::incoming().map_err(failed)?;
     let (out_ours, out_theirs) = crate::streams::outgoing().map_err(failed)?;
@@ -140,10 +137,11 @@ impl Door {
         };
         match open() {
             Ok(listener) => Ok(Door { listener, path }),
-            Err(e) => Err(refuse(
+            Err(e) => Err(Failure::new(
+                Step::Container,
                 format!("cannot open {} for the container's init: {e}", path.display()),
-                "set COFFERDAM_STATE to a directory on a file system of this machine's",
-            )),
+            )
+            .hint("set COFFERDAM_STATE to a directory on a file system of this machine's")),
         }
     }
 
@@ -155,13 +153,16 @@ impl Door {
         let connection = self.knock(made)?;
         let gone = |e: io::Error| {
             let hint = "somebody has ended it: look into the engine's log, or use --backend jail";
-            refuse(format!("the container's init is gone: {e}"), hint)
+            Failure::new(Step::Container, format!("the container's init is gone: {e}")).hint(hint)
         };
         std::fs::remove_file(&self.path).map_err(gone)?;
         let number = process::peer(connection.as_fd()).map_err(gone)?;
         let Some(pid) = Pid::from_raw(number) else {
-            return Err(refuse(
-                "the container runs where its processes cannot be seen from here".into(),
+            return Err(Failure::new(
+                Step::Container,
+                "the container runs where its processes cannot be seen from here",
+            )
+            .hint(
                 "run this command in the pid namespace of the engine (docker run --pid=host), or use --backend jail",
             ));
         };
@@ -186,7 +187,8 @@ impl Door {
                     Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
                     Err(e) => {
                         let hint = "more open files have to be allowed here: ulimit -n";
-                        return Err(refuse(format!("cannot let the container's init in: {e}"), hint));
+                        return Err(Failure::new(Step::Container, format!("cannot let the container's init in: {e}"))
+                            .hint(hint));
                     }
                 }
             }
@@ -196,7 +198,7 @@ impl Door {
             if Instant::now() > until {
                 let hint = "what mounts the directory of the run, or a label of SELinux on it, may keep it away";
                 let message = format!("the container's init has not come in {} seconds", PATIENCE.as_secs());
-                return Err(refuse(message, hint));
+                return Err(Failure::new(Step::Container, message).hint(hint));
             }
         }
     }

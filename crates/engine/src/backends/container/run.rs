@@ -20,7 +20,8 @@ use crate::backends::enforcement::sufficient;
 use crate::backends::facts::Here;
 use crate::backends::layout::{Layout, in_container};
 use crate::egress::Way;
-use crate::outcome::{Applied, Enforcement, Failure, Strength};
+use crate::failure::{Failure, Step};
+use crate::outcome::{Applied, Enforcement, Strength};
 use crate::seccomp_filter::{self, Filter, Needs};
 use recipe::{floored, open_files};
 
@@ -91,10 +92,6 @@ impl std::fmt::Debug for Contained {
     }
 }
 
-fn refuse(step: &str, message: impl Into<String>, hint: Option<&str>) -> Failure {
-    Failure { code: 125, step: step.into(), message: message.into(), hint: hint.map(str::to_owned) }
-}
-
 impl Contained {
     /// Plans a policy for a maker. Nothing is pulled or started.
     ///
@@ -115,12 +112,14 @@ impl Contained {
         let way = if about.listener { Way::of(policy)? } else { None };
         if policy.audit.trace && !about.listener {
             let told = format!("the {backend} backend cannot observe calls: gVisor reports none");
-            return Err(refuse("audit.trace", told, Some("leave --trace out, or use another backend")));
+            return Err(
+                Failure::new(Step::policy("audit.trace"), told).hint("leave --trace out, or use another backend")
+            );
         }
         let user = if root {
-            host::unprivileged_id()
-                .map(|id| (id, id))
-                .ok_or_else(|| refuse("ids", "no unprivileged id is mapped here", Some("run it as an ordinary user")))?
+            host::unprivileged_id().map(|id| (id, id)).ok_or_else(|| {
+                Failure::new(Step::Ids, "no unprivileged id is mapped here").hint("run it as an ordinary user")
+            })?
         } else {
             (me.uid, me.gid)
         };

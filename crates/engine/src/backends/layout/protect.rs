@@ -7,8 +7,8 @@ use cofferdam_policy::Root;
 
 use super::super::facts::{Kind, Resolved, resolve};
 use super::{Builder, Item};
+use crate::failure::Failure;
 use crate::mount_table::{Shows, below, join};
-use crate::outcome::Failure;
 use crate::repositories::{self, Known};
 use crate::state;
 

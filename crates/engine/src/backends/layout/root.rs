@@ -1,13 +1,13 @@
 //! What is shown before any mount of the policy's: the root views, the names that lead out, and what every view has of its
 //! own (devices, procfs, scratch space).
 
-use cofferdam_policy::{NetworkMode, Root};
+use cofferdam_policy::{Field, NetworkMode, Root};
 
 use super::super::facts::{Kind, Resolved, resolve};
-use super::{Builder, Item, refuse};
+use super::{Builder, Item};
+use crate::failure::Failure;
 use crate::interpreter::Part;
 use crate::mount_table::Shows;
-use crate::outcome::Failure;
 
 /// Of the scratch space, in eighths: /tmp, /dev/shm, /var/tmp, /run.
 const SHARES: [(&str, u64, u32); 4] =
@@ -25,18 +25,16 @@ impl Builder<'_> {
     pub(super) fn root(&mut self) -> Result<(), Failure> {
         match &self.policy.filesystem.root {
             Root::Host if self.container => {
-                return Err(refuse(
-                    "filesystem.root",
-                    "a container has no view of the whole host".into(),
+                return Err(Failure::new(Field::Root, "a container has no view of the whole host").hint(
                     "--root minimal for the system's programs, --image for those of an image, -v for directories",
                 ));
             }
             Root::Image(image) if !self.container => {
-                return Err(refuse(
-                    "filesystem.root",
+                return Err(Failure::new(
+                    Field::Root,
                     format!("containers are made of images such as {image}, and this backend makes none"),
-                    "use --backend docker, podman or oci, or name a directory that holds its files: --root ./DIR",
-                ));
+                )
+                .hint("use --backend docker, podman or oci, or name a directory that holds its files: --root ./DIR"));
             }
             Root::Image(_) => {
                 self.place("/", Shows::Own, false);
@@ -73,11 +71,8 @@ impl Builder<'_> {
             }
             Root::Directory(dir) => {
                 let Resolved::There(canonical, Kind::Directory) = resolve(self.facts, dir).0 else {
-                    return Err(refuse(
-                        "filesystem.root",
-                        format!("{dir} is not a directory"),
-                        "create it, or correct the path",
-                    ));
+                    return Err(Failure::new(Field::Root, format!("{dir} is not a directory"))
+                        .hint("create it, or correct the path"));
                 };
                 self.host(&canonical, "/", true);
                 if self.container {

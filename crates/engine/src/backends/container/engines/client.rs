@@ -23,7 +23,7 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use super::service::Service;
-use crate::outcome::Failure;
+use crate::failure::{Failure, Step};
 use cofferdam_policy::text::escape;
 
 /// For a question whose answer the engine has.
@@ -66,17 +66,13 @@ impl Trouble {
     }
 
     /// In a failure's words.
-    pub(super) fn failure(&self, step: &str, doing: &str, hint: &str) -> Failure {
-        let reach = matches!(self, Trouble::Unreachable(..) | Trouble::Late(_) | Trouble::Broken(_));
-        Failure {
-            code: 125,
-            step: if reach { "engine" } else { step }.into(),
-            message: format!("{doing}: {self}"),
-            hint: Some(if reach {
-                "look whether the engine still runs, and start it again".into()
-            } else {
-                hint.into()
-            }),
+    pub(super) fn failure(&self, step: Step, doing: &str, hint: &str) -> Failure {
+        let said = format!("{doing}: {self}");
+        match self {
+            Trouble::Said(..) => Failure::new(step, said).hint(hint),
+            Trouble::Unreachable(..) | Trouble::Late(_) | Trouble::Broken(_) => {
+                Failure::new(Step::Engine, said).hint("look whether the engine still runs, and start it again")
+            }
         }
     }
 }
@@ -138,7 +134,7 @@ impl Client {
     /// Of the engine that listens on this socket. Connects to nothing yet.
     pub(super) fn new(socket: &Path, service: Option<Arc<Service>>) -> Result<Client, Failure> {
         let hint = "more threads and open files have to be allowed here: ulimit -u, ulimit -n";
-        let fail = |message: String| Failure { code: 125, step: "engine".into(), message, hint: Some(hint.into()) };
+        let fail = |message: String| Failure::new(Step::Engine, message).hint(hint);
         let worker = Worker::start().map_err(|error| fail(format!("cannot start a thread for the engine: {error}")))?;
         let path: Arc<Path> = socket.into();
         let to = path.clone();

@@ -16,7 +16,7 @@ use bollard::models::{
 use super::about::{Flavour, What};
 use crate::backends::container::spec::{MASKED, inodes};
 use crate::backends::container::{Mounted, Net, POWERS, Ready, Shape};
-use crate::outcome::Failure;
+use crate::failure::{Failure, Step};
 
 /// The smallest tmpfs; 0 would be one without a limit.
 const PAGE: u64 = 4096;
@@ -288,12 +288,8 @@ fn unsayable(path: &str, signs: &[char]) -> Result<(), Failure> {
 }
 
 fn refused(path: &str, why: &str) -> Failure {
-    Failure {
-        code: 125,
-        step: "container".into(),
-        message: format!("cannot mount {}: it {why}", cofferdam_policy::text::escape(path.as_bytes())),
-        hint: Some("rename it, or use --backend jail".into()),
-    }
+    Failure::new(Step::Container, format!("cannot mount {}: it {why}", cofferdam_policy::text::escape(path.as_bytes())))
+        .hint("rename it, or use --backend jail")
 }
 
 #[cfg(test)]

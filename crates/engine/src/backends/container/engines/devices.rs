@@ -17,7 +17,7 @@ use super::export::Export;
 use crate::backends::container::host_files::{Place, write_whole};
 use crate::backends::container::oci::HARMLESS;
 use crate::backends::container::{Progress, Ready};
-use crate::outcome::Failure;
+use crate::failure::{Failure, Step};
 use cofferdam_policy::text::escape;
 
 const PREFIX: &str = "nodes-";
@@ -42,24 +42,21 @@ pub(super) fn none(client: &Client, image: &Ready, name: &str, told: &dyn Fn(Pro
     match found {
         Ok(None) => {}
         Ok(Some(node)) => {
-            return Err(refused(
+            return Err(Failure::new(
+                Step::Image,
                 format!("{name} has the {node}, which the engine may let a program open"),
-                "use an image without it, or --backend oci, which leaves devices out",
-            ));
+            )
+            .hint("use an image without it, or --backend oci, which leaves devices out"));
         }
         Err(error) => {
             let message = format!("cannot look for devices in {name}: {}", escape(error.to_string().as_bytes()));
-            return Err(refused(message, "look into the engine's log, or use --backend oci"));
+            return Err(Failure::new(Step::Image, message).hint("look into the engine's log, or use --backend oci"));
         }
     }
     if let Some(known) = known {
         note(&known).unwrap_or_else(|error| tracing::debug!("that {name} has no devices is not noted: {error}"));
     }
     Ok(())
-}
-
-fn refused(message: String, hint: &str) -> Failure {
-    Failure { code: 125, step: "image".into(), message, hint: Some(hint.into()) }
 }
 
 fn noted(directory: &Path, id: &str) -> PathBuf {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::about::Flavour;
-use crate::outcome::Failure;
+use crate::failure::{Failure, Step};
 
 /// What discovery looks at.
 pub(super) trait Surroundings {
@@ -111,12 +111,8 @@ pub(super) fn find(flavour: Flavour, around: &dyn Surroundings) -> Result<Found,
 }
 
 fn missing(flavour: Flavour, looked: &[String], hint: String) -> Failure {
-    Failure {
-        code: 125,
-        step: "engine".into(),
-        message: format!("no {} engine is reachable: looked at {}", flavour.name(), looked.join(", ")),
-        hint: Some(hint),
-    }
+    Failure::new(Step::Engine, format!("no {} engine is reachable: looked at {}", flavour.name(), looked.join(", ")))
+        .hint(hint)
 }
 
 fn reason(error: &io::Error) -> String {
@@ -131,15 +127,10 @@ fn reason(error: &io::Error) -> String {
 /// The path of a `unix://` address.
 fn local(host: &str, named_by: &str) -> Result<PathBuf, Failure> {
     let path = host.strip_prefix("unix://").map(PathBuf::from).filter(|path| path.is_absolute());
-    path.ok_or_else(|| Failure {
-        code: 125,
-        step: "engine".into(),
-        message: format!(
+    path.ok_or_else(|| Failure::new(Step::Engine, format!(
             "{named_by} names {}, and only an engine of this machine can be used: init inside reaches us by a directory that is mounted from here",
             cofferdam_policy::text::escape(host.as_bytes())
-        ),
-        hint: Some(format!("{named_by}=unix:///var/run/docker.sock, or whichever socket of this machine")),
-    })
+        )).hint(format!("{named_by}=unix:///var/run/docker.sock, or whichever socket of this machine")))
 }
 
 /// The socket of docker's current context, and its name; none for the default one.
@@ -158,15 +149,11 @@ fn context(around: &dyn Surroundings) -> Result<Option<(String, PathBuf)>, Failu
     let meta = directory.join("contexts/meta").join(digest).join("meta.json");
     let host = json(meta).and_then(|meta| meta.pointer("/Endpoints/docker/Host")?.as_str().map(str::to_owned));
     let Some(host) = host else {
-        return Err(Failure {
-            code: 125,
-            step: "engine".into(),
-            message: format!(
-                "docker's context {} is nowhere described",
-                cofferdam_policy::text::escape(name.as_bytes())
-            ),
-            hint: Some("docker context use default, or DOCKER_HOST=unix:///path".into()),
-        });
+        return Err(Failure::new(
+            Step::Engine,
+            format!("docker's context {} is nowhere described", cofferdam_policy::text::escape(name.as_bytes())),
+        )
+        .hint("docker context use default, or DOCKER_HOST=unix:///path"));
     };
     let path = local(&host, &format!("docker's context {}", cofferdam_policy::text::escape(name.as_bytes())))?;
     Ok(Some((name, path)))

@@ -18,7 +18,7 @@ use super::images::{find, prepare};
 use super::{Engine, remove};
 use crate::backends::container::oci::Images;
 use crate::backends::container::{ImageCommand, Progress, Ready, Rootfs, owner};
-use crate::outcome::Failure;
+use crate::failure::{Failure, Step};
 
 /// Docker's store, then Podman's: whichever there is.
 #[derive(Debug)]
@@ -32,12 +32,8 @@ impl Store {
 
     fn refused(reference: &str, why: &[Failure]) -> Failure {
         let why: Vec<&str> = why.iter().map(|failure| failure.message.as_str()).collect();
-        Failure {
-            code: 125,
-            step: "image".into(),
-            message: format!("no engine's store has {reference}: {}", why.join("; ")),
-            hint: Some("give a directory or a tarball: --image ./rootfs, --image /path/to/root.tar".into()),
-        }
+        Failure::new(Step::Image, format!("no engine's store has {reference}: {}", why.join("; ")))
+            .hint("give a directory or a tarball: --image ./rootfs, --image /path/to/root.tar")
     }
 }
 
@@ -110,7 +106,7 @@ impl Export {
     /// The engine makes no container of it.
     pub(super) fn of(client: Client, image: &Ready) -> Result<Export, Failure> {
         let id = &image.reference;
-        let failed = |message: String| Failure { code: 125, step: "image".into(), message, hint: None };
+        let failed = |message: String| Failure::new(Step::Image, message);
         let name = owner::fresh_name().map_err(|e| failed(format!("cannot make up a name: {e}")))?;
         let labels = [(owner::RUN, Some(name.clone())), (owner::OWNER, owner::me())];
         let body = ContainerCreateBody {
@@ -125,7 +121,7 @@ impl Export {
         client
             .call(WORK, move |docker| async move { docker.create_container(Some(options), body).await.map(drop) })
             .map_err(|trouble| {
-                trouble.failure("image", &format!("cannot export {id}"), "look into the engine's log")
+                trouble.failure(Step::Image, &format!("cannot export {id}"), "look into the engine's log")
             })?;
         let (sender, chunks) = channel(4);
         let container = name.clone();
@@ -160,7 +156,7 @@ impl Drop for Export {
     fn drop(&mut self) {
         self.task.abort();
         if let Err(trouble) = remove(&self.client, &self.name, super::client::WORK) {
-            let failure = trouble.failure("image", "a container of an export remains", "remove it by hand");
+            let failure = trouble.failure(Step::Image, "a container of an export remains", "remove it by hand");
             tracing::warn!(container = self.name, message = failure.message, "it is removed by a later start");
         }
     }

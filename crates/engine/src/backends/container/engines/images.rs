@@ -33,7 +33,7 @@ use super::tar;
 use crate::backends::container::archive::{self, LARGEST};
 use crate::backends::container::content::{hex, settle, stamp};
 use crate::backends::container::{ImageCommand, Progress, Ready, Rootfs};
-use crate::outcome::Failure;
+use crate::failure::{Failure, Step};
 use cofferdam_policy::text::escape;
 
 /// Where imported ones are kept.
@@ -92,15 +92,10 @@ fn image(client: &Client, what: &What, reference: &str, told: &dyn Fn(Progress))
         return Ok(ready);
     }
     let absent = |why: &str| {
-        Failure {
-        code: 125,
-        step: "image".into(),
-        message: format!("no image {reference}{why}"),
-        hint: Some(match std::path::Path::new(reference).exists() {
+        Failure::new(Step::Image, format!("no image {reference}{why}")).hint(match std::path::Path::new(reference).exists() {
             true => format!("for what is here by that name: --image ./{reference}"),
             false => "docker pull or podman pull it by hand (after a login where it needs one), or name a tarball of a root file system by its path".into(),
-        }),
-    }
+        })
     };
     if is_id(reference) {
         return Err(absent(" in the engine's store, and an id cannot be pulled"));
@@ -114,11 +109,12 @@ fn image(client: &Client, what: &What, reference: &str, told: &dyn Fn(Progress))
     let credentials = match what.flavour {
         Flavour::Docker => {
             let registry = credentials::registry(&whole);
-            credentials::of(&Real, registry).map_err(|why| Failure {
-                code: 125,
-                step: "image".into(),
-                message: format!("cannot pull {whole}: what docker login kept for {registry} is not to be had: {why}"),
-                hint: Some(format!("docker login {registry}, or docker pull {whole} by hand")),
+            credentials::of(&Real, registry).map_err(|why| {
+                Failure::new(
+                    Step::Image,
+                    format!("cannot pull {whole}: what docker login kept for {registry} is not to be had: {why}"),
+                )
+                .hint(format!("docker login {registry}, or docker pull {whole} by hand"))
             })?
         }
         Flavour::Podman => None,
@@ -127,7 +123,7 @@ fn image(client: &Client, what: &What, reference: &str, told: &dyn Fn(Progress))
         Trouble::Said(_, why) => {
             absent(&format!(" in the engine's store, and it cannot be pulled: {}", escape(why.as_bytes())))
         }
-        other => other.failure("image", &format!("cannot pull {whole}"), ""),
+        other => other.failure(Step::Image, &format!("cannot pull {whole}"), ""),
     })?;
     find(client, &whole)?.ok_or_else(|| absent(": it was pulled, and is not there"))
 }
@@ -144,15 +140,8 @@ fn checked(reference: &str) -> Result<&str, Failure> {
     if good {
         return Ok(reference);
     }
-    Err(Failure {
-        code: 125,
-        step: "image".into(),
-        message: format!("{} is no reference of an image", escape(reference.as_bytes())),
-        hint: Some(
-            "such as alpine:3.20, registry.example/tools@sha256:..., an image id, or the absolute path of a tarball"
-                .into(),
-        ),
-    })
+    Err(Failure::new(Step::Image, format!("{} is no reference of an image", escape(reference.as_bytes())))
+        .hint("such as alpine:3.20, registry.example/tools@sha256:..., an image id, or the absolute path of a tarball"))
 }
 
 fn is_id(reference: &str) -> bool {
@@ -174,17 +163,15 @@ pub(super) fn find(client: &Client, reference: &str) -> Result<Option<Ready>, Fa
         Err(trouble) if trouble.is_absent() => return Ok(None),
         Err(trouble) => {
             return Err(trouble.failure(
-                "image",
+                Step::Image,
                 &format!("cannot look for the image {reference}"),
                 "such as alpine:3.20 or registry.example/tools@sha256:...: names are in small letters",
             ));
         }
     };
-    ready(&told).map(Some).map_err(|why| Failure {
-        code: 125,
-        step: "image".into(),
-        message: format!("the image {reference} cannot be used: {why}"),
-        hint: Some(format!("use an image for Linux that declares {VOLUMES} volumes at most")),
+    ready(&told).map(Some).map_err(|why| {
+        Failure::new(Step::Image, format!("the image {reference} cannot be used: {why}"))
+            .hint(format!("use an image for Linux that declares {VOLUMES} volumes at most"))
     })
 }
 
@@ -276,38 +263,34 @@ fn tarball(client: &Client, path: &Path, told: &dyn Fn(Progress)) -> Result<Read
         if !same(&file) {
             continue;
         }
-        let found = match find(client, &format!("{REPOSITORY}:{digest}"))? {
-            Some(ready) => ready,
-            None => {
-                if is_saved(&file) {
-                    return Err(Failure {
-                        code: 125,
-                        step: "image".into(),
-                        message: format!(
+        let found =
+            match find(client, &format!("{REPOSITORY}:{digest}"))? {
+                Some(ready) => ready,
+                None => {
+                    if is_saved(&file) {
+                        return Err(Failure::new(Step::Image, format!(
                             "{name} holds an image in layers, as docker save writes them, and not a root file system"
-                        ),
-                        hint: Some(format!(
+                        )).hint(format!(
                             "docker load --input {name} (or podman load), and name the image that it holds"
-                        )),
-                    });
+                        )));
+                    }
+                    let source = open(path).map_err(fail)?;
+                    if !same(&source) {
+                        continue;
+                    }
+                    // What it becomes is bounded here: the engine knows no bound.
+                    let mut source = archive::plain(source, path)?;
+                    let ready = import(client, &digest, &format!("importing {name}"), before.len(), told, move |to| {
+                        archive::copy(&mut source, to, LARGEST)
+                    })?;
+                    if !same(&file) {
+                        // What was imported is something between two files.
+                        untag(client, &format!("{REPOSITORY}:{digest}"));
+                        continue;
+                    }
+                    ready
                 }
-                let source = open(path).map_err(fail)?;
-                if !same(&source) {
-                    continue;
-                }
-                // What it becomes is bounded here: the engine knows no bound.
-                let mut source = archive::plain(source, path)?;
-                let ready = import(client, &digest, &format!("importing {name}"), before.len(), told, move |to| {
-                    archive::copy(&mut source, to, LARGEST)
-                })?;
-                if !same(&file) {
-                    // What was imported is something between two files.
-                    untag(client, &format!("{REPOSITORY}:{digest}"));
-                    continue;
-                }
-                ready
-            }
-        };
+            };
         tag(client, &found.reference, stamped.rsplit(':').next().unwrap_or_default())?;
         return Ok(found);
     }
@@ -399,7 +382,11 @@ fn import(
     let progress = |done| told(Progress { what: what.to_owned(), done, total: Some(total.max(done)) });
     let trouble = |trouble: Trouble| {
         let doing = format!("{what}: the engine does not take it");
-        trouble.failure("image", &doing, "it takes a tar archive of a root file system, plain or compressed by gzip")
+        trouble.failure(
+            Step::Image,
+            &doing,
+            "it takes a tar archive of a root file system, plain or compressed by gzip",
+        )
     };
     let (chunks, mut taken) = tokio::sync::mpsc::channel::<io::Result<Bytes>>(4);
     let (sent, count) = channel::<u64>();
@@ -511,7 +498,7 @@ fn tag(client: &Client, id: &str, name: &str) -> Result<(), Failure> {
     let options = TagImageOptions { repo: Some(REPOSITORY.into()), tag: Some(name.to_owned()) };
     let image = id.to_owned();
     client.call(ASK, move |docker| async move { docker.tag_image(&image, Some(options)).await }).map_err(|trouble| {
-        trouble.failure("image", &format!("cannot name the image {id}"), "look into the engine's log")
+        trouble.failure(Step::Image, &format!("cannot name the image {id}"), "look into the engine's log")
     })
 }
 
@@ -548,13 +535,13 @@ fn forget(client: &Client, prefix: &str, but: &str) {
 
 fn failed(doing: &str, error: &io::Error) -> Failure {
     let hint = "it has to be there, readable by this user, and changed by nobody meanwhile";
-    Failure { code: 125, step: "image".into(), message: format!("{doing}: {error}"), hint: Some(hint.into()) }
+    Failure::new(Step::Image, format!("{doing}: {error}")).hint(hint)
 }
 
 fn large(doing: &str, error: &io::Error) -> Failure {
     let hint =
         "name what holds less, or have the engine import it itself (docker import, podman import), and name that image";
-    Failure { hint: Some(hint.into()), ..failed(doing, error) }
+    failed(doing, error).hint(hint)
 }
 
 /// Does something when it goes.

@@ -9,7 +9,7 @@ use super::client::Client;
 use super::remove;
 use crate::backends::container::Swept;
 use crate::backends::container::owner::{self, Here, Left, Process};
-use crate::outcome::Failure;
+use crate::failure::{Failure, Step};
 
 /// Every container that has the label [`owner::RUN`]. Read as it comes: Podman has states that no list of Docker's knows.
 const LIST: &str = "/containers/json?all=1&filters=%7B%22label%22%3A%5B%22cofferdam.run%22%5D%7D";
@@ -27,7 +27,7 @@ pub(super) fn sweep(client: &Client) -> Result<Swept, Failure> {
     let Some(here) = Here::read() else { return Ok(swept) };
     let listed = client
         .json(LIST.into())
-        .map_err(|trouble| trouble.failure("engine", "cannot list containers", "look into the engine's log"))?;
+        .map_err(|trouble| trouble.failure(Step::Engine, "cannot list containers", "look into the engine's log"))?;
     let until = Instant::now() + TOGETHER;
     for container in listed.as_array().into_iter().flatten() {
         let Some(name) = left_over(container, &here, owner::process) else { continue };

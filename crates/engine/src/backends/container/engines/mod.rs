@@ -44,7 +44,8 @@ use client::{Client, Trouble, WORK};
 use discover::{Found, Real, Surroundings};
 use service::Service;
 
-use crate::outcome::Failure;
+use crate::backends::complaint::{Cause, cause};
+use crate::failure::{Failure, Step};
 use cofferdam_policy::text::escape;
 
 /// What helps where an engine made something else.
@@ -116,7 +117,7 @@ impl Known {
         };
         let what = What::ask(&client).map_err(|trouble| {
             let doing = format!("{} does not say what it is", client.socket().display());
-            trouble.failure("engine", &doing, "name the socket of an engine")
+            trouble.failure(Step::Engine, &doing, "name the socket of an engine")
         })?;
         Ok(Known { client, what, place })
     }
@@ -226,9 +227,9 @@ impl Container {
     fn start(client: Client, what: &What, name: String, body: ContainerCreateBody) -> Result<Container, Failure> {
         let refused = |trouble: &Trouble, doing: &str| {
             // As crun says it.
-            let hybrid = matches!(trouble, Trouble::Said(_, why) if why.contains("cgroups in hybrid mode"));
+            let hybrid = matches!(trouble, Trouble::Said(_, why) if cause(why) == Some(Cause::HybridCgroups));
             let hint = if hybrid { about::HYBRID } else { "look into the engine's log" };
-            trouble.failure("container", &format!("{} {doing}", what.flavour.name()), hint)
+            trouble.failure(Step::Container, &format!("{} {doing}", what.flavour.name()), hint)
         };
         let options = CreateContainerOptions { name: Some(name.clone()), ..CreateContainerOptions::default() };
         let asked = body.clone();
@@ -243,7 +244,7 @@ impl Container {
                 }
                 let mut failure = refused(&trouble, "does not make the container");
                 if trouble.is_absent() {
-                    failure.step = "image".into();
+                    failure.step = Step::Image;
                     failure.hint = Some("its image was removed meanwhile: run it again".into());
                 }
                 return Err(failure);
@@ -267,16 +268,17 @@ impl Container {
             } else {
                 format!(" (it warns: {})", escape(warnings.as_bytes()))
             };
-            return Err(container.given_up(Failure {
-                code: 125,
-                step: "container".into(),
-                message: format!(
-                    "{} made something else than it was asked for: {}{warned}",
-                    what.flavour.name(),
-                    escape(differences.join("; ").as_bytes())
-                ),
-                hint: Some(different(&differences).into()),
-            }));
+            return Err(container.given_up(
+                Failure::new(
+                    Step::Container,
+                    format!(
+                        "{} made something else than it was asked for: {}{warned}",
+                        what.flavour.name(),
+                        escape(differences.join("; ").as_bytes())
+                    ),
+                )
+                .hint(different(&differences)),
+            ));
         }
         let started = container.name.clone();
         let started = container.client.call(WORK, move |docker| async move {
@@ -376,12 +378,10 @@ impl Made for Container {
             Ending::Told { said, .. } => said,
             Ending::Lost(why) => format!("its engine is lost: {why}"),
         };
-        Some(Failure {
-            code: 125,
-            step: "container".into(),
-            message: format!("the container does not run: {why}"),
-            hint: Some("look into the engine's log".into()),
-        })
+        Some(
+            Failure::new(Step::Container, format!("the container does not run: {why}"))
+                .hint("look into the engine's log"),
+        )
     }
 
     fn kill(&self) -> Result<(), Failure> {
@@ -397,7 +397,7 @@ impl Made for Container {
             // It does not run, or is not there any more.
             Err(trouble) if trouble.is_absent() || trouble.is_conflict() => Ok(()),
             Err(Trouble::Said(..)) if !self.runs() => Ok(()),
-            Err(trouble) => Err(trouble.failure("container", "cannot kill the container", "remove it by hand")),
+            Err(trouble) => Err(trouble.failure(Step::Container, "cannot kill the container", "remove it by hand")),
         }
     }
 

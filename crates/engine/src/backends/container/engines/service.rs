@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
-use crate::outcome::Failure;
+use crate::failure::{Failure, Step};
 
 /// How long it waits for work before it ends.
 const IDLE: &str = "--time=30";
@@ -62,12 +62,7 @@ impl Service {
             return Ok(service.clone());
         }
         let service = Service::new(program).and_then(|service| service.ensure().map(|()| service));
-        let service = service.map_err(|error| Failure {
-            code: 125,
-            step: "engine".into(),
-            message: format!("no Podman engine listens, and {} cannot serve: {error}", program.display()),
-            hint: Some("see what `podman system service --time=5 unix:///tmp/podman-test.sock` says, or: systemctl --user start podman.socket".into()),
-        })?;
+        let service = service.map_err(|error| Failure::new(Step::Engine, format!("no Podman engine listens, and {} cannot serve: {error}", program.display())).hint("see what `podman system service --time=5 unix:///tmp/podman-test.sock` says, or: systemctl --user start podman.socket"))?;
         let service = Arc::new(service);
         *known = Some(service.clone());
         Ok(service)

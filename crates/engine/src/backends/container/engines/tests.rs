@@ -17,6 +17,7 @@ use tempfile::TempDir;
 
 use super::super::{Bounds, Entry, Net, owner};
 use super::*;
+use crate::failure::Failure;
 
 /// A starting process's variables, and nothing else of it.
 pub(super) struct Around(pub(super) HashMap<&'static str, String>);
@@ -504,7 +505,7 @@ fn an_image_that_is_nowhere_is_told_with_what_helps() {
             engine.prepare(&Rootfs::Image(reference.into()), &[], &quiet).expect_err("there is no such image")
         };
         let failure = of("127.0.0.1:9/nothing/there:1");
-        assert_eq!(failure.step, "image", "{kind:?} {failure:?}");
+        assert_eq!(failure.step.as_str(), "image", "{kind:?} {failure:?}");
         assert!(failure.hint.is_some_and(|hint| hint.contains("tarball")), "{kind:?}");
         let id = of(&format!("sha256:{}", "0".repeat(64)));
         assert!(id.message.contains("cannot be pulled"), "{kind:?} {id:?}");
@@ -515,7 +516,7 @@ fn an_image_that_is_nowhere_is_told_with_what_helps() {
         let broken = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(broken.path(), [7u8; 2000]).expect("written");
         let failure = engine.prepare(&Rootfs::Tarball(broken.path().into()), &[], &quiet).expect_err("no archive");
-        assert_eq!(failure.step, "image", "{kind:?} {failure:?}");
+        assert_eq!(failure.step.as_str(), "image", "{kind:?} {failure:?}");
         let work = work();
         let (root, saved, fifo) = (work.path().join("root"), work.path().join("saved.tar"), work.path().join("fifo"));
         image::root(&root, &[]).expect("a root");

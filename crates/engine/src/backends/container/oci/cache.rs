@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::outcome::Failure;
+use crate::failure::{Failure, Step};
 
 /// Where roots are kept.
 #[derive(Debug, Clone)]
@@ -52,12 +52,8 @@ pub struct Held {
 }
 
 pub(super) fn failed(what: &str, path: &Path, e: &dyn std::fmt::Display) -> Failure {
-    Failure {
-        code: 125,
-        step: "image".into(),
-        message: format!("{what} {}: {e}", path.display()),
-        hint: Some("name another place with COFFERDAM_STATE=/path/to/directory, or make room".into()),
-    }
+    Failure::new(Step::Image, format!("{what} {}: {e}", path.display()))
+        .hint("name another place with COFFERDAM_STATE=/path/to/directory, or make room")
 }
 
 /// Makes a directory that is this user's alone, with those above it.

@@ -9,7 +9,7 @@ use cofferdam_policy::Field;
 
 use super::rootfs::bound;
 use crate::backends::container::Mounted;
-use crate::outcome::Failure;
+use crate::failure::Failure;
 
 /// What every container has in its own `/dev`: null, zero, full, random, urandom, tty and ptmx. They lead to nothing else.
 pub(crate) const HARMLESS: [(u32, u32); 7] = [(1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (5, 0), (5, 2)];
@@ -35,9 +35,7 @@ pub(crate) fn none_bound(mounts: &[Mounted]) -> Result<(), Failure> {
 }
 
 fn look(tree: &Path, field: Field, covered: Option<&Path>, harmless: &[(u32, u32)]) -> Result<(), Failure> {
-    let failure = |message: String, hint: &str| {
-        Err(Failure { code: 125, step: field.name().into(), message, hint: Some(hint.into()) })
-    };
+    let failure = |message: String, hint: &str| Err(Failure::new(field, message).hint(hint));
     match find(tree, covered, harmless) {
         Ok(None) => Ok(()),
         Ok(Some(device)) => failure(

@@ -10,11 +10,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 use cofferdam_confine::init_plan::PathRule;
+use cofferdam_policy::Field;
 use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
 
-use super::launch::refused;
 use crate::executables::device;
-use crate::outcome::Failure;
+use crate::failure::{Failure, Step};
 
 const HINT: &str = "it was replaced since the run was prepared: run it again";
 
@@ -29,7 +29,7 @@ pub(super) fn compare(runsc: i32, own: &Path, inside: &str, checked: &[PathRule]
     }
     let unseen = |why: &dyn std::fmt::Display| {
         let message = format!("cannot look at what gVisor has mounted: {why}");
-        refused("filesystem.mounts", message, Some("use --backend oci:crun, or leave mounts out"))
+        Failure::new(Field::Mounts, message).hint("use --backend oci:crun, or leave mounts out")
     };
     let wanted = open(own, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(|e| unseen(&e))?;
     let wanted = number(&fstat(wanted).map_err(|e| unseen(&e))?);
@@ -52,7 +52,7 @@ pub(super) fn compare(runsc: i32, own: &Path, inside: &str, checked: &[PathRule]
 
 /// What stands at a path is another one by now.
 pub(super) fn replaced(at: &str) -> Failure {
-    refused("mount", format!("what is mounted at {at} is not what was looked at"), Some(HINT))
+    Failure::new(Step::Mount, format!("what is mounted at {at} is not what was looked at")).hint(HINT)
 }
 
 /// Device and inode, as init numbers them.
@@ -137,7 +137,7 @@ mod tests {
         let rule = PathRule { path: "/etc".into(), access: 0, optional: false, identity: Some((1, 1)) };
         let me = i32::try_from(std::process::id()).unwrap();
         let failure = compare(me, dir.path(), "/nowhere", &[rule]).unwrap_err();
-        assert_eq!(failure.step, "filesystem.mounts");
+        assert_eq!(failure.step, Step::Field(Field::Mounts));
         assert!(compare(me, dir.path(), "/nowhere", &[]).is_ok());
     }
 }

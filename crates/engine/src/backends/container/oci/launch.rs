@@ -33,10 +33,11 @@ use super::rootfs::Root;
 use super::runtimes::{Installed, Runtime, unified_has_controllers};
 use super::skeleton::Skeleton;
 use super::spec::{With, json};
+use crate::backends::complaint::{Cause, cause};
 use crate::backends::container::owner::{self, Process};
 use crate::backends::container::spec::own as own_directory;
 use crate::backends::container::{Ended, Handed, Made, Net, Shape};
-use crate::outcome::Failure;
+use crate::failure::{Failure, Step};
 use cofferdam_policy::text::escape;
 
 /// How long a runtime may take to end after its container, or to answer.
@@ -47,10 +48,6 @@ const SAID: u64 = 64 << 10;
 pub(super) const GONE: &str = ".gone-";
 /// A root in a bundle.
 pub(super) const ROOT: &str = "rootfs";
-
-pub(super) fn refused(step: &str, message: impl Into<String>, hint: Option<&str>) -> Failure {
-    Failure { code: 125, step: step.into(), message: message.into(), hint: hint.map(str::to_owned) }
-}
 
 /// How a runtime is called for one container.
 #[derive(Debug, Clone)]
@@ -72,7 +69,7 @@ impl Calls {
         argv.extend(self.installed.options(self.rootless, self.host_network).into_iter().map(String::into_bytes));
         argv.extend(command.iter().map(|word| word.as_bytes().to_vec()));
         argv.into_iter()
-            .map(|word| CString::new(word).map_err(|_| refused("container", "a path holds a NUL character", None)))
+            .map(|word| CString::new(word).map_err(|_| Failure::new(Step::Container, "a path holds a NUL character")))
             .collect()
     }
 
@@ -81,7 +78,7 @@ impl Calls {
         let cgroup = start.cgroup.and_then(|cgroup| cgroup.dir_fd());
         let tasks = match start.cgroup.map(|cgroup| cgroup.tasks_files()).transpose() {
             Ok(tasks) => tasks.unwrap_or_default(),
-            Err(e) => return Err(refused("container", format!("cannot use the run's cgroup: {e}"), None)),
+            Err(e) => return Err(Failure::new(Step::Container, format!("cannot use the run's cgroup: {e}"))),
         };
         let tasks: Vec<BorrowedFd<'_>> = tasks.iter().map(AsFd::as_fd).collect();
         let foreign = Foreign {
@@ -103,14 +100,14 @@ impl Calls {
             Around { first_fd, hidden: self.installed.hidden(unified_has_controllers()), finishes: start.finishes };
         spawn_around(&foreign, &around).map_err(|e| {
             let why = std::error::Error::source(&e).map(|source| format!(": {source}")).unwrap_or_default();
-            refused("container", format!("cannot start {}: {e}{why}", self.installed.path.display()), None)
+            Failure::new(Step::Container, format!("cannot start {}: {e}{why}", self.installed.path.display()))
         })
     }
 
     /// Calls it and waits for the answer; what it said where it refused.
     pub(super) fn call(&self, command: &[&str]) -> Result<(), Failure> {
         let name = self.installed.runtime.name();
-        let failed = |e: &dyn std::fmt::Display| refused("container", format!("cannot ask {name}: {e}"), None);
+        let failed = |e: &dyn std::fmt::Display| Failure::new(Step::Container, format!("cannot ask {name}: {e}"));
         let null = std::fs::File::open("/dev/null").map_err(|e| failed(&e))?;
         let mut options = std::fs::OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(true).mode(0o600);
@@ -136,7 +133,7 @@ impl Calls {
         let read = said.rewind().and_then(|()| (&said).take(SAID).read_to_end(&mut text));
         let words = if read.is_ok() { complaint(&text) } else { None };
         let words = words.unwrap_or_else(|| "it said nothing".into());
-        Err(refused("container", format!("{name} {}: {words}", command.join(" ")), None))
+        Err(Failure::new(Step::Container, format!("{name} {}: {words}", command.join(" "))))
     }
 
     /// Whether the runtime keeps anything of the container, such as because it was killed.
@@ -249,16 +246,16 @@ pub fn start(
     let started = write(&calls, shape, skeleton.as_ref(), with).and_then(|()| {
         let mut command = vec!["run", "--bundle"];
         let bundle =
-            calls.bundle.to_str().ok_or_else(|| refused("container", "the bundle's path is not UTF-8", None))?;
+            calls.bundle.to_str().ok_or_else(|| Failure::new(Step::Container, "the bundle's path is not UTF-8"))?;
         command.push(bundle);
         if inherits {
             command.push("--preserve-fds=5");
         }
         command.push(&calls.id);
         let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null");
-        let null = null.map_err(|e| refused("container", format!("cannot open /dev/null: {e}"), None))?;
+        let null = null.map_err(|e| Failure::new(Step::Container, format!("cannot open /dev/null: {e}")))?;
         let alive = Alive::of(&calls.bundle).map_err(|e| {
-            refused("container", format!("cannot lock {}: {e}", calls.bundle.join(Alive::NAME).display()), None)
+            Failure::new(Step::Container, format!("cannot lock {}: {e}", calls.bundle.join(Alive::NAME).display()))
         })?;
         // Behind those that it hands on.
         let mut fds: Vec<BorrowedFd<'_>> = if inherits { handed.init.to_vec() } else { Vec::new() };
@@ -348,9 +345,10 @@ impl Alive {
 
 fn write(calls: &Calls, shape: &Shape, skeleton: Option<&Skeleton>, with: &With<'_>) -> Result<(), Failure> {
     let fail = |path: &Path, e: &dyn std::fmt::Display| {
-        refused("container", format!("cannot write {}: {e}", path.display()), None)
+        Failure::new(Step::Container, format!("cannot write {}: {e}", path.display()))
     };
-    let config = json(shape, with).map_err(|e| refused("container", format!("cannot write config.json: {e}"), None))?;
+    let config =
+        json(shape, with).map_err(|e| Failure::new(Step::Container, format!("cannot write config.json: {e}")))?;
     let note = Note::new(shape, calls.installed.runtime).text(); // before, so that there is hardly a moment without it
     std::fs::DirBuilder::new().mode(0o700).create(&calls.bundle).map_err(|e| fail(&calls.bundle, &e))?;
     let put = |name: &str, contents: &[u8]| -> Result<(), Failure> {
@@ -406,7 +404,10 @@ impl Made for Container {
         }
         let name = self.calls.installed.runtime.name();
         let said = self.said().unwrap_or_else(|| "it said nothing".into());
-        Some(refused("container", format!("{name} could not start the container: {said}"), hint(&said)))
+        Some(
+            Failure::new(Step::Container, format!("{name} could not start the container: {said}"))
+                .maybe_hint(hint(&said)),
+        )
     }
 
     fn compare(&self, checked: &[PathRule]) -> Result<(), Failure> {
@@ -427,7 +428,10 @@ impl Made for Container {
         let Err(refusal) = self.calls.call(&["kill", &self.calls.id, "KILL"]) else { return Ok(()) };
         // There is none yet, or none any more: the runtime itself is what is left.
         if let Err(e) = process::kill(self.running.pidfd.as_fd()) {
-            return Err(refused("container", format!("cannot end {}: {e}", self.calls.installed.runtime.name()), None));
+            return Err(Failure::new(
+                Step::Container,
+                format!("cannot end {}: {e}", self.calls.installed.runtime.name()),
+            ));
         }
         let ended = ended_within(&self.running, PATIENCE);
         match self.calls.keeps_state() {
@@ -459,15 +463,11 @@ impl Made for Container {
 
 /// What can be done about a refusal.
 fn hint(said: &str) -> Option<&'static str> {
-    let about = |words: &[&str]| words.iter().any(|word| said.contains(word));
-    if about(&["hybrid mode"]) {
-        Some("use another runtime: --backend oci:runc")
-    } else if about(&["ermission denied", "peration not permitted"]) {
-        Some(
+    match cause(said)? {
+        Cause::HybridCgroups => Some("use another runtime: --backend oci:runc"),
+        Cause::PermissionDenied | Cause::NotPermitted => Some(
             "as a user it takes user namespaces, and directories that this user can reach; `cofferdam doctor` tells more",
-        )
-    } else {
-        None
+        ),
     }
 }
 

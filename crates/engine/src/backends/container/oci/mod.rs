@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 use super::{
     About, Arrival, Handed, ImageCommand, Inodes, Made, Maker, Mounted, Progress, Ready, Rootfs, Shape, Swept,
 };
-use crate::outcome::Failure;
+use crate::failure::Failure;
 use cache::{Bounds, Cache, private};
 pub(crate) use devices::{HARMLESS, none_bound as no_devices_bound};
 pub(crate) use rootfs::Images;

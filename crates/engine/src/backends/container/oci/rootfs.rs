@@ -18,8 +18,8 @@ use super::unpack;
 use crate::backends::container::content::hex;
 use crate::backends::container::spec::{Entry, Mounted, Rootfs};
 use crate::backends::container::{ImageCommand, Progress};
+use crate::failure::{Failure, Step};
 use crate::mount_table::{below, join};
-use crate::outcome::Failure;
 
 /// Where images are: an engine's store, which can tell an image's root file system as a tarball.
 pub(crate) trait Images: std::fmt::Debug + Send + Sync {
@@ -62,10 +62,6 @@ pub struct Root {
 /// What the runtime mounts besides the shape's.
 const OWN_MOUNTS: [&str; 2] = ["/proc", "/dev"];
 
-fn refused(message: String, hint: String) -> Failure {
-    Failure { code: 125, step: "image".into(), message, hint: Some(hint) }
-}
-
 impl Roots {
     /// Makes a root ready. The same again is quick.
     ///
@@ -87,10 +83,11 @@ impl Roots {
 
     fn store(&self, reference: &str) -> Result<&dyn Images, Failure> {
         self.images.as_deref().ok_or_else(|| {
-            refused(
+            Failure::new(
+                Step::Image,
                 format!("{reference} is an image's name, and there is no engine here that has images"),
-                "give a directory with --root ./DIR, or a tarball with --image /path/to/root.tar".into(),
             )
+            .hint("give a directory with --root ./DIR, or a tarball with --image /path/to/root.tar")
         })
     }
 
@@ -124,7 +121,9 @@ impl Roots {
                 let id = images.id(reference, told)?;
                 let Some(hash) = id.strip_prefix("sha256:").filter(|hash| hash.len() == 64) else {
                     let hint = "give a directory with --root ./DIR, or a tarball".to_owned();
-                    return Err(refused(format!("the engine says no content of {reference}"), hint));
+                    return Err(
+                        Failure::new(Step::Image, format!("the engine says no content of {reference}")).hint(hint)
+                    );
                 };
                 let held = match self.cache.get(&format!("image-{hash}"))? {
                     Some(held) => held,
@@ -144,10 +143,10 @@ impl Roots {
             });
             added.map_err(|e| match e.raw_os_error().map(Errno::from_raw_os_error) {
                 // Nothing is made behind a link that leads to nothing in there: that could be the host's.
-                Some(Errno::LOOP | Errno::NOTDIR | Errno::ISDIR | Errno::NOENT | Errno::EXIST) => refused(
-                    format!("the image has nothing to mount {} on: {e}", point.target),
-                    "use an image that has a directory there, and no link that leads to nothing in it".into(),
-                ),
+                Some(Errno::LOOP | Errno::NOTDIR | Errno::ISDIR | Errno::NOENT | Errno::EXIST) => {
+                    Failure::new(Step::Image, format!("the image has nothing to mount {} on: {e}", point.target))
+                        .hint("use an image that has a directory there, and no link that leads to nothing in it")
+                }
                 _ => cannot(e),
             })?;
         }
@@ -229,18 +228,21 @@ pub fn points(mounts: &[Mounted]) -> Vec<Point> {
 }
 
 fn lacks_nothing(root: &Path, points: &[Point], is_root: bool, modes: bool) -> Result<(), Failure> {
-    let tree = Tree::open(root)
-        .map_err(|e| refused(format!("cannot use {}: {e}", root.display()), "name a directory that is there".into()))?;
+    let tree = Tree::open(root).map_err(|e| {
+        Failure::new(Step::Image, format!("cannot use {}: {e}", root.display())).hint("name a directory that is there")
+    })?;
     for point in points {
         let there = tree.there(&point.target).map_err(|e| {
             let at = format!("{}{}", root.display(), point.target);
-            refused(format!("cannot look at {at}: {e}"), "name a directory that this user can search".into())
+            Failure::new(Step::Image, format!("cannot look at {at}: {e}"))
+                .hint("name a directory that this user can search")
         })?;
         let wanted = if point.directory { There::Directory } else { There::Other };
         if there == wanted {
             let mode = point.mode.filter(|_| modes).map(|wanted| Ok((wanted, tree.mode(&point.target)?)));
             let mode = mode.transpose().map_err(|e: std::io::Error| {
-                refused(format!("cannot look at {}{}: {e}", root.display(), point.target), "mount it elsewhere".into())
+                Failure::new(Step::Image, format!("cannot look at {}{}: {e}", root.display(), point.target))
+                    .hint("mount it elsewhere")
             })?;
             match mode.filter(|(wanted, found)| wanted != found) {
                 None => continue,
@@ -248,7 +250,8 @@ fn lacks_nothing(root: &Path, points: &[Point], is_root: bool, modes: bool) -> R
                     let at = format!("{}{}", root.display(), point.target);
                     let message =
                         format!("runc would mount with the mode of {at}, which is {found:o}, and {wanted:o} is needed");
-                    return Err(refused(message, format!("chmod {wanted:o} {at}, or use --backend oci:crun")));
+                    return Err(Failure::new(Step::Image, message)
+                        .hint(format!("chmod {wanted:o} {at}, or use --backend oci:crun")));
                 }
             }
         }
@@ -264,7 +267,7 @@ fn lacks_nothing(root: &Path, points: &[Point], is_root: bool, modes: bool) -> R
             There::Missing => format!("touch {at}: it is not changed for you"),
             _ => "mount it elsewhere".into(),
         };
-        return Err(refused(message, hint));
+        return Err(Failure::new(Step::Image, message).hint(hint));
     }
     Ok(())
 }
@@ -277,7 +280,7 @@ fn answers_at_once(root: &Path) -> Result<(), Failure> {
         // Who may not look there is told by the runtime, which may not either.
         if found.unwrap_or(false) {
             let message = format!("{at} is a FIFO, on which a runtime waits for ever");
-            return Err(refused(message, format!("put a file there, or none: rm {at}")));
+            return Err(Failure::new(Step::Image, message).hint(format!("put a file there, or none: rm {at}")));
         }
     }
     Ok(())
@@ -305,7 +308,7 @@ pub fn kinds(root: &Path, mounts: &[Mounted], paths: &[String]) -> Result<Vec<(S
     for path in paths {
         let there = there(path).map_err(|e| {
             let hint = "deny a directory above it, or use --backend jail";
-            refused(format!("cannot look at {path}, which is to be hidden: {e}"), hint.into())
+            Failure::new(Step::Image, format!("cannot look at {path}, which is to be hidden: {e}")).hint(hint)
         })?;
         if there != There::Missing {
             kinds.push((path.clone(), there == There::Directory));

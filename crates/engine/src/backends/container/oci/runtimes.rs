@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use cofferdam_policy::Backend;
 use serde::{Deserialize, Serialize};
 
-use crate::outcome::Failure;
+use crate::failure::{Failure, Step};
 
 /// An OCI runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -171,9 +171,12 @@ impl Installed {
                     [one] => format!("{} is not installed: none on PATH", one.name()),
                     _ => format!("no OCI runtime is installed: neither {names} on PATH"),
                 };
-                Err(refused(message, first.install()))
+                Err(Failure::new(Step::Engine, message).hint(first.install()))
             }
-            (None, None) => Err(refused("no OCI runtime is meant".into(), "name one: oci:crun, oci:runc, oci:runsc")),
+            (None, None) => {
+                Err(Failure::new(Step::Engine, "no OCI runtime is meant")
+                    .hint("name one: oci:crun, oci:runc, oci:runsc"))
+            }
         }
     }
 
@@ -184,17 +187,23 @@ impl Installed {
     pub fn find(runtime: Runtime, programs: &Programs) -> Result<Installed, Failure> {
         let name = runtime.name();
         let Some(path) = programs.path(runtime) else {
-            return Err(refused(format!("{name} is not installed: none on PATH"), runtime.install()));
+            return Err(
+                Failure::new(Step::Engine, format!("{name} is not installed: none on PATH")).hint(runtime.install())
+            );
         };
-        let path = std::path::absolute(path)
-            .map_err(|e| refused(format!("cannot use {}: {e}", path.display()), "name it by an absolute path"))?;
+        let path = std::path::absolute(path).map_err(|e| {
+            Failure::new(Step::Engine, format!("cannot use {}: {e}", path.display()))
+                .hint("name it by an absolute path")
+        })?;
         let said = ask(&path).map_err(|e| {
             let hint = format!("reinstall it, or name another one with {}", runtime.variable());
-            refused(format!("cannot run {} --version: {e}", path.display()), &hint)
+            Failure::new(Step::Engine, format!("cannot run {} --version: {e}", path.display())).hint(hint)
         })?;
         let Some(version) = version(runtime, &said) else {
             let hint = format!("name {name}'s own program with {}", runtime.variable());
-            return Err(refused(format!("{} does not say that it is {name}", path.display()), &hint));
+            return Err(
+                Failure::new(Step::Engine, format!("{} does not say that it is {name}", path.display())).hint(hint)
+            );
         };
         let installed = Installed { runtime, path, version };
         installed.new_enough()?;
@@ -212,7 +221,7 @@ impl Installed {
         let Some(oldest) = oldest else { return Ok(()) };
         let message =
             format!("{} is {} {}, and {oldest} is needed", self.path.display(), self.runtime.name(), self.version);
-        Err(refused(message, "upgrade it, or use another one: --backend oci:crun, oci:runc"))
+        Err(Failure::new(Step::Engine, message).hint("upgrade it, or use another one: --backend oci:crun, oci:runc"))
     }
 
     /// The first two numbers of its version.
@@ -265,10 +274,6 @@ impl Installed {
 /// Whether this host's version 2 of cgroups has controllers beside those of version 1.
 pub fn unified_has_controllers() -> bool {
     std::fs::read_to_string("/sys/fs/cgroup/unified/cgroup.controllers").is_ok_and(|text| !text.trim().is_empty())
-}
-
-fn refused(message: String, hint: &str) -> Failure {
-    Failure { code: 125, step: "engine".into(), message, hint: Some(hint.to_owned()) }
 }
 
 /// How long `--version` may take.

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, readl
 use super::tree::Tree;
 use crate::backends::container::spec::Mounted;
 use crate::executables::device;
-use crate::outcome::Failure;
+use crate::failure::{Failure, Step};
 
 /// What the runtime puts there itself.
 const OWN: [&str; 3] = ["dev", "proc", "sys"];
@@ -41,11 +41,9 @@ impl Skeleton {
     /// # Errors
     /// It cannot be read, or an entry has a name that is no text.
     pub fn of(root: &Path, covered: &[&str]) -> Result<Skeleton, Failure> {
-        let failed = |e: &dyn std::fmt::Display| Failure {
-            code: 125,
-            step: "image".into(),
-            message: format!("cannot show {} as the root: {e}", root.display()),
-            hint: Some("name a directory that this user can read, or use --backend oci:crun".into()),
+        let failed = |e: &dyn std::fmt::Display| {
+            Failure::new(Step::Image, format!("cannot show {} as the root: {e}", root.display()))
+                .hint("name a directory that this user can read, or use --backend oci:crun")
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let at = openat(CWD, root, flags, Mode::empty()).map_err(|e| failed(&e))?;

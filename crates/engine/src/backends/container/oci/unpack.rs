@@ -26,7 +26,7 @@ use super::rootfs::Images;
 use crate::backends::container::Progress;
 use crate::backends::container::archive::{self, LARGEST, plain};
 use crate::backends::container::content::{hex, settle, stamp};
-use crate::outcome::Failure;
+use crate::failure::{Failure, Step};
 use cofferdam_policy::text::escape;
 
 /// How much a tarball may hold.
@@ -51,17 +51,14 @@ const MOST_SEEN: usize = 256;
 /// Nobody writes one for so long.
 const UNFINISHED: Duration = Duration::from_secs(600);
 
-fn refused(message: String, hint: &str) -> Failure {
-    Failure { code: 125, step: "image".into(), message, hint: Some(hint.to_owned()) }
-}
-
 /// The root in a tarball on this host, unpacked now or before.
 ///
 /// # Errors
 /// It cannot be read, is no tarball of a root, or holds what is refused.
 pub fn tarball(cache: &Cache, path: &Path, told: &dyn Fn(Progress)) -> Result<Held, Failure> {
     let unreadable = |e: &dyn std::fmt::Display| {
-        refused(format!("cannot read {}: {e}", path.display()), "name a tarball that this user can read")
+        Failure::new(Step::Image, format!("cannot read {}: {e}", path.display()))
+            .hint("name a tarball that this user can read")
     };
     // Without waiting for whoever writes into a FIFO of that name.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -72,7 +69,9 @@ pub fn tarball(cache: &Cache, path: &Path, told: &dyn Fn(Progress)) -> Result<He
     }
     if before.len() > LARGEST {
         let why = archive::too_large(LARGEST);
-        return Err(refused(format!("cannot use {}: {why}", path.display()), "name what holds less"));
+        return Err(
+            Failure::new(Step::Image, format!("cannot use {}: {why}", path.display())).hint("name what holds less")
+        );
     }
     let seen = cache.seen(&before);
     if let Some(key) = std::fs::read_to_string(&seen).ok().filter(|key| key.starts_with("tar-"))
@@ -89,7 +88,8 @@ pub fn tarball(cache: &Cache, path: &Path, told: &dyn Fn(Progress)) -> Result<He
         let hash = whole.finish().map_err(|e| unreadable(&e))?;
         let after = file.metadata().map_err(|e| unreadable(&e))?;
         if stamp(&before) != stamp(&after) {
-            return Err(refused(format!("{} was changed while it was read", path.display()), "run it again"));
+            return Err(Failure::new(Step::Image, format!("{} was changed while it was read", path.display()))
+                .hint("run it again"));
         }
         key = format!("tar-{hash}");
         Ok((key.clone(), unpacked))
@@ -232,7 +232,7 @@ fn unpack(source: Box<dyn Read + '_>, rootfs: &Path, limits: Limits, what: &str)
     let mut unpacker = Unpacker { root, limits, what, bytes: 0, entries: 0, last: None, layers: false, system: false };
     let broken = |e: io::Error| {
         let message = format!("{what} cannot be unpacked: {}", escape(e.to_string().as_bytes()));
-        refused(message, "make it with tar -C DIR -cf root.tar . or docker export")
+        Failure::new(Step::Image, message).hint("make it with tar -C DIR -cf root.tar . or docker export")
     };
     let left = Rc::new(Cell::new(u64::MAX));
     let mut archive = tar::Archive::new(Fuse { source, left: Rc::clone(&left) });
@@ -249,10 +249,12 @@ fn unpack(source: Box<dyn Read + '_>, rootfs: &Path, limits: Limits, what: &str)
     }
     let hint = "a root is what `docker export CONTAINER` gives (docker create makes one), or tar -C DIR -cf root.tar .";
     if unpacker.layers && !unpacker.system {
-        return Err(refused(format!("{what} is an archive of an image's layers, and not a root"), hint));
+        return Err(
+            Failure::new(Step::Image, format!("{what} is an archive of an image's layers, and not a root")).hint(hint)
+        );
     }
     if unpacker.entries == 0 {
-        return Err(refused(format!("{what} holds no files"), hint));
+        return Err(Failure::new(Step::Image, format!("{what} holds no files")).hint(hint));
     }
     Ok(unpacker.bytes)
 }
@@ -260,7 +262,8 @@ fn unpack(source: Box<dyn Read + '_>, rootfs: &Path, limits: Limits, what: &str)
 impl Unpacker<'_> {
     fn refuse(&self, path: &[u8], why: &str) -> Failure {
         let message = format!("{} in {}: {why}", escape(path), self.what);
-        refused(message, "it is not unpacked; make it with tar -C DIR -cf root.tar . or docker export")
+        Failure::new(Step::Image, message)
+            .hint("it is not unpacked; make it with tar -C DIR -cf root.tar . or docker export")
     }
 
     fn entry<R: Read>(&mut self, entry: &mut tar::Entry<'_, R>) -> Result<(), Failure> {

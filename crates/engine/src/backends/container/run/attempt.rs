@@ -19,13 +19,14 @@ use super::super::rendezvous::{Door, Ours, ends};
 use super::super::spec::Parts;
 use super::super::{Arrival, Ended, Handed, Made, Ready};
 use super::super::{enforcement, owner, spec, usage};
-use super::{Contained, KERNEL_THREADS, Looked, ReadyRoot, Tell, refuse};
+use super::{Contained, KERNEL_THREADS, Looked, ReadyRoot, Tell};
 use crate::backends::layout::Layout;
 use crate::egress::Egress;
 use crate::evidence::{Log, Paths};
+use crate::failure::{Failure, Step};
 use crate::io::{Io, Stream};
 use crate::mount_table::View;
-use crate::outcome::{Enforcement, Failure, Network, Outcome};
+use crate::outcome::{Enforcement, Network, Outcome};
 use crate::outcome_builder::{self, Finished, Told};
 use crate::streams::{Sink, Source};
 use crate::supervise::{self, End, Outer, Run};
@@ -73,15 +74,16 @@ impl Contained {
 
     fn attempt(&self, io: &mut Io) -> Result<(Finished, Recipe), Failure> {
         if io.arguments.iter().any(|argument| argument.contains('\0')) {
-            return Err(refuse(
-                "command.argv",
+            return Err(Failure::new(
+                Step::policy("command.argv"),
                 "an argument of this run has a NUL byte in it, and arguments end there",
-                None,
             ));
         }
         if io.terminal.is_some() {
             let hint = "use --backend jail, or leave --tty out";
-            return Err(refuse("terminal", format!("the {} backend gives no terminal", self.backend), Some(hint)));
+            return Err(
+                Failure::new(Step::Terminal, format!("the {} backend gives no terminal", self.backend)).hint(hint)
+            );
         }
         let sweeping = self.sweep();
         // What exists changes: what an earlier run made is denied, protected or renamed by now.
@@ -94,7 +96,8 @@ impl Contained {
         self.still_sufficient(&enforcement)?;
         let root = self.ready(&parts)?;
         self.place.write_texts(&parts.texts)?;
-        let id = owner::fresh_name().map_err(|e| refuse("container", format!("cannot make up a name: {e}"), None))?;
+        let id =
+            owner::fresh_name().map_err(|e| Failure::new(Step::Container, format!("cannot make up a name: {e}")))?;
         let directory = self.place.run(&id)?;
         let shape = self.shape(&parts, id, directory.path());
         let checked = self.checked(&parts)?;
@@ -117,7 +120,7 @@ impl Contained {
         };
         let made = match self.maker.start(&shape, &root, &handed) {
             // Somebody has removed it since: once more, and another one that is gone is told.
-            Err(failure) if failure.step == "image" => {
+            Err(failure) if failure.step == Step::Image => {
                 *self.root.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 self.maker.start(&shape, &self.ready(&parts)?, &handed)?
             }
@@ -127,7 +130,7 @@ impl Contained {
         let arrived = match door {
             // Who came may be a helper of the maker's. Where its process is ours, that one has them all below it, and is waited for.
             Some(door) => door.admit(&theirs, made.as_ref()).and_then(|peer| made.running().map_or(Ok(peer), copy)),
-            None => made.running().map(copy).unwrap_or_else(|| Err(refuse("container", "nothing runs", None))),
+            None => made.running().map(copy).unwrap_or_else(|| Err(Failure::new(Step::Container, "nothing runs"))),
         };
         drop(theirs); // init's alone from here on, so that its end is seen
         let told = arrived.and_then(|running| {
@@ -135,18 +138,18 @@ impl Contained {
             self.still_sufficient(&enforcement)?; // nothing runs yet
             made.compare(&by_maker)?;
             let extra = match joins {
-                Some(cgroup) => cgroup.join_files().map_err(|e| refuse("cgroup", e.to_string(), None))?,
+                Some(cgroup) => cgroup.join_files().map_err(|e| Failure::new(Step::Cgroup, e.to_string()))?,
                 None => Vec::new(),
             };
             recipe.joins = (0, extra.len() as u16);
             let block = memfd::plan(&recipe.encode());
-            let block = block.map_err(|e| refuse("spawn", format!("cannot write the plan: {e}"), None))?;
+            let block = block.map_err(|e| Failure::new(Step::Spawn, format!("cannot write the plan: {e}")))?;
             let extra: Vec<_> = extra.iter().map(AsFd::as_fd).collect();
             // An inherited init may have failed by then; what its maker says of it is the better word.
             if let Err(e) = control::plan(ours.letters.as_fd(), block.as_fd(), &extra) {
                 return Err(made
                     .gave_up()
-                    .unwrap_or_else(|| refuse("spawn", format!("cannot hand the plan over: {e}"), None)));
+                    .unwrap_or_else(|| Failure::new(Step::Spawn, format!("cannot hand the plan over: {e}"))));
             }
             Ok((running, counted))
         });
@@ -273,7 +276,7 @@ impl Contained {
             report.end = End::Limit(Field::Memory);
         }
         if matches!(report.end, End::Lost) && report.started_ns == 0 && !ended.said.is_empty() {
-            let failure = refuse("container", format!("{} started nothing: {}", self.backend, ended.said), None);
+            let failure = Failure::new(Step::Container, format!("{} started nothing: {}", self.backend, ended.said));
             return Err(besides(failure, ended.problems.iter().cloned()));
         }
         Ok(())
@@ -327,7 +330,7 @@ impl Outer for Around<'_> {
 /// The same process, to be watched besides.
 fn copy(running: &Running) -> Result<Running, Failure> {
     let pidfd = running.pidfd.try_clone();
-    let pidfd = pidfd.map_err(|e| refuse("container", format!("cannot watch the container: {e}"), None))?;
+    let pidfd = pidfd.map_err(|e| Failure::new(Step::Container, format!("cannot watch the container: {e}")))?;
     Ok(Running { pid: running.pid, pidfd })
 }
 
@@ -350,7 +353,7 @@ mod tests {
         }
 
         fn kill(&self) -> Result<(), Failure> {
-            Err(refuse("container", "it does not die", None))
+            Err(Failure::new(Step::Container, "it does not die"))
         }
 
         fn end(self: Box<Self>) -> Ended {
@@ -362,9 +365,12 @@ mod tests {
     #[test]
     fn what_came_first_is_told_and_the_container_is_ended_also_where_it_cannot_be_killed() {
         let ends = Arc::new(AtomicU32::new(0));
-        let first = refuse("network", "no gateway", Some("do this"));
+        let first = Failure::new(Step::policy("network"), "no gateway").hint("do this");
         let told = given_up(Box::new(Stubborn(Arc::clone(&ends))), first);
-        assert_eq!(told, refuse("network", "no gateway; it does not die; it is left", Some("do this")));
+        assert_eq!(
+            told,
+            Failure::new(Step::policy("network"), "no gateway; it does not die; it is left").hint("do this")
+        );
         assert_eq!(ends.load(Ordering::SeqCst), 1);
     }
 }

@@ -13,9 +13,9 @@ use super::super::Arrival;
 use super::super::owner;
 use super::super::rendezvous::Door;
 use super::super::spec::{self, Bounds, Mounted, Parts, Shape};
-use super::{Contained, refuse};
+use super::Contained;
 use crate::egress::Way;
-use crate::outcome::Failure;
+use crate::failure::{self, Failure};
 
 /// Open files that init has room for, so that the number of the one program without spawning is the same everywhere.
 const OPEN_FILES: u64 = 4096;
@@ -119,18 +119,14 @@ impl Contained {
         let look = |(target, source): &(String, PathBuf)| {
             let identity = identity(source).map_err(|e| {
                 let message = format!("cannot use {} as the source of {target}: {e}", source.display());
-                refuse("mount", message, Some("it was replaced or removed since the run was prepared: run it again"))
+                Failure::new(failure::Step::Mount, message)
+                    .hint("it was replaced or removed since the run was prepared: run it again")
             })?;
             // What is looked up is the path that the source led to, and its identity decides.
             let mounts = self.policy.filesystem.mounts.iter().enumerate();
             for (index, mount) in mounts.filter(|(_, mount)| mount.target() == target) {
                 let Mount::Bind { source, .. } = mount else { continue };
-                crate::source_identity::compare(
-                    &self.policy,
-                    source,
-                    identity,
-                    &format!("filesystem.mounts[{index}]"),
-                )?;
+                crate::source_identity::compare(&self.policy, source, identity, &failure::Step::mount_entry(index))?;
             }
             Ok(PathRule { path: target.clone(), access: 0, optional: false, identity: Some(identity) })
         };

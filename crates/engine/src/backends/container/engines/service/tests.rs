@@ -4,6 +4,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use super::super::discover::{Real, Surroundings};
 use super::*;
+use crate::failure::Step;
 
 /// A directory in which Podman serves. What that has started ends with it: without root it serves from a second process, and
 /// a third one keeps the user namespace for as long as nobody ends it.
@@ -181,7 +182,7 @@ fn a_program_that_cannot_serve_says_why() {
     assert!(error.contains("no such command"), "{error}");
     assert!(!service.directory.exists(), "nothing is left");
     let failure = Service::of_this_process(&program).unwrap_err();
-    assert!(failure.step == "engine" && failure.hint.is_some(), "{failure:?}");
+    assert!(failure.step == Step::Engine && failure.hint.is_some(), "{failure:?}");
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn a_run_whose_engine_is_killed_ends_and_says_what_is_left() {
         assert!(since.elapsed() < Duration::from_secs(20), "{kind:?}: nothing waits for what is gone");
         // Whoever comes next is told as well.
         let failure = engine.prepare(&Rootfs::Image("x".into()), &[], &quiet).expect_err("nobody answers");
-        assert_eq!(failure.step, "engine", "{kind:?} {failure:?}");
+        assert_eq!(failure.step.as_str(), "engine", "{kind:?} {failure:?}");
     }
 }
 

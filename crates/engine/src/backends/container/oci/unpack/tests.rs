@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use super::super::cache::Bounds;
 use super::*;
 use crate::backends::container::ImageCommand;
+use crate::failure::Failure;
 
 /// A tarball in the making. Headers are written by hand, since the library refuses to write what is tried here.
 #[derive(Default)]
