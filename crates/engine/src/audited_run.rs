@@ -9,7 +9,7 @@ use crate::audit::{AuditError, Durability, Entry, Reservation, Trail, hex};
 use crate::failure::{Failure, Step};
 use crate::io::Io;
 use crate::outcome::{Ending, Outcome};
-use crate::run::Prepared;
+use crate::prepared::Prepared;
 
 /// What a run's records say besides what the policy and the outcome do.
 #[derive(Debug, Clone, Default, PartialEq)]

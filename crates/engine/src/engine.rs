@@ -11,17 +11,22 @@ use cofferdam_confine::host::{self, Identity};
 use cofferdam_confine::netns;
 use cofferdam_policy::{Backend, Field, NetworkMode, Policy};
 
-use crate::backends::container::run::{Contained, Tell};
-use crate::backends::{self, Installed, Tool, Tools, container};
-use crate::executables::{self, Executables};
+use crate::backends;
+use crate::backends::containers::run::{Contained, Tell};
+use crate::backends::jail;
+use crate::backends::landlock;
+use crate::backends::landlock::Refusal;
+use crate::backends::{Installed, Tool, Tools, containers};
 use crate::failure::{Failure, Step};
-use crate::jail;
-use crate::landlock::{self, Refusal};
 use crate::outcome::{Applied, Enforcement, Strength};
-use crate::run::{Core, Prepared};
-use crate::seccomp_filter::{self, Filter, Needs};
-use crate::state;
-use crate::support::{self, Support};
+use crate::plan::executables;
+use crate::plan::executables::Executables;
+use crate::plan::seccomp_filter;
+use crate::plan::seccomp_filter::{Filter, Needs};
+use crate::plan::state;
+use crate::plan::support;
+use crate::plan::support::Support;
+use crate::prepared::{Core, Prepared};
 
 /// What this host can do, asked once; makes prepared policies.
 #[derive(Debug, Default)]
@@ -193,7 +198,7 @@ impl Engine {
 
     /// A policy planned for containers, its enforcement completed by what cgroups give here.
     fn contained(&self, backend: Backend, policy: &Policy) -> Result<Contained, Failure> {
-        let maker = container::of(backend)?;
+        let maker = containers::of(backend)?;
         let mut contained = Contained::plan(policy, backend.name(), maker, self.identity(), self.tell.0.clone())?;
         if !contained.holds_limits() {
             self.cgroup_enforcement(&mut contained.enforcement);
@@ -296,9 +301,9 @@ impl Engine {
     ///
     /// # Errors
     /// The backend cannot be used here, or has no such image.
-    pub fn image_command(&self, backend: Backend, reference: &str) -> Result<container::ImageCommand, Failure> {
+    pub fn image_command(&self, backend: Backend, reference: &str) -> Result<containers::ImageCommand, Failure> {
         let tell = |progress| self.tell.0.as_deref().map_or((), |tell| tell(progress));
-        container::of(backend)?.image_command(reference, &tell)
+        containers::of(backend)?.image_command(reference, &tell)
     }
 
     /// Chooses the backend, refuses what cannot be enforced, and makes the policy ready to run.
@@ -341,7 +346,7 @@ impl Engine {
         programs: Option<Executables>,
         instead: Option<String>,
     ) -> Result<Prepared, Failure> {
-        let policy = &*crate::host_sockets::denied(policy)?;
+        let policy = &*crate::plan::host_sockets::denied(policy)?;
         state::acceptable(policy)?;
         state::claim(policy);
         if policy.backend.is_container() {

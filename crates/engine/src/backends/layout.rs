@@ -6,6 +6,7 @@
 //! what cannot be held by mounts alone is listed in [`Layout::unheld_deny`] and [`Layout::unheld_protected`], and the field
 //! is then no more than partial.
 
+mod program;
 mod protect;
 mod root;
 #[cfg(test)]
@@ -13,9 +14,9 @@ mod tests;
 
 use cofferdam_policy::{Access, Mount, Policy};
 
-use super::facts::{Facts, Kind, Resolved, resolve};
 use crate::failure::{Failure, Step};
-use crate::mount_table::{Place, Shows, View, below, join};
+use crate::plan::facts::{Facts, Kind, Resolved, resolve};
+use crate::plan::mount_table::{Place, Shows, View, below, join};
 
 /// One thing to mount or make, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]

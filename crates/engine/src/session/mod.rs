@@ -15,11 +15,9 @@
 //! holds against all of it is the sandbox; docs/sessions.md says what else holds.
 
 mod agent;
-mod channel;
 pub mod frame;
 mod live;
 mod reply;
-mod tap;
 mod turn;
 mod workspace;
 
@@ -33,7 +31,6 @@ use std::time::{Duration, Instant};
 use cofferdam_policy::{Field, SeccompLevel, Stdin};
 
 pub use agent::Agent;
-pub(crate) use channel::Channel;
 use live::{Asked, Handle, Live, Unasked};
 pub use reply::{Answer, Call, Ended, Key, Limits, Listed, SessionError, Start, Why};
 use turn::{Left, Line};

@@ -270,7 +270,7 @@ pub enum SessionError {
     /// Every pipe for output is held by what earlier calls started.
     #[error(
         "processes that {} earlier calls started still hold their output\nhint: end them, start them with their output to a file, or end the session",
-        super::channel::PAIRS
+        crate::run::channel::PAIRS
     )]
     Held,
     /// The system refused something.

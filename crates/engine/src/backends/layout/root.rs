@@ -3,11 +3,11 @@
 
 use cofferdam_policy::{Field, NetworkMode, Root};
 
-use super::super::facts::{Kind, Resolved, resolve};
 use super::{Builder, Item};
 use crate::failure::Failure;
-use crate::interpreter::Part;
-use crate::mount_table::Shows;
+use crate::plan::facts::{Kind, Resolved, resolve};
+use crate::plan::interpreter::Part;
+use crate::plan::mount_table::Shows;
 
 /// Of the scratch space, in eighths: /tmp, /dev/shm, /var/tmp, /run.
 const SHARES: [(&str, u64, u32); 4] =
@@ -61,7 +61,7 @@ impl Builder<'_> {
             Root::Interpreter => {
                 self.place("/", Shows::Own, false);
                 self.own_etc();
-                for part in crate::interpreter::parts(self.policy, self.facts) {
+                for part in crate::plan::interpreter::parts(self.policy, self.facts) {
                     match part {
                         Part::Directory(path) => self.host(&path, &path, true),
                         Part::File(path) => self.host(&path, &path, false),
@@ -87,9 +87,9 @@ impl Builder<'_> {
     /// where the files are, since they need a place.
     fn names(&mut self) {
         let captured = self.policy.network.mode == NetworkMode::Allowlist;
-        let files = crate::host_names::captured(self.policy);
+        let files = crate::plan::host_names::captured(self.policy);
         for (index, (path, _, text)) in files.into_iter().enumerate() {
-            let hosts = crate::host_names::are_the_hosts(self.policy);
+            let hosts = crate::plan::host_names::are_the_hosts(self.policy);
             let there = match self.out.view.host_path(path) {
                 Some(host) => {
                     matches!(resolve(self.facts, &host), (Resolved::There(_, Kind::File { .. }), links) if links.is_empty())
@@ -122,7 +122,7 @@ impl Builder<'_> {
 
     fn etc(&mut self) {
         self.own_etc();
-        for name in crate::settings::shown(self.facts.list("/etc")) {
+        for name in crate::plan::settings::shown(self.facts.list("/etc")) {
             self.top(&format!("/etc/{name}"));
         }
     }
@@ -144,10 +144,10 @@ impl Builder<'_> {
             ("resolv.conf", "# none\n".to_owned()),
         ] {
             let path = format!("/etc/{name}");
-            let hosts =
-                crate::host_names::are_the_hosts(self.policy) && crate::host_names::FILES.contains(&path.as_str());
+            let hosts = crate::plan::host_names::are_the_hosts(self.policy)
+                && crate::plan::host_names::FILES.contains(&path.as_str());
             let captured = (self.container && self.policy.network.mode == NetworkMode::Allowlist)
-                .then(|| crate::host_names::captured(self.policy));
+                .then(|| crate::plan::host_names::captured(self.policy));
             let own = captured.and_then(|files| files.into_iter().find(|(file, ..)| *file == path));
             let text = own.map_or(text, |(.., text)| text);
             match resolve(self.facts, &path).0 {
