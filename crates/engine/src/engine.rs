@@ -11,22 +11,17 @@ use cofferdam_confine::host::{self, Identity};
 use cofferdam_confine::netns;
 use cofferdam_policy::{Backend, Field, NetworkMode, Policy};
 
-use crate::backends;
 use crate::backends::containers::run::{Contained, Tell};
-use crate::backends::jail;
-use crate::backends::landlock;
-use crate::backends::landlock::Refusal;
-use crate::backends::{Installed, Tool, Tools, containers};
+use crate::backends::landlock::{self, Refusal};
+use crate::backends::native::Core;
+use crate::backends::{self, Installed, Tool, Tools, containers, jail};
 use crate::failure::{Failure, Step};
 use crate::outcome::{Applied, Enforcement, Strength};
-use crate::plan::executables;
-use crate::plan::executables::Executables;
-use crate::plan::seccomp_filter;
-use crate::plan::seccomp_filter::{Filter, Needs};
-use crate::plan::state;
-use crate::plan::support;
-use crate::plan::support::Support;
-use crate::prepared::{Core, Prepared};
+use crate::plan::executables::{self, Executables};
+use crate::plan::seccomp_filter::{Filters, Needs};
+use crate::plan::support::{self, Support, sufficient};
+use crate::plan::{Plan, state};
+use crate::prepared::Prepared;
 
 /// What this host can do, asked once; makes prepared policies.
 #[derive(Debug, Default)]
@@ -96,36 +91,6 @@ struct Predicted {
     pids: bool,
     cpu: bool,
     cpu_time: bool,
-}
-
-/// The filters of a policy, compiled when first needed.
-#[derive(Debug)]
-pub struct Filters {
-    needs: Needs,
-    plain: OnceLock<Result<Filter, Failure>>,
-    guarded: OnceLock<Result<Filter, Failure>>,
-    linked: OnceLock<Result<Filter, Failure>>,
-}
-
-impl Filters {
-    pub(crate) fn new(needs: Needs) -> Filters {
-        Filters { needs, plain: OnceLock::new(), guarded: OnceLock::new(), linked: OnceLock::new() }
-    }
-
-    /// The filter for a plan with or without guards, and with links among the guarded names.
-    ///
-    /// # Errors
-    /// The policy's rules cannot be compiled.
-    pub fn get(&self, policy: &Policy, guards: bool, links: bool) -> Result<&Filter, Failure> {
-        let slot = match (guards, links) {
-            (false, _) => &self.plain,
-            (true, false) => &self.guarded,
-            (true, true) => &self.linked,
-        };
-        slot.get_or_init(|| seccomp_filter::build(policy, Needs { guards, links, ..self.needs }))
-            .as_ref()
-            .map_err(Clone::clone)
-    }
 }
 
 impl Engine {
@@ -212,7 +177,7 @@ impl Engine {
     }
 
     fn support_of(&self, backend: Backend, policy: &Policy) -> Support {
-        let name = name_of(backend);
+        let name = backend.name();
         match self.plan_for(backend, policy, &Filters::new(needs_of(backend)), None).map(|plan| plan.enforcement) {
             Ok(fields) => Support { backend: name, unavailable: None, fields },
             Err(Refusal { failure, .. }) => {
@@ -248,7 +213,7 @@ impl Engine {
         policy: &Policy,
         filters: &Filters,
         programs: Option<&Executables>,
-    ) -> Result<jail::Plan, Refusal> {
+    ) -> Result<Plan, Refusal> {
         let me = self.identity();
         let mut plan = match backend {
             Backend::Landlock => {
@@ -389,7 +354,7 @@ impl Engine {
         backend: Backend,
         reason: String,
         filters: Filters,
-        plan: jail::Plan,
+        plan: Plan,
         programs: Option<Executables>,
     ) -> Prepared {
         let location = match self.cgroups() {
@@ -470,13 +435,6 @@ fn needs_of(backend: Backend) -> Needs {
     if backend == Backend::Landlock { landlock::needs() } else { Needs::default() }
 }
 
-pub(crate) fn name_of(backend: Backend) -> &'static str {
-    match backend {
-        Backend::Landlock => "landlock",
-        _ => "jail",
-    }
-}
-
 pub(crate) fn jail_available(me: Identity) -> Result<(), Failure> {
     let refused = |why: String, hint: &str| {
         Failure::new(Step::Namespaces, format!("user namespaces cannot be had: {why}")).hint(hint)
@@ -526,40 +484,11 @@ fn neither(refusals: Vec<Refusal>) -> Failure {
     first
 }
 
-/// A backend may run a policy when every required field holds in full.
-pub(crate) fn sufficient(policy: &Policy, backend: Backend, e: &Enforcement) -> Result<(), Failure> {
-    let short: Vec<(&Field, &Applied)> =
-        e.iter().filter(|(f, a)| a.strength != Strength::Full && !policy.enforcement.best_effort.contains(f)).collect();
-    let Some((first, applied)) = short.first() else { return Ok(()) };
-    let others = match short.len() {
-        1 => String::new(),
-        n => format!(
-            " (and {} more: {})",
-            n - 1,
-            short[1..].iter().map(|(f, _)| f.name()).collect::<Vec<_>>().join(", ")
-        ),
-    };
-    let strength = if applied.strength == Strength::None { "not at all" } else { "only in part" };
-    Err(Failure::new(
-        **first,
-        format!(
-            "the {} backend can hold {} {strength} here: {}{others}",
-            name_of(backend),
-            first.name(),
-            applied.reason
-        ),
-    )
-    .hint(format!(
-        "--best-effort={} runs with what can be had; `cofferdam doctor` shows what is missing",
-        short.iter().map(|(f, _)| f.name()).collect::<Vec<_>>().join(",")
-    )))
-}
-
 fn reason(asked: Backend, chosen: Backend, refusals: &[Refusal]) -> String {
     match (asked, refusals.first()) {
-        (Backend::Auto, None) => format!("{} is the strongest, and holds every required field", name_of(chosen)),
+        (Backend::Auto, None) => format!("{} is the strongest, and holds every required field", chosen.name()),
         (Backend::Auto, Some(jail)) => {
-            format!("{} holds every required field; the jail does not: {}", name_of(chosen), jail.failure.message)
+            format!("{} holds every required field; the jail does not: {}", chosen.name(), jail.failure.message)
         }
         _ => "named by the policy".into(),
     }

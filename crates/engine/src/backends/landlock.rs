@@ -10,13 +10,13 @@ use cofferdam_confine::wire::flag;
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root};
 
-use crate::backends::jail::Plan;
-use crate::engine::Filters;
 use crate::failure::{Failure, Step};
 use crate::outcome::{Applied, Enforcement, Strength};
+use crate::plan::Plan;
 use crate::plan::facts::Here;
 use crate::plan::interpreter::Part;
 use crate::plan::mount_table::{Place, Shows, View};
+use crate::plan::seccomp_filter::Filters;
 use crate::plan::seccomp_filter::Needs;
 
 /// Without namespaces the filter has more to hold.
@@ -219,7 +219,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Re
         denied: policy.filesystem.deny.iter().cloned().collect(),
         protected: Default::default(),
         crowds: Vec::new(),
-        way: None,
+        egress: None,
         enforcement: Enforcement::new(),
     };
     plan.enforcement = enforcement(policy, abi, me);

@@ -15,6 +15,7 @@ pub mod external;
 pub(crate) mod jail;
 pub(crate) mod landlock;
 pub mod layout;
+pub(crate) mod native;
 
 pub use containers as container;
 pub use external::enforcement::{Purpose, answers};

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use cofferdam_confine::init_plan::Step;
 use cofferdam_confine::wire::flag;
 
-use crate::backends::jail::Plan;
 use crate::outcome::Enforcement;
+use crate::plan::Plan;
 
 /// The plan's steps in order.
 pub fn plan(plan: &Plan, backend: &str, reason: &str, enforcement: &Enforcement) -> Value {

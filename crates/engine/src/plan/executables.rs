@@ -10,8 +10,8 @@ use cofferdam_confine::landlock;
 use cofferdam_confine::landlock::access;
 use cofferdam_policy::paths::is_within;
 
-use crate::backends::jail::Plan;
 use crate::failure::{Failure, Step};
+use crate::plan::Plan;
 
 /// `(device, inode)` as init compares them.
 pub type Identity = (u64, u64);

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 use crate::plan::mountinfo::Twins;
 use crate::plan::state::Place;
-use crate::repository::protected_names::{Disk, Tree as _};
+use crate::plan::tree::{Disk, Tree as _};
 
 /// What lies at a path, itself and not what a link leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]

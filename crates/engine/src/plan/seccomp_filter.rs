@@ -1,6 +1,7 @@
 //! From a policy to a compiled system call filter.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use cofferdam_confine::host::{resource, rlimit};
 use cofferdam_confine::seccomp::{
@@ -170,6 +171,34 @@ pub fn build(policy: &Policy, needs: Needs) -> Result<Filter, Failure> {
         Program::bytes(insns).chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().unwrap_or_default())).collect()
     };
     Ok(Filter { filter: words(&program.filter), classifier: words(&program.classifier) })
+}
+
+/// The filters of a policy, compiled when first needed.
+#[derive(Debug)]
+pub struct Filters {
+    needs: Needs,
+    plain: OnceLock<Result<Filter, Failure>>,
+    guarded: OnceLock<Result<Filter, Failure>>,
+    linked: OnceLock<Result<Filter, Failure>>,
+}
+
+impl Filters {
+    pub(crate) fn new(needs: Needs) -> Filters {
+        Filters { needs, plain: OnceLock::new(), guarded: OnceLock::new(), linked: OnceLock::new() }
+    }
+
+    /// The filter for a plan with or without guards, and with links among the guarded names.
+    ///
+    /// # Errors
+    /// The policy's rules cannot be compiled.
+    pub fn get(&self, policy: &Policy, guards: bool, links: bool) -> Result<&Filter, Failure> {
+        let slot = match (guards, links) {
+            (false, _) => &self.plain,
+            (true, false) => &self.guarded,
+            (true, true) => &self.linked,
+        };
+        slot.get_or_init(|| build(policy, Needs { guards, links, ..self.needs })).as_ref().map_err(Clone::clone)
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cofferdam_policy::allow::PLAIN_HTTP;
-use cofferdam_policy::{AllowRule, Field, NetworkLimits, NetworkMode, Policy, SeccompLevel};
+use cofferdam_policy::{AllowRule, Backend, Field, NetworkLimits, NetworkMode, Policy, SeccompLevel};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -160,6 +160,30 @@ pub struct Mechanism {
     pub gives: &'static str,
     /// The exact command that would provide it, when it is missing and there is one.
     pub enable: Option<String>,
+}
+
+/// A backend may run a policy when every required field holds in full.
+pub(crate) fn sufficient(policy: &Policy, backend: Backend, e: &Enforcement) -> Result<(), Failure> {
+    let short: Vec<(&Field, &Applied)> =
+        e.iter().filter(|(f, a)| a.strength != Strength::Full && !policy.enforcement.best_effort.contains(f)).collect();
+    let Some((first, applied)) = short.first() else { return Ok(()) };
+    let others = match short.len() {
+        1 => String::new(),
+        n => format!(
+            " (and {} more: {})",
+            n - 1,
+            short[1..].iter().map(|(f, _)| f.name()).collect::<Vec<_>>().join(", ")
+        ),
+    };
+    let strength = if applied.strength == Strength::None { "not at all" } else { "only in part" };
+    Err(Failure::new(
+        **first,
+        format!("the {} backend can hold {} {strength} here: {}{others}", backend.name(), first.name(), applied.reason),
+    )
+    .hint(format!(
+        "--best-effort={} runs with what can be had; `cofferdam doctor` shows what is missing",
+        short.iter().map(|(f, _)| f.name()).collect::<Vec<_>>().join(",")
+    )))
 }
 
 #[cfg(test)]

@@ -26,11 +26,12 @@ use cofferdam_confine::apart;
 use cofferdam_confine::wire::flag;
 use cofferdam_policy::{Backend, NetworkMode, Stdin};
 
-use crate::backends::jail::Plan;
+use crate::backends::native::{Core, Staged};
 use crate::io::Io;
 use crate::outcome::Outcome;
+use crate::plan::Plan;
 use crate::pool::ready::{Identity, MOST_MOUNTS, alike, files, identity, unchanged};
-use crate::prepared::{Core, Prepared, Staged};
+use crate::prepared::Prepared;
 use crate::repository::embedded;
 
 /// How long a run waits for a program that is being started when it begins. Starting takes a few milliseconds.
@@ -231,7 +232,7 @@ fn make(core: &Core) -> Result<Option<Stock>, Unfit> {
     if !plan.layers.is_empty()
         || !plan.crowds.is_empty()
         || !plan.recipe.guards.is_empty()
-        || plan.way.is_some()
+        || plan.egress.is_some()
         || plan.recipe.mounts.len() > MOST_MOUNTS
     {
         return Err(Unfit);

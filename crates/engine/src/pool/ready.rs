@@ -24,8 +24,8 @@ use cofferdam_confine::init_plan::Step;
 use cofferdam_confine::wire::flag;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::backends::jail::Plan;
-use crate::prepared::{Core, Staged};
+use crate::backends::native::{Core, Staged};
+use crate::plan::Plan;
 
 /// How long a staged sandbox waits for its run.
 const LIFE: Duration = Duration::from_secs(2);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use cofferdam_policy::paths::{fault, is_within, lexical};
 
 use crate::plan::mount_table::join;
-use crate::repository::protected_names::Tree;
+use crate::plan::tree::Tree;
 use crate::repository::vcs_config;
 
 /// Most bytes of a configuration.
@@ -111,7 +111,8 @@ pub fn led_to(source: &str, tree: &dyn Tree) -> Vec<String> {
 mod tests {
     use cofferdam_policy::PROTECTED_DEFAULT;
 
-    use crate::repository::protected_names::{Tree, protected};
+    use crate::plan::tree::Tree;
+    use crate::repository::protected_names::protected;
 
     /// A home, a variable, and files.
     struct Files(&'static [(&'static str, &'static str)]);

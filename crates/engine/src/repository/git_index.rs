@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use cofferdam_policy::paths::fault;
 
 use crate::plan::mount_table::join;
-use crate::repository::protected_names::Tree;
+use crate::plan::tree::Tree;
 
 /// Most bytes of an index that is read.
 pub const MOST_INDEX: u64 = 256 << 20;
@@ -218,7 +218,7 @@ fn blocks(content: &[u8], count: u32, whole: &[(u32, usize)]) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::repository::protected_names::Disk;
+    use crate::plan::tree::Disk;
     use crate::repository::protected_names::tests::git;
 
     #[test]

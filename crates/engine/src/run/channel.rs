@@ -25,8 +25,8 @@ use rustix::net::{
 };
 
 use super::tap::Tap;
-use crate::backends::jail::Layer;
 use crate::outcome::Change;
+use crate::plan::Layer;
 use crate::run::overlay;
 
 /// Pairs of pipes of one session: as many calls can have left something running that still holds their output.
@@ -70,7 +70,7 @@ impl Channel {
         let Some(more) = self.theirs.len().checked_sub(1) else { return };
         let channel = init_plan::Channel { first: extra.len() as u16, more: more as u16, stdio: self.stdio };
         for pipe in &self.theirs[1..] {
-            crate::backends::jail::give_away(pipe, recipe.ids_out);
+            crate::run::streams::give_away(pipe, recipe.ids_out);
         }
         recipe.channel = Some(channel);
         extra.append(&mut self.theirs);

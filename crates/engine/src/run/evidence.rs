@@ -2,6 +2,8 @@
 //!
 //! Pure. Bounded: the same thing seen again only counts up, and what finds no room is counted by operation and field.
 
+use std::net::IpAddr;
+
 use cofferdam_confine::seccomp::classify::Verdict;
 use cofferdam_confine::seccomp::{Arch, Reason, syscall_name};
 use cofferdam_confine::status::Event;
@@ -159,7 +161,7 @@ impl Log {
         };
         let violation = Violation {
             operation: operation.into(),
-            object: crate::run::gateway::destination(e).map(|object| escape(object.as_bytes())),
+            object: destination(e).map(|object| escape(object.as_bytes())),
             field: e.rule.clone().unwrap_or_else(|| {
                 // The API has its own line of the policy, and no entry of `allow`.
                 if e.via == network::Via::Api { "$.network.api" } else { "$.network.allow" }.into()
@@ -404,6 +406,20 @@ fn path(path: &[u8], read: &[u8]) -> String {
     if cut { text.trim_end_matches('\u{fffd}').to_owned() + "…" } else { text }
 }
 
+/// Where something was to go, as a person writes it.
+fn destination(event: &network::Event) -> Option<String> {
+    let host = match (&event.host, event.address) {
+        (Some(host), _) => host.clone(),
+        (None, Some(IpAddr::V6(v6))) if event.port.is_some() => format!("[{v6}]"),
+        (None, Some(address)) => address.to_string(),
+        (None, None) => return None,
+    };
+    Some(match event.port {
+        Some(port) => format!("{host}:{port}"),
+        None => host,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -450,5 +466,23 @@ mod tests {
         let rest: Vec<_> = list.iter().filter(|v| v.aggregated).map(|v| (v.object.as_deref(), v.pid)).collect();
         assert_eq!(rest, [(None, 0)]);
         assert_eq!(list.iter().map(|v| v.count).sum::<u64>(), 1003);
+    }
+
+    #[test]
+    fn destinations_read_as_a_person_writes_them() {
+        let at = |host: Option<&str>, address: Option<&str>, port| {
+            let (host, address) = (host.map(str::to_owned), address.map(|a| a.parse().unwrap()));
+            destination(&network::Event {
+                host,
+                address,
+                port,
+                ..network::Event::new(network::Kind::Refused, network::Via::Connect)
+            })
+        };
+        assert_eq!(at(Some("a.example"), Some("192.0.2.1"), Some(22)).as_deref(), Some("a.example:22"));
+        assert_eq!(at(Some("a.example"), None, None).as_deref(), Some("a.example"));
+        assert_eq!(at(None, Some("2001:db8::1"), Some(22)).as_deref(), Some("[2001:db8::1]:22"));
+        assert_eq!(at(None, Some("192.0.2.1"), Some(22)).as_deref(), Some("192.0.2.1:22"));
+        assert_eq!(at(None, None, Some(22)), None);
     }
 }

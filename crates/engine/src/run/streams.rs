@@ -220,3 +220,14 @@ pub fn incoming() -> std::io::Result<(OwnedFd, OwnedFd)> {
     rustix::io::ioctl_fionbio(&w, true)?;
     Ok((r, w))
 }
+
+/// Makes a pipe the sandbox user's own, as whom the program may open it by name: `> /dev/stderr` opens it anew, and a
+/// pipe belongs to whoever made it. An owner who may not give files away keeps it: the program has it open already.
+pub fn give_away(theirs: &OwnedFd, (uid, gid): (u32, u32)) {
+    if rustix::process::geteuid().as_raw() != uid
+        && let Err(e) =
+            rustix::fs::fchown(theirs, rustix::fs::Uid::from_raw(uid).into(), Some(rustix::fs::Gid::from_raw(gid)))
+    {
+        debug_assert!(e == rustix::io::Errno::PERM, "a pipe of ours cannot be given away: {e}");
+    }
+}

@@ -67,7 +67,7 @@ pub struct Run<'a> {
     /// The mount step of that tmpfs.
     pub workspace: Option<usize>,
     /// Copy-on-write mounts, whose layers a session gets as well.
-    pub layers: &'a [crate::backends::jail::Layer],
+    pub layers: &'a [crate::plan::Layer],
     /// What the egress gateway tells, and whether a refusal ends the run.
     pub gateway: Option<(&'a Watch, bool)>,
     /// What ends the run where init is in a container of somebody else's making.

@@ -5,7 +5,7 @@ use cofferdam_policy::{Field, Mount, NetworkMode, Policy, Root};
 use super::{About, Inodes};
 use crate::backends::layout::Layout;
 use crate::outcome::{Applied, Enforcement, Strength};
-use crate::run::gateway::Way;
+use crate::plan::egress::EgressPlan;
 
 fn full(reason: impl Into<String>) -> Applied {
     Applied { strength: Strength::Full, reason: reason.into() }
@@ -29,7 +29,7 @@ pub(crate) fn answers(
     policy: &Policy,
     layout: &Layout,
     about: &About,
-    way: Option<&Way>,
+    way: Option<&EgressPlan>,
     other_user: bool,
 ) -> Enforcement {
     let mut e = Enforcement::new();
@@ -79,7 +79,7 @@ pub(crate) fn answers(
                     strength: Strength::None,
                     reason: "the container's kernel has no routing rules, by which connections would come to the egress gateway".into(),
                 },
-                Way::applied,
+                EgressPlan::applied,
             ),
         },
     );
@@ -159,7 +159,7 @@ pub fn documented(
 ) -> Result<Vec<(&'static str, Enforcement)>, crate::failure::Failure> {
     use super::Arrival::{Door, Inherited};
     let layout = crate::backends::layout::in_container(policy, facts)?;
-    let way = Way::of(policy)?;
+    let way = EgressPlan::of(policy)?;
     let about = |rootless, arrival, limits, inodes, [listener, flags]: [bool; 2], detail: &str| About {
         version: String::new(),
         rootless,
@@ -197,11 +197,21 @@ pub fn documented(
             tmpfs(inodes, &mut e);
         }
         if !listener {
-            e.insert(Field::Processes, super::run::crowded());
+            e.insert(Field::Processes, crowded());
         }
         (name, e)
     };
     Ok(makers.into_iter().map(answer).collect())
+}
+
+/// Threads that a kernel in user space has for itself on this one; about a hundred before the program does anything.
+pub(super) const KERNEL_THREADS: u64 = 256;
+
+/// What is held of `limits.processes` where the container's kernel is counted with the program.
+pub(super) fn crowded() -> Applied {
+    let reason =
+        format!("the cgroup counts the threads of the container's kernel as well, and has room for {KERNEL_THREADS}");
+    Applied { strength: Strength::Partial, reason }
 }
 
 fn mounts(policy: &Policy, layout: &Layout, about: &About, other_user: bool) -> Applied {

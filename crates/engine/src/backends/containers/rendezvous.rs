@@ -20,8 +20,8 @@ use rustix::net::{
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::Made;
-use crate::backends::jail::give_away;
 use crate::failure::{Failure, Step};
+use crate::run::streams::give_away;
 
 /// How long init may take to come.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -19,25 +19,15 @@ use super::{About, Arrival, Maker, Progress, Ready};
 use crate::backends::external::enforcement::sufficient;
 use crate::backends::layout::{Layout, in_container};
 use crate::failure::{Failure, Step};
-use crate::outcome::{Applied, Enforcement, Strength};
+use crate::outcome::Enforcement;
+use crate::plan::egress::EgressPlan;
 use crate::plan::facts::Here;
 use crate::plan::seccomp_filter;
 use crate::plan::seccomp_filter::{Filter, Needs};
-use crate::run::gateway::Way;
 use recipe::{floored, open_files};
 
 /// Who is told how far a pull is.
 pub type Tell = Arc<dyn Fn(Progress) + Send + Sync>;
-
-/// What is held of `limits.processes` where the container's kernel is counted with the program.
-pub(super) fn crowded() -> Applied {
-    let reason =
-        format!("the cgroup counts the threads of the container's kernel as well, and has room for {KERNEL_THREADS}");
-    Applied { strength: Strength::Partial, reason }
-}
-
-/// Threads that a kernel in user space has for itself on this one; about a hundred before the program does anything.
-const KERNEL_THREADS: u64 = 256;
 
 /// A policy with the maker of its containers, to be run many times and from several threads.
 pub struct Contained {
@@ -48,7 +38,7 @@ pub struct Contained {
     place: Place,
     /// The host when the policy was planned; each run looks again.
     first: Looked,
-    way: Option<Way>,
+    way: Option<EgressPlan>,
     filter: Filter,
     user: (u32, u32),
     /// What holds, completed by the engine with what cgroups give.
@@ -110,7 +100,7 @@ impl Contained {
         let root = rustix::process::geteuid().is_root();
         let first = Looked::at_host(policy, &place)?;
         // gVisor's own network knows no rules, which leave a program nothing but the gateway.
-        let way = if about.listener { Way::of(policy)? } else { None };
+        let way = if about.listener { EgressPlan::of(policy)? } else { None };
         if policy.audit.trace && !about.listener {
             let told = format!("the {backend} backend cannot observe calls: gVisor reports none");
             return Err(
@@ -191,7 +181,7 @@ impl Contained {
     pub fn in_the_runs_cgroup(&mut self) {
         super::enforcement::tmpfs(self.about.inodes, &mut self.enforcement);
         if self.about.arrival == Arrival::Door && self.location.is_some() {
-            self.enforcement.insert(Field::Processes, crowded());
+            self.enforcement.insert(Field::Processes, super::enforcement::crowded());
         }
     }
 

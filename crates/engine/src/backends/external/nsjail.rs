@@ -4,6 +4,7 @@
 //! to leave the process limits as they are; in an exported configuration nsjail holds them, as far as it can. Sources:
 //! nsjail's config.proto and the man page of 3.4 to 3.6.
 
+use cofferdam_confine::external::FIRST_FD;
 use cofferdam_policy::{Field, NetworkMode, Policy};
 use serde::Serialize;
 
@@ -12,6 +13,11 @@ use super::filter::{self, Left};
 use super::prototext;
 use crate::backends::layout::{Item, Layout};
 use crate::failure::Failure;
+
+/// Descriptor of its configuration.
+pub(super) const CONFIG_FD: i32 = FIRST_FD;
+/// Descriptor of its log.
+const LOG_FD: i32 = FIRST_FD + 1;
 
 /// `NsJailConfig`, as far as it is used. What is `None` has nsjail's own default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
@@ -191,7 +197,7 @@ pub fn plan(
         // Whole seconds are all that nsjail knows; the supervisor's own clock comes first.
         time_limit: l.wall_ms.div_ceil(1000) + if exported { 0 } else { 5 },
         nice_level: 0,
-        log_fd: (!exported).then_some(super::run::LOG_FD),
+        log_fd: (!exported).then_some(LOG_FD),
         log_level: if exported { "WARNING" } else { "INFO" },
         envar: policy.command.variables.iter().map(|(k, v)| format!("{k}={v}")).collect(),
         // Per process, where the tree is not to be held by a cgroup, which not every caller may make.

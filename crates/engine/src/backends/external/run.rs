@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cofferdam_confine::cgroup::{Cgroup, Level, Limits, Location};
-use cofferdam_confine::external::{FIRST_FD, Foreign, spawn};
+use cofferdam_confine::external::{Foreign, spawn};
 use cofferdam_confine::host::{self, Identity};
 use cofferdam_confine::{memfd, seatbelt as profile};
 use cofferdam_policy::{AuditLevel, Field, Policy, SyscallAction};
@@ -24,11 +24,6 @@ use crate::outcome::{Applied, Ending, Enforcement, Evidence, Outcome, Strength, 
 use crate::plan::facts::Here;
 use crate::run::outcome_builder::{SIGSYS, SIGXFSZ, by_signal};
 use crate::run::streams::{Sink, Source};
-
-/// Descriptor of nsjail's configuration.
-const CONFIG_FD: i32 = FIRST_FD;
-/// Descriptor of nsjail's log.
-pub const LOG_FD: i32 = FIRST_FD + 1;
 
 /// A policy with the program that holds it, to be run many times and from several threads.
 #[derive(Debug)]
@@ -179,7 +174,7 @@ impl Ready {
             }
             _ => {
                 let config = nsjail::plan(&self.policy, &layout, command, purpose)?;
-                let file = format!("/proc/self/fd/{CONFIG_FD}");
+                let file = format!("/proc/self/fd/{}", nsjail::CONFIG_FD);
                 let argv = ["nsjail".to_owned(), "-C".into(), file];
                 let plan = serde_json::to_value(&config).unwrap_or_default();
                 self.outside(program, &argv, vec![End::File(config.text().into_bytes()), End::Tells], plan)?

@@ -23,10 +23,12 @@ use cofferdam_policy::Policy;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-pub use plan::{Layer, Plan, plan};
+pub use plan::plan;
 pub use root::{Ids, terminal_device};
 
 use crate::failure::{Failure, Step};
+use crate::plan::Plan;
+use crate::plan::seccomp_filter::Filters;
 
 /// The owner's ends of a run that has been started.
 #[derive(Debug)]
@@ -58,17 +60,6 @@ fn records(flags: SocketFlags) -> Result<(OwnedFd, OwnedFd), Failure> {
         .map_err(|e| Failure::new(Step::Spawn, "cannot make a socket pair").caused_by(&e))
 }
 
-/// Makes a pipe the sandbox user's own, as whom the program may open it by name: `> /dev/stderr` opens it anew, and a
-/// pipe belongs to whoever made it. An owner who may not give files away keeps it: the program has it open already.
-pub fn give_away(theirs: &OwnedFd, (uid, gid): (u32, u32)) {
-    if rustix::process::geteuid().as_raw() != uid
-        && let Err(e) =
-            rustix::fs::fchown(theirs, rustix::fs::Uid::from_raw(uid).into(), Some(rustix::fs::Gid::from_raw(gid)))
-    {
-        debug_assert!(e == rustix::io::Errno::PERM, "a pipe of ours cannot be given away: {e}");
-    }
-}
-
 /// Starts init in its namespaces and hands its plan over: from here on it works. Also returns what further plans are sent by.
 ///
 /// # Errors
@@ -85,7 +76,7 @@ pub fn start(
     let (out_ours, out_theirs) = crate::run::streams::outgoing().map_err(io)?;
     let (err_ours, err_theirs) = crate::run::streams::outgoing().map_err(io)?;
     for theirs in [&in_theirs, &out_theirs, &err_theirs] {
-        give_away(theirs, recipe.ids_out);
+        crate::run::streams::give_away(theirs, recipe.ids_out);
     }
     let (life_theirs, lifeline) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| io(e.into()))?;
@@ -265,7 +256,7 @@ pub fn namespaces(plan: &Plan, jail: bool) -> Namespaces {
 ///
 /// # Errors
 /// As `plan`, and when a layer cannot be made.
-pub fn complete(policy: &Policy, me: Identity, filters: &crate::engine::Filters, ids: &Ids) -> Result<Plan, Failure> {
+pub fn complete(policy: &Policy, me: Identity, filters: &Filters, ids: &Ids) -> Result<Plan, Failure> {
     crate::plan::whiteout::claim(policy);
     let mut plan = plan(policy, me, filters, ids)?;
     for (op, names) in &plan.crowds {

@@ -16,8 +16,8 @@ use crate::plan::lookup::{Found, Looked, Lookup};
 use crate::plan::mount_table::{Place, Shows, View, below, join};
 use crate::plan::mountinfo::Twins;
 use crate::plan::state;
+use crate::plan::tree::Disk;
 use crate::repository::protected_names;
-use crate::repository::protected_names::Disk;
 
 /// What is to be done.
 #[derive(Debug, Default)]

@@ -16,8 +16,10 @@ use super::paths::{self, Held, Unheld};
 use super::root::{Build, HOST, Ids};
 use crate::failure::{self, Failure};
 use crate::outcome::{Applied, Enforcement, Strength};
-use crate::plan::mount_table::{Place, Shows, View};
-use crate::run::gateway::Way;
+use crate::plan::egress::EgressPlan;
+use crate::plan::mount_table::{Place, Shows};
+use crate::plan::seccomp_filter::Filters;
+use crate::plan::{Layer, Plan, PreparedSource};
 
 /// Inodes of a layer's file system that overlayfs keeps for itself: its root, upper and work directories.
 const LAYER_OWN: u64 = 5;
@@ -27,57 +29,6 @@ const LEAST_CHANGES: u64 = 2;
 
 /// The sandbox's own user and group, as it sees itself.
 pub const INSIDE: u32 = 1000;
-
-/// A source that a privileged owner prepares itself, before clone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prepared {
-    /// Canonical path on the host.
-    pub path: String,
-    /// `(device, inode)` when it was looked at.
-    pub identity: (u64, u64),
-    /// Owner of it: becomes the sandbox's user on this mount.
-    pub owner: (u32, u32),
-    /// Whether the run cannot do without that.
-    pub required: bool,
-    /// The step that fails with it.
-    pub step: failure::Step,
-}
-
-/// A copy-on-write mount.
-#[derive(Debug, Clone)]
-pub struct Layer {
-    /// Index of its mount step.
-    pub op: usize,
-    /// Path inside.
-    pub target: String,
-    /// Path on the host.
-    pub source: String,
-}
-
-/// What the jail will do for one run.
-#[derive(Debug, Clone)]
-pub struct Plan {
-    /// For init.
-    pub recipe: Recipe,
-    /// Sources of a privileged owner.
-    pub prepared: Vec<Prepared>,
-    /// Whether a network namespace is made.
-    pub own_net: bool,
-    /// Copy-on-write mounts.
-    pub layers: Vec<Layer>,
-    /// What shows where.
-    pub view: View,
-    /// Denied and protected paths as seen inside.
-    pub denied: std::collections::BTreeSet<String>,
-    /// See `denied`.
-    pub protected: std::collections::BTreeSet<String>,
-    /// Crowds of denied names: one layer each; the step index of each whiteout and its names.
-    pub crowds: Vec<(usize, Vec<String>)>,
-    /// The one way out of a captured network.
-    pub way: Option<Way>,
-    /// What holds, as far as the plan can tell; limits that a cgroup gives are filled in by the run.
-    pub enforcement: Enforcement,
-}
 
 struct Looked {
     path: String,
@@ -126,7 +77,7 @@ struct Planner<'a> {
     policy: &'a Policy,
     me: Identity,
     build: Build,
-    prepared: Vec<Prepared>,
+    prepared: Vec<PreparedSource>,
     layers: Vec<(usize, String, String)>,
     second_wall: Vec<PathRule>,
     foreign: Vec<String>,
@@ -147,7 +98,7 @@ fn start(me: Identity, nested: bool) -> u32 {
 ///
 /// # Errors
 /// A mount source that cannot be used, or something that no jail can hold.
-pub fn plan(policy: &Policy, me: Identity, filters: &crate::engine::Filters, ids: &Ids) -> Result<Plan, Failure> {
+pub fn plan(policy: &Policy, me: Identity, filters: &Filters, ids: &Ids) -> Result<Plan, Failure> {
     let exec_scratch = false;
     let mut p = Planner {
         policy,
@@ -194,7 +145,7 @@ pub fn plan(policy: &Policy, me: Identity, filters: &crate::engine::Filters, ids
 impl Planner<'_> {
     fn source(&mut self, looked: &Looked, field: &failure::Step, writable: bool) -> Source {
         if self.me.privileged {
-            self.prepared.push(Prepared {
+            self.prepared.push(PreparedSource {
                 path: looked.path.clone(),
                 identity: looked.identity,
                 owner: looked.owner,
@@ -428,7 +379,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn finish(mut self, held: Held, filters: &crate::engine::Filters) -> Result<Plan, Failure> {
+    fn finish(mut self, held: Held, filters: &Filters) -> Result<Plan, Failure> {
         let policy = self.policy;
         let (inside_wall, abi) = (self.wall(), landlock::abi());
         let nested = policy.process.nested_sandboxes;
@@ -447,7 +398,7 @@ impl Planner<'_> {
         if policy.network.mode == NetworkMode::Loopback {
             flags |= flag::LOOPBACK;
         }
-        let way = Way::of(policy)?;
+        let way = EgressPlan::of(policy)?;
         flags |= match policy.network.mode {
             NetworkMode::None => flag::NO_NETWORK,
             NetworkMode::Loopback => flag::ONLY_LOOPBACK,
@@ -464,7 +415,7 @@ impl Planner<'_> {
             mounts,
             system_mounts: system,
             guards: held.guards,
-            capture: way.as_ref().map(Way::capture),
+            capture: way.as_ref().map(EgressPlan::capture),
             ids_in: (INSIDE, INSIDE),
             ids_out,
             scratch_bytes: policy.limits.tmpfs_mb << 20,
@@ -482,7 +433,7 @@ impl Planner<'_> {
         }
         crate::plan::payload::fill(&mut recipe, policy, flags, filter);
         if way.is_some() {
-            recipe.envp.extend(crate::run::gateway::variables(policy).into_iter().map(|(k, v)| format!("{k}={v}")));
+            recipe.envp.extend(crate::plan::egress::variables(policy).into_iter().map(|(k, v)| format!("{k}={v}")));
         }
         recipe.wall_ns = policy.limits.wall_ms.saturating_mul(1_000_000);
         let layers =
@@ -496,7 +447,7 @@ impl Planner<'_> {
             denied: held.denied,
             protected: held.protected,
             crowds,
-            way,
+            egress: way,
             enforcement: Enforcement::new(),
         };
         enforcement(policy, abi, &held.linked, &self.foreign, &mut plan);
@@ -613,13 +564,13 @@ fn enforcement(policy: &Policy, abi: u32, linked: &[String], foreign: &[String],
         NetworkMode::None => full("an empty network namespace, loopback down"),
         NetworkMode::Loopback => full("a network namespace of its own with loopback"),
         NetworkMode::Host => full("nothing to hold: the host's network was asked for"),
-        NetworkMode::Allowlist => plan.way.as_ref().map_or_else(
+        NetworkMode::Allowlist => plan.egress.as_ref().map_or_else(
             || Applied { strength: Strength::None, reason: "its rules are not compiled".to_owned() },
-            Way::applied,
+            EgressPlan::applied,
         ),
     };
     e.insert(Field::Network, net);
-    e.extend(crate::plan::support::network(policy, plan.way.is_some()));
+    e.extend(crate::plan::support::network(policy, plan.egress.is_some()));
     let level = crate::plan::support::level(policy);
     if nested {
         e.insert(

@@ -13,6 +13,7 @@ mod cache;
 mod cgroups;
 mod devices;
 mod gofer;
+mod image_store;
 mod launch;
 mod leftovers;
 mod rootfs;
@@ -34,7 +35,7 @@ use super::{
 use crate::failure::Failure;
 use cache::{Bounds, Cache, private};
 pub(crate) use devices::{HARMLESS, none_bound as no_devices_bound};
-pub(crate) use rootfs::Images;
+pub(crate) use image_store::Images;
 use rootfs::Roots;
 use runtimes::{Installed, of};
 pub use runtimes::{Programs, Runtime};

@@ -4,7 +4,7 @@
 //! mount points that are missing, so that a missing one is refused here. In a tree of ours they are made; as empty directories
 //! they show in every root of the same contents.
 
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::cache::{Cache, Held, failed};
+use super::image_store::Images;
 use super::tree::{There, Tree};
 use super::unpack;
 use crate::backends::containers::content::hex;
@@ -20,27 +21,6 @@ use crate::backends::containers::spec::{Entry, Mounted, Rootfs};
 use crate::backends::containers::{ImageCommand, Progress};
 use crate::failure::{Failure, Step};
 use crate::plan::mount_table::{below, join};
-
-/// Where images are: an engine's store, which can tell an image's root file system as a tarball.
-pub(crate) trait Images: std::fmt::Debug + Send + Sync {
-    /// The content of a reference: the image's id, `sha256:` and 64 hexadecimal digits.
-    ///
-    /// # Errors
-    /// There is no such image, and it cannot be had.
-    fn id(&self, reference: &str, told: &dyn Fn(Progress)) -> Result<String, Failure>;
-
-    /// What the image of a reference runs when nothing else is named.
-    ///
-    /// # Errors
-    /// As [`Images::id`].
-    fn command(&self, reference: &str, told: &dyn Fn(Progress)) -> Result<ImageCommand, Failure>;
-
-    /// The root file system of the image with this id, as a tarball without compression.
-    ///
-    /// # Errors
-    /// It cannot be told. An error while it is read is one of [`Read`]'s.
-    fn export(&self, id: &str) -> Result<Box<dyn Read + '_>, Failure>;
-}
 
 /// Where roots come from and are kept.
 #[derive(Debug, Clone)]

@@ -22,7 +22,7 @@ use sha2::{Digest, Sha256};
 use tar::EntryType;
 
 use super::cache::{Cache, Held, failed, gone, private};
-use super::rootfs::Images;
+use super::image_store::Images;
 use crate::backends::containers::Progress;
 use crate::backends::containers::archive;
 use crate::backends::containers::archive::{LARGEST, plain};

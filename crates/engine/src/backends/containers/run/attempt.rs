@@ -15,11 +15,12 @@ use cofferdam_confine::host::{resource, rlimit};
 use cofferdam_confine::{Recipe, Running, control, memfd};
 use cofferdam_policy::{Field, NetworkMode, OnViolation};
 
+use super::super::enforcement::KERNEL_THREADS;
 use super::super::rendezvous::{Door, Ours, ends};
 use super::super::spec::Parts;
 use super::super::{Arrival, Ended, Handed, Made, Ready};
 use super::super::{enforcement, owner, spec, usage};
-use super::{Contained, KERNEL_THREADS, Looked, ReadyRoot, Tell};
+use super::{Contained, Looked, ReadyRoot, Tell};
 use crate::backends::layout::Layout;
 use crate::failure::{Failure, Step};
 use crate::io::{Io, Stream};

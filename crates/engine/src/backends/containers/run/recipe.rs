@@ -15,7 +15,7 @@ use super::super::rendezvous::Door;
 use super::super::spec::{self, Bounds, Mounted, Parts, Shape};
 use super::Contained;
 use crate::failure::{self, Failure};
-use crate::run::gateway::Way;
+use crate::plan::egress::EgressPlan;
 
 /// Open files that init has room for, so that the number of the one program without spawning is the same everywhere.
 const OPEN_FILES: u64 = 4096;
@@ -99,13 +99,13 @@ impl Contained {
             rlimits,
             mounts: mounts.collect(),
             checked,
-            capture: self.way.as_ref().map(Way::capture),
+            capture: self.way.as_ref().map(EgressPlan::capture),
             wall_ns: policy.limits.wall_ms.saturating_mul(1_000_000),
             ..Recipe::default()
         };
         crate::plan::payload::fill(&mut recipe, policy, flags, &self.filter);
         if self.way.is_some() {
-            recipe.envp.extend(crate::run::gateway::variables(policy).into_iter().map(|(k, v)| format!("{k}={v}")));
+            recipe.envp.extend(crate::plan::egress::variables(policy).into_iter().map(|(k, v)| format!("{k}={v}")));
         }
         recipe.argv.extend(arguments);
         recipe
