@@ -12,6 +12,7 @@ use cofferdam_confine::netns;
 use cofferdam_policy::{Backend, Field, NetworkMode, Policy};
 
 use crate::backends::containers::run::{Contained, Tell};
+use crate::backends::enforcement::{self, Target, sufficient};
 use crate::backends::landlock::{self, Refusal};
 use crate::backends::native::Core;
 use crate::backends::{self, Installed, Tool, Tools, containers, jail};
@@ -19,7 +20,7 @@ use crate::failure::{Failure, Step};
 use crate::outcome::{Applied, Enforcement, Strength};
 use crate::plan::executables::{self, Executables};
 use crate::plan::seccomp_filter::{Filters, Needs};
-use crate::plan::support::{self, Support, sufficient};
+use crate::plan::support::Support;
 use crate::plan::{Plan, state};
 use crate::prepared::Prepared;
 
@@ -172,7 +173,7 @@ impl Engine {
             }
             contained.in_the_runs_cgroup();
         }
-        support::sockets(policy, &support::OWN_NETWORKS, &mut contained.enforcement);
+        enforcement::socket_buffers(policy, &enforcement::OWN_NETWORKS, &mut contained.enforcement);
         Ok(contained)
     }
 
@@ -202,7 +203,7 @@ impl Engine {
             ready.in_cgroups(location.clone());
         }
         // No init of ours in there hands out a socket to ask with. Without any address there is nothing to ask.
-        support::sockets(policy, &[NetworkMode::None], &mut ready.enforcement);
+        enforcement::socket_buffers(policy, &[NetworkMode::None], &mut ready.enforcement);
         Ok(ready)
     }
 
@@ -230,11 +231,11 @@ impl Engine {
         }
         self.cgroup_enforcement(&mut plan.enforcement);
         if backend != Backend::Landlock {
-            support::memory_inside(policy, &mut plan.enforcement);
+            enforcement::memory_inside(policy, &mut plan.enforcement);
         }
         // Without a network namespace there is no network but the host's, or none.
-        let counted = if backend == Backend::Landlock { &[NetworkMode::None][..] } else { &support::OWN_NETWORKS };
-        support::sockets(policy, counted, &mut plan.enforcement);
+        let counted = if backend == Backend::Landlock { &[NetworkMode::None][..] } else { &enforcement::OWN_NETWORKS };
+        enforcement::socket_buffers(policy, counted, &mut plan.enforcement);
         Ok(plan)
     }
 
@@ -337,7 +338,9 @@ impl Engine {
         for backend in candidates {
             let filters = Filters::new(Needs { limited_exec: programs.is_some(), ..needs_of(backend) });
             let plan = self.plan_for(backend, policy, &filters, programs.as_ref());
-            match plan.and_then(|p| Ok(sufficient(policy, backend, &p.enforcement).map(|()| p)?)) {
+            match plan
+                .and_then(|p| Ok(sufficient(Target::Own(backend.name()), policy, &p.enforcement, &[]).map(|()| p)?))
+            {
                 Ok(plan) => {
                     let reason = instead.unwrap_or_else(|| reason(policy.backend, backend, &refusals));
                     return Ok(self.prepared(policy, backend, reason, filters, plan, programs));

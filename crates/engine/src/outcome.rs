@@ -49,6 +49,23 @@ pub struct Applied {
     pub reason: String,
 }
 
+impl Applied {
+    /// Enforced in full, by this.
+    pub fn full(reason: impl Into<String>) -> Applied {
+        Applied { strength: Strength::Full, reason: reason.into() }
+    }
+
+    /// Enforced in part, and why not in full.
+    pub fn partial(reason: impl Into<String>) -> Applied {
+        Applied { strength: Strength::Partial, reason: reason.into() }
+    }
+
+    /// Not enforced, and why.
+    pub fn none(reason: impl Into<String>) -> Applied {
+        Applied { strength: Strength::None, reason: reason.into() }
+    }
+}
+
 /// What was in fact applied, for each field of the policy.
 pub type Enforcement = BTreeMap<Field, Applied>;
 

@@ -10,8 +10,9 @@ use cofferdam_confine::wire::flag;
 use cofferdam_policy::paths::is_within;
 use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root};
 
+use crate::backends::enforcement::{By, enforcement};
 use crate::failure::{Failure, Step};
-use crate::outcome::{Applied, Enforcement, Strength};
+use crate::outcome::Enforcement;
 use crate::plan::Plan;
 use crate::plan::facts::Here;
 use crate::plan::interpreter::Part;
@@ -222,10 +223,8 @@ pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Re
         egress: None,
         enforcement: Enforcement::new(),
     };
-    plan.enforcement = enforcement(policy, abi, me);
-    if let Some(mounts) = plan.enforcement.get_mut(&Field::Mounts) {
-        *mounts = crate::plan::optional_mounts::told(mounts.clone(), &left_out);
-    }
+    let by = By::Landlock { abi, other_user: me.switches(), left_out: &left_out };
+    plan.enforcement = enforcement(policy, &by);
     Ok(plan)
 }
 
@@ -245,105 +244,4 @@ fn exposed(rules: &[PathRule]) -> Result<(), Refusal> {
         }
     }
     Ok(())
-}
-
-fn enforcement(policy: &Policy, abi: u32, me: Identity) -> Enforcement {
-    let full = |reason: &str| Applied { strength: Strength::Full, reason: reason.to_owned() };
-    let partial = |reason: &str| Applied { strength: Strength::Partial, reason: reason.to_owned() };
-    let none = |reason: &str| Applied { strength: Strength::None, reason: reason.to_owned() };
-    let mut e = Enforcement::new();
-    let writes = policy.filesystem.mounts.iter().any(Mount::is_writable);
-    let files = match abi {
-        0 => none("no Landlock"),
-        1 | 2 => partial("Landlock before ABI 3 does not hold truncation"),
-        _ => full(&format!("Landlock ABI {abi}")),
-    };
-    e.insert(
-        Field::Root,
-        match policy.filesystem.root {
-            Root::Host => partial("the host's own tree: sockets, FIFOs and run-time directories are not hidden"),
-            _ => files.clone(),
-        },
-    );
-    let mounts = if policy.filesystem.mounts.is_empty() {
-        files.clone()
-    } else if writes && me.switches() {
-        partial("the sandbox's unprivileged user cannot write what belongs to others, and owners are not mapped here")
-    } else {
-        partial(
-            "without mounts there is no nodev and no noexec: device nodes in a bind open, and ld.so runs what can be read",
-        )
-    };
-    e.insert(Field::Mounts, mounts);
-    e.insert(Field::Layer, full("no copy-on-write mounts"));
-    let covered = policy.filesystem.root != Root::Host || policy.filesystem.deny.is_empty();
-    e.insert(
-        Field::Deny,
-        if covered && !writes {
-            files.clone()
-        } else {
-            none("a layer of Landlock grants what any rule above a path grants: there is no carving out")
-        },
-    );
-    e.insert(
-        Field::Protected,
-        if writes && !policy.filesystem.protected.is_empty() {
-            none("there is no carving out of a writable tree")
-        } else {
-            full("nothing is writable")
-        },
-    );
-    e.insert(Field::Metadata, full("seccomp refuses metadata changes everywhere"));
-    e.insert(
-        Field::Network,
-        match policy.network.mode {
-            NetworkMode::None => full("seccomp refuses every network socket, Landlock TCP behind it"),
-            NetworkMode::Host => full("nothing to hold: the host's network was asked for"),
-            NetworkMode::Loopback => none("there is no network namespace: loopback would be the host's"),
-            NetworkMode::Allowlist => none("there is no network namespace from which everything would arrive at the egress gateway: the jail has one"),
-        },
-    );
-    e.extend(crate::plan::support::network(policy, false));
-    e.insert(Field::NestedSandboxes, crate::plan::support::nested(policy));
-    e.insert(Field::Seccomp, full("seccomp"));
-    e.insert(
-        Field::Spawn,
-        if policy.process.spawn {
-            full("spawning is allowed")
-        } else if host::listener_available() {
-            full("seccomp: one exec, threads only")
-        } else {
-            partial(
-                "seccomp: threads only; inside another sandbox nobody counts execs, so it can become another program",
-            )
-        },
-    );
-    e.insert(
-        Field::UnixSockets,
-        if policy.process.unix_sockets {
-            none("granted sockets would reach the host's")
-        } else {
-            full("seccomp refuses socket(AF_UNIX)")
-        },
-    );
-    e.insert(
-        Field::Isolation,
-        if abi >= 6 {
-            partial("signals and abstract sockets are scoped by Landlock; processes of the host can be seen in /proc")
-        } else {
-            none("no pid namespace, and Landlock before ABI 6 does not scope signals")
-        },
-    );
-    e.insert(Field::Hostname, none("no uts namespace: the host's name shows"));
-    e.insert(
-        Field::TreeKill,
-        if policy.process.spawn {
-            partial("no pid namespace: what leaves between two looks could live on, unless there is a cgroup")
-        } else {
-            full("no child process can be made")
-        },
-    );
-    crate::plan::rlimits::enforcement(policy, false, &mut e);
-    e.insert(Field::Tmpfs, none("no scratch space of its own"));
-    e
 }

@@ -11,6 +11,7 @@
 
 pub(crate) mod complaint;
 pub mod containers;
+pub(crate) mod enforcement;
 pub mod external;
 pub(crate) mod jail;
 pub(crate) mod landlock;
@@ -18,7 +19,7 @@ pub mod layout;
 pub(crate) mod native;
 
 pub use containers as container;
-pub use external::enforcement::{Purpose, answers};
+pub use enforcement::{Purpose, answers};
 pub use external::export::{Exported, Format, export};
 pub use external::run::Ready;
 pub use external::tool::{Installed, Tool, Tools};

@@ -18,6 +18,7 @@ use cofferdam_confine::netns;
 use cofferdam_confine::wire::flag;
 use cofferdam_policy::{Backend, Field, NetworkMode, OnViolation, Policy};
 
+use crate::backends::enforcement::{Target, memory_inside, sufficient};
 use crate::backends::jail;
 use crate::backends::landlock;
 use crate::failure::{Failure, Step};
@@ -26,7 +27,6 @@ use crate::outcome::{Applied, Enforcement, Outcome, Strength};
 use crate::plan::Plan;
 use crate::plan::executables::Executables;
 use crate::plan::seccomp_filter::Filters;
-use crate::plan::support::{self, sufficient};
 use crate::run::channel::Channel;
 use crate::run::evidence::{Log, Paths};
 use crate::run::gateway::Egress;
@@ -313,20 +313,20 @@ impl Core {
                         let strength = if r.level == Level::None { Strength::None } else { Strength::Partial };
                         e.insert(field, Applied { strength, reason: r.reason.unwrap_or_default() });
                         if field == Field::Memory && self.backend != Backend::Landlock {
-                            support::memory_inside(&self.policy, e);
+                            memory_inside(&self.policy, e);
                         }
                     }
                 }
-                sufficient(&self.policy, self.backend, e).map(|()| Some(c))
+                sufficient(Target::Own(self.backend.name()), &self.policy, e, &[]).map(|()| Some(c))
             }
             Err(error) => {
                 for field in [Field::Memory, Field::CpuShare, Field::CpuTime] {
                     e.insert(field, Applied { strength: Strength::Partial, reason: error.to_string() });
                 }
                 if self.backend != Backend::Landlock {
-                    support::memory_inside(&self.policy, e);
+                    memory_inside(&self.policy, e);
                 }
-                sufficient(&self.policy, self.backend, e).map(|()| None)
+                sufficient(Target::Own(self.backend.name()), &self.policy, e, &[]).map(|()| None)
             }
         }
     }

@@ -12,9 +12,10 @@
 //!
 //! A further maker is one more folder here, behind [`Maker`], and a line in [`of`].
 
+pub(crate) mod about;
 mod archive;
 mod content;
-pub mod enforcement;
+pub mod documented;
 mod engines;
 mod host_files;
 mod oci;
@@ -35,6 +36,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::failure::{Failure, Step};
+pub(crate) use about::{About, Arrival, Inodes};
+pub use documented as enforcement;
 pub use spec::{APART, Bounds, Entry, Mounted, Net, POWERS, Rootfs, Shape};
 
 /// What makes containers.
@@ -81,55 +84,6 @@ pub(crate) trait Maker: std::fmt::Debug + Send + Sync {
 
     /// What would be asked for, for people.
     fn show(&self, shape: &Shape, root: Option<&Ready>) -> Value;
-}
-
-/// What a maker is, here.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct About {
-    /// Its version.
-    pub version: String,
-    /// It runs as the caller, in user namespaces of the caller's.
-    pub rootless: bool,
-    /// How init comes by its descriptors.
-    pub arrival: Arrival,
-    /// Whether init can be another user than the program, with the capabilities that this takes: for kernels that keep
-    /// processes apart by nothing else.
-    pub apart: bool,
-    /// Whether it says itself that what is mounted is what was looked at ([`Made::compare`]), because its kernel numbers files in
-    /// its own way and init cannot.
-    pub compares: bool,
-    /// Whether system calls can be reported to init: gVisor has no such thing.
-    pub listener: bool,
-    /// Whether it holds memory, CPU share and processes itself. Otherwise the run's own cgroup does.
-    pub limits: bool,
-    /// What bounds how many files a file system in memory holds, which has a size in any case.
-    pub inodes: Inodes,
-    /// Whether its binds are nosuid and nodev. Otherwise no new privileges and its list of devices stand for that.
-    pub flags: bool,
-    /// What stands behind the walls, for reasons: such as "namespaces, the default seccomp profile".
-    pub detail: String,
-}
-
-/// What bounds how many files without contents there can be in a container's memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Inodes {
-    /// A number that the file system is mounted with.
-    Counted,
-    /// The memory limit, where there is one: what they take is charged to the container.
-    Charged,
-    /// Nothing.
-    Unbounded,
-}
-
-/// How init comes by its descriptors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Arrival {
-    /// They are open when it starts.
-    Inherited,
-    /// It connects to a socket in a directory that is mounted into the container.
-    Door,
 }
 
 /// What is handed to a maker whose container inherits.

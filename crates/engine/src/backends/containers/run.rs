@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::host_files::Place;
 use super::spec::{self, Mounted, Parts, Rootfs};
 use super::{About, Arrival, Maker, Progress, Ready};
-use crate::backends::external::enforcement::sufficient;
+use crate::backends::enforcement::{By, Target, container_tmpfs, enforcement, shared_with_kernel, sufficient};
 use crate::backends::layout::{Layout, in_container};
 use crate::failure::{Failure, Step};
 use crate::outcome::Enforcement;
@@ -128,7 +128,10 @@ impl Contained {
             exec_number: Some(exec),
         };
         let filter = seccomp_filter::build(&floored(policy, !about.listener), needs)?;
-        let enforcement = super::enforcement::answers(policy, &first.layout, &about, way.as_ref(), root);
+        let enforcement = enforcement(
+            policy,
+            &By::Container { layout: &first.layout, about: &about, egress: way.as_ref(), other_user: root },
+        );
         Ok(Contained {
             policy: policy.clone(),
             backend,
@@ -158,7 +161,7 @@ impl Contained {
 
     /// The same of what came out of a run's own preparations.
     fn still_sufficient(&self, e: &Enforcement) -> Result<(), Failure> {
-        sufficient(&format!("the {} backend", self.backend), &self.policy, e, &[])
+        sufficient(Target::External(self.backend), &self.policy, e, &[])
     }
 
     /// What is run.
@@ -179,9 +182,9 @@ impl Contained {
     /// Says what follows from the limits that the run's own cgroup holds. Where the maker's own processes are in it, as
     /// gVisor's are, they count there as well.
     pub fn in_the_runs_cgroup(&mut self) {
-        super::enforcement::tmpfs(self.about.inodes, &mut self.enforcement);
+        container_tmpfs(self.about.inodes, &mut self.enforcement);
         if self.about.arrival == Arrival::Door && self.location.is_some() {
-            self.enforcement.insert(Field::Processes, super::enforcement::crowded());
+            self.enforcement.insert(Field::Processes, shared_with_kernel());
         }
     }
 

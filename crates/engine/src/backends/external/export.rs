@@ -2,9 +2,9 @@
 
 use cofferdam_policy::Policy;
 
-use super::enforcement::{Purpose, answers, sufficient, told};
 use super::tool::Tool;
 use super::{nsjail, seatbelt};
+use crate::backends::enforcement::{Purpose, Target, answers, only_warned_of, sufficient};
 use crate::backends::layout::layout;
 use crate::failure::Failure;
 use crate::outcome::{Enforcement, Strength};
@@ -52,7 +52,7 @@ pub fn export(policy: &Policy, format: Format, facts: &dyn Facts) -> Result<Expo
     let tool = format.tool();
     let (text, parameters, mut warnings, enforcement) = if tool == Tool::Seatbelt {
         let enforcement = answers(tool, policy, None, Purpose::Export);
-        sufficient(tool.name(), policy, &enforcement, told(tool, Purpose::Export))?;
+        sufficient(Target::Exported(tool.name()), policy, &enforcement, only_warned_of(tool, Purpose::Export))?;
         let profile = seatbelt::plan(policy, facts)?;
         let left_out = seatbelt::left_out(policy, facts);
         let left_out = left_out.iter().map(|source| format!("{source} is left out: nothing is there"));
@@ -61,7 +61,7 @@ pub fn export(policy: &Policy, format: Format, facts: &dyn Facts) -> Result<Expo
     } else {
         let layout = layout(policy, facts)?;
         let enforcement = answers(tool, policy, Some(&layout), Purpose::Export);
-        sufficient(tool.name(), policy, &enforcement, told(tool, Purpose::Export))?;
+        sufficient(Target::Exported(tool.name()), policy, &enforcement, only_warned_of(tool, Purpose::Export))?;
         // Whoever runs it elsewhere has the program there.
         let program = layout.program(policy, facts).unwrap_or_else(|_| policy.command.argv.first().cloned());
         let config = nsjail::plan(policy, &layout, program, Purpose::Export)?;

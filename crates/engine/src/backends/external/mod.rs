@@ -10,7 +10,6 @@
 //! written out; `run` starts and supervises. None of them reports violations with evidence: only the jail can.
 
 pub mod bubblewrap;
-pub mod enforcement;
 pub mod export;
 mod filter;
 pub mod nsjail;

@@ -8,9 +8,9 @@ use cofferdam_confine::external::FIRST_FD;
 use cofferdam_policy::{Field, NetworkMode, Policy};
 use serde::Serialize;
 
-use super::enforcement::Purpose;
 use super::filter::{self, Left};
 use super::prototext;
+use crate::backends::enforcement::Purpose;
 use crate::backends::layout::{Item, Layout};
 use crate::failure::Failure;
 

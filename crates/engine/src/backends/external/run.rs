@@ -12,11 +12,11 @@ use cofferdam_confine::{memfd, seatbelt as profile};
 use cofferdam_policy::{AuditLevel, Field, Policy, SyscallAction};
 use serde_json::{Value, json};
 
-use super::enforcement::{Purpose, answers, sufficient};
 use super::tool::{Installed, Tool};
 use super::watch::{Killed, Seen, Tree, Watched, watch};
 use super::{bubblewrap, nsjail, seatbelt};
 use crate::backends::complaint::{Cause, cause};
+use crate::backends::enforcement::{Purpose, Target, answers, sufficient};
 use crate::backends::layout::layout;
 use crate::failure::{Failure, Step};
 use crate::io::{Io, Stream};
@@ -113,7 +113,7 @@ impl Ready {
     /// # Errors
     /// The first that does not, and what to do.
     pub fn sufficient(&self) -> Result<(), Failure> {
-        sufficient(&format!("the {} backend", self.backend()), &self.policy, &self.enforcement, &[])
+        sufficient(Target::External(self.backend()), &self.policy, &self.enforcement, &[])
     }
 
     /// What is run.
@@ -229,7 +229,7 @@ impl Ready {
                 enforcement.insert(*field, applied.clone());
             }
         }
-        sufficient(&format!("the {} backend", self.backend()), &self.policy, &enforcement, &[])?;
+        sufficient(Target::External(self.backend()), &self.policy, &enforcement, &[])?;
         let cgroup = self.cgroup(&mut enforcement)?;
         let (watched, setup) = self.spawn(&start, cgroup.as_ref(), io, begun)?;
         io.monitor.begin(watched.running.pid, cgroup.as_ref(), self.ours());
@@ -285,7 +285,7 @@ impl Ready {
                 None
             }
         };
-        sufficient(&format!("the {} backend", self.backend()), &self.policy, e, &[]).map(|()| made)
+        sufficient(Target::External(self.backend()), &self.policy, e, &[]).map(|()| made)
     }
 
     fn spawn<'c>(

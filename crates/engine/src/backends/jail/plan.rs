@@ -14,8 +14,9 @@ use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root};
 
 use super::paths::{self, Held, Unheld};
 use super::root::{Build, HOST, Ids};
+use crate::backends::enforcement::{By, enforcement};
 use crate::failure::{self, Failure};
-use crate::outcome::{Applied, Enforcement, Strength};
+use crate::outcome::Enforcement;
 use crate::plan::egress::EgressPlan;
 use crate::plan::mount_table::{Place, Shows};
 use crate::plan::seccomp_filter::Filters;
@@ -450,10 +451,14 @@ impl Planner<'_> {
             egress: way,
             enforcement: Enforcement::new(),
         };
-        enforcement(policy, abi, &held.linked, &self.foreign, &mut plan);
-        if let Some(mounts) = plan.enforcement.get_mut(&Field::Mounts) {
-            *mounts = crate::plan::optional_mounts::told(mounts.clone(), &self.left_out);
-        }
+        let by = By::Jail {
+            abi,
+            linked: &held.linked,
+            foreign: &self.foreign,
+            egress: plan.egress.as_ref(),
+            left_out: &self.left_out,
+        };
+        plan.enforcement = enforcement(policy, &by);
         Ok(plan)
     }
 
@@ -493,118 +498,4 @@ fn closed_ancestor(host: &str, target: &str) -> Option<String> {
     dirs.reverse();
     let closed = dirs.into_iter().find(|d| std::fs::metadata(d).is_ok_and(|m| m.mode() & 0o1 == 0))?;
     closed.to_str().map(str::to_owned)
-}
-
-fn enforcement(policy: &Policy, abi: u32, linked: &[String], foreign: &[String], plan: &mut Plan) {
-    let full = |reason: &str| Applied { strength: Strength::Full, reason: reason.to_owned() };
-    let nested = policy.process.nested_sandboxes;
-    let wall = if nested {
-        "mounts alone: behind Landlock no sandbox could be made inside; and /proc shows what it shows everybody"
-            .to_owned()
-    } else if abi > 0 {
-        format!("mounts, and Landlock ABI {abi} behind them")
-    } else {
-        "mounts".to_owned()
-    };
-    let e = &mut plan.enforcement;
-    let host_view = policy.filesystem.root == Root::Host;
-    e.insert(
-        Field::Root,
-        if (abi == 0 || nested) && host_view {
-            // A read-only mount holds files, not what a FIFO or a device passes on.
-            let reason = if nested {
-                "with nested sandboxes there is no Landlock behind the mounts, and the host's FIFOs can be written to \
-                 through read-only ones; the view `minimal` has none of them"
-            } else {
-                "without Landlock in this kernel the host's FIFOs can be written to through read-only mounts"
-            };
-            Applied { strength: Strength::Partial, reason: reason.to_owned() }
-        } else {
-            full(&wall)
-        },
-    );
-    let read_only = policy.filesystem.mounts.iter().filter_map(|mount| match mount {
-        Mount::Bind { source, access: Access::ReadOnly, .. } => Some(source),
-        _ => None,
-    });
-    let passing =
-        read_only.filter(|_| nested).find_map(|source| Some((source, crate::plan::facts::may_pass_on(source)?)));
-    e.insert(
-        Field::Mounts,
-        match passing {
-            Some((source, why)) => {
-                let reason =
-                    format!("no Landlock stands behind the mounts where sandboxes can be made inside; {source}: {why}");
-                Applied { strength: Strength::Partial, reason }
-            }
-            None => full(&wall),
-        },
-    );
-    if let Some(path) = foreign.first() {
-        let reason =
-            format!("{path} belongs to another user: inside a copy-on-write mount it can be read but not changed");
-        e.insert(Field::Layer, Applied { strength: Strength::Partial, reason });
-    } else {
-        e.insert(Field::Layer, full("a sized tmpfs under each copy-on-write mount"));
-    }
-    let guarded = if nested {
-        "; names that do not exist are not guarded in the sandbox's own memory, where nothing of the host's is"
-    } else {
-        "; names that do not exist are guarded"
-    };
-    e.insert(Field::Deny, full(&format!("masks{guarded}")));
-    if linked.is_empty() {
-        e.insert(Field::Protected, full(&format!("read-only binds{guarded}")));
-    } else {
-        let reason = format!("{} has other hard links, through which it could be written: {}", linked[0], linked.len());
-        e.insert(Field::Protected, Applied { strength: Strength::Partial, reason });
-    }
-    e.insert(Field::Metadata, full("read-only mounts refuse metadata changes outside writable mounts"));
-    let net = match policy.network.mode {
-        NetworkMode::None => full("an empty network namespace, loopback down"),
-        NetworkMode::Loopback => full("a network namespace of its own with loopback"),
-        NetworkMode::Host => full("nothing to hold: the host's network was asked for"),
-        NetworkMode::Allowlist => plan.egress.as_ref().map_or_else(
-            || Applied { strength: Strength::None, reason: "its rules are not compiled".to_owned() },
-            EgressPlan::applied,
-        ),
-    };
-    e.insert(Field::Network, net);
-    e.extend(crate::plan::support::network(policy, plan.egress.is_some()));
-    let level = crate::plan::support::level(policy);
-    if nested {
-        e.insert(
-            Field::Seccomp,
-            full(&format!("{level}, and the calls that make a sandbox: namespaces, mount, pivot_root")),
-        );
-        e.insert(
-            Field::NestedSandboxes,
-            full(
-                "granted, a bounded number of them: the kernel's code for mounts, networks and user namespaces is in reach, \
-                 and no second wall stands behind the mounts",
-            ),
-        );
-    } else {
-        e.insert(Field::Seccomp, full(level));
-        e.insert(Field::NestedSandboxes, full("not granted: there are no further user namespaces"));
-    }
-    e.insert(
-        Field::Spawn,
-        full(if policy.process.spawn { "spawning is allowed" } else { "seccomp: one exec, threads only" }),
-    );
-    e.insert(
-        Field::UnixSockets,
-        match (policy.process.unix_sockets, policy.network.mode) {
-            (false, _) => full("seccomp refuses socket(AF_UNIX)"),
-            (true, NetworkMode::Host) if abi < 6 => Applied {
-                strength: Strength::Partial,
-                reason: "granted, and without Landlock ABI 6 the host's network shares its abstract sockets".to_owned(),
-            },
-            (true, _) => full("granted: those whose paths the file system shows can be reached"),
-        },
-    );
-    e.insert(Field::Isolation, full("pid, ipc, uts, cgroup, mount and user namespaces"));
-    e.insert(Field::Hostname, full("uts namespace"));
-    e.insert(Field::TreeKill, full("the pid namespace ends with its init"));
-    crate::plan::rlimits::enforcement(policy, true, e);
 }

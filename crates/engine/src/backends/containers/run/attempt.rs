@@ -15,12 +15,13 @@ use cofferdam_confine::host::{resource, rlimit};
 use cofferdam_confine::{Recipe, Running, control, memfd};
 use cofferdam_policy::{Field, NetworkMode, OnViolation};
 
-use super::super::enforcement::KERNEL_THREADS;
+use super::super::about::KERNEL_THREADS;
 use super::super::rendezvous::{Door, Ours, ends};
 use super::super::spec::Parts;
 use super::super::{Arrival, Ended, Handed, Made, Ready};
-use super::super::{enforcement, owner, spec, usage};
+use super::super::{owner, spec, usage};
 use super::{Contained, Looked, ReadyRoot, Tell};
+use crate::backends::enforcement::{By, container_tmpfs, enforcement};
 use crate::backends::layout::Layout;
 use crate::failure::{Failure, Step};
 use crate::io::{Io, Stream};
@@ -66,7 +67,10 @@ impl Contained {
     /// What holds of this layout, with what the engine knows of cgroups.
     fn enforced(&self, layout: &Layout) -> Enforcement {
         let root = rustix::process::geteuid().is_root();
-        let mut enforcement = enforcement::answers(&self.policy, layout, &self.about, self.way.as_ref(), root);
+        let mut enforcement = enforcement(
+            &self.policy,
+            &By::Container { layout, about: &self.about, egress: self.way.as_ref(), other_user: root },
+        );
         for (field, applied) in &self.enforcement {
             if field.name().starts_with("limits.") || *field == Field::TreeKill {
                 enforcement.insert(*field, applied.clone());
@@ -95,7 +99,7 @@ impl Contained {
         let location = self.location.as_ref().filter(|_| !self.about.limits);
         let besides = 1 + if self.about.listener { 0 } else { KERNEL_THREADS };
         let own = location.and_then(|at| usage::own(at, &self.policy, besides, &mut enforcement));
-        enforcement::tmpfs(self.about.inodes, &mut enforcement);
+        container_tmpfs(self.about.inodes, &mut enforcement);
         self.still_sufficient(&enforcement)?;
         let root = self.ready(&parts)?;
         self.place.write_texts(&parts.texts)?;
