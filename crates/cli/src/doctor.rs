@@ -113,7 +113,7 @@ fn summary(support: &Support, command: &str, mechanisms: &[Mechanism], said: &mu
     let of = format!("`{command}`, {}", support.backend);
     if let Some(failure) = &support.unavailable {
         // What is wrong with the policy's root is nothing that this host lacks.
-        let what = if failure.step == Field::Root.name() { "not with this root" } else { "cannot run" };
+        let what = if failure.step == Field::Root.into() { "not with this root" } else { "cannot run" };
         let hint = failure.hint.as_ref().map_or_else(String::new, |hint| format!("\n    hint: {hint}"));
         let why = once(said, &format!("{}{hint}", failure.message), &of);
         text.push_str(&format!("{what}: {why}\n"));

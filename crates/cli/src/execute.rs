@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use cofferdam_engine::audit::Trail;
 use cofferdam_engine::audited_run::{About, Unrecorded};
-use cofferdam_engine::{Cancel, Ending, Enforcement, Engine, Failure, Input, Io, Outcome, Output, Prepared};
+use cofferdam_engine::{Cancel, Ending, Enforcement, Engine, Failure, Input, Io, Outcome, Output, Prepared, Step};
 use cofferdam_policy::{Policy, Stdin};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
@@ -183,7 +183,7 @@ pub fn execute_about(
             }
         }
         _ => {
-            let repositories = outcome.error.as_ref().filter(|failure| failure.step == "repositories");
+            let repositories = outcome.error.as_ref().filter(|failure| failure.step == Step::Repositories);
             if let Some(failure) = repositories {
                 print_note(&failure.message, failure.hint.as_deref());
             }
@@ -204,7 +204,7 @@ pub fn execute_about(
 
 /// Whether git outside would obey a repository that the program left, which is no success.
 fn at_large(outcome: &Outcome) -> bool {
-    outcome.error.as_ref().is_some_and(|failure| failure.step == "repositories" && failure.code != 0)
+    outcome.error.as_ref().is_some_and(|failure| failure.step == Step::Repositories && failure.code != 0)
 }
 
 /// Says where changes are that were to be kept in a directory of this name. True: the program removed it, so they are lost,

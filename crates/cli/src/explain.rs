@@ -7,7 +7,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use cofferdam_engine::Failure;
+use cofferdam_engine::{Failure, Step};
 use cofferdam_policy::{Access, Field, Mount, Policy, Root, paths::is_within};
 
 use crate::caller::Caller;
@@ -15,10 +15,10 @@ use crate::hints::quoted;
 
 /// Betters message, hint and code of a failure to start the policy's program.
 pub fn explain(failure: &mut Failure, policy: &Policy, caller: &Caller) {
-    if failure.step == Field::Mounts.name() && failure.message.contains(&format!(" {}: ", caller.cwd)) {
+    if failure.step == Field::Mounts.into() && failure.message.contains(&format!(" {}: ", caller.cwd)) {
         shows_cwd(failure, policy, caller);
     }
-    let Some(program) = policy.command.argv.first().filter(|_| failure.step == "exec") else { return };
+    let Some(program) = policy.command.argv.first().filter(|_| failure.step == Step::Exec) else { return };
     if failure.code == 126 {
         denied(failure, policy, program);
     }

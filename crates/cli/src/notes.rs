@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use cofferdam_engine::network_address::{Special, not_offered, special};
 use cofferdam_engine::network_event::{Event, Kind, Reason};
-use cofferdam_engine::{Ending, Evidence, Failure, Outcome, Violation};
+use cofferdam_engine::{Ending, Evidence, Failure, Outcome, Step, Violation};
 use cofferdam_policy::{Access, AuditLevel, Field, Mount, Policy, text};
 
 use crate::call::Call;
@@ -113,7 +113,8 @@ pub fn notes(outcome: &Outcome, call: &Call) -> Vec<Note> {
         };
         match &call.keep_changes {
             // Nothing was kept in what the program removed; the error says so.
-            Some(_) if outcome.error.as_ref().is_some_and(|error| error.step == "keep_changes" && error.code != 0) => {}
+            Some(_)
+                if outcome.error.as_ref().is_some_and(|error| error.step == Step::KeepChanges && error.code != 0) => {}
             Some(directory) => note(format!("{text}; kept in {directory}"), None),
             None => note(format!("{text}; dropped"), Some("--keep-changes DIR".into())),
         }

@@ -122,7 +122,7 @@ pub fn usable(
     let base = chosen.as_ref().and_then(|chosen| chosen.base.clone());
     let call = make_from(matches, true, caller, &HostTree, base, chosen.as_ref()).map_err(refused)?;
     engine.prepare(&call.policy).map(drop).map_err(|failure| {
-        let hint = failure.hint.map(|hint| in_definition(environment, &failure.step, &hint));
+        let hint = failure.hint.map(|hint| in_definition(environment, failure.step.as_str(), &hint));
         Refusal { hint, ..Refusal::new("environment", failure.message) }
     })
 }

@@ -71,7 +71,7 @@ fn of_engine(policy: &Value, host: &dyn Facts) -> Answer {
             // Of a refusal for several fields, the hint names them all; of what cannot be laid out at all, the step does.
             let hint = refusal.hint.as_deref().unwrap_or_default();
             let all = hint.strip_prefix("--best-effort=").and_then(|rest| rest.split(' ').next()).unwrap_or_default();
-            let first = refusal.step.split('[').next().unwrap_or_default();
+            let first = refusal.step.as_str().split('[').next().unwrap_or_default();
             let fields = all.split(',').chain([first]).filter_map(Field::from_name);
             Answer { refused: fields.collect(), told: BTreeSet::new() }
         }

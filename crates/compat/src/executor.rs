@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cofferdam_policy::{Backend, Field, Policy, Stdin};
+use cofferdam_policy::{Backend, Policy, Stdin};
 
 use super::config::{self, Form, Loaded};
 use super::legacy::NsJailJsonConfig;
 use super::task::{Came, Handle, Task};
 use super::{ExecutionResult, SandboxExecutor, in_words};
+use cofferdam_engine::Prepared;
 use cofferdam_engine::backends::Tools;
 use cofferdam_engine::engine::Engine;
 use cofferdam_engine::monitor::Monitor;
 use cofferdam_engine::outcome::Failure;
-use cofferdam_engine::run::Prepared;
 use cofferdam_engine::{Cancel, Input, Io, Output};
 
 pub use super::skill::{MountConfig, SandboxConfig};
@@ -108,7 +108,7 @@ impl Shared {
     /// What nsjail cannot hold as far as the policy requires, the jail does.
     fn prepare(&self, policy: &mut Policy) -> Result<Prepared, Failure> {
         match self.engine.prepare_or_jail(policy) {
-            Err(failure) if policy.backend == Backend::Nsjail && Field::from_name(&failure.step).is_some() => {
+            Err(failure) if policy.backend == Backend::Nsjail && failure.step.field().is_some() => {
                 policy.backend = Backend::Jail;
                 self.engine.prepare(policy)
             }

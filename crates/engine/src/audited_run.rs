@@ -6,9 +6,10 @@ use cofferdam_policy::{Field, Policy, Root};
 use serde_json::{Map, Value};
 
 use crate::audit::{AuditError, Durability, Entry, Reservation, Trail, hex};
+use crate::failure::{Failure, Step};
 use crate::io::Io;
-use crate::outcome::{Ending, Failure, Outcome};
-use crate::run::Prepared;
+use crate::outcome::{Ending, Outcome};
+use crate::prepared::Prepared;
 
 /// What a run's records say besides what the policy and the outcome do.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -36,7 +37,7 @@ impl Unrecorded {
         let text = self.to_string();
         let (message, hint) =
             text.split_once("\nhint: ").map_or((text.as_str(), None), |(m, h)| (m, Some(h.to_owned())));
-        let failure = Failure { code: 125, step: "audit".into(), message: message.to_owned(), hint };
+        let failure = Failure::new(Step::Audit, message).maybe_hint(hint);
         match self {
             Unrecorded::Start(_) => Outcome::unstarted(Some(failure)),
             Unrecorded::End(outcome, _) => {

@@ -4,7 +4,7 @@
 use cofferdam_confine::{capture, cgroup, host, landlock, memfd};
 
 use crate::engine::Engine;
-use crate::support::Mechanism;
+use crate::plan::support::Mechanism;
 
 fn row(name: &'static str, gives: &'static str, found: Result<String, String>, enable: Option<&str>) -> Mechanism {
     let available = found.is_ok();
@@ -59,7 +59,7 @@ impl Engine {
         rows.push(row(
             "redirected ports",
             "mode allowlist with more ports than there can be listeners",
-            crate::egress::redirects(versions).map(|()| "nf_tables took the rules".to_owned()),
+            crate::plan::egress::redirects(versions).map(|()| "nf_tables took the rules".to_owned()),
             Some("modprobe -a nft_chain_nat nft_redir"),
         ));
         let actions = std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();

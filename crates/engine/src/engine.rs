@@ -11,16 +11,18 @@ use cofferdam_confine::netns;
 use cofferdam_confine::other_cpu;
 use cofferdam_policy::{Backend, Field, NetworkMode, Policy};
 
-use crate::backends::container::run::{Contained, Tell};
-use crate::backends::{self, Installed, Tool, Tools, container};
-use crate::executables::{self, Executables};
-use crate::jail;
-use crate::landlock;
-use crate::outcome::{Applied, Enforcement, Failure, Strength};
-use crate::run::{Core, Prepared};
-use crate::seccomp_filter::{self, Filter, Needs};
-use crate::state;
-use crate::support::{self, Support};
+use crate::backends::containers::run::{Contained, Tell};
+use crate::backends::enforcement::{self, Target, sufficient};
+use crate::backends::landlock::{self, Refusal};
+use crate::backends::native::Core;
+use crate::backends::{self, Installed, Tool, Tools, containers, jail};
+use crate::failure::{Failure, Step};
+use crate::outcome::{Applied, Enforcement, Strength};
+use crate::plan::executables::{self, Executables};
+use crate::plan::seccomp_filter::{Filters, Needs};
+use crate::plan::support::Support;
+use crate::plan::{Plan, state};
+use crate::prepared::Prepared;
 
 /// What this host can do, asked once; makes prepared policies.
 #[derive(Debug, Default)]
@@ -90,36 +92,6 @@ struct Predicted {
     pids: bool,
     cpu: bool,
     cpu_time: bool,
-}
-
-/// The filters of a policy, compiled when first needed.
-#[derive(Debug)]
-pub struct Filters {
-    needs: Needs,
-    plain: OnceLock<Result<Filter, Failure>>,
-    guarded: OnceLock<Result<Filter, Failure>>,
-    linked: OnceLock<Result<Filter, Failure>>,
-}
-
-impl Filters {
-    pub(crate) fn new(needs: Needs) -> Filters {
-        Filters { needs, plain: OnceLock::new(), guarded: OnceLock::new(), linked: OnceLock::new() }
-    }
-
-    /// The filter for a plan with or without guards, and with links among the guarded names.
-    ///
-    /// # Errors
-    /// The policy's rules cannot be compiled.
-    pub fn get(&self, policy: &Policy, guards: bool, links: bool) -> Result<&Filter, Failure> {
-        let slot = match (guards, links) {
-            (false, _) => &self.plain,
-            (true, false) => &self.guarded,
-            (true, true) => &self.linked,
-        };
-        slot.get_or_init(|| seccomp_filter::build(policy, Needs { guards, links, ..self.needs }))
-            .as_ref()
-            .map_err(Clone::clone)
-    }
 }
 
 impl Engine {
@@ -192,7 +164,7 @@ impl Engine {
 
     /// A policy planned for containers, its enforcement completed by what cgroups give here.
     fn contained(&self, backend: Backend, policy: &Policy) -> Result<Contained, Failure> {
-        let maker = container::of(backend)?;
+        let maker = containers::of(backend)?;
         let mut contained = Contained::plan(policy, backend.name(), maker, self.identity(), self.tell.0.clone())?;
         if !contained.holds_limits() {
             self.cgroup_enforcement(&mut contained.enforcement);
@@ -201,15 +173,17 @@ impl Engine {
             }
             contained.in_the_runs_cgroup();
         }
-        support::sockets(policy, &support::OWN_NETWORKS, &mut contained.enforcement);
+        enforcement::socket_buffers(policy, &enforcement::OWN_NETWORKS, &mut contained.enforcement);
         Ok(contained)
     }
 
     fn support_of(&self, backend: Backend, policy: &Policy) -> Support {
-        let name = name_of(backend);
+        let name = backend.name();
         match self.plan_for(backend, policy, &Filters::new(needs_of(backend)), None).map(|plan| plan.enforcement) {
             Ok(fields) => Support { backend: name, unavailable: None, fields },
-            Err(failure) => Support { backend: name, unavailable: Some(failure), fields: Enforcement::new() },
+            Err(Refusal { failure, .. }) => {
+                Support { backend: name, unavailable: Some(failure), fields: Enforcement::new() }
+            }
         }
     }
 
@@ -229,7 +203,7 @@ impl Engine {
             ready.in_cgroups(location.clone());
         }
         // No init of ours in there hands out a socket to ask with. Without any address there is nothing to ask.
-        support::sockets(policy, &[NetworkMode::None], &mut ready.enforcement);
+        enforcement::socket_buffers(policy, &[NetworkMode::None], &mut ready.enforcement);
         Ok(ready)
     }
 
@@ -240,7 +214,7 @@ impl Engine {
         policy: &Policy,
         filters: &Filters,
         programs: Option<&Executables>,
-    ) -> Result<jail::Plan, Failure> {
+    ) -> Result<Plan, Refusal> {
         let me = self.identity();
         let mut plan = match backend {
             Backend::Landlock => {
@@ -257,11 +231,11 @@ impl Engine {
         }
         self.cgroup_enforcement(&mut plan.enforcement);
         if backend != Backend::Landlock {
-            support::memory_inside(policy, &mut plan.enforcement);
+            enforcement::memory_inside(policy, &mut plan.enforcement);
         }
         // Without a network namespace there is no network but the host's, or none.
-        let counted = if backend == Backend::Landlock { &[NetworkMode::None][..] } else { &support::OWN_NETWORKS };
-        support::sockets(policy, counted, &mut plan.enforcement);
+        let counted = if backend == Backend::Landlock { &[NetworkMode::None][..] } else { &enforcement::OWN_NETWORKS };
+        enforcement::socket_buffers(policy, counted, &mut plan.enforcement);
         Ok(plan)
     }
 
@@ -293,9 +267,9 @@ impl Engine {
     ///
     /// # Errors
     /// The backend cannot be used here, or has no such image.
-    pub fn image_command(&self, backend: Backend, reference: &str) -> Result<container::ImageCommand, Failure> {
+    pub fn image_command(&self, backend: Backend, reference: &str) -> Result<containers::ImageCommand, Failure> {
         let tell = |progress| self.tell.0.as_deref().map_or((), |tell| tell(progress));
-        container::of(backend)?.image_command(reference, &tell)
+        containers::of(backend)?.image_command(reference, &tell)
     }
 
     /// Chooses the backend, refuses what cannot be enforced, and makes the policy ready to run.
@@ -313,7 +287,7 @@ impl Engine {
     /// As [`Engine::prepare`].
     pub fn prepare_or_jail(&self, policy: &Policy) -> Result<Prepared, Failure> {
         match self.prepare(policy) {
-            Err(missing) if policy.backend == Backend::Nsjail && missing.step == backends::MISSING => {
+            Err(missing) if policy.backend == Backend::Nsjail && missing.step == Step::Tool => {
                 let jail = Policy { backend: Backend::Jail, ..policy.clone() };
                 let reason = format!("the jail runs it, which holds the same: {}", missing.message);
                 self.prepare_with(&jail, None, Some(reason))
@@ -338,7 +312,7 @@ impl Engine {
         programs: Option<Executables>,
         instead: Option<String>,
     ) -> Result<Prepared, Failure> {
-        let policy = &*crate::host_sockets::denied(policy)?;
+        let policy = &*crate::plan::host_sockets::denied(policy)?;
         state::acceptable(policy)?;
         state::claim(policy);
         if policy.backend.is_container() {
@@ -364,12 +338,14 @@ impl Engine {
         for backend in candidates {
             let filters = Filters::new(Needs { limited_exec: programs.is_some(), ..needs_of(backend) });
             let plan = self.plan_for(backend, policy, &filters, programs.as_ref());
-            match plan.and_then(|p| sufficient(policy, backend, &p.enforcement).map(|()| p)) {
+            match plan
+                .and_then(|p| Ok(sufficient(Target::Own(backend.name()), policy, &p.enforcement, &[]).map(|()| p)?))
+            {
                 Ok(plan) => {
                     let reason = instead.unwrap_or_else(|| reason(policy.backend, backend, &refusals));
                     return Ok(self.prepared(policy, backend, reason, filters, plan, programs));
                 }
-                Err(failure) => refusals.push(failure),
+                Err(refusal) => refusals.push(refusal),
             }
         }
         Err(neither(refusals))
@@ -381,7 +357,7 @@ impl Engine {
         backend: Backend,
         reason: String,
         filters: Filters,
-        plan: jail::Plan,
+        plan: Plan,
         programs: Option<Executables>,
     ) -> Prepared {
         let location = match self.cgroups() {
@@ -462,19 +438,9 @@ fn needs_of(backend: Backend) -> Needs {
     if backend == Backend::Landlock { landlock::needs() } else { Needs::default() }
 }
 
-pub(crate) fn name_of(backend: Backend) -> &'static str {
-    match backend {
-        Backend::Landlock => "landlock",
-        _ => "jail",
-    }
-}
-
 pub(crate) fn jail_available(me: Identity) -> Result<(), Failure> {
-    let refused = |why: String, hint: &str| Failure {
-        code: 125,
-        step: NAMESPACES.into(),
-        message: format!("user namespaces cannot be had: {why}"),
-        hint: Some(hint.into()),
+    let refused = |why: String, hint: &str| {
+        Failure::new(Step::Namespaces, format!("user namespaces cannot be had: {why}")).hint(hint)
     };
     if let Some((why, command)) = host::user_namespaces_refused(me.privileged) {
         return Err(refused(why.to_owned(), command));
@@ -490,35 +456,29 @@ pub(crate) fn jail_available(me: Identity) -> Result<(), Failure> {
     }
     if host::is_enclosed() && !host::listener_available() {
         let why = "what is around this process has a filter with a listener, and the kernel gives one to each process";
-        return Err(Failure {
-            message: format!("no filter of ours can stand here: {why}"),
-            ..refused(String::new(), host::ENCLOSED)
-        });
+        return Err(
+            Failure::new(Step::Namespaces, format!("no filter of ours can stand here: {why}")).hint(host::ENCLOSED)
+        );
     }
     Ok(())
 }
 
-/// The step of a refusal that is about namespaces as such.
-const NAMESPACES: &str = "namespaces";
-/// The step of a refusal that is about whom the sandbox can run as.
-const IDS: &str = "ids";
-
-/// What to tell when no backend will do: the strongest one's refusal is what the user can act on; where it is about the
-/// host and not about the policy, the next one's says why it does not stand in.
-fn neither(refusals: Vec<Failure>) -> Failure {
+/// The failure to report where no backend can run a policy. The strongest one's refusal is what the user can act on. Where it
+/// is about the host and not about the policy, the next one's says why it cannot replace it.
+fn neither(refusals: Vec<Refusal>) -> Failure {
     let mut refusals = refusals.into_iter();
-    let Some(mut first) = refusals.next() else {
-        return Failure { code: 125, step: "backend".into(), message: "no backend".into(), hint: None };
+    let Some(Refusal { failure: mut first, .. }) = refusals.next() else {
+        return Failure::new(Step::Backend, "no backend");
     };
-    if (first.step == NAMESPACES || first.step == IDS)
-        && let Some(next) = refusals.next()
+    if matches!(first.step, Step::Namespaces | Step::Ids)
+        && let Some(Refusal { failure: next, needs_mounts }) = refusals.next()
     {
         if first == next {
             return first;
         }
         first.message = format!("{}\n  the landlock backend cannot stand in: {}", first.message, next.message);
-        // What only the first could do is no way out of its refusal.
-        let other = next.hint.filter(|hint| !hint.contains("--backend jail"));
+        // Its hint names the jail, whose own refusal this is.
+        let other = next.hint.filter(|_| !needs_mounts);
         first.hint = match (first.hint, other) {
             (Some(one), Some(other)) => Some(format!("{one}; or {other}")),
             (one, other) => one.or(other),
@@ -527,41 +487,11 @@ fn neither(refusals: Vec<Failure>) -> Failure {
     first
 }
 
-/// A backend may run a policy when every required field holds in full.
-pub(crate) fn sufficient(policy: &Policy, backend: Backend, e: &Enforcement) -> Result<(), Failure> {
-    let short: Vec<(&Field, &Applied)> =
-        e.iter().filter(|(f, a)| a.strength != Strength::Full && !policy.enforcement.best_effort.contains(f)).collect();
-    let Some((first, applied)) = short.first() else { return Ok(()) };
-    let others = match short.len() {
-        1 => String::new(),
-        n => format!(
-            " (and {} more: {})",
-            n - 1,
-            short[1..].iter().map(|(f, _)| f.name()).collect::<Vec<_>>().join(", ")
-        ),
-    };
-    let strength = if applied.strength == Strength::None { "not at all" } else { "only in part" };
-    Err(Failure {
-        code: 125,
-        step: first.name().into(),
-        message: format!(
-            "the {} backend can hold {} {strength} here: {}{others}",
-            name_of(backend),
-            first.name(),
-            applied.reason
-        ),
-        hint: Some(format!(
-            "--best-effort={} runs with what can be had; `cofferdam doctor` shows what is missing",
-            short.iter().map(|(f, _)| f.name()).collect::<Vec<_>>().join(",")
-        )),
-    })
-}
-
-fn reason(asked: Backend, chosen: Backend, refusals: &[Failure]) -> String {
+fn reason(asked: Backend, chosen: Backend, refusals: &[Refusal]) -> String {
     match (asked, refusals.first()) {
-        (Backend::Auto, None) => format!("{} is the strongest, and holds every required field", name_of(chosen)),
-        (Backend::Auto, Some(f)) => {
-            format!("{} holds every required field; the jail does not: {}", name_of(chosen), f.message)
+        (Backend::Auto, None) => format!("{} is the strongest, and holds every required field", chosen.name()),
+        (Backend::Auto, Some(jail)) => {
+            format!("{} holds every required field; the jail does not: {}", chosen.name(), jail.failure.message)
         }
         _ => "named by the policy".into(),
     }

@@ -8,6 +8,8 @@ pub use cofferdam_egress::event::{
 use cofferdam_policy::Field;
 use serde::Serialize;
 
+pub use crate::failure::{Failure, Step};
+
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -45,6 +47,23 @@ pub struct Applied {
     pub strength: Strength,
     /// The mechanism, or what is missing.
     pub reason: String,
+}
+
+impl Applied {
+    /// Enforced in full, by this.
+    pub fn full(reason: impl Into<String>) -> Applied {
+        Applied { strength: Strength::Full, reason: reason.into() }
+    }
+
+    /// Enforced in part, and why not in full.
+    pub fn partial(reason: impl Into<String>) -> Applied {
+        Applied { strength: Strength::Partial, reason: reason.into() }
+    }
+
+    /// Not enforced, and why.
+    pub fn none(reason: impl Into<String>) -> Applied {
+        Applied { strength: Strength::None, reason: reason.into() }
+    }
 }
 
 /// What was in fact applied, for each field of the policy.
@@ -217,18 +236,4 @@ pub struct Truncated {
     pub stdout: bool,
     /// Standard error was cut.
     pub stderr: bool,
-}
-
-/// Why Cofferdam refused or failed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Failure {
-    /// 125 when Cofferdam refused or failed, 126 when the program cannot be executed, 127 when it is not found.
-    pub code: i32,
-    /// The step that failed, such as `mount`, `landlock`, `exec`.
-    pub step: String,
-    /// What and why, with the errno in words.
-    pub message: String,
-    /// What the user can do, as an exact command where there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hint: Option<String>,
 }

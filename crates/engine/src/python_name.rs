@@ -5,8 +5,8 @@
 
 use cofferdam_policy::Policy;
 
-use crate::backends::facts::{Facts, Here};
 use crate::backends::layout::shown;
+use crate::plan::facts::{Facts, Here};
 
 /// Where the name of the program stands: behind `env`, as exported configurations have it, or first.
 fn place(argv: &[String]) -> usize {
@@ -39,7 +39,7 @@ mod tests {
     use cofferdam_policy::{Access, Mount};
 
     use super::*;
-    use crate::backends::facts::{Kind, Table};
+    use crate::plan::facts::{Kind, Table};
 
     fn policy() -> Policy {
         let mut policy = Policy::base();

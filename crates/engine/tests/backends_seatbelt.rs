@@ -290,7 +290,7 @@ fn what_seatbelt_cannot_hold_is_refused() {
         exec: false,
         optional: false,
     }];
-    assert_eq!(Ready::plan(&elsewhere, tool, host::identity()).unwrap_err().step, "filesystem.mounts[0]");
+    assert_eq!(Ready::plan(&elsewhere, tool, host::identity()).unwrap_err().step.as_str(), "filesystem.mounts[0]");
     let missing = Installed::find(Tool::Seatbelt, &Tools::default()).unwrap_err();
     assert!(missing.message.contains("macOS"), "{missing:?}");
 }

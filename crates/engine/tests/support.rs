@@ -54,7 +54,7 @@ fn required_methods_refuse_where_they_are_held_in_part_and_best_effort_ones_are_
     let mut policy = policy(Some(&["GET", "HEAD"]));
     policy.backend = cofferdam_policy::Backend::Jail;
     let refused = engine.prepare(&policy).unwrap_err();
-    if refused.step != "network.methods" {
+    if refused.step != Field::Methods.into() {
         return skipped(&refused.message);
     }
     assert!(refused.message.contains("only in part"), "{refused:?}");

@@ -311,7 +311,8 @@ impl Place {
 
     /// The failure with its hint in terms of the definition: a client of the server has no options of the command.
     pub fn explained(&self, mut failure: Failure) -> Failure {
-        failure.hint = failure.hint.map(|hint| environments::in_definition(&self.environment, &failure.step, &hint));
+        failure.hint =
+            failure.hint.map(|hint| environments::in_definition(&self.environment, failure.step.as_str(), &hint));
         failure
     }
 

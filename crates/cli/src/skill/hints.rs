@@ -1,7 +1,7 @@
 //! What to do about a skill's run that did not start, in what an operator has: the fields of `--config FILE`, and `skill run`'s
 //! own options. The engine's hints name options of `run`, which are not there. Pure.
 
-use cofferdam_engine::Failure;
+use cofferdam_engine::{Failure, Step};
 
 /// Puts a hint that an operator can follow in the place of one that only `run` has options for.
 pub fn for_operators(failure: &mut Failure) {
@@ -18,7 +18,7 @@ pub fn for_operators(failure: &mut Failure) {
             "--config FILE: `image` with {target} in that directory, which needs /skill, /tmp, /dev, /proc, /sys, the target \
              of each of `volumes`, an empty /input for --input and /output for --output; or leave image out"
         ));
-    } else if failure.step == "exec" {
+    } else if failure.step == Step::Exec {
         failure.hint = Some(
             "--config FILE: command = [\"/path/inside\", …], a program that is there; an `image` has to have it itself"
                 .into(),
@@ -27,7 +27,7 @@ pub fn for_operators(failure: &mut Failure) {
         .iter()
         .any(|option| hint.split([' ', '=', ',', ';', ':']).any(|word| word == *option))
     {
-        failure.hint = Some(of_step(&failure.step).to_owned());
+        failure.hint = Some(of_step(failure.step.as_str()).to_owned());
     }
 }
 

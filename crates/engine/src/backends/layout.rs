@@ -6,6 +6,7 @@
 //! what cannot be held by mounts alone is listed in [`Layout::unheld_deny`] and [`Layout::unheld_protected`], and the field
 //! is then no more than partial.
 
+mod program;
 mod protect;
 mod root;
 #[cfg(test)]
@@ -13,9 +14,9 @@ mod tests;
 
 use cofferdam_policy::{Access, Mount, Policy};
 
-use super::facts::{Facts, Kind, Resolved, resolve};
-use crate::mount_table::{Place, Shows, View, below, join};
-use crate::outcome::Failure;
+use crate::failure::{Failure, Step};
+use crate::plan::facts::{Facts, Kind, Resolved, resolve};
+use crate::plan::mount_table::{Place, Shows, View, below, join};
 
 /// One thing to mount or make, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,10 +109,6 @@ pub struct Layout {
     pub(super) links: Vec<(String, String)>,
 }
 
-fn refuse(field: &str, message: String, hint: &str) -> Failure {
-    Failure { code: 125, step: field.to_owned(), message, hint: Some(hint.to_owned()) }
-}
-
 /// Where a link in this directory leads that says this.
 fn joined(directory: &str, says: &str) -> String {
     let leads = if says.starts_with('/') { says.to_owned() } else { format!("{directory}/{says}") };
@@ -147,7 +144,7 @@ fn open<'a>(policy: &'a Policy, facts: &'a dyn Facts, container: bool) -> Result
     b.root()?;
     b.common();
     for (i, mount) in policy.filesystem.mounts.iter().enumerate() {
-        b.mount(&format!("filesystem.mounts[{i}]"), mount)?;
+        b.mount(&Step::mount_entry(i), mount)?;
     }
     Ok(b)
 }
@@ -200,7 +197,7 @@ impl Builder<'_> {
         self.out.items.push(Item::Tmpfs { target: target.into(), bytes, mode, exec });
     }
 
-    fn mount(&mut self, field: &str, mount: &Mount) -> Result<(), Failure> {
+    fn mount(&mut self, field: &Step, mount: &Mount) -> Result<(), Failure> {
         match mount {
             Mount::Tmpfs { target, size_mb, exec } => {
                 self.has_place(field, target, true)?;
@@ -209,11 +206,11 @@ impl Builder<'_> {
             }
             Mount::Bind { source, target, access, exec, optional } => {
                 if *access == Access::CopyOnWrite {
-                    return Err(refuse(
+                    return Err(Failure::new(
                         field,
-                        "a copy-on-write mount needs a layer over it, which only the jail makes".into(),
-                        "use --backend jail, or mount it :ro or :rw",
-                    ));
+                        "a copy-on-write mount needs a layer over it, which only the jail makes",
+                    )
+                    .hint("use --backend jail, or mount it :ro or :rw"));
                 }
                 let (canonical, kind) = match resolve(self.facts, source).0 {
                     Resolved::There(canonical, kind) => (canonical, kind),
@@ -222,11 +219,8 @@ impl Builder<'_> {
                         return Ok(());
                     }
                     _ => {
-                        return Err(refuse(
-                            field,
-                            format!("mount source {source} does not exist"),
-                            "create it, or correct the path",
-                        ));
+                        return Err(Failure::new(field, format!("mount source {source} does not exist"))
+                            .hint("create it, or correct the path"));
                     }
                 };
                 let directory = kind == Kind::Directory;
@@ -234,7 +228,7 @@ impl Builder<'_> {
                     let message = format!(
                         "mount source {source} is neither a file nor a directory; a device, FIFO or socket would be a way out"
                     );
-                    return Err(refuse(field, message, "bind the directory that holds the data instead"));
+                    return Err(Failure::new(field, message).hint("bind the directory that holds the data instead"));
                 }
                 self.has_place(field, target, directory)?;
                 let writable = *access == Access::ReadWrite;
@@ -267,10 +261,10 @@ impl Builder<'_> {
 
     /// Where the host's own tree shows, a mount needs a place that exists. It needs that name itself: through a link the
     /// mount would lie elsewhere, and what is denied or protected there would be looked for here.
-    fn has_place(&self, field: &str, target: &str, directory: bool) -> Result<(), Failure> {
+    fn has_place(&self, field: &Step, target: &str, directory: bool) -> Result<(), Failure> {
         let behind = |leads: &str| {
             let message = format!("mount target {target} is a symbolic link inside, or lies behind one");
-            Err(refuse(field, message, &format!("mount it where that leads: {leads}")))
+            Err(Failure::new(field, message).hint(format!("mount it where that leads: {leads}")))
         };
         let own = self.out.links.iter().find(|(link, _)| below(target, link).is_some());
         if let Some((link, says)) =
@@ -292,9 +286,7 @@ impl Builder<'_> {
             return Ok(());
         }
         let what = if directory { "a directory" } else { "a file" };
-        Err(refuse(
-            field,
-            format!("mount target {target} is not {what} inside"),
+        Err(Failure::new(field, format!("mount target {target} is not {what} inside")).hint(
             match self.policy.command.cwd.as_deref() == Some(target) {
                 true => "it is the working directory: start elsewhere with -w /, or make that directory in the root",
                 false => "choose a target that exists, one below /tmp, or a new one at the top such as /data",

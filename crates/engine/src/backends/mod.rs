@@ -1,30 +1,28 @@
-//! Backends that are other people's programs, from the same policy: bubblewrap, nsjail and macOS Seatbelt.
+//! The backends: each makes a sandbox of a policy by its own means.
 //!
-//! ```text
-//! Policy ─ layout (what mounts can hold) ─┬─ bubblewrap: arguments, filter by descriptor ─┐
-//!          facts: asked of the host       ├─ nsjail: its configuration, Kafel ────────────┼─ foreign::spawn ─ watch ─▶ Outcome
-//!          filter: our own emitter        └─ seatbelt: profile text, parameters ──────────┘
-//! ```
+//! | | by | in |
+//! |---|---|---|
+//! | jail | namespaces, mounts, Landlock, seccomp; init is ours | `jail` |
+//! | landlock | Landlock and seccomp alone; init is ours | `landlock` |
+//! | bubblewrap, nsjail, Seatbelt | an external program | `external` |
+//! | Docker, Podman, OCI runtimes | an external program, in whose container init is ours | `containers` |
 //!
-//! Planning is pure; `answers` says per field what each can hold, when it runs here and when its configuration is only
-//! written out; `run` starts and supervises. None of them reports violations with evidence: only the jail can.
+//! `layout` is what a policy shows, for those that mount by path.
 
-pub mod bubblewrap;
-pub mod container;
-pub mod enforcement;
-pub mod export;
-pub mod facts;
-mod filter;
+pub(crate) mod complaint;
+pub mod containers;
+pub(crate) mod enforcement;
+pub mod external;
+pub(crate) mod jail;
+pub(crate) mod landlock;
 pub mod layout;
-pub mod nsjail;
-mod program;
-mod prototext;
-pub mod run;
-pub mod seatbelt;
-pub mod tool;
-mod watch;
+pub(crate) mod native;
 
+pub use containers as container;
 pub use enforcement::{Purpose, answers};
-pub use export::{Exported, Format, export};
-pub use run::Ready;
-pub use tool::{Installed, MISSING, Tool, Tools};
+pub use external::export::{Exported, Format, export};
+pub use external::run::Ready;
+pub use external::tool::{Installed, Tool, Tools};
+pub use external::{bubblewrap, export, nsjail, seatbelt};
+
+pub use crate::plan::facts;

@@ -18,16 +18,18 @@ use cofferdam_confine::process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::agent::Agent;
-use super::channel::{self, Came, Ends, Use};
 use super::frame::{Replies, Reply};
 use super::reply::{Ended, Why};
-use super::tap;
 use crate::audited_run::{Notes, Recording};
 use crate::io::{Cancel, Input, Io, Output, Stream};
-use crate::monitor::Monitor;
 use crate::outcome::{Change, Outcome, Truncated, Violation};
-use crate::run::Prepared;
-use crate::streams::{self, Sink};
+use crate::prepared::Prepared;
+use crate::run::channel;
+use crate::run::channel::{Came, Ends, Use};
+use crate::run::monitor::Monitor;
+use crate::run::streams;
+use crate::run::streams::Sink;
+use crate::run::tap;
 
 /// How long the end of a sandbox that was killed is waited for.
 const END: Duration = Duration::from_secs(30);

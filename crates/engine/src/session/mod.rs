@@ -15,11 +15,9 @@
 //! holds against all of it is the sandbox; docs/sessions.md says what else holds.
 
 mod agent;
-mod channel;
 pub mod frame;
 mod live;
 mod reply;
-mod tap;
 mod turn;
 mod workspace;
 
@@ -30,10 +28,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cofferdam_policy::{SeccompLevel, Stdin};
+use cofferdam_policy::{Field, SeccompLevel, Stdin};
 
 pub use agent::Agent;
-pub(crate) use channel::Channel;
 use live::{Asked, Handle, Live, Unasked};
 pub use reply::{Answer, Call, Ended, Key, Limits, Listed, SessionError, Start, Why};
 use turn::{Left, Line};
@@ -42,9 +39,8 @@ pub use workspace::Workspace;
 use crate::audit::AuditError;
 use crate::audited_run::Recording;
 use crate::engine::Engine;
+use crate::failure::{Failure, Step};
 use crate::io::{Cancel, Output};
-use crate::outcome::Failure;
-use crate::run::refusal;
 
 /// All sessions of one program. Dropped, it ends them all.
 #[derive(Debug)]
@@ -313,27 +309,24 @@ impl Inner {
         policy.command.stdin = Stdin::Closed;
         policy.limits.wall_ms = u64::try_from(slot.lifetime.as_millis()).unwrap_or(u64::MAX);
         if agent.own() && policy.process.seccomp.level == SeccompLevel::Disabled {
-            let mut failure = refusal(
-                "process.seccomp.level",
+            let failure = Failure::new(
+                Step::policy("process.seccomp.level"),
                 "a session's channel is not safe from its own processes without a system call filter",
-            );
-            failure.hint = Some("use level basic, or run the code without a session".into());
+            )
+            .hint("use level basic, or run the code without a session");
             return Err(fail(failure));
         }
         let prepared = self.engine.prepare(&policy).map_err(fail)?;
         if agent.own() && policy.process.nested_sandboxes {
             // Where /proc can be written, so can the memory of the process that answers: its answers would be anybody's.
             // A program of an artifact's own answers for all that it starts, so nothing is lost there.
-            let mut failure = refusal(
-                "process.nested_sandboxes",
-                "with room for sandboxes inside, an interpreter's sessions cannot be distinguished from what its code starts",
-            );
-            failure.hint = Some("run the code without a session; or give the artifact a bin/session-run".into());
+            let failure = Failure::new(Field::NestedSandboxes, "with room for sandboxes inside, an interpreter's sessions cannot be distinguished from what its code starts")
+.hint("run the code without a session; or give the artifact a bin/session-run");
             return Err(fail(failure));
         }
         if !prepared.gives_channel() {
-            let mut failure = refusal("backend", &format!("the {} backend runs no sessions", prepared.backend()));
-            failure.hint = Some("use --backend jail or landlock, or run the code without a session".into());
+            let failure = Failure::new(Step::Backend, format!("the {} backend runs no sessions", prepared.backend()))
+                .hint("use --backend jail or landlock, or run the code without a session");
             return Err(fail(failure));
         }
         let expected = hands_over.is_some() && prepared.backend() == "jail";
@@ -347,7 +340,7 @@ impl Inner {
                 Recording::begin(&policy, prepared.backend(), &trail, about)
             })
             .transpose()
-            .map_err(|e| fail(refusal("audit", &e.to_string())))?;
+            .map_err(|e| fail(Failure::new(Step::Audit, e.to_string())))?;
         let inner: Weak<Inner> = Arc::downgrade(self);
         let over = move || {
             if let Some(inner) = inner.upgrade() {
@@ -553,9 +546,9 @@ fn unstarted(ended: Ended, patience: Duration) -> Failure {
     match ended.outcome.and_then(|o| o.error) {
         Some(failure) => failure,
         None if ended.why == Why::TimedOut => {
-            refusal("session", &format!("its interpreter was not ready within {} s{said}", patience.as_secs()))
+            Failure::new(Step::Session, format!("its interpreter was not ready within {} s{said}", patience.as_secs()))
         }
-        None => refusal("session", &format!("before it was ready, {}{said}", ended.why)),
+        None => Failure::new(Step::Session, format!("before it was ready, {}{said}", ended.why)),
     }
 }
 

@@ -9,8 +9,9 @@ use cofferdam_policy::{Field, Policy};
 use super::agent::Agent;
 use crate::audit::Trail;
 use crate::audited_run::About;
+use crate::failure::Failure;
 use crate::io::{Cancel, Output};
-use crate::outcome::{Change, Ending, Failure, Outcome, Truncated, Violation};
+use crate::outcome::{Change, Ending, Outcome, Truncated, Violation};
 
 /// Which session: the owner's name for it. Owners do not see each other's.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -269,7 +270,7 @@ pub enum SessionError {
     /// Every pipe for output is held by what earlier calls started.
     #[error(
         "processes that {} earlier calls started still hold their output\nhint: end them, start them with their output to a file, or end the session",
-        super::channel::PAIRS
+        crate::run::channel::PAIRS
     )]
     Held,
     /// The system refused something.

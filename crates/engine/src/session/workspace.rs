@@ -11,8 +11,8 @@ use super::live::Live;
 use super::reply::{Key, SessionError, Start};
 use super::turn::Left;
 use super::{Inner, Sessions, Slot, lock};
+use crate::failure::Failure;
 use crate::io::Cancel;
-use crate::outcome::Failure;
 
 /// How long init may take to tell of a mount that it has made before the interpreter began.
 const TOLD: Duration = Duration::from_secs(2);

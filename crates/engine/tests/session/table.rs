@@ -116,7 +116,7 @@ fn other_peoples_programs_run_no_sessions() {
         Ok(Start { policy, agent: Agent::Python, hands_over: None, recorded: None })
     };
     match desk.sessions.call(&key("a"), "test", start, call("")) {
-        Err(SessionError::Start { failure, .. }) if failure.step == "backend" => {
+        Err(SessionError::Start { failure, .. }) if failure.step.as_str() == "backend" => {
             assert!(failure.message.contains("bubblewrap") && failure.hint.is_some(), "{failure:?}");
         }
         Err(SessionError::Start { failure, .. }) => skipped(&failure.message),

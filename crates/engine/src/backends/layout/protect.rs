@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 
 use cofferdam_policy::Root;
 
-use super::super::facts::{Kind, Resolved, resolve};
 use super::{Builder, Item};
-use crate::mount_table::{Shows, below, join};
-use crate::outcome::Failure;
-use crate::repositories::{self, Known};
-use crate::state;
+use crate::failure::Failure;
+use crate::plan::facts::{Kind, Resolved, resolve};
+use crate::plan::mount_table::{Shows, below, join};
+use crate::plan::state;
+use crate::repository::protected_names;
+use crate::repository::protected_names::Known;
 
 /// Paths inside that need something mounted over them; shorter ones first.
 #[derive(Default)]
@@ -45,7 +46,7 @@ impl Builder<'_> {
             self.each(path, false, &mut held);
         }
         for (target, source) in &trees {
-            for path in repositories::protected(&relative, source, &Known(self.facts)) {
+            for path in protected_names::protected(&relative, source, &Known(self.facts)) {
                 self.each(&join(target, &path), false, &mut held);
             }
         }

@@ -1,13 +1,13 @@
 //! What is shown before any mount of the policy's: the root views, the names that lead out, and what every view has of its
 //! own (devices, procfs, scratch space).
 
-use cofferdam_policy::{NetworkMode, Root};
+use cofferdam_policy::{Field, NetworkMode, Root};
 
-use super::super::facts::{Kind, Resolved, resolve};
-use super::{Builder, Item, refuse};
-use crate::interpreter::Part;
-use crate::mount_table::Shows;
-use crate::outcome::Failure;
+use super::{Builder, Item};
+use crate::failure::Failure;
+use crate::plan::facts::{Kind, Resolved, resolve};
+use crate::plan::interpreter::Part;
+use crate::plan::mount_table::Shows;
 
 /// Of the scratch space, in eighths: /tmp, /dev/shm, /var/tmp, /run.
 const SHARES: [(&str, u64, u32); 4] =
@@ -25,18 +25,16 @@ impl Builder<'_> {
     pub(super) fn root(&mut self) -> Result<(), Failure> {
         match &self.policy.filesystem.root {
             Root::Host if self.container => {
-                return Err(refuse(
-                    "filesystem.root",
-                    "a container has no view of the whole host".into(),
+                return Err(Failure::new(Field::Root, "a container has no view of the whole host").hint(
                     "--root minimal for the system's programs, --image for those of an image, -v for directories",
                 ));
             }
             Root::Image(image) if !self.container => {
-                return Err(refuse(
-                    "filesystem.root",
+                return Err(Failure::new(
+                    Field::Root,
                     format!("containers are made of images such as {image}, and this backend makes none"),
-                    "use --backend docker, podman or oci, or name a directory that holds its files: --root ./DIR",
-                ));
+                )
+                .hint("use --backend docker, podman or oci, or name a directory that holds its files: --root ./DIR"));
             }
             Root::Image(_) => {
                 self.place("/", Shows::Own, false);
@@ -63,7 +61,7 @@ impl Builder<'_> {
             Root::Interpreter => {
                 self.place("/", Shows::Own, false);
                 self.own_etc();
-                for part in crate::interpreter::parts(self.policy, self.facts) {
+                for part in crate::plan::interpreter::parts(self.policy, self.facts) {
                     match part {
                         Part::Directory(path) => self.host(&path, &path, true),
                         Part::File(path) => self.host(&path, &path, false),
@@ -73,11 +71,8 @@ impl Builder<'_> {
             }
             Root::Directory(dir) => {
                 let Resolved::There(canonical, Kind::Directory) = resolve(self.facts, dir).0 else {
-                    return Err(refuse(
-                        "filesystem.root",
-                        format!("{dir} is not a directory"),
-                        "create it, or correct the path",
-                    ));
+                    return Err(Failure::new(Field::Root, format!("{dir} is not a directory"))
+                        .hint("create it, or correct the path"));
                 };
                 self.host(&canonical, "/", true);
                 if self.container {
@@ -92,9 +87,9 @@ impl Builder<'_> {
     /// where the files are, since they need a place.
     fn names(&mut self) {
         let captured = self.policy.network.mode == NetworkMode::Allowlist;
-        let files = crate::host_names::captured(self.policy);
+        let files = crate::plan::host_names::captured(self.policy);
         for (index, (path, _, text)) in files.into_iter().enumerate() {
-            let hosts = crate::host_names::are_the_hosts(self.policy);
+            let hosts = crate::plan::host_names::are_the_hosts(self.policy);
             let there = match self.out.view.host_path(path) {
                 Some(host) => {
                     matches!(resolve(self.facts, &host), (Resolved::There(_, Kind::File { .. }), links) if links.is_empty())
@@ -127,7 +122,7 @@ impl Builder<'_> {
 
     fn etc(&mut self) {
         self.own_etc();
-        for name in crate::settings::shown(self.facts.list("/etc")) {
+        for name in crate::plan::settings::shown(self.facts.list("/etc")) {
             self.top(&format!("/etc/{name}"));
         }
     }
@@ -149,10 +144,10 @@ impl Builder<'_> {
             ("resolv.conf", "# none\n".to_owned()),
         ] {
             let path = format!("/etc/{name}");
-            let hosts =
-                crate::host_names::are_the_hosts(self.policy) && crate::host_names::FILES.contains(&path.as_str());
+            let hosts = crate::plan::host_names::are_the_hosts(self.policy)
+                && crate::plan::host_names::FILES.contains(&path.as_str());
             let captured = (self.container && self.policy.network.mode == NetworkMode::Allowlist)
-                .then(|| crate::host_names::captured(self.policy));
+                .then(|| crate::plan::host_names::captured(self.policy));
             let own = captured.and_then(|files| files.into_iter().find(|(file, ..)| *file == path));
             let text = own.map_or(text, |(.., text)| text);
             match resolve(self.facts, &path).0 {

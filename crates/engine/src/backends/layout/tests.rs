@@ -2,9 +2,9 @@
 
 use cofferdam_policy::Root;
 
-use super::super::facts::Table;
 use super::*;
-use crate::state::Place;
+use crate::plan::facts::Table;
+use crate::plan::state::Place;
 
 fn policy(access: Access) -> Policy {
     let mut policy = Policy::base();

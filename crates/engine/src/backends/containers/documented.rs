@@ -1,0 +1,69 @@
+//! What container runtimes enforce on a host that has everything for them: the documentation's table is made of this. Pure.
+
+use cofferdam_policy::{Field, Policy};
+
+use super::about::{About, Inodes};
+use crate::backends::enforcement::{By, container_tmpfs, enforcement, shared_with_kernel};
+use crate::outcome::{Applied, Enforcement};
+use crate::plan::egress::EgressPlan;
+
+/// What makers answer on a host that has everything for them, by name: what the documentation's table is made of.
+///
+/// # Errors
+/// The policy cannot be held by containers at all.
+pub fn documented(
+    policy: &Policy,
+    facts: &dyn crate::plan::facts::Facts,
+) -> Result<Vec<(&'static str, Enforcement)>, crate::failure::Failure> {
+    use super::Arrival::{Door, Inherited};
+    let layout = crate::backends::layout::in_container(policy, facts)?;
+    let egress = EgressPlan::of(policy)?;
+    let about = |rootless, arrival, limits, inodes, [listener, flags]: [bool; 2], detail: &str| About {
+        version: String::new(),
+        rootless,
+        arrival,
+        apart: !listener,
+        compares: !listener,
+        listener,
+        limits,
+        inodes,
+        flags,
+        detail: detail.into(),
+    };
+    let profile = "the engine's default profile";
+    let makers = [
+        ("docker", about(false, Door, true, Inodes::Counted, [true, false], profile)),
+        ("podman", about(false, Door, true, Inodes::Charged, [true, true], profile)),
+        ("podman, rootless", about(true, Door, false, Inodes::Charged, [true, true], profile)),
+        (
+            "oci: crun, runc, youki",
+            about(false, Inherited, false, Inodes::Counted, [true, true], "a bundle without a profile"),
+        ),
+        (
+            "oci:runsc",
+            about(false, Door, false, Inodes::Charged, [false, true], "gVisor's own kernel, which takes every call"),
+        ),
+    ];
+    let answer = |(name, about): (_, About)| {
+        let About { rootless, listener, limits, inodes, .. } = about;
+        let by = By::Container {
+            layout: &layout,
+            about: &about,
+            egress: egress.as_ref().filter(|_| listener),
+            other_user: !rootless,
+        };
+        let mut e = enforcement(policy, &by);
+        if !limits && !rootless {
+            for field in [Field::Memory, Field::CpuShare, Field::Processes] {
+                e.insert(field, Applied::full("the run's own cgroup"));
+            }
+            e.insert(Field::CpuTime, Applied::full("the run's own cgroup counts, the supervisor kills"));
+            container_tmpfs(inodes, &mut e);
+        }
+        if !listener {
+            e.insert(Field::Processes, shared_with_kernel());
+        }
+        (name, e)
+    };
+    Ok(makers.into_iter().map(answer).collect())
+}

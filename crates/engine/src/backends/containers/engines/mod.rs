@@ -1,0 +1,466 @@
+//! Docker and Podman, by the interface that Docker has and Podman speaks.
+//!
+//! ```text
+//! discover ─▶ client ─▶ about ─▶ images ─▶ create ─▶ POST create ─▶ held: is it that? ─▶ POST start ─▶ wait ─▶ inspect ─▶ DELETE
+//! (a socket)  (calls)   (what is it) (root)  (body)                     └─ no: DELETE
+//! ```
+//!
+//! One run is five calls: create, inspect, start, inspect after its end, remove; and one that waits. Nothing of the program
+//! goes through the engine: init brings the streams.
+
+mod about;
+mod client;
+mod create;
+mod credentials;
+mod devices;
+mod discover;
+mod export;
+mod images;
+mod info_cache;
+mod leftovers;
+mod service;
+mod tar;
+mod verify;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use bollard::errors::Error;
+use bollard::models::ContainerCreateBody;
+use bollard::query_parameters::{
+    CreateContainerOptions, KillContainerOptions, RemoveContainerOptions, StartContainerOptions, WaitContainerOptions,
+};
+use futures_util::stream::StreamExt;
+use serde_json::Value;
+use tokio::task::AbortHandle;
+
+use super::oci::no_devices_bound;
+use super::{About, Ended, Handed, ImageCommand, Made, Maker, Mounted, Progress, Ready, Rootfs, Shape, Swept};
+pub(crate) use export::Store;
+
+use about::{Flavour, What};
+use client::{Client, Trouble, WORK};
+use discover::{Found, Real, Surroundings};
+use service::Service;
+
+use crate::backends::complaint::{Cause, cause};
+use crate::failure::{Failure, Step};
+use cofferdam_policy::text::escape;
+
+/// What helps where an engine made something else.
+fn different(differences: &[String]) -> &'static str {
+    if differences.iter().all(|difference| difference.starts_with(verify::ANNOTATION)) {
+        "the image has it, or `annotations` in containers.conf: --backend oci runs an image of Podman's store without its \
+         annotations, --backend docker runs the same image"
+    } else {
+        "correct the engine's configuration (if that has just been done, run it again), or use --backend jail"
+    }
+}
+
+/// How long a container may take to end once init has, or once it was killed.
+const LAST: Duration = Duration::from_secs(10);
+
+/// Between two looks at a container that is about to end.
+const GLANCE: Duration = Duration::from_millis(5);
+
+/// An engine of this machine.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    flavour: Flavour,
+    known: OnceLock<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    client: Client,
+    what: What,
+    /// The socket, or the program that serves at one of ours.
+    place: PathBuf,
+}
+
+impl Engine {
+    /// Docker's. Connects to nothing yet.
+    pub(crate) fn docker() -> Engine {
+        Engine { flavour: Flavour::Docker, known: OnceLock::new() }
+    }
+
+    /// Podman's. Connects to nothing yet.
+    pub(crate) fn podman() -> Engine {
+        Engine { flavour: Flavour::Podman, known: OnceLock::new() }
+    }
+
+    /// As found from these surroundings.
+    #[cfg(test)]
+    fn found(flavour: Flavour, around: &dyn Surroundings) -> Result<Engine, Failure> {
+        Ok(Engine { flavour, known: OnceLock::from(Known::find(flavour, around)?) })
+    }
+
+    /// The engine, found and asked once. What failed is tried again by the next call.
+    fn known(&self) -> Result<&Known, Failure> {
+        if let Some(known) = self.known.get() {
+            return Ok(known);
+        }
+        let found = Known::find(self.flavour, &Real)?;
+        Ok(self.known.get_or_init(|| found))
+    }
+}
+
+impl Known {
+    fn find(flavour: Flavour, around: &dyn Surroundings) -> Result<Known, Failure> {
+        let (client, place) = match discover::find(flavour, around)? {
+            Found::Socket(path) => (Client::new(&path, None)?, path),
+            Found::Program(program) => {
+                let service = Service::of_this_process(&program)?;
+                (Client::new(&service.socket(), Some(service))?, program)
+            }
+        };
+        let what = What::ask(&client).map_err(|trouble| {
+            let doing = format!("{} does not say what it is", client.socket().display());
+            trouble.failure(Step::Engine, &doing, "name the socket of an engine")
+        })?;
+        Ok(Known { client, what, place })
+    }
+}
+
+impl Maker for Engine {
+    fn about(&self) -> Result<About, Failure> {
+        self.known().map(|known| known.what.about())
+    }
+
+    fn place(&self) -> Result<PathBuf, Failure> {
+        self.known().map(|known| known.place.clone())
+    }
+
+    fn prepare(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Ready, Failure> {
+        let Known { client, what, .. } = self.known()?;
+        if !what.about().flags {
+            no_devices_bound(mounts)?;
+        }
+        let ready = images::prepare(client, what, root, told)?;
+        // In a user namespace of the caller's no file system of it has devices.
+        if !what.rootless {
+            match root {
+                Rootfs::Image(name) => devices::none(client, &ready, name, told)?,
+                Rootfs::Tarball(path) => devices::none(client, &ready, &path.to_string_lossy(), told)?,
+                Rootfs::Directory(_) | Rootfs::Made(_) => {} // written by us, without any
+            }
+        }
+        Ok(ready)
+    }
+
+    fn image_command(&self, reference: &str, told: &dyn Fn(Progress)) -> Result<ImageCommand, Failure> {
+        let Known { client, what, .. } = self.known()?;
+        images::prepare(client, what, &Rootfs::Image(reference.to_owned()), told).map(|ready| ready.command)
+    }
+
+    fn start(&self, shape: &Shape, root: &Ready, _handed: &Handed<'_>) -> Result<Box<dyn Made>, Failure> {
+        let Known { client, what, .. } = self.known()?;
+        let body = create::body(shape, root, what)?;
+        Ok(Box::new(Container::start(client.clone(), what, shape.id.clone(), body)?))
+    }
+
+    fn sweep(&self) -> Result<Swept, Failure> {
+        leftovers::sweep(&self.known()?.client)
+    }
+
+    fn runs_as(&self, shape: &Shape) -> (u32, u32) {
+        self.known().map_or(shape.user, |known| create::user(shape, &known.what))
+    }
+
+    fn show(&self, shape: &Shape, root: Option<&Ready>) -> Value {
+        let absent =
+            Ready { reference: images::shown(&shape.root), volumes: Vec::new(), command: ImageCommand::default() };
+        let asked = self.known().and_then(|known| create::body(shape, root.unwrap_or(&absent), &known.what));
+        match asked {
+            Ok(body) => serde_json::json!({ "name": shape.id, "create": body }),
+            Err(failure) => serde_json::json!({ "name": shape.id, "refused": failure }),
+        }
+    }
+}
+
+/// How a container ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Ending {
+    /// As its engine tells.
+    Told { exit: i64, oom_killed: bool, said: String },
+    /// Its engine cannot be asked any more.
+    Lost(String),
+}
+
+/// Where the call that waits leaves what it learnt.
+#[derive(Debug, Default)]
+struct Place {
+    ending: Mutex<Option<Ending>>,
+    came: Condvar,
+}
+
+impl Place {
+    fn put(&self, ending: Ending) {
+        *self.ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(ending);
+        self.came.notify_all();
+    }
+
+    fn look(&self) -> Option<Ending> {
+        self.ending.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn wait(&self, bound: Duration) -> Option<Ending> {
+        let ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.came.wait_timeout_while(ending, bound, |ending| ending.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+}
+
+/// A container that was started.
+#[derive(Debug)]
+struct Container {
+    client: Client,
+    flavour: Flavour,
+    name: String,
+    place: Arc<Place>,
+    waits: AbortHandle,
+    removed: bool,
+}
+
+impl Container {
+    fn start(client: Client, what: &What, name: String, body: ContainerCreateBody) -> Result<Container, Failure> {
+        let refused = |trouble: &Trouble, doing: &str| {
+            // As crun says it.
+            let hybrid = matches!(trouble, Trouble::Said(_, why) if cause(why) == Some(Cause::HybridCgroups));
+            let hint = if hybrid { about::HYBRID } else { "look into the engine's log" };
+            trouble.failure(Step::Container, &format!("{} {doing}", what.flavour.name()), hint)
+        };
+        let options = CreateContainerOptions { name: Some(name.clone()), ..CreateContainerOptions::default() };
+        let asked = body.clone();
+        let made = client.call(WORK, move |docker| async move { docker.create_container(Some(options), asked).await });
+        let made = match made {
+            Ok(made) => made,
+            Err(trouble) => {
+                // Nobody else has this name. Where the answer was lost, there may be one all the same.
+                if !matches!(trouble, Trouble::Said(..)) {
+                    remove(&client, &name, LAST)
+                        .unwrap_or_else(|left| tracing::warn!("the container {name} may be left: {left}"));
+                }
+                let mut failure = refused(&trouble, "does not make the container");
+                if trouble.is_absent() {
+                    failure.step = Step::Image;
+                    failure.hint = Some("its image was removed meanwhile: run it again".into());
+                }
+                return Err(failure);
+            }
+        };
+        // From here on it is removed whatever happens.
+        let mut container = Container::of(client, what.flavour, name);
+        let path = match what.flavour {
+            Flavour::Docker => format!("/containers/{}/json", container.name),
+            Flavour::Podman => format!("/v4.0.0/libpod/containers/{}/json", container.name),
+        };
+        let told = container.client.json(path).map_err(|trouble| refused(&trouble, "does not tell what it made"));
+        let told = told.map_err(|failure| container.given_up(failure))?;
+        let differences = verify::differences(&body, &told, what);
+        if !differences.is_empty() {
+            // It may not be any more what was known of it.
+            info_cache::forget();
+            let warnings = made.warnings.join("; ");
+            let warned = if warnings.is_empty() {
+                String::new()
+            } else {
+                format!(" (it warns: {})", escape(warnings.as_bytes()))
+            };
+            return Err(container.given_up(
+                Failure::new(
+                    Step::Container,
+                    format!(
+                        "{} made something else than it was asked for: {}{warned}",
+                        what.flavour.name(),
+                        escape(differences.join("; ").as_bytes())
+                    ),
+                )
+                .hint(different(&differences)),
+            ));
+        }
+        let started = container.name.clone();
+        let started = container.client.call(WORK, move |docker| async move {
+            docker.start_container(&started, None::<StartContainerOptions>).await
+        });
+        if let Err(trouble) = started {
+            let failure = refused(&trouble, "does not start the container");
+            // Who hangs in starting it does not remove it either.
+            let patience = if matches!(trouble, Trouble::Late(_)) { LAST } else { WORK };
+            return Err(container.given_up_within(failure, patience));
+        }
+        container.watch();
+        Ok(container)
+    }
+
+    fn of(client: Client, flavour: Flavour, name: String) -> Container {
+        let waits = client.beside(|_, _| std::future::ready(()));
+        Container { client, flavour, name, place: Arc::default(), waits, removed: false }
+    }
+
+    /// Removes what never ran, and says so where that fails.
+    fn given_up(&mut self, failure: Failure) -> Failure {
+        self.given_up_within(failure, WORK)
+    }
+
+    fn given_up_within(&mut self, mut failure: Failure, patience: Duration) -> Failure {
+        self.removed = true;
+        if let Err(trouble) = remove(&self.client, &self.name, patience) {
+            failure.message += &format!("; and the container {} cannot be removed: {trouble}", self.name);
+        }
+        failure
+    }
+
+    /// Whether its engine does not say that it has ended.
+    fn runs(&self) -> bool {
+        let told = self.client.json(format!("/containers/{}/json", self.name));
+        told.map_or(true, |told| told["State"]["Running"] != false)
+    }
+
+    /// Waits until it has ended, which it is about to. Podman looks for that only every quarter of a second when it is to
+    /// say so by itself, and at once when it is asked.
+    fn wait(&self) -> Option<Ending> {
+        let patience = Instant::now() + LAST;
+        while self.flavour == Flavour::Podman && Instant::now() < patience {
+            if let Some(ending) = self.place.wait(GLANCE) {
+                return Some(ending);
+            }
+            match self.client.json(format!("/containers/{}/json", self.name)) {
+                Ok(told) if told["State"]["Running"] == false => return Some(ending(&told)),
+                Ok(_) => {}
+                Err(_) => break, // the call that waits learns of it as well
+            }
+        }
+        self.place.wait(patience.saturating_duration_since(Instant::now()).max(GLANCE))
+    }
+
+    /// Lets the engine say when it has ended.
+    fn watch(&mut self) {
+        let (name, place) = (self.name.clone(), self.place.clone());
+        self.waits = self.client.beside(move |docker, socket| async move {
+            let mut waited = docker.wait_container(&name, None::<WaitContainerOptions>);
+            let ended = match waited.next().await {
+                // That it ended with a code of its own is no error.
+                None | Some(Ok(_) | Err(Error::DockerContainerWaitError { .. })) => Ok(()),
+                Some(Err(error)) => Err(Trouble::from(error)),
+            };
+            let told = match ended {
+                Ok(()) => client::json(&socket, &format!("/containers/{name}/json")).await,
+                Err(trouble) => Err(trouble),
+            };
+            place.put(match told {
+                Ok(told) => ending(&told),
+                Err(trouble) => Ending::Lost(trouble.to_string()),
+            });
+        });
+    }
+}
+
+/// From what `inspect` says of the state.
+fn ending(told: &Value) -> Ending {
+    let state = &told["State"];
+    Ending::Told {
+        exit: state["ExitCode"].as_i64().unwrap_or(-1),
+        oom_killed: state["OOMKilled"] == true,
+        said: escape(state["Error"].as_str().unwrap_or_default().as_bytes()),
+    }
+}
+
+impl Made for Container {
+    fn running(&self) -> Option<&cofferdam_confine::Running> {
+        None
+    }
+
+    fn gave_up(&self) -> Option<Failure> {
+        let why = match self.place.look()? {
+            Ending::Told { exit, said, .. } if said.is_empty() => format!("it ended with {exit} before init came"),
+            Ending::Told { said, .. } => said,
+            Ending::Lost(why) => format!("its engine is lost: {why}"),
+        };
+        Some(
+            Failure::new(Step::Container, format!("the container does not run: {why}"))
+                .hint("look into the engine's log"),
+        )
+    }
+
+    fn kill(&self) -> Result<(), Failure> {
+        if matches!(self.place.look(), Some(Ending::Told { .. })) {
+            return Ok(());
+        }
+        let name = self.name.clone();
+        let options = KillContainerOptions { signal: "SIGKILL".into() };
+        let killed =
+            self.client.call(LAST, move |docker| async move { docker.kill_container(&name, Some(options)).await });
+        match killed {
+            Ok(()) => Ok(()),
+            // It does not run, or is not there any more.
+            Err(trouble) if trouble.is_absent() || trouble.is_conflict() => Ok(()),
+            Err(Trouble::Said(..)) if !self.runs() => Ok(()),
+            Err(trouble) => Err(trouble.failure(Step::Container, "cannot kill the container", "remove it by hand")),
+        }
+    }
+
+    fn end(mut self: Box<Self>) -> Ended {
+        let mut ended = Ended::default();
+        let mut patience = WORK;
+        let ending = self.wait().or_else(|| match self.kill() {
+            Ok(()) => self.wait(),
+            Err(failure) => {
+                ended.problems.push(failure.message);
+                patience = LAST; // it does not answer, and somebody waits for the run's end
+                None
+            }
+        });
+        match ending {
+            Some(Ending::Told { oom_killed, said, .. }) => {
+                // Podman sees it with some versions of cgroups only; what it does not see may have been.
+                ended.oom_killed = (oom_killed || self.flavour == Flavour::Docker).then_some(oom_killed);
+                ended.said = said;
+            }
+            Some(Ending::Lost(why)) => ended.said = format!("its engine is lost: {why}"),
+            None => ended.problems.push(format!("the container {} did not end", self.name)),
+        }
+        self.removed = true;
+        if let Err(trouble) = remove(&self.client, &self.name, patience) {
+            ended.problems.push(format!("cannot remove the container {}: {trouble}", self.name));
+        }
+        ended
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        self.waits.abort();
+        // Only where a run was given up: `end` has done it.
+        if !self.removed
+            && let Err(trouble) = remove(&self.client, &self.name, WORK)
+        {
+            tracing::warn!("the container {} is left: {trouble}", self.name);
+        }
+    }
+}
+
+/// Removes a container with everything that runs in it, and its volumes.
+fn remove(client: &Client, name: &str, bound: Duration) -> Result<(), Trouble> {
+    let mut tries = 0;
+    loop {
+        let options = RemoveContainerOptions { v: true, force: true, link: false };
+        let gone = name.to_owned();
+        let removed =
+            client.call(bound, move |docker| async move { docker.remove_container(&gone, Some(options)).await });
+        match removed {
+            Ok(()) => return Ok(()),
+            Err(trouble) if trouble.is_absent() => return Ok(()),
+            // Somebody else removes it, or the kernel has not let go of it yet.
+            Err(Trouble::Said(..)) if tries < 20 => {
+                tries += 1;
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            Err(trouble) => return Err(trouble),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

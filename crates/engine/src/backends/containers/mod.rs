@@ -1,0 +1,227 @@
+//! Containers: made by somebody else (Docker, Podman, an OCI runtime), with init as their first process.
+//!
+//! ```text
+//! Policy ─ layout ─ shape (what the container is to be, pure) ─┬─ engines: Docker, Podman, by their API ─┐
+//!            └─ answers (what holds, pure)                     └─ oci: crun, runc, youki, runsc, bundles ┼─▶ init ─ the program
+//! run: root made ready, started, then supervised as any sandbox: ◀── status, events, streams ────────────┘
+//! ```
+//!
+//! The maker gives namespaces, mounts, limits and its own filter; init, which it starts in there, adds the policy's filter on
+//! top of that one, so that what the maker refuses stays refused, starts the program, answers and reports as it does in a
+//! jail. Nothing of the program runs that init has not started. When the owner dies init ends, and with it the container.
+//!
+//! A further maker is one more folder here, behind [`Maker`], and a line in [`of`].
+
+pub(crate) mod about;
+mod archive;
+mod content;
+pub mod documented;
+mod engines;
+mod host_files;
+mod oci;
+pub(crate) mod owner;
+mod rendezvous;
+pub mod run;
+pub mod spec;
+mod usage;
+
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+
+use cofferdam_confine::Running;
+use cofferdam_confine::cgroup::Cgroup;
+use cofferdam_confine::init_plan::PathRule;
+use cofferdam_policy::Backend;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::failure::{Failure, Step};
+pub(crate) use about::{About, Arrival, Inodes};
+pub use documented as enforcement;
+pub use spec::{APART, Bounds, Entry, Mounted, Net, POWERS, Rootfs, Shape};
+
+/// What makes containers.
+pub(crate) trait Maker: std::fmt::Debug + Send + Sync {
+    /// Whether it can be used here at all, and what it is. Cheap.
+    ///
+    /// # Errors
+    /// It is not installed or cannot be reached, with what to do.
+    fn about(&self) -> Result<About, Failure>;
+
+    /// Makes a root file system ready: looks in the store, pulls, imports, unpacks. Can take long, and tells; the same root
+    /// again is quick. Several at once are safe.
+    ///
+    /// # Errors
+    /// There is no such image, or it cannot be had.
+    fn prepare(&self, root: &Rootfs, mounts: &[Mounted], told: &dyn Fn(Progress)) -> Result<Ready, Failure>;
+
+    /// What an image runs when nothing else is named. An image that is absent is pulled, as by [`Maker::prepare`].
+    ///
+    /// # Errors
+    /// There is no such image, or it cannot be had.
+    fn image_command(&self, reference: &str, told: &dyn Fn(Progress)) -> Result<ImageCommand, Failure>;
+
+    /// Makes a container and starts it.
+    ///
+    /// # Errors
+    /// It was refused, or is not what was asked for; nothing is left of it then.
+    fn start(&self, shape: &Shape, root: &Ready, handed: &Handed<'_>) -> Result<Box<dyn Made>, Failure>;
+
+    /// Removes what dead owners left, and nothing else.
+    ///
+    /// # Errors
+    /// What is there cannot be told.
+    fn sweep(&self) -> Result<Swept, Failure>;
+
+    /// Where it is on this host: the socket of its interface, or its program.
+    ///
+    /// # Errors
+    /// As [`Maker::about`].
+    fn place(&self) -> Result<PathBuf, Failure>;
+
+    /// As whom a shape's user runs with this maker: in a user namespace of the caller's there may be one id alone.
+    fn runs_as(&self, shape: &Shape) -> (u32, u32);
+
+    /// What would be asked for, for people.
+    fn show(&self, shape: &Shape, root: Option<&Ready>) -> Value;
+}
+
+/// What is handed to a maker whose container inherits.
+pub(crate) struct Handed<'a> {
+    /// Standard input, output and error.
+    pub stdio: [BorrowedFd<'a>; 3],
+    /// Init's descriptors, from 3 on.
+    pub init: [BorrowedFd<'a>; 5],
+    /// Readable when the owner is gone.
+    pub lifeline: BorrowedFd<'a>,
+    /// The run's own cgroup, for makers whose own process is the sandbox.
+    pub cgroup: Option<&'a Cgroup>,
+    /// `(resource, soft, hard)` of the maker's own process.
+    pub rlimits: &'a [(u32, u64, u64)],
+    /// The run's own directory on this host: in it a bundle may be made; removed after the run.
+    pub directory: &'a Path,
+}
+
+/// A root file system that is there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Ready {
+    /// What the maker calls it: an image's id, a path.
+    pub reference: String,
+    /// Directories that the image wants to be volumes: they are covered, since a volume is a disk that can be written.
+    pub volumes: Vec<String>,
+    /// What the image runs when nothing else is named.
+    pub command: ImageCommand,
+}
+
+/// What an image runs when nothing else is named. Nothing of a container obeys it: who wants it names it as the policy's command.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ImageCommand {
+    /// The program and its first arguments (`ENTRYPOINT`); may be empty.
+    pub entry_point: Vec<String>,
+    /// Further arguments, or the program where there is no entry point (`CMD`); may be empty.
+    pub arguments: Vec<String>,
+}
+
+/// How far something long is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// What is being done, such as `pulling alpine:3.20`.
+    pub what: String,
+    /// Bytes so far.
+    pub done: u64,
+    /// Bytes in all, where that is known.
+    pub total: Option<u64>,
+}
+
+/// A container that has been started.
+pub(crate) trait Made: Send {
+    /// The maker's process, where it is a child of this one.
+    fn running(&self) -> Option<&Running>;
+
+    /// That it has ended, and why, asked while init has not come yet. Does not wait.
+    fn gave_up(&self) -> Option<Failure>;
+
+    /// Compares what stands at the targets of binds with what was looked at, once init is there and the program is not.
+    ///
+    /// # Errors
+    /// It is something else, or cannot be looked at.
+    fn compare(&self, _checked: &[PathRule]) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Ends every process of it at once. Done already is done.
+    ///
+    /// # Errors
+    /// It may still run.
+    fn kill(&self) -> Result<(), Failure>;
+
+    /// Waits for its end, not for ever, and removes everything of it.
+    fn end(self: Box<Self>) -> Ended;
+}
+
+/// What the maker says afterwards.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Ended {
+    /// Whether the kernel ended something of it for want of memory, where that is known.
+    pub oom_killed: Option<bool>,
+    /// What it said, for a run that failed.
+    pub said: String,
+    /// What could not be removed.
+    pub problems: Vec<String>,
+}
+
+/// What a sweep did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Swept {
+    /// Names of containers that are gone.
+    pub removed: Vec<String>,
+    /// What could not be removed.
+    pub problems: Vec<String>,
+}
+
+/// A maker that is on this host, for people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Found {
+    /// The backend that uses it.
+    pub backend: &'static str,
+    /// Its version.
+    pub version: String,
+    /// The socket of its interface, or its program.
+    pub place: PathBuf,
+    /// It runs as the caller, in user namespaces of the caller's.
+    pub rootless: bool,
+    /// What stands behind the walls, and what is wrong with it.
+    pub detail: String,
+}
+
+/// Every maker that is on this host. Asks each of them.
+pub fn found() -> Vec<Found> {
+    let each = Backend::NAMES.iter().filter(|(_, backend)| backend.is_container() && *backend != Backend::Oci);
+    // Those that are not there say so, and what helps, where they are asked what they can hold.
+    let found = each.filter_map(|(name, backend)| {
+        let maker = of(*backend).ok()?;
+        let (about, place) = (maker.about().ok()?, maker.place().ok()?);
+        Some(Found { backend: name, version: about.version, place, rootless: about.rootless, detail: about.detail })
+    });
+    found.collect()
+}
+
+/// The maker of a backend.
+///
+/// # Errors
+/// The backend makes no containers, or its maker is not built into this program.
+pub(crate) fn of(backend: Backend) -> Result<std::sync::Arc<dyn Maker>, Failure> {
+    match backend {
+        Backend::Docker => Ok(std::sync::Arc::new(engines::Engine::docker())),
+        Backend::Podman => Ok(std::sync::Arc::new(engines::Engine::podman())),
+        runtime if oci::makes(runtime) => {
+            let cache = host_files::Place::find()?.cache();
+            let images = std::sync::Arc::new(engines::Store::new());
+            Ok(std::sync::Arc::new(oci::Oci::new(runtime, &oci::Programs::from_environment(), &cache, Some(images))?))
+        }
+        other => {
+            Err(Failure::new(Step::Engine, format!("the {} backend is not built into this program", other.name()))
+                .hint("use --backend jail"))
+        }
+    }
+}

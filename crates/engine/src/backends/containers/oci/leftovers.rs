@@ -1,0 +1,156 @@
+//! What owners that were killed left behind: bundles, and what the runtimes keep of them.
+//!
+//! Each bundle's directory says whose it is. It is removed when that owner cannot live any more (`owner`). Never touches a directory with another kind of
+//! name, or one of whose owner nothing can be known.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::cgroups;
+use super::launch::{Alive, Calls, GONE};
+use super::runtimes::{Installed, Runtime};
+use crate::backends::containers::owner;
+use crate::backends::containers::owner::{Here, Left};
+use crate::backends::containers::{Shape, Swept};
+
+/// How old a directory without an owner must be: its maker writes that first.
+const UNWRITTEN: Duration = Duration::from_secs(600);
+/// After how long what was left before another boot is no longer kept: until then it may be another machine's, in a directory
+/// that both see.
+const OTHER_BOOT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How long a runtime may take that finishes after its owner, before what it made is taken from it.
+const FINISHES: Duration = Duration::from_secs(5);
+
+/// A bundle's file `owner`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    owner: String,
+    runtime: Runtime,
+    host_network: bool,
+    /// Where the runtime makes cgroups.
+    cgroups: Vec<PathBuf>,
+}
+
+impl Note {
+    /// Of a shape.
+    pub fn new(shape: &Shape, runtime: Runtime) -> Note {
+        let said = shape.labels.iter().find(|(name, _)| name == owner::OWNER).map(|(_, owner)| owner.clone());
+        let host_network = shape.network == crate::backends::containers::Net::Host;
+        Note { owner: said.or_else(owner::me).unwrap_or_default(), runtime, host_network, cgroups: cgroups::own() }
+    }
+
+    /// What is written.
+    pub fn text(&self) -> Vec<u8> {
+        serde_json::json!(self).to_string().into_bytes()
+    }
+}
+
+/// What becomes of a bundle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It is somebody's, or nothing can be known.
+    Kept,
+    /// Its owner is dead: what it left may run, and its maker ends it.
+    Ended,
+    /// Nothing of it can run: it was before this boot, or never was whole.
+    Files,
+}
+
+/// Decides, from the file `owner` where there is one, and the age of the directory.
+fn fate(note: Option<&Note>, runtime: Runtime, age: Duration, left: impl Fn(&str) -> Left) -> Fate {
+    let Some(note) = note else { return if age >= UNWRITTEN { Fate::Files } else { Fate::Kept } };
+    match left(&note.owner) {
+        Left::No => Fate::Kept,
+        Left::IfEnded if age >= OTHER_BOOT => Fate::Files,
+        Left::IfEnded => Fate::Kept,
+        // Its own maker knows how.
+        Left::Yes if note.runtime != runtime => Fate::Kept,
+        Left::Yes => Fate::Ended,
+    }
+}
+
+/// Removes what dead owners left that this runtime made.
+pub fn sweep(installed: &Installed, bundles: &Path, rootless: bool) -> Swept {
+    let mut swept = Swept::default();
+    let (Ok(entries), Some(here)) = (std::fs::read_dir(bundles), Here::read()) else { return swept };
+    for entry in entries.flatten() {
+        // What somebody was removing when he was killed.
+        if entry.file_name().to_str().is_some_and(|name| name.strip_prefix(GONE).is_some_and(owner::is_ours)) {
+            swept.problems.extend(remove_files(&entry.path()));
+            continue;
+        }
+        let Some(id) = entry.file_name().to_str().filter(|name| owner::is_ours(name)).map(str::to_owned) else {
+            continue;
+        };
+        let bundle = entry.path();
+        let Ok(found) = std::fs::symlink_metadata(&bundle) else { continue };
+        if !found.is_dir() || std::os::unix::fs::MetadataExt::uid(&found) != rustix::process::geteuid().as_raw() {
+            continue;
+        }
+        let age = found.modified().ok().and_then(|at| at.elapsed().ok()).unwrap_or_default();
+        let note = std::fs::read(bundle.join("owner")).ok().and_then(|text| serde_json::from_slice::<Note>(&text).ok());
+        let left = |owner: &str| owner::left_by(owner, &here, owner::process);
+        let problems = match fate(note.as_ref(), installed.runtime, age, left) {
+            Fate::Kept => continue,
+            Fate::Files => remove_files(&bundle),
+            Fate::Ended => {
+                let (host_network, places) = note.map(|note| (note.host_network, note.cgroups)).unwrap_or_default();
+                // One that waits for ever, such as on a file system that does not answer.
+                if !Alive::ended_within(&bundle, FINISHES) && !Alive::end(&bundle).unwrap_or(false) {
+                    let name = installed.runtime.name();
+                    swept.problems.push(format!("{name} has not ended with {id}, whose owner is gone"));
+                }
+                let calls = Calls { installed: installed.clone(), rootless, host_network, bundle, id: id.clone() };
+                // Also where the runtime knows of none: it may have been killed before it had noted what it made.
+                [calls.forget(), cgroups::remove(&places, &id)]
+                    .into_iter()
+                    .find(|p| !p.is_empty())
+                    .unwrap_or_else(|| calls.discard())
+            }
+        };
+        if problems.is_empty() {
+            swept.removed.push(id);
+        } else {
+            swept.problems.extend(problems);
+        }
+    }
+    swept.removed.sort();
+    swept
+}
+
+fn remove_files(bundle: &Path) -> Vec<String> {
+    match std::fs::remove_dir_all(bundle) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => vec![format!("cannot remove {}: {e}", bundle.display())],
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(runtime: Runtime) -> Note {
+        Note { owner: "5:100:b:7".into(), runtime, host_network: false, cgroups: vec!["/sys/fs/cgroup/x".into()] }
+    }
+
+    #[test]
+    fn only_what_certainly_is_nobodys_goes() {
+        let young = Duration::from_secs(5);
+        let of = |left, age| fate(Some(&note(Runtime::Runc)), Runtime::Runc, age, |_| left);
+        assert_eq!(of(Left::Yes, young), Fate::Ended);
+        assert_eq!(of(Left::No, OTHER_BOOT * 2), Fate::Kept);
+        assert_eq!(of(Left::IfEnded, young), Fate::Kept, "another machine may see this directory");
+        assert_eq!(of(Left::IfEnded, OTHER_BOOT), Fate::Files);
+        assert_eq!(fate(Some(&note(Runtime::Crun)), Runtime::Runc, OTHER_BOOT, |_| Left::Yes), Fate::Kept);
+        assert_eq!(fate(None, Runtime::Runc, young, |_| Left::Yes), Fate::Kept, "it is just being made");
+        assert_eq!(fate(None, Runtime::Runc, UNWRITTEN, |_| Left::No), Fate::Files);
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let read: Note = serde_json::from_slice(&note(Runtime::Runsc).text()).unwrap();
+        assert_eq!(read, note(Runtime::Runsc));
+    }
+}

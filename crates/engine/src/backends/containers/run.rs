@@ -1,0 +1,212 @@
+//! A policy ready to be run in containers: planned once with the maker of its containers, and what is said of it before
+//! anything runs. What one run asks for stands in `recipe`, one run of it in `attempt`.
+
+mod attempt;
+mod recipe;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, Once, PoisonError};
+
+use cofferdam_confine::cgroup::Location;
+use cofferdam_confine::host::{self, Identity};
+use cofferdam_confine::wire::fd;
+use cofferdam_policy::{Field, Policy, Root};
+use serde_json::{Value, json};
+
+use super::host_files::Place;
+use super::spec::{self, Mounted, Parts, Rootfs};
+use super::{About, Arrival, Maker, Progress, Ready};
+use crate::backends::enforcement::{By, Target, container_tmpfs, enforcement, shared_with_kernel, sufficient};
+use crate::backends::layout::{Layout, in_container};
+use crate::failure::{Failure, Step};
+use crate::outcome::Enforcement;
+use crate::plan::egress::EgressPlan;
+use crate::plan::facts::Here;
+use crate::plan::seccomp_filter;
+use crate::plan::seccomp_filter::{Filter, Needs};
+use recipe::{floored, open_files};
+
+/// Who is told how far a pull is.
+pub type Tell = Arc<dyn Fn(Progress) + Send + Sync>;
+
+/// A policy with the maker of its containers, to be run many times and from several threads.
+pub struct Contained {
+    policy: Policy,
+    backend: &'static str,
+    maker: Arc<dyn Maker>,
+    about: About,
+    place: Place,
+    /// The host when the policy was planned; each run looks again.
+    first: Looked,
+    way: Option<EgressPlan>,
+    filter: Filter,
+    user: (u32, u32),
+    /// What holds, completed by the engine with what cgroups give.
+    pub enforcement: Enforcement,
+    /// Why this backend.
+    pub reason: String,
+    /// Where cgroups can be made, for makers that hold no limits themselves.
+    pub location: Option<Arc<Location>>,
+    tell: Option<Tell>,
+    root: Mutex<Option<ReadyRoot>>,
+    swept: Once,
+}
+
+/// What the files of the host make of the policy.
+struct Looked {
+    layout: Layout,
+    parts: Parts,
+}
+
+impl Looked {
+    fn at_host(policy: &Policy, place: &Place) -> Result<Looked, Failure> {
+        let facts = Here::for_run(rustix::process::geteuid().is_root());
+        let layout = in_container(policy, &facts)?;
+        if !matches!(policy.filesystem.root, Root::Image(_)) {
+            layout.program(policy, &facts)?; // so that a missing one is told as that
+        }
+        let parts = spec::parts(policy, &layout, &place.texts());
+        Ok(Looked { layout, parts })
+    }
+}
+
+/// A root file system that is ready, and what it was made for.
+struct ReadyRoot {
+    of: Option<Rootfs>,
+    mounts: Vec<Mounted>,
+    ready: Ready,
+}
+
+impl std::fmt::Debug for Contained {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Contained").field("backend", &self.backend).field("about", &self.about).finish_non_exhaustive()
+    }
+}
+
+impl Contained {
+    /// Plans a policy for a maker. Nothing is pulled or started.
+    ///
+    /// # Errors
+    /// The maker cannot be used here, or the policy asks for what containers have not at all.
+    pub(crate) fn plan(
+        policy: &Policy,
+        backend: &'static str,
+        maker: Arc<dyn Maker>,
+        me: Identity,
+        tell: Option<Tell>,
+    ) -> Result<Contained, Failure> {
+        let about = maker.about()?;
+        let place = Place::find()?;
+        let root = rustix::process::geteuid().is_root();
+        let first = Looked::at_host(policy, &place)?;
+        // gVisor's own network knows no rules, which leave a program nothing but the gateway.
+        let way = if about.listener { EgressPlan::of(policy)? } else { None };
+        if policy.audit.trace && !about.listener {
+            let told = format!("the {backend} backend cannot observe calls: gVisor reports none");
+            return Err(
+                Failure::new(Step::policy("audit.trace"), told).hint("leave --trace out, or use another backend")
+            );
+        }
+        let user = if root {
+            host::unprivileged_id().map(|id| (id, id)).ok_or_else(|| {
+                Failure::new(Step::Ids, "no unprivileged id is mapped here").hint("run it as an ordinary user")
+            })?
+        } else {
+            (me.uid, me.gid)
+        };
+        let exec = fd::exec(open_files(policy)).unsigned_abs();
+        let needs = Needs {
+            guards: false,
+            links: false,
+            // Loopback is up in every container: without network its sockets are refused whole.
+            no_net_namespace: true,
+            own_net_namespace: true,
+            no_ipc_namespace: false,
+            no_mounts: false,
+            no_listener: !about.listener,
+            limited_exec: false,
+            exec_number: Some(exec),
+        };
+        let filter = seccomp_filter::build(&floored(policy, !about.listener), needs)?;
+        let enforcement = enforcement(
+            policy,
+            &By::Container { layout: &first.layout, about: &about, egress: way.as_ref(), other_user: root },
+        );
+        Ok(Contained {
+            policy: policy.clone(),
+            backend,
+            maker,
+            about,
+            place,
+            first,
+            way,
+            filter,
+            user,
+            enforcement,
+            reason: "named by the policy".into(),
+            location: None,
+            tell,
+            root: Mutex::new(None),
+            swept: Once::new(),
+        })
+    }
+
+    /// Whether every required field holds in full.
+    ///
+    /// # Errors
+    /// The first that does not, and what to do.
+    pub fn sufficient(&self) -> Result<(), Failure> {
+        self.still_sufficient(&self.enforcement)
+    }
+
+    /// The same of what came out of a run's own preparations.
+    fn still_sufficient(&self, e: &Enforcement) -> Result<(), Failure> {
+        sufficient(Target::External(self.backend), &self.policy, e, &[])
+    }
+
+    /// What is run.
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The backend's name.
+    pub fn backend(&self) -> &'static str {
+        self.backend
+    }
+
+    /// Whether the maker holds memory, CPU share and processes itself.
+    pub fn holds_limits(&self) -> bool {
+        self.about.limits
+    }
+
+    /// Says what follows from the limits that the run's own cgroup holds. Where the maker's own processes are in it, as
+    /// gVisor's are, they count there as well.
+    pub fn in_the_runs_cgroup(&mut self) {
+        container_tmpfs(self.about.inodes, &mut self.enforcement);
+        if self.about.arrival == Arrival::Door && self.location.is_some() {
+            self.enforcement.insert(Field::Processes, shared_with_kernel());
+        }
+    }
+
+    /// What will be started, for people.
+    pub fn plan_json(&self) -> Value {
+        let shape = self.shape(
+            &self.first.parts,
+            "cofferdam-0000000000000000".into(),
+            Path::new("(a directory of the run's own)"),
+        );
+        json!({
+            "backend": self.backend,
+            "backend_reason": self.reason,
+            "enforcement": self.enforcement,
+            "maker": self.about,
+            "plan": self.maker.show(&shape, self.root.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|root| &root.ready)),
+        })
+    }
+}
+
+// The type stays usable from several threads.
+const _: fn() = || {
+    fn both<T: Send + Sync>() {}
+    both::<Contained>();
+};

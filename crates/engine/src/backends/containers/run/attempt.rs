@@ -1,0 +1,383 @@
+//! One run: root made ready, container started, init let in, watched, told.
+//!
+//! ```text
+//! plan ─▶ prepare the root ─▶ directory, ends, door ─▶ maker.start ─▶ init comes ─▶ its plan, by letter
+//!           └─ pulls, tells                                              └─▶ supervise ─▶ end, figures ─▶ outcome
+//! ```
+
+use std::collections::BTreeSet;
+use std::os::fd::AsFd;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use cofferdam_confine::cgroup::Cgroup;
+use cofferdam_confine::host::{resource, rlimit};
+use cofferdam_confine::{InitPlan, Running, control, memfd};
+use cofferdam_policy::{Field, NetworkMode, OnViolation};
+
+use super::super::about::KERNEL_THREADS;
+use super::super::rendezvous::{Door, Ours, ends};
+use super::super::spec::Parts;
+use super::super::{Arrival, Ended, Handed, Made, Ready};
+use super::super::{owner, spec, usage};
+use super::{Contained, Looked, ReadyRoot, Tell};
+use crate::backends::enforcement::{By, container_tmpfs, enforcement};
+use crate::backends::layout::Layout;
+use crate::failure::{Failure, Step};
+use crate::io::{Io, Stream};
+use crate::outcome::{Enforcement, Network, Outcome};
+use crate::plan::mount_table::View;
+use crate::run::evidence::{Log, Paths};
+use crate::run::gateway::Egress;
+use crate::run::outcome_builder;
+use crate::run::outcome_builder::{Finished, Told};
+use crate::run::streams::{Sink, Source};
+use crate::run::supervise;
+use crate::run::supervise::{End, Outer, Run};
+
+impl Contained {
+    /// Runs it and returns when the tree is dead and nothing of the container is left.
+    pub fn run(&self, mut io: Io) -> Outcome {
+        let begun = Instant::now();
+        let outcome = match self.attempt(&mut io) {
+            Ok((finished, recipe)) => {
+                let of = Told { policy: &self.policy, recipe: &recipe, reports: self.about.listener };
+                outcome_builder::outcome(&of, self.blank(), finished, begun)
+            }
+            Err(failure) => self.blank().refused(failure, begun),
+        };
+        io.monitor.end();
+        outcome
+    }
+
+    /// The root file system, made ready once and again where what it is for has changed.
+    fn ready(&self, parts: &Parts) -> Result<Ready, Failure> {
+        let mut root = self.root.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = root.as_ref().filter(|made| made.of == parts.root && made.mounts == parts.mounts) {
+            return Ok(made.ready.clone());
+        }
+        let nobody: Tell = Arc::new(|_| {});
+        let tell = self.tell.as_ref().unwrap_or(&nobody);
+        let wanted = parts.root.clone().unwrap_or(spec::Rootfs::Made(Vec::new()));
+        let ready = self.maker.prepare(&wanted, &parts.mounts, &|progress| tell(progress))?;
+        *root = Some(ReadyRoot { of: parts.root.clone(), mounts: parts.mounts.clone(), ready: ready.clone() });
+        Ok(ready)
+    }
+
+    /// What holds of this layout, with what the engine knows of cgroups.
+    fn enforced(&self, layout: &Layout) -> Enforcement {
+        let root = rustix::process::geteuid().is_root();
+        let mut enforcement = enforcement(
+            &self.policy,
+            &By::Container { layout, about: &self.about, egress: self.way.as_ref(), other_user: root },
+        );
+        for (field, applied) in &self.enforcement {
+            if field.name().starts_with("limits.") || *field == Field::TreeKill {
+                enforcement.insert(*field, applied.clone());
+            }
+        }
+        enforcement
+    }
+
+    fn attempt(&self, io: &mut Io) -> Result<(Finished, InitPlan), Failure> {
+        if io.arguments.iter().any(|argument| argument.contains('\0')) {
+            return Err(Failure::new(
+                Step::policy("command.argv"),
+                "an argument of this run has a NUL byte in it, and arguments end there",
+            ));
+        }
+        if io.terminal.is_some() {
+            let hint = "use --backend jail, or leave --tty out";
+            return Err(
+                Failure::new(Step::Terminal, format!("the {} backend gives no terminal", self.backend)).hint(hint)
+            );
+        }
+        let sweeping = self.sweep();
+        // What exists changes: what an earlier run made is denied, protected or renamed by now.
+        let Looked { layout, parts } = Looked::at_host(&self.policy, &self.place)?;
+        let mut enforcement = self.enforced(&layout);
+        let location = self.location.as_ref().filter(|_| !self.about.limits);
+        let besides = 1 + if self.about.listener { 0 } else { KERNEL_THREADS };
+        let own = location.and_then(|at| usage::own(at, &self.policy, besides, &mut enforcement));
+        container_tmpfs(self.about.inodes, &mut enforcement);
+        self.still_sufficient(&enforcement)?;
+        let root = self.ready(&parts)?;
+        self.place.write_texts(&parts.texts)?;
+        let id =
+            owner::fresh_name().map_err(|e| Failure::new(Step::Container, format!("cannot make up a name: {e}")))?;
+        let directory = self.place.run(&id)?;
+        let shape = self.shape(&parts, id, directory.path());
+        let checked = self.checked(&parts)?;
+        // Where init cannot compare, the maker does, before there is a program.
+        let (by_init, by_maker) = if self.about.listener { (checked, Vec::new()) } else { (Vec::new(), checked) };
+        let mut recipe = self.recipe(&parts, &shape, std::mem::take(&mut io.arguments), by_init);
+        let (ours, theirs) = ends(self.user)?;
+        let door = match self.about.arrival {
+            Arrival::Door => Some(Door::open(directory.path())?),
+            Arrival::Inherited => None,
+        };
+        let limits = [(resource::CORE, 0, rlimit(resource::CORE).1)];
+        let handed = Handed {
+            stdio: theirs.stdio(),
+            init: theirs.init(),
+            lifeline: theirs.lifeline.as_fd(),
+            cgroup: own.as_ref().filter(|_| door.is_some()),
+            rlimits: &limits,
+            directory: directory.path(),
+        };
+        let made = match self.maker.start(&shape, &root, &handed) {
+            // Somebody has removed it since: once more, and another one that is gone is told.
+            Err(failure) if failure.step == Step::Image => {
+                *self.root.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                self.maker.start(&shape, &self.ready(&parts)?, &handed)?
+            }
+            started => started?,
+        };
+        let joins = own.as_ref().filter(|_| door.is_none());
+        let arrived = match door {
+            // Who came may be a helper of the maker's. Where its process is ours, that one has them all below it, and is waited for.
+            Some(door) => door.admit(&theirs, made.as_ref()).and_then(|peer| made.running().map_or(Ok(peer), copy)),
+            None => made.running().map(copy).unwrap_or_else(|| Err(Failure::new(Step::Container, "nothing runs"))),
+        };
+        drop(theirs); // init's alone from here on, so that its end is seen
+        let told = arrived.and_then(|running| {
+            let counted = self.about.limits.then(|| usage::theirs(running.pid, &mut enforcement)).flatten();
+            self.still_sufficient(&enforcement)?; // nothing runs yet
+            made.compare(&by_maker)?;
+            let extra = match joins {
+                Some(cgroup) => cgroup.join_files().map_err(|e| Failure::new(Step::Cgroup, e.to_string()))?,
+                None => Vec::new(),
+            };
+            recipe.joins = (0, extra.len() as u16);
+            let block = memfd::plan(&recipe.encode());
+            let block = block.map_err(|e| Failure::new(Step::Spawn, format!("cannot write the plan: {e}")))?;
+            let extra: Vec<_> = extra.iter().map(AsFd::as_fd).collect();
+            // An inherited init may have failed by then; what its maker says of it is the better word.
+            if let Err(e) = control::plan(ours.letters.as_fd(), block.as_fd(), &extra) {
+                return Err(made
+                    .gave_up()
+                    .unwrap_or_else(|| Failure::new(Step::Spawn, format!("cannot hand the plan over: {e}"))));
+            }
+            Ok((running, counted))
+        });
+        let (running, counted) = match told {
+            Ok(told) => told,
+            Err(failure) => return Err(given_up(made, failure)),
+        };
+        let watched = self.watch(running, ours, own.as_ref().or(counted.as_ref()), made.as_ref(), &layout.view, io);
+        let (mut report, network) = match watched {
+            Ok(watched) => watched,
+            // Nobody has told init to go: its lifeline is closed, and this makes sure.
+            Err(failure) => return Err(given_up(made, failure)),
+        };
+        let ended = made.end();
+        if let Err(e) = directory.remove() {
+            report.problems.push(format!("cannot remove the run's directory: {e}"));
+        }
+        if let Some(thread) = sweeping
+            && thread.join().is_err()
+        {
+            report.problems.push("looking for what dead runs left behind failed".into());
+        }
+        self.judge(&mut report, &ended)?;
+        let mut finished = usage::figures(report, enforcement, own);
+        finished.problems.extend(ended.problems);
+        finished.network = network;
+        Ok((finished, recipe))
+    }
+
+    /// Looks once, beside the first run, for what dead owners left.
+    fn sweep(&self) -> Option<std::thread::JoinHandle<()>> {
+        let mut thread = None;
+        self.swept.call_once(|| {
+            let (maker, place) = (Arc::clone(&self.maker), self.place.clone());
+            let sweep = move || {
+                match maker.sweep() {
+                    Ok(swept) => {
+                        for name in &swept.removed {
+                            tracing::info!(container = name, "removed: its owner is gone");
+                        }
+                        for problem in &swept.problems {
+                            tracing::warn!(problem, "a container of a dead owner remains");
+                        }
+                    }
+                    Err(failure) => {
+                        tracing::warn!(message = failure.message, "cannot look for containers of dead owners")
+                    }
+                }
+                place.sweep(|_| false);
+            };
+            match std::thread::Builder::new().name("sweep".into()).spawn(sweep) {
+                Ok(started) => thread = Some(started),
+                // What is left is found by the next command; this run needs nothing of it.
+                Err(error) => tracing::warn!(%error, "cannot look for containers of dead owners"),
+            }
+        });
+        thread
+    }
+
+    fn watch(
+        &self,
+        running: Running,
+        ours: Ours,
+        cgroup: Option<&Cgroup>,
+        made: &dyn Made,
+        view: &View,
+        io: &mut Io,
+    ) -> Result<(supervise::Report, Option<Network>), Failure> {
+        let l = &self.policy.limits;
+        let Ours { stdio: [to, out, err], lifeline, status, events, letters } = ours;
+        let inits = made.running().is_none().then_some(running.pid);
+        let egress: Option<Egress> = match &self.way {
+            Some(way) => Some(way.attach(&self.policy.network, letters, inits.unwrap_or(-1))?),
+            None => {
+                drop(letters);
+                None
+            }
+        };
+        let input = io.take_input(&self.policy.command.stdin);
+        let (denied, protected) = (self.set(&self.policy.filesystem.deny), self.set(&self.policy.filesystem.protected));
+        let around = Around { made, own_clock: !self.about.listener };
+        let run = Run {
+            status,
+            events,
+            lifeline: Some(lifeline),
+            own_pids: true,
+            wall: Duration::from_millis(l.wall_ms),
+            source: Source::new(to, input, false),
+            sinks: [
+                Some(Sink::new(out, Stream::Stdout, l.output_bytes)),
+                Some(Sink::new(err, Stream::Stderr, l.output_bytes)),
+            ],
+            cgroup,
+            paths: Paths { view, denied: &denied, protected: &protected },
+            cpu_seconds: l.cpu_seconds,
+            sample_memory: cgroup.is_none().then_some(l.memory_mb << 20),
+            memory_bytes: l.memory_mb << 20,
+            own_network: (self.about.listener && self.policy.network.mode != NetworkMode::Host)
+                .then_some(self.policy.network.mode),
+            output_bytes: l.output_bytes,
+            log: Log::new(&self.policy),
+            session: None,
+            workspace: None,
+            layers: &[],
+            gateway: egress.as_ref().map(|e| (e.watch(), self.policy.on_violation == OnViolation::Terminate)),
+            container: Some(&around),
+            running,
+        };
+        io.monitor.begin(run.running.pid, cgroup, 1);
+        let mut report = supervise::supervise(run, io);
+        let network = egress.map(|egress| egress.end(&mut report.log));
+        report.refused(network.as_ref(), self.policy.on_violation);
+        Ok((report, network))
+    }
+
+    fn set(&self, paths: &[String]) -> BTreeSet<String> {
+        paths.iter().cloned().collect()
+    }
+
+    /// What the maker knows better.
+    fn judge(&self, report: &mut supervise::Report, ended: &Ended) -> Result<(), Failure> {
+        let starved = ended.oom_killed == Some(true);
+        if starved && matches!(report.end, End::Wait(_) | End::Lost) {
+            report.end = End::Limit(Field::Memory);
+        }
+        if matches!(report.end, End::Lost) && report.started_ns == 0 && !ended.said.is_empty() {
+            let failure = Failure::new(Step::Container, format!("{} started nothing: {}", self.backend, ended.said));
+            return Err(besides(failure, ended.problems.iter().cloned()));
+        }
+        Ok(())
+    }
+
+    fn blank(&self) -> Outcome {
+        Outcome {
+            violations_complete: false,
+            enforcement: self.enforcement.clone(),
+            backend: self.backend.into(),
+            backend_reason: self.reason.clone(),
+            ..Outcome::unstarted(None)
+        }
+    }
+}
+
+/// Ends a container whose run came to nothing. The failure stays the one that is told; what could not be undone is added.
+fn given_up(made: Box<dyn Made>, failure: Failure) -> Failure {
+    let killed = made.kill().err().map(|e| e.message);
+    besides(failure, killed.into_iter().chain(made.end().problems))
+}
+
+fn besides(mut failure: Failure, problems: impl IntoIterator<Item = String>) -> Failure {
+    for problem in problems {
+        failure.message.push_str(&format!("; {problem}"));
+    }
+    failure
+}
+
+/// What ends a container.
+struct Around<'a> {
+    made: &'a dyn Made,
+    /// A kernel of its own counts its own time.
+    own_clock: bool,
+}
+
+impl Outer for Around<'_> {
+    fn kill(&self) -> Result<(), String> {
+        self.made.kill().map_err(|failure| failure.message)
+    }
+
+    fn is_child(&self) -> bool {
+        self.made.running().is_some()
+    }
+
+    fn own_clock(&self) -> bool {
+        self.own_clock
+    }
+}
+
+/// The same process, to be watched besides.
+fn copy(running: &Running) -> Result<Running, Failure> {
+    let pidfd = running.pidfd.try_clone();
+    let pidfd = pidfd.map_err(|e| Failure::new(Step::Container, format!("cannot watch the container: {e}")))?;
+    Ok(Running { pid: running.pid, pidfd })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    /// A container that its maker cannot kill.
+    struct Stubborn(Arc<AtomicU32>);
+
+    impl Made for Stubborn {
+        fn running(&self) -> Option<&Running> {
+            None
+        }
+
+        fn gave_up(&self) -> Option<Failure> {
+            None
+        }
+
+        fn kill(&self) -> Result<(), Failure> {
+            Err(Failure::new(Step::Container, "it does not die"))
+        }
+
+        fn end(self: Box<Self>) -> Ended {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Ended { problems: vec!["it is left".into()], ..Ended::default() }
+        }
+    }
+
+    #[test]
+    fn what_came_first_is_told_and_the_container_is_ended_also_where_it_cannot_be_killed() {
+        let ends = Arc::new(AtomicU32::new(0));
+        let first = Failure::new(Step::policy("network"), "no gateway").hint("do this");
+        let told = given_up(Box::new(Stubborn(Arc::clone(&ends))), first);
+        assert_eq!(
+            told,
+            Failure::new(Step::policy("network"), "no gateway; it does not die; it is left").hint("do this")
+        );
+        assert_eq!(ends.load(Ordering::SeqCst), 1);
+    }
+}

@@ -1,0 +1,92 @@
+//! What a container may use and has used: a cgroup of ours where the maker holds no limits, a look at the maker's where it does.
+
+use cofferdam_confine::cgroup::{Cgroup, Level, Limits, Location};
+use cofferdam_policy::{Field, Policy};
+
+use crate::outcome::{Applied, Enforcement, Strength};
+use crate::run::outcome_builder::Finished;
+use crate::run::supervise::Report;
+
+/// Makes a cgroup of the run's own, with room for `besides` processes that are not the program's. What could not be had of
+/// it stands in the enforcement.
+pub(super) fn own(location: &Location, policy: &Policy, besides: u64, e: &mut Enforcement) -> Option<Cgroup> {
+    let l = &policy.limits;
+    let limits = Limits {
+        memory_bytes: Some(l.memory_mb << 20),
+        pids: Some(l.processes + besides),
+        cpu_millis: (!crate::plan::rlimits::is_all(l.cpu_millis)).then_some(l.cpu_millis),
+        cpu_time: true,
+        kill: false,
+    };
+    let mut weaker = |field, strength, reason: String| {
+        e.insert(field, Applied { strength, reason });
+    };
+    match Cgroup::create(location, &limits) {
+        Ok((cgroup, applied)) => {
+            for (field, reached) in
+                [(Field::Memory, applied.memory), (Field::CpuShare, applied.cpu), (Field::CpuTime, applied.cpu_time)]
+            {
+                let Some(r) = reached.filter(|r| r.level != Level::Full) else { continue };
+                let strength = if r.level == Level::None { Strength::None } else { Strength::Partial };
+                weaker(field, strength, r.reason.unwrap_or_default());
+            }
+            Some(cgroup)
+        }
+        Err(error) => {
+            for field in [Field::Memory, Field::CpuShare, Field::CpuTime, Field::Processes] {
+                weaker(field, Strength::Partial, error.to_string());
+            }
+            None
+        }
+    }
+}
+
+/// The cgroup that the maker has made, for its figures.
+pub(super) fn theirs(pid: i32, e: &mut Enforcement) -> Option<Cgroup> {
+    let found = Cgroup::of(pid).ok().flatten();
+    if found.is_none() {
+        // It holds; what it counts cannot be read.
+        let reason = "the container's cgroup cannot be read from here: its processes are asked".to_owned();
+        e.insert(Field::CpuTime, Applied { strength: Strength::Partial, reason });
+    }
+    found
+}
+
+/// Whether this kernel charges to a memory limit what files without contents take of it, as it does but where its command line
+/// says otherwise (`cgroup.memory=nokmem`, kernel-parameters(7)).
+pub(super) fn charges_inodes() -> bool {
+    // Where it cannot be read nothing is known of it.
+    std::fs::read_to_string("/proc/cmdline").is_ok_and(|line| charged(&line))
+}
+
+fn charged(line: &str) -> bool {
+    let words = line.split_whitespace().filter_map(|word| word.strip_prefix("cgroup.memory="));
+    !words.flat_map(|list| list.split(',')).any(|word| word == "nokmem")
+}
+
+/// The tree is dead: what did it use? Then a cgroup of ours goes.
+pub(super) fn figures(report: Report, enforcement: Enforcement, cgroup: Option<Cgroup>) -> Finished {
+    let mut f = Finished::of(report, enforcement);
+    let own = cgroup.as_ref().and_then(|c| Some((c.usage().ok()?, c.events().ok()?)));
+    if let Some((used, events)) = own.or(f.report.counted) {
+        f.counted(&used);
+        f.pids_hits = events.pids_limit_hits;
+    }
+    if let Some(c) = cgroup
+        && let Err(e) = c.remove()
+    {
+        f.problems.push(e.to_string());
+    }
+    f
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_was_told_so_charges_no_inodes() {
+        assert!(charged("quiet root=/dev/vda") && charged("cgroup.memory=nosocket") && charged(""));
+        assert!(!charged("quiet cgroup.memory=nokmem") && !charged("cgroup.memory=nosocket,nokmem ro"));
+    }
+}

@@ -1,0 +1,301 @@
+//! One run of somebody else's sandbox program, from its start to the dead tree: streams, limits, the end.
+//!
+//! The same limits as the jail's supervisor holds, without an init of ours to talk to: the clock is this loop's, the program
+//! tells what it has to tell on one descriptor (`side`), and there are no events.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use cofferdam_confine::cgroup::Cgroup;
+use cofferdam_confine::{Running, process};
+use cofferdam_policy::Field;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::io::Io;
+use crate::run::proctree;
+use crate::run::streams::{Sink, Source, buffer};
+
+/// A started program.
+pub struct Watched<'a> {
+    /// The sandbox program itself.
+    pub running: Running,
+    /// What it tells.
+    pub side: Option<OwnedFd>,
+    /// It waits for this to be closed before the program starts, and has told by then that there is one.
+    pub go: Option<OwnedFd>,
+    /// How the whole tree is ended.
+    pub tree: Tree,
+    /// Standard input.
+    pub source: Source,
+    /// Standard output and error.
+    pub sinks: [Option<Sink>; 2],
+    /// The run's cgroup.
+    pub cgroup: Option<&'a Cgroup>,
+    /// Wall limit.
+    pub wall: Duration,
+    /// CPU seconds of the tree.
+    pub cpu_seconds: u64,
+    /// Memory bytes, when no cgroup holds it.
+    pub sample_memory: Option<u64>,
+}
+
+/// How a whole tree is ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tree {
+    /// The sandbox program is the first process of a pid namespace: its end is everybody's.
+    Namespace,
+    /// What is below the sandbox program is one: that comes first.
+    Below,
+    /// The sandbox program leads a process group.
+    Group,
+}
+
+/// Why the supervisor ended it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Killed {
+    /// The wall limit.
+    TimedOut,
+    /// Another limit.
+    Limit(Field),
+    /// The caller asked for it.
+    Cancelled,
+}
+
+/// What is known afterwards.
+pub struct Seen {
+    /// wait(2) status of the sandbox program.
+    pub status: i32,
+    /// wait(2) status of the program, where the kernel tells.
+    pub inner: Option<i32>,
+    /// Whether and why it was ended from outside.
+    pub killed: Option<Killed>,
+    /// How long it ran.
+    pub took: Duration,
+    /// Captured streams, and whether they were cut.
+    pub streams: [(Vec<u8>, bool); 2],
+    /// What the program told.
+    pub side: Vec<u8>,
+    /// What the process tree used.
+    pub usage: process::Usage,
+    /// Highest samples: memory in bytes, CPU time in microseconds, processes.
+    pub sampled: proctree::Sample,
+    /// What went wrong beside the run.
+    pub problems: Vec<String>,
+}
+
+/// How often limits are looked at.
+const SAMPLE: Duration = Duration::from_millis(50);
+/// How long the program may take over ending once what it runs is dead.
+const GRACE: Duration = Duration::from_secs(1);
+/// As much is kept of what the program tells.
+const SIDE: usize = 64 * 1024;
+
+struct Loop<'a, 'io> {
+    w: Watched<'a>,
+    io: &'io mut Io,
+    seen: Seen,
+    begun: Instant,
+    next_sample: Instant,
+    sampler: proctree::Sampler,
+    /// The program, which is the sandbox program's child.
+    inner: Option<OwnedFd>,
+    buf: Vec<u8>,
+}
+
+/// Watches until the tree is dead and every stream is read to its end.
+///
+/// `ending` is called before the program is waited for: until then its number is its own.
+pub fn watch(w: Watched<'_>, io: &mut Io, ending: &dyn Fn()) -> Seen {
+    let begun = Instant::now();
+    let seen = Seen {
+        status: 0,
+        inner: None,
+        killed: None,
+        took: Duration::ZERO,
+        streams: [(Vec::new(), false), (Vec::new(), false)],
+        side: Vec::new(),
+        usage: process::Usage::default(),
+        sampled: proctree::Sample::default(),
+        problems: Vec::new(),
+    };
+    let (next_sample, sampler) = (begun + SAMPLE, proctree::Sampler::default());
+    let mut l = Loop { w, io, seen, begun, next_sample, sampler, inner: None, buf: buffer() };
+    while !l.step() {}
+    ending();
+    l.finish()
+}
+
+impl Loop<'_, '_> {
+    /// One turn; true when the program is dead.
+    fn step(&mut self) -> bool {
+        let (dead, from) = self.wait();
+        if self.io.cancel.is_cancelled() {
+            self.kill(Killed::Cancelled);
+        }
+        self.listen();
+        for sink in self.w.sinks.iter_mut().flatten() {
+            sink.pump(&mut self.buf, &mut self.io.output);
+        }
+        if from {
+            self.w.source.read(&mut self.buf);
+        }
+        self.w.source.write();
+        if self.begun.elapsed() >= self.w.wall {
+            self.kill(Killed::TimedOut);
+        }
+        self.sample();
+        dead
+    }
+
+    /// Waits a little: whether the program is dead, and whether the caller's input can be read.
+    fn wait(&mut self) -> (bool, bool) {
+        let waits = self.w.sinks.iter().flatten().any(Sink::waits);
+        let most = if waits { Duration::from_millis(1) } else { SAMPLE };
+        let left = self.w.wall.saturating_sub(self.begun.elapsed());
+        let left = if self.seen.killed.is_some() { most } else { left };
+        let pause = most.min(left).min(self.next_sample.saturating_duration_since(Instant::now()));
+        let from = self.w.source.poll_from();
+        let first = [Some(self.w.running.pidfd.as_fd()), from].into_iter().flatten();
+        let rest = [
+            self.w.side.as_ref().map(AsFd::as_fd),
+            self.w.sinks[0].as_ref().and_then(Sink::poll_fd),
+            self.w.sinks[1].as_ref().and_then(Sink::poll_fd),
+        ];
+        let readable = first.chain(rest.into_iter().flatten());
+        let mut fds: Vec<PollFd<'_>> = readable.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        fds.extend(self.w.source.poll_to().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::OUT)));
+        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(pause.subsec_nanos()) };
+        // EINTR: a signal for the caller; the flags are looked at next.
+        if poll(&mut fds, Some(&timeout)).is_err() {
+            return (false, false);
+        }
+        let ready = |i: usize| !fds[i].revents().is_empty();
+        (ready(0), from.is_some() && ready(1))
+    }
+
+    /// Reads what the program tells.
+    fn listen(&mut self) {
+        while let Some(side) = &self.w.side {
+            match rustix::io::read(side, &mut self.buf[..4096]) {
+                Ok(0) => self.w.side = None,
+                Ok(n) => {
+                    let room = SIDE.saturating_sub(self.seen.side.len()).min(n);
+                    self.seen.side.extend_from_slice(&self.buf[..room]);
+                }
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => break,
+                Err(_) => self.w.side = None,
+            }
+        }
+        if self.w.go.is_some() && self.seen.side.contains(&b'\n') {
+            self.inner = child(self.w.running.pid);
+            self.w.go = None;
+        }
+    }
+
+    fn sample(&mut self) {
+        let now = Instant::now();
+        if now < self.next_sample {
+            return;
+        }
+        self.next_sample = now + SAMPLE;
+        let mut cpu_us = 0;
+        if let Some(c) = self.w.cgroup {
+            if c.events().is_ok_and(|e| e.oom_kills > 0) {
+                self.kill(Killed::Limit(Field::Memory));
+            }
+            cpu_us = c.cpu_time_us().ok().flatten().unwrap_or(0);
+        }
+        if self.w.cgroup.is_none() || self.w.sample_memory.is_some() {
+            let t = self.sampler.sample(self.w.running.pid);
+            // Shared pages count once for each process in the sample; above the limit they are divided, which takes longer.
+            let most = self.w.sample_memory.filter(|&most| t.memory_bytes > most);
+            let memory = most.map_or(t.memory_bytes, |_| proctree::memory(self.w.running.pid));
+            let s = &mut self.seen.sampled;
+            s.memory_bytes = s.memory_bytes.max(memory);
+            s.cpu_us = s.cpu_us.max(t.cpu_us);
+            s.processes = s.processes.max(t.processes);
+            cpu_us = cpu_us.max(t.cpu_us);
+            if most.is_some_and(|most| memory > most) {
+                self.kill(Killed::Limit(Field::Memory));
+            }
+        }
+        if cpu_us >= self.w.cpu_seconds * 1_000_000 {
+            self.kill(Killed::Limit(Field::CpuTime));
+        }
+    }
+
+    /// Ends it all. The first reason stays.
+    fn kill(&mut self, why: Killed) {
+        if self.seen.killed.is_none() {
+            self.seen.killed = Some(why);
+            self.seen.took = self.begun.elapsed();
+        }
+        if let Some(c) = self.w.cgroup
+            && let Err(e) = c.kill_all(Duration::from_millis(200))
+        {
+            // The pid namespace is killed next and takes the same processes along; the cgroup's removal tells if not.
+            self.seen.problems.push(e.to_string());
+        }
+        match self.w.tree {
+            Tree::Namespace => {}
+            Tree::Below => proctree::kill(self.w.running.pid),
+            Tree::Group => self.end_group(),
+        }
+        if let Err(e) = process::kill(self.w.running.pidfd.as_fd()) {
+            self.seen.problems.push(format!("cannot kill the sandbox: {e}"));
+        }
+    }
+
+    /// The program leads a session and a process group, whose number stays taken until it has been waited for.
+    fn end_group(&mut self) {
+        proctree::kill(self.w.running.pid);
+        if let Some(pid) = Pid::from_raw(self.w.running.pid)
+            && let Err(e) = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL)
+            && e != rustix::io::Errno::SRCH
+        {
+            self.seen.problems.push(format!("cannot kill the sandbox's processes: {e}"));
+        }
+    }
+
+    fn finish(mut self) -> Seen {
+        if self.seen.took.is_zero() {
+            self.seen.took = self.begun.elapsed();
+        }
+        self.listen();
+        if self.w.tree == Tree::Group {
+            self.end_group();
+        }
+        match process::wait_status(self.w.running.pidfd.as_fd()) {
+            Ok((status, usage)) => (self.seen.status, self.seen.usage) = (status, usage),
+            Err(e) => self.seen.problems.push(format!("cannot wait for the sandbox: {e}")),
+        }
+        self.seen.inner = self.inner.take().and_then(|inner| process::exit_status(inner.as_fd()));
+        if let Some(c) = self.w.cgroup {
+            if self.seen.killed.is_none() && c.events().is_ok_and(|e| e.oom_kills > 0) {
+                self.seen.killed = Some(Killed::Limit(Field::Memory));
+            }
+            // Where there is no namespace that takes everything along.
+            if self.w.tree != Tree::Namespace
+                && let Err(e) = c.kill_all(GRACE)
+            {
+                self.seen.problems.push(e.to_string());
+            }
+        }
+        for i in 0..2 {
+            if let Some(mut sink) = self.w.sinks[i].take() {
+                // Everything that could write is dead: what is in the pipe is all there will be.
+                while sink.pump(&mut self.buf, &mut self.io.output) {}
+                self.seen.streams[i] = (sink.bytes, sink.truncated);
+            }
+        }
+        self.seen
+    }
+}
+
+/// A pidfd of the only child of a process that waits: its number is its own meanwhile.
+fn child(parent: i32) -> Option<OwnedFd> {
+    let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+    let pid = children.split_whitespace().next()?.parse().ok()?;
+    pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()
+}

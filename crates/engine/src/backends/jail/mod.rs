@@ -1,0 +1,269 @@
+//! The jail: namespaces, mounts, Landlock, seccomp, rlimits and a cgroup around one command.
+//!
+//! `run` is the owner's half of the order; init's half stands in `confine/init/main.rs`. What is opened here is closed
+//! by ownership on every path; what the kernel would keep (cgroup directories) is removed before the call returns.
+
+mod paths;
+mod plan;
+mod root;
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cofferdam_confine::cgroup::Cgroup;
+use cofferdam_confine::host::Identity;
+use cofferdam_confine::init_plan::{self, InitPlan, Source};
+use cofferdam_confine::netns::Lease;
+use cofferdam_confine::spawn::{Namespaces, SpawnError};
+use cofferdam_confine::wire::flag;
+use cofferdam_confine::{Launch, control, memfd, mountfd, spawn};
+use cofferdam_policy::Policy;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+pub use plan::plan;
+pub use root::{Ids, terminal_device};
+
+use crate::failure::{Failure, Step};
+use crate::plan::Plan;
+use crate::plan::seccomp_filter::Filters;
+
+/// The owner's ends of a run that has been started.
+#[derive(Debug)]
+pub struct Started {
+    /// Init.
+    pub running: cofferdam_confine::Running,
+    /// Status records.
+    pub status: OwnedFd,
+    /// Event records.
+    pub events: OwnedFd,
+    /// Closing it ends the run.
+    pub lifeline: OwnedFd,
+    /// Standard input, output and error: our ends.
+    pub stdio: [OwnedFd; 3],
+}
+
+impl Started {
+    /// Whether init has ended.
+    pub fn is_over(&self) -> bool {
+        let mut fds = [PollFd::new(&self.running.pidfd, PollFlags::IN)];
+        // Not to know is to take it for over.
+        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
+    }
+}
+
+/// A pair of connected record sockets: ours, init's.
+fn records(flags: SocketFlags) -> Result<(OwnedFd, OwnedFd), Failure> {
+    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags | SocketFlags::CLOEXEC, None)
+        .map_err(|e| Failure::new(Step::Spawn, "cannot make a socket pair").caused_by(&e))
+}
+
+/// Starts init in its namespaces and hands its plan over: from here on it works. Also returns what further plans are sent by.
+///
+/// # Errors
+/// Nothing runs.
+pub fn start(
+    namespaces: Namespaces,
+    cgroup: Option<&Cgroup>,
+    network: Option<&Lease>,
+    recipe: &InitPlan,
+    extra: &[OwnedFd],
+) -> Result<(Started, OwnedFd), Failure> {
+    let io = |e: std::io::Error| Failure::new(Step::Spawn, "cannot make the run's pipes").caused_by(&e);
+    let (in_theirs, in_ours) = crate::run::streams::incoming().map_err(io)?;
+    let (out_ours, out_theirs) = crate::run::streams::outgoing().map_err(io)?;
+    let (err_ours, err_theirs) = crate::run::streams::outgoing().map_err(io)?;
+    for theirs in [&in_theirs, &out_theirs, &err_theirs] {
+        crate::run::streams::give_away(theirs, recipe.ids_out);
+    }
+    let (life_theirs, lifeline) =
+        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| io(e.into()))?;
+    let (status, status_theirs) = records(SocketFlags::empty())?;
+    let (events, events_theirs) = records(SocketFlags::NONBLOCK)?;
+    let (letters, letters_theirs) = control::socket().map_err(io)?;
+    let launch = Launch {
+        namespaces,
+        stdio: [in_theirs.as_fd(), out_theirs.as_fd(), err_theirs.as_fd()],
+        lifeline: life_theirs.as_fd(),
+        status: status_theirs.as_fd(),
+        events: events_theirs.as_fd(),
+        sync: letters_theirs.as_fd(),
+        cgroup: cgroup.and_then(Cgroup::dir_fd),
+        network,
+    };
+    let running = spawn(&launch).map_err(|e| spawn_failure(&e, namespaces.jail))?;
+    let started = Started { running, status, events, lifeline, stdio: [in_ours, out_ours, err_ours] };
+    let handed = tell(&letters, recipe, extra).and_then(|()| release(recipe, started.running.pid, &letters));
+    match handed {
+        Ok(()) => Ok((started, letters)),
+        Err(failure) => {
+            end(started);
+            Err(failure)
+        }
+    }
+}
+
+/// Sends a recipe as init's plan.
+///
+/// # Errors
+/// Init is gone.
+pub fn tell(letters: &OwnedFd, recipe: &InitPlan, extra: &[OwnedFd]) -> Result<(), Failure> {
+    let block =
+        memfd::plan(&recipe.encode()).map_err(|e| Failure::new(Step::Spawn, "cannot write the plan").caused_by(&e))?;
+    let extra: Vec<BorrowedFd<'_>> = extra.iter().map(AsFd::as_fd).collect();
+    control::plan(letters.as_fd(), block.as_fd(), &extra)
+        .map_err(|e| Failure::new(Step::Spawn, "cannot hand the plan over").caused_by(&e))
+}
+
+/// Ends a run that never began, and reaps it.
+pub fn end(started: Started) {
+    let Started { running, lifeline, .. } = started;
+    drop(lifeline);
+    for done in [
+        cofferdam_confine::process::kill(running.pidfd.as_fd()),
+        cofferdam_confine::process::wait(running.pidfd.as_fd()).map(|_| ()),
+    ] {
+        if let Err(e) = done {
+            debug_assert!(false, "a child of ours could not be ended: {e}");
+        }
+    }
+}
+
+/// What only a privileged owner can do for a process in its new namespaces: its id maps. Then it may go on.
+fn release(recipe: &InitPlan, pid: i32, letters: &OwnedFd) -> Result<(), Failure> {
+    if recipe.flags & flag::MAPS_BY_OWNER != 0 {
+        for (name, inside, outside) in
+            [("uid_map", recipe.ids_in.0, recipe.ids_out.0), ("gid_map", recipe.ids_in.1, recipe.ids_out.1)]
+        {
+            File::options()
+                .write(true)
+                .open(format!("/proc/{pid}/{name}"))
+                .and_then(|mut f| f.write_all(format!("{inside} {outside} 1").as_bytes()))
+                .map_err(|e| Failure::new(Step::Ids, format!("cannot write the sandbox's {name}")).caused_by(&e))?;
+        }
+    }
+    if recipe.flags & flag::SYNC != 0 {
+        control::release(letters.as_fd()).map_err(|e| Failure::new(Step::Spawn, "cannot release init").caused_by(&e))?;
+    }
+    Ok(())
+}
+
+fn spawn_failure(e: &SpawnError, jail: bool) -> Failure {
+    let hint = match e {
+        SpawnError::Clone(cause) => match cause.raw_os_error() {
+            Some(1 | 28) if jail => Some(
+                "user namespaces are switched off here; `cofferdam doctor` names the command that switches them on, \
+                 and --backend landlock runs without them"
+                    .to_owned(),
+            ),
+            Some(1 | 38) => Some("what is around this process lets it make no other one".to_owned()),
+            _ => None,
+        },
+        SpawnError::Child { source, .. } if source.raw_os_error() == Some(13) => {
+            Some("executable memory files are switched off: sysctl -w vm.memfd_noexec=1".to_owned())
+        }
+        _ => None,
+    };
+    Failure::new(Step::Namespaces, "nothing was started").caused_by(e).maybe_hint(hint)
+}
+
+/// A user namespace that maps one owner of files to the sandbox's user.
+#[derive(Debug, Clone)]
+pub struct OwnerMap {
+    owner: (u32, u32),
+    outside: (u32, u32),
+    namespace: Arc<OwnedFd>,
+}
+
+impl OwnerMap {
+    /// Makes one, which takes a process.
+    ///
+    /// # Errors
+    /// user_namespaces(7).
+    pub fn new(owner: (u32, u32), outside: (u32, u32)) -> std::io::Result<OwnerMap> {
+        let namespace = mountfd::owner_map((owner.0, outside.0), (owner.1, outside.1))?;
+        Ok(OwnerMap { owner, outside, namespace: Arc::new(namespace) })
+    }
+}
+
+/// Owner maps kept from run to run: they name ids, nothing of the host's files.
+#[derive(Debug, Default)]
+pub struct OwnerMaps(Mutex<Vec<OwnerMap>>);
+
+impl OwnerMaps {
+    fn get(&self, owner: (u32, u32), outside: (u32, u32)) -> std::io::Result<Arc<OwnedFd>> {
+        let mut maps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(map) = maps.iter().find(|m| (m.owner, m.outside) == (owner, outside)) {
+            return Ok(map.namespace.clone());
+        }
+        let made = OwnerMap::new(owner, outside)?;
+        let namespace = made.namespace.clone();
+        maps.push(made);
+        Ok(namespace)
+    }
+}
+
+/// Opens and maps the sources of a privileged owner, each checked against what the plan saw.
+///
+/// # Errors
+/// A source was replaced, or its file system cannot map owners and the mount is writable.
+pub fn prepare(plan: &Plan, outside: (u32, u32), maps: &OwnerMaps) -> Result<Vec<OwnedFd>, Failure> {
+    use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat2, statx};
+    let mut trees = Vec::new();
+    for p in &plan.prepared {
+        let fail = |what: &str, e: &dyn std::error::Error, hint| {
+            Failure::new(&p.step, format!("{what} {}", p.path)).caused_by(e).maybe_hint(hint)
+        };
+        let at = openat2(CWD, &p.path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+            .map_err(|e| fail("cannot open", &e, None))?;
+        let st = statx(&at, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
+            .map_err(|e| fail("cannot look at", &e, None))?;
+        let identity = (u64::from(st.stx_dev_major) << 32 | u64::from(st.stx_dev_minor), st.stx_ino);
+        if identity != p.identity {
+            let e = std::io::Error::other("it was replaced while the run was being prepared");
+            return Err(fail("will not use", &e, None));
+        }
+        let tree = mountfd::clone_tree(at.as_fd()).map_err(|e| fail("cannot clone the mount of", &e, None))?;
+        let map = maps.get(p.owner, outside).map_err(|e| fail("cannot make an owner map for", &e, None))?;
+        if let Err(e) = mountfd::map_owners(tree.as_fd(), map.as_fd())
+            && p.required
+        {
+            let hint = "its file system, or one mounted below it, cannot map owners; copy it to one that can (ext4, xfs, btrfs, tmpfs), or run as its owner";
+            return Err(fail(
+                "cannot map, for the sandbox's unprivileged user, the owners of",
+                &e,
+                Some(hint.to_owned()),
+            ));
+        }
+        trees.push(tree);
+    }
+    Ok(trees)
+}
+
+/// The host's ids that a jail's user stands for.
+pub fn outside(me: Identity) -> Option<(u32, u32)> {
+    if me.privileged { cofferdam_confine::host::unprivileged_id().map(|id| (id, id)) } else { Some((me.uid, me.gid)) }
+}
+
+/// Namespaces of a plan.
+pub fn namespaces(plan: &Plan, jail: bool) -> Namespaces {
+    Namespaces { jail, net: plan.own_net }
+}
+
+/// A policy's plan with the filter that its guards ask for, and its layers of hidden names.
+///
+/// # Errors
+/// As `plan`, and when a layer cannot be made.
+pub fn complete(policy: &Policy, me: Identity, filters: &Filters, ids: &Ids) -> Result<Plan, Failure> {
+    crate::plan::whiteout::claim(policy);
+    let mut plan = plan(policy, me, filters, ids)?;
+    for (op, names) in &plan.crowds {
+        let dir = crate::plan::whiteout::layer(names)?;
+        if let Some(init_plan::Step::Whiteout { layer, .. }) = plan.recipe.mounts.get_mut(*op) {
+            *layer = Source::System(dir);
+        }
+    }
+    Ok(plan)
+}

@@ -1,0 +1,589 @@
+//! Deny and protected: from paths to masks, self-binds and guards.
+//!
+//! Every path is resolved on the host before a decision, and held wherever the same file shows inside: below each
+//! mount that carries it, under its own name and under what a symbolic link leads to. What exists is mounted over; what
+//! does not is guarded where the program could make it, and needs nothing where it cannot.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use cofferdam_confine::init_plan::{GuardDir, Step, attr};
+use cofferdam_policy::Policy;
+use cofferdam_policy::paths::is_within;
+
+use crate::plan::lookup::{Found, Looked, Lookup};
+use crate::plan::mount_table::{Place, Shows, View, below, join};
+use crate::plan::mountinfo::Twins;
+use crate::plan::state;
+use crate::plan::tree::Disk;
+use crate::repository::protected_names;
+
+/// What is to be done.
+#[derive(Debug, Default)]
+pub struct Held {
+    /// Ancestors bound onto themselves, masks, read-only self-binds; in this order.
+    pub steps: Vec<Step>,
+    /// Names that must not come into being.
+    pub guards: Vec<GuardDir>,
+    /// Denied paths as seen inside, for evidence.
+    pub denied: BTreeSet<String>,
+    /// Protected paths as seen inside, for evidence.
+    pub protected: BTreeSet<String>,
+    /// Some of the guarded names are symbolic links that exist.
+    pub links: bool,
+    /// Protected files with more than one hard link, whose other names are not held.
+    pub linked: Vec<String>,
+    /// Paths that nothing here can hold, and whether each was to be denied.
+    pub unheld: Vec<(String, Unheld, bool)>,
+    /// Denied names in read-only trees, many in one directory: directory inside → names. Held by one layer each.
+    pub crowds: BTreeMap<String, Vec<String>>,
+}
+
+/// Why a path cannot be held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unheld {
+    /// It is another file for each process that asks.
+    OfEachProcess,
+    /// It is what the sandbox has as its root.
+    Root,
+}
+
+/// From this many denied names of one read-only directory on, one layer hides them all.
+const CROWD: usize = 64;
+
+struct Work<'a> {
+    view: &'a View,
+    /// What the sandbox's own scratch directories hold at the start.
+    own: &'a BTreeSet<String>,
+    twins: Twins,
+    lookup: Lookup,
+    pins: BTreeSet<String>,
+    masks: BTreeSet<String>,
+    seals: BTreeSet<String>,
+    /// Of the masks and seals, those on paths of the sandbox's own.
+    unsure: BTreeSet<String>,
+    /// Directory inside → names, and whether each is denied.
+    guards: BTreeMap<String, Vec<(String, bool)>>,
+    crowds: BTreeMap<String, Vec<String>>,
+    /// Whether every path is noted for evidence: only a trace asks for them all.
+    evidence: bool,
+    appearances: HashMap<String, Vec<String>>,
+    /// Whether some path inside is another one on the host, so that a link can lead elsewhere inside than there.
+    moved: bool,
+    /// Where paths lead inside, behind the links on the way.
+    inside: HashMap<String, String>,
+    too_deep: bool,
+    held: Held,
+}
+
+/// From this many names of one directory on, the directory is looked at once instead of each name.
+const TOGETHER: usize = 16;
+
+/// Most links on the way to a file (path_resolution(7)).
+const MOST_LINKS: u32 = 40;
+
+/// From this many denied names of one read-only directory on, which of them exist is not asked: the layer hides them all.
+const UNLISTED: usize = 4 * CROWD;
+
+/// Names of one directory.
+#[derive(Default)]
+struct Names<'p> {
+    deny: Vec<&'p str>,
+    protect: Vec<&'p str>,
+}
+
+/// Works out what holds the policy's deny and protected paths in this view.
+pub fn hold(policy: &Policy, view: &View, own: &BTreeSet<String>) -> Held {
+    let fs = &policy.filesystem;
+    let writable = view.places().iter().any(|p| p.writable && matches!(p.shows, Shows::Host(_)));
+    let state = state::places();
+    let shown = state.iter().any(|place| place.hidden && !view.appearances(&place.path).is_empty());
+    if !shown && fs.deny.is_empty() && !writable && !fs.protected.iter().any(|p| p.starts_with('/')) {
+        return Held::default(); // nothing to ask the host about
+    }
+    let mut w = Work {
+        view,
+        own,
+        twins: Twins::here(),
+        lookup: Lookup::default(),
+        pins: BTreeSet::new(),
+        masks: BTreeSet::new(),
+        seals: BTreeSet::new(),
+        unsure: BTreeSet::new(),
+        guards: BTreeMap::new(),
+        crowds: BTreeMap::new(),
+        appearances: HashMap::new(),
+        moved: view.places().iter().any(|p| matches!(&p.shows, Shows::Host(source) if *source != p.target)),
+        inside: HashMap::new(),
+        too_deep: false,
+        held: Held::default(),
+        evidence: policy.audit.trace,
+    };
+    let (absolute, relative): (Vec<&str>, Vec<&str>) =
+        fs.protected.iter().map(String::as_str).partition(|p| p.starts_with('/'));
+    let below_mounts: Vec<String> = view
+        .places()
+        .iter()
+        .filter_map(|p| match &p.shows {
+            // A mounted file has nothing below it, and is what was asked to be written.
+            Shows::Host(source) if p.writable && Path::new(source).is_dir() => Some((&p.target, source)),
+            _ => None,
+        })
+        .flat_map(|(target, source)| {
+            let names = protected_names::protected(&relative, source, &Disk);
+            names.into_iter().map(|name| join(target, &name))
+        })
+        .collect();
+    let protect = absolute.into_iter().chain(below_mounts.iter().map(String::as_str));
+    let mut dirs: HashMap<&str, Names<'_>> = HashMap::new();
+    for path in &fs.deny {
+        let (dir, name) = split(path);
+        dirs.entry(dir).or_default().deny.push(name);
+    }
+    for path in protect {
+        let (dir, name) = split(path);
+        dirs.entry(dir).or_default().protect.push(name);
+    }
+    for (dir, names) in dirs {
+        w.names(dir, &names.deny, true);
+        w.names(dir, &names.protect, false);
+    }
+    // Whoever writes there decides what is hidden, from this very run on.
+    for layers in crate::plan::whiteout::bases().iter().filter(|_| writable).filter_map(|base| base.to_str()) {
+        w.each(layers, false);
+    }
+    // What decides over later sandboxes, and what they are recorded in.
+    let shows = |place: &&state::Place| place.hidden && !view.appearances(&place.path).is_empty();
+    for place in state.iter().filter(|place| writable || shows(place)) {
+        w.each(&place.path, place.hidden);
+    }
+    // Whoever replaces a link on the way to a path puts something else at that path.
+    for (parent, name) in std::mem::take(&mut w.lookup.links) {
+        let link = join(&parent, &name);
+        w.missing(&parent, &name, &link, false);
+        w.held.links |= w.appear(&parent).iter().any(|d| w.view.covering(d).is_some_and(|p| p.writable));
+    }
+    w.finish()
+}
+
+/// Whether a path of the sandbox's own is about a process, and so another file for each that asks: in /proc, or by a link
+/// that leads there.
+fn of_a_process(path: &str) -> bool {
+    let first = |dir| path.strip_prefix(dir).and_then(|rest: &str| rest.split('/').next()).unwrap_or_default();
+    let (proc, dev) = (first("/proc/"), first("/dev/"));
+    matches!(proc, "self" | "thread-self" | "mounts" | "net")
+        || (!proc.is_empty() && proc.bytes().all(|b| b.is_ascii_digit()))
+        || matches!(dev, "fd" | "stdin" | "stdout" | "stderr")
+}
+
+/// Directory and last component.
+fn split(path: &str) -> (&str, &str) {
+    match path.rfind('/') {
+        Some(0) | None => ("/", path.trim_start_matches('/')),
+        Some(i) => (&path[..i], &path[i + 1..]),
+    }
+}
+
+impl Work<'_> {
+    /// Some names of one directory.
+    fn names(&mut self, dir: &str, names: &[&str], deny: bool) {
+        if names.len() < TOGETHER || !self.together(dir, names, deny) {
+            for name in names {
+                self.each(&join(dir, name), deny);
+            }
+        }
+    }
+
+    /// Many names of one directory at once. False, and nothing done, where a mount lies among them or the directory is of
+    /// the sandbox's own: then each name is looked at by itself.
+    fn together(&mut self, dir: &str, names: &[&str], deny: bool) -> bool {
+        if !self.twins.of(dir).is_empty() {
+            return false;
+        }
+        let Some(host) = self.view.host_path(dir) else { return false };
+        let among = |base: &str| {
+            self.view.places().iter().any(|p| {
+                let source = matches!(&p.shows, Shows::Host(s) if s != base && is_within(s, base));
+                source || (p.target != dir && is_within(&p.target, dir))
+            })
+        };
+        if host != dir || among(dir) {
+            return false;
+        }
+        let canonical = match self.lookup.directory(dir) {
+            Looked::There(canonical) => canonical,
+            Looked::Missing { parent, name } => {
+                // All of them fail at the same missing component; only a trace wants each by its name.
+                let asked = if self.evidence { names } else { &names[..1] };
+                for wanted in asked {
+                    self.missing(&parent, &name, &join(dir, wanted), deny);
+                }
+                return true;
+            }
+            Looked::Other => return false,
+        };
+        if canonical != dir {
+            return false;
+        }
+        let places: Vec<(String, bool)> = self
+            .view
+            .appearances(dir)
+            .into_iter()
+            .map(|d| {
+                let writable = self.view.covering(&d).is_some_and(|p| p.writable);
+                (d, writable)
+            })
+            .collect();
+        if deny && names.len() >= UNLISTED && places.iter().all(|(inside, writable)| !writable && self.plain(inside)) {
+            return self.hidden(dir, names, &places);
+        }
+        let Some(there) = crate::plan::lookup::among(dir, names) else { return false };
+        for (inside, writable) in &places {
+            if *writable {
+                self.pin_ancestors(&join(inside, names[0]));
+            }
+        }
+        let mut absent: Vec<&str> = Vec::new();
+        let mut present: Vec<&str> = Vec::new();
+        for (&name, there) in names.iter().zip(there) {
+            match there {
+                None => absent.push(name),
+                Some(true) => self.each(&join(dir, name), deny), // a symbolic link
+                Some(false) => present.push(name),
+            }
+        }
+        for (inside, writable) in &places {
+            if self.evidence {
+                names.iter().for_each(|n| self.note(&join(inside, n), deny));
+            }
+            if *writable {
+                self.guards.entry(inside.clone()).or_default().extend(absent.iter().map(|&n| (n.to_owned(), deny)));
+            }
+            match (deny, *writable) {
+                (true, false) => {
+                    self.crowds.entry(inside.clone()).or_default().extend(present.iter().map(|&n| n.to_owned()))
+                }
+                (true, true) => self.masks.extend(present.iter().map(|n| join(inside, n))),
+                (false, true) => present.iter().for_each(|n| self.seal(&join(dir, n), join(inside, n))),
+                (false, false) => {}
+            }
+        }
+        true
+    }
+
+    /// Denied names of a directory that can only be read: a layer hides them all, those that are not there as well. Only a
+    /// symbolic link among them asks for more, since what it leads to is denied too.
+    fn hidden(&mut self, dir: &str, names: &[&str], places: &[(String, bool)]) -> bool {
+        let Some(links) = crate::plan::whiteout::links(dir, names) else { return false };
+        for link in links {
+            self.each(&join(dir, &link), true);
+        }
+        for (inside, _) in places {
+            if self.evidence {
+                names.iter().for_each(|n| self.note(&join(inside, n), true));
+            }
+            self.crowds.entry(inside.clone()).or_default().extend(names.iter().map(|&n| n.to_owned()));
+        }
+        true
+    }
+
+    /// Whether nothing is mounted below a directory: a layer over it would uncover what mounts in it cover.
+    fn plain(&self, dir: &str) -> bool {
+        !self.view.places().iter().any(|p| p.target != dir && is_within(&p.target, dir))
+            // Nor can a layer lie below what it hides names of: overlayfs refuses layers that overlap.
+            && self
+                .view
+                .host_path(dir)
+                .is_none_or(|host| !self.twins.mounted_below(&host) && !crate::plan::whiteout::base().starts_with(&host))
+    }
+
+    /// A protected path of a writable tree: read-only onto itself.
+    fn seal(&mut self, host: &str, inside: String) {
+        if let Ok(meta) = std::fs::symlink_metadata(host)
+            && meta.is_file()
+            && meta.nlink() > 1
+        {
+            self.held.linked.push(inside.clone());
+        }
+        self.seals.insert(inside);
+    }
+
+    /// An absolute path, meant as a path inside and as a path of the host: everywhere the file shows.
+    fn each(&mut self, path: &str, deny: bool) {
+        self.by_name(path, deny);
+        if self.moved {
+            let inside = self.followed(path, 0);
+            if std::mem::take(&mut self.too_deep) {
+                self.inside.clear(); // it holds paths that were not followed to their end
+            }
+            if inside != path {
+                self.by_name(&inside, deny);
+            }
+        }
+    }
+
+    fn by_name(&mut self, path: &str, deny: bool) {
+        if let Some(host) = self.view.host_path(path)
+            && host != path
+        {
+            self.host_path(&host, path, deny);
+        } else if matches!(self.view.covering(path), Some(Place { shows: Shows::Own, .. })) {
+            self.own_path(path, deny);
+        }
+        self.host_path(path, path, deny);
+    }
+
+    /// Where a path leads inside, which only what the sandbox sees decides: links in what is mounted elsewhere, or in a
+    /// directory that is the root, lead to other files there than on the host. A path that leads round or through more
+    /// links than the kernel follows leads nowhere.
+    fn followed(&mut self, path: &str, links: u32) -> String {
+        let (dir, name) = split(path);
+        if name.is_empty() {
+            return "/".into();
+        }
+        if let Some(known) = self.inside.get(path) {
+            return known.clone();
+        }
+        // Each path is looked at once, also where links lead round in many ways.
+        self.inside.insert(path.to_owned(), path.to_owned());
+        let parent = self.followed(dir, links);
+        let at = join(&parent, name);
+        let says = self.view.host_path(&at).and_then(|host| std::fs::read_link(host).ok());
+        let to = match says.as_deref().and_then(Path::to_str) {
+            None => at,
+            Some(_) if links >= MOST_LINKS => {
+                self.too_deep = true;
+                at
+            }
+            Some(says) => {
+                if let Some(host) = self.view.host_path(&parent) {
+                    self.lookup.links.insert((host, name.to_owned()));
+                }
+                let mut to = if says.starts_with('/') { "/".to_owned() } else { parent };
+                for part in says.split('/').filter(|part| !part.is_empty() && *part != ".") {
+                    to = match part {
+                        ".." => split(&to).0.to_owned(),
+                        part => self.followed(&join(&to, part), links + 1),
+                    };
+                }
+                to
+            }
+        };
+        self.inside.insert(path.to_owned(), to.clone());
+        to
+    }
+
+    /// A path of the sandbox's own: what is there from the start is covered, what is not is guarded where it could be made.
+    fn own_path(&mut self, path: &str, deny: bool) {
+        let Some(place) = self.view.covering(path) else { return };
+        let (target, writable) = (place.target.clone(), place.writable);
+        if matches!(target.as_str(), "/proc" | "/dev") && of_a_process(path) {
+            self.held.unheld.push((path.to_owned(), Unheld::OfEachProcess, deny));
+            return;
+        }
+        self.note(path, deny);
+        // Whether it is there at the start, the mounts themselves find out.
+        self.unsure.insert(path.to_owned());
+        if deny {
+            self.masks.insert(path.to_owned());
+        } else if writable {
+            self.seals.insert(path.to_owned());
+        }
+        let Some(rest) = below(path, &target).filter(|rest| writable && !rest.is_empty()) else { return };
+        let mut parent = target;
+        for name in rest.split('/') {
+            let at = join(&parent, name);
+            if !self.own.contains(&at) {
+                self.guards.entry(parent).or_default().push((name.to_owned(), deny));
+                return self.pin_ancestors(&at);
+            }
+            parent = at;
+        }
+        self.pin_ancestors(path);
+    }
+
+    /// `asked` is the path as the policy names it.
+    fn host_path(&mut self, host: &str, asked: &str, deny: bool) {
+        let found = self.lookup.find(host);
+        if let (true, Found::There { canonical, .. }) = (deny, &found) {
+            // What it leads to is the host's /proc here, and inside the sandbox's own.
+            if canonical != asked && of_a_process(canonical) {
+                return self.held.unheld.push((asked.to_owned(), Unheld::OfEachProcess, deny));
+            }
+            if self.appear(canonical).iter().any(|inside| inside == "/") {
+                return self.held.unheld.push((asked.to_owned(), Unheld::Root, deny));
+            }
+        }
+        match found {
+            Found::Unknown => {}
+            // Read-only, it stays closed: who may not look into it cannot change its mode. And a file in the way of a
+            // protected directory decides for it what is there, as the `.git` of a worktree does.
+            Found::Closed(path) | Found::Blocked(path) => self.existing(&path, false),
+            Found::Missing { parent, name } => self.missing(&parent, &name, host, deny),
+            Found::There { parent, name, canonical, is_link } => {
+                let named = join(&parent, &name);
+                if is_link {
+                    // The link itself is held by name (it cannot be mounted over), what it leads to by mounts.
+                    self.missing(&parent, &name, host, deny);
+                    self.existing(&canonical, deny);
+                } else {
+                    self.existing(&named, deny);
+                }
+            }
+        }
+    }
+
+    fn existing(&mut self, host: &str, deny: bool) {
+        for inside in self.appear(host) {
+            self.note(&inside, deny);
+            let writable = self.view.covering(&inside).is_some_and(|p| p.writable);
+            if deny {
+                self.masks.insert(inside.clone());
+            } else if writable {
+                self.seal(host, inside.clone());
+            }
+            if writable {
+                self.pin_ancestors(&inside);
+            }
+        }
+    }
+
+    fn missing(&mut self, parent: &str, name: &str, wanted: &str, deny: bool) {
+        for inside in self.appear(parent) {
+            self.note(&below(wanted, parent).map_or_else(|| join(&inside, name), |rest| join(&inside, rest)), deny);
+            if self.view.covering(&inside).is_some_and(|p| p.writable) {
+                self.guards.entry(inside.clone()).or_default().push((name.to_owned(), deny));
+                self.pin_ancestors(&join(&inside, name));
+            }
+        }
+    }
+
+    /// Each directory between the writable mount and the path is bound onto itself, so that it cannot be moved away.
+    fn pin_ancestors(&mut self, inside: &str) {
+        let Some(place) = self.view.covering(inside) else { return };
+        let Some(rest) = below(inside, &place.target) else { return };
+        let mut at = place.target.clone();
+        let parts: Vec<&str> = rest.split('/').collect();
+        for part in &parts[..parts.len().saturating_sub(1)] {
+            at = join(&at, part);
+            self.pins.insert(at.clone());
+        }
+    }
+
+    fn appear(&mut self, host: &str) -> Vec<String> {
+        // A directory that thousands of names lie in is asked about once.
+        let (dir, name) = match host.rfind('/') {
+            Some(0) | None => return self.everywhere(host),
+            Some(i) => (&host[..i], &host[i + 1..]),
+        };
+        let ends_here = !self.twins.is_empty()
+            || self
+                .view
+                .places()
+                .iter()
+                .any(|p| p.target.ends_with(name) || matches!(&p.shows, Shows::Host(s) if s == host));
+        if ends_here {
+            return self.everywhere(host);
+        }
+        let view = self.view;
+        let dirs = self.appearances.entry(dir.to_owned()).or_insert_with(|| view.appearances(dir));
+        dirs.iter().map(|d| join(d, name)).collect()
+    }
+
+    /// Where a path of the host shows inside, by its own name and by those that the host's mounts give it.
+    fn everywhere(&self, host: &str) -> Vec<String> {
+        let mut found = self.view.appearances(host);
+        for twin in self.twins.of(host) {
+            for inside in self.view.appearances(&twin) {
+                if !found.contains(&inside) {
+                    found.push(inside);
+                }
+            }
+        }
+        found
+    }
+
+    fn note(&mut self, inside: &str, deny: bool) {
+        if !self.evidence {
+            return;
+        }
+        let set = if deny { &mut self.held.denied } else { &mut self.held.protected };
+        set.insert(inside.to_owned());
+    }
+
+    fn finish(mut self) -> Held {
+        let mut crowds = std::mem::take(&mut self.crowds);
+        // What may not be there, in a tree of the sandbox's own, may lie in a directory that is not there either.
+        for mask in self.masks.difference(&self.unsure) {
+            if let Some(i) = mask.rfind('/').filter(|&i| i > 0)
+                && self.view.covering(mask).is_some_and(|p| !p.writable)
+            {
+                crowds.entry(mask[..i].to_owned()).or_default().push(mask[i + 1..].to_owned());
+            }
+        }
+        crowds.retain(|dir, names| {
+            let together = names.len() >= CROWD && self.plain(dir);
+            if !together {
+                self.masks.extend(names.iter().map(|n| join(dir, n)));
+            }
+            together
+        });
+        for names in crowds.values_mut() {
+            names.sort_unstable();
+            names.dedup();
+        }
+        // What a layer hides, and what lies below it, is not there to be mounted over.
+        self.masks.retain(|mask| {
+            let mut at = mask.as_str();
+            while at != "/" {
+                let (dir, name) = split(at);
+                if crowds.get(dir).is_some_and(|names| names.binary_search_by(|n| n.as_str().cmp(name)).is_ok()) {
+                    return false;
+                }
+                at = dir;
+            }
+            true
+        });
+        self.held.crowds = crowds;
+        // Shorter paths first: an ancestor before what lies in it. A mask below a mask is not needed.
+        for pin in &self.pins {
+            self.held.steps.push(Step::SelfBind { target: pin.clone(), attrs: 0, optional: false });
+        }
+        for seal in self.seals.iter().filter(|s| !under_any(s, &self.masks)) {
+            self.held.steps.push(Step::SelfBind {
+                target: seal.clone(),
+                attrs: attr::RDONLY,
+                optional: self.unsure.contains(seal),
+            });
+        }
+        for mask in &self.masks {
+            if !mask.rfind('/').is_some_and(|i| under_any(&mask[..i], &self.masks)) {
+                self.held.steps.push(Step::Mask { target: mask.clone(), optional: self.unsure.contains(mask) });
+            }
+        }
+        for (parent, names) in std::mem::take(&mut self.guards) {
+            if !under_any(&parent, &self.masks) {
+                let denied = names.iter().filter(|(_, deny)| *deny).map(|(name, _)| name.clone()).collect();
+                let mut names: Vec<String> = names.into_iter().map(|(name, _)| name).collect();
+                names.sort_unstable();
+                names.dedup();
+                self.held.guards.push(GuardDir { parent, names, denied });
+            }
+        }
+        self.held
+    }
+}
+
+fn under_any(path: &str, set: &BTreeSet<String>) -> bool {
+    let mut at = path;
+    loop {
+        if set.contains(at) {
+            return true;
+        }
+        match at.rfind('/') {
+            Some(0) | None => return set.contains("/"),
+            Some(i) => at = &at[..i],
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The landlock backend: Landlock, seccomp, rlimits and supervision without namespaces, for hosts that give no more.
+//!
+//! It shares the recipe, init and supervision with the jail; what it cannot hold it says in its enforcement, field by
+//! field, and required fields then refuse.
+
+use cofferdam_confine::host::{self, Identity};
+use cofferdam_confine::init_plan::{self, InitPlan, PathRule};
+use cofferdam_confine::landlock::{self as kernel, access};
+use cofferdam_confine::wire::flag;
+use cofferdam_policy::paths::is_within;
+use cofferdam_policy::{Access, Field, Mount, NetworkMode, Policy, Root};
+
+use crate::backends::enforcement::{By, enforcement};
+use crate::failure::{Failure, Step};
+use crate::outcome::Enforcement;
+use crate::plan::Plan;
+use crate::plan::facts::Here;
+use crate::plan::interpreter::Part;
+use crate::plan::mount_table::{Place, Shows, View};
+use crate::plan::seccomp_filter::Filters;
+use crate::plan::seccomp_filter::Needs;
+
+/// Without namespaces the filter has more to hold.
+pub fn needs() -> Needs {
+    Needs {
+        guards: false,
+        links: false,
+        no_net_namespace: true,
+        own_net_namespace: false,
+        no_ipc_namespace: true,
+        no_mounts: true,
+        no_listener: !host::listener_available(),
+        limited_exec: false,
+        exec_number: None,
+    }
+}
+
+/// Why this backend cannot run a policy.
+#[derive(Debug)]
+pub struct Refusal {
+    /// The failure.
+    pub failure: Failure,
+    /// The policy asks for mounts, which only the jail has: its hint names the jail.
+    pub needs_mounts: bool,
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Refusal {
+        Refusal { failure, needs_mounts: false }
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        refusal.failure
+    }
+}
+
+/// A refusal of what needs mounts.
+fn needs_mounts(step: impl Into<Step>, message: &str, hint: &str) -> Refusal {
+    Refusal { failure: Failure::new(step, message).hint(hint), needs_mounts: true }
+}
+
+/// Whether this kernel has Landlock.
+///
+/// # Errors
+/// It has not; says how to get it.
+pub fn available() -> Result<(), Failure> {
+    if kernel::abi() > 0 {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Step::Landlock,
+        "this kernel has no Landlock, or it is not in the list of security modules at boot",
+    )
+    .hint("add lsm=landlock,... to the kernel command line; Linux 5.13 or later"))
+}
+
+/// What a caller is told who is user 0 and cannot be anybody else.
+pub fn as_root() -> Failure {
+    let why = "this process is user 0 without the capabilities to give the sandbox another user, and no sandbox runs as user 0";
+    Failure::new(Step::Ids, why)
+        .hint("run it as an ordinary user: setpriv --reuid=65534 --regid=65534 --clear-groups cofferdam ...")
+}
+
+/// Plans one run.
+///
+/// # Errors
+/// The policy asks for what needs mounts.
+pub fn plan(policy: &Policy, me: Identity, filters: &Filters) -> Result<Plan, Refusal> {
+    if policy.audit.trace && !host::listener_available() {
+        let why = "a trace needs a listener, and what is around this process has the one that the kernel gives";
+        let hint = "leave --trace out, or run it outside of the sandbox that this process is in";
+        return Err(Failure::new(Step::policy("audit.trace"), why).hint(hint).into());
+    }
+    let abi = kernel::abi();
+    let mut view = View::default();
+    view.push(Place { target: "/".into(), shows: Shows::Host("/".into()), writable: false, persistent: false });
+    let mut rules = Vec::new();
+    let rule = |path: &str, access: u64, optional| PathRule { path: path.into(), access, optional, identity: None };
+    match &policy.filesystem.root {
+        Root::Host => rules.push(rule("/", access::READ, false)),
+        Root::Minimal => {
+            for path in [
+                "/usr",
+                "/bin",
+                "/sbin",
+                "/lib",
+                "/lib32",
+                "/lib64",
+                "/libx32",
+                "/etc/ld.so.cache",
+                "/etc/alternatives",
+                "/etc/localtime",
+                "/etc/passwd",
+                "/etc/group",
+                "/etc/nsswitch.conf",
+                "/etc/ssl",
+                "/etc/pki",
+                "/proc",
+            ] {
+                rules.push(rule(path, access::READ, true));
+            }
+            for path in crate::plan::host_names::FILES.iter().filter(|_| crate::plan::host_names::are_the_hosts(policy))
+            {
+                rules.push(rule(path, access::READ, true));
+            }
+        }
+        Root::Interpreter => {
+            let parts = crate::plan::interpreter::parts(policy, &Here::default());
+            // A rule would be for what a link leads to.
+            for part in parts.iter().filter(|part| !matches!(part, Part::Link(..))) {
+                rules.push(rule(part.path(), access::READ, true));
+            }
+            rules.push(rule("/proc", access::READ, true));
+        }
+        Root::Directory(_) | Root::Image(_) => {
+            return Err(needs_mounts(
+                Field::Root,
+                "a root directory needs mounts, which the landlock backend has not",
+                "use --backend jail",
+            ));
+        }
+    }
+    let mut left_out = Vec::new();
+    for (i, m) in policy.filesystem.mounts.iter().enumerate() {
+        let field = Step::mount_entry(i);
+        let Mount::Bind { source, target, access: how, optional, .. } = m else {
+            return Err(needs_mounts(
+                &field,
+                "a tmpfs needs mounts, which the landlock backend has not",
+                "use --backend jail",
+            ));
+        };
+        if source != target || *how == Access::CopyOnWrite {
+            return Err(needs_mounts(
+                &field,
+                "the landlock backend can give a path only at its own place, read-only or read-write",
+                "use -v PATH:PATH, or --backend jail",
+            ));
+        }
+        if *optional && crate::plan::optional_mounts::is_missing(source) {
+            left_out.push(source.clone());
+            continue;
+        }
+        let writable = *how == Access::ReadWrite;
+        let rights = if writable { access::READ_NO_EXEC | access::WRITE } else { access::READ };
+        // Init opens the path, and compares.
+        rules.push(PathRule {
+            identity: crate::plan::source_identity::expected(policy, source),
+            ..rule(source, rights, false)
+        });
+        view.push(Place { target: target.clone(), shows: Shows::Host(source.clone()), writable, persistent: writable });
+    }
+    exposed(&rules)?;
+    for device in ["null", "zero", "full", "random", "urandom"] {
+        rules.push(rule(&format!("/dev/{device}"), access::READ_FILE | access::WRITE_FILE | access::TRUNCATE, true));
+    }
+    let handled = kernel::handled_fs(abi);
+    for r in &mut rules {
+        r.access &= handled;
+    }
+    let outside = if me.switches() {
+        let id = host::unprivileged_id();
+        let id = id.ok_or_else(|| {
+            Failure::new(Step::Landlock, "no unprivileged id is mapped here").hint("run it as an ordinary user")
+        })?;
+        (id, id)
+    } else if me.is_root_outside() {
+        return Err(as_root().into());
+    } else {
+        (me.uid, me.gid)
+    };
+    // Without a user namespace the kernel counts all that the user runs. An id that root takes for a run has nothing else.
+    let others = if me.privileged { 0 } else { crate::run::proctree::threads_of(me.uid) };
+    let mut recipe = InitPlan {
+        ids_in: outside,
+        ids_out: outside,
+        rlimits: crate::plan::rlimits::rlimits(policy, 1 + others),
+        landlock: Some(init_plan::Landlock {
+            handled_fs: handled,
+            handled_net: if policy.network.mode == NetworkMode::None { kernel::handled_net(abi) } else { 0 },
+            scoped: kernel::scoped(abi),
+            rules,
+        }),
+        wall_ns: policy.limits.wall_ms.saturating_mul(1_000_000),
+        ..InitPlan::default()
+    };
+    let flags = if me.switches() { flag::DROP_IDS } else { 0 };
+    crate::plan::payload::fill(&mut recipe, policy, flags, filters.get(policy, false, false)?);
+    if policy.command.cwd.is_none() {
+        recipe.cwd = "/".into();
+    }
+    let mut plan = Plan {
+        recipe,
+        prepared: Vec::new(),
+        own_net: false,
+        layers: Vec::new(),
+        view,
+        denied: policy.filesystem.deny.iter().cloned().collect(),
+        protected: Default::default(),
+        crowds: Vec::new(),
+        egress: None,
+        enforcement: Enforcement::new(),
+    };
+    let by = By::Landlock { abi, other_user: me.switches(), left_out: &left_out };
+    plan.enforcement = enforcement(policy, &by);
+    Ok(plan)
+}
+
+/// Refuses rules by which the program could write Cofferdam's own files, or reach the trail that it is recorded in: nothing
+/// can be taken out of what a rule gives.
+fn exposed(rules: &[PathRule]) -> Result<(), Refusal> {
+    let places = crate::plan::state::places();
+    for rule in rules {
+        let Some(given) = std::fs::canonicalize(&rule.path).ok().and_then(|path| path.to_str().map(str::to_owned))
+        else {
+            continue;
+        };
+        let writes = rule.access & access::WRITE != 0;
+        let mut reached = places.iter().filter(|place| is_within(&place.path, &given));
+        if let Some(place) = reached.find(|place| writes || place.trail) {
+            return Err(Refusal { failure: crate::plan::state::exposed("landlock", place), needs_mounts: true });
+        }
+    }
+    Ok(())
+}

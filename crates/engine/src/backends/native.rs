@@ -1,0 +1,487 @@
+//! The backends whose first process is init: the jail and landlock. One run of a policy planned for one of them.
+//!
+//! ```text
+//! plan ─▶ stage (cgroup, mounts of the owner, network, init) ─▶ watch ─▶ figures, layers ─▶ outcome
+//!            └─ or taken from what the pool staged before
+//! ```
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use cofferdam_confine::cgroup::{self, Cgroup, Level, Limits, Location};
+use cofferdam_confine::control;
+use cofferdam_confine::host::Identity;
+use cofferdam_confine::init_plan;
+use cofferdam_confine::netns;
+use cofferdam_confine::wire::flag;
+use cofferdam_policy::{Backend, Field, NetworkMode, OnViolation, Policy};
+
+use crate::backends::enforcement::{Target, memory_inside, sufficient};
+use crate::backends::jail;
+use crate::backends::landlock;
+use crate::failure::{Failure, Step};
+use crate::io::{Io, Stream};
+use crate::outcome::{Applied, Enforcement, Outcome, Strength};
+use crate::plan::Plan;
+use crate::plan::executables::Executables;
+use crate::plan::seccomp_filter::Filters;
+use crate::run::channel::Channel;
+use crate::run::evidence::{Log, Paths};
+use crate::run::gateway::Egress;
+use crate::run::outcome_builder;
+use crate::run::outcome_builder::{Finished, Told};
+use crate::run::streams::{Sink, Source};
+use crate::run::supervise;
+use crate::run::supervise::{Report, Run};
+
+/// What every run of a prepared policy starts from.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) policy: Policy,
+    pub(crate) identity: Identity,
+    pub(crate) backend: Backend,
+    pub(crate) reason: String,
+    pub(crate) filters: Filters,
+    /// What alone may be executed, where that is limited.
+    pub(crate) programs: Option<Executables>,
+    pub(crate) location: Option<Arc<Location>>,
+    pub(crate) enforcement: Enforcement,
+    /// The plan that `prepare` looked at, for a run that follows at once. Later runs look again: what exists changes.
+    pub(crate) fresh: Mutex<Option<(Instant, usize, Plan)>>,
+    /// Empty network namespaces of earlier runs.
+    pub(crate) networks: netns::Pool,
+    /// Owner maps of earlier runs.
+    pub(crate) owner_maps: jail::OwnerMaps,
+    /// Whether it has run before: the first run of a command is mostly the only one.
+    pub(crate) ran: AtomicBool,
+    /// Runs under way.
+    pub(crate) running: AtomicUsize,
+    /// The tmpfs whose root is handed back after a run: where it is inside, and the directory that is made in it.
+    pub(crate) handed: OnceLock<(String, String)>,
+    /// The cgroup that was made for the first run.
+    pub(crate) cgroup: Mutex<Option<Cgroup>>,
+}
+
+/// How long a plan made by `prepare` may wait for its run.
+const FRESH: Duration = Duration::from_millis(20);
+
+/// A sandbox whose init is at work, or waits for the go.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    started: Option<jail::Started>,
+    letters: Option<OwnedFd>,
+    cgroup: Option<Cgroup>,
+    enforcement: Enforcement,
+    /// Given back when the last process is reaped.
+    network: Option<netns::Lease>,
+}
+
+impl Staged {
+    /// Lets the wall time of a program that was started early begin.
+    ///
+    /// # Errors
+    /// Its init is gone.
+    pub fn go(&mut self) -> Result<(), Failure> {
+        let letters = self.letters.take().ok_or_else(|| Failure::new(Step::Spawn, "the program has its go"))?;
+        control::release(letters.as_fd()).map_err(|e| Failure::new(Step::Spawn, format!("init is gone: {e}")))
+    }
+
+    /// Whether its init is gone, as it is after a failed step.
+    pub fn is_over(&self) -> bool {
+        self.started.as_ref().is_none_or(jail::Started::is_over)
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        if let Some(started) = self.started.take() {
+            jail::end(started);
+        }
+    }
+}
+
+/// Takes a staged sandbox that shows what this plan asks for, beside so many runs.
+type TakeStaged<'a> = dyn Fn(&Plan, usize) -> Option<Staged> + 'a;
+
+impl Core {
+    pub(crate) fn plan(&self) -> Result<Plan, Failure> {
+        let mut plan = match self.backend {
+            Backend::Landlock => landlock::plan(&self.policy, self.identity, &self.filters)?,
+            _ => jail::complete(&self.policy, self.identity, &self.filters, &jail::Ids::fresh())?,
+        };
+        if let Some(programs) = &self.programs {
+            programs.limit(&mut plan)?;
+        }
+        self.hand_back(&mut plan);
+        Ok(plan)
+    }
+
+    /// Marks the tmpfs that is handed back.
+    fn hand_back(&self, plan: &mut Plan) {
+        let Some((at, made)) = self.handed.get() else { return };
+        for step in &mut plan.recipe.mounts {
+            if let init_plan::Step::Tmpfs { target, export, .. } = step
+                && target == at
+            {
+                *export = Some(made.clone());
+            }
+        }
+    }
+
+    /// Runs it and returns when the tree is dead. `staged` takes a sandbox of the pool that shows what a plan asks for; it is
+    /// given how many runs are under way.
+    pub(crate) fn run(&self, mut io: Io, staged: &TakeStaged<'_>, channel: Option<&mut Channel>) -> Outcome {
+        let begun = Instant::now();
+        let _counted = Counted::one_of(&self.running);
+        let outcome = match self.attempt(&mut io, staged, channel) {
+            Ok((finished, plan)) => self.outcome(finished, &plan, begun),
+            Err(failure) => {
+                // What was made for it goes unused.
+                drop(self.cgroup.lock().unwrap_or_else(PoisonError::into_inner).take());
+                self.refused(failure, begun)
+            }
+        };
+        io.monitor.end(); // where nothing was started, nobody has said so yet
+        outcome
+    }
+
+    /// The plan that was made when the policy was prepared, where the run follows at once.
+    fn plan_of_run(&self) -> Result<Plan, Failure> {
+        let fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match fresh {
+            // A trail that was opened since is not hidden by it.
+            Some((made, trails, mut plan)) if made.elapsed() < FRESH && trails == cofferdam_audit::opened::count() => {
+                self.hand_back(&mut plan);
+                Ok(plan)
+            }
+            _ => self.plan(),
+        }
+    }
+
+    fn attempt(
+        &self,
+        io: &mut Io,
+        staged: &TakeStaged<'_>,
+        mut channel: Option<&mut Channel>,
+    ) -> Result<(Finished, Plan), Failure> {
+        let mut plan = self.plan_of_run()?;
+        if io.arguments.iter().any(|argument| argument.contains('\0')) {
+            return Err(Failure::new(
+                Step::policy("command.argv"),
+                "an argument of this run has a NUL byte in it, and arguments end there",
+            ));
+        }
+        plan.recipe.argv.append(&mut io.arguments);
+        if let Some(dir) = &io.keep_changes {
+            empty_or_new(dir)?;
+        }
+        if let Some(t) = io.terminal {
+            plan.recipe.terminal = Some((t.rows, t.columns));
+            plan.recipe.mounts.push(jail::terminal_device());
+        }
+        let staged = match staged(&plan, self.running.load(Ordering::Relaxed)) {
+            Some(staged) => self.let_go(staged, &mut plan)?,
+            None => self.stage(&mut plan, channel.as_deref_mut())?,
+        };
+        let finished = self.see_through(staged, &plan, io, channel.as_deref())?;
+        Ok((finished, plan))
+    }
+
+    /// Watches a sandbox whose program has its go until nothing of it is left.
+    fn see_through(
+        &self,
+        mut staged: Staged,
+        plan: &Plan,
+        io: &mut Io,
+        channel: Option<&Channel>,
+    ) -> Result<Finished, Failure> {
+        // Init is at work meanwhile; what connects before the gateway has its sockets waits at them.
+        let egress = match (&plan.egress, &staged.started) {
+            (Some(egress), Some(started)) => {
+                let letters =
+                    staged.letters.take().ok_or_else(|| Failure::new(Step::Spawn, "init's letters are gone"))?;
+                Some(egress.attach(&self.policy.network, letters, started.running.pid)?)
+            }
+            _ => None,
+        };
+        let Some(started) = staged.started.take() else { return Err(Failure::new(Step::Spawn, "init is gone")) };
+        let mut report = self.watch(started, plan, staged.cgroup.as_ref(), io, channel, egress.as_ref());
+        let network = egress.map(|egress| egress.end(&mut report.log));
+        report.refused(network.as_ref(), self.policy.on_violation);
+        drop(staged.network.take()); // every process in it is dead and reaped: the next run may have it
+        let mut f = self.figures(report, std::mem::take(&mut staged.enforcement), staged.cgroup.take());
+        self.layers(&mut f, plan, io);
+        f.network = network;
+        Ok(f)
+    }
+
+    /// The run of a program that was started early, which has been told that its wall time begins.
+    pub(crate) fn run_early(&self, staged: Staged, plan: &Plan, io: &mut Io, begun: Instant) -> Outcome {
+        let _counted = Counted::one_of(&self.running);
+        let outcome = match self.see_through(staged, plan, io, None) {
+            Ok(finished) => self.outcome(finished, plan, begun),
+            Err(failure) => self.refused(failure, begun),
+        };
+        io.monitor.end();
+        outcome
+    }
+
+    /// Makes everything but the program: what only this process can do, then init, which does the rest.
+    pub(crate) fn stage(&self, plan: &mut Plan, channel: Option<&mut Channel>) -> Result<Staged, Failure> {
+        let mut enforcement = self.enforcement.clone();
+        // Which optional mounts are there is this plan's to say.
+        if let Some(mounts) = plan.enforcement.get(&Field::Mounts) {
+            enforcement.insert(Field::Mounts, mounts.clone());
+        }
+        let cgroup = self.cgroup(&mut enforcement)?;
+        let mut extra = jail::prepare(plan, plan.recipe.ids_out, &self.owner_maps)?;
+        if let Some(c) = &cgroup {
+            let tasks = c.tasks_files().map_err(|e| Failure::new(Step::Cgroup, e.to_string()))?;
+            plan.recipe.joins = (extra.len() as u16, tasks.len() as u16);
+            extra.extend(tasks);
+            // The cgroup counts the same processes and tells when it refuses one; the rlimit behind it tells nobody.
+            crate::plan::rlimits::leave_processes_to_the_cgroup(&mut plan.recipe.rlimits);
+        }
+        if let Some(channel) = channel {
+            channel.join(&mut plan.recipe, &mut extra);
+        }
+        // What programs inside could mount is nothing that they may write.
+        let flags = &mut plan.recipe.flags;
+        if *flags & flag::NO_CGROUP_NAMESPACES != 0 && cgroup.is_none() && !cgroup::is_own() {
+            *flags &= !flag::NO_CGROUP_NAMESPACES;
+        }
+        let network = self.network()?;
+        let mut namespaces = jail::namespaces(plan, self.backend != Backend::Landlock);
+        namespaces.net &= network.is_none();
+        let (started, letters) = jail::start(namespaces, cgroup.as_ref(), network.as_ref(), &plan.recipe, &extra)?;
+        // A held sandbox gets another plan, a program that was started early its go, and a captured one's sockets come back.
+        let wanted = plan.recipe.flags & (flag::HOLD | flag::EARLY) != 0 || plan.egress.is_some();
+        let letters = wanted.then_some(letters);
+        Ok(Staged { started: Some(started), letters, cgroup, enforcement, network })
+    }
+
+    /// Gives a staged sandbox the program of this very run.
+    fn let_go(&self, staged: Staged, plan: &mut Plan) -> Result<Staged, Failure> {
+        if staged.cgroup.is_some() {
+            crate::plan::rlimits::leave_processes_to_the_cgroup(&mut plan.recipe.rlimits);
+        }
+        let letters =
+            staged.letters.as_ref().ok_or_else(|| Failure::new(Step::Spawn, "the staged sandbox waits for nothing"))?;
+        jail::tell(letters, &plan.recipe, &[])?;
+        Ok(staged)
+    }
+
+    /// An empty network namespace that was used before, where the owner may enter one and the policy wants it empty.
+    fn network(&self) -> Result<Option<netns::Lease>, Failure> {
+        let again = self.ran.swap(true, Ordering::Relaxed);
+        let empty = self.policy.network.mode == NetworkMode::None && self.backend != Backend::Landlock;
+        // A granted Unix socket carries descriptors: a socket of this network may live on in another sandbox.
+        let left_alone = !self.policy.process.unix_sockets;
+        if !(again && empty && left_alone && self.identity.privileged) {
+            return Ok(None);
+        }
+        self.networks
+            .lease()
+            .map(Some)
+            .map_err(|e| Failure::new(Field::Network, format!("cannot make a network namespace: {e}")))
+    }
+
+    fn cgroup(&self, e: &mut Enforcement) -> Result<Option<Cgroup>, Failure> {
+        let Some(location) = &self.location else { return Ok(None) };
+        let l = &self.policy.limits;
+        let limits = Limits {
+            memory_bytes: Some(l.memory_mb << 20),
+            // Init is one of them.
+            pids: Some(l.processes + 1),
+            // A share of all there is needs no holding.
+            cpu_millis: (!crate::plan::rlimits::is_all(l.cpu_millis)).then_some(l.cpu_millis),
+            cpu_time: true,
+            kill: self.backend == Backend::Landlock,
+        };
+        let made = self.cgroup.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match made.and_then(|c| c.limit(&limits)).map_or_else(|| Cgroup::create(location, &limits), Ok) {
+            Ok((c, applied)) => {
+                for (field, reached) in [
+                    (Field::Memory, applied.memory),
+                    (Field::CpuShare, applied.cpu),
+                    (Field::CpuTime, applied.cpu_time),
+                ] {
+                    let Some(r) = reached else { continue };
+                    if r.level != Level::Full {
+                        let strength = if r.level == Level::None { Strength::None } else { Strength::Partial };
+                        e.insert(field, Applied { strength, reason: r.reason.unwrap_or_default() });
+                        if field == Field::Memory && self.backend != Backend::Landlock {
+                            memory_inside(&self.policy, e);
+                        }
+                    }
+                }
+                sufficient(Target::Own(self.backend.name()), &self.policy, e, &[]).map(|()| Some(c))
+            }
+            Err(error) => {
+                for field in [Field::Memory, Field::CpuShare, Field::CpuTime] {
+                    e.insert(field, Applied { strength: Strength::Partial, reason: error.to_string() });
+                }
+                if self.backend != Backend::Landlock {
+                    memory_inside(&self.policy, e);
+                }
+                sufficient(Target::Own(self.backend.name()), &self.policy, e, &[]).map(|()| None)
+            }
+        }
+    }
+
+    fn watch(
+        &self,
+        started: jail::Started,
+        plan: &Plan,
+        cgroup: Option<&Cgroup>,
+        io: &mut Io,
+        channel: Option<&Channel>,
+        egress: Option<&Egress>,
+    ) -> Report {
+        let l = &self.policy.limits;
+        let [to, out, err] = started.stdio;
+        let input = io.take_input(&self.policy.command.stdin);
+        let run = Run {
+            running: started.running,
+            status: started.status,
+            events: started.events,
+            lifeline: Some(started.lifeline),
+            own_pids: self.backend != Backend::Landlock,
+            wall: Duration::from_millis(l.wall_ms),
+            source: Source::new(to, input, false),
+            sinks: [
+                Some(Sink::new(out, Stream::Stdout, l.output_bytes)),
+                Some(Sink::new(err, Stream::Stderr, l.output_bytes)),
+            ],
+            cgroup,
+            paths: Paths { view: &plan.view, denied: &plan.denied, protected: &plan.protected },
+            cpu_seconds: l.cpu_seconds,
+            sample_memory: cgroup.is_none().then_some(l.memory_mb << 20),
+            memory_bytes: l.memory_mb << 20,
+            own_network: (self.backend != Backend::Landlock && self.policy.network.mode != NetworkMode::Host)
+                .then_some(self.policy.network.mode),
+            output_bytes: l.output_bytes,
+            log: Log::new(&self.policy),
+            session: channel,
+            workspace: plan.recipe.mounts.iter().position(handed),
+            layers: &plan.layers,
+            gateway: egress.map(|e| (e.watch(), self.policy.on_violation == OnViolation::Terminate)),
+            container: None,
+        };
+        if let Some(session) = channel {
+            let wakes = [run.events.as_fd()].into_iter().chain(egress.map(|e| e.watch().wakes()));
+            session.tap().begin(wakes, egress.map(|e| e.repeats()));
+        }
+        io.monitor.begin(run.running.pid, cgroup, 1);
+        supervise::supervise(run, io)
+    }
+
+    /// The tree is dead: what did it use? Then its cgroup goes.
+    fn figures(&self, report: Report, enforcement: Enforcement, cgroup: Option<Cgroup>) -> Finished {
+        let mut f = Finished::of(report, enforcement);
+        let Some(c) = cgroup else { return f };
+        if let Ok(used) = c.usage() {
+            f.counted(&used);
+        }
+        f.pids_hits = c.events().map_or(0, |e| e.pids_limit_hits);
+        if self.backend == Backend::Landlock
+            && let Err(e) = c.kill_all(std::time::Duration::from_secs(2))
+        {
+            f.problems.push(e.to_string());
+        }
+        if let Err(e) = c.remove() {
+            f.problems.push(e.to_string());
+        }
+        f
+    }
+
+    fn layers(&self, f: &mut Finished, plan: &Plan, io: &mut Io) {
+        let layers: Vec<(usize, OwnedFd)> = std::mem::take(&mut f.report.layers);
+        let several = plan.layers.len() > 1;
+        for (op, root) in layers {
+            if plan.recipe.mounts.get(op).is_some_and(handed) {
+                if let Some(take) = io.handed_back.take() {
+                    take(root);
+                }
+                continue;
+            }
+            let Some(layer) = plan.layers.iter().find(|l| l.op == op) else { continue };
+            let keep = io
+                .keep_changes
+                .as_ref()
+                .map(|dir| if several { dir.join(crate::run::overlay::directory(&layer.target)) } else { dir.clone() });
+            match crate::run::overlay::changes(root.as_fd(), &layer.source, &layer.target, keep.as_deref()) {
+                Ok(c) => {
+                    f.changes.extend(c.list);
+                    if c.omitted > 0 {
+                        f.changes_omitted += c.omitted;
+                        f.problems.push(crate::run::overlay::unlisted(c.omitted, c.deep, &layer.target));
+                    }
+                    if let Some(why) = c.failure {
+                        let dir = keep.as_deref().map_or_else(String::new, |k| k.display().to_string());
+                        f.problems.push(format!("not all changes in {} are kept in {dir}: {why}", layer.target));
+                    }
+                    if keep.is_some() && (!c.skipped.is_empty() || c.unnamed > 0) {
+                        f.problems.push(crate::run::overlay::unkept(&c.skipped, c.unnamed));
+                    }
+                }
+                Err(e) => f.problems.push(format!("cannot read what changed in {}: {e}", layer.target)),
+            }
+        }
+    }
+
+    fn refused(&self, failure: Failure, begun: Instant) -> Outcome {
+        self.blank().refused(failure, begun)
+    }
+
+    fn blank(&self) -> Outcome {
+        Outcome {
+            violations_complete: false,
+            enforcement: self.enforcement.clone(),
+            backend: self.backend.name().into(),
+            backend_reason: self.reason.clone(),
+            ..Outcome::unstarted(None)
+        }
+    }
+
+    fn outcome(&self, f: Finished, plan: &Plan, begun: Instant) -> Outcome {
+        let of = Told { policy: &self.policy, recipe: &plan.recipe, reports: self.backend != Backend::Landlock };
+        outcome_builder::outcome(&of, self.blank(), f, begun)
+    }
+}
+
+/// One more, for as long as it is held.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl Counted<'_> {
+    fn one_of(count: &AtomicUsize) -> Counted<'_> {
+        count.fetch_add(1, Ordering::Relaxed);
+        Counted(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Whether it is the tmpfs that is handed back.
+fn handed(step: &init_plan::Step) -> bool {
+    matches!(step, init_plan::Step::Tmpfs { export: Some(_), .. })
+}
+
+fn empty_or_new(dir: &std::path::Path) -> Result<(), Failure> {
+    let fail =
+        |message: String| Failure::new(Step::KeepChanges, message).hint("name a directory that does not exist yet");
+    match std::fs::read_dir(dir) {
+        Ok(mut entries) => match entries.next() {
+            Some(_) => Err(fail(format!("{} is not empty", dir.display()))),
+            None => Ok(()),
+        },
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(fail(format!("cannot use {}: {e}", dir.display()))),
+    }
+}

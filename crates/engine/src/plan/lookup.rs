@@ -1,0 +1,314 @@
+//! Questions to the host's file system, remembered: which of many names exist, and where they really are.
+//!
+//! Thousands of denied or protected paths cost one question per directory, not per path: a directory that many names
+//! lie in is listed once, and below a directory that is not there nothing is asked at all.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::path::Path;
+
+/// What is known of a directory.
+#[derive(Debug, Clone)]
+enum Dir {
+    /// It exists, at this canonical path.
+    There { canonical: String, names: Option<HashMap<String, bool>>, asked: u32 },
+    /// It does not; this is the deepest ancestor that does (canonical), and the first missing component.
+    Missing { parent: String, name: String },
+    /// It, or one above it, may not be searched: this one (canonical).
+    Closed(String),
+    /// A file stands where it should be: this one (canonical).
+    Blocked(String),
+    /// It cannot be asked about.
+    Unknown,
+}
+
+/// What is known of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// Its directory is at `parent` (canonical) and holds it under `name`. `link` is where a symbolic link leads.
+    There {
+        /// Canonical directory.
+        parent: String,
+        /// Last component.
+        name: String,
+        /// Canonical path of what a symbolic link leads to; itself when it is none.
+        canonical: String,
+        /// Whether the last component is a symbolic link.
+        is_link: bool,
+    },
+    /// It does not exist: `name` is the first component that is missing, in `parent` (canonical).
+    Missing {
+        /// Canonical directory.
+        parent: String,
+        /// First missing component.
+        name: String,
+    },
+    /// The caller may not look into this directory (canonical); its owner could change that.
+    Closed(String),
+    /// Nothing can be at the path while this file (canonical) stands where a directory should be.
+    Blocked(String),
+    /// It cannot be asked about.
+    Unknown,
+}
+
+/// What is known of a directory, for who asks about many of its names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Looked {
+    /// It exists, at this canonical path.
+    There(String),
+    /// It does not: `name` is the first component that is missing, in `parent` (canonical).
+    Missing {
+        /// Canonical directory.
+        parent: String,
+        /// First missing component.
+        name: String,
+    },
+    /// Something stands in the way: each path under it has its own answer.
+    Other,
+}
+
+/// Above this many questions about one directory it is listed instead.
+const LIST_AFTER: u32 = 32;
+
+/// The memory of one planning.
+#[derive(Debug, Default)]
+pub struct Lookup {
+    dirs: HashMap<String, Dir>,
+    /// Symbolic links that paths went through: `(canonical directory, name)`.
+    pub links: BTreeSet<(String, String)>,
+}
+
+fn utf8(path: std::path::PathBuf) -> Option<String> {
+    path.into_os_string().into_string().ok()
+}
+
+impl Lookup {
+    /// Looks a normalized absolute path up.
+    pub fn find(&mut self, path: &str) -> Found {
+        let (dir, name) = match path.rfind('/') {
+            Some(0) => ("/", &path[1..]),
+            Some(i) => (&path[..i], &path[i + 1..]),
+            None => return Found::Unknown,
+        };
+        if name.is_empty() {
+            return Found::There { parent: "/".into(), name: String::new(), canonical: "/".into(), is_link: false };
+        }
+        self.dir(dir);
+        let Some(known) = self.dirs.get_mut(dir) else { return Found::Unknown };
+        match known {
+            Dir::Unknown => Found::Unknown,
+            Dir::Closed(dir) => Found::Closed(dir.clone()),
+            Dir::Blocked(file) => Found::Blocked(file.clone()),
+            Dir::Missing { parent, name } => Found::Missing { parent: parent.clone(), name: name.clone() },
+            Dir::There { canonical, names, asked } => {
+                *asked += 1;
+                if names.is_none() && *asked == LIST_AFTER {
+                    *names = list(canonical);
+                }
+                if names.as_ref().is_some_and(|n| !n.contains_key(name)) {
+                    return Found::Missing { parent: canonical.clone(), name: name.to_owned() };
+                }
+                let parent = canonical.clone();
+                look(&parent, name, &mut self.links)
+            }
+        }
+    }
+
+    /// Looks a normalized absolute directory up.
+    pub fn directory(&mut self, path: &str) -> Looked {
+        self.dir(path);
+        match self.dirs.get(path) {
+            Some(Dir::There { canonical, .. }) => Looked::There(canonical.clone()),
+            Some(Dir::Missing { parent, name }) => Looked::Missing { parent: parent.clone(), name: name.clone() },
+            _ => Looked::Other,
+        }
+    }
+
+    /// Fills in a directory and its ancestors.
+    fn dir(&mut self, path: &str) {
+        if self.dirs.contains_key(path) {
+            return;
+        }
+        if path == "/" {
+            self.dirs.insert("/".into(), Dir::There { canonical: "/".into(), names: None, asked: 0 });
+            return;
+        }
+        let known = match self.find(path) {
+            Found::There { canonical, .. } if Path::new(&canonical).is_dir() => {
+                Dir::There { canonical, names: None, asked: 0 }
+            }
+            // A file, such as the `.git` of a worktree: nothing can be below it as long as it stays what it is.
+            Found::There { canonical, .. } => Dir::Blocked(canonical),
+            Found::Missing { parent, name } => Dir::Missing { parent, name },
+            Found::Closed(dir) => Dir::Closed(dir),
+            Found::Blocked(file) => Dir::Blocked(file),
+            Found::Unknown => Dir::Unknown,
+        };
+        self.dirs.insert(path.to_owned(), known);
+    }
+}
+
+/// Which of these names a directory holds, in their order, and whether each is a symbolic link; `None` when the directory
+/// cannot be listed in full. One listing, and nothing kept of what was not asked for.
+pub fn among(dir: &str, names: &[&str]) -> Option<Vec<Option<bool>>> {
+    use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
+    let mut wanted: HashMap<&[u8], Option<bool>> = names.iter().map(|name| (name.as_bytes(), None)).collect();
+    let at = rustix::fs::open(dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut buf = Vec::with_capacity(64 * 1024);
+    let mut entries = RawDir::new(&at, buf.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        let entry = entry.ok()?;
+        let name = entry.file_name();
+        let Some(found) = wanted.get_mut(name.to_bytes()) else { continue };
+        let kind = match entry.file_type() {
+            // Not every file system says.
+            FileType::Unknown => {
+                let st = rustix::fs::statat(&at, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+                FileType::from_raw_mode(st.st_mode)
+            }
+            kind => kind,
+        };
+        *found = Some(kind == FileType::Symlink);
+    }
+    // The same name may have been asked for more than once.
+    Some(names.iter().map(|name| wanted.get(name.as_bytes()).copied().flatten()).collect())
+}
+
+/// The names of a directory, and whether each is a symbolic link; `None` when it cannot be listed in full.
+fn list(dir: &str) -> Option<HashMap<String, bool>> {
+    let mut names = HashMap::new();
+    for entry in fs::read_dir(dir).ok()? {
+        let entry = entry.ok()?;
+        let is_link = entry.file_type().ok()?.is_symlink();
+        if let Ok(name) = entry.file_name().into_string() {
+            names.insert(name, is_link);
+        }
+    }
+    Some(names)
+}
+
+/// Where a symbolic link leads, with every link on the way, itself first. When it leads nowhere: what would have to come
+/// into being, or to change, for it to lead somewhere.
+fn follow(parent: &str, name: &str, links: &mut BTreeSet<(String, String)>) -> Result<String, Found> {
+    let mut at = parent.to_owned();
+    let mut left = vec![name.to_owned()];
+    let mut steps = 0;
+    while let Some(part) = left.pop() {
+        if part == ".." {
+            at.truncate(at.rfind('/').unwrap_or(0).max(1));
+            continue;
+        }
+        let path = crate::plan::mount_table::join(&at, &part);
+        let Ok(says) = fs::read_link(&path) else {
+            if let Err(e) = fs::symlink_metadata(&path) {
+                return Err(absent(&e, at, part));
+            }
+            at = path;
+            continue;
+        };
+        steps += 1;
+        if steps > 40 {
+            return Err(Found::Missing { parent: at, name: part }); // ELOOP, path_resolution(7)
+        }
+        links.insert((at.clone(), part));
+        let says = utf8(says).ok_or(Found::Unknown)?;
+        if says.starts_with('/') {
+            at = "/".into();
+        }
+        left.extend(says.split('/').rev().filter(|p| !p.is_empty() && *p != ".").map(str::to_owned));
+    }
+    Ok(at)
+}
+
+/// Why a name is not there.
+fn absent(e: &std::io::Error, parent: String, name: String) -> Found {
+    match e.kind() {
+        std::io::ErrorKind::NotFound => Found::Missing { parent, name },
+        std::io::ErrorKind::NotADirectory => Found::Blocked(parent),
+        std::io::ErrorKind::PermissionDenied => Found::Closed(parent),
+        _ => Found::Unknown,
+    }
+}
+
+fn look(parent: &str, name: &str, links: &mut BTreeSet<(String, String)>) -> Found {
+    let path = crate::plan::mount_table::join(parent, name);
+    match fs::symlink_metadata(&path) {
+        Ok(meta) if meta.file_type().is_symlink() => match follow(parent, name, links) {
+            Ok(canonical) => Found::There { parent: parent.into(), name: name.into(), canonical, is_link: true },
+            Err(astray) => astray,
+        },
+        Ok(_) => Found::There { parent: parent.into(), name: name.into(), canonical: path, is_link: false },
+        Err(e) => absent(&e, parent.into(), name.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_in_the_order_in_which_they_were_asked_for() {
+        let t = tempfile::tempdir().unwrap();
+        let base = t.path().to_str().unwrap();
+        fs::write(format!("{base}/b"), "").unwrap();
+        std::os::unix::fs::symlink("b", format!("{base}/l")).unwrap();
+        assert_eq!(among(base, &["z", "l", "b", "b"]), Some(vec![None, Some(true), Some(false), Some(false)]));
+        assert_eq!(among("/nonexistent", &["a"]), None);
+    }
+
+    #[test]
+    fn the_first_missing_component_is_what_counts() {
+        let t = tempfile::tempdir().unwrap();
+        let base = t.path().canonicalize().unwrap().into_os_string().into_string().unwrap();
+        let mut l = Lookup::default();
+        let missing = Found::Missing { parent: base.clone(), name: "a".into() };
+        assert_eq!(l.find(&format!("{base}/a/b/c")), missing);
+        assert_eq!(l.find(&format!("{base}/a/b/d")), missing);
+        assert_eq!(l.find(&format!("{base}/a")), missing);
+    }
+
+    #[test]
+    fn a_directory_is_listed_after_many_questions_and_still_answers_truly() {
+        let t = tempfile::tempdir().unwrap();
+        let base = t.path().canonicalize().unwrap().into_os_string().into_string().unwrap();
+        fs::write(format!("{base}/n77"), "").unwrap();
+        let mut l = Lookup::default();
+        for i in 0..100 {
+            let there = matches!(l.find(&format!("{base}/n{i}")), Found::There { .. });
+            assert_eq!(there, i == 77);
+        }
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_says_what_is_missing_and_is_named() {
+        let t = tempfile::tempdir().unwrap();
+        let base = t.path().canonicalize().unwrap().into_os_string().into_string().unwrap();
+        fs::write(format!("{base}/file"), "").unwrap();
+        for (link, says) in [("one", "two/three"), ("two", "gone"), ("odd", "file/x"), ("round", "round")] {
+            std::os::unix::fs::symlink(says, format!("{base}/{link}")).unwrap();
+        }
+        let mut l = Lookup::default();
+        let missing = |name: &str| Found::Missing { parent: base.clone(), name: name.into() };
+        assert_eq!(l.find(&format!("{base}/one")), missing("gone"));
+        assert_eq!(l.find(&format!("{base}/one/below")), missing("gone"));
+        assert_eq!(l.find(&format!("{base}/odd")), Found::Blocked(format!("{base}/file")));
+        assert_eq!(l.find(&format!("{base}/round")), missing("round"));
+        let named: Vec<&str> = l.links.iter().map(|(_, name)| name.as_str()).collect();
+        assert_eq!(named, ["odd", "one", "round", "two"]);
+    }
+
+    #[test]
+    fn links_are_resolved_and_named() {
+        let t = tempfile::tempdir().unwrap();
+        let base = t.path().canonicalize().unwrap().into_os_string().into_string().unwrap();
+        fs::create_dir(format!("{base}/real")).unwrap();
+        std::os::unix::fs::symlink("real", format!("{base}/link")).unwrap();
+        let mut l = Lookup::default();
+        let Found::There { canonical, is_link, .. } = l.find(&format!("{base}/link")) else { panic!() };
+        assert_eq!((canonical, is_link), (format!("{base}/real"), true));
+        assert_eq!(
+            l.find(&format!("{base}/link/x")),
+            Found::Missing { parent: format!("{base}/real"), name: "x".into() }
+        );
+    }
+}

@@ -1,0 +1,154 @@
+//! Directories of the host that show the same files: bind mounts, or one file system mounted twice.
+//!
+//! A path that is denied or protected has to be held at its other places as well. Pure: mountinfo in, pairs out.
+//! Source: proc_pid_mountinfo(5). Twins that no mount makes (hard links) are not seen here.
+
+use crate::plan::mount_table::{below, join};
+
+/// What lies at `from` also shows at `to`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Pair {
+    from: String,
+    to: String,
+}
+
+/// All pairs of one mount table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Twins {
+    pairs: Vec<Pair>,
+    points: Vec<String>,
+}
+
+struct Mount {
+    device: String,
+    root: String,
+    point: String,
+}
+
+impl Twins {
+    /// Of this process's mounts; none when there is no /proc.
+    pub fn here() -> Twins {
+        std::fs::read("/proc/self/mountinfo").map_or_else(|_| Twins::default(), |bytes| Twins::of_table(&bytes))
+    }
+
+    fn of_table(mountinfo: &[u8]) -> Twins {
+        let mounts: Vec<Mount> =
+            mountinfo.split(|&b| b == b'\n').filter_map(|l| mount(std::str::from_utf8(l).ok()?)).collect();
+        let mut pairs: Vec<Pair> = Vec::new();
+        for (i, one) in mounts.iter().enumerate() {
+            for (k, two) in mounts.iter().enumerate() {
+                if i == k || one.device != two.device {
+                    continue;
+                }
+                // What `two` has as its root lies within what `one` shows.
+                let Some(rest) = below(&two.root, &one.root) else { continue };
+                let (from, to) = (join(&one.point, rest), two.point.clone());
+                if from != to {
+                    pairs.push(Pair { from: to.clone(), to: from.clone() });
+                    pairs.push(Pair { from, to });
+                }
+            }
+        }
+        pairs.sort_by(|a, b| (&a.from, &a.to).cmp(&(&b.from, &b.to)));
+        pairs.dedup();
+        Twins { pairs, points: mounts.into_iter().map(|m| m.point).collect() }
+    }
+
+    /// Whether something is mounted below this directory of the host.
+    pub fn mounted_below(&self, dir: &str) -> bool {
+        self.points.iter().any(|p| below(p, dir).is_some_and(|rest| !rest.is_empty()))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+
+    /// The other places at which this path, or something below it, shows.
+    pub fn of(&self, path: &str) -> Vec<String> {
+        let mut found: Vec<String> = Vec::new();
+        let mut add = |p: String| {
+            if p != path && !found.contains(&p) {
+                found.push(p);
+            }
+        };
+        for pair in &self.pairs {
+            if let Some(rest) = below(path, &pair.from) {
+                add(join(&pair.to, rest));
+            } else if below(&pair.from, path).is_some() && below(&pair.to, path).is_none() {
+                add(pair.to.clone());
+            }
+        }
+        found
+    }
+}
+
+/// One line: id, parent, device, root, mount point. What is mounted over again later still counts: holding a place that
+/// does not show is no harm.
+fn mount(line: &str) -> Option<Mount> {
+    let mut words = line.split(' ').skip(2);
+    let (device, root, point) = (words.next()?, words.next()?, words.next()?);
+    Some(Mount { device: device.to_owned(), root: unescape(root)?, point: unescape(point)? })
+}
+
+/// Space, tab, line feed and backslash are written as three octal digits.
+fn unescape(text: &str) -> Option<String> {
+    if !text.contains('\\') {
+        return Some(text.to_owned());
+    }
+    let bytes = text.as_bytes();
+    let (mut out, mut i) = (Vec::with_capacity(bytes.len()), 0);
+    while i < bytes.len() {
+        let octal = bytes.get(i + 1..i + 4).and_then(|d| u8::from_str_radix(std::str::from_utf8(d).ok()?, 8).ok());
+        match (bytes[i], octal) {
+            (b'\\', Some(byte)) => {
+                out.push(byte);
+                i += 4;
+            }
+            (byte, _) => {
+                out.push(byte);
+                i += 1;
+            }
+        }
+    }
+    String::from_utf8(out).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Twins;
+
+    fn twins(table: &str) -> Twins {
+        Twins::of_table(table.as_bytes())
+    }
+
+    const HOST: &str = "\
+21 1 8:1 / / rw - ext4 /dev/sda rw
+22 21 0:5 / /proc rw - proc proc rw
+30 21 8:1 /home/u /mnt/my\\040home rw - ext4 /dev/sda rw
+31 21 8:1 /home/u/.ssh/id /keys/id rw - ext4 /dev/sda rw
+";
+
+    #[test]
+    fn what_a_bind_mount_shows_again_is_found_from_both_sides() {
+        let t = twins(HOST);
+        assert_eq!(t.of("/home/u/.aws"), ["/mnt/my home/.aws"]);
+        assert_eq!(t.of("/mnt/my home/.aws"), ["/home/u/.aws"]);
+        assert_eq!(t.of("/etc/passwd"), Vec::<String>::new());
+        assert!(t.mounted_below("/mnt") && !t.mounted_below("/mnt/my home") && !t.mounted_below("/etc"));
+    }
+
+    #[test]
+    fn what_is_mounted_from_below_a_path_counts_as_well() {
+        let found = twins(HOST).of("/home/u/.ssh");
+        assert!(found.contains(&"/mnt/my home/.ssh".into()) && found.contains(&"/keys/id".into()), "{found:?}");
+    }
+
+    #[test]
+    fn a_file_system_mounted_twice_shows_twice_and_others_do_not() {
+        let t = twins("1 0 8:2 / /a rw - x y rw\n2 0 8:2 / /b rw - x y rw\n3 0 8:3 / /c rw - x y rw\n");
+        assert_eq!(t.of("/a/x"), ["/b/x"]);
+        assert_eq!(t.of("/c/x"), Vec::<String>::new());
+        assert!(twins("").is_empty() && twins("1 2 3\n\\").is_empty());
+    }
+}

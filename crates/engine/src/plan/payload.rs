@@ -1,0 +1,56 @@
+//! The parts of a recipe that do not depend on a backend: program, arguments, variables, directory, filter.
+
+use cofferdam_confine::InitPlan;
+use cofferdam_confine::wire::flag;
+use cofferdam_policy::{OnViolation, Policy};
+
+use crate::plan::seccomp_filter::Filter;
+
+/// Where a program without a slash is looked for when the policy names no PATH.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Fills them in.
+pub fn fill(recipe: &mut InitPlan, policy: &Policy, flags: u32, filter: &Filter) {
+    recipe.flags = flags;
+    if !policy.process.spawn {
+        recipe.flags |= flag::NO_SPAWN;
+    }
+    if policy.on_violation == OnViolation::Terminate {
+        recipe.flags |= flag::TERMINATE;
+    }
+    if policy.audit.trace {
+        recipe.flags |= flag::TRACE;
+    }
+    recipe.argv = policy.command.argv.clone();
+    recipe.envp = policy.command.variables.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    recipe.programs = candidates_of(policy);
+    let home = policy.command.variables.get("HOME").map_or("/", String::as_str);
+    recipe.cwd = policy.command.cwd.clone().unwrap_or_else(|| home.to_owned());
+    recipe.filter = filter.filter.clone();
+    recipe.classifier = filter.classifier.clone();
+}
+
+/// The paths inside at which the policy's program is looked for, in order.
+pub fn candidates_of(policy: &Policy) -> Vec<String> {
+    let path = policy.command.variables.get("PATH").map_or(DEFAULT_PATH, String::as_str);
+    candidates(policy.command.argv.first().map_or("", String::as_str), path)
+}
+
+/// The paths at which a program is looked for, as execvp(3) does; never the working directory.
+fn candidates(program: &str, path: &str) -> Vec<String> {
+    if program.contains('/') {
+        return vec![program.to_owned()];
+    }
+    path.split(':').filter(|d| d.starts_with('/')).map(|d| format!("{}/{program}", d.trim_end_matches('/'))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::candidates;
+
+    #[test]
+    fn a_name_is_looked_for_in_absolute_directories_of_path_only() {
+        assert_eq!(candidates("x", "/a:.:b::/c/"), ["/a/x", "/c/x"]);
+        assert_eq!(candidates("./x", "/a"), ["./x"]);
+    }
+}

@@ -1,0 +1,198 @@
+//! Which configurations of git and Mercurial count in a volume, and what of the volume they have those tools run or obey.
+//!
+//! The repository's own, the caller's and the system's are read, and whatever they include, under any condition: what is found
+//! only ever adds a protected name.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use cofferdam_policy::paths::{fault, is_within, lexical};
+
+use crate::plan::mount_table::join;
+use crate::plan::tree::Tree;
+use crate::repository::vcs_config;
+
+/// Most bytes of a configuration.
+const MOST_BYTES: u64 = 1 << 20;
+/// Configurations that are read for one volume, at most.
+const MOST_FILES: usize = 64;
+/// Names that are protected for them, at most.
+const MOST_NAMES: usize = 64;
+
+/// What a configuration names, given its text, its place, the work tree and the home.
+type Obeyed = fn(&str, &Path, &Path, Option<&Path>) -> Vec<PathBuf>;
+
+/// What lies in this volume of what git's configurations name. `git` are the repository's directories, where they are known.
+pub fn named_by_git(source: &str, tree: &dyn Tree, git: &[String]) -> Vec<String> {
+    let top = top(source, ".git", tree);
+    let own = [join(top, ".git")].into_iter().chain(git.iter().cloned());
+    let mut files: Vec<String> =
+        own.flat_map(|directory| [join(&directory, "config"), join(&directory, "config.worktree")]).collect();
+    files.extend(tree.home().iter().flat_map(|home| [".gitconfig", ".config/git/config"].map(|name| join(home, name))));
+    files.extend(tree.variable("XDG_CONFIG_HOME").map(|directory| join(&directory, "git/config")));
+    files.extend(["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"].iter().filter_map(|name| tree.variable(name)));
+    files.push("/etc/gitconfig".into());
+    let mut found = named(source, top, tree, files, vcs_config::obeyed_by_git);
+    let own = std::iter::once(join(top, ".git")).chain(git.iter().cloned()).map(|directory| join(&directory, "hooks"));
+    let hooks: Vec<String> = own.chain(found.iter().map(|below| join(source, below))).collect();
+    found.extend(hooks.iter().flat_map(|directory| linked(source, directory, tree)).take(MOST_NAMES));
+    found
+}
+
+/// What this directory of hooks and the hooks in it are links to, in the volume.
+fn linked(source: &str, directory: &str, tree: &dyn Tree) -> Vec<String> {
+    let names = tree.names(directory).into_iter().filter(|name| !name.ends_with(".sample")).take(MOST_FILES);
+    let all = std::iter::once(directory.to_owned()).chain(names.map(|name| join(directory, &name)));
+    let below = all.filter_map(|path| {
+        let real = tree.canonical(&path).filter(|real| !is_within(real, directory))?;
+        let below = real.strip_prefix(source)?.strip_prefix('/')?;
+        fault(below).is_none().then(|| below.to_owned())
+    });
+    below.collect()
+}
+
+/// The same of Mercurial's.
+pub fn named_by_mercurial(source: &str, tree: &dyn Tree) -> Vec<String> {
+    let top = top(source, ".hg", tree);
+    let mut files: Vec<String> = [".hg/hgrc", ".hg/hgrc-not-shared"].map(|name| join(top, name)).into();
+    files.extend(tree.home().iter().flat_map(|home| [".hgrc", ".config/hg/hgrc"].map(|name| join(home, name))));
+    files.extend(tree.variable("XDG_CONFIG_HOME").map(|directory| join(&directory, "hg/hgrc")));
+    files.extend(tree.variable("HGRCPATH").iter().flat_map(|list| list.split(':').map(str::to_owned)));
+    files.push("/etc/mercurial/hgrc".into());
+    named(source, top, tree, files, vcs_config::obeyed_by_mercurial)
+}
+
+/// The work tree that the volume is in. A person's own configuration counts in every directory.
+pub fn top<'s>(source: &'s str, repository: &str, tree: &dyn Tree) -> &'s str {
+    let is_top = |directory: &&str| tree.exists(&join(directory, repository));
+    Path::new(source).ancestors().filter_map(Path::to_str).find(is_top).unwrap_or(source)
+}
+
+fn named(source: &str, top: &str, tree: &dyn Tree, mut files: Vec<String>, obeyed: Obeyed) -> Vec<String> {
+    let home = tree.home();
+    let mut read = BTreeSet::new();
+    let mut found = Vec::new();
+    while let Some(file) = files.pop() {
+        if read.len() == MOST_FILES || !read.insert(file.clone()) {
+            continue;
+        }
+        let Some(text) = tree.read(&file, MOST_BYTES) else { continue };
+        let home = home.as_deref().map(Path::new);
+        for path in obeyed(&String::from_utf8_lossy(&text), Path::new(&file), Path::new(top), home) {
+            let Some(whole) = path.to_str() else { continue };
+            let below = path.strip_prefix(source).ok().and_then(Path::to_str);
+            found.extend(below.filter(|below| !below.is_empty() && fault(below).is_none()).map(str::to_owned));
+            // It may be a configuration as well; a program has no line that is taken for one.
+            files.push(whole.to_owned());
+        }
+    }
+    found.sort();
+    found.dedup();
+    found.truncate(MOST_NAMES);
+    found
+}
+
+/// The directories of the repository to which a file `.git` leads, in the work tree that the volume is in: that of the work tree,
+/// and the one that several share. None where `.git` is a directory.
+pub fn led_to(source: &str, tree: &dyn Tree) -> Vec<String> {
+    let top = top(source, ".git", tree);
+    let says = |file: &str, prefix: &str| {
+        let text = String::from_utf8(tree.read(file, 8192)?).ok()?;
+        let path = text.strip_prefix(prefix)?.trim();
+        let from = Path::new(file).parent()?;
+        lexical(&from.join(path)).to_str().map(str::to_owned)
+    };
+    let Some(git) = says(&join(top, ".git"), "gitdir:") else { return Vec::new() };
+    let common = says(&join(&git, "commondir"), "");
+    std::iter::once(git).chain(common).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use cofferdam_policy::PROTECTED_DEFAULT;
+
+    use crate::plan::tree::Tree;
+    use crate::repository::protected_names::protected;
+
+    /// A home, a variable, and files.
+    struct Files(&'static [(&'static str, &'static str)]);
+
+    impl Tree for Files {
+        fn home(&self) -> Option<String> {
+            Some("/h".into())
+        }
+
+        fn variable(&self, name: &str) -> Option<String> {
+            (name == "XDG_CONFIG_HOME").then(|| "/x".into())
+        }
+
+        fn names(&self, directory: &str) -> Vec<String> {
+            let below = format!("{directory}/");
+            let names = self.0.iter().filter_map(|(file, _)| file.strip_prefix(&below)?.split('/').next());
+            names.map(str::to_owned).collect()
+        }
+
+        fn exists(&self, path: &str) -> bool {
+            self.0.iter().any(|(file, _)| *file == path || file.starts_with(&format!("{path}/")))
+        }
+
+        fn read(&self, file: &str, _: u64) -> Option<Vec<u8>> {
+            self.0.iter().find(|(path, _)| *path == file).map(|(_, text)| text.as_bytes().to_vec())
+        }
+    }
+
+    fn has(files: &Files, volume: &str, name: &str) -> bool {
+        protected(PROTECTED_DEFAULT, volume, files).contains(name)
+    }
+
+    #[test]
+    fn what_configurations_name_is_protected_wherever_the_volume_begins() {
+        let files = Files(&[
+            ("/h/.gitconfig", "[include]\npath = local.inc\n"),
+            ("/h/.hgrc", "%include hg.inc\n"),
+            ("/h/r/.git/config", "[core]\nhooksPath = tools/hooks\n"),
+        ]);
+        assert!(has(&files, "/h", "local.inc") && has(&files, "/h", "hg.inc") && !has(&files, "/h", "tools/hooks"));
+        assert!(has(&files, "/h/r", "tools/hooks") && has(&files, "/h/r/tools", "hooks"));
+        assert!(!has(&files, "/h/r", "local.inc"));
+        assert!(!protected(&[".bashrc"], "/h/r", &files).contains("tools/hooks"), "the list has no file of git's");
+    }
+
+    #[test]
+    fn what_is_included_is_read_in_turn() {
+        let files = Files(&[
+            ("/h/.gitconfig", "[includeIf \"gitdir:~/r/\"]\npath = one\n"),
+            ("/h/one", "[include]\npath = two\n"),
+            ("/h/two", "[include]\npath = one\n[core]\nhooksPath = deep\n"),
+            ("/x/git/config", "[core]\nhooksPath = moved\n"),
+            ("/x/hg/hgrc", "[extensions]\ne = ext.py\n"),
+            ("/h/r/.git/config", "[include]\npath = ../.inc\n"),
+            ("/h/r/.git/config.worktree", "[core]\nhooksPath = of-worktree\n"),
+            ("/h/r/.inc", "[core]\nhooksPath = of-include\n"),
+            ("/h/r/.hg/store/x", ""),
+        ]);
+        for name in ["deep", "moved", ".inc", "of-worktree", "of-include", "ext.py"] {
+            assert!(has(&files, "/h/r", name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_repository_that_a_file_leads_to_is_protected() {
+        let files = Files(&[
+            ("/r/.git", "gitdir: ./.bare\n"),
+            ("/r/.bare/HEAD", "ref: refs/heads/main\n"),
+            ("/r/.bare/config", "[core]\nhooksPath = /r/tools\n"),
+            ("/r/.bare/worktrees/w/gitdir", "/r/w/.git\n"),
+            ("/t/.git", "gitdir: /t/all/worktrees/t"),
+            ("/t/all/worktrees/t/commondir", "../..\n"),
+            ("/o/.git", "gitdir: /elsewhere/x\n"),
+        ]);
+        for name in [".bare/hooks", ".bare/config", ".bare/commondir", ".bare/worktrees/w/commondir", "w/.git", "tools"]
+        {
+            assert!(has(&files, "/r", name), "{name}");
+        }
+        assert!(!has(&files, "/r", ".bare/HEAD"), "git's to write");
+        assert!(has(&files, "/t", "all/hooks") && has(&files, "/t", "all/worktrees/t/config.worktree"));
+        assert!(protected(PROTECTED_DEFAULT, "/o", &files).iter().all(|name| !name.contains("elsewhere")));
+    }
+}

@@ -1,0 +1,494 @@
+//! Repositories in a work tree that git outside obeys from its top: those that the index has an entry for, which is how git
+//! knows a submodule.
+//!
+//! `git status` runs git in each of them, by the configuration that lies there. What a volume shows of them may be written by
+//! the program, and so may the index. So they are looked at before a run and after it, when its processes are dead: one that
+//! is new or obeys something else, and could run programs, has its `.git` renamed.
+//!
+//! ```text
+//! before: volumes ─▶ work trees ─▶ index ─▶ entries ─▶ what each obeys      (hashes)
+//! after:  the same ─▶ as before? plain? ── no ─▶ rename, and say so
+//! ```
+//!
+//! Everything below a work tree is opened beneath it without following a link. Nothing of git's is run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, ResolveFlags, fstat, openat, openat2, renameat_with};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::repository::git_index;
+use crate::repository::git_index::{Entries, MOST_INDEX};
+
+mod followed;
+mod lists;
+mod obeyed;
+mod pending;
+
+use followed::Followed;
+use obeyed::{Found, Print, absent, beneath, find, hash, read, read_itself};
+pub use pending::{Watch, watches};
+
+/// Repositories that are looked at below one work tree, at most. Where there are more, its index counts as not understood.
+const MOST: usize = 10_000;
+/// How deep repositories are looked for in repositories.
+const DEPTH: usize = 16;
+/// Linked work trees that are looked at, of one repository.
+const MOST_WORKTREES: usize = 64;
+/// What a name gets that git is not to find.
+const SUFFIX: &str = ".disabled";
+/// The same for a reference and its log: git passes over such a file, and no reference has such a name. With another suffix it
+/// would be a reference again, which `HEAD` could name.
+const SUFFIX_OF_REFERENCES: &str = ".disabled.lock";
+
+/// A work tree whose index is looked at.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct Top {
+    tree: PathBuf,
+    index: PathBuf,
+}
+
+/// What stood there before a run.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Before {
+    tops: Vec<(Top, Seen)>,
+    /// What leads elsewhere in each directory of version control.
+    followed: BTreeMap<PathBuf, Followed>,
+}
+
+/// What the index of a work tree leads to.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Seen {
+    /// What each embedded repository obeys, by its path.
+    repositories: BTreeMap<PathBuf, Print>,
+    /// The hashes of the indexes that are not understood, by the path of their repository.
+    unread: BTreeMap<PathBuf, Print>,
+}
+
+/// What was done after a run.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Mended {
+    /// What was renamed, and the name that it has now.
+    pub renamed: Vec<(PathBuf, PathBuf)>,
+    /// What could not be, and why.
+    pub failed: Vec<(PathBuf, String)>,
+    /// The same of what a tool would follow out of its directory.
+    pub unlinked: Vec<(PathBuf, PathBuf)>,
+    /// What could not be renamed of that, or not be looked at, and why.
+    pub followed: Vec<(PathBuf, String)>,
+    /// What could not be looked at before the run either, and why.
+    pub unseen: Vec<(PathBuf, String)>,
+}
+
+/// Looks at the work trees that these directories are in, or hold at their top.
+pub fn before(volumes: &[String]) -> Before {
+    let tops: BTreeSet<Top> = volumes.iter().flat_map(|volume| tops(Path::new(volume))).collect();
+    let tops: Vec<(Top, Seen)> = tops
+        .into_iter()
+        .map(|top| {
+            let seen = see(&top);
+            (top, seen)
+        })
+        .collect();
+    let mut git: Vec<PathBuf> = Vec::new();
+    for (top, seen) in &tops {
+        git.extend(top.index.parent().map(Path::to_owned));
+        git.extend(seen.repositories.keys().map(|at| top.tree.join(at).join(".git")));
+    }
+    let directories: BTreeSet<PathBuf> =
+        volumes.iter().flat_map(|volume| followed::directories(Path::new(volume), &git)).collect();
+    let look = |directory: PathBuf| {
+        let found = match followed::open(&directory) {
+            Ok(opened) => followed::look(opened.as_fd(), false),
+            Err(e) => {
+                let unseen = (!absent(e)).then(|| (PathBuf::new(), std::io::Error::from(e).to_string()));
+                Followed { unseen, ..Followed::default() }
+            }
+        };
+        (directory, found)
+    };
+    Before { tops, followed: directories.into_iter().map(look).collect() }
+}
+
+impl Before {
+    /// Whether there is nothing to look at again.
+    pub fn is_empty(&self) -> bool {
+        self.tops.is_empty() && self.followed.is_empty()
+    }
+
+    /// Leaves out what a look of another run did not see, which goes on: it may be that run's program's.
+    fn as_also_seen_by(&mut self, others: &[Before]) {
+        for (directory, known) in &mut self.followed {
+            for theirs in others.iter().filter_map(|other| other.followed.get(directory)) {
+                known.links.retain(|at, print| theirs.links.get(at) == Some(print));
+            }
+        }
+        for (top, seen) in &mut self.tops {
+            for (_, theirs) in others.iter().flat_map(|other| &other.tops).filter(|(other, _)| other == top) {
+                seen.repositories.retain(|at, print| theirs.repositories.get(at) == Some(print));
+                seen.unread.retain(|at, print| theirs.unread.get(at) == Some(print));
+            }
+        }
+    }
+
+    /// Looks again, and disables what is new, or obeys something else than before, and could run programs.
+    pub fn mend(&self) -> Mended {
+        let mut mended = Mended::default();
+        let mut new = BTreeSet::new();
+        for (top, seen) in &self.tops {
+            let mut after = Walk { top, seen: Seen::default(), known: Some((seen, &mut mended)) };
+            after.index();
+            new.extend(after.seen.repositories.into_keys().map(|at| top.tree.join(at).join(".git")));
+        }
+        let none = Followed::default();
+        let new = new.iter().filter(|directory| !self.followed.contains_key(*directory) && directory.is_dir());
+        for (directory, known) in self.followed.iter().chain(new.map(|directory| (directory, &none))) {
+            mended.unlink(directory, known);
+        }
+        mended
+    }
+}
+
+fn see(top: &Top) -> Seen {
+    let mut walk = Walk { top, seen: Seen::default(), known: None };
+    walk.index();
+    walk.seen
+}
+
+/// The work trees whose index git reads for a command in this directory, and those linked to them.
+fn tops(volume: &Path) -> BTreeSet<Top> {
+    let mut found = BTreeSet::new();
+    let Some(tree) = volume.ancestors().find(|dir| dir.join(".git").symlink_metadata().is_ok()) else { return found };
+    let Some(git) = git_directory(tree) else { return found };
+    found.insert(Top { tree: tree.to_owned(), index: git.join("index") });
+    let common = match read(CWD, &git.join("commondir"), 8192) {
+        Ok(Some(text)) => git.join(OsStr::from_bytes(text.trim_ascii_end())),
+        _ => git,
+    };
+    let linked = std::fs::read_dir(common.join("worktrees")).into_iter().flatten().flatten().take(MOST_WORKTREES);
+    for entry in linked {
+        // It names the file `.git` of the work tree.
+        let Ok(Some(text)) = read(CWD, &entry.path().join("gitdir"), 8192) else { continue };
+        let file = entry.path().join(OsStr::from_bytes(text.trim_ascii_end()));
+        if let Some(tree) = file.parent().and_then(|tree| std::fs::canonicalize(tree).ok()) {
+            found.insert(Top { tree, index: entry.path().join("index") });
+        }
+    }
+    found
+}
+
+/// Where the repository of this work tree is.
+fn git_directory(tree: &Path) -> Option<PathBuf> {
+    let git = tree.join(".git");
+    if git.is_dir() {
+        return Some(git);
+    }
+    let text = read(CWD, &git, 8192).ok()??;
+    let says = text.strip_prefix(b"gitdir:")?.trim_ascii();
+    std::fs::canonicalize(tree.join(OsStr::from_bytes(says))).ok()
+}
+
+/// One look at all that is below a work tree. With what stood there before, it disables what must not be there.
+struct Walk<'a> {
+    top: &'a Top,
+    seen: Seen,
+    known: Option<(&'a Seen, &'a mut Mended)>,
+}
+
+impl Walk<'_> {
+    fn index(&mut self) {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // A person who goes there follows what is put in its place.
+        let how = ResolveFlags::NO_MAGICLINKS;
+        let at = Path::new("");
+        let mut opened = openat2(CWD, &self.top.tree, flags, Mode::empty(), how);
+        if opened.as_ref().err() == Some(&Errno::ACCESS) && self.known.is_some() {
+            permit_above(&self.top.tree);
+            opened = openat2(CWD, &self.top.tree, flags, Mode::empty(), how);
+        }
+        let tree = match opened {
+            Ok(tree) => tree,
+            Err(e) => return self.unreachable(at, e),
+        };
+        let Some(git) = self.top.index.parent() else { return };
+        let mut opened = openat(CWD, git, flags, Mode::empty());
+        if opened.as_ref().err() == Some(&Errno::ACCESS) && self.known.is_some() {
+            permit(tree.as_fd());
+            opened = openat(CWD, git, flags, Mode::empty());
+        }
+        let git = match opened {
+            Ok(git) => git,
+            Err(e) => return self.unreachable(at, e),
+        };
+        if !self.below(tree.as_fd(), git.as_fd(), at, 0)
+            && !self.unread(git.as_fd(), at)
+            && let Some((_, mended)) = &mut self.known
+        {
+            mended.rename(git.as_fd(), OsStr::new("index"), &self.top.index);
+        }
+    }
+
+    /// Takes note of a place that cannot be looked at. One that could be looked at before the run is a failure.
+    fn unreachable(&mut self, at: &Path, e: Errno) {
+        if absent(e) {
+            return;
+        }
+        let now = Some(format!("cannot be looked at: {e}"));
+        if let Some((known, mended)) = &mut self.known
+            && known.repositories.get(at) != Some(&now)
+        {
+            let why = std::io::Error::from(e).to_string();
+            mended.failed.push((self.top.tree.join(at).join(".git"), why));
+        }
+        self.seen.repositories.insert(at.to_owned(), now);
+    }
+
+    /// Takes note of an index that is not understood. True where it was so before: a newer git may write what this does not
+    /// read.
+    fn unread(&mut self, git: BorrowedFd<'_>, at: &Path) -> bool {
+        let now = read(git, Path::new("index"), MOST_INDEX).ok().flatten().map(|bytes| hash(&[&bytes]));
+        let same = self.known.as_ref().is_none_or(|(known, _)| known.unread.get(at) == Some(&now));
+        self.seen.unread.insert(at.to_owned(), now);
+        same
+    }
+
+    /// Looks at what the index in one repository has. False where that is not understood.
+    fn below(&mut self, tree: BorrowedFd<'_>, git: BorrowedFd<'_>, at: &Path, depth: usize) -> bool {
+        let Some(entries) = entries_in(git) else { return false };
+        for path in &entries.collapsed {
+            // The entries of a directory that is not there are about nothing.
+            let collapsed = Path::new(OsStr::from_bytes(path));
+            if openat2(tree, collapsed, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), beneath()).is_ok() {
+                let at = at.join(collapsed);
+                if self.known.as_ref().is_some_and(|(known, _)| !known.repositories.contains_key(&at)) {
+                    return false;
+                }
+                self.seen.repositories.insert(at, None);
+            }
+        }
+        for path in &entries.links {
+            if path.is_empty() || path.split(|&byte| byte == b'/').any(|part| matches!(part, b"" | b"." | b"..")) {
+                return false;
+            }
+            let path = Path::new(OsStr::from_bytes(path));
+            let found = find(tree, path, self.known.is_some()).transpose();
+            if found.is_some() && self.seen.repositories.len() >= MOST {
+                return false;
+            }
+            match found {
+                None => {}
+                Some(Ok(found)) => self.one(&found, &at.join(path), depth),
+                Some(Err(e)) => self.unreachable(&at.join(path), e),
+            }
+        }
+        true
+    }
+
+    fn one(&mut self, found: &Found, at: &Path, depth: usize) {
+        let same = self.known.as_ref().is_none_or(|(known, _)| {
+            found.obeys.is_some() && known.repositories.get(at).is_some_and(|before| *before == found.obeys)
+        });
+        self.seen.repositories.insert(at.to_owned(), found.obeys.clone());
+        let understood = found.git.as_ref().is_none_or(|git| {
+            let git = git.as_fd();
+            depth < DEPTH && self.below(found.within.as_fd(), git, at, depth + 1) || self.unread(git, at)
+        });
+        if let Some((_, mended)) = &mut self.known
+            && !((same || found.plain) && understood)
+        {
+            mended.rename(found.within.as_fd(), OsStr::new(".git"), &self.top.tree.join(at).join(".git"));
+        }
+    }
+}
+
+impl Mended {
+    /// Whether nothing was found.
+    pub fn is_empty(&self) -> bool {
+        self.renamed.is_empty()
+            && self.failed.is_empty()
+            && self.unlinked.is_empty()
+            && self.followed.is_empty()
+            && self.unseen.is_empty()
+    }
+
+    /// Adds what another look did.
+    fn append(&mut self, other: Mended) {
+        self.renamed.extend(other.renamed);
+        self.failed.extend(other.failed);
+        self.unlinked.extend(other.unlinked);
+        self.followed.extend(other.followed);
+        self.unseen.extend(other.unseen);
+    }
+
+    /// Disables what leads out of a directory of version control now, and did not before.
+    fn unlink(&mut self, directory: &Path, known: &Followed) {
+        let opened = match followed::open(directory) {
+            Err(Errno::ACCESS) => {
+                permit_above(directory);
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                if let Ok(closed) = openat2(CWD, directory, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+                    permit(closed.as_fd());
+                }
+                followed::open(directory)
+            }
+            opened => opened,
+        };
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(e) if absent(e) => return,
+            Err(e) => return self.followed.push((directory.to_owned(), std::io::Error::from(e).to_string())),
+        };
+        let now = followed::look(opened.as_fd(), true);
+        match now.unseen {
+            // The program need not have made it so.
+            Some((at, why)) if known.unseen.is_some() => self.unseen.push((directory.join(at), why)),
+            Some((at, why)) => self.followed.push((directory.join(at), why)),
+            None => {}
+        }
+        for (at, _) in now.links.iter().filter(|(at, print)| known.links.get(*at) != Some(print)) {
+            let parent = at.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let Some(name) = at.file_name() else { continue };
+            let is_reference = parent.components().any(|part| matches!(part.as_os_str().as_bytes(), b"refs" | b"logs"));
+            let suffix = if is_reference { SUFFIX_OF_REFERENCES } else { SUFFIX };
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            // Under any name there it is a work tree, which `git gc` clears.
+            let out = parent.components().any(|part| part.as_os_str() == "worktrees");
+            let renamed = openat2(&opened, parent, flags, Mode::empty(), beneath()).and_then(|parent| match out {
+                true => disable_in(parent.as_fd(), name, opened.as_fd(), suffix),
+                false => disable(parent.as_fd(), name, suffix),
+            });
+            let object = directory.join(at);
+            match renamed {
+                Ok(now) if out => self.unlinked.push((object, directory.join(now))),
+                Ok(now) => self.unlinked.push((object.clone(), object.with_file_name(now))),
+                Err(e) => self.followed.push((object, std::io::Error::from(e).to_string())),
+            }
+        }
+    }
+
+    fn rename(&mut self, within: BorrowedFd<'_>, name: &OsStr, object: &Path) {
+        match disable(within, name, SUFFIX) {
+            Ok(now) => self.renamed.push((object.to_owned(), object.with_file_name(now))),
+            Err(e) => self.failed.push((object.to_owned(), std::io::Error::from(e).to_string())),
+        }
+    }
+}
+
+/// Lets its owner list, search and write a directory again: the program may have taken the permission away.
+fn permit(directory: BorrowedFd<'_>) {
+    let Ok(stat) = fstat(directory) else { return };
+    let mode = stat.st_mode & 0o7777;
+    if mode & 0o700 != 0o700 {
+        let path = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string());
+        // It is the caller's directory, or what is tried next fails as well, and says so.
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode | 0o700)).ok();
+    }
+}
+
+/// The same of those directories above a work tree that even their owner cannot enter. Before the run it could be entered.
+fn permit_above(tree: &Path) {
+    let above: Vec<&Path> = tree.ancestors().skip(1).collect();
+    for directory in above.into_iter().rev() {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(directory) = openat2(CWD, directory, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS) else { return };
+        if fstat(&directory).is_ok_and(|stat| stat.st_mode & 0o100 == 0) {
+            permit(directory.as_fd());
+        }
+    }
+}
+
+/// Gives a file another name in its directory.
+fn disable(within: BorrowedFd<'_>, name: &OsStr, suffix: &str) -> Result<std::ffi::OsString, Errno> {
+    disable_in(within, name, within, suffix)
+}
+
+/// The same into another directory.
+fn disable_in(
+    within: BorrowedFd<'_>,
+    name: &OsStr,
+    to: BorrowedFd<'_>,
+    suffix: &str,
+) -> Result<std::ffi::OsString, Errno> {
+    let mut now = name.to_owned();
+    now.push(suffix);
+    let mut attempt = renameat_with(within, name, to, &now, RenameFlags::NOREPLACE);
+    if matches!(attempt, Err(Errno::ACCESS | Errno::PERM)) {
+        permit(within);
+        permit(to);
+        attempt = renameat_with(within, name, to, &now, RenameFlags::NOREPLACE);
+    }
+    if attempt == Err(Errno::EXIST) {
+        let other = &crate::random::uuid()[..8];
+        now = name.to_owned();
+        now.push(if suffix == SUFFIX { format!("{suffix}-{other}") } else { format!("-{other}{suffix}") });
+        attempt = renameat_with(within, name, to, &now, RenameFlags::NOREPLACE);
+    }
+    if attempt == Err(Errno::NAMETOOLONG) {
+        now = std::ffi::OsString::from(format!("too-long-a-name-{}{suffix}", &crate::random::uuid()[..8]));
+        attempt = renameat_with(within, name, to, &now, RenameFlags::NOREPLACE);
+    }
+    attempt.map(|()| now)
+}
+
+/// The entries of the index in this directory. None at all where there is no index.
+fn entries_in(git: BorrowedFd<'_>) -> Option<Entries> {
+    let file = |name: &str| read_itself(git, Path::new(name), MOST_INDEX).ok();
+    let Some(bytes) = file("index")? else { return Some(Entries::default()) };
+    let entries = git_index::entries(&bytes, false)?;
+    let Some(rest) = &entries.shared else { return (!entries.replaces).then_some(entries) };
+    let shared = git_index::entries(&file(&format!("sharedindex.{rest}"))??, entries.replaces)?;
+    (shared.shared.is_none() && !shared.replaces).then(|| entries.with_shared(shared))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_run_that_goes_on_may_have_made_is_not_known_before_another() {
+        let root = tempfile::tempdir().unwrap();
+        let top = std::fs::canonicalize(root.path()).unwrap();
+        let look = || before(&[top.to_str().unwrap().to_owned()]);
+        if !crate::repository::protected_names::tests::git(&top, &["init", "-q", "."]) {
+            return;
+        }
+        let one = look();
+        let planted = top.join("x");
+        std::fs::create_dir(&planted).unwrap();
+        crate::repository::protected_names::tests::git(&planted, &["init", "-q", "."]);
+        crate::repository::protected_names::tests::git(&planted, &["commit", "-q", "--allow-empty", "-m", "x"]);
+        crate::repository::protected_names::tests::git(&planted, &["config", "core.fsmonitor", "false"]);
+        crate::repository::protected_names::tests::git(&top, &["add", "x"]);
+        // Of another run that begins now, it counts as known only where the first has ended.
+        assert!(look().mend().is_empty());
+        let mut two = look();
+        two.as_also_seen_by(std::slice::from_ref(&one));
+        assert_eq!(one.mend().renamed.len(), 1);
+        std::fs::rename(top.join("x/.git.disabled"), top.join("x/.git")).unwrap();
+        assert_eq!(two.mend().renamed, [(top.join("x/.git"), top.join("x/.git.disabled"))]);
+    }
+
+    #[test]
+    fn an_index_that_is_not_understood_is_disabled_unless_it_was_there_before() {
+        let root = tempfile::tempdir().unwrap();
+        let top = std::fs::canonicalize(root.path()).unwrap();
+        let index = top.join(".git/index");
+        std::fs::create_dir(top.join(".git")).unwrap();
+        let look = || before(&[top.to_str().unwrap().to_owned()]);
+        let empty = look();
+        assert!(empty.mend().is_empty());
+        std::fs::write(&index, "DIRC of a later version").unwrap();
+        assert!(look().mend().is_empty());
+        let later = look();
+        std::fs::write(&index, "DIRC of another").unwrap();
+        assert_eq!(later.mend().renamed, [(index.clone(), top.join(".git/index.disabled"))]);
+        assert!(!index.exists() && later.mend().is_empty());
+        assert_eq!(serde_json::from_str::<Before>(&serde_json::to_string(&later).unwrap()).unwrap(), later);
+    }
+}

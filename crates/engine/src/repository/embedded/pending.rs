@@ -1,0 +1,316 @@
+//! The look before a run and the one after it, and what the outcome says. What was seen before is recorded in the state
+//! directory while the run goes on: after one that was cut off, the next run does what is left.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cofferdam_audit::opened;
+use cofferdam_policy::{Policy, text};
+use rustix::fs::{FlockOperation, flock};
+
+use super::{Before, Mended, before};
+use crate::failure::{Failure, REFUSED, Step};
+use crate::outcome::{Evidence, Outcome, Violation};
+use crate::plan::state;
+
+/// Records of earlier runs that are looked at.
+const MOST_RECORDS: usize = 256;
+/// Bytes of one.
+const MOST_BYTES: u64 = 16 << 20;
+/// How old a record without a lock is that nobody is writing any more.
+const ABANDONED: Duration = Duration::from_secs(60);
+/// Files that the outcome names.
+const NAMED: usize = 16;
+
+/// What is looked at again when the run is over.
+#[derive(Debug, Default)]
+pub struct Watch {
+    before: Before,
+    earlier: Mended,
+    record: Option<Record>,
+    /// What could not be looked at or recorded before the run.
+    faults: Vec<Failure>,
+}
+
+/// What was seen before the run, for whom the end of this process leaves it to. Its lock ends with the process.
+#[derive(Debug)]
+struct Record {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Watch {
+    /// Looks at the volumes that the program may write, where the policy protects git's files in them.
+    pub fn begin(policy: &Policy) -> Watch {
+        let volumes = if protects(policy) { state::writable(policy) } else { Vec::new() };
+        if volumes.is_empty() {
+            return Watch::default();
+        }
+        // First who else is running: what such a run leaves is disabled before its record goes.
+        let Unfinished { mended: earlier, running, mut faults } = unfinished();
+        let mut before = before(&volumes);
+        before.as_also_seen_by(&running);
+        let record = Record::write(&before).unwrap_or_else(|e| {
+            faults.push(fault(
+                0,
+                format!(
+                    "what git obeyed before the run could not be recorded ({e}), so nothing would have been looked at after \
+                     an interrupted run"
+                ),
+            ));
+            None
+        });
+        Watch { before, earlier, record, faults }
+    }
+
+    /// Whether something in the volumes has another name now, which an interrupted run had left.
+    pub fn renamed(&self) -> bool {
+        !(self.earlier.renamed.is_empty() && self.earlier.unlinked.is_empty())
+    }
+
+    /// Looks again, now that every process of the run is dead, and has the outcome say what was found.
+    pub fn end(self, outcome: &mut Outcome) {
+        let mended = self.before.mend();
+        if let Some(record) = self.record {
+            fs::remove_file(record.path).ok(); // what is left is done again, and finds nothing
+        }
+        report(outcome, &self.earlier, "an earlier run, which was cut off,");
+        report(outcome, &mended, "the program");
+        for fault in self.faults {
+            outcome.success &= fault.code == 0;
+            add(outcome, fault);
+        }
+    }
+}
+
+/// Whether a run of this policy is looked at.
+pub fn watches(policy: &Policy) -> bool {
+    protects(policy) && !state::writable(policy).is_empty()
+}
+
+fn protects(policy: &Policy) -> bool {
+    policy.filesystem.protected.iter().any(|name| name.starts_with(".git/"))
+}
+
+impl Record {
+    /// None where there is nothing to look at again.
+    fn write(before: &Before) -> std::io::Result<Option<Record>> {
+        if before.is_empty() {
+            return Ok(None);
+        }
+        let directory = opened::state_directory()?.join("unfinished");
+        let content = serde_json::to_vec(before)?;
+        if content.len() as u64 > MOST_BYTES {
+            return Err(std::io::Error::other("there are too many repositories"));
+        }
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+        let name = crate::random::uuid();
+        let (made, path) = (directory.join(format!(".{name}")), directory.join(name));
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&made)?;
+        // Locked before it has the name under which it is looked for.
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        file.write_all(&content)?;
+        fs::rename(made, &path)?;
+        Ok(Some(Record { path, _lock: file }))
+    }
+}
+
+/// What the records of other runs say.
+#[derive(Default)]
+struct Unfinished {
+    /// What was done after those that were cut off.
+    mended: Mended,
+    /// What those saw before they began that go on.
+    running: Vec<Before>,
+    /// What cannot be read.
+    faults: Vec<Failure>,
+}
+
+/// Does what runs have left that were cut off; and what runs saw before they began that go on.
+fn unfinished() -> Unfinished {
+    let mut all = Unfinished::default();
+    // Without a state directory there is no record, and that none can be written is said.
+    let Ok(directory) = opened::state_directory().map(|directory| directory.join("unfinished")) else { return all };
+    let entries = match fs::read_dir(&directory) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == ErrorKind::NotFound => return all,
+        Err(e) => {
+            let message =
+                format!("{} cannot be listed ({e}), so no record of an interrupted run was read", shown(&directory));
+            all.faults.push(fault(0, message));
+            return all;
+        }
+    };
+    let (parts, records): (Vec<_>, Vec<_>) =
+        entries.flatten().partition(|entry| entry.file_name().as_encoded_bytes().starts_with(b"."));
+    parts.iter().for_each(|part| sweep(&part.path()));
+    for entry in records.iter().take(MOST_RECORDS) {
+        let path = entry.path();
+        let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits().cast_signed();
+        let (goes_on, before) = match File::options().read(true).custom_flags(flags).open(&path) {
+            Ok(file) => (flock(&file, FlockOperation::NonBlockingLockExclusive).is_err(), decode(&file)),
+            Err(e) if e.kind() == ErrorKind::NotFound => continue, // its run has just ended
+            Err(e) => (false, Err(e)),
+        };
+        match before {
+            Ok(before) if goes_on => all.running.push(before),
+            // It has just ended.
+            Err(_) if goes_on => {}
+            Ok(before) => {
+                all.mended.append(before.mend());
+            }
+            Err(e) => all.faults.push(unread(&path, &e)),
+        }
+        if !goes_on {
+            fs::remove_file(path).ok(); // another run does the same at this moment
+        }
+    }
+    all
+}
+
+/// Removes a record that was never written whole: the program that it was for had not begun.
+fn sweep(part: &Path) {
+    let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits().cast_signed();
+    let Ok(file) = File::options().read(true).custom_flags(flags).open(part) else { return };
+    let age = file.metadata().and_then(|about| about.modified()).ok().and_then(|at| at.elapsed().ok());
+    if age.is_some_and(|age| age > ABANDONED) && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        fs::remove_file(part).ok(); // another run does the same at this moment
+    }
+}
+
+fn decode(file: &File) -> std::io::Result<Before> {
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES).read_to_end(&mut bytes)?;
+    Ok(serde_json::from_slice(&bytes)?)
+}
+
+fn fault(code: i32, message: String) -> Failure {
+    Failure::new(Step::Repositories, message).code(code)
+}
+
+/// Nothing says what the run of this record could write, so that nothing of it was looked at.
+fn unread(path: &Path, why: &std::io::Error) -> Failure {
+    let path = shown(path);
+    let message = format!(
+        "the record of an interrupted run cannot be read, and what that run left for git was not looked at: {path}: {why}"
+    );
+    let hint = "in each repository that the run could write, `git ls-files --stage` lists embedded repositories by the mode \
+                160000; run nothing else of git there before you know all of them";
+    fault(REFUSED, message).hint(hint)
+}
+
+/// A path whose names may be the program's.
+fn shown(path: &Path) -> String {
+    text::one_line(&path.to_string_lossy())
+}
+
+/// Has an outcome say what was disabled, and what could not be.
+fn report(outcome: &mut Outcome, mended: &Mended, who: &str) {
+    if mended.is_empty() {
+        return;
+    }
+    let mut texts = Vec::new();
+    let mut hint = None;
+    for (path, now) in mended.renamed.iter().take(NAMED) {
+        let is_index = path.file_name().is_some_and(|name| name == "index");
+        texts.push(if is_index {
+            format!(
+                "{who} left an index that may make git run other repositories, and that is not understood: {} is now {}",
+                shown(path),
+                shown(now)
+            )
+        } else {
+            format!(
+                "{who} left a repository that git would obey, and that could run programs, in the index: {} is now {}",
+                shown(path),
+                shown(now)
+            )
+        });
+        hint.get_or_insert_with(|| {
+            if is_index {
+                "`git ls-tree -r HEAD` lists, with mode 160000, repositories that git would run in once the index is made anew \
+                 from that commit; where you know them all, `git reset` makes it"
+                    .to_owned()
+            } else {
+                let word = |path: &Path| text::shell_word(path.to_str()?);
+                match word(now).zip(word(path)) {
+                    Some((now, path)) => format!("read its config and hooks, then: mv {now} {path}"),
+                    // A command with this name in it would not be what is read.
+                    None => "read its config and hooks, then give it its name back".to_owned(),
+                }
+            }
+        });
+    }
+    if mended.renamed.len() > NAMED {
+        texts.push(format!("{} more were renamed", mended.renamed.len() - NAMED));
+    }
+    for (path, why) in mended.failed.iter().take(NAMED) {
+        texts.push(format!(
+            "{who} left {} in the index, which git would obey and which cannot be renamed: {why}; run no git there",
+            shown(path)
+        ));
+    }
+    if mended.failed.len() > NAMED {
+        texts.push(format!("{} more cannot be renamed", mended.failed.len() - NAMED));
+    }
+    for (path, now) in mended.unlinked.iter().take(NAMED) {
+        texts.push(format!(
+            "{who} left what version control would follow to other files, and read or write them: {} is now {}",
+            shown(path),
+            shown(now)
+        ));
+        hint.get_or_insert_with(|| {
+            "look at it; where it names only files that are meant, give it its name back".to_owned()
+        });
+    }
+    if mended.unlinked.len() > NAMED {
+        texts.push(format!("{} more of these were renamed", mended.unlinked.len() - NAMED));
+    }
+    for (path, why) in mended.followed.iter().take(NAMED) {
+        texts.push(format!(
+            "what version control would follow out of {} cannot be looked at, or not be renamed: {why}; run none of its \
+             programs there",
+            shown(path)
+        ));
+    }
+    for (path, why) in mended.unseen.iter().take(NAMED) {
+        texts.push(format!(
+            "links in {} could not be looked for, before the run and after it: {why}; version control may write through one \
+             that {who} made there",
+            shown(path)
+        ));
+        hint.get_or_insert_with(|| "look for links with: find . -type l -ls".to_owned());
+    }
+    let indexed = mended.renamed.iter().map(|(path, _)| path).chain(mended.failed.iter().map(|(path, _)| path));
+    let followed = mended.unlinked.iter().map(|(path, _)| path).chain(mended.followed.iter().map(|(path, _)| path));
+    let objects = indexed.take(NAMED).map(|path| ("gitlink", path));
+    outcome.violations.extend(objects.chain(followed.take(NAMED).map(|path| ("link", path))).map(
+        |(operation, path)| Violation {
+            operation: operation.into(),
+            object: Some(shown(path)),
+            field: "$.filesystem.protected".into(),
+            evidence: Evidence::Inferred,
+            pid: 0,
+            count: 1,
+            aggregated: false,
+        },
+    ));
+    let code = if mended.failed.is_empty() && mended.followed.is_empty() { 0 } else { 125 };
+    outcome.success &= code == 0;
+    add(outcome, Failure::new(Step::Repositories, texts.join("; ")).code(code).maybe_hint(hint));
+}
+
+/// Adds to what an outcome says already, whose code and hint stay unless it has none.
+fn add(outcome: &mut Outcome, failure: Failure) {
+    match &mut outcome.error {
+        Some(error) => {
+            error.message = format!("{}; {}", error.message, failure.message);
+            error.code = if error.code == 0 { failure.code } else { error.code };
+            error.hint = error.hint.take().or(failure.hint);
+        }
+        none => *none = Some(failure),
+    }
+}

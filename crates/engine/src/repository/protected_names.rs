@@ -1,0 +1,265 @@
+//! Which names of a writable volume are protected, given the policy's list and what lies in the volume.
+//!
+//! The list names files by where they are in a project or a home. A volume can also be a directory inside of one (`.git` by
+//! itself, `.config`), a bare repository, or a work tree with linked work trees and submodules, whose files have names that
+//! no list knows beforehand. What is read here only ever adds a protected name: what lies in a volume may have been written
+//! by a sandbox.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use cofferdam_policy::PROTECTED_COMPANIONS;
+use cofferdam_policy::paths::{fault, is_within, lexical};
+
+use crate::plan::facts::{Facts, Kind};
+use crate::plan::mount_table::join;
+use crate::plan::tree::{Disk, Tree};
+use crate::repository::{configurations, git_index};
+
+/// Above this many linked work trees the directory of all of them is protected instead.
+const MOST_WORKTREES: usize = 64;
+/// Submodules whose repositories are protected, at most.
+const MOST_SUBMODULES: usize = 64;
+
+/// How deep subrepositories are looked for in subrepositories.
+const DEPTH: usize = 4;
+/// Most bytes of a list of subrepositories.
+const MOST_HGSUB: u64 = 1 << 20;
+
+/// The files that a planner was given. What they hold is not among its facts.
+pub struct Known<'a>(pub &'a dyn Facts);
+
+impl Tree for Known<'_> {
+    fn home(&self) -> Option<String> {
+        self.0.home()
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        self.0.variable(name)
+    }
+
+    fn canonical(&self, path: &str) -> Option<String> {
+        self.0.canonical(path)
+    }
+
+    fn names(&self, directory: &str) -> Vec<String> {
+        self.0.list(directory)
+    }
+
+    fn exists(&self, path: &str) -> bool {
+        !matches!(self.0.kind(path), Kind::Missing | Kind::Unknown)
+    }
+
+    fn read(&self, file: &str, most: u64) -> Option<Vec<u8>> {
+        self.exists(file).then(|| Disk.read(file, most)).flatten()
+    }
+}
+
+/// The protected names of a volume whose source is this directory (canonical), relative to it.
+pub fn protected(list: &[&str], source: &str, tree: &dyn Tree) -> BTreeSet<String> {
+    let mut names: BTreeSet<String> = list.iter().map(|name| (*name).to_owned()).collect();
+    for entry in list {
+        names.extend(rest_of(entry, source).map(str::to_owned));
+    }
+    // A home below the top has the same files.
+    if let Some(home) = tree.home().filter(|home| home != source && is_within(home, source)) {
+        let below = home[source.len()..].trim_start_matches('/');
+        names.extend(list.iter().map(|name| format!("{below}/{name}")));
+    }
+    for (with, path) in PROTECTED_COMPANIONS {
+        if list.contains(with) && tree.exists(&join(source, path)) {
+            names.insert((*path).to_owned());
+        }
+    }
+    if list.contains(&".svn") && ["format", "db", "hooks"].iter().all(|name| tree.exists(&join(source, name))) {
+        names.extend(["hooks".to_owned(), "conf".to_owned()]);
+    }
+    let mercurial: Vec<&str> =
+        list.iter().copied().filter(|entry| *entry == ".hgsub" || entry.starts_with(".hg/")).collect();
+    if !mercurial.is_empty() {
+        match source.ends_with("/.hg") {
+            true => names.extend(named_by_commits("", source, tree)),
+            false => names.extend(named_by_commits(".hg/", source, tree)),
+        }
+        let top = configurations::top(source, ".hg", tree);
+        for (path, kind) in subrepositories(top, "", tree, 0) {
+            // The volume may be a directory of the work tree.
+            let whole = join(top, &path);
+            let Some(path) = whole.strip_prefix(source).and_then(|rest| rest.strip_prefix('/')) else { continue };
+            let obeyed = |entry: &&&str| match kind {
+                Subrepository::Mercurial => mercurial.contains(entry),
+                Subrepository::Git => entry.starts_with(".git/"),
+                Subrepository::Subversion => **entry == ".svn",
+            };
+            names.extend(list.iter().filter(obeyed).map(|entry| format!("{path}/{entry}")));
+            names.extend(named_by_commits(&format!("{path}/.hg/"), source, tree));
+        }
+    }
+    let led_to = configurations::led_to(source, tree);
+    if list.contains(&".git/config") {
+        names.extend(configurations::named_by_git(source, tree, &led_to));
+    }
+    if list.contains(&".hg/hgrc") {
+        names.extend(configurations::named_by_mercurial(source, tree));
+    }
+    let git: Vec<&str> = list.iter().filter_map(|entry| entry.strip_prefix(".git/")).collect();
+    if git.is_empty() {
+        return names;
+    }
+    if is_git_directory(source, tree) {
+        names.extend(git.iter().map(|name| (*name).to_owned()));
+        // git itself rewrites it; what would be obeyed is protected with the names above.
+        names.remove("HEAD");
+        names.extend(worktrees("", source, tree));
+    } else {
+        names.extend(worktrees(".git/", source, tree));
+    }
+    for directory in &led_to {
+        let Some(below) = directory.strip_prefix(source).and_then(|rest| rest.strip_prefix('/')) else { continue };
+        if fault(below).is_none() {
+            names.extend(git.iter().filter(|name| **name != "HEAD").map(|name| format!("{below}/{name}")));
+            names.extend(worktrees(&format!("{below}/"), source, tree));
+        }
+    }
+    for module in git_index::submodules(source, tree).unwrap_or_default().into_iter().take(MOST_SUBMODULES) {
+        names.extend(git.iter().map(|name| format!("{module}/.git/{name}")));
+    }
+    names
+}
+
+/// What keeps a subrepository of Mercurial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Subrepository {
+    Mercurial,
+    Git,
+    Subversion,
+}
+
+/// The subrepositories that `.hgsub` names (hg help subrepos), and those in them: Mercurial looks into each by itself.
+fn subrepositories(source: &str, at: &str, tree: &dyn Tree, depth: usize) -> Vec<(String, Subrepository)> {
+    let text = tree.read(&join(source, ".hgsub"), MOST_HGSUB).and_then(|text| String::from_utf8(text).ok());
+    let text = text.filter(|_| depth < DEPTH).unwrap_or_default();
+    // Sections follow, which say where the repositories come from.
+    let lines = text.lines().take_while(|line| !line.starts_with('['));
+    let named = lines.filter_map(|line| {
+        let (path, from) = line.split_once('=')?;
+        let path = path.trim();
+        let kind = match from.trim() {
+            from if from.starts_with("[git]") => Subrepository::Git,
+            from if from.starts_with("[svn]") => Subrepository::Subversion,
+            _ => Subrepository::Mercurial,
+        };
+        (!path.starts_with(['#', '/']) && fault(path).is_none()).then_some((path, kind))
+    });
+    let mut found = Vec::new();
+    for (path, kind) in named.take(MOST_SUBMODULES) {
+        let below = if at.is_empty() { path.to_owned() } else { format!("{at}/{path}") };
+        if kind == Subrepository::Mercurial {
+            found.extend(subrepositories(&join(source, path), &below, tree, depth + 1));
+        }
+        found.push((below, kind));
+    }
+    found.truncate(MOST_SUBMODULES);
+    found
+}
+
+/// Where a repository of Mercurial has every text of `.hgsub` that commits have, by the encodings of its store (hg help
+/// internals.requirements), and what says which that is. A commit that names subrepositories adds to it, and `hg update`
+/// looks into them. Names whose directory is missing are left out: Mercurial makes it with the first commit.
+fn named_by_commits(hg: &str, source: &str, tree: &dyn Tree) -> Vec<String> {
+    const FILES: [(&str, &str); 4] =
+        [("store", "requires"), ("store/data", "~2ehgsub.i"), ("store/data", ".hgsub.i"), ("data", ".hgsub.i")];
+    let there = FILES.iter().filter(|(directory, _)| tree.exists(&join(source, &format!("{hg}{directory}"))));
+    there.map(|(directory, file)| format!("{hg}{directory}/{file}")).collect()
+}
+
+/// What is left of an entry such as `.git/hooks` in a volume that is `.git` itself. Nothing for a volume that is not a
+/// directory on the way to it.
+fn rest_of<'e>(entry: &'e str, source: &str) -> Option<&'e str> {
+    entry.match_indices('/').find_map(|(at, _)| {
+        let ends = source.strip_suffix(&entry[..at]).is_some_and(|above| above.ends_with('/'));
+        ends.then(|| &entry[at + 1..])
+    })
+}
+
+/// Whether git takes a directory itself for a repository.
+fn is_git_directory(source: &str, tree: &dyn Tree) -> bool {
+    let has = |name: &str| tree.exists(&join(source, name));
+    source.ends_with("/.git") || has("HEAD") && (has("commondir") || has("objects") && has("refs"))
+}
+
+/// What says where the repository of each linked work tree is, and what else is configuration. Its `gitdir` is left to git,
+/// which writes it anew when it is a day old and fails where it cannot; it names no configuration.
+fn worktrees(git: &str, source: &str, tree: &dyn Tree) -> Vec<String> {
+    let all = format!("{git}worktrees");
+    let names = tree.names(&join(source, &all));
+    if names.len() > MOST_WORKTREES {
+        return vec![all];
+    }
+    let files = |name: &String| ["commondir", "config.worktree"].map(|file| format!("{all}/{name}/{file}"));
+    let mut found: Vec<String> = names.iter().flat_map(files).collect();
+    // The file that says where the repository of a work tree in this volume is.
+    found.extend(names.iter().filter_map(|name| {
+        let directory = join(source, &format!("{all}/{name}"));
+        let text = String::from_utf8(tree.read(&join(&directory, "gitdir"), 8192)?).ok()?;
+        let file = lexical(&Path::new(&directory).join(text.trim_end()));
+        let below = file.strip_prefix(source).ok()?.to_str()?;
+        (file.ends_with(".git") && below != ".git").then(|| below.to_owned())
+    }));
+    found
+}
+
+#[cfg(test)]
+pub mod tests {
+    use std::process::Command;
+
+    use cofferdam_policy::PROTECTED_DEFAULT;
+
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_an_entry_holds_in_a_volume_on_the_way_to_it() {
+        assert_eq!(rest_of(".git/hooks", "/home/u/r/.git"), Some("hooks"));
+        assert_eq!(rest_of(".jj/repo/store/git_target", "/r/.jj/repo"), Some("store/git_target"));
+        assert_eq!(rest_of(".git/hooks", "/home/u/not.git"), None);
+        assert_eq!(rest_of(".git/hooks", "/r/.git/hooks"), None);
+        assert_eq!(rest_of(".bashrc", "/home/u"), None);
+    }
+
+    /// Runs git. False where there is no git.
+    pub fn git(at: &std::path::Path, arguments: &[&str]) -> bool {
+        let fixed = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "init.defaultBranch=main"];
+        let done = Command::new("git").args(fixed).args(arguments).current_dir(at).output();
+        let must = std::env::var_os("COFFERDAM_MUST_WORK").is_some_and(|must| must == "1");
+        match done {
+            Ok(done) => {
+                assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+                true
+            }
+            Err(e) => {
+                assert!(!must, "git must work here: {e}");
+                eprintln!("skipped: no git: {e}");
+                false
+            }
+        }
+    }
+
+    #[test]
+    fn a_repository_itself_has_its_configuration_protected_and_its_head_left_to_git() {
+        let root = tempfile::tempdir().unwrap();
+        let bare = root.path().join("x");
+        std::fs::create_dir(&bare).unwrap();
+        if !git(&bare, &["init", "-q", "--bare", "."]) {
+            return;
+        }
+        let names = protected(PROTECTED_DEFAULT, bare.to_str().unwrap(), &Disk);
+        for name in ["hooks", "config", "commondir", "config.worktree"] {
+            assert!(names.contains(name), "{name}");
+        }
+        assert!(!names.contains("HEAD"));
+        let other = root.path().join("other");
+        std::fs::create_dir(&other).unwrap();
+        let names = protected(PROTECTED_DEFAULT, other.to_str().unwrap(), &Disk);
+        assert!(names.contains("HEAD") && !names.contains("hooks") && !names.contains("config"));
+    }
+}

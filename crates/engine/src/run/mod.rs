@@ -1,0 +1,15 @@
+//! A run, from the started sandbox to the outcome: streams, supervision, evidence, the egress gateway, usage and changes.
+//!
+//! Knows no backend: each hands over the ends of what it has started.
+
+pub(crate) mod channel;
+pub mod evidence;
+pub(crate) mod gateway;
+pub mod monitor;
+pub(crate) mod outcome_builder;
+pub(crate) mod overlay;
+pub(crate) mod proctree;
+pub(crate) mod sockets;
+pub(crate) mod streams;
+pub(crate) mod supervise;
+pub(crate) mod tap;

@@ -1,0 +1,249 @@
+//! What came of a run: from what init reported, what was counted and what was refused, to the outcome.
+//!
+//! Pure but for the clock. The same for every sandbox whose first process is init.
+
+use std::time::Instant;
+
+use cofferdam_confine::InitPlan;
+use cofferdam_confine::cgroup::Usage;
+use cofferdam_confine::wire::step::Point;
+use cofferdam_policy::{AuditLevel, Field, NetworkMode, Policy};
+
+use crate::failure::{Failure, Step};
+use crate::init_error;
+use crate::outcome::{
+    Applied, Change, Ending, Enforcement, Evidence, Network, Outcome, Strength, Truncated, Violation,
+};
+use crate::run::supervise::{End, Report};
+
+/// What is left of a run besides its report, for the outcome.
+pub(crate) struct Finished {
+    pub report: Report,
+    pub enforcement: Enforcement,
+    pub network: Option<Network>,
+    pub changes: Vec<Change>,
+    pub changes_omitted: u64,
+    pub problems: Vec<String>,
+    pub memory: Option<u64>,
+    pub cpu: Option<f64>,
+    pub processes: Option<u64>,
+    pub pids_hits: u64,
+}
+
+impl Finished {
+    /// What the supervisor itself saw.
+    pub fn of(mut report: Report, enforcement: Enforcement) -> Finished {
+        Finished {
+            memory: Some(report.sampled_memory.max(report.largest).max(report.sampled_with_sockets))
+                .filter(|&bytes| bytes > 0),
+            cpu: Some(report.usage.cpu_us.max(report.sampled_cpu_us) as f64 / 1e6),
+            processes: (report.sampled_processes > 0).then_some(report.sampled_processes),
+            problems: std::mem::take(&mut report.problems),
+            report,
+            enforcement,
+            network: None,
+            changes: Vec::new(),
+            changes_omitted: 0,
+            pids_hits: 0,
+        }
+    }
+
+    /// What a cgroup counted, which knows better.
+    pub fn counted(&mut self, used: &Usage) {
+        let with_sockets = Some(self.report.sampled_with_sockets).filter(|&bytes| bytes > 0);
+        self.memory = used.memory_peak_bytes.max(with_sockets).or(self.memory);
+        // The cgroup counts init's setup as well, the process times leave out what nobody waited for: the larger.
+        let counted = used.cpu_time_us.map_or(0.0, |us| us as f64 / 1e6);
+        self.cpu = Some(self.cpu.unwrap_or(0.0).max(counted));
+        // Init is not the program's.
+        self.processes = used.pids_peak.map(|n| n.saturating_sub(1)).or(self.processes);
+    }
+}
+
+/// What an outcome is told of.
+pub(crate) struct Told<'a> {
+    /// The policy that was run.
+    pub policy: &'a Policy,
+    /// What init was told.
+    pub recipe: &'a InitPlan,
+    /// Every refusal can be told where it is traced: by mounts, by the filter. Landlock alone tells nobody.
+    pub reports: bool,
+}
+
+/// The outcome of a run that was started. `base` says by what it was held.
+pub(crate) fn outcome(of: &Told<'_>, base: Outcome, mut f: Finished, begun: Instant) -> Outcome {
+    let policy = of.policy;
+    let mut o = base;
+    let total = begun.elapsed().as_secs_f64() * 1e3;
+    let ran = f.report.started_ns != 0;
+    o.execution_time_ms = if ran { f.report.ended_ns.saturating_sub(f.report.started_ns) as f64 / 1e6 } else { 0.0 };
+    o.setup_time_ms = (total - o.execution_time_ms).max(0.0);
+    let mut log = std::mem::take(&mut f.report.log);
+    ending(&mut o, &f, of.recipe, policy.limits.cpu_seconds);
+    let audit = policy.audit;
+    log.ended(audit, o.outcome == Ending::Violation);
+    if let Some(limit) = o.limit {
+        // Where all there is is a signal, anybody could have sent it.
+        let by_signal = matches!(f.report.end, End::Wait(_));
+        let evidence = if by_signal { Evidence::Inferred } else { Evidence::Kernel };
+        log.met(audit, AuditLevel::Error, limit_violation(limit, evidence));
+    }
+    if f.pids_hits > 0 {
+        let mut v = limit_violation(Field::Processes, Evidence::Kernel);
+        v.count = f.pids_hits;
+        log.met(audit, AuditLevel::Warning, v);
+    }
+    let rules = &policy.process.seccomp.rules;
+    let kills = rules.iter().any(|r| matches!(r.action, cofferdam_policy::SyscallAction::Kill));
+    let by = |signal| matches!(f.report.end, End::Wait(status) if status & 0x7f == signal);
+    let killed = by(SIGSYS);
+    for signal in [SIGSYS, SIGXFSZ].into_iter().filter(|signal| by(*signal)) {
+        log.met(audit, AuditLevel::Error, by_signal(signal));
+    }
+    // A call that the filter kills for is told by nobody; nor is a read that Landlock alone refuses.
+    // What knocks at ports without a listener faster than the gateway reads is not counted either.
+    let told = !kills && !killed && of.reports && policy.network.mode != NetworkMode::Allowlist;
+    let complete = told && !policy.process.nested_sandboxes && log.trace && !log.overflowed && f.report.lost == 0;
+    o.violations_complete = complete || !ran; // what never ran was refused nothing
+    o.violations = log.into_violations();
+    let [(out, out_cut), (err, err_cut)] = f.report.streams;
+    o.stdout = String::from_utf8_lossy(&out).into_owned();
+    o.stderr = String::from_utf8_lossy(&err).into_owned();
+    o.truncated = Truncated { stdout: out_cut, stderr: err_cut };
+    (o.memory_used_bytes, o.cpu_time_seconds, o.pid_count) = (f.memory, f.cpu, f.processes);
+    o.network = f.network;
+    (o.changes, o.changes_omitted) = (f.changes, f.changes_omitted);
+    o.enforcement = f.enforcement;
+    for (step, errno) in f.report.weakened {
+        weaken(&mut o.enforcement, step, errno);
+    }
+    if o.error.is_none() && !f.problems.is_empty() {
+        o.error = Some(Failure::new(Step::Cleanup, f.problems.join("; ")).code(0));
+    }
+    o
+}
+
+/// A step that could not be done and that something else stands in for: the outcome says so.
+fn weaken(e: &mut Enforcement, step: u16, errno: i32) {
+    use cofferdam_confine::wire::step as s;
+    let cause = std::io::Error::from_raw_os_error(errno);
+    let (field, what) = match step {
+        s::USERNS => {
+            (Field::Isolation, "nested user namespaces could not be switched off, the filter alone refuses them")
+        }
+        s::KEYRING => (Field::Isolation, "no session keyring of its own, the filter alone refuses keyctl"),
+        s::SOCKETS => (Field::Memory, "the buffers of sockets could not be counted, and no cgroup holds all of them"),
+        _ => return,
+    };
+    e.insert(field, Applied { strength: Strength::Partial, reason: format!("{what}: {cause}") });
+}
+
+/// The signal of a filter that kills.
+pub(crate) const SIGSYS: i32 = 31;
+/// The signal of a file that would grow beyond its limit.
+pub(crate) const SIGXFSZ: i32 = 25;
+
+/// What there is to say where one of these ended the program. Every program can send them to itself, and nothing measures
+/// what they are for: so they are no evidence of the kernel's, and the outcome names no limit.
+pub(crate) fn by_signal(signal: i32) -> Violation {
+    let (operation, field) = match signal {
+        SIGXFSZ => ("SIGXFSZ", "$.limits.file_size_mb"),
+        _ => ("SIGSYS", "$.process.seccomp"),
+    };
+    let (operation, field) = (operation.to_owned(), field.to_owned());
+    Violation { operation, object: None, field, evidence: Evidence::Inferred, pid: 0, count: 1, aggregated: false }
+}
+
+fn limit_violation(field: Field, evidence: Evidence) -> Violation {
+    Violation {
+        operation: field.name().into(),
+        object: None,
+        field: format!("$.{field}"),
+        evidence,
+        pid: 0,
+        count: 1,
+        aggregated: false,
+    }
+}
+
+fn ending(o: &mut Outcome, f: &Finished, recipe: &InitPlan, cpu_seconds: u64) {
+    let limit = |o: &mut Outcome, field| {
+        o.outcome = Ending::LimitExceeded;
+        o.limit = Some(field);
+    };
+    match f.report.end {
+        End::Wait(status) if status & 0x7f == 0 => {
+            let code = status >> 8 & 0xff;
+            o.outcome = Ending::Exited;
+            o.exit_code = Some(code);
+            o.success = code == 0;
+        }
+        End::Wait(status) => {
+            let signal = status & 0x7f;
+            o.outcome = Ending::Signalled;
+            o.signal = Some(signal);
+            // Anybody can send these signals to himself: the measure decides where there is one.
+            let used = f.cpu.unwrap_or(0.0);
+            let limit_seconds = cpu_seconds as f64;
+            // SIGXCPU comes by ticks, which can run ahead of what was used.
+            if signal == 24 && used >= limit_seconds * 0.75 || signal == 9 && used >= limit_seconds * 0.95 {
+                limit(o, Field::CpuTime);
+            }
+        }
+        End::TimedOut => {
+            o.outcome = Ending::TimedOut;
+            o.limit = Some(Field::WallTime);
+        }
+        End::Limit(field) => limit(o, field),
+        End::Violation => o.outcome = Ending::Violation,
+        End::Cancelled => {
+            o.outcome = Ending::Signalled;
+            o.signal = Some(15);
+        }
+        End::Failed(step, index, errno) => {
+            o.outcome = Ending::SetupFailed;
+            o.error = Some(init_error::failure(recipe, Point { step, index: index as u32 }, errno));
+        }
+        End::Lost if f.report.started_ns == 0 => {
+            o.outcome = Ending::SetupFailed;
+            let message = "init ended before the program could start: killed from outside, or the memory limit is too low for setup";
+            let hint = Some("raise --memory".to_owned());
+            o.error = Some(Failure::new(Step::Init, message).maybe_hint(hint));
+        }
+        End::Lost => {
+            o.outcome = Ending::Signalled;
+            o.signal = Some(9);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cofferdam_confine::wire::step;
+
+    use super::*;
+    use crate::run::evidence::Log;
+
+    #[test]
+    fn memory_is_partial_where_the_buffers_of_sockets_could_not_be_counted() {
+        let (policy, recipe) = (Policy::base(), InitPlan::default());
+        let memory = |weakened: Vec<(u16, i32)>| {
+            let mut report = Report::begin(Log::default());
+            (report.end, report.weakened) = (End::Wait(0), weakened);
+            let full = Applied { strength: Strength::Full, reason: "a cgroup".into() };
+            let finished = Finished::of(report, Enforcement::from([(Field::Memory, full)]));
+            let of = Told { policy: &policy, recipe: &recipe, reports: true };
+            let outcome = outcome(&of, Outcome::unstarted(None), finished, Instant::now());
+            assert!(outcome.success, "the run is none the worse");
+            outcome.enforcement[&Field::Memory].clone()
+        };
+        let (eacces, other) = (13, (step::KEYRING, 13));
+        let without = memory(vec![other]);
+        assert_eq!((without.strength, &*without.reason), (Strength::Full, "a cgroup"), "the control");
+        let with = memory(vec![other, (step::SOCKETS, eacces)]);
+        assert_eq!(with.strength, Strength::Partial);
+        for part in ["the buffers of sockets could not be counted", "Permission denied"] {
+            assert!(with.reason.contains(part), "{part}: {}", with.reason);
+        }
+    }
+}

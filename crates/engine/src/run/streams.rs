@@ -1,0 +1,233 @@
+//! The run's streams: pipes of ours, counted, capped and always drained.
+//!
+//! After the cap a stream is still read, and what comes is dropped: the program neither blocks nor fills our memory.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::io::{Input, Output, Stream};
+
+/// One output stream under way.
+pub struct Sink {
+    /// Our end; `None` once it has ended.
+    pub fd: Option<OwnedFd>,
+    which: Stream,
+    left: u64,
+    /// Anything has come: the program runs, whether or not init has said so yet.
+    pub spoke: bool,
+    /// It was longer than the cap.
+    pub truncated: bool,
+    /// What was captured.
+    pub bytes: Vec<u8>,
+    closed: bool,
+    pty: bool,
+    /// Read, and not yet taken by the caller.
+    pending: Vec<u8>,
+}
+
+const CHUNK: usize = 64 * 1024;
+
+impl Sink {
+    /// A sink over our end of a pipe.
+    pub fn new(fd: OwnedFd, which: Stream, cap: u64) -> Sink {
+        Sink {
+            fd: Some(fd),
+            which,
+            left: cap,
+            spoke: false,
+            truncated: false,
+            bytes: Vec::new(),
+            closed: false,
+            pty: false,
+            pending: Vec::new(),
+        }
+    }
+
+    /// A sink over a copy of the master of a pty.
+    pub fn pty(master: OwnedFd, cap: u64) -> Sink {
+        Sink { pty: true, ..Sink::new(master, Stream::Stdout, cap) }
+    }
+
+    /// Our end, to poll: only while the caller has taken what was read.
+    pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        if self.waits() { None } else { self.fd.as_ref().map(AsFd::as_fd) }
+    }
+
+    /// Whether the caller has not yet taken what was read: pump again soon.
+    pub fn waits(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Hands over what waits, and then reads what is there. True when there may be more.
+    pub fn pump(&mut self, buf: &mut [u8], output: &mut Output) -> bool {
+        if self.waits() {
+            self.offer(output);
+            if self.waits() {
+                return true;
+            }
+        }
+        let Some(fd) = &self.fd else { return false };
+        match rustix::io::read(fd, &mut *buf) {
+            Ok(0) => {
+                self.fd = None;
+                false
+            }
+            Ok(n) => {
+                self.take(&buf[..n], output);
+                n == buf.len() || self.waits()
+            }
+            Err(Errno::AGAIN | Errno::INTR) => false,
+            // EIO is how a pty says that its last user is gone.
+            Err(_) => {
+                self.fd = None;
+                false
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8], output: &mut Output) {
+        self.spoke = true;
+        let n = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
+        self.left -= n as u64;
+        self.truncated |= n < bytes.len();
+        if n == 0 || self.closed {
+            return;
+        }
+        match output {
+            Output::Capture => self.bytes.extend_from_slice(&bytes[..n]),
+            Output::Stream(_) => {
+                self.pending.extend_from_slice(&bytes[..n]);
+                self.offer(output);
+            }
+        }
+    }
+
+    fn offer(&mut self, output: &mut Output) {
+        let Output::Stream(f) = output else { return };
+        match f(self.which, &self.pending) {
+            Ok(n) if n < self.pending.len() => drop(self.pending.drain(..n)),
+            Ok(_) => self.pending.clear(),
+            Err(_) => {
+                self.closed = true;
+                self.pending.clear();
+                if !self.pty {
+                    self.fd = None; // the reader is gone: the program is told as by any pipe
+                }
+            }
+        }
+    }
+}
+
+/// A buffer for `Sink::pump` and `Source::pump`.
+pub fn buffer() -> Vec<u8> {
+    vec![0; CHUNK]
+}
+
+/// Standard input under way.
+pub struct Source {
+    /// Our end of the program's standard input; `None` once it is closed.
+    pub to: Option<OwnedFd>,
+    from: From,
+    pending: Vec<u8>,
+    sent: usize,
+    terminal: bool,
+}
+
+enum From {
+    Nothing,
+    Fd(OwnedFd),
+}
+
+impl Source {
+    /// What goes into our end of the pipe (or pty).
+    pub fn new(to: OwnedFd, input: Input, terminal: bool) -> Source {
+        let (from, pending) = match input {
+            Input::Closed => (From::Nothing, Vec::new()),
+            Input::Bytes(b) => (From::Nothing, b),
+            Input::Fd(fd) => (From::Fd(fd), Vec::new()),
+        };
+        let mut s = Source { to: Some(to), from, pending, sent: 0, terminal };
+        s.close_when_done();
+        s
+    }
+
+    /// To poll for reading: only while nothing waits to be written.
+    pub fn poll_from(&self) -> Option<BorrowedFd<'_>> {
+        match (&self.from, self.sent == self.pending.len(), &self.to) {
+            (From::Fd(fd), true, Some(_)) => Some(fd.as_fd()),
+            _ => None,
+        }
+    }
+
+    /// To poll for writing: only while something waits to be written.
+    pub fn poll_to(&self) -> Option<BorrowedFd<'_>> {
+        if self.sent < self.pending.len() { self.to.as_ref().map(AsFd::as_fd) } else { None }
+    }
+
+    /// Reads from the caller.
+    pub fn read(&mut self, buf: &mut [u8]) {
+        let From::Fd(fd) = &self.from else { return };
+        match rustix::io::read(fd, &mut buf[..4096]) {
+            Ok(n) if n > 0 => {
+                self.pending = buf[..n].to_vec();
+                self.sent = 0;
+                self.write();
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            _ => self.from = From::Nothing,
+        }
+        self.close_when_done();
+    }
+
+    /// Writes what waits.
+    pub fn write(&mut self) {
+        while self.sent < self.pending.len() {
+            let Some(to) = &self.to else { return };
+            match rustix::io::write(to, &self.pending[self.sent..]) {
+                Ok(n) => self.sent += n,
+                Err(Errno::AGAIN | Errno::INTR) => return,
+                Err(_) => self.to = None, // the program has closed its standard input
+            }
+        }
+        self.close_when_done();
+    }
+
+    fn close_when_done(&mut self) {
+        if matches!(self.from, From::Nothing) && self.sent == self.pending.len() && !self.terminal {
+            self.to = None;
+        }
+    }
+}
+
+/// A pipe: (ours to read, theirs to write), ours non-blocking.
+///
+/// # Errors
+/// pipe2(2).
+pub fn outgoing() -> std::io::Result<(OwnedFd, OwnedFd)> {
+    let (r, w) = pipe_with(PipeFlags::CLOEXEC)?;
+    rustix::io::ioctl_fionbio(&r, true)?;
+    Ok((r, w))
+}
+
+/// A pipe: (theirs to read, ours to write), ours non-blocking.
+///
+/// # Errors
+/// pipe2(2).
+pub fn incoming() -> std::io::Result<(OwnedFd, OwnedFd)> {
+    let (r, w) = pipe_with(PipeFlags::CLOEXEC)?;
+    rustix::io::ioctl_fionbio(&w, true)?;
+    Ok((r, w))
+}
+
+/// Makes a pipe the sandbox user's own, as whom the program may open it by name: `> /dev/stderr` opens it anew, and a
+/// pipe belongs to whoever made it. An owner who may not give files away keeps it: the program has it open already.
+pub fn give_away(theirs: &OwnedFd, (uid, gid): (u32, u32)) {
+    if rustix::process::geteuid().as_raw() != uid
+        && let Err(e) =
+            rustix::fs::fchown(theirs, rustix::fs::Uid::from_raw(uid).into(), Some(rustix::fs::Gid::from_raw(gid)))
+    {
+        debug_assert!(e == rustix::io::Errno::PERM, "a pipe of ours cannot be given away: {e}");
+    }
+}
