@@ -6,8 +6,8 @@ mod decisions;
 use std::path::Path;
 
 use cofferdam_egress::event::Reason;
+use cofferdam_egress::host_name::{Host, Name};
 use cofferdam_egress::layout::{MOST_LISTENERS, Socket};
-use cofferdam_egress::name::{Host, Name};
 use cofferdam_egress::rules::{Rules, Target};
 use cofferdam_policy::{Network, Policy};
 use proptest::prelude::*;

@@ -4,7 +4,7 @@
 #[path = "common/untrusted.rs"]
 mod untrusted;
 
-use cofferdam_egress::client_hello::{self, Read};
+use cofferdam_egress::client_hello::{self, HelloParse};
 use cofferdam_egress::dns::Transport;
 use proptest::prelude::*;
 
@@ -224,9 +224,9 @@ proptest! {
 
     #[test]
     fn greetings_that_are_drawn_are_read_in_any_records((bytes, name) in greetings()) {
-        prop_assert_eq!(client_hello::read(&bytes), Read::Hello(client_hello::Hello { server_name: name, encrypted: false }));
+        prop_assert_eq!(client_hello::read(&bytes), HelloParse::Hello(client_hello::ClientHello { server_name: name, encrypted: false }));
         for end in 0..bytes.len() {
-            prop_assert_eq!(client_hello::read(&bytes[..end]), Read::More);
+            prop_assert_eq!(client_hello::read(&bytes[..end]), HelloParse::More);
         }
         untrusted::hello(&bytes);
     }

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use http::HeaderValue;
 
-use crate::name::Host;
-use crate::rules::Target;
+use crate::decide::host_name::Host;
+use crate::decide::rules::Target;
 
 /// A host and the port beside it, if one stands there.
 #[derive(Debug, Clone, PartialEq, Eq)]

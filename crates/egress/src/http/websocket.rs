@@ -5,8 +5,8 @@
 
 use http::header::{CONNECTION, HeaderMap, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE};
 
-use crate::http::request::has_token;
-use crate::upstream::base64;
+use crate::connect::base64::base64;
+use crate::http::request_target::has_token;
 
 /// What is put behind the key (RFC 6455, 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";

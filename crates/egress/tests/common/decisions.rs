@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use cofferdam_egress::address;
 use cofferdam_egress::event::Reason;
+use cofferdam_egress::host_name::{Host, Name};
 use cofferdam_egress::layout::{Layout, MOST_LISTENERS, Socket};
-use cofferdam_egress::name::{Host, Name};
 use cofferdam_egress::rules::{Rules, Target};
 use cofferdam_policy::{AllowRule, Network, NetworkMode, webpath};
 

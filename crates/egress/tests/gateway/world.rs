@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use cofferdam_egress::event::{Event, Kind, Reason};
 use cofferdam_egress::gateway::{Attached, Gateway, Job, Settings, Traffic};
+use cofferdam_egress::host_name::Name;
+use cofferdam_egress::host_resolver::{Addresses, Resolve, unresolved};
 use cofferdam_egress::layout::{Layout, Socket};
-use cofferdam_egress::name::Name;
-use cofferdam_egress::resolve::{Addresses, Resolve, unresolved};
 use cofferdam_egress::rules::Rules;
 use cofferdam_policy::{Network, NetworkMode};
 use rustix::net::{

@@ -141,8 +141,8 @@ fn through(bytes: &[u8], piece: usize) -> Vec<u8> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("runtime");
     runtime.block_on(async {
-        let door = Arc::new(Fake::new(echo));
-        let (mut read, mut write) = tokio::io::split(connect(&door));
+        let gateway = Arc::new(Fake::new(echo));
+        let (mut read, mut write) = tokio::io::split(connect(&gateway));
         let reading = tokio::spawn(async move {
             let mut answer = Vec::new();
             read.read_to_end(&mut answer).await.ok();
@@ -155,7 +155,7 @@ fn through(bytes: &[u8], piece: usize) -> Vec<u8> {
         }
         write.shutdown().await.ok();
         reading.await.expect("the connection ends");
-        door.received()
+        gateway.received()
     })
 }
 

@@ -53,13 +53,13 @@ const GET: &str = "GET / HTTP/1.1\r\nHost: good.example\r\n\r\n";
 
 #[tokio::test]
 async fn what_is_the_connections_own_does_not_reach_upstream() {
-    let door = Arc::new(Fake::new(echo));
+    let gateway = Arc::new(Fake::new(echo));
     let text = "GET / HTTP/1.1\r\nHost: good.example\r\nConnection: keep-alive, X-Mine\r\nX-Mine: 1\r\nKeep-Alive: 5\r\n\
                 Proxy-Authorization: Basic x\r\nProxy-Anything: y\r\nTE: gzip\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n\
                 X-Yours: 2\r\nAccept: */*\r\n\r\n";
-    let answer = talk(connect(&door), text.as_bytes()).await;
+    let answer = talk(connect(&gateway), text.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    let seen = read_requests(&door.received()).expect("requests");
+    let seen = read_requests(&gateway.received()).expect("requests");
     let mut names: Vec<_> = seen[0].headers.iter().map(|(name, _)| name.as_str()).collect();
     names.sort_unstable();
     assert_eq!(names, ["Accept", "Host", "X-Yours"]);
@@ -67,11 +67,11 @@ async fn what_is_the_connections_own_does_not_reach_upstream() {
 
 #[tokio::test]
 async fn the_answers_own_headers_arrive_and_the_connections_do_not() {
-    let door = Arc::new(says(
+    let gateway = Arc::new(says(
         "HTTP/1.1 200 OK\r\nConnection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nProxy-Authenticate: Basic\r\nX-End: 2\r\n\
          Set-Cookie: a=b\r\nSet-Cookie: c=d\r\nContent-Length: 2\r\n\r\nok",
     ));
-    let answer = talk(connect(&door), GET.as_bytes()).await;
+    let answer = talk(connect(&gateway), GET.as_bytes()).await;
     assert!(answer.contains("X-End: 2\r\n") && answer.contains("Set-Cookie: a=b\r\nSet-Cookie: c=d\r\n"), "{answer}");
     let lower = answer.to_lowercase();
     assert!(!lower.contains("x-hop") && !lower.contains("keep-alive") && !lower.contains("proxy-"), "{answer}");
@@ -85,8 +85,8 @@ async fn answers_without_a_body_end_with_their_head() {
         (GET, "HTTP/1.1 204 No Content\r\n\r\n"),
         (GET, "HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\n\r\n"),
     ] {
-        let door = Arc::new(says(answer));
-        let mut client = connect(&door);
+        let gateway = Arc::new(says(answer));
+        let mut client = connect(&gateway);
         client.write_all(request.as_bytes()).await.expect("request");
         let head = until(&mut client, "\r\n\r\n").await;
         assert_eq!(head.lines().next(), answer.lines().next());
@@ -98,8 +98,8 @@ async fn answers_without_a_body_end_with_their_head() {
 
 #[tokio::test]
 async fn an_old_client_gets_an_answer_that_ends_with_the_connection() {
-    let door = Arc::new(says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"));
-    let mut client = connect(&door);
+    let gateway = Arc::new(says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"));
+    let mut client = connect(&gateway);
     client.write_all(b"GET / HTTP/1.0\r\nHost: good.example\r\n\r\n").await.expect("request");
     let mut answer = String::new();
     timeout(Duration::from_secs(5), client.read_to_string(&mut answer)).await.expect("an end").expect("answer");
@@ -108,16 +108,16 @@ async fn an_old_client_gets_an_answer_that_ends_with_the_connection() {
 
 #[tokio::test]
 async fn chunks_and_trailers_go_both_ways() {
-    let door = Arc::new(says(
+    let gateway = Arc::new(says(
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n5\r\nhello\r\n0\r\nX-Sum: 7\r\n\r\n",
     ));
-    let mut client = connect(&door);
+    let mut client = connect(&gateway);
     let text = "POST / HTTP/1.1\r\nHost: good.example\r\nTransfer-Encoding: chunked\r\nTrailer: X-Check\r\nTE: trailers\r\n\r\n\
                 3\r\nabc\r\nA\r\n0123456789\r\n0\r\nX-Check: 9\r\n\r\n";
     client.write_all(text.as_bytes()).await.expect("request");
     let answer = until(&mut client, "\r\n0\r\n").await + &until(&mut client, "\r\n\r\n").await;
     assert!(answer.contains("5\r\nhello\r\n0\r\n") && answer.to_lowercase().contains("x-sum: 7"), "{answer}");
-    let received = door.received();
+    let received = gateway.received();
     let (seen, rest) = read_request(&received).expect("a whole request");
     assert_eq!((seen.body.as_slice(), rest), (b"abc0123456789".as_slice(), b"".as_slice()));
     assert_eq!(
@@ -128,7 +128,7 @@ async fn chunks_and_trailers_go_both_ways() {
 
 #[tokio::test]
 async fn a_body_is_sent_when_upstream_asks_for_it() {
-    let door = Arc::new(Fake::new(|mut stream: DuplexStream, noted: Noted| async move {
+    let gateway = Arc::new(Fake::new(|mut stream: DuplexStream, noted: Noted| async move {
         let mut space = [0; 4096];
         let count = stream.read(&mut space).await.expect("head");
         noted.add(&space[..count]);
@@ -138,20 +138,20 @@ async fn a_body_is_sent_when_upstream_asks_for_it() {
         noted.add(&space[..count]);
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.expect("answer");
     }));
-    let mut client = connect(&door);
+    let mut client = connect(&gateway);
     let head = "PUT / HTTP/1.1\r\nHost: good.example\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
     client.write_all(head.as_bytes()).await.expect("head");
     assert_eq!(until(&mut client, "\r\n\r\n").await, "HTTP/1.1 100 Continue\r\n\r\n");
     client.write_all(b"hello").await.expect("body");
     assert!(until(&mut client, "\r\n\r\n").await.starts_with("HTTP/1.1 200 OK\r\n"));
-    let received = door.received();
+    let received = gateway.received();
     assert_eq!(read_request(&received).expect("a request").0.body, b"hello");
 }
 
 #[tokio::test]
 async fn a_body_that_upstream_does_not_want_is_not_asked_for() {
-    let door = Arc::new(says("HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno"));
-    let mut client = connect(&door);
+    let gateway = Arc::new(says("HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno"));
+    let mut client = connect(&gateway);
     let head = "PUT / HTTP/1.1\r\nHost: good.example\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
     client.write_all(head.as_bytes()).await.expect("head");
     let answer = until(&mut client, "\r\n\r\nno").await;
@@ -161,10 +161,10 @@ async fn a_body_that_upstream_does_not_want_is_not_asked_for() {
 /// As much as fits into the buffers on the way, and not the rest: a megabyte is a small part of what is sent.
 #[tokio::test]
 async fn a_body_waits_for_a_reader_in_both_directions() {
-    let door = Arc::new(Fake::new(|stream: DuplexStream, _: Noted| async move {
+    let gateway = Arc::new(Fake::new(|stream: DuplexStream, _: Noted| async move {
         let (_stream, ()) = (stream, std::future::pending().await);
     }));
-    let mut client = connect(&door);
+    let mut client = connect(&gateway);
     let size = 64 * 1024 * 1024;
     client
         .write_all(format!("POST / HTTP/1.1\r\nHost: good.example\r\nContent-Length: {size}\r\n\r\n").as_bytes())
@@ -177,7 +177,7 @@ async fn a_body_waits_for_a_reader_in_both_directions() {
     }
 
     let made = Arc::new(AtomicUsize::new(0));
-    let door = Arc::new(Fake::new({
+    let gateway = Arc::new(Fake::new({
         let made = Arc::clone(&made);
         move |mut stream: DuplexStream, _: Noted| {
             let made = Arc::clone(&made);
@@ -193,7 +193,7 @@ async fn a_body_waits_for_a_reader_in_both_directions() {
             }
         }
     }));
-    let mut client = connect(&door);
+    let mut client = connect(&gateway);
     client.write_all(GET.as_bytes()).await.expect("request");
     tokio::time::sleep(Duration::from_millis(300)).await;
     let waiting = made.load(Ordering::Relaxed);
@@ -205,18 +205,18 @@ async fn a_body_waits_for_a_reader_in_both_directions() {
 
 #[tokio::test]
 async fn a_big_body_arrives_whole() {
-    let door = Arc::new(Fake::new(echo));
+    let gateway = Arc::new(Fake::new(echo));
     let body = "0123456789abcdef".repeat(64 * 1024);
     let text = format!("POST / HTTP/1.1\r\nHost: good.example\r\nContent-Length: {}\r\n\r\n{body}{GET}", body.len());
-    let answer = talk(connect(&door), text.as_bytes()).await;
+    let answer = talk(connect(&gateway), text.as_bytes()).await;
     assert_eq!(answer.matches("200 OK").count(), 2, "{answer}");
-    let seen = read_requests(&door.received()).expect("requests");
+    let seen = read_requests(&gateway.received()).expect("requests");
     assert!(seen[0].body == body.as_bytes() && seen[1].body.is_empty());
 }
 
 #[tokio::test]
 async fn events_of_a_stream_arrive_as_they_are_sent() {
-    let door = Arc::new(Fake::new(|mut stream: DuplexStream, _: Noted| async move {
+    let gateway = Arc::new(Fake::new(|mut stream: DuplexStream, _: Noted| async move {
         head(&mut stream).await;
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
         stream.write_all(head.as_bytes()).await.expect("head");
@@ -227,7 +227,7 @@ async fn events_of_a_stream_arrive_as_they_are_sent() {
         }
         std::future::pending::<()>().await;
     }));
-    let mut client = connect(&door);
+    let mut client = connect(&gateway);
     client.write_all(GET.as_bytes()).await.expect("request");
     for _ in 0..3 {
         until(&mut client, "data: x\n\n").await;
@@ -239,7 +239,7 @@ const SOCKET: &str = "GET /chat HTTP/1.1\r\nHost: good.example\r\nConnection: ke
 
 #[tokio::test]
 async fn a_websocket_is_opaque_after_upstreams_own_answer_and_not_before() {
-    let door = Arc::new(Fake::new(|mut stream: DuplexStream, noted: Noted| async move {
+    let gateway = Arc::new(Fake::new(|mut stream: DuplexStream, noted: Noted| async move {
         let mut space = [0; 4096];
         let count = stream.read(&mut space).await.expect("head");
         noted.add(&space[..count]);
@@ -253,7 +253,7 @@ async fn a_websocket_is_opaque_after_upstreams_own_answer_and_not_before() {
         let rest = stream.read(&mut space).await.expect("opaque");
         stream.write_all(&space[..rest]).await.expect("opaque");
     }));
-    let mut client = connect(&door);
+    let mut client = connect(&gateway);
     client.write_all(format!("{SOCKET}GET /smuggled\0").as_bytes()).await.expect("request");
     let head = until(&mut client, "\r\n\r\n").await.to_lowercase();
     assert!(head.starts_with("http/1.1 101 ") && head.contains("upgrade: websocket\r\n"), "{head}");
@@ -263,29 +263,29 @@ async fn a_websocket_is_opaque_after_upstreams_own_answer_and_not_before() {
     let mut back = Vec::new();
     client.read_to_end(&mut back).await.expect("opaque");
     assert_eq!(back, b"\x81\x85");
-    let received = door.received();
+    let received = gateway.received();
     let seen = read_request(&received).expect("a request").0;
     assert_eq!((seen.get("upgrade"), seen.get("connection")), (vec!["websocket"], vec!["Upgrade"]));
 }
 
 #[tokio::test]
 async fn an_upgrade_that_upstream_does_not_grant_leaves_requests_that_are_checked() {
-    let door = Arc::new(Fake::new(echo));
+    let gateway = Arc::new(Fake::new(echo));
     let text = format!("{SOCKET}{GET}GET /secret HTTP/1.1\r\nHost: other.example\r\n\r\n");
-    let answer = talk(connect(&door), text.as_bytes()).await;
+    let answer = talk(connect(&gateway), text.as_bytes()).await;
     assert_eq!(answer.matches("200 OK").count(), 2, "{answer}");
     assert!(answer.contains("HTTP/1.1 403 "), "{answer}");
-    assert_eq!(door.reasons(), [Reason::HostMismatch]);
-    assert_eq!(read_requests(&door.received()).expect("requests").len(), 2);
+    assert_eq!(gateway.reasons(), [Reason::HostMismatch]);
+    assert_eq!(read_requests(&gateway.received()).expect("requests").len(), 2);
 }
 
 #[tokio::test]
 async fn a_switch_that_nobody_asked_for_is_no_answer() {
     for request in [GET, "GET / HTTP/1.1\r\nHost: good.example\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"] {
-        let door = Arc::new(says("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"));
-        let answer = talk(connect(&door), format!("{request}PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").as_bytes()).await;
+        let gateway = Arc::new(says("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"));
+        let answer = talk(connect(&gateway), format!("{request}PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").as_bytes()).await;
         assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
-        let received = String::from_utf8(door.received()).expect("text");
+        let received = String::from_utf8(gateway.received()).expect("text");
         assert!(!received.contains("PRI") && !received.to_lowercase().contains("h2c"), "{received}");
     }
 }
@@ -296,27 +296,27 @@ async fn a_switch_that_does_not_answer_the_key_is_no_answer() {
     for accept in ["", "Sec-WebSocket-Accept: AAAAAAAAAAAAAAAAAAAAAAAAAAA=\r\n"] {
         let answer =
             format!("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n{accept}\r\n");
-        let door = Arc::new(says(answer.leak()));
-        let answer = talk(connect(&door), format!("{SOCKET}DELETE /secret HTTP/1.1\r\n\r\n").as_bytes()).await;
+        let gateway = Arc::new(says(answer.leak()));
+        let answer = talk(connect(&gateway), format!("{SOCKET}DELETE /secret HTTP/1.1\r\n\r\n").as_bytes()).await;
         assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
-        assert_eq!(door.reasons(), [Reason::Gateway]);
-        assert!(!String::from_utf8(door.received()).expect("text").contains("DELETE"));
+        assert_eq!(gateway.reasons(), [Reason::Gateway]);
+        assert!(!String::from_utf8(gateway.received()).expect("text").contains("DELETE"));
     }
 }
 
 #[tokio::test]
 async fn an_upstream_that_closed_meanwhile_is_connected_to_again() {
-    let door = Arc::new(Fake::new(|mut stream: DuplexStream, noted: Noted| async move {
+    let gateway = Arc::new(Fake::new(|mut stream: DuplexStream, noted: Noted| async move {
         let mut space = [0; 4096];
         let count = stream.read(&mut space).await.expect("request");
         noted.add(&space[..count]);
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.expect("answer");
     }));
-    let mut client = connect(&door);
+    let mut client = connect(&gateway);
     for turn in 1..=3 {
         client.write_all(GET.as_bytes()).await.expect("request");
         assert!(until(&mut client, "\r\n\r\nok").await.starts_with("HTTP/1.1 200 OK"));
-        assert_eq!(door.made().len(), turn);
+        assert_eq!(gateway.made().len(), turn);
     }
     // A request with a body as well.
     client
@@ -324,7 +324,7 @@ async fn an_upstream_that_closed_meanwhile_is_connected_to_again() {
         .await
         .expect("request");
     assert!(until(&mut client, "\r\n\r\nok").await.starts_with("HTTP/1.1 200 OK"));
-    assert_eq!(read_requests(&door.received()).expect("requests").len(), 4);
+    assert_eq!(read_requests(&gateway.received()).expect("requests").len(), 4);
 }
 
 #[tokio::test]
@@ -332,82 +332,82 @@ async fn an_answer_that_is_none_is_a_failure() {
     for answer in
         ["garbage\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx", "", "SSH-2.0-x\r\n"]
     {
-        let door = Arc::new(Fake::new(move |mut stream: DuplexStream, _: Noted| async move {
+        let gateway = Arc::new(Fake::new(move |mut stream: DuplexStream, _: Noted| async move {
             head(&mut stream).await;
             stream.write_all(answer.as_bytes()).await.expect("answer");
         }));
-        let told = talk(connect(&door), GET.as_bytes()).await;
+        let told = talk(connect(&gateway), GET.as_bytes()).await;
         assert!(told.starts_with("HTTP/1.1 502 "), "{answer:?}: {told}");
-        assert_eq!(door.reasons(), [Reason::Reset], "{answer:?}");
-        assert_eq!(door.events()[0].kind, Kind::Failed);
+        assert_eq!(gateway.reasons(), [Reason::Reset], "{answer:?}");
+        assert_eq!(gateway.events()[0].kind, Kind::Failed);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_does_not_go_on_is_told_and_cut_off() {
     for (text, seconds) in [("GET / HTTP/1.1\r\nHost: good.ex", 10), ("G", 10)] {
-        let door = Arc::new(Fake::new(echo));
-        let mut client = connect(&door);
+        let gateway = Arc::new(Fake::new(echo));
+        let mut client = connect(&gateway);
         client.write_all(text.as_bytes()).await.expect("a part");
         let began = tokio::time::Instant::now();
         let mut answer = String::new();
         client.read_to_string(&mut answer).await.expect("answer");
         assert!(answer.starts_with("HTTP/1.1 408 "), "{text:?}: {answer}");
         assert_eq!(began.elapsed().as_secs(), seconds);
-        assert_eq!(door.reasons(), [Reason::TimedOut]);
+        assert_eq!(gateway.reasons(), [Reason::TimedOut]);
     }
     // One byte now and then does not help.
-    let door = Arc::new(Fake::new(echo));
-    let mut client = connect(&door);
+    let gateway = Arc::new(Fake::new(echo));
+    let mut client = connect(&gateway);
     let began = tokio::time::Instant::now();
     for byte in "GET / HTTP/1.1\r\nX-Slow: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa".bytes() {
         if client.write_all(&[byte]).await.is_err() {
             break;
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
-        if !door.reasons().is_empty() {
+        if !gateway.reasons().is_empty() {
             break;
         }
     }
     assert!((9..=12).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
-    assert_eq!(door.reasons(), [Reason::TimedOut]);
+    assert_eq!(gateway.reasons(), [Reason::TimedOut]);
     // A kept connection ends quietly.
-    let door = Arc::new(Fake::new(echo));
-    let mut client = connect(&door);
+    let gateway = Arc::new(Fake::new(echo));
+    let mut client = connect(&gateway);
     client.write_all(GET.as_bytes()).await.expect("request");
     let mut answer = String::new();
     client.read_to_string(&mut answer).await.expect("answer");
-    assert!(answer.starts_with("HTTP/1.1 200 ") && door.reasons().is_empty(), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 200 ") && gateway.reasons().is_empty(), "{answer}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_upstream_that_never_answers_and_a_body_that_never_ends_are_given_up() {
-    let door = Arc::new(Fake::new(|stream: DuplexStream, _: Noted| async move {
+    let gateway = Arc::new(Fake::new(|stream: DuplexStream, _: Noted| async move {
         let (_stream, ()) = (stream, std::future::pending().await);
     }));
     let answer = {
-        let mut client = connect(&door);
+        let mut client = connect(&gateway);
         client.write_all(GET.as_bytes()).await.expect("request");
         let mut answer = String::new();
         client.read_to_string(&mut answer).await.expect("answer");
         answer
     };
     assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
-    assert_eq!(door.reasons(), [Reason::UpstreamTimedOut]);
+    assert_eq!(gateway.reasons(), [Reason::UpstreamTimedOut]);
 
-    let door = Arc::new(Fake::new(echo));
-    let mut client = connect(&door);
+    let gateway = Arc::new(Fake::new(echo));
+    let mut client = connect(&gateway);
     client.write_all(b"POST / HTTP/1.1\r\nHost: good.example\r\nContent-Length: 5\r\n\r\nhel").await.expect("request");
     let mut answer = String::new();
     client.read_to_string(&mut answer).await.expect("answer");
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
-    assert_eq!(door.reasons(), [Reason::TimedOut]);
+    assert_eq!(gateway.reasons(), [Reason::TimedOut]);
 }
 
 #[tokio::test]
 async fn a_client_that_goes_takes_its_upstream_along() {
     let gone = Arc::new(AtomicUsize::new(0));
-    let door = Arc::new(Fake::new({
+    let gateway = Arc::new(Fake::new({
         let gone = Arc::clone(&gone);
         move |mut stream: DuplexStream, _: Noted| {
             let gone = Arc::clone(&gone);
@@ -421,7 +421,7 @@ async fn a_client_that_goes_takes_its_upstream_along() {
             }
         }
     }));
-    let mut client = connect(&door);
+    let mut client = connect(&gateway);
     client.write_all(GET.as_bytes()).await.expect("request");
     until(&mut client, "x\r\n").await;
     drop(client);
@@ -457,8 +457,8 @@ fn slow(seconds: u64, gone: &Arc<AtomicUsize>) -> Fake {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_waits_is_answered_however_long_it_takes() {
     let gone = Arc::default();
-    let door = Arc::new(slow(250, &gone));
-    let mut client = connect(&door);
+    let gateway = Arc::new(slow(250, &gone));
+    let mut client = connect(&gateway);
     client.write_all(GET.as_bytes()).await.expect("request");
     let began = tokio::time::Instant::now();
     assert!(until(&mut client, "\r\n\r\nok").await.starts_with("HTTP/1.1 200 OK"));
@@ -471,8 +471,8 @@ async fn a_client_that_waits_is_answered_however_long_it_takes() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_only_reads_any_more_is_answered() {
     let gone = Arc::default();
-    let door = Arc::new(slow(50, &gone));
-    let mut client = connect(&door);
+    let gateway = Arc::new(slow(50, &gone));
+    let mut client = connect(&gateway);
     client.write_all(GET.as_bytes()).await.expect("request");
     client.shutdown().await.expect("its direction");
     let mut answer = String::new();
@@ -484,8 +484,8 @@ async fn a_client_that_only_reads_any_more_is_answered() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_has_gone_holds_no_silent_upstream() {
     let gone = Arc::default();
-    let door = Arc::new(slow(250, &gone));
-    let mut client = connect(&door);
+    let gateway = Arc::new(slow(250, &gone));
+    let mut client = connect(&gateway);
     client.write_all(GET.as_bytes()).await.expect("request");
     drop(client);
     tokio::time::sleep(Duration::from_secs(70)).await;

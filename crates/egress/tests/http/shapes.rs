@@ -11,29 +11,29 @@ use crate::support::{Fake, GOOD, OTHER, connect, echo, read_requests, talk};
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: other.example\r\n\r\n";
 
 async fn refused(text: &[u8], why: &str) {
-    let door = Arc::new(Fake::new(echo));
-    let answer = talk(connect(&door), text).await;
+    let gateway = Arc::new(Fake::new(echo));
+    let answer = talk(connect(&gateway), text).await;
     let shown = String::from_utf8_lossy(text);
     let status: u16 = answer.get(9..12).and_then(|text| text.parse().ok()).unwrap_or(0);
     assert!([400, 408, 431].contains(&status), "{shown:?}: {answer}");
     assert!(answer.contains("connection: close\r\n"), "{shown:?}: {answer}");
     assert!(answer.contains(why), "{shown:?}: {answer}");
     assert!(!answer.contains("200 OK"), "{shown:?}: {answer}");
-    assert_eq!(door.reasons(), [Reason::BadRequest], "{shown:?}");
-    let event = &door.events()[0];
+    assert_eq!(gateway.reasons(), [Reason::BadRequest], "{shown:?}");
+    let event = &gateway.events()[0];
     assert_eq!(event.kind, Kind::Refused);
     // Where it was to go is known before anything of it can be read.
     assert_eq!((event.host.as_deref(), event.port), (Some(GOOD), Some(80)), "{shown:?}: {event:?}");
     assert!(event.detail.as_deref().is_some_and(|detail| detail.contains(why)), "{shown:?}: {event:?}");
-    let received = door.received();
+    let received = gateway.received();
     assert!(read_requests(&received).is_ok_and(|seen| seen.is_empty()), "{shown:?}: {received:?}");
 }
 
 async fn allowed(text: &str) {
-    let door = Arc::new(Fake::new(echo));
-    let answer = talk(connect(&door), text.as_bytes()).await;
+    let gateway = Arc::new(Fake::new(echo));
+    let answer = talk(connect(&gateway), text.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{text:?}: {answer}");
-    assert_eq!(door.reasons(), [], "{text:?}");
+    assert_eq!(gateway.reasons(), [], "{text:?}");
 }
 
 /// Heads, without what follows: `POST / HTTP/1.1`, Host and this.
@@ -193,17 +193,17 @@ async fn chunks_are_read_in_one_way() {
         ("5\r\nhello\r\n0\r\n", "ends in the middle"),
         ("5\r\nhel", "ends in the middle"),
     ] {
-        let door = Arc::new(Fake::new(echo));
+        let gateway = Arc::new(Fake::new(echo));
         let whole = if why == "ends in the middle" { "" } else { SMUGGLED };
         let text =
             format!("POST / HTTP/1.1\r\nHost: good.example\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}{whole}");
-        let answer = talk(connect(&door), text.as_bytes()).await;
+        let answer = talk(connect(&gateway), text.as_bytes()).await;
         assert!(!answer.contains("200 OK"), "{chunks:?}: {answer}");
         assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains(why), "{chunks:?}: {answer:?}");
-        assert_eq!(door.reasons(), [Reason::BadRequest], "{chunks:?}");
-        let received = String::from_utf8_lossy(&door.received()).into_owned();
+        assert_eq!(gateway.reasons(), [Reason::BadRequest], "{chunks:?}");
+        let received = String::from_utf8_lossy(&gateway.received()).into_owned();
         assert!(!received.contains(OTHER) && !received.contains("smuggled"), "{chunks:?}: {received}");
-        assert!(read_requests(&door.received()).is_err() || received.is_empty(), "{chunks:?}: {received}");
+        assert!(read_requests(&gateway.received()).is_err() || received.is_empty(), "{chunks:?}: {received}");
     }
 }
 
@@ -230,10 +230,10 @@ async fn a_head_has_its_bounds() {
 
 #[tokio::test]
 async fn what_stands_before_a_refused_head_is_answered() {
-    let door = Arc::new(Fake::new(echo));
+    let gateway = Arc::new(Fake::new(echo));
     let text = "GET /1 HTTP/1.1\r\nHost: good.example\r\n\r\nGET /2 HTTP/1.1\r\nHost: good.example\r\nHost: other.example\r\n\r\n";
-    let answer = talk(connect(&door), text.as_bytes()).await;
+    let answer = talk(connect(&gateway), text.as_bytes()).await;
     let (first, second) = (answer.find("200 OK"), answer.find("HTTP/1.1 400 "));
     assert!(first.is_some() && first < second, "{answer}");
-    assert_eq!(door.reasons(), [Reason::BadRequest]);
+    assert_eq!(gateway.reasons(), [Reason::BadRequest]);
 }

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cofferdam_egress::event::{Event, Kind, Reason, Via};
-use cofferdam_egress::http::{Dial, Dialed, Done, Door, Io, Seat, captured};
-use cofferdam_egress::name::Name;
-use cofferdam_egress::rules::{Grant, Refusal, Target};
+use cofferdam_egress::host_name::Name;
+use cofferdam_egress::http::{BoxedTask, CapturedHttp, Dial, Dialed, GatewayInterface, Io, captured};
+use cofferdam_egress::refusal::Refusal;
+use cofferdam_egress::rules::{Grant, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 /// The name that is allowed, at every port in `PORTS`.
@@ -97,7 +98,7 @@ fn refusal(reason: Reason) -> Refusal {
     Refusal { reason, rule: None, detail: None }
 }
 
-impl Door for Fake {
+impl GatewayInterface for Fake {
     fn decide(&self, target: &Target, port: u16) -> Result<Grant, Refusal> {
         if *target != name(GOOD) && *target != name(OTHER) {
             Err(refusal(Reason::NotAllowed))
@@ -130,7 +131,7 @@ impl Door for Fake {
         Box::pin(async move { Ok(Dialed { io: Box::new(ours), address: None }) })
     }
 
-    fn tunnel(self: Arc<Self>, client: Io, first: Bytes, target: Target, port: u16, _: Grant) -> Done {
+    fn tunnel(self: Arc<Self>, client: Io, first: Bytes, target: Target, port: u16, _: Grant) -> BoxedTask {
         self.tunnels.lock().expect("tunnels").push((target, port));
         Box::pin(async move {
             // An echo, so that a test sees each byte and their order.
@@ -151,17 +152,17 @@ pub fn grant() -> Grant {
 }
 
 /// A connection to `GOOD:80` whose client does as it likes; the gateway serves it in a task.
-pub fn connect(door: &Arc<Fake>) -> DuplexStream {
-    connect_to(door, name(GOOD), 80)
+pub fn connect(gateway: &Arc<Fake>) -> DuplexStream {
+    connect_to(gateway, name(GOOD), 80)
 }
 
-pub fn connect_to(door: &Arc<Fake>, target: Target, port: u16) -> DuplexStream {
+pub fn connect_to(gateway: &Arc<Fake>, target: Target, port: u16) -> DuplexStream {
     let (client, ours) = duplex(16 * 1024);
-    let upstream = door.dial(&target, port, &grant());
-    let grant = Grant { inspected: door.ruled, ..grant() };
-    let door: Arc<dyn Door> = door.clone();
-    let seat = Seat { target, port, grant, via: Via::Connect, upstream };
-    tokio::spawn(captured(door, Box::new(ours), seat));
+    let upstream = gateway.dial(&target, port, &grant());
+    let grant = Grant { inspected: gateway.ruled, ..grant() };
+    let gateway: Arc<dyn GatewayInterface> = gateway.clone();
+    let seat = CapturedHttp { target, port, grant, via: Via::Connect, upstream };
+    tokio::spawn(captured(gateway, Box::new(ours), seat));
     client
 }
 
