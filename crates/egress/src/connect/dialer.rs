@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn attempts_beside_the_first_take_descriptors_and_wait_where_there_is_none() {
+    async fn simultaneous_attempts_wait_for_free_descriptors() {
         let (addresses, _listeners, _held) = full_but_the_last(4).await;
         let most = DescriptorBudget::new(6);
         let begun = std::time::Instant::now();
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn names_that_do_not_resolve_take_places_of_their_own_sandbox_only() {
+    async fn slow_lookups_block_only_their_own_sandbox() {
         let never = Arc::<Never>::default();
         let lookup_slots = LookupSlots::new(10);
         let upstream = || Dialer {

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_lines_are_read_as_everywhere() {
+    fn etc_hosts_is_parsed_as_by_the_c_library() {
         let all = hosts("127.0.0.1 localhost\n# 10.0.0.1 no\n10.0.0.2\tA.Example. b # c\nx y\nfe80::1%lo z\n::1 b\n");
         let addresses =
             |name: &str| all.get(name).map(|found| found.iter().map(ToString::to_string).collect::<Vec<_>>());

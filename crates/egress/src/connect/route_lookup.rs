@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_hosts_addresses_are_known_as_such() {
+    fn own_addresses_are_recognised() {
         assert_eq!(route(IpAddr::from([127, 0, 0, 1])), Route::Own);
         // As for a second address of an interface, which the kernel reaches from the first.
         assert_eq!(route(IpAddr::from([127, 9, 9, 9])), Route::Own);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_somebody_elses_is_not_this_hosts() {
+    fn other_addresses_are_not_own() {
         for other in ["192.0.2.1", "2001:db8::1"] {
             let other: IpAddr = other.parse().unwrap();
             assert!(!is_own(other) && route(other) != Route::Own, "{other}");

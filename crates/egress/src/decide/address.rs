@@ -192,7 +192,7 @@ pub fn not_offered(address: IpAddr) -> Option<String> {
     let place = embedded(address).map_or(address, IpAddr::V4);
     match (special(place), special(address)?) {
         (Some(Special::Metadata), _) | (_, Special::Metadata) => {
-            Some(format!("{address} is {}, which gives this machine's credentials to whoever asks", Special::Metadata))
+            Some(format!("{address} is {}, which gives this machine's credentials to any client", Special::Metadata))
         }
         (_, Special::LinkLocal) => Some(format!("{address} is link-local, as are clouds' services for their machines")),
         (_, Special::Private | Special::UniqueLocal | Special::Cgnat | Special::Documentation | Special::Benchmark)
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gives_credentials_away_or_can_be_named_by_nothing_is_not_offered() {
+    fn metadata_and_unnameable_addresses_are_not_suggested() {
         let why = |text: &str| not_offered(text.parse().unwrap_or_else(|_| panic!("{text}")));
         for (text, words) in [
             ("169.254.169.254", "credentials"),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_registries_are_known_with_their_neighbours() {
+    fn special_ranges_end_where_the_registries_say() {
         use Special::*;
         for (first, last, special) in [
             ("0.0.0.0", "0.255.255.255", Unspecified),
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hides_an_ipv4_address_gives_it_away() {
+    fn embedded_ipv4_addresses_are_found() {
         for (text, v4) in [
             ("::ffff:10.0.0.1", Some("10.0.0.1")),
             ("::10.0.0.1", Some("10.0.0.1")),
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn narrower_ranges_stand_before_wider_ones() {
+    fn narrower_ranges_precede_wider_ones() {
         for (index, (net, prefix, _)) in V4.iter().enumerate() {
             assert_eq!(range(IpAddr::from(*net)).map(|(_, prefix)| prefix), Some(*prefix), "{index}");
         }

@@ -105,10 +105,10 @@ struct Record<'a> {
 /// The first record; none while its header is incomplete.
 fn record(bytes: &[u8]) -> Step<Option<Record<'_>>> {
     if bytes.first().is_some_and(|kind| *kind != 22) {
-        return Err("a record that is no handshake");
+        return Err("a record that is not a handshake");
     }
     if bytes.get(1).is_some_and(|major| *major != 3) || bytes.get(2).is_some_and(|minor| !(1..=4).contains(minor)) {
-        return Err("a record of a version that is none");
+        return Err("a record of an unknown version");
     }
     let Some((header, rest)) = bytes.split_first_chunk::<5>() else { return Ok(None) };
     let length = usize::from(u16::from_be_bytes([header[3], header[4]]));
@@ -128,7 +128,7 @@ fn length(pieces: &[&[u8]]) -> Step<Option<usize>> {
     match header.next() {
         None => return Ok(None),
         Some(1) => {}
-        Some(_) => return Err("a handshake that does not begin with a greeting"),
+        Some(_) => return Err("a handshake that does not begin with a ClientHello"),
     }
     let (Some(high), Some(middle), Some(low)) = (header.next(), header.next(), header.next()) else { return Ok(None) };
     Ok(Some(u32::from_be_bytes([0, high, middle, low]) as usize))
@@ -174,7 +174,7 @@ fn hello(message: &[u8]) -> Step<ClientHello> {
     let mut reader = Reader(message);
     // TLS 1.3 has the version 1.2 here, and its own in an extension.
     if !(0x0301..=0x0303).contains(&reader.u16()?) {
-        return Err("a version that is none");
+        return Err("an unknown version");
     }
     reader.take(32)?;
     if reader.short()?.len() > 32 {
@@ -182,10 +182,10 @@ fn hello(message: &[u8]) -> Step<ClientHello> {
     }
     let suites = reader.long()?;
     if suites.is_empty() || suites.len() % 2 != 0 {
-        return Err("cipher suites that are none");
+        return Err("an invalid list of cipher suites");
     }
     if !reader.short()?.contains(&0) {
-        return Err("compressions without none");
+        return Err("compression methods without null");
     }
     let mut hello = ClientHello { server_name: None, encrypted: false };
     // A ClientHello without extensions ends here.
@@ -220,13 +220,13 @@ fn server_name(body: &[u8]) -> Step<String> {
     let mut list = Reader(reader.long()?);
     reader.end()?;
     if list.u8()? != 0 {
-        return Err("a server name of a type that is none");
+        return Err("a server name of an unknown type");
     }
     let name = list.long()?;
     if !list.0.is_empty() {
         return Err("more than one server name");
     }
-    host(name).ok_or("a server name that is none")
+    host(name).ok_or("an invalid server name")
 }
 
 /// A host name as RFC 6066 requires it, in lower case: letters, digits and hyphens (and underscores, which real names

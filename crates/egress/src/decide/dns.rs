@@ -166,7 +166,7 @@ impl<'a> Reader<'a> {
                     }
                     labels.push(self.take(size.into())?);
                 }
-                _ => return Err("a name that is compressed or of a kind that is none"),
+                _ => return Err("a name that is compressed or has an unknown label type"),
             }
         }
     }

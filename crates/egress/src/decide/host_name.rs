@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_have_one_form_and_hosts_one_spelling() {
+    fn host_names_are_normalised() {
         for spelling in ["Example.COM", "example.com.", "\u{ff25}xample.com", "example\u{3002}com"] {
             assert_eq!(Name::parse(spelling.as_bytes()).unwrap().as_str(), "example.com", "{spelling}");
         }
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_could_mean_otherwise_is_no_host() {
+    fn ambiguous_hosts_are_refused() {
         for bad in [
             "",
             ".",

@@ -197,7 +197,7 @@ fn version_4(reader: &mut Reader<'_>) -> Result<Option<Greeting>, &'static str> 
 pub fn password(bytes: &[u8]) -> Progress<()> {
     progress(bytes, |reader| {
         if need!(reader.u8()) != 1 {
-            return Err("a version of the password's message that is none");
+            return Err("an unknown version of the password message");
         }
         need!(reader.counted());
         need!(reader.counted());
@@ -220,14 +220,14 @@ pub fn request(bytes: &[u8]) -> Progress<Request> {
             3 => Destination::Host(host(need!(reader.counted()))?),
             4 => Destination::Address(Ipv6Addr::from(need!(reader.take::<16>())).into()),
             // The length of such an address is not known, so nothing after it can be parsed.
-            _ => return Ok(Some(Request::Refused(Reply::AddressTypeNotSupported, "a kind of address that is none"))),
+            _ => return Ok(Some(Request::Refused(Reply::AddressTypeNotSupported, "an unknown address type"))),
         };
         let port = need!(reader.u16());
         Ok(Some(match command {
             1 => Request::Connect { to, port },
             2 => Request::Refused(Reply::CommandNotSupported, "BIND"),
             3 => Request::Refused(Reply::CommandNotSupported, "UDP ASSOCIATE"),
-            _ => Request::Refused(Reply::CommandNotSupported, "a command that is none"),
+            _ => Request::Refused(Reply::CommandNotSupported, "an unknown command"),
         }))
     })
 }

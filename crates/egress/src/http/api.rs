@@ -1,5 +1,5 @@
 //! The API that a policy passes through: every request goes to one base URL, and its method, path, status, bytes and
-//! duration are told. Nothing else is reachable here; heads and bodies are not told.
+//! duration are reported. Nothing else is reachable here; headers and bodies are not reported.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -30,38 +30,38 @@ use crate::report::event::{Kind, Via};
 /// Makes a connection to the base URL's host and port, and nothing else.
 pub type Connect = Arc<dyn Fn() -> Dial + Send + Sync>;
 
-/// The base URL, taken apart.
+/// The parsed base URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Api {
     /// The host, which may be local or private: the policy names it.
     pub host: Host,
     /// The port.
     pub port: u16,
-    /// Path in front of every request's path: empty, or beginning with `/` and not ending with one.
+    /// Prefix of every request's path: empty, or beginning with `/` and not ending with one.
     pub prefix: String,
-    /// What the requests' Host becomes.
+    /// The Host header of the requests to it.
     authority: HeaderValue,
 }
 
-/// Why there can be no passing through to a base URL.
+/// Why a base URL cannot be passed through to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
-    /// TLS is not spoken to it.
+    /// The gateway does not speak TLS.
     #[error(
         "an API with https cannot be passed through; hint: allow its host in `network.allow`, \
          or run a proxy to it on this host's loopback and name that, with http"
     )]
     Https,
-    /// The URL's host has a character that no host has; a policy that was validated has none such.
+    /// The URL's host has a character that no host has, which a validated policy never has.
     #[error("the API's host is no host")]
     Host,
 }
 
 impl Api {
-    /// What a policy's `network.api.url` means.
+    /// The API of a policy's `network.api.url`.
     ///
     /// # Errors
-    /// It cannot be passed through to.
+    /// The base URL cannot be passed through to.
     pub fn new(url: &HttpUrl) -> Result<Api, ApiError> {
         if url.https {
             return Err(ApiError::Https);
@@ -81,7 +81,7 @@ impl Api {
         }
     }
 
-    /// A request's path behind the base URL's.
+    /// The URI of a request: its path after the base URL's.
     fn below(&self, path: &PathAndQuery) -> Result<Uri, InvalidRequest> {
         if self.prefix.is_empty() {
             return Ok(Uri::from(path.clone()));
@@ -94,9 +94,9 @@ impl Api {
     }
 }
 
-/// Whether some server could take a segment of this path for `.` or `..`: in percent-encoding, also of percent-encoding
-/// or in that of IIS (`%u002e`), in characters that are longer than they have to be, between backslashes, with
-/// parameters behind a semicolon, or cut at a control character.
+/// Whether some server could take a segment of this path for `.` or `..`: percent-encoded once or several times or as
+/// by IIS (`%u002e`), in overlong UTF-8, between backslashes, with parameters after a semicolon, or truncated at a
+/// control character.
 fn leaves_prefix(path: &str) -> bool {
     let mut bytes = path.as_bytes().to_vec();
     loop {
@@ -123,7 +123,7 @@ struct ApiService {
     upstream: UpstreamClient,
 }
 
-/// Serves a connection to the API's address inside until either side ends it. Each request is an event.
+/// Serves a connection to the API's address in the sandbox until either side ends it. Each request is an event.
 pub async fn api(gateway: Arc<dyn GatewayInterface>, client: Io, api: Arc<Api>, connect: Connect) {
     let upstream = UpstreamClient::new(None, move || connect());
     serve(gateway, Via::Api, client, ApiService { api, upstream }).await;
@@ -179,7 +179,7 @@ impl RequestService for ApiService {
     }
 }
 
-/// Tells of a request when its answer has ended, or nobody wants more of it: without a status where none came.
+/// Reports a request when its response has ended or was dropped; without a status if there was no response.
 struct RequestEvent {
     gateway: Arc<dyn GatewayInterface>,
     info: RequestInfo,
@@ -187,7 +187,7 @@ struct RequestEvent {
     began: Instant,
     up: Arc<AtomicU64>,
     down: Arc<AtomicU64>,
-    /// There is no answer, and its refusal or failure is told.
+    /// There is no response, and its refusal or failure is reported elsewhere.
     already_reported: bool,
 }
 
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_that_climb_are_known_in_every_spelling() {
+    fn paths_that_leave_the_prefix_are_found_in_every_spelling() {
         for path in [
             "/..",
             "/../x",

@@ -1,5 +1,5 @@
-//! A connection that a program made to a host's port, speaking HTTP in the clear: every request of it is checked.
-//! Never goes anywhere but to that host and port.
+//! A connection that a program made to a host's port, with HTTP in the clear: every request is checked. Requests go to
+//! that host and port only.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::http::refusal_response::{RefusedRequest, RequestInfo};
 use crate::http::request_target::{InvalidRequest, agrees, host, plain, request_target};
 use crate::http::upstream_client::{BoxedBody, UpstreamClient};
 
-/// The port of a URL that has none.
+/// The default port of `http://`.
 pub(crate) const HTTP: u16 = 80;
 
 struct Captured {
@@ -24,7 +24,7 @@ struct Captured {
     upstream: UpstreamClient,
 }
 
-/// Serves the connection until either side ends it. `client` gives the bytes that were read already, then the rest
+/// Serves the connection until either side ends it. `client` begins with the bytes that were read already
 /// ([`crate::http::Replay`]).
 pub async fn captured(gateway: Arc<dyn GatewayInterface>, client: Io, seat: CapturedHttp) {
     let CapturedHttp { target, port, grant, via, upstream } = seat;

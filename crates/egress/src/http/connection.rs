@@ -1,5 +1,5 @@
-//! A client's connection, served request by request, until it ends or becomes something else. What the answers are is
-//! for others.
+//! Serves a client's connection request by request, until it ends or is upgraded. A `RequestService` makes the
+//! responses.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -27,18 +27,18 @@ use crate::http::upstream_client::{BodyError, BoxedBody, TimedBody, UpstreamClie
 use crate::http::websocket;
 use crate::report::event::Via;
 
-/// Most bytes of a client that wait in memory: a head at its largest, and something of a body.
+/// Most bytes of a client that are buffered: the largest head, and some of a body.
 const MOST_BUFFER: usize = request_head::MOST_BYTES + 8 * 1024;
 
-/// What a connection becomes behind its last request.
+/// What a connection becomes after its last request.
 pub(crate) enum Upgrade {
     /// A tunnel, by CONNECT.
     Tunnel { target: Target, port: u16, grant: Grant },
-    /// A WebSocket, by upstream's own 101.
+    /// A WebSocket, by upstream's status 101.
     Socket { upstream: OnUpgrade },
 }
 
-/// One client's connection, for who answers its requests.
+/// One client's connection, as its request service sees it.
 pub(crate) struct HttpConnection {
     pub(crate) gateway: Arc<dyn GatewayInterface>,
     pub(crate) via: Via,
@@ -46,14 +46,14 @@ pub(crate) struct HttpConnection {
     upgrade: Mutex<Option<(OnUpgrade, Upgrade)>>,
 }
 
-/// Answers requests.
+/// Responds to the requests of a connection.
 pub(crate) trait RequestService: Send + Sync + 'static {
-    /// Where every request of the connection goes, if that is known before one can be read.
+    /// The destination of every request of the connection, if it is known before a request is read.
     fn to(&self) -> Option<(Target, u16)> {
         None
     }
 
-    /// The answer, or the reason why there is none. `info` is for the refusal's event, and knows the method already.
+    /// The response, or why the request is refused. `info` is for the refusal's event, and has the method already.
     fn serve(
         &self,
         connection: &HttpConnection,
@@ -63,7 +63,7 @@ pub(crate) trait RequestService: Send + Sync + 'static {
 }
 
 impl HttpConnection {
-    /// Makes the connection something else once the answer has been sent.
+    /// Upgrades the connection once the response has been sent.
     pub(crate) fn upgrade(&self, client: OnUpgrade, upgrade: Upgrade) {
         *self.upgrade.lock().unwrap_or_else(PoisonError::into_inner) = Some((client, upgrade));
     }
@@ -72,7 +72,7 @@ impl HttpConnection {
         self.upgrade.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Passes a request on whose destination and rules have been checked. Its target becomes `uri`, its Host `host`.
+    /// Forwards a request that has been checked, with the target `uri` and the Host `host`.
     pub(crate) async fn pass<B>(
         &self,
         mut request: Request<B>,
@@ -117,13 +117,13 @@ impl HttpConnection {
     }
 }
 
-/// Serves the connection until it ends, also as what it becomes.
+/// Serves the connection until it ends, after an upgrade as well.
 pub(crate) async fn serve<S: RequestService>(gateway: Arc<dyn GatewayInterface>, via: Via, client: Io, service: S) {
     let (guard, watch) = InspectedStream::new(client);
     let connection = Arc::new(HttpConnection { gateway, via, watch, upgrade: Mutex::new(None) });
     let service = Arc::new(service);
-    // It has the connections to upstream, which outlive the requests where one becomes a WebSocket.
-    let kept = Arc::clone(&service);
+    // It owns the connections to upstream, which outlive the requests if one becomes a WebSocket.
+    let owned_service = Arc::clone(&service);
     let count = Arc::new(AtomicU64::new(0));
     let each = {
         let connection = Arc::clone(&connection);
@@ -141,7 +141,7 @@ pub(crate) async fn serve<S: RequestService>(gateway: Arc<dyn GatewayInterface>,
         .serve_connection(TokioIo::new(guard), each)
         .with_upgrades()
         .await;
-    let unread = RequestInfo { to: kept.to(), ..RequestInfo::nothing(via) };
+    let unread = RequestInfo { to: owned_service.to(), ..RequestInfo::nothing(via) };
     if let Some(fault) = connection.watch.broken() {
         report(&*connection.gateway, &unread, &RefusedRequest::from(fault).refusal);
     } else if let Err(error) = &served
@@ -153,7 +153,7 @@ pub(crate) async fn serve<S: RequestService>(gateway: Arc<dyn GatewayInterface>,
     if let (Ok(()), Some((client, upgrade))) = (served, upgrade) {
         become_another(&connection, client, upgrade).await;
     }
-    drop(kept);
+    drop(owned_service);
 }
 
 async fn one<S: RequestService>(
@@ -181,7 +181,7 @@ async fn one<S: RequestService>(
     response.map(|body| Answer { body, watch: connection.watch.clone() }.boxed_unsync())
 }
 
-/// An answer's body, which says when it is over.
+/// A response's body, which reports its end.
 struct Answer {
     body: BoxedBody,
     watch: InspectionHandle,
@@ -240,7 +240,7 @@ async fn become_another(connection: &HttpConnection, client: OnUpgrade, upgrade:
     }
 }
 
-/// The connection under its guard, and the bytes that were read of it and belong to what it is now.
+/// The connection without inspection, and the bytes that were read from it after the last request.
 fn unwrap(upgraded: Upgraded) -> Option<(Io, Bytes)> {
     let parts = upgraded.downcast::<TokioIo<InspectedStream>>().ok()?;
     let (io, rest) = parts.io.into_inner().into_inner();

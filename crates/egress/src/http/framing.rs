@@ -1,22 +1,22 @@
-//! Where one request ends and the next begins, in the bytes of a client's connection. Pure: bytes in, bytes that may
-//! pass out.
+//! The framing of requests: where one ends and the next begins, in the bytes of a client's connection. Pure: takes
+//! bytes, and returns those that may pass.
 //!
 //! ```text
 //!        ┌──────────────────────────────────────────────┐
 //!        ▼                                              │
 //!      head ─check─▶ body: length │ chunks+trailers ────┤
 //!        │                                              ▼
-//!        └▶ fault, for good                turning: holds what follows until told that it is the next head
+//!        └▶ fault, for good                upgrading: nothing passes before `resume` or the end
 //! ```
 //!
-//! A head passes when it is complete and checked, and not before; so a reader behind this sees no byte of a head that
-//! is refused. It is stricter than any reader behind it, which therefore finds the same ends.
+//! A head passes only when it is complete and checked, so the parser after this sees no byte of a refused head. This
+//! one is stricter than any later parser, which therefore finds the same boundaries.
 
 use crate::http::request_head::{self, Body, Fault, Head, HeadSearch};
 
-/// Most bytes of the trailers behind a body of chunks.
+/// Most bytes of the trailers after a chunked body.
 const MOST_TRAILERS: usize = 8 * 1024;
-/// Most digits of a chunk's size: 2^60 bytes are more than anybody has.
+/// Most digits of a chunk's size: fewer than 2^60 bytes.
 const MOST_DIGITS: usize = 15;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ enum Chunk {
 const FIRST_CHUNK: Chunk = Chunk::Size { digits: 0, size: 0 };
 
 impl Chunk {
-    /// What is behind the first of these bytes, and how many of them it covers.
+    /// The state after the first of these bytes, and how many of them it covers.
     fn after(self, bytes: &[u8]) -> Result<(Chunk, usize), Fault> {
         let next = match (self, bytes[0]) {
             (Chunk::Size { digits: MOST_DIGITS, .. }, byte) if byte.is_ascii_hexdigit() => {
@@ -72,11 +72,11 @@ impl Chunk {
     }
 }
 
-/// The state of one connection's requests.
+/// The framing state of one connection.
 #[derive(Debug)]
 pub struct RequestFraming {
     at: At,
-    /// A head, or trailers, of which the end has not come.
+    /// An incomplete head, or incomplete trailers.
     held: Vec<u8>,
     search: HeadSearch,
     /// A head, or trailers, that may pass.
@@ -88,11 +88,12 @@ pub struct RequestFraming {
 /// What became of some bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// So many of them are consumed, and may pass as they are.
+    /// So many bytes are consumed, and may pass as they are.
     Pass(usize),
-    /// So many of them are consumed and held back; [`RequestFraming::take`] has what may pass now, if anything.
+    /// So many bytes are consumed and withheld; [`RequestFraming::take`] returns what may pass now, if anything.
     Held(usize),
-    /// None is consumed: what they are is for upstream to say, and [`RequestFraming::resume`] is called or nothing.
+    /// None is consumed: they are requests only if upstream refuses the upgrade, after which [`RequestFraming::resume`]
+    /// is called.
     Wait,
     /// Nothing passes any more.
     Fault(Fault),
@@ -112,7 +113,7 @@ impl Default for RequestFraming {
 }
 
 impl RequestFraming {
-    /// Looks at bytes that have come, which are not empty. Those that were not consumed are to be given again.
+    /// Processes bytes, of which there is at least one. Those that are not consumed have to be passed again.
     pub fn step(&mut self, bytes: &[u8]) -> Step {
         let step = match self.at {
             At::Fault { fault, .. } => Step::Fault(fault),
@@ -132,12 +133,12 @@ impl RequestFraming {
         step
     }
 
-    /// Bytes that were held and may pass now.
+    /// Withheld bytes that may pass now.
     pub fn take(&mut self) -> Option<Vec<u8>> {
         self.ready.take()
     }
 
-    /// Nothing passes any more, for a reason found elsewhere.
+    /// Lets nothing pass any more, for a reason found elsewhere.
     pub fn fault(&mut self, fault: Fault) {
         let in_head = match self.at {
             At::Fault { .. } => return,
@@ -147,12 +148,12 @@ impl RequestFraming {
         self.held = Vec::new();
     }
 
-    /// Whether what was wrong is a head, of which therefore nothing has passed.
+    /// Whether the fault is in a head, of which therefore nothing has passed.
     pub fn was_in_head(&self) -> bool {
         matches!(self.at, At::Fault { in_head: true, .. })
     }
 
-    /// What has been wrong, if anything.
+    /// The fault, if there has been one.
     pub fn faulty(&self) -> Option<Fault> {
         match self.at {
             At::Fault { fault, .. } => Some(fault),
@@ -160,7 +161,7 @@ impl RequestFraming {
         }
     }
 
-    /// What follows a request that asked for an upgrade or a tunnel is another request: it was not granted.
+    /// An upgrade or a tunnel was not granted: what follows is another request.
     pub fn resume(&mut self) {
         if self.at == At::Upgrading {
             self.at = At::Head;
@@ -168,7 +169,7 @@ impl RequestFraming {
         self.upgrading = false;
     }
 
-    /// Whether nothing is consumed until [`RequestFraming::resume`].
+    /// Whether nothing is consumed before [`RequestFraming::resume`].
     pub fn is_upgrading(&self) -> bool {
         self.at == At::Upgrading
     }
@@ -178,12 +179,12 @@ impl RequestFraming {
         self.heads
     }
 
-    /// In the middle of a head.
+    /// Whether a head has begun and is not complete.
     pub fn in_head(&self) -> bool {
         self.at == At::Head && !self.held.is_empty()
     }
 
-    /// Whether the end of the bytes here is in the middle of a request.
+    /// Whether the end of the stream here would be in the middle of a request.
     pub fn is_incomplete(&self) -> bool {
         matches!(self.at, At::Length(_) | At::Chunk(_)) || self.in_head()
     }
@@ -223,7 +224,7 @@ impl RequestFraming {
         }
     }
 
-    /// Passes as much as the chunks' grammar has, up to the trailers, which are held like a head.
+    /// Passes chunks as far as the grammar allows, up to the trailers, which are withheld like a head.
     fn chunk(&mut self, mut chunk: Chunk, bytes: &[u8]) -> Step {
         let mut index = 0;
         while index < bytes.len() && chunk != Chunk::Trailers {
@@ -232,7 +233,7 @@ impl RequestFraming {
                     chunk = next;
                     index += count;
                 }
-                // Found again with the next step, so that what passes does not depend on the pieces that come.
+                // Found again in the next step, so that what passes does not depend on how the bytes are split.
                 Err(_) if index > 0 => break,
                 Err(fault) => return Step::Fault(fault),
             }

@@ -1,7 +1,8 @@
-//! A client's connection of which only strictly framed requests can be read. Says of what it refused; answers nothing.
+//! A wrapper around a client's stream, from which only strictly framed requests can be read. Records what it refuses,
+//! and responds to nothing.
 //!
-//! Where a head is refused, a stand-in of our own is read instead: so the requests before it are answered first, and
-//! whoever serves the connection learns by the number of the request that this one is to be refused, and why.
+//! In place of a refused head a substitute is read: so the requests before it are answered first, and the server of the
+//! connection learns by the request's number that it is to be refused, and why.
 
 use std::future::Future;
 use std::io;
@@ -18,22 +19,22 @@ use crate::http::framing::{RequestFraming, Step};
 use crate::http::interface::Io;
 use crate::http::request_head::Fault;
 
-/// A head that has begun is complete within this time.
+/// Time limit of a head, from its first byte.
 const HEAD: Duration = Duration::from_secs(10);
-/// A connection between two requests is kept this long.
+/// Time limit between two requests.
 const IDLE: Duration = Duration::from_secs(75);
-/// A body goes on within this time.
+/// Time limit between two parts of a request's body.
 const BODY: Duration = Duration::from_secs(120);
-/// A client that has ended its own direction and has requests open is taken to be gone when nothing was written to it
-/// for this long: one that has died looks the same as one that still reads.
+/// A client that has shut down its sending side while requests are open counts as gone after this time without a write:
+/// one that has died looks the same as one that still reads.
 const GONE: Duration = Duration::from_secs(60);
-/// After a refusal what the client still sends is read for this long, so that the answer is not lost in a reset…
+/// After a refusal, what the client still sends is read for this time, so that no reset destroys the response…
 const LINGER: Duration = Duration::from_millis(500);
 /// …and at most so much of it.
 const LINGER_BYTES: usize = 2 * 1024 * 1024;
 
-/// What is read in place of a head that was refused.
-const STAND_IN: &[u8] = b"GET / HTTP/1.1\r\nhost: refused.invalid\r\nconnection: close\r\n\r\n";
+/// The substitute for a refused head.
+const SUBSTITUTE: &[u8] = b"GET / HTTP/1.1\r\nhost: refused.invalid\r\nconnection: close\r\n\r\n";
 
 /// What a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,32 +47,32 @@ enum Wait {
 #[derive(Debug, Default)]
 struct InspectionState {
     framing: RequestFraming,
-    /// Number of the request that is a stand-in.
+    /// Number of the request that is a substitute.
     refused: Option<u64>,
     /// Requests that were answered to the end.
     answered: u64,
-    /// Who waits for [`InspectionHandle::resume`] or [`InspectionHandle::answered`].
+    /// The task that waits for [`InspectionHandle::resume`] or [`InspectionHandle::answered`].
     waker: Option<Waker>,
     linger: bool,
-    /// `broken` has been asked.
+    /// `broken` has returned the fault.
     reported: bool,
 }
 
-/// The connection as its server reads and writes it.
+/// The stream that the server of the connection reads and writes.
 pub(crate) struct InspectedStream {
     io: Io,
     shared: Arc<Mutex<InspectionState>>,
-    /// May pass.
+    /// Bytes that may pass.
     out: BytesMut,
-    /// Came, and was not looked at yet.
+    /// Bytes that were read, and not inspected yet.
     rest: BytesMut,
     wait: Option<(Wait, Pin<Box<Sleep>>)>,
-    /// The client has ended its direction.
+    /// The client has shut down its sending side.
     ended: Option<Pin<Box<Sleep>>>,
     lingering: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
-/// The same connection, for who answers its requests.
+/// The state of the inspection, for the service that responds to the requests.
 #[derive(Clone)]
 pub(crate) struct InspectionHandle(Arc<Mutex<InspectionState>>);
 
@@ -80,13 +81,13 @@ fn lock(shared: &Mutex<InspectionState>) -> MutexGuard<'_, InspectionState> {
 }
 
 impl InspectionHandle {
-    /// Why the request of this number, from zero, is to be refused unread.
+    /// Why the request of this number, from zero, is to be refused, if it is.
     pub(crate) fn refused(&self, number: u64) -> Option<Fault> {
         let shared = lock(&self.0);
         shared.refused.filter(|refused| *refused == number).and_then(|_| shared.framing.faulty())
     }
 
-    /// What was wrong with the body of a request; once.
+    /// The fault in the body of a request; returned once.
     pub(crate) fn broken(&self) -> Option<Fault> {
         let mut shared = lock(&self.0);
         let fault = shared.framing.faulty().filter(|_| shared.refused.is_none() && !shared.reported)?;
@@ -94,7 +95,7 @@ impl InspectionHandle {
         Some(fault)
     }
 
-    /// The request that asked for an upgrade or a tunnel does not get it.
+    /// A request for an upgrade or a tunnel was not granted.
     pub(crate) fn resume(&self) {
         let mut shared = lock(&self.0);
         shared.framing.resume();
@@ -103,7 +104,7 @@ impl InspectionHandle {
         }
     }
 
-    /// A request has been answered to the end, or nobody wants the rest.
+    /// A response has ended, or was dropped.
     pub(crate) fn answered(&self) {
         let mut shared = lock(&self.0);
         shared.answered += 1;
@@ -112,14 +113,14 @@ impl InspectionHandle {
         }
     }
 
-    /// The connection ends with an answer that its client should get, whatever it is still sending.
+    /// The connection ends with a response that the client should receive, whatever it still sends.
     pub(crate) fn linger(&self) {
         lock(&self.0).linger = true;
     }
 }
 
 impl InspectedStream {
-    /// The connection, guarded, and what watches it.
+    /// Wraps a stream.
     pub(crate) fn new(io: Io) -> (InspectedStream, InspectionHandle) {
         let shared = Arc::new(Mutex::new(InspectionState::default()));
         let watch = InspectionHandle(Arc::clone(&shared));
@@ -137,14 +138,14 @@ impl InspectedStream {
         )
     }
 
-    /// The connection itself, and what was read of it and did not pass.
+    /// The stream itself, and the bytes that were read from it and not passed.
     pub(crate) fn into_inner(self) -> (Io, Bytes) {
         let mut first = self.out;
         first.extend_from_slice(&self.rest);
         (self.io, first.freeze())
     }
 
-    /// Looks at bytes that have come. How many of them pass where they are; the others went to `out` and `rest`.
+    /// Inspects bytes that were read. Returns how many of them pass in place; the others went to `out` and `rest`.
     fn inspect(&mut self, mut bytes: &[u8]) -> usize {
         let mut direct = 0;
         let mut in_place = true;
@@ -180,17 +181,17 @@ impl InspectedStream {
         direct
     }
 
-    /// After a fault: a stand-in where a head should be, the end where a body should go on.
+    /// After a fault: a substitute for a head, the end of the stream for a body.
     fn refuse(&mut self) {
         let mut shared = lock(&self.shared);
         shared.linger = true;
         if shared.framing.was_in_head() && shared.refused.is_none() {
             shared.refused = Some(shared.framing.heads());
-            self.out.extend_from_slice(STAND_IN);
+            self.out.extend_from_slice(SUBSTITUTE);
         }
     }
 
-    /// Whether the time for what the connection waits for is over.
+    /// Ready when the time limit for what the connection waits for is over.
     fn poll_time(&mut self, context: &mut Context<'_>) -> Poll<Wait> {
         let kind = {
             let mut shared = lock(&self.shared);
@@ -199,7 +200,7 @@ impl InspectedStream {
             } else if shared.framing.is_incomplete() {
                 Wait::Body
             } else if shared.answered < shared.framing.heads() {
-                // It is not for the client to go on; it waits for upstream.
+                // The client waits for upstream, and need not send anything.
                 shared.waker = Some(context.waker().clone());
                 self.wait = None;
                 return Poll::Pending;
@@ -221,14 +222,14 @@ impl InspectedStream {
         }
     }
 
-    /// Something is written, and whoever is gone will not take it for long.
-    fn still_there(&mut self) {
+    /// Something is written: a client that is gone will not accept it for long.
+    fn reset_gone_timer(&mut self) {
         if let Some(gone) = &mut self.ended {
             gone.as_mut().reset(Instant::now() + GONE);
         }
     }
 
-    /// Something came: waiting begins anew, but for a head, which is to be complete in time.
+    /// Something was read: time limits begin anew, except that of a head.
     fn progress(&mut self) {
         if !(matches!(self.wait, Some((Wait::Head, _))) && lock(&self.shared).framing.in_head()) {
             self.wait = None;
@@ -256,7 +257,7 @@ impl AsyncRead for InspectedStream {
             {
                 let mut shared = lock(&this.shared);
                 if shared.framing.faulty().is_some() {
-                    // Not the end yet where an answer is to be given: at the end of a connection it would be dropped.
+                    // Not the end yet if a response is to be sent: at the end of the stream it would be dropped.
                     if shared.refused.is_some_and(|refused| shared.answered <= refused) {
                         shared.waker = Some(context.waker().clone());
                         return Poll::Pending;
@@ -268,7 +269,7 @@ impl AsyncRead for InspectedStream {
                     return Poll::Pending;
                 }
                 if let Some(gone) = &mut this.ended {
-                    // Whoever serves the connection would drop the requests that are open.
+                    // The server of the connection would drop the open requests.
                     if shared.answered >= shared.framing.heads() {
                         return Poll::Ready(Ok(()));
                     }
@@ -279,7 +280,7 @@ impl AsyncRead for InspectedStream {
             if !this.rest.is_empty() {
                 let bytes = std::mem::take(&mut this.rest);
                 let direct = this.inspect(&bytes);
-                // Bytes of a body stand before whatever `inspect` found behind them.
+                // Bytes of a body precede whatever `inspect` found after them.
                 let mut out = BytesMut::from(&bytes[..direct]);
                 out.extend_from_slice(&this.out);
                 this.out = out;
@@ -318,7 +319,7 @@ impl AsyncRead for InspectedStream {
 
 impl AsyncWrite for InspectedStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.still_there();
+        self.reset_gone_timer();
         Pin::new(&mut self.io).poll_write(context, bytes)
     }
 
@@ -327,7 +328,7 @@ impl AsyncWrite for InspectedStream {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.still_there();
+        self.reset_gone_timer();
         Pin::new(&mut self.io).poll_write_vectored(context, parts)
     }
 
@@ -355,7 +356,7 @@ impl AsyncWrite for InspectedStream {
             match Pin::new(&mut this.io).poll_read(context, &mut buffer) {
                 Poll::Ready(Ok(())) if buffer.filled().is_empty() => break,
                 Poll::Ready(Ok(())) => *left = left.saturating_sub(buffer.filled().len()),
-                // Nobody is there to get the answer.
+                // The client is gone.
                 Poll::Ready(Err(_)) => break,
                 Poll::Pending => return Poll::Pending,
             }

@@ -1,4 +1,4 @@
-//! What HTTP needs of the gateway: decisions, connections, a place for events. Decides nothing itself.
+//! What this module needs of the gateway: decisions, connections, a receiver of events. Decides nothing itself.
 
 use std::any::Any;
 use std::future::Future;
@@ -17,7 +17,7 @@ use crate::report::event::{Event, Via};
 
 /// Both directions of a connection.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {
-    /// The value itself, for who knows its type and can do more with it.
+    /// The value itself, to be downcast.
     fn any(self: Box<Self>) -> Box<dyn Any + Send>;
 }
 
@@ -27,72 +27,72 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Stream for T {
     }
 }
 
-/// A connection of whatever kind.
+/// Any connection.
 pub type Io = Box<dyn Stream>;
 
 /// A connection that is being made.
 pub type Dial = Pin<Box<dyn Future<Output = Result<Dialed, Refusal>> + Send>>;
 
-/// Something that goes on until it ends.
+/// A boxed future without a result.
 pub type BoxedTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A connection to upstream, resolved, checked and pinned.
 pub struct Dialed {
-    /// Both directions. Dropping it ends the connection; the gateway counts its bytes and tells of its end.
+    /// Both directions. Dropping it ends the connection; the gateway counts its bytes and reports its end.
     pub io: Io,
-    /// Where it goes; none where an upstream proxy resolved the name.
+    /// The address that it leads to; none if an upstream proxy resolved the name.
     pub address: Option<IpAddr>,
 }
 
 /// The gateway, as one client connection of one sandbox sees it: the implementation knows the sandbox, its rules and
 /// limits, the connection's number and the process, and fills these into events.
 ///
-/// Refusals and failures of requests are told by this module through [`GatewayInterface::event`], those that `decide`
-/// and `dial` return as well; connections that begin and end (`allowed`, `closed`) are told by the implementation.
+/// This module reports refusals and failures of requests through [`GatewayInterface::event`], those that `decide` and
+/// `dial` return included; the implementation reports when connections begin and end (`allowed`, `closed`).
 pub trait GatewayInterface: Send + Sync + 'static {
-    /// May this be connected to? Pure, and tells nobody.
+    /// Whether this may be connected to. Pure, and reports nothing.
     fn decide(&self, target: &Target, port: u16) -> Result<Grant, Refusal>;
 
-    /// May this request be made to where `grant` leads? `path` begins with `/` and has no query,
+    /// Whether this request may be made on a connection that `grant` allows. `path` begins with `/` and has no query,
     /// or is `*` with the method OPTIONS. Pure.
     fn request(&self, grant: &Grant, method: &str, path: &str) -> Result<(), Refusal>;
 
-    /// Connects to what `decide` allowed: resolves, checks the address, pins it, counts against the limits. The future
-    /// ends by itself, in an error after the gateway's own time limit.
+    /// Connects to what `decide` allowed: resolves, checks the address, pins it, counts against the limits. The
+    /// gateway's own time limit applies.
     fn dial(&self, target: &Target, port: u16, grant: &Grant) -> Dial;
 
-    /// Goes on with a CONNECT tunnel whose answer has been sent, as if the client had connected to `target` itself: its
-    /// first bytes are looked at. `client` is the very value that [`crate::http::proxy`] was given; `first` are bytes
-    /// of the tunnel that were read already.
+    /// Serves a CONNECT tunnel whose response has been sent, as if the client had connected to `target` itself: its
+    /// first bytes are checked. `client` is the value that was passed to [`crate::http::proxy`]; `first` are bytes of
+    /// the tunnel that were read already.
     fn tunnel(self: Arc<Self>, client: Io, first: Bytes, target: Target, port: u16, grant: Grant) -> BoxedTask;
 
-    /// Records what happened, after filling in the connection, the process and the time. Does not block.
+    /// Reports an event, after filling in the connection, the process and the time. Does not block.
     fn event(&self, event: Event);
 }
 
-/// A client's connection whose destination is settled and whose first bytes look like HTTP.
+/// A client's connection to a known destination, whose first bytes look like HTTP.
 pub struct CapturedHttp {
-    /// Where the program connected to.
+    /// The host or address that the program connected to.
     pub target: Target,
-    /// On which port.
+    /// The port.
     pub port: u16,
     /// What allowed it.
     pub grant: Grant,
-    /// How it came here.
+    /// The service that the program used.
     pub via: Via,
-    /// The connection to upstream, begun already; another is made by [`GatewayInterface::dial`] when upstream has
-    /// closed it between two requests.
+    /// The connection to upstream, which has been started already; [`GatewayInterface::dial`] makes another if upstream
+    /// closes it between two requests.
     pub upstream: Dial,
 }
 
-/// A stream of which some bytes have been read already: they come first, again.
+/// A stream that begins with bytes which have been read from it already.
 pub struct Replay<S> {
     first: Bytes,
     rest: S,
 }
 
 impl<S> Replay<S> {
-    /// `first`, then what `rest` has to say.
+    /// `first`, and then the bytes of `rest`.
     pub fn new(first: impl Into<Bytes>, rest: S) -> Replay<S> {
         Replay { first: first.into(), rest }
     }

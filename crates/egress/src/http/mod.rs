@@ -1,8 +1,9 @@
-//! HTTP/1.1 in the clear: requests looked into one by one, the HTTP proxy, and the API that is passed through.
+//! HTTP/1.1 in the clear: requests inspected one by one, the HTTP proxy, and the API that is passed through.
 //!
 //! ```text
-//! client ─bytes─▶ inspect ─one reading only─▶ hyper's server ─request─▶ captured, proxy, api ─▶ hyper's client ─▶ upstream
-//!                 (framing, request_head)     (connection)             (request_target, rules)  (upstream_client)
+//! client ─bytes─▶ inspect ─unambiguous bytes─▶ hyper's server ─request─▶ service ─▶ hyper's client ─▶ upstream
+//!                 (framing, request_head)      (connection)              (captured,  (upstream_client)
+//!                                                                        proxy, api)
 //! ```
 //!
 //! Two parsers read each request: `inspect` its bytes, which refuses every form that programs read in different ways,

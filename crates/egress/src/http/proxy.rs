@@ -1,5 +1,5 @@
-//! The HTTP proxy: CONNECT, and requests with an absolute `http://` URL. Never leads to what a captured connection to
-//! the same host and port could not reach.
+//! The HTTP proxy: CONNECT, and requests with an absolute `http://` URL. Never reaches what a captured connection to
+//! the same host and port could not.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::http::request_target::{InvalidRequest, agrees, host, plain, request_t
 use crate::http::upstream_client::{BoxedBody, UpstreamClient, empty};
 use crate::report::event::Via;
 
-/// The connections to the host and port that were asked for last.
+/// The connections to the host and port of the last request.
 type Last = Option<(Target, u16, Arc<UpstreamClient>)>;
 
 #[derive(Default)]
@@ -72,7 +72,7 @@ impl RequestService for Proxy {
     }
 }
 
-/// A tunnel, if its end may be reached; whether it can be is found out behind the answer.
+/// Responds to CONNECT by the rules alone; the connection to upstream is made after the response.
 fn connect(
     connection: &HttpConnection,
     mut request: Request<Incoming>,

@@ -1,4 +1,4 @@
-//! The answer that a refused request gets, and the event beside it: the same words. Decides nothing.
+//! The response to a refused request, and its event, in the same words. Decides nothing.
 
 use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
@@ -14,7 +14,7 @@ use crate::http::request_target::{InvalidRequest, shown};
 use crate::http::upstream_client::BoxedBody;
 use crate::report::event::{Event, Kind, Via};
 
-/// A request that goes no further.
+/// A refused request.
 #[derive(Debug, Clone)]
 pub(crate) struct RefusedRequest {
     pub(crate) status: StatusCode,
@@ -53,7 +53,7 @@ impl From<InvalidRequest> for RefusedRequest {
 }
 
 impl RefusedRequest {
-    /// A request whose host is not where its connection, or its URL, leads.
+    /// A request whose Host is not the host of its connection or of its URL.
     pub(crate) fn mismatch(host: &Authority, target: &Target, port: u16) -> RefusedRequest {
         let there = Authority { target: target.clone(), port: Some(port) };
         let detail = format!("Host `{host}` on a connection to {there}");
@@ -62,34 +62,34 @@ impl RefusedRequest {
 }
 
 impl RefusedRequest {
-    /// An answer of upstream's that cannot be passed on.
+    /// A response of upstream that cannot be forwarded.
     pub(crate) fn odd_answer(what: &str) -> RefusedRequest {
         RefusedRequest::from(Refusal::because(Reason::Gateway, format!("upstream answered {what}")))
     }
 
-    /// A request that passed the checks here and could not be read nevertheless.
+    /// A request that passed the inspection and that hyper could not parse.
     pub(crate) fn unread(error: &hyper::Error) -> RefusedRequest {
         RefusedRequest::from(Refusal::because(Reason::BadRequest, error.to_string()))
     }
 }
 
-/// Where a request was to go, as far as that is known, and what it was.
+/// What is known of a request, for its events.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestInfo {
     pub(crate) via: Via,
     pub(crate) to: Option<(Target, u16)>,
     pub(crate) method: Option<String>,
-    /// Without its query.
+    /// The path, without its query.
     pub(crate) path: Option<String>,
 }
 
 impl RequestInfo {
-    /// Nothing but how it came.
+    /// Only the service is known.
     pub(crate) fn nothing(via: Via) -> RequestInfo {
         RequestInfo { via, to: None, method: None, path: None }
     }
 
-    /// An event about it.
+    /// An event of this request.
     pub(crate) fn event(&self, kind: Kind) -> Event {
         let mut event = Event::new(kind, self.via);
         if let Some((target, port)) = &self.to {
@@ -101,7 +101,7 @@ impl RequestInfo {
     }
 }
 
-/// Tells of it.
+/// Reports a refusal.
 pub(crate) fn report(gateway: &dyn GatewayInterface, info: &RequestInfo, refusal: &Refusal) {
     let mut event = info.event(if refusal.reason.is_failure() { Kind::Failed } else { Kind::Refused });
     event.reason = Some(refusal.reason);
@@ -110,7 +110,7 @@ pub(crate) fn report(gateway: &dyn GatewayInterface, info: &RequestInfo, refusal
     gateway.event(event);
 }
 
-/// The answer: a status, one line, and the end of the connection.
+/// The response: a status, a line of text, and `Connection: close`.
 pub(crate) fn answer(info: &RequestInfo, refused: &RefusedRequest) -> Response<BoxedBody> {
     let mut response =
         Response::new(Full::from(line(info, &refused.refusal)).map_err(|never| match never {}).boxed_unsync());
@@ -120,7 +120,7 @@ pub(crate) fn answer(info: &RequestInfo, refused: &RefusedRequest) -> Response<B
     response
 }
 
-/// What is refused, why, by which line of the policy, and what would allow it.
+/// The line of text: what is refused, why, by which line of the policy, and what would allow it.
 fn line(info: &RequestInfo, refusal: &Refusal) -> String {
     let to = info.to.clone().map(|(target, port)| Authority { target, port: Some(port) }.to_string());
     let to = to.as_deref().unwrap_or("this request");
@@ -137,13 +137,13 @@ fn line(info: &RequestInfo, refusal: &Refusal) -> String {
             Target::Address(address) => not_offered(*address),
             Target::Name(_) => None,
         };
-        // As the command's own line after the run has it: an entry without ports is about these two.
+        // As in the summary that the command prints after a run: an entry without ports is for these two.
         let entry = match (target, port) {
             (Target::Name(name), 80 | 443) => name.as_str().to_owned(),
             (Target::Address(address), 80 | 443) => address.to_string(),
             _ => to.to_owned(),
         };
-        // Who reads it may have made a policy or a profile and no command line.
+        // The reader may use a policy or a profile instead of options.
         let hint =
             || format!("; hint: --allow {entry}, `network.allow` of the policy, or `allowed_domains` of the profile");
         line.push_str(&unoffered.map_or_else(hint, |why| format!("; {why}")));

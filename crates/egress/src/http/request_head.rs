@@ -1,10 +1,9 @@
-//! The head of a request, by its raw bytes: may it be read in one way only? Pure; understands nothing else of a
-//! request.
+//! Checks that the raw bytes of a request's head are unambiguous. Pure; interprets nothing else of a request.
 //!
-//! Programs along the way of a request disagree on heads that the standard forbids or leaves open: where a line ends,
+//! Programs on the path of a request disagree on heads that the standard forbids or leaves open: where a line ends,
 //! whether a space before a colon belongs to the name, which of two lengths counts. What one of them takes for a body
-//! another takes for the next request, to another host. So everything that was ever read in two ways is refused here,
-//! before anything else looks at it. What remains is written anew for upstream.
+//! another takes for the next request, to another host (request smuggling). So everything that is known to be read in
+//! two ways is refused here, before any other parser. What remains is written anew for upstream.
 
 /// Most bytes of a head, request line and final empty line included.
 pub const MOST_BYTES: usize = 64 * 1024;
@@ -13,25 +12,25 @@ pub const MOST_HEADERS: usize = 100;
 /// Most bytes of a method.
 const MOST_METHOD: usize = 32;
 
-/// What is wrong with a request.
+/// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum Fault {
-    /// `MOST_BYTES`.
+    /// More than `MOST_BYTES`.
     #[error("the head is longer than 64 KiB")]
     TooLong,
-    /// `MOST_HEADERS`.
+    /// More than `MOST_HEADERS`.
     #[error("the head has more than 100 lines")]
     TooManyHeaders,
-    /// It ends where more should follow.
+    /// The stream ends in the middle of the request.
     #[error("the request ends in the middle")]
     Incomplete,
-    /// More does not follow in time.
+    /// The rest of the request does not come in time.
     #[error("the request did not go on in time")]
     TimedOut,
     /// A line feed without a carriage return before it.
     #[error("a line ends in a line feed alone")]
     BareLineFeed,
-    /// A carriage return without a line feed behind it.
+    /// A carriage return without a line feed after it.
     #[error("a carriage return stands alone")]
     BareCarriageReturn,
     /// A NUL or another control character.
@@ -40,25 +39,25 @@ pub enum Fault {
     /// The first line is not three words with one space between them.
     #[error("the request line is not `METHOD TARGET HTTP/1.1`")]
     RequestLine,
-    /// The method is no token, or longer than any.
+    /// The method is no token, or too long.
     #[error("the method is not a word")]
     Method,
-    /// The target has a byte that URLs do not have.
+    /// The target has a byte that may not occur in URLs.
     #[error("the target has a character that must be percent-encoded")]
     Target,
-    /// A version that is neither HTTP/1.1 nor HTTP/1.0; or none, which means 0.9.
+    /// A version other than HTTP/1.1 and HTTP/1.0, or none, as in HTTP/0.9.
     #[error("the version is neither HTTP/1.1 nor HTTP/1.0")]
     Version,
-    /// A header goes on in the next line.
+    /// A header continues in the next line (obs-fold).
     #[error("a header is folded over two lines")]
     Folded,
     /// A space or tab between a header's name and its colon.
     #[error("a space before a header's colon")]
     SpaceBeforeColon,
-    /// A header line without a colon, or with a name that is none.
+    /// A header line without a colon, or with an invalid name.
     #[error("a header's name is not a word")]
     HeaderName,
-    /// A name that some take for Host, Content-Length or Transfer-Encoding: `Content_Length`, `#Host`.
+    /// A name that some programs take for Host, Content-Length or Transfer-Encoding: `Content_Length`, `#Host`.
     #[error("a header's name is almost Host, Content-Length or Transfer-Encoding")]
     AlmostHeader,
     /// No Host.
@@ -70,19 +69,19 @@ pub enum Fault {
     /// The Host header has no value.
     #[error("the Host header is empty")]
     EmptyHost,
-    /// A length that is no plain decimal number.
+    /// A Content-Length that is no plain decimal number.
     #[error("Content-Length is not a plain number")]
     Length,
-    /// More than one length, equal ones too.
+    /// More than one Content-Length, even equal ones.
     #[error("there is more than one Content-Length")]
     SeveralLengths,
-    /// A length and a transfer encoding.
+    /// Content-Length and Transfer-Encoding together.
     #[error("there are Content-Length and Transfer-Encoding both")]
     LengthAndEncoding,
-    /// Another transfer encoding than one `chunked`.
+    /// A Transfer-Encoding that is not a single `chunked`.
     #[error("Transfer-Encoding is not exactly `chunked`")]
     Encoding,
-    /// A transfer encoding in HTTP/1.0, which has none.
+    /// Transfer-Encoding in HTTP/1.0.
     #[error("HTTP/1.0 has no Transfer-Encoding")]
     EncodingInOldVersion,
     /// The Connection header names a header that must reach upstream.
@@ -97,37 +96,39 @@ pub enum Fault {
     /// A chunk's size is not a few hexadecimal digits.
     #[error("a chunk's size is not a plain hexadecimal number")]
     ChunkSize,
-    /// Something follows a chunk's size.
+    /// A chunk extension.
     #[error("a chunk has an extension")]
     ChunkExtension,
-    /// A chunk's data do not end where its size says.
+    /// A chunk's data does not end where its size says.
     #[error("a chunk does not end where its size says")]
     ChunkEnd,
-    /// Trailers that are too long, or would change what the head said.
+    /// Trailers that are too long, or contain a header that belongs in the head.
     #[error("the trailers are too long, or have a header that belongs in the head")]
     Trailers,
 }
 
-/// What follows the head.
+/// The body after the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Body {
-    /// So many bytes; zero where the head says nothing.
+    /// So many bytes; zero if the head gives no length.
     Length(u64),
-    /// Chunks.
+    /// Chunked transfer encoding.
     Chunked,
 }
 
-/// What the head says about the bytes behind it.
+/// What the head says about the bytes after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     /// How the body is framed.
     pub body: Body,
-    /// The connection may be something else than HTTP behind this request: it asks for an upgrade or a tunnel.
+    /// It asks for an upgrade or a tunnel: what follows may be no HTTP.
     pub upgrading: bool,
 }
 
-/// Where a line ends that begins with `bytes`, looked at from `from` on: the index of its `\r\n`, or what stands in the
-/// way. `Err(None)`: it is not complete, and nothing is wrong with it up to the index that `from` becomes.
+/// Finds the end of the line that `bytes` begin with, from the index `from` on: the index of its `\r\n`.
+///
+/// # Errors
+/// A fault; or none if the line is incomplete, and then the search may continue at the new `from`.
 fn line_end(bytes: &[u8], from: &mut usize) -> Result<usize, Option<Fault>> {
     for index in *from..bytes.len() {
         match bytes[index] {
@@ -149,7 +150,7 @@ fn line_end(bytes: &[u8], from: &mut usize) -> Result<usize, Option<Fault>> {
     Err(None)
 }
 
-/// Looks for the end of a head that comes in pieces, each byte once.
+/// Finds the end of a head that is read in parts, without reading a byte twice.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HeadSearch {
     line: usize,
@@ -157,8 +158,8 @@ pub struct HeadSearch {
 }
 
 impl HeadSearch {
-    /// The number of the head's bytes with the empty line at its end; `None` when it has not come yet. `bytes` are all
-    /// that have come, which begin with those of the last call.
+    /// The length of the head with the empty line at its end; `None` if it is incomplete. `bytes` are all bytes read so
+    /// far, which begin with those of the last call.
     pub fn end(&mut self, bytes: &[u8], most: usize) -> Result<Option<usize>, Fault> {
         loop {
             if self.line + self.seen > most {
@@ -177,7 +178,7 @@ impl HeadSearch {
     }
 }
 
-/// Is this byte part of a token (RFC 9110, 5.6.2)?
+/// Whether this byte may occur in a token (RFC 9110, 5.6.2).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
@@ -186,7 +187,7 @@ fn token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|byte| is_token(*byte))
 }
 
-/// Without spaces and tabs at both ends.
+/// Removes spaces and tabs at both ends.
 fn trim(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = bytes {
         bytes = rest;
@@ -213,14 +214,14 @@ pub(crate) fn header(line: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
     Ok((name, trim(value)))
 }
 
-/// Whether a name differs from one that frames or routes a request in nothing but punctuation. Gateways to programs
-/// turn what is no letter into `_`, and others drop it.
+/// Whether a name differs only in punctuation from a header that frames or routes a request. CGI turns other characters
+/// than letters and digits into `_`, and other programs drop them.
 fn resembles_framing_header(name: &[u8]) -> bool {
     let known: [&[u8]; 3] = [b"Host", b"Content-Length", b"Transfer-Encoding"];
     known.iter().any(|known| !name.eq_ignore_ascii_case(known) && alphanumerics(name).eq(alphanumerics(known)))
 }
 
-/// Whether two names are the same but for case and punctuation.
+/// Whether two names are the same except for case and punctuation.
 pub(crate) fn same_alphanumerics(one: &str, other: &str) -> bool {
     alphanumerics(one.as_bytes()).eq(alphanumerics(other.as_bytes()))
 }
@@ -229,7 +230,7 @@ fn alphanumerics(name: &[u8]) -> impl Iterator<Item = u8> {
     name.iter().filter(|byte| byte.is_ascii_alphanumeric()).map(u8::to_ascii_lowercase)
 }
 
-/// Headers that say what a message is or where it goes: neither a connection's own nor a trailer's.
+/// Headers that describe or route a message: neither hop-by-hop headers nor trailers.
 const MESSAGE: &[&str] = &[
     "authorization",
     "connection",
@@ -256,7 +257,7 @@ const MESSAGE: &[&str] = &[
     "x-forwarded-proto",
 ];
 
-/// Those of [`MESSAGE`] that a connection may have for its own.
+/// Those of [`MESSAGE`] that `Connection` may name.
 const CONNECTION: &[&str] =
     &["http2-settings", "keep-alive", "proxy-authorization", "proxy-connection", "te", "trailer", "upgrade"];
 
@@ -264,12 +265,12 @@ fn among(list: &[&str], name: &[u8]) -> bool {
     list.iter().any(|one| one.as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// May a header of this name stand behind the last chunk?
+/// Whether a header of this name may be a trailer.
 pub(crate) fn may_trail(name: &[u8]) -> bool {
     !among(MESSAGE, name)
 }
 
-/// A plain decimal number, as `Content-Length` has it: no sign, no list, no zeros in front.
+/// Parses a `Content-Length`: a plain decimal number without sign, list or leading zeros.
 fn length(value: &[u8]) -> Result<u64, Fault> {
     if value.is_empty()
         || value.len() > 18
@@ -281,7 +282,7 @@ fn length(value: &[u8]) -> Result<u64, Fault> {
     Ok(value.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
 }
 
-/// Checks a whole head, as [`HeadSearch::end`] has cut it.
+/// Checks a whole head, whose end [`HeadSearch::end`] has found.
 pub fn check(head: &[u8]) -> Result<Head, Fault> {
     if head.len() > MOST_BYTES {
         return Err(Fault::TooLong);
@@ -336,13 +337,13 @@ pub fn check(head: &[u8]) -> Result<Head, Fault> {
             upgrade = true;
         }
     }
-    // `HeadSearch::end` has cut at the empty line.
+    // `HeadSearch::end` stops at the empty line.
     if !rest.is_empty() {
         return Err(Fault::RequestLine);
     }
     match (hosts, lengths, encodings) {
         (_, 1.., _) | (_, _, 1..) if method == b"CONNECT" => return Err(Fault::TunnelBody),
-        // Clients leave it out there (Python's did until 3.12), and the target says it all.
+        // Some clients omit Host with CONNECT (Python before 3.12), and the target is enough.
         (0, _, _) if method == b"CONNECT" => {}
         (0, _, _) => return Err(Fault::NoHost),
         (2.., _, _) => return Err(Fault::SeveralHosts),
@@ -361,7 +362,7 @@ fn request_line(line: &[u8]) -> Result<(&[u8], bool), Fault> {
     let mut words = line.split(|byte| *byte == b' ');
     let (method, target, version) = match (words.next(), words.next(), words.next(), words.next()) {
         (Some(method), Some(target), Some(version), None) => (method, target, version),
-        // As HTTP/0.9 had it.
+        // HTTP/0.9.
         (Some(_), Some(_), None, None) => return Err(Fault::Version),
         _ => return Err(Fault::RequestLine),
     };

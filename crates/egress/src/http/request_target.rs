@@ -1,4 +1,4 @@
-//! What a request asks for, understood from its parsed head, and its head as it goes on. Pure.
+//! The target of a request, from its parsed head, and the headers as they are forwarded. Pure.
 
 use http::header::{CONNECTION, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE, UPGRADE};
 use http::uri::{PathAndQuery, Scheme};
@@ -8,8 +8,7 @@ use crate::decide::rules::{Grant, Target};
 use crate::http::authority::Authority;
 use crate::http::request_head::same_alphanumerics;
 
-/// Why a request is not understood, or not meant for here: one line, and the header's or target's own text where it
-/// helps.
+/// Why a request is invalid here: one line, with the text of the header or target where that helps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct InvalidRequest(pub(crate) String);
 
@@ -20,13 +19,13 @@ fn wrong(text: impl Into<String>) -> InvalidRequest {
 /// The target of a request other than CONNECT.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RequestTarget {
-    /// Its authority, where it is a URL.
+    /// Its authority, if it is a URL.
     pub(crate) url: Option<Authority>,
     /// Path and query, or `*`.
     pub(crate) path: PathAndQuery,
 }
 
-/// The authority of the one Host header.
+/// The authority of the single Host header.
 pub(crate) fn host(headers: &HeaderMap) -> Result<Option<Authority>, InvalidRequest> {
     let mut values = headers.get_all(HOST).iter();
     match (values.next(), values.next()) {
@@ -39,7 +38,7 @@ pub(crate) fn host(headers: &HeaderMap) -> Result<Option<Authority>, InvalidRequ
     }
 }
 
-/// Reads the target of a request other than CONNECT.
+/// Parses the target of a request other than CONNECT.
 pub(crate) fn request_target(method: &Method, uri: &Uri) -> Result<RequestTarget, InvalidRequest> {
     let odd = || wrong(format!("target `{}`", shown(uri.to_string().as_bytes())));
     let path = match uri.path_and_query() {
@@ -67,13 +66,13 @@ pub(crate) fn request_target(method: &Method, uri: &Uri) -> Result<RequestTarget
     Ok(RequestTarget { url, path })
 }
 
-/// Is this the same host, and the same port or none?
+/// Whether this is the same host, with the same port or none.
 pub(crate) fn agrees(authority: &Authority, target: &Target, port: u16) -> bool {
     authority.target == *target && authority.port.is_none_or(|given| given == port)
 }
 
-/// Headers by which some servers take another method or path than the request line's. Other punctuation is the same
-/// name: gateways to programs turn what is no letter into `_`.
+/// Headers by which some servers replace the method or path of the request line. They are compared without punctuation:
+/// CGI turns other characters than letters and digits into `_`.
 const OVERRIDES: &[&str] = &[
     "x-http-method",
     "x-http-method-override",
@@ -83,7 +82,7 @@ const OVERRIDES: &[&str] = &[
     "x-rewrite-url",
 ];
 
-/// Refuses a request that is for a rule to look into and names another method or path beside those that are looked at.
+/// Refuses a request that has to be inspected and that overrides the inspected method or path by a header.
 pub(crate) fn plain(grant: &Grant, headers: &HeaderMap) -> Result<(), InvalidRequest> {
     let is_override = |name: &&HeaderName| OVERRIDES.iter().any(|other| same_alphanumerics(name.as_str(), other));
     match headers.keys().find(is_override) {
@@ -94,13 +93,13 @@ pub(crate) fn plain(grant: &Grant, headers: &HeaderMap) -> Result<(), InvalidReq
     }
 }
 
-/// Headers that are the connection's and not the message's, whatever `Connection` says.
+/// Whether a header is hop-by-hop, whatever `Connection` says.
 fn is_hop(name: &HeaderName) -> bool {
     matches!(name.as_str(), "connection" | "keep-alive" | "te" | "transfer-encoding" | "upgrade" | "http2-settings")
         || name.as_str().starts_with("proxy-")
 }
 
-/// Takes away what is this connection's alone.
+/// Removes hop-by-hop headers.
 fn strip(headers: &mut HeaderMap) {
     let nominated: Vec<HeaderName> = headers
         .get_all(CONNECTION)
@@ -114,7 +113,7 @@ fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether a header is a list that has this word.
+/// Whether a header is a list that contains this word.
 pub(crate) fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
     headers
         .get_all(name)
@@ -123,7 +122,7 @@ pub(crate) fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> 
         .any(|option| option.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
 }
 
-/// The request's headers as they go to upstream.
+/// Changes a request's headers to those that are sent to upstream.
 pub(crate) fn clean_request(headers: &mut HeaderMap, host: HeaderValue, websocket: bool) {
     let trailers = has_token(headers, &TE, "trailers");
     let expects = headers.contains_key(EXPECT);
@@ -143,7 +142,7 @@ pub(crate) fn clean_request(headers: &mut HeaderMap, host: HeaderValue, websocke
     }
 }
 
-/// The answer's headers as they go to the client.
+/// Changes a response's headers to those that are sent to the client.
 pub(crate) fn clean_response(headers: &mut HeaderMap, websocket: bool) {
     strip(headers);
     if websocket {
@@ -152,7 +151,7 @@ pub(crate) fn clean_response(headers: &mut HeaderMap, websocket: bool) {
     }
 }
 
-/// Text of a client's, for people: cut, and with everything escaped that is not plain.
+/// Text from a client, for display: truncated and escaped.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     const MOST: usize = 120;
     let cut = &bytes[..bytes.len().min(MOST)];

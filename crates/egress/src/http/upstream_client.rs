@@ -1,4 +1,4 @@
-//! A request that was allowed, on to upstream and its answer back. Decides nothing: where it goes is settled.
+//! Sends allowed requests to upstream, and returns the responses. Decides nothing: the destination is given.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -22,21 +22,21 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use crate::decide::refusal::{Reason, Refusal};
 use crate::http::interface::{Dial, Dialed};
 
-/// Upstream's head comes within this time after the whole request, or what it asked for of it, was sent.
+/// Time limit of a response's head, after the request was sent.
 const ANSWER: Duration = Duration::from_secs(300);
-/// An answer's body goes on within this time. Event streams send something more often than that.
+/// Time limit between two parts of a response's body. Event streams send something more often.
 const BODY: Duration = Duration::from_secs(900);
-/// A body behind `Expect: 100-continue` is sent after this time also when upstream says nothing (RFC 9110, 10.1.1).
+/// A body after `Expect: 100-continue` is sent after this time even without an answer (RFC 9110, 10.1.1).
 const CONTINUE: Duration = Duration::from_secs(1);
-/// A connection that has just answered is ready for the next request within this time, or another one is made.
+/// A connection that is not ready for another request within this time is replaced.
 const READY: Duration = Duration::from_millis(200);
 
-/// What breaks a body.
+/// The error of a body.
 pub(crate) type BodyError = Box<dyn Error + Send + Sync>;
-/// A body on its way.
+/// A body that is being forwarded.
 pub(crate) type BoxedBody = UnsyncBoxBody<Bytes, BodyError>;
 
-/// A task that ends with the value.
+/// A task that is aborted when this is dropped.
 struct Task(JoinHandle<()>);
 
 impl Drop for Task {
@@ -45,10 +45,10 @@ impl Drop for Task {
     }
 }
 
-/// One connection to upstream, on which requests are made one after the other.
+/// One connection to upstream, for one request after the other.
 struct Http1Connection {
     sender: SendRequest<BoxedBody>,
-    /// Whether it has answered before: then upstream may have closed it meanwhile.
+    /// Whether it has been used: then upstream may have closed it meanwhile.
     used: bool,
     task: Task,
 }
@@ -62,7 +62,7 @@ impl Http1Connection {
             .await
             .map_err(|error| failed(&error))?;
         let task = Task(tokio::spawn(async move {
-            // Its error reaches whoever waits for an answer.
+            // The error also reaches the task that waits for a response.
             if let Err(error) = connection.with_upgrades().await {
                 tracing::debug!(%error, "upstream's connection ended");
             }
@@ -75,7 +75,7 @@ impl Http1Connection {
     }
 }
 
-/// An upstream that did not do its part.
+/// The refusal for an error of upstream.
 fn failed(error: &hyper::Error) -> Refusal {
     let detail = match error.source() {
         Some(source) => format!("{error}: {source}"),
@@ -94,23 +94,23 @@ pub(crate) struct UpstreamClient {
 struct State {
     first: Option<Dial>,
     connection_slot: Option<Http1Connection>,
-    /// The connection that became something else keeps its task here.
+    /// The task of a connection that was upgraded.
     turned: Option<Task>,
 }
 
 impl UpstreamClient {
-    /// `first` is a connection that is on its way already; `dial` makes more.
+    /// `first` is a connection that is being made already; `dial` makes more.
     pub(crate) fn new(first: Option<Dial>, dial: impl Fn() -> Dial + Send + Sync + 'static) -> UpstreamClient {
         let state = State { first, ..State::default() };
         UpstreamClient { dial: Box::new(dial), state: tokio::sync::Mutex::new(state) }
     }
 
-    /// Makes a request, whose head is as upstream should read it.
+    /// Sends a request, whose head is already as upstream is to receive it.
     pub(crate) async fn exchange(&self, request: Request<BoxedBody>) -> Result<Response<Incoming>, Refusal> {
         let mut state = self.state.lock().await;
         let (mut request, gate) = gated(request);
-        // A copy for the case that upstream closes the connection at the very moment when it is used again; only of
-        // requests that may be made twice and have no body.
+        // A copy in case upstream closes the connection just when it is used again; only of requests that are
+        // idempotent and have no body.
         let mut again = (matches!(*request.method(), Method::GET | Method::HEAD) && request.body().is_end_stream())
             .then(|| copy(&request));
         loop {
@@ -156,12 +156,12 @@ fn copy(request: &Request<BoxedBody>) -> Request<BoxedBody> {
     copy
 }
 
-/// No body.
+/// An empty body.
 pub(crate) fn empty() -> BoxedBody {
     http_body_util::Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
-/// Lets a body wait until upstream has asked for it.
+/// Delays a body until upstream has asked for it.
 #[derive(Default)]
 struct Gate {
     open: AtomicBool,
@@ -236,7 +236,7 @@ impl Body for Gated {
     }
 }
 
-/// An answer's body, which ends when upstream sends nothing for long.
+/// A response's body, which fails when upstream sends nothing for `BODY`.
 pub(crate) struct TimedBody {
     body: Incoming,
     sleep: Pin<Box<Sleep>>,

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_in_one_class_leaves_the_others_their_room() {
+    fn a_flood_in_one_class_does_not_displace_another() {
         let mut ledger = Ledger::new(ROOM);
         for what in 0..10_000 {
             ledger.add(seen(0, what));
@@ -185,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_bounded_every_class_is_in_it_and_every_count_adds_up(
+        fn ledger_is_bounded_and_loses_neither_classes_nor_counts(
             all in prop::collection::vec((0u8..6, prop::option::weighted(0.95, 0u16..200), 1u64..5), 0..2000),
         ) {
             let mut ledger = Ledger::new(ROOM);

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_refusals_are_told_once_and_then_counted() {
+    fn equal_refusals_are_reported_once_and_then_counted() {
         let (reporter, seen) = reporter();
         (0..1000).for_each(|_| reporter.report(refused(1)));
         reporter.report(refused(2));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_is_told_what_has_repeated_and_it_is_counted_on() {
+    fn catch_up_reports_repeats_and_counting_continues() {
         let (reporter, seen) = reporter();
         let counts = || seen.lock().unwrap().iter().map(|e| e.count).collect::<Vec<_>>();
         (0..4).for_each(|_| reporter.report(refused(1)));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn different_refusals_beyond_a_number_are_one_and_none_is_lost() {
+    fn refusals_without_room_are_aggregated_and_none_is_lost() {
         let (reporter, seen) = reporter();
         (0..10_000).for_each(|port| reporter.report(refused(port)));
         assert_eq!(reporter.end(), 10_000);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn one_at_a_special_address_is_told_amid_a_flood_of_others() {
+    fn a_special_address_is_reported_amid_a_flood_of_others() {
         let (reporter, seen) = reporter();
         (0..10_000).for_each(|port| reporter.report(refused(port)));
         let address = Some("169.254.169.254".parse().unwrap());
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn allowed_connections_are_never_counted_together_and_nothing_follows_the_end() {
+    fn allowed_connections_are_never_folded_nor_follow_the_end() {
         let (reporter, seen) = reporter();
         (0..600).for_each(|_| reporter.report(Event::new(Kind::Allowed, Via::Connect)));
         assert_eq!(seen.lock().unwrap().len(), 600);

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_process_of_a_connection_is_found_and_no_other_is() {
+    fn the_process_of_a_connection_is_found_and_no_other() {
         let Ok(socket) = socket() else {
             assert!(std::env::var_os("COFFERDAM_MUST_WORK").is_none(), "no NETLINK_SOCK_DIAG");
             eprintln!("skipped: no NETLINK_SOCK_DIAG");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_with_many_threads_costs_no_more_than_another() {
+    fn lookup_time_is_bounded_for_a_process_with_many_threads() {
         let threads: Vec<_> = (0..600)
             .map(|_| {
                 let (end, ended) = channel::<()>();

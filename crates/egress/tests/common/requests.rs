@@ -1,5 +1,5 @@
-//! What must hold of any bytes that a client sends as HTTP. Shared by the properties of this crate and the fuzz targets;
-//! panics where something does not hold. Reads requests by itself, in the plainest way.
+//! Invariants of any bytes that a client sends as HTTP. Shared by the properties of this crate and the fuzz targets;
+//! panics if one is violated. Has a simple parser of its own.
 
 use cofferdam_egress::http::authority::Authority;
 use cofferdam_egress::http::framing::{RequestFraming, Step};
@@ -40,8 +40,8 @@ fn passed(bytes: &[u8], piece: usize) -> (Vec<u8>, Option<Fault>, u64) {
     (out, None, framing.heads())
 }
 
-/// A connection's bytes: what passes is the same in whichever pieces they come, begins the bytes, and is requests that
-/// can be read in one way only.
+/// The bytes of a connection: what passes does not depend on how they are split, is a prefix of them, and consists of
+/// unambiguous requests.
 pub fn requests(bytes: &[u8]) {
     let whole = passed(bytes, bytes.len().max(1));
     for piece in [1, 2, 3, 7, 64] {
@@ -99,7 +99,7 @@ fn plain_head(head: &[u8]) -> Option<usize> {
     let words: Vec<_> = lines[0].split(|byte| byte.is_ascii_whitespace()).collect();
     assert!(words.len() == 3 && !words[0].is_empty() && !words[1].is_empty(), "{shown:?}");
     assert!([b"HTTP/1.1", b"HTTP/1.0"].iter().any(|version| words[2] == *version), "{shown:?}");
-    // Every spelling that anybody takes for that name.
+    // Every spelling that some program takes for that name.
     let values = |name: &str| -> Vec<&[u8]> {
         let is = |line: &&&[u8]| {
             let plain: Vec<u8> = line
@@ -186,7 +186,7 @@ fn plain_chunks(mut bytes: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// `HOST:PORT` as CONNECT, Host and URLs have it: what is read is what stands there.
+/// `HOST:PORT` of CONNECT, Host and URLs: the result is what is written there.
 pub fn authority(bytes: &[u8]) {
     let Ok(read) = Authority::parse(bytes) else { return };
     let shown = read.to_string();

@@ -1,5 +1,5 @@
-//! What must hold of any bytes that a sandbox sends to the gateway. Shared by the properties of this crate and the fuzz
-//! targets; panics where something does not hold.
+//! Invariants of any bytes that a sandbox sends to the gateway. Shared by the properties of this crate and the fuzz
+//! targets; panics if one is violated.
 
 use std::net::IpAddr;
 
@@ -12,13 +12,13 @@ use cofferdam_egress::names::{self, Family, SyntheticAddresses};
 use cofferdam_egress::refusal::Refusal;
 use cofferdam_egress::socks::{self, Destination, Greeting, Progress, Request};
 
-/// Beginnings to be tried: all of them of what is short, some of what is long.
+/// Prefixes to be tried: all of a short message, some of a long one.
 fn beginnings(bytes: &[u8]) -> impl Iterator<Item = usize> {
     let step = (bytes.len() / 512).max(1);
     (0..bytes.len()).filter(move |end| *end < 64 || end % step == 0)
 }
 
-/// A TLS greeting: what is read needs all of what was read, stays whatever follows, and is the same in other records.
+/// A ClientHello: the result needs every byte of it, does not depend on what follows, and is the same in other records.
 pub fn hello(bytes: &[u8]) {
     let read = client_hello::read(bytes);
     match &read {
@@ -26,7 +26,7 @@ pub fn hello(bytes: &[u8]) {
         HelloParse::Bad(why) => assert!(!why.is_empty()),
         HelloParse::Hello(hello) => assert_hello(bytes, hello),
     }
-    // A beginning is undecided, or the same already.
+    // A prefix is undecided, or has the same result already.
     for end in beginnings(bytes) {
         let earlier = client_hello::read(&bytes[..end]);
         assert!(earlier == HelloParse::More || earlier == read, "{earlier:?} at {end}, then {read:?}");
@@ -83,7 +83,7 @@ pub fn unwrapped(bytes: &[u8]) -> Vec<u8> {
     message
 }
 
-/// First bytes: decided once and for all, and in time; and never opaque what a server takes for TLS or HTTP.
+/// First bytes: the decision is final and in time, and what a server takes for TLS or HTTP is never opaque.
 pub fn first(bytes: &[u8]) {
     let whole = first_bytes::classify(bytes);
     assert!(whole != FirstBytes::More || bytes.len() < first_bytes::MOST);
@@ -105,7 +105,7 @@ pub fn first(bytes: &[u8]) {
     }
 }
 
-/// Everything of SOCKS: what is read is what was taken, whatever follows; and every beginning of that needs more.
+/// SOCKS messages: the result does not depend on what follows, and every prefix needs more bytes.
 pub fn socks(bytes: &[u8]) {
     let asked = |asked: &Destination| {
         if let Destination::Host(host) = asked {
@@ -174,8 +174,8 @@ impl Zone for Inside {
     }
 }
 
-/// A query: an answer to it that is one, no longer than a datagram, with addresses of allowed names alone; and each
-/// refusal told once.
+/// A query: its answer is well-formed, no longer than a datagram, with addresses of allowed names only; and each
+/// refusal is reported once.
 pub fn dns(bytes: &[u8]) {
     let mut inside = Inside::new();
     let answer = dns::answer(bytes, Transport::Udp, &mut inside);
@@ -194,7 +194,7 @@ pub fn dns(bytes: &[u8]) {
     assert_eq!(answer[2] & 0xfb, bytes[2] & 0x79 | 0x80, "an answer to that operation, not authoritative, not cut");
     assert_eq!(dns::answer(&answer, Transport::Udp, &mut inside), None, "answers are not answered");
     let code = answer[3] & 15;
-    // Each beginning of what is well-formed is not.
+    // No prefix of a well-formed query is well-formed.
     if answer.len() > 12 {
         for end in 12..bytes.len().min(600) {
             let cut = dns::answer(&bytes[..end], Transport::Udp, &mut Inside::new()).expect("it has a header");

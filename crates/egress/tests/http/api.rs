@@ -1,4 +1,4 @@
-//! The API that is passed through: one base URL, an event for each request, and no way to anything else.
+//! The API that is passed through: one base URL, an event for each request, and nothing else is reachable.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn connect(gateway: &Arc<Fake>, base: &str) -> DuplexStream {
 }
 
 #[tokio::test]
-async fn each_request_goes_to_the_base_url_and_is_told() {
+async fn each_request_goes_to_the_base_url_and_is_reported() {
     let gateway = Arc::new(Fake::new(echo));
     let text = "POST /chat?key=secret HTTP/1.1\r\nHost: 127.0.0.1:3129\r\nAuthorization: Bearer token\r\nContent-Length: 5\r\n\r\nhello\
                 GET http://127.0.0.1:3129/models HTTP/1.1\r\nHost: localhost:3129\r\n\r\n";
@@ -108,7 +108,7 @@ async fn an_api_that_is_not_there_is_a_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_of_which_nobody_awaits_the_answer_is_told_as_well() {
+async fn a_request_without_a_waiting_client_is_reported() {
     let gateway = Arc::new(Fake::new(|mut stream: DuplexStream, noted: Noted| async move {
         let mut buffer = [0; 1024];
         while let Ok(count @ 1..) = stream.read(&mut buffer).await {

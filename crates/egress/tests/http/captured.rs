@@ -1,4 +1,4 @@
-//! A connection that was captured: what passes, what is refused, and what upstream gets of it.
+//! Captured connections: what passes, what is refused, and what upstream receives.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ fn get(path: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_request_reaches_upstream_and_its_answer_comes_back() {
+async fn a_request_reaches_upstream_and_its_response_returns() {
     let gateway = Arc::new(Fake::new(echo));
     let answer = talk(connect(&gateway), get("/a?b=c").as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
@@ -23,7 +23,7 @@ async fn a_request_reaches_upstream_and_its_answer_comes_back() {
 }
 
 #[tokio::test]
-async fn requests_of_a_kept_connection_are_answered_in_order_over_one_upstream() {
+async fn keep_alive_requests_share_one_upstream_in_order() {
     let gateway = Arc::new(Fake::new(echo));
     let pipelined = format!("{}{}{}", get("/1"), get("/2"), get("/3"));
     let answer = talk(connect(&gateway), pipelined.as_bytes()).await;
@@ -34,7 +34,7 @@ async fn requests_of_a_kept_connection_are_answered_in_order_over_one_upstream()
 }
 
 #[tokio::test]
-async fn a_second_request_for_another_host_is_refused_and_nothing_of_it_leaves() {
+async fn a_later_request_for_another_host_is_refused() {
     let gateway = Arc::new(Fake::new(echo));
     let text = format!("{}GET /secret HTTP/1.1\r\nHost: other.example\r\n\r\n{}", get("/1"), get("/3"));
     let answer = talk(connect(&gateway), text.as_bytes()).await;
@@ -65,7 +65,7 @@ async fn the_same_host_in_another_spelling_is_the_same() {
 }
 
 #[tokio::test]
-async fn another_host_is_refused_in_whichever_way_it_is_named() {
+async fn another_host_is_refused_in_every_spelling() {
     for (target, host, reason) in [
         ("/", "other.example", Reason::HostMismatch),
         ("/", "sub.good.example", Reason::HostMismatch),

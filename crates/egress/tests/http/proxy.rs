@@ -17,7 +17,7 @@ fn connect(gateway: &Arc<Fake>) -> DuplexStream {
 }
 
 #[tokio::test]
-async fn a_tunnel_is_handed_on_with_every_byte() {
+async fn a_tunnel_is_passed_on_with_every_byte() {
     for text in [
         "CONNECT good.example:443 HTTP/1.1\r\nHost: good.example:443\r\n\r\n",
         "CONNECT good.example:443 HTTP/1.1\r\nHost: good.example\r\nProxy-Connection: keep-alive\r\nUser-Agent: x\r\n\r\n",
@@ -43,7 +43,7 @@ async fn a_tunnel_is_handed_on_with_every_byte() {
     }
 }
 
-/// The end of an answer that says what would allow it.
+/// The end of a response that names what would allow it.
 macro_rules! allow {
     ($entry:literal) => {
         concat!("; hint: --allow ", $entry, ", `network.allow` of the policy, or `allowed_domains` of the profile\n")
@@ -51,13 +51,13 @@ macro_rules! allow {
 }
 
 #[tokio::test]
-async fn a_tunnel_elsewhere_is_refused_with_what_would_allow_it() {
+async fn a_refused_tunnel_names_what_would_allow_it() {
     for (text, status, reason, hint) in [
         ("evil.example:443", 403, Reason::NotAllowed, allow!("evil.example")),
         ("good.example:22", 403, Reason::PortNotAllowed, allow!("good.example:22")),
         ("192.0.2.7:443", 403, Reason::NotAllowed, allow!("192.0.2.7")),
         ("[2001:db8::7]:443", 403, Reason::NotAllowed, allow!("2001:db8::7")),
-        ("169.254.169.254:443", 403, Reason::NotAllowed, "which gives this machine's credentials to whoever asks\n"),
+        ("169.254.169.254:443", 403, Reason::NotAllowed, "which gives this machine's credentials to any client\n"),
         ("169.254.7.7:22", 403, Reason::NotAllowed, "; 169.254.7.7 is link-local"),
         ("10.1.2.3:443", 403, Reason::NotAllowed, allow!("10.1.2.3")),
         ("127.0.0.1:443", 403, Reason::NotAllowed, ""),
@@ -104,7 +104,7 @@ async fn a_tunnel_elsewhere_is_refused_with_what_would_allow_it() {
 }
 
 #[tokio::test]
-async fn a_tunnel_whose_host_is_another_or_that_has_a_body_is_refused() {
+async fn a_tunnel_with_another_host_or_a_body_is_refused() {
     for (headers, status, reason) in [
         ("Host: other.example:443\r\n", 403, Reason::HostMismatch),
         ("Host: good.example:80\r\n", 403, Reason::HostMismatch),
@@ -122,7 +122,7 @@ async fn a_tunnel_whose_host_is_another_or_that_has_a_body_is_refused() {
 }
 
 #[tokio::test]
-async fn each_request_with_a_url_goes_to_its_own_host() {
+async fn absolute_urls_go_to_their_own_hosts() {
     let gateway = Arc::new(Fake::new(echo));
     let request = |url: &str, host: &str| {
         format!(
@@ -162,7 +162,7 @@ async fn each_request_with_a_url_goes_to_its_own_host() {
 }
 
 #[tokio::test]
-async fn urls_elsewhere_and_what_is_no_proxy_request_are_refused() {
+async fn other_urls_and_non_proxy_requests_are_refused() {
     for (target, host, status, reason, hint) in [
         ("http://evil.example/", "evil.example", 403, Reason::NotAllowed, allow!("evil.example")),
         ("http://good.example:22/", "good.example:22", 403, Reason::PortNotAllowed, ""),
@@ -192,7 +192,7 @@ async fn urls_elsewhere_and_what_is_no_proxy_request_are_refused() {
 }
 
 #[tokio::test]
-async fn methods_and_paths_hold_for_urls_as_well() {
+async fn methods_and_paths_apply_to_absolute_urls() {
     let gateway = Arc::new(Fake { ruled: true, ..Fake::new(echo) });
     let request = |line: &str| format!("{line} HTTP/1.1\r\nHost: good.example\r\n\r\n");
     let answer = talk(connect(&gateway), request("GET http://good.example/public/a").as_bytes()).await;
@@ -206,7 +206,7 @@ async fn methods_and_paths_hold_for_urls_as_well() {
 }
 
 #[tokio::test]
-async fn headers_that_name_another_method_or_path_do_not_pass_where_a_rule_looks_at_those() {
+async fn override_headers_are_refused_by_inspecting_rules() {
     for header in [
         "X-HTTP-Method-Override: DELETE",
         "X_HTTP_Method_Override: DELETE",

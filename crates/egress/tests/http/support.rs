@@ -1,5 +1,5 @@
-//! A door that is not the gateway's, upstreams that note each byte, and a reader of requests that shares nothing with
-//! the one under test.
+//! A gateway interface of the test's own, upstreams that record each byte, and a parser of requests that shares nothing
+//! with the one under test.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use cofferdam_egress::refusal::Refusal;
 use cofferdam_egress::rules::{Grant, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-/// The name that is allowed, at every port in `PORTS`.
+/// The allowed name, at every port in `PORTS`.
 pub const GOOD: &str = "good.example";
 pub const OTHER: &str = "other.example";
 pub const PORTS: [u16; 3] = [80, 443, 8080];
@@ -134,7 +134,7 @@ impl GatewayInterface for Fake {
     fn tunnel(self: Arc<Self>, client: Io, first: Bytes, target: Target, port: u16, _: Grant) -> BoxedTask {
         self.tunnels.lock().expect("tunnels").push((target, port));
         Box::pin(async move {
-            // An echo, so that a test sees each byte and their order.
+            // An echo, so that a test sees every byte in order.
             let mut client = client;
             client.write_all(&first).await.expect("client");
             let (mut read, mut write) = tokio::io::split(client);
@@ -151,7 +151,7 @@ pub fn grant() -> Grant {
     Grant::default()
 }
 
-/// A connection to `GOOD:80` whose client does as it likes; the gateway serves it in a task.
+/// A connection to `GOOD:80`, served by the gateway in a task.
 pub fn connect(gateway: &Arc<Fake>) -> DuplexStream {
     connect_to(gateway, name(GOOD), 80)
 }
@@ -166,7 +166,7 @@ pub fn connect_to(gateway: &Arc<Fake>, target: Target, port: u16) -> DuplexStrea
     client
 }
 
-/// Sends bytes, ends its own direction, and reads the answer to its end.
+/// Sends bytes, shuts down the sending side, and reads the response to its end.
 pub async fn talk(client: DuplexStream, bytes: &[u8]) -> String {
     let (mut read, mut write) = tokio::io::split(client);
     let bytes = bytes.to_vec();
@@ -197,7 +197,7 @@ impl Seen {
     }
 }
 
-/// Reads requests in the plainest way there is: lines, lengths, chunks. What is left over is an error.
+/// Parses requests in the simplest way: lines, lengths, chunks. Left-over bytes are an error.
 pub fn read_requests(mut bytes: &[u8]) -> Result<Vec<Seen>, String> {
     let mut all = Vec::new();
     while !bytes.is_empty() {
@@ -253,7 +253,7 @@ pub fn read_request(bytes: &[u8]) -> Option<(Seen, &[u8])> {
     Some((seen, &bytes[length..]))
 }
 
-/// An upstream that answers each complete request with its own line as the body, and goes on.
+/// An upstream that answers each complete request with its request line as the body, and continues.
 pub async fn echo(mut stream: DuplexStream, noted: Noted) {
     let mut pending = Vec::new();
     let mut space = [0; 4096];

@@ -1,8 +1,8 @@
-//! Greetings of real clients, and each way in which one is refused, beside its allowed twin.
+//! ClientHellos of real clients, and each way in which one is refused, beside its allowed control.
 
 use super::*;
 
-/// What a client sent: the fuzz targets begin with the same.
+/// A message that a real client sent: the fuzz targets begin with the same.
 macro_rules! seed {
     ($name:literal) => {
         include_bytes!(concat!("../../../tests/seeds/hello/", $name))
@@ -95,7 +95,7 @@ fn bad(parts: &Parts) -> &'static str {
 }
 
 #[test]
-fn names_that_real_clients_send_are_read() {
+fn client_hellos_of_real_clients_are_parsed() {
     for (bytes, name) in [
         (&seed!("python")[..], "api.example.com"),
         (seed!("python-tls12"), "api.example.com"),
@@ -121,7 +121,7 @@ fn names_that_real_clients_send_are_read() {
 }
 
 #[test]
-fn hidden_names_are_known_as_such() {
+fn encrypted_client_hellos_are_detected() {
     let hidden = HelloParse::Hello(ClientHello { server_name: Some("api.example.com".into()), encrypted: true });
     assert_eq!(read(seed!("browser-like-ech")), hidden);
     assert_eq!(read(seed!("esni")), hidden);
@@ -133,7 +133,7 @@ fn hidden_names_are_known_as_such() {
 }
 
 #[test]
-fn seeds_that_are_refused() {
+fn malformed_seeds_are_refused() {
     for bytes in [
         &seed!("bad-two-names")[..],
         seed!("bad-twice"),
@@ -148,7 +148,7 @@ fn seeds_that_are_refused() {
 }
 
 #[test]
-fn every_beginning_needs_more_and_what_follows_changes_nothing() {
+fn prefixes_need_more_and_trailing_bytes_are_ignored() {
     for bytes in [BROWSER, seed!("many-records"), seed!("curl"), seed!("openssl-fragments"), seed!("no-extensions")] {
         let whole = read(bytes);
         assert!(matches!(whole, HelloParse::Hello(_)));
@@ -162,7 +162,7 @@ fn every_beginning_needs_more_and_what_follows_changes_nothing() {
 }
 
 #[test]
-fn records_may_cut_the_message_anywhere() {
+fn records_may_split_the_message_anywhere() {
     let message = &BROWSER[5..];
     let whole = read(BROWSER);
     for cut in 1..message.len() {
@@ -175,7 +175,7 @@ fn records_may_cut_the_message_anywhere() {
 }
 
 #[test]
-fn records_are_of_their_kind_version_and_length() {
+fn records_need_a_valid_type_version_and_length() {
     let with = |at: usize, byte: u8| {
         let mut bytes = BROWSER.to_vec();
         bytes[at] = byte;
@@ -198,7 +198,7 @@ fn records_are_of_their_kind_version_and_length() {
 }
 
 #[test]
-fn a_record_ends_with_the_message() {
+fn a_record_must_end_with_the_message() {
     let mut message = BROWSER[5..].to_vec();
     message.push(0);
     assert_eq!(read(&records(&message, MOST_RECORD)), HelloParse::Bad("something follows it in the same record"));
@@ -209,34 +209,34 @@ fn a_record_ends_with_the_message() {
 }
 
 #[test]
-fn its_length_is_bounded() {
+fn client_hello_length_is_limited() {
     let padded = |length: usize| parts(&[name(b"a.example"), extension(21, &vec![0; length])]);
     let over = records(&message(&padded(0)), MOST_RECORD).len() + 4 * 5;
     let fits = records(&message(&padded(MOST - over)), MOST_RECORD);
     assert!(fits.len() <= MOST && fits.len() > MOST - 64, "{}", fits.len());
     assert_eq!(read(&fits), named("a.example"));
-    // One that says so at its beginning is not waited for.
+    // If its beginning says so, the rest is not waited for.
     assert_eq!(read(&[22, 3, 1, 0x40, 0, 1, 1, 0, 0]), HelloParse::Bad("it is too long"));
     assert_eq!(read(&[22, 3, 1, 0x40, 0, 1, 0, 0xff, 0]), HelloParse::More);
 }
 
 #[test]
-fn parts_are_bounded_to_the_byte() {
+fn vectors_are_checked_to_the_byte() {
     let good = || parts(&[name(b"a.example")]);
     assert_eq!(one(&good()), named("a.example"));
     for version in [[3, 1], [3, 2], [3, 3]] {
         assert_eq!(one(&Parts { version, ..good() }), named("a.example"));
     }
     for version in [[3, 0], [3, 4], [2, 0], [0, 2], [0x7f, 0x1c]] {
-        assert_eq!(bad(&Parts { version, ..good() }), "a version that is none");
+        assert_eq!(bad(&Parts { version, ..good() }), "an unknown version");
     }
     assert_eq!(one(&Parts { session: vec![], ..good() }), named("a.example"));
     assert_eq!(bad(&Parts { session: vec![0; 33], ..good() }), "a session id that is too long");
-    assert_eq!(bad(&Parts { suites: vec![], ..good() }), "cipher suites that are none");
-    assert_eq!(bad(&Parts { suites: vec![1; 3], ..good() }), "cipher suites that are none");
+    assert_eq!(bad(&Parts { suites: vec![], ..good() }), "an invalid list of cipher suites");
+    assert_eq!(bad(&Parts { suites: vec![1; 3], ..good() }), "an invalid list of cipher suites");
     assert_eq!(one(&Parts { compressions: vec![1, 0], ..good() }), named("a.example"));
-    assert_eq!(bad(&Parts { compressions: vec![], ..good() }), "compressions without none");
-    assert_eq!(bad(&Parts { compressions: vec![1], ..good() }), "compressions without none");
+    assert_eq!(bad(&Parts { compressions: vec![], ..good() }), "compression methods without null");
+    assert_eq!(bad(&Parts { compressions: vec![1], ..good() }), "compression methods without null");
     assert_eq!(bad(&Parts { after: vec![0], ..good() }), "bytes after its end");
     assert_eq!(one(&Parts { extensions: None, ..good() }), NAMELESS);
     assert_eq!(one(&parts(&[])), NAMELESS);
@@ -253,13 +253,13 @@ fn parts_are_bounded_to_the_byte() {
 }
 
 #[test]
-fn there_is_one_name_of_one_type() {
+fn server_name_must_be_single_and_of_type_host_name() {
     assert_eq!(one(&parts(&[names(&[name_entry(0, b"a.example")])])), named("a.example"));
     let why = |extensions: &[Vec<u8>]| bad(&parts(extensions));
     let twice = [name_entry(0, b"a.example"), name_entry(0, b"b.example")];
     assert_eq!(why(&[names(&twice)]), "more than one server name");
     assert_eq!(why(&[names(&[name_entry(0, b"a.example"), name_entry(1, b"")])]), "more than one server name");
-    assert_eq!(why(&[names(&[name_entry(1, b"a.example")])]), "a server name of a type that is none");
+    assert_eq!(why(&[names(&[name_entry(1, b"a.example")])]), "a server name of an unknown type");
     assert_eq!(why(&[names(&[])]), "a part that goes beyond its end");
     assert_eq!(why(&[extension(0, &[])]), "a part that goes beyond its end");
     assert_eq!(why(&[extension(0, &[&name(b"a.example")[4..], &[0]].concat())]), "bytes after its end");
@@ -270,7 +270,7 @@ fn there_is_one_name_of_one_type() {
 }
 
 #[test]
-fn names_are_hosts() {
+fn server_name_must_be_a_host_name() {
     let long = [[b'a'; 63].as_slice(), &[b'b'; 63], &[b'c'; 63], &[b'd'; 61]].join(&b'.');
     for good in
         [&b"a"[..], b"A.Example", b"xn--bcher-kva.example", b"1.a", b"a_b.example", b"3com.com", b"a.0xg", &long]
@@ -306,6 +306,6 @@ fn names_are_hosts() {
         &[b'a'; 64],
         &too_long,
     ] {
-        assert_eq!(bad(&parts(&[name(none)])), "a server name that is none", "{none:?}");
+        assert_eq!(bad(&parts(&[name(none)])), "an invalid server name", "{none:?}");
     }
 }

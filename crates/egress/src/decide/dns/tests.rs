@@ -1,4 +1,4 @@
-//! Queries as clients send them, and what is answered; read by another implementation (hickory-proto) wherever it can.
+//! Queries as clients send them, and the answers, parsed by another implementation (hickory-proto) wherever it can.
 
 use hickory_proto::op::{Edns as TheirEdns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{DNSClass, Name as TheirName, RData, RecordType};
@@ -6,15 +6,15 @@ use hickory_proto::rr::{DNSClass, Name as TheirName, RData, RecordType};
 use super::*;
 use crate::decide::synthetic_addresses::{SyntheticAddresses, reverse_name};
 
-/// Allows what ends in `.example`, of a few names.
+/// Allows names that end in `.example`, and only a few of them.
 struct Inside {
     names: SyntheticAddresses,
-    told: Vec<(String, Reason)>,
+    refusals: Vec<(String, Reason)>,
     only_v4: bool,
 }
 
 fn inside() -> Inside {
-    Inside { names: SyntheticAddresses::new(3), told: Vec::new(), only_v4: false }
+    Inside { names: SyntheticAddresses::new(3), refusals: Vec::new(), only_v4: false }
 }
 
 impl Zone for Inside {
@@ -34,7 +34,7 @@ impl Zone for Inside {
     }
 
     fn refused(&mut self, text: String, refusal: Refusal) {
-        self.told.push((text, refusal.reason));
+        self.refusals.push((text, refusal.reason));
     }
 }
 
@@ -90,7 +90,7 @@ fn ips(message: &Message) -> Vec<IpAddr> {
     message.answers.iter().map(|record| of(&record.data)).collect()
 }
 
-/// An SOA that lets nobody keep it for long.
+/// An SOA that allows only short caching.
 fn assert_denial(message: &Message) {
     assert!(message.answers.is_empty());
     let [record] = &message.authorities[..] else { panic!("{message}") };
@@ -116,11 +116,11 @@ fn addresses_of_allowed_names_are_synthetic() {
         ips(&udp(&mut inside, &query("a.example", ANY))),
         [v4("198.18.0.1"), v4("fd63:6f66:6665:7264::1")].concat()
     );
-    assert_eq!(inside.told, []);
+    assert_eq!(inside.refusals, []);
 }
 
 #[test]
-fn the_question_comes_back_as_it_was() {
+fn the_question_is_repeated_unchanged() {
     let mut inside = inside();
     let asked = query("rEgiStry.ExaMPLE", A);
     let answer = answer(&asked, Transport::Udp, &mut inside).unwrap();
@@ -143,13 +143,13 @@ fn other_types_of_allowed_names_are_empty() {
         assert_eq!(code(&message), NOERROR, "{name}");
         assert_denial(&message);
     }
-    assert_eq!((inside.names.len(), inside.told), (1, vec![]));
+    assert_eq!((inside.names.len(), inside.refusals), (1, vec![]));
 }
 
 #[test]
-fn other_names_do_not_exist_and_are_told() {
+fn other_names_do_not_exist_and_are_reported() {
     let mut inside = inside();
-    for (name, kind, told) in [
+    for (name, kind, refusals) in [
         ("evil.test", A, "evil.test"),
         ("Evil.TEST", AAAA, "evil.test"),
         ("evil.test", 65, "evil.test"),
@@ -163,14 +163,14 @@ fn other_names_do_not_exist_and_are_told() {
         let message = udp(&mut inside, &query(name, kind));
         assert_eq!(code(&message), NXDOMAIN, "{name}");
         assert_denial(&message);
-        assert_eq!(inside.told.pop().unwrap().0, told);
+        assert_eq!(inside.refusals.pop().unwrap().0, refusals);
     }
     assert!(inside.names.is_empty());
 }
 
 #[test]
-fn names_that_are_none_do_not_exist_and_are_told() {
-    for (labels, told) in [
+fn invalid_names_do_not_exist_and_are_reported() {
+    for (labels, refusals) in [
         (vec![&b"a.b"[..], b"example"], "a\\046b.example"),
         (vec![b"a\0", b"example"], "a\\000.example"),
         (vec![b"a b\\", b"example"], "a\\032b\\092.example"),
@@ -180,14 +180,14 @@ fn names_that_are_none_do_not_exist_and_are_told() {
         (vec![b"*", b"example"], "*.example"),
     ] {
         let mut inside = inside();
-        assert_eq!(code(&udp(&mut inside, &raw(RD, &labels, A, 1, &[], 0))), NXDOMAIN, "{told}");
-        assert_eq!(inside.told, [(told.to_owned(), Reason::BadName)]);
+        assert_eq!(code(&udp(&mut inside, &raw(RD, &labels, A, 1, &[], 0))), NXDOMAIN, "{refusals}");
+        assert_eq!(inside.refusals, [(refusals.to_owned(), Reason::BadName)]);
         assert!(inside.names.is_empty());
     }
 }
 
 #[test]
-fn as_many_names_as_there_may_be() {
+fn names_beyond_the_limit_get_servfail() {
     let mut inside = inside();
     for name in ["a.example", "b.example", "c.example"] {
         assert_eq!(code(&udp(&mut inside, &query(name, A))), NOERROR);
@@ -196,12 +196,12 @@ fn as_many_names_as_there_may_be() {
     assert_eq!((code(&message), message.answers.len(), message.authorities.len()), (SERVFAIL, 0, 0));
     assert_eq!(code(&udp(&mut inside, &query("e.example", 16))), SERVFAIL);
     assert_eq!(code(&udp(&mut inside, &query("a.example", A))), NOERROR);
-    let told = |name: &str| (name.to_owned(), Reason::TooManyNames);
-    assert_eq!(inside.told, [told("d.example"), told("e.example")]);
+    let refusals = |name: &str| (name.to_owned(), Reason::TooManyNames);
+    assert_eq!(inside.refusals, [refusals("d.example"), refusals("e.example")]);
 }
 
 #[test]
-fn a_family_that_there_is_not_is_empty() {
+fn a_missing_address_family_is_empty() {
     let mut inside = Inside { only_v4: true, ..inside() };
     assert_eq!(ips(&udp(&mut inside, &query("a.example", A))), v4("198.18.0.1"));
     let message = udp(&mut inside, &query("a.example", AAAA));
@@ -222,7 +222,7 @@ fn localhost_is_the_sandbox_itself() {
 }
 
 #[test]
-fn addresses_backwards_are_the_names_that_they_stand_for() {
+fn reverse_lookups_of_synthetic_addresses_are_answered() {
     let mut inside = inside();
     udp(&mut inside, &query("a.example", A));
     let pointer = |message: Message| match &message.answers[..] {
@@ -248,7 +248,7 @@ fn addresses_backwards_are_the_names_that_they_stand_for() {
     let message = udp(&mut inside, &query("1.0.18.198.in-addr.arpa", A));
     assert_eq!(code(&message), NOERROR);
     assert_denial(&message);
-    assert_eq!(inside.told, []);
+    assert_eq!(inside.refusals, []);
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn the_root_exists_and_is_empty() {
 }
 
 #[test]
-fn what_another_implementation_asks_is_answered() {
+fn queries_of_another_implementation_are_answered() {
     let mut inside = inside();
     let mut message = Message::new(0xabcd, MessageType::Query, OpCode::Query);
     message.metadata.recursion_desired = true;
@@ -312,12 +312,12 @@ fn classes_and_transfers_are_refused() {
     for kind in [AXFR, IXFR] {
         assert_eq!(code(&udp(&mut inside, &query("a.example", kind))), REFUSED);
     }
-    assert_eq!(inside.told.len(), 8);
-    assert!(inside.told.iter().all(|told| *told == ("a.example".to_owned(), Reason::BadQuery)));
+    assert_eq!(inside.refusals.len(), 8);
+    assert!(inside.refusals.iter().all(|refusals| *refusals == ("a.example".to_owned(), Reason::BadQuery)));
 }
 
 #[test]
-fn what_is_malformed_is_answered_with_a_header_alone() {
+fn malformed_queries_get_a_header_alone() {
     let good = query("a.example", A);
     let mut cases: Vec<Vec<u8>> = (12..good.len()).map(|end| good[..end].to_vec()).collect();
     let changed = |at: usize, byte: u8| {
@@ -343,7 +343,7 @@ fn what_is_malformed_is_answered_with_a_header_alone() {
         assert_eq!(answer.len(), 12, "{case:?}");
         assert_eq!(answer[..2], case[..2]);
         assert_eq!((answer[3] & 15, &answer[4..]), (FORMERR as u8, &[0; 8][..]), "{case:?}");
-        assert_eq!(inside.told, [(String::new(), Reason::BadQuery)]);
+        assert_eq!(inside.refusals, [(String::new(), Reason::BadQuery)]);
     }
     assert_eq!(code(&udp(&mut inside(), &good)), NOERROR);
     let longest: Vec<&[u8]> = vec![&[b'a'; 63], &[b'a'; 63], &[b'a'; 63], &[b'a'; 53], b"example"];
@@ -351,7 +351,7 @@ fn what_is_malformed_is_answered_with_a_header_alone() {
 }
 
 #[test]
-fn silence_where_there_is_no_header_and_for_answers() {
+fn no_answer_to_short_messages_and_answers() {
     let good = query("a.example", A);
     for end in 0..12 {
         assert_eq!(answer(&good[..end], Transport::Udp, &mut inside()), None);
@@ -366,12 +366,12 @@ fn other_operations_are_not_implemented() {
         let mut inside = inside();
         let answer = answer(&raw(operation << 11, &[b"a"], A, 1, &[], 0), Transport::Udp, &mut inside).unwrap();
         assert_eq!((answer.len(), answer[3] & 15), (12, NOTIMP as u8));
-        assert_eq!(inside.told, [(String::new(), Reason::BadQuery)]);
+        assert_eq!(inside.refusals, [(String::new(), Reason::BadQuery)]);
     }
 }
 
 #[test]
-fn an_answer_that_is_too_long_is_cut() {
+fn an_answer_that_is_too_long_is_truncated() {
     let bytes = with_opt("a.example", A, 4096, 0, b"");
     let asked = read(&bytes[12..], [1, 0, 0, 1], 0).unwrap();
     let records = || vec![Record::Address("198.18.0.1".parse().unwrap())];

@@ -1,17 +1,18 @@
-//! First bytes of real protocols, whole and piece by piece, and what lenient servers take for TLS or HTTP.
+//! First bytes of real protocols, whole and in pieces, and what lenient servers take for TLS or HTTP.
 
 use super::*;
 
 fn http(bytes: &[u8]) {
-    told(bytes, FirstBytes::Http);
+    is_classified(bytes, FirstBytes::Http);
 }
 
 fn opaque(bytes: &[u8]) {
-    told(bytes, FirstBytes::Opaque);
+    is_classified(bytes, FirstBytes::Opaque);
 }
 
-/// All of `bytes` are that; every beginning of them is that or undecided; and what follows changes nothing.
-fn told(bytes: &[u8], first: FirstBytes) {
+/// Asserts that all of `bytes` are `first`, that every prefix is `first` or undecided, and that nothing that follows
+/// matters.
+fn is_classified(bytes: &[u8], first: FirstBytes) {
     let text = String::from_utf8_lossy(bytes);
     assert_eq!(classify(bytes), first, "{text:?}");
     let mut decided = false;
@@ -28,22 +29,22 @@ fn told(bytes: &[u8], first: FirstBytes) {
     }
 }
 
-/// How many bytes it takes to say so.
+/// The number of bytes after which it is decided.
 fn certain(bytes: &[u8]) -> usize {
     (0..=bytes.len()).find(|end| classify(&bytes[..*end]) != FirstBytes::More).expect("it is decided")
 }
 
 #[test]
-fn nothing_is_undecided() {
+fn first_bytes_of_known_protocols_are_decided() {
     assert_eq!(classify(b""), FirstBytes::More);
 }
 
 #[test]
-fn records_of_tls_are_known_by_their_type_and_version() {
+fn tls_records_are_detected_by_type_and_version() {
     for kind in 0x14..=0x18 {
         assert_eq!(classify(&[kind]), FirstBytes::More);
-        told(&[kind, 3], FirstBytes::Tls);
-        told(&[kind, 3, 1, 0, 5], FirstBytes::Tls);
+        is_classified(&[kind, 3], FirstBytes::Tls);
+        is_classified(&[kind, 3, 1, 0, 5], FirstBytes::Tls);
         assert_eq!(
             classify(&[kind, 2]),
             if matches!(kind, 0x15 | 0x16) { FirstBytes::More } else { FirstBytes::Opaque }
@@ -51,26 +52,27 @@ fn records_of_tls_are_known_by_their_type_and_version() {
     }
     opaque(&[0x13, 3]);
     opaque(&[0x19, 3]);
-    told(include_bytes!("../../../tests/seeds/hello/python"), FirstBytes::Tls);
-    told(include_bytes!("../../../tests/seeds/hello/bad-alert-first"), FirstBytes::Tls);
+    is_classified(include_bytes!("../../../tests/seeds/hello/python"), FirstBytes::Tls);
+    is_classified(include_bytes!("../../../tests/seeds/hello/bad-alert-first"), FirstBytes::Tls);
 }
 
-/// Java's server reads on behind a first record of any version, Go's behind one below 16.0, GnuTLS's behind one below
-/// 3.0; and some step over a warning.
+/// Java's server continues after a first record of any version, Go's after one below 16.0, GnuTLS after one below 3.0;
+/// and some skip a warning alert.
 #[test]
-fn a_greeting_in_records_of_another_version_is_left_to_the_reader_of_greetings() {
+fn client_hello_in_records_of_another_version_is_tls() {
     let greeting = include_bytes!("../../../tests/seeds/hello/python");
     for major in (0..=0xff).filter(|major| *major != 3) {
         for minor in [0, 1, 3, 0xff] {
             let mut odd = greeting.to_vec();
             (odd[1], odd[2]) = (major, minor);
-            told(&odd, FirstBytes::Tls);
+            is_classified(&odd, FirstBytes::Tls);
             // Its first record may have as little as one byte.
-            told(&[0x16, major, minor, 0, 1, 1], FirstBytes::Tls);
-            told(&[[0x15, major, minor, 0, 2, 1, 0].as_slice(), greeting].concat(), FirstBytes::Tls);
+            is_classified(&[0x16, major, minor, 0, 1, 1], FirstBytes::Tls);
+            is_classified(&[[0x15, major, minor, 0, 2, 1, 0].as_slice(), greeting].concat(), FirstBytes::Tls);
         }
     }
-    // No record is so long, none of these begins a greeting or is a warning; and nobody reads on behind other types.
+    // No record is so long, none of these begins a ClientHello or is a warning alert; and no server continues after
+    // other types.
     for other in [[0x16, 2, 0, 0x49, 0, 1], [0x16, 2, 0, 0, 1, 2], [0x15, 1, 0, 0, 3, 1], [0x14, 1, 0, 0, 1, 1]] {
         opaque(&other);
     }
@@ -83,13 +85,13 @@ fn a_greeting_in_records_of_another_version_is_left_to_the_reader_of_greetings()
 }
 
 #[test]
-fn a_greeting_of_ssl_2_is_left_to_the_reader_of_greetings() {
-    told(include_bytes!("../../../tests/seeds/hello/bad-ssl2"), FirstBytes::Tls);
-    told(&[0x80, 0x2e, 1, 3, 1], FirstBytes::Tls);
-    told(&[0x80, 0x2e, 1, 0, 2], FirstBytes::Tls);
+fn client_hello_of_ssl_2_is_tls() {
+    is_classified(include_bytes!("../../../tests/seeds/hello/bad-ssl2"), FirstBytes::Tls);
+    is_classified(&[0x80, 0x2e, 1, 3, 1], FirstBytes::Tls);
+    is_classified(&[0x80, 0x2e, 1, 0, 2], FirstBytes::Tls);
     opaque(&[0x80, 0x2e, 2]);
     opaque(&[0x80, 0x2e, 1, 0, 3]);
-    told(&[0x80, 0x2e, 1, 4], FirstBytes::Tls);
+    is_classified(&[0x80, 0x2e, 1, 4], FirstBytes::Tls);
     opaque(&[0x80, 0x2e, 1, 1]);
     // Telnet's three bytes wait for an answer.
     opaque(&[0xff, 0xfd, 1]);
@@ -139,7 +141,7 @@ fn requests_without_a_version_are_http() {
 }
 
 #[test]
-fn what_lenient_servers_skip_is_skipped() {
+fn blanks_that_lenient_servers_skip_are_skipped() {
     for before in ["\r\n", "\n", "\r\n\r\n", " ", "\t", "\r", "\x0b", "\x0c", "\x1c", "\x1f", " \r\n "] {
         http(format!("{before}GET / HTTP/1.1\r\n").as_bytes());
         http(format!("{before}FOO / HTTP/1.1\r\n").as_bytes());
@@ -158,8 +160,8 @@ fn what_lenient_servers_skip_is_skipped() {
 }
 
 #[test]
-fn http_2_is_known_by_its_preface() {
-    told(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", FirstBytes::Http2);
+fn http_2_is_detected_by_its_preface() {
+    is_classified(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", FirstBytes::Http2);
     assert_eq!(certain(b"PRI * HTTP/2.0"), 14);
     http(b"PRI * HTTP/1.1\r\n");
     http(b"PRI /x\r\n");
@@ -167,7 +169,7 @@ fn http_2_is_known_by_its_preface() {
 }
 
 #[test]
-fn a_header_of_the_proxy_protocol_is_left_to_the_strict_reader() {
+fn proxy_protocol_headers_are_left_to_the_http_parser() {
     http(b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\nGET / HTTP/1.1\r\n");
     http(b"PROXY UNKNOWN\r\n");
     http(b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c");
@@ -226,7 +228,7 @@ fn binary_protocols_are_opaque_before_their_first_message_ends() {
 }
 
 #[test]
-fn what_stays_undecided_is_refused_as_http() {
+fn undecided_bytes_become_http_at_the_limit() {
     for byte in [b'a', b' ', b'\n'] {
         assert_eq!(classify(&vec![byte; MOST - 1]), FirstBytes::More);
         assert_eq!(classify(&vec![byte; MOST]), FirstBytes::Http);

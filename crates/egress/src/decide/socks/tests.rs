@@ -1,4 +1,4 @@
-//! Whole conversations, their pieces, and what is refused.
+//! Whole handshakes, in pieces, and what is refused.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn connect(to: Destination, port: u16) -> Request {
     Request::Connect { to, port }
 }
 
-/// Read wholly, whatever follows; and every beginning needs more.
+/// Asserts that the message is parsed whatever follows, and that every prefix needs more bytes.
 fn whole<T: std::fmt::Debug + PartialEq>(read: fn(&[u8]) -> Progress<T>, bytes: &[u8], what: T) {
     let done = Progress::Done(what, bytes.len());
     assert_eq!(read(bytes), done);
@@ -21,7 +21,7 @@ fn bad<T: std::fmt::Debug>(progress: Progress<T>) {
 }
 
 #[test]
-fn the_method_is_none_unless_a_client_insists() {
+fn no_authentication_unless_the_client_insists() {
     whole(greeting, &[5, 1, 0], Greeting::Methods(Method::None));
     whole(greeting, &[5, 2, 0, 2], Greeting::Methods(Method::None));
     whole(greeting, &[5, 2, 2, 0], Greeting::Methods(Method::None));
@@ -35,21 +35,21 @@ fn the_method_is_none_unless_a_client_insists() {
 }
 
 #[test]
-fn other_protocols_are_no_greeting() {
+fn other_protocols_are_refused() {
     for bytes in [&b"GET / HTTP/1.1"[..], &[22, 3, 1], &[6], &[0], &[3]] {
         bad(greeting(bytes));
     }
 }
 
 #[test]
-fn a_password_is_read_and_forgotten() {
+fn a_password_is_parsed_and_ignored() {
     whole(password, b"\x01\x04user\x06secret", ());
     whole(password, b"\x01\0\0", ());
     bad(password(b"\x05\x04user\x06secret"));
 }
 
 #[test]
-fn requests_to_connect_are_read() {
+fn connect_requests_are_parsed() {
     let v4 = Destination::Address("192.0.2.7".parse().unwrap());
     whole(request, &[5, 1, 0, 1, 192, 0, 2, 7, 1, 187], connect(v4, 443));
     let v6 = Destination::Address("2001:db8::7".parse().unwrap());
@@ -62,18 +62,18 @@ fn requests_to_connect_are_read() {
 }
 
 #[test]
-fn what_is_no_request_to_connect_is_refused_in_its_words() {
+fn other_commands_are_refused_with_their_reply_code() {
     let refused = |reply, why| Request::Refused(reply, why);
     whole(request, &[5, 2, 0, 1, 1, 2, 3, 4, 0, 80], refused(Reply::CommandNotSupported, "BIND"));
     whole(request, b"\x05\x03\0\x03\x01a\0\x50", refused(Reply::CommandNotSupported, "UDP ASSOCIATE"));
-    whole(request, b"\x05\x09\0\x03\x01a\0\x50", refused(Reply::CommandNotSupported, "a command that is none"));
-    let kind = refused(Reply::AddressTypeNotSupported, "a kind of address that is none");
+    whole(request, b"\x05\x09\0\x03\x01a\0\x50", refused(Reply::CommandNotSupported, "an unknown command"));
+    let kind = refused(Reply::AddressTypeNotSupported, "an unknown address type");
     whole(request, &[5, 1, 0, 2], kind.clone());
     whole(request, &[5, 1, 0, 0], kind);
 }
 
 #[test]
-fn what_is_no_request_is_bad() {
+fn malformed_requests_are_refused() {
     bad(request(&[4, 1]));
     bad(request(&[5, 1, 1]));
     for host in [&b""[..], b"a\0b", b"a b", b"a\n", b"\xc3\xbc", b"a\x7f"] {

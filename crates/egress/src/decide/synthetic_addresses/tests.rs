@@ -1,4 +1,4 @@
-//! Addresses stand for one name each, both ways, up to the bound.
+//! Each address stands for one name, in both directions, up to the limit.
 
 use super::*;
 
@@ -40,7 +40,7 @@ fn a_name_keeps_its_addresses() {
 }
 
 #[test]
-fn their_number_is_bounded_and_the_known_ones_stay() {
+fn names_are_limited_and_earlier_ones_stay() {
     let mut names = SyntheticAddresses::new(2);
     let first = names.address(&name("a.example"), Family::V4);
     names.address(&name("b.example"), Family::V4).unwrap();
@@ -54,7 +54,7 @@ fn their_number_is_bounded_and_the_known_ones_stay() {
 }
 
 #[test]
-fn every_number_has_its_own_address() {
+fn every_index_has_an_address_of_its_own() {
     let most = u32::try_from(MOST).unwrap();
     let numbers = (0..600).chain((600..most).step_by(97)).chain([most - 1]);
     for at in numbers {
@@ -80,7 +80,7 @@ fn every_number_has_its_own_address() {
 }
 
 #[test]
-fn names_of_addresses_backwards() {
+fn reverse_names_round_trip() {
     for (address, name) in [
         ("192.0.2.7", "7.2.0.192.in-addr.arpa"),
         ("2001:db8::567:89ab", "b.a.9.8.7.6.5.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa"),

@@ -1,5 +1,5 @@
-//! Requests that programs are known to read in different ways: each is refused before anything of it leaves, and its
-//! plain twin passes. What comes behind it on the connection never reaches upstream.
+//! Requests that programs are known to read in different ways (request smuggling): each is refused before any of it is
+//! forwarded, and its plain control passes. What follows it on the connection never reaches upstream.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use cofferdam_egress::event::{Kind, Reason};
 
 use crate::support::{Fake, GOOD, OTHER, connect, echo, read_requests, talk};
 
-/// A request behind each shape, which one reading of it would take for a body, and another for the next request.
+/// A request after each ambiguous one, which one parser would take for a body, and another for the next request.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: other.example\r\n\r\n";
 
 async fn refused(text: &[u8], why: &str) {
@@ -22,7 +22,7 @@ async fn refused(text: &[u8], why: &str) {
     assert_eq!(gateway.reasons(), [Reason::BadRequest], "{shown:?}");
     let event = &gateway.events()[0];
     assert_eq!(event.kind, Kind::Refused);
-    // Where it was to go is known before anything of it can be read.
+    // The destination is known before the request can be parsed.
     assert_eq!((event.host.as_deref(), event.port), (Some(GOOD), Some(80)), "{shown:?}: {event:?}");
     assert!(event.detail.as_deref().is_some_and(|detail| detail.contains(why)), "{shown:?}: {event:?}");
     let received = gateway.received();
@@ -36,7 +36,7 @@ async fn allowed(text: &str) {
     assert_eq!(gateway.reasons(), [], "{text:?}");
 }
 
-/// Heads, without what follows: `POST / HTTP/1.1`, Host and this.
+/// Heads, which begin with `POST / HTTP/1.1` and Host.
 #[tokio::test]
 async fn lengths_and_encodings_are_read_in_one_way() {
     for (headers, why) in [
@@ -163,7 +163,7 @@ async fn request_lines_are_read_in_one_way() {
     allowed("GET / HTTP/1.1\r\nhost:good.example\r\n\r\n").await;
 }
 
-/// A body that breaks is cut there: upstream gets no end of the request, and nothing behind it.
+/// A body with a fault ends there: upstream receives no end of the request, and nothing after it.
 #[tokio::test]
 async fn chunks_are_read_in_one_way() {
     for (chunks, why) in [
@@ -208,7 +208,7 @@ async fn chunks_are_read_in_one_way() {
 }
 
 #[tokio::test]
-async fn a_head_has_its_bounds() {
+async fn heads_are_limited() {
     let line = "X-Filler: 0123456789012345678901234567890123456789012345678901234567890123456789\r\n";
     refused(
         format!("GET / HTTP/1.1\r\nHost: good.example\r\n{}\r\n", line.repeat(1_000_000 / line.len())).as_bytes(),
@@ -229,7 +229,7 @@ async fn a_head_has_its_bounds() {
 }
 
 #[tokio::test]
-async fn what_stands_before_a_refused_head_is_answered() {
+async fn requests_before_a_refused_head_are_answered() {
     let gateway = Arc::new(Fake::new(echo));
     let text = "GET /1 HTTP/1.1\r\nHost: good.example\r\n\r\nGET /2 HTTP/1.1\r\nHost: good.example\r\nHost: other.example\r\n\r\n";
     let answer = talk(connect(&gateway), text.as_bytes()).await;

@@ -1,6 +1,6 @@
 //! The namespace itself: its ports, routes, descriptors. Only data.
 
-use crate::attempt::{Attempt, BASE, Class, Told, Twin};
+use crate::attempt::{Attempt, BASE, Class, Control, Evidence};
 
 const CLASS: Class = Class::Inside;
 
@@ -12,8 +12,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Listening on port 443",
         call: &["{attempt}", "take_port", "port=443"],
         wants: "taken",
-        told: Told::Error(&["EADDRINUSE", "EACCES"]),
-        twin: Twin::Call(&["{attempt}", "take_port", "port=9999"]),
+        evidence: Evidence::Error(&["EADDRINUSE", "EACCES"]),
+        control: Control::Call(&["{attempt}", "take_port", "port=9999"]),
         ..BASE
     },
     Attempt {
@@ -22,8 +22,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Listening on port 53",
         call: &["{attempt}", "take_port", "port=53"],
         wants: "taken",
-        told: Told::Error(&["EADDRINUSE", "EACCES"]),
-        twin: Twin::Call(&["{attempt}", "take_port", "port=9999"]),
+        evidence: Evidence::Error(&["EADDRINUSE", "EACCES"]),
+        control: Control::Call(&["{attempt}", "take_port", "port=9999"]),
         ..BASE
     },
     Attempt {
@@ -32,8 +32,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Listening on the proxy's port",
         call: &["{attempt}", "take_port", "port=3128"],
         wants: "taken",
-        told: Told::Error(&["EADDRINUSE"]),
-        twin: Twin::Call(&["{attempt}", "take_port", "port=9999"]),
+        evidence: Evidence::Error(&["EADDRINUSE"]),
+        control: Control::Call(&["{attempt}", "take_port", "port=9999"]),
         ..BASE
     },
     Attempt {
@@ -42,8 +42,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Listening on the proxy's port of 127.0.0.1",
         call: &["{attempt}", "take_port", "port=3128", "address=127.0.0.1"],
         wants: "taken",
-        told: Told::Error(&["EADDRINUSE"]),
-        twin: Twin::Call(&["{attempt}", "take_port", "port=9999"]),
+        evidence: Evidence::Error(&["EADDRINUSE"]),
+        control: Control::Call(&["{attempt}", "take_port", "port=9999"]),
         ..BASE
     },
     Attempt {
@@ -52,8 +52,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Listening on the SOCKS port",
         call: &["{attempt}", "take_port", "port=1080"],
         wants: "taken",
-        told: Told::Error(&["EADDRINUSE"]),
-        twin: Twin::Call(&["{attempt}", "take_port", "port=9999"]),
+        evidence: Evidence::Error(&["EADDRINUSE"]),
+        control: Control::Call(&["{attempt}", "take_port", "port=9999"]),
         ..BASE
     },
     Attempt {
@@ -62,8 +62,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Listening on the proxy's port of ::1",
         call: &["{attempt}", "take_port", "port=3128", "address=::1"],
         wants: "taken",
-        told: Told::Error(&["EADDRINUSE"]),
-        twin: Twin::Call(&["{attempt}", "take_port", "port=9999"]),
+        evidence: Evidence::Error(&["EADDRINUSE"]),
+        control: Control::Call(&["{attempt}", "take_port", "port=9999"]),
         ..BASE
     },
     Attempt {
@@ -73,8 +73,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         options: &["--allow", "allowed.test:8080"],
         call: &["{attempt}", "take_port", "port=8080", "address=93.184.216.34"],
         wants: "taken",
-        told: Told::Error(&["EADDRINUSE"]),
-        twin: Twin::Call(&["{attempt}", "take_port", "port=9999"]),
+        evidence: Evidence::Error(&["EADDRINUSE"]),
+        control: Control::Call(&["{attempt}", "take_port", "port=9999"]),
         ..BASE
     },
     Attempt {
@@ -83,8 +83,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Binding the resolver's port for datagrams",
         call: &["{attempt}", "take_datagrams"],
         wants: "taken",
-        told: Told::Error(&["EADDRINUSE", "EACCES"]),
-        twin: Twin::Call(&["{attempt}", "take_datagrams", "port=9999"]),
+        evidence: Evidence::Error(&["EADDRINUSE", "EACCES"]),
+        control: Control::Call(&["{attempt}", "take_datagrams", "port=9999"]),
         ..BASE
     },
     Attempt {
@@ -93,7 +93,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Deleting the rule that prohibits datagrams",
         call: &["sh", "-c", "ip rule del pref 40 && echo changed"],
         wants: "changed",
-        told: Told::Error(&[
+        evidence: Evidence::Error(&[
             "EPERM",
             "EACCES",
             "ENOSPC",
@@ -103,7 +103,7 @@ pub const ATTEMPTS: &[Attempt] = &[
             "EINVAL",
             "Permission denied",
         ]),
-        twin: Twin::OutsideCall(&[
+        control: Control::OutsideCall(&[
             "unshare",
             "-Urn",
             "sh",
@@ -118,7 +118,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Adding a route",
         call: &["sh", "-c", "ip route add 93.184.216.66 dev lo && echo changed"],
         wants: "changed",
-        told: Told::Error(&[
+        evidence: Evidence::Error(&[
             "EPERM",
             "EACCES",
             "ENOSPC",
@@ -128,7 +128,7 @@ pub const ATTEMPTS: &[Attempt] = &[
             "EINVAL",
             "Permission denied",
         ]),
-        twin: Twin::OutsideCall(&[
+        control: Control::OutsideCall(&[
             "unshare",
             "-Urn",
             "sh",
@@ -143,7 +143,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Adding an interface",
         call: &["sh", "-c", "ip link add v0 type veth peer name v1 && echo changed"],
         wants: "changed",
-        told: Told::Error(&[
+        evidence: Evidence::Error(&[
             "EPERM",
             "EACCES",
             "ENOSPC",
@@ -153,7 +153,7 @@ pub const ATTEMPTS: &[Attempt] = &[
             "EINVAL",
             "Permission denied",
         ]),
-        twin: Twin::OutsideCall(&[
+        control: Control::OutsideCall(&[
             "unshare",
             "-Urn",
             "sh",
@@ -168,7 +168,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Taking the loopback interface down",
         call: &["sh", "-c", "ip link set lo down && echo changed"],
         wants: "changed",
-        told: Told::Error(&[
+        evidence: Evidence::Error(&[
             "EPERM",
             "EACCES",
             "ENOSPC",
@@ -178,7 +178,7 @@ pub const ATTEMPTS: &[Attempt] = &[
             "EINVAL",
             "Permission denied",
         ]),
-        twin: Twin::OutsideCall(&[
+        control: Control::OutsideCall(&[
             "unshare",
             "-Urn",
             "sh",
@@ -193,7 +193,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "A tunnel device",
         call: &["{attempt}", "interface"],
         wants: "changed",
-        told: Told::Error(&[
+        evidence: Evidence::Error(&[
             "EPERM",
             "EACCES",
             "ENOSPC",
@@ -203,7 +203,7 @@ pub const ATTEMPTS: &[Attempt] = &[
             "EINVAL",
             "Permission denied",
         ]),
-        twin: Twin::OutsideCall(&[
+        control: Control::OutsideCall(&[
             "unshare",
             "-Urn",
             "sh",
@@ -218,7 +218,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Joining the network namespace of init",
         call: &["{attempt}", "enter", "kind=net"],
         wants: "changed",
-        told: Told::Error(&[
+        evidence: Evidence::Error(&[
             "EPERM",
             "EACCES",
             "ENOSPC",
@@ -228,7 +228,7 @@ pub const ATTEMPTS: &[Attempt] = &[
             "EINVAL",
             "Permission denied",
         ]),
-        twin: Twin::OutsideCall(&[
+        control: Control::OutsideCall(&[
             "unshare",
             "-Urn",
             "/usr/bin/python3",
@@ -246,7 +246,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Joining the user namespace of init",
         call: &["{attempt}", "enter", "kind=user"],
         wants: "changed",
-        told: Told::Error(&[
+        evidence: Evidence::Error(&[
             "EPERM",
             "EACCES",
             "ENOSPC",
@@ -256,7 +256,7 @@ pub const ATTEMPTS: &[Attempt] = &[
             "EINVAL",
             "Permission denied",
         ]),
-        twin: Twin::OutsideCall(&[
+        control: Control::OutsideCall(&[
             "unshare",
             "-Urn",
             "/usr/bin/python3",
@@ -274,7 +274,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Making a user and a network namespace",
         call: &["{attempt}", "namespaces"],
         wants: "changed",
-        told: Told::Error(&[
+        evidence: Evidence::Error(&[
             "EPERM",
             "EACCES",
             "ENOSPC",
@@ -284,7 +284,7 @@ pub const ATTEMPTS: &[Attempt] = &[
             "EINVAL",
             "Permission denied",
         ]),
-        twin: Twin::Outside,
+        control: Control::Outside,
         ..BASE
     },
     Attempt {
@@ -293,7 +293,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Reading which descriptors init has",
         call: &["{attempt}", "descriptors"],
         wants: "holds",
-        told: Told::Error(&[
+        evidence: Evidence::Error(&[
             "EPERM",
             "EACCES",
             "ENOSPC",
@@ -303,7 +303,7 @@ pub const ATTEMPTS: &[Attempt] = &[
             "EINVAL",
             "Permission denied",
         ]),
-        twin: Twin::Call(&["{attempt}", "descriptors", "pid=self"]),
+        control: Control::Call(&["{attempt}", "descriptors", "pid=self"]),
         ..BASE
     },
     Attempt {
@@ -312,7 +312,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Duplicating descriptors of init",
         call: &["{attempt}", "steal"],
         wants: "holds",
-        told: Told::Error(&[
+        evidence: Evidence::Error(&[
             "EPERM",
             "EACCES",
             "ENOSPC",
@@ -322,7 +322,7 @@ pub const ATTEMPTS: &[Attempt] = &[
             "EINVAL",
             "Permission denied",
         ]),
-        twin: Twin::OutsideCall(&["{attempt}", "steal", "pid=0"]),
+        control: Control::OutsideCall(&["{attempt}", "steal", "pid=0"]),
         ..BASE
     },
     Attempt {
@@ -331,9 +331,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Sockets that were inherited",
         call: &["{attempt}", "own_descriptors"],
         wants: "holds",
-        told: Told::Nothing,
-        twin: Twin::Call(&["{attempt}", "own_descriptors"]),
-        twin_wants: "looked",
+        evidence: Evidence::Nothing,
+        control: Control::Call(&["{attempt}", "own_descriptors"]),
+        control_wants: "looked",
         ..BASE
     },
     Attempt {
@@ -341,8 +341,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "A connection from an address of somebody else's",
         call: &["{attempt}", "bind_source", "address=8.8.8.8", "to=93.184.216.66", "path=/{canary}"],
-        told: Told::Any(&["not_allowed"], &["EADDRNOTAVAIL"]),
-        twin: Twin::Call(&["{attempt}", "bind_source", "address=127.0.0.1", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Any(&["not_allowed"], &["EADDRNOTAVAIL"]),
+        control: Control::Call(&["{attempt}", "bind_source", "address=127.0.0.1", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
 ];

@@ -1,6 +1,6 @@
 //! Names and addresses in spellings that some read differently. Only data.
 
-use crate::attempt::{Attempt, BASE, Class, Told, Twin};
+use crate::attempt::{Attempt, BASE, Class, Control, Evidence};
 
 const CLASS: Class = Class::Names;
 
@@ -12,7 +12,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "`evilwild.test` beside `*.wild.test`",
         options: &["--allow", "*.wild.test"],
         call: &["{attempt}", "http", "to=evilwild.test", "path=/{canary}"],
-        twin: Twin::Call(&["{attempt}", "http", "to=a.wild.test", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "http", "to=a.wild.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -21,7 +21,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "`wild.test` beside `*.wild.test`",
         options: &["--allow", "*.wild.test"],
         call: &["{attempt}", "http", "to=wild.test", "path=/{canary}"],
-        twin: Twin::Call(&["{attempt}", "http", "to=deep.a.wild.test", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "http", "to=deep.a.wild.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -30,7 +30,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "`wild.test.evil.test` beside `*.wild.test`",
         options: &["--allow", "*.wild.test"],
         call: &["{attempt}", "http", "to=wild.test.evil.test", "path=/{canary}"],
-        twin: Twin::Call(&["{attempt}", "http", "to=a.wild.test", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "http", "to=a.wild.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -38,7 +38,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "`allowed.test.evil.test`",
         call: &["{attempt}", "http", "to=allowed.test.evil.test", "path=/{canary}"],
-        twin: Twin::Options(&["--allow", "allowed.test.evil.test"]),
+        control: Control::Options(&["--allow", "allowed.test.evil.test"]),
         ..BASE
     },
     Attempt {
@@ -47,7 +47,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "A name below one that is allowed exactly",
         options: &["--allow", "wild.test"],
         call: &["{attempt}", "http", "to=a.wild.test", "path=/{canary}"],
-        twin: Twin::Call(&["{attempt}", "http", "to=wild.test", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "http", "to=wild.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -55,7 +55,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "A name that looks the same, in Cyrillic",
         call: &["{attempt}", "http", "to=xn--llowed-2nf.test", "path=/{canary}"],
-        twin: Twin::Options(&["--allow", "xn--llowed-2nf.test"]),
+        control: Control::Options(&["--allow", "xn--llowed-2nf.test"]),
         ..BASE
     },
     Attempt {
@@ -63,7 +63,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "The refused name in upper case with a final dot",
         call: &["{attempt}", "http", "to=EVIL.TEST.", "path=/{canary}"],
-        twin: Twin::Call(&["{attempt}", "http", "to=ALLOWED.TEST.", "host=allowed.test", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "http", "to=ALLOWED.TEST.", "host=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -71,7 +71,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "The refused address as `1572395074`",
         call: &["{attempt}", "http", "to=1572395074", "host=93.184.216.66", "path=/{canary}"],
-        twin: Twin::Options(&["--allow", "93.184.216.66"]),
+        control: Control::Options(&["--allow", "93.184.216.66"]),
         ..BASE
     },
     Attempt {
@@ -80,8 +80,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "The same by CONNECT",
         options: &["--allow", "93.184.216.66", "--allow", "1572395074.test"],
         call: &["{attempt}", "through_connect", "target=1572395074:80", "path=/{canary}"],
-        told: Told::Event(&["bad_name", "bad_request"]),
-        twin: Twin::Call(&[
+        evidence: Evidence::Event(&["bad_name", "bad_request"]),
+        control: Control::Call(&[
             "{attempt}",
             "through_connect",
             "target=93.184.216.66:80",
@@ -95,7 +95,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "The refused address as `0x5db8d842`",
         call: &["{attempt}", "http", "to=0x5db8d842", "host=93.184.216.66", "path=/{canary}"],
-        twin: Twin::Options(&["--allow", "93.184.216.66"]),
+        control: Control::Options(&["--allow", "93.184.216.66"]),
         ..BASE
     },
     Attempt {
@@ -104,8 +104,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "The same by CONNECT",
         options: &["--allow", "93.184.216.66", "--allow", "1572395074.test"],
         call: &["{attempt}", "through_connect", "target=0x5db8d842:80", "path=/{canary}"],
-        told: Told::Event(&["bad_name", "bad_request"]),
-        twin: Twin::Call(&[
+        evidence: Evidence::Event(&["bad_name", "bad_request"]),
+        control: Control::Call(&[
             "{attempt}",
             "through_connect",
             "target=93.184.216.66:80",
@@ -119,7 +119,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "The refused address as `0135.0270.0330.0102`",
         call: &["{attempt}", "http", "to=0135.0270.0330.0102", "host=93.184.216.66", "path=/{canary}"],
-        twin: Twin::Options(&["--allow", "93.184.216.66"]),
+        control: Control::Options(&["--allow", "93.184.216.66"]),
         ..BASE
     },
     Attempt {
@@ -128,8 +128,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "The same by CONNECT",
         options: &["--allow", "93.184.216.66", "--allow", "1572395074.test"],
         call: &["{attempt}", "through_connect", "target=0135.0270.0330.0102:80", "path=/{canary}"],
-        told: Told::Event(&["bad_name", "bad_request"]),
-        twin: Twin::Call(&[
+        evidence: Evidence::Event(&["bad_name", "bad_request"]),
+        control: Control::Call(&[
             "{attempt}",
             "through_connect",
             "target=93.184.216.66:80",
@@ -143,7 +143,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "The refused address as `93.184.55362`",
         call: &["{attempt}", "http", "to=93.184.55362", "host=93.184.216.66", "path=/{canary}"],
-        twin: Twin::Options(&["--allow", "93.184.216.66"]),
+        control: Control::Options(&["--allow", "93.184.216.66"]),
         ..BASE
     },
     Attempt {
@@ -152,8 +152,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "The same by CONNECT",
         options: &["--allow", "93.184.216.66", "--allow", "1572395074.test"],
         call: &["{attempt}", "through_connect", "target=93.184.55362:80", "path=/{canary}"],
-        told: Told::Event(&["bad_name", "bad_request"]),
-        twin: Twin::Call(&[
+        evidence: Evidence::Event(&["bad_name", "bad_request"]),
+        control: Control::Call(&[
             "{attempt}",
             "through_connect",
             "target=93.184.216.66:80",
@@ -168,8 +168,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "The same by SOCKS, as a name",
         options: &["--allow", "93.184.216.66"],
         call: &["{attempt}", "socks5", "kind=name", "to=1572395074", "path=/{canary}"],
-        told: Told::Event(&["bad_name", "bad_proxy_request"]),
-        twin: Twin::Call(&["{attempt}", "socks5", "kind=4", "to=93.184.216.66", "path=/{canary}"]),
+        evidence: Evidence::Event(&["bad_name", "bad_proxy_request"]),
+        control: Control::Call(&["{attempt}", "socks5", "kind=4", "to=93.184.216.66", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -177,8 +177,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "A private address as ::ffff:10.1.2.3",
         call: &["{attempt}", "http", "to=::ffff:10.1.2.3", "host=10.1.2.3", "path=/{canary}"],
-        told: Told::Event(&["not_allowed", "address_not_public"]),
-        twin: Twin::Options(&["--allow", "10.1.2.3"]),
+        evidence: Evidence::Event(&["not_allowed", "address_not_public"]),
+        control: Control::Options(&["--allow", "10.1.2.3"]),
         ..BASE
     },
     Attempt {
@@ -186,11 +186,11 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "A link-local address with a zone",
         call: &["{attempt}", "http", "to=fe80::1%lo", "path=/{canary}"],
-        told: Told::Any(
+        evidence: Evidence::Any(
             &["not_allowed", "address_not_public"],
             &["ECONNREFUSED", "ENETUNREACH", "EINVAL", "EHOSTUNREACH", "EACCES", "ECONNRESET", "EPERM", "ENODEV"],
         ),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
 ];

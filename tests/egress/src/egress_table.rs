@@ -1,6 +1,6 @@
-//! docs/egress-table.md out of the tables. Pure.
+//! Generates docs/egress-table.md from the tables. Pure.
 
-use crate::attempt::{Attempt, Told, Twin};
+use crate::attempt::{Attempt, Control, Evidence};
 use crate::clients::Client;
 
 const HEAD: &str = "\
@@ -16,7 +16,7 @@ stands in [network.md](network.md).
 ";
 
 /// The page.
-pub fn page(clients: &[Client], attempts: &[Attempt]) -> String {
+pub fn table(clients: &[Client], attempts: &[Attempt]) -> String {
     let mut page = format!(
         "{HEAD}\n## Programs\n\n{} clients, unmodified, each at a host that is allowed and at one that is not.\n\n",
         clients.len()
@@ -35,20 +35,20 @@ pub fn page(clients: &[Client], attempts: &[Attempt]) -> String {
                 attempt.class.title()
             ));
         }
-        let by = match attempt.told {
-            Told::Event(reasons) => format!("event: {}", reasons.join(", ")),
-            Told::Error(errors) => format!("error: {}", errors.join(", ")),
-            Told::Nothing => "nothing of it leaves".to_owned(),
-            Told::Any(reasons, errors) => format!("event: {}; or error: {}", reasons.join(", "), errors.join(", ")),
+        let by = match attempt.evidence {
+            Evidence::Event(reasons) => format!("event: {}", reasons.join(", ")),
+            Evidence::Error(errors) => format!("error: {}", errors.join(", ")),
+            Evidence::Nothing => "nothing of it leaves".to_owned(),
+            Evidence::Any(reasons, errors) => format!("event: {}; or error: {}", reasons.join(", "), errors.join(", ")),
         };
-        let twin = match attempt.twin {
-            Twin::Options(_) | Twin::Policy(_) => "the same, where it is allowed",
-            Twin::Call(_) => "the same way to what is allowed",
-            Twin::Both(..) => "the same victim in the way that is allowed",
-            Twin::Outside => "the same outside of a sandbox",
-            Twin::OutsideCall(_) => "the same outside, with the rights it needs",
+        let control = match attempt.control {
+            Control::Options(_) | Control::Policy(_) => "the same, where it is allowed",
+            Control::Call(_) => "the same way to what is allowed",
+            Control::Both(..) => "the same victim in the way that is allowed",
+            Control::Outside => "the same outside of a sandbox",
+            Control::OutsideCall(_) => "the same outside, with the rights it needs",
         };
-        page.push_str(&format!("| {} | {by} | {twin} |\n", attempt.what.replace('|', "\\|")));
+        page.push_str(&format!("| {} | {by} | {control} |\n", attempt.what.replace('|', "\\|")));
     }
     page
 }

@@ -1,4 +1,4 @@
-//! Limits, time, and the end: each is held to the byte, the connection or the moment, and no further.
+//! Limits, time limits, and the end of a sandbox: each is enforced to the byte, the connection or the moment.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use cofferdam_egress::event::{Event, Kind, Reason};
 use cofferdam_policy::Network;
 
-use crate::world::{SOON, echo, is_reset, network, query, rest, serve, timed, with, world};
+use crate::support::{SOON, echo, is_reset, network, query, rest, serve, timed, with, world};
 
 const MIB: usize = 1 << 20;
 
@@ -17,7 +17,7 @@ fn limited(change: impl Fn(&mut Network)) -> Network {
     network
 }
 
-/// Takes all there is, and answers nothing.
+/// Reads everything, and answers nothing.
 fn sink() -> u16 {
     serve(|mut stream| {
         let mut buffer = [0u8; 65536];
@@ -40,7 +40,7 @@ fn write_all_but(mut stream: &TcpStream, bytes: usize) -> Result<(), ErrorKind> 
 }
 
 #[test]
-fn so_many_connections_are_open_at_once_and_one_more_is_reset() {
+fn a_connection_beyond_the_limit_is_reset() {
     let (world, port) = (world(), echo());
     world.name("good.example", &["127.0.0.1"]);
     let inside = world.inside(&limited(|n| (n.limits.connections, n.limits.connections_per_host) = (3, 3)));
@@ -52,7 +52,7 @@ fn so_many_connections_are_open_at_once_and_one_more_is_reset() {
     assert!(is_reset(inside.connect_name("good.example", port)));
     let (reason, event) = inside.refusal();
     assert_eq!((reason, event.rule.as_deref()), (Reason::TooManyConnections, Some("$.network.limits.connections")));
-    // With one less there is room again.
+    // With one fewer there is room again.
     drop(open.pop());
     inside.event(Kind::Closed);
     let begun = Instant::now();
@@ -66,7 +66,7 @@ fn so_many_connections_are_open_at_once_and_one_more_is_reset() {
 }
 
 #[test]
-fn one_host_takes_no_more_than_its_share_of_connections() {
+fn connections_to_one_host_are_limited() {
     let (world, port) = (world(), echo());
     world.name("good.example", &["127.0.0.1"]);
     world.name("other.example", &["127.0.0.1"]);
@@ -83,14 +83,14 @@ fn one_host_takes_no_more_than_its_share_of_connections() {
 }
 
 #[test]
-fn bytes_up_are_bounded_exactly() {
+fn bytes_up_are_limited_exactly() {
     let (world, port) = (world(), sink());
     world.name("good.example", &["127.0.0.1"]);
     let mut inside = world.inside(&limited(|n| n.limits.up_mb = 1));
     let stream = inside.connect_name("good.example", port);
     assert_eq!(write_all_but(&stream, MIB), Ok(()));
     inside.event(Kind::Allowed);
-    // All of it is through, and an end is no byte.
+    // All bytes have passed, and the end of the stream is no byte.
     stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(rest(&stream), b"");
     assert_eq!(inside.event(Kind::Closed).bytes_up, Some(MIB as u64));
@@ -103,7 +103,7 @@ fn bytes_up_are_bounded_exactly() {
 }
 
 #[test]
-fn bytes_down_are_bounded_exactly_in_all_and_for_each_host() {
+fn bytes_down_are_limited_exactly_in_all_and_per_host() {
     let (world, port) = (world(), source(3 * MIB));
     world.name("good.example", &["127.0.0.1"]);
     world.name("other.example", &["127.0.0.1"]);
@@ -116,7 +116,7 @@ fn bytes_down_are_bounded_exactly_in_all_and_for_each_host() {
         }
         all
     };
-    // What was on its way when the connection was reset is lost to the program, not to the count.
+    // What was in flight at the reset is lost to the program, but counted.
     assert!(read("good.example") <= 2 * MIB);
     let event = inside.event_of(|event| event.reason == Some(Reason::TooManyBytes));
     assert_eq!(event.rule.as_deref(), Some("$.network.limits.host_down_mb"));
@@ -126,7 +126,7 @@ fn bytes_down_are_bounded_exactly_in_all_and_for_each_host() {
 }
 
 #[test]
-fn bandwidth_is_bounded_for_all_connections_together() {
+fn bandwidth_is_limited_for_all_connections_together() {
     let (world, port) = (world(), source(MIB / 4));
     world.name("good.example", &["127.0.0.1"]);
     let inside = world.inside(&limited(|n| n.limits.kib_per_second = Some(512)));
@@ -141,7 +141,7 @@ fn bandwidth_is_bounded_for_all_connections_together() {
 }
 
 #[test]
-fn descriptors_run_out_for_the_sandbox_that_takes_them_and_not_for_another() {
+fn one_sandbox_cannot_use_up_all_descriptors() {
     // Half of 32, of which each connection takes two.
     let (world, port) = (with(SOON, SOON, Some(32)), echo());
     world.name("good.example", &["127.0.0.1"]);
@@ -159,7 +159,7 @@ fn descriptors_run_out_for_the_sandbox_that_takes_them_and_not_for_another() {
 }
 
 #[test]
-fn names_are_capped() {
+fn names_are_limited() {
     let world = world();
     let mut network = network(&["*.example:443"], &[]);
     network.limits.names = 5;
@@ -173,7 +173,7 @@ fn names_are_capped() {
 }
 
 #[test]
-fn a_greeting_that_does_not_go_on_is_ended_and_silence_is_not_a_greeting() {
+fn an_incomplete_client_hello_times_out_and_silence_does_not() {
     let (world, port) = (timed(Duration::from_millis(200), SOON), echo());
     world.name("good.example", &["127.0.0.1"]);
     let inside = world.inside(&limited(|_| {}));
@@ -190,7 +190,7 @@ fn a_greeting_that_does_not_go_on_is_ended_and_silence_is_not_a_greeting() {
 }
 
 #[test]
-fn a_connection_on_which_nothing_moves_is_ended_and_one_that_moves_is_not() {
+fn idle_connections_are_ended_and_active_ones_are_not() {
     let (world, port) = (timed(SOON, Duration::from_millis(300)), echo());
     world.name("good.example", &["127.0.0.1"]);
     let inside = world.inside(&limited(|_| {}));
@@ -215,7 +215,7 @@ fn the_end_closes_everything_at_once_and_no_event_follows() {
         stream.write_all(&[1; 100]).unwrap();
         stream.read_exact(&mut [0u8; 100]).unwrap();
     }
-    // Some in the middle of a greeting, some that have said nothing.
+    // Some in the middle of a ClientHello, some that have sent nothing.
     let mut middle: Vec<TcpStream> = (0..20).map(|_| inside.connect_name("good.example", port)).collect();
     middle.iter_mut().step_by(2).for_each(|stream| stream.write_all(b"GE").unwrap());
     let begun = Instant::now();
@@ -234,7 +234,7 @@ fn the_end_closes_everything_at_once_and_no_event_follows() {
 
 #[test]
 fn a_connection_that_is_being_made_at_the_end_is_reported() {
-    // A proxy that takes the request and never answers it.
+    // A proxy that reads the request and never answers it.
     let (taken, requests) = std::sync::mpsc::channel();
     let taken = std::sync::Mutex::new(taken);
     let port = serve(move |mut stream| {
@@ -260,7 +260,7 @@ fn a_connection_that_is_being_made_at_the_end_is_reported() {
 }
 
 #[test]
-fn upstream_of_a_sandbox_that_ends_sees_a_reset_and_no_whole_upload() {
+fn upstream_sees_a_reset_when_the_sandbox_ends() {
     let (told, ends) = std::sync::mpsc::channel();
     let told = std::sync::Mutex::new(told);
     let port = serve(move |mut stream| {
@@ -284,14 +284,14 @@ fn upstream_of_a_sandbox_that_ends_sees_a_reset_and_no_whole_upload() {
 }
 
 #[test]
-fn one_sandbox_does_not_know_anothers_names() {
+fn synthetic_addresses_are_private_to_a_sandbox() {
     let (world, port) = (world(), echo());
     world.name("good.example", &["127.0.0.1"]);
     world.name("other.example", &["127.0.0.1"]);
     let one = world.inside(&limited(|_| {}));
     let two = world.inside(&limited(|_| {}));
     let first = one.resolve("good.example").unwrap();
-    // The same address stands for nothing, or for another name, elsewhere.
+    // In another sandbox the same address stands for no name, or for another one.
     assert!(is_reset(two.connect(SocketAddr::new(first, port))));
     assert_eq!(two.refusal().0, Reason::UnknownAddress);
     assert_eq!(two.resolve("other.example"), Some(first));
@@ -317,7 +317,7 @@ fn the_resolver_answers_by_tcp_as_well_and_forwards_nothing() {
         stream.read_exact(&mut length).unwrap();
         let mut answer = vec![0u8; usize::from(u16::from_be_bytes(length))];
         stream.read_exact(&mut answer).unwrap();
-        assert_eq!(crate::world::address(&answer).is_some(), answered, "{name}");
+        assert_eq!(crate::support::address(&answer).is_some(), answered, "{name}");
     }
     assert_eq!(inside.refusal().1.host.as_deref(), Some("bad.example"));
 }

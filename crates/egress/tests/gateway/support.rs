@@ -1,5 +1,5 @@
-//! A gateway with a sandbox whose sockets are ordinary ones of this host: a connection to 127.77.x.y is one to whatever
-//! address the test says that this stands for. Upstream are listeners of the test on loopback.
+//! A gateway with a sandbox whose sockets are ordinary ones of this host: a connection to 127.77.x.y counts as one to
+//! the address that the test maps it to. Upstreams are listeners of the test on loopback.
 
 use std::collections::HashMap;
 use std::io::{IoSlice, Read, Write};
@@ -20,10 +20,10 @@ use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sendmsg, socketpair,
 };
 
-/// Longest that anything takes here that does happen.
+/// Time limit for anything that is expected to happen.
 pub const SOON: Duration = Duration::from_secs(10);
 
-/// Names that the test gives addresses to.
+/// Names to which the test gives addresses.
 #[derive(Default)]
 pub struct Fixed(pub Mutex<HashMap<String, Vec<IpAddr>>>);
 
@@ -56,12 +56,12 @@ pub fn world() -> World {
     timed(Duration::from_secs(5), Duration::from_secs(60))
 }
 
-/// With other times for greetings and silence.
+/// With other time limits for first messages and idle connections.
 pub fn timed(greeting: Duration, idle: Duration) -> World {
     with(greeting, idle, None)
 }
 
-/// With so many descriptors for connections.
+/// With this many descriptors for connections.
 pub fn with(greeting: Duration, idle: Duration, descriptors: Option<usize>) -> World {
     let places = Places::default();
     let names = Arc::<Fixed>::default();
@@ -100,7 +100,7 @@ fn send(letters: &OwnedFd, fds: &[BorrowedFd<'_>]) {
 }
 
 impl World {
-    /// A sandbox whose sockets have not come: they would by this.
+    /// A sandbox whose sockets have not been sent: this socket would send them.
     pub fn waiting(&self, network: &Network) -> (Inside, OwnedFd) {
         let mut inside = self.inside(network);
         let (ours, theirs) =
@@ -122,7 +122,7 @@ impl World {
         self.begun(network, |_| {})
     }
 
-    /// One whose program has done something before the gateway looks.
+    /// A sandbox whose program has done something before the gateway receives the sockets.
     pub fn begun(&self, network: &Network, begin: impl FnOnce(&Inside)) -> Inside {
         let listener = TcpListener::bind("0.0.0.0:0").unwrap();
         let resolver = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -137,7 +137,7 @@ impl World {
             resolver: resolver.local_addr().unwrap(),
         };
         begin(&inside);
-        // In two letters: a sandbox with many sockets has several.
+        // In two messages: a sandbox with many sockets has several.
         send(&theirs, &[resolver.as_fd()]);
         send(&theirs, &[listener.as_fd()]);
         inside.attached = Some(self.attach(network, ours, &inside.events));
@@ -152,14 +152,14 @@ impl World {
 }
 
 impl Inside {
-    /// Connects as a program that connects to this address.
+    /// Connects as a program would that connects to this address.
     pub fn connect(&self, to: impl Into<SocketAddr>) -> TcpStream {
         let mut places = self.places.lock().unwrap();
         let [high, low] = u16::try_from(places.len()).unwrap().to_be_bytes();
         places.push(to.into());
         drop(places);
         let stream = match TcpStream::connect((Ipv4Addr::new(127, 77, high, low), self.port)) {
-            // The gateway was faster than the program, which then learns it at once.
+            // The gateway was faster than the program, which then sees the reset at once.
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => cut_off(),
             connected => connected.unwrap(),
         };
@@ -168,13 +168,13 @@ impl Inside {
         stream
     }
 
-    /// Connects as a program that asks the resolver first.
+    /// Connects as a program would that asks the resolver first.
     pub fn connect_name(&self, name: &str, port: u16) -> TcpStream {
         let address = self.resolve(name).unwrap_or_else(|| panic!("{name} is not allowed"));
         self.connect((address, port))
     }
 
-    /// Where the resolver is.
+    /// The address of the resolver.
     pub fn resolver(&self) -> SocketAddr {
         self.resolver
     }
@@ -195,23 +195,23 @@ impl Inside {
         panic!("no answer for {name}");
     }
 
-    /// What has been told so far.
+    /// The events so far.
     pub fn events(&self) -> Vec<Event> {
         self.events.lock().unwrap().clone()
     }
 
-    /// The first event of a kind, as soon as it is told.
+    /// Waits for the first event of a kind.
     pub fn event(&self, kind: Kind) -> Event {
         self.event_of(|event| event.kind == kind)
     }
 
-    /// The refusal, as soon as it is told.
+    /// Waits for a refusal.
     pub fn refusal(&self) -> (Reason, Event) {
         let event = self.event_of(|event| matches!(event.kind, Kind::Refused | Kind::Failed));
         (event.reason.unwrap(), event)
     }
 
-    /// The first event that is one of these.
+    /// Waits for the first event that matches.
     pub fn event_of(&self, is: impl Fn(&Event) -> bool) -> Event {
         let begun = Instant::now();
         loop {

@@ -1,4 +1,4 @@
-//! HTTP through the whole gateway, its proxy, and the host's own proxy upstream.
+//! HTTP through the whole gateway, its proxies, and an upstream proxy.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use cofferdam_egress::event::{Kind, Reason, Via};
 
-use crate::world::{Inside, echo, is_reset, network, rest, serve, world};
+use crate::support::{Inside, echo, is_reset, network, rest, serve, world};
 
 /// A web server that answers every request with its own head, and closes.
 fn web() -> u16 {
@@ -28,7 +28,7 @@ fn web() -> u16 {
 fn ask(mut stream: TcpStream, request: &str) -> String {
     stream.write_all(request.as_bytes()).unwrap();
     let (mut answer, mut buffer) = (Vec::new(), [0u8; 4096]);
-    // A refusal may end in a reset behind its words.
+    // A refusal may end in a reset after its text.
     while let Ok(n @ 1..) = stream.read(&mut buffer) {
         answer.extend_from_slice(&buffer[..n]);
     }
@@ -36,7 +36,7 @@ fn ask(mut stream: TcpStream, request: &str) -> String {
 }
 
 #[test]
-fn requests_in_the_clear_go_to_the_host_that_they_name_and_no_other() {
+fn plain_requests_must_be_for_the_host_of_the_connection() {
     let (world, port) = (world(), web());
     world.name("good.example", &["127.0.0.1"]);
     let inside = world.inside(&network(&[&format!("good.example:{port}"), "127.0.0.1:*"], &[]));
@@ -54,7 +54,7 @@ fn requests_in_the_clear_go_to_the_host_that_they_name_and_no_other() {
 }
 
 #[test]
-fn a_rule_with_methods_lets_no_other_pass_and_nothing_that_is_no_request() {
+fn a_rule_with_methods_passes_only_such_requests() {
     let (world, port) = (world(), web());
     world.name("good.example", &["127.0.0.1"]);
     let mut network = network(&[&format!("good.example:{port}"), "127.0.0.1:*"], &[]);
@@ -86,7 +86,7 @@ fn connect(inside: &Inside, to: &str) -> (TcpStream, String) {
 }
 
 #[test]
-fn the_http_proxy_leads_where_a_connection_would_and_nowhere_else() {
+fn the_http_proxy_reaches_what_a_connection_would() {
     let (world, port, web) = (world(), echo(), web());
     world.name("good.example", &["127.0.0.1"]);
     let inside = world.inside(&network(&[&format!("good.example:{port},{web}"), "127.0.0.1:*"], &[]));
@@ -108,7 +108,7 @@ fn the_http_proxy_leads_where_a_connection_would_and_nowhere_else() {
     assert!(answer.contains("200 OK") && answer.contains("GET /y HTTP/1.1\r\n"), "{answer}");
 }
 
-/// A proxy that tunnels to this port of loopback, whatever it is asked for, and tells what it was asked.
+/// A proxy that tunnels to this port of loopback, whatever it is asked for, and records the requests.
 fn corporate(to: u16, status: &'static str) -> (u16, Arc<Mutex<Vec<String>>>) {
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
     let told = Arc::clone(&asked);
@@ -138,13 +138,13 @@ fn corporate(to: u16, status: &'static str) -> (u16, Arc<Mutex<Vec<String>>>) {
 }
 
 #[test]
-fn through_the_hosts_own_proxy_goes_what_is_allowed_by_name() {
+fn allowed_names_go_through_the_upstream_proxy() {
     let world = world();
     let (proxy, asked) = corporate(echo(), "200 Connection established");
     let mut network = network(&["good.example:4443", "8.8.8.8:4443", "10.0.0.0/8:4443"], &["10.1.0.0/16"]);
     network.upstream_proxy = Some(format!("http://us%65r:pass@127.0.0.1:{proxy}").parse().unwrap());
     let inside = world.inside(&network);
-    // Nobody here knows the name: the proxy does.
+    // The test's resolver does not know the name: the proxy does.
     let mut stream = inside.connect_name("good.example", 4443);
     stream.write_all(&[1, 2]).unwrap();
     let mut back = [0u8; 2];
@@ -164,7 +164,7 @@ fn through_the_hosts_own_proxy_goes_what_is_allowed_by_name() {
 }
 
 #[test]
-fn a_proxy_upstream_that_refuses_is_told_and_never_gone_around() {
+fn a_refusing_upstream_proxy_is_reported_and_not_bypassed() {
     let world = world();
     let victim = echo();
     world.name("good.example", &["127.0.0.1"]);
@@ -175,7 +175,7 @@ fn a_proxy_upstream_that_refuses_is_told_and_never_gone_around() {
     assert!(is_reset(inside.connect_name("good.example", victim)));
     let event = inside.event(Kind::Failed);
     assert!(event.detail.as_ref().is_some_and(|detail| detail.contains("407")), "{event:?}");
-    // The same without the proxy goes through.
+    // The same works without the proxy.
     network.upstream_proxy = None;
     let inside = world.inside(&network);
     let mut stream = inside.connect_name("good.example", victim);
@@ -184,7 +184,7 @@ fn a_proxy_upstream_that_refuses_is_told_and_never_gone_around() {
 }
 
 #[test]
-fn the_api_that_is_passed_through_is_there_and_nowhere_else() {
+fn the_api_is_reached_at_its_address_only() {
     let (world, port) = (world(), web());
     let mut with = network(&["good.example:443"], &[]);
     let mut without = with.clone();
@@ -199,7 +199,7 @@ fn the_api_that_is_passed_through_is_there_and_nowhere_else() {
     assert!(answer.contains("200 OK") && answer.contains("GET /base/v1/x HTTP/1.1\r\n"), "{answer}");
     let event = inside.event(Kind::ApiRequest);
     assert_eq!((event.method.as_deref(), event.status), (Some("GET"), Some(200)));
-    // Its own address leads nowhere.
+    // Its own address is not reachable.
     assert!(is_reset(inside.connect(([127, 0, 0, 2], 3129))));
     assert!(is_reset(inside.connect((Ipv4Addr::LOCALHOST, port))));
     let inside = world.inside(&without);

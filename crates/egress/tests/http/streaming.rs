@@ -1,4 +1,4 @@
-//! Bodies, answers and connections as they go on: streaming, back-pressure, upgrades, time.
+//! Streaming: bodies, back-pressure, keep-alive, upgrades, time limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::support::{Fake, Noted, connect, echo, read_request, read_requests, talk};
 
-/// An upstream that reads one head, gives a fixed answer, and then keeps the connection for `hold`.
+/// An upstream that reads one head, sends a fixed response, and then holds the connection for `hold`.
 fn says(answer: &'static str) -> Fake {
     Fake::new(move |mut stream: DuplexStream, noted: Noted| async move {
         let mut space = [0; 4096];
@@ -52,7 +52,7 @@ async fn until(client: &mut DuplexStream, end: &str) -> String {
 const GET: &str = "GET / HTTP/1.1\r\nHost: good.example\r\n\r\n";
 
 #[tokio::test]
-async fn what_is_the_connections_own_does_not_reach_upstream() {
+async fn hop_by_hop_headers_do_not_reach_upstream() {
     let gateway = Arc::new(Fake::new(echo));
     let text = "GET / HTTP/1.1\r\nHost: good.example\r\nConnection: keep-alive, X-Mine\r\nX-Mine: 1\r\nKeep-Alive: 5\r\n\
                 Proxy-Authorization: Basic x\r\nProxy-Anything: y\r\nTE: gzip\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n\
@@ -66,7 +66,7 @@ async fn what_is_the_connections_own_does_not_reach_upstream() {
 }
 
 #[tokio::test]
-async fn the_answers_own_headers_arrive_and_the_connections_do_not() {
+async fn hop_by_hop_headers_of_responses_are_removed() {
     let gateway = Arc::new(says(
         "HTTP/1.1 200 OK\r\nConnection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nProxy-Authenticate: Basic\r\nX-End: 2\r\n\
          Set-Cookie: a=b\r\nSet-Cookie: c=d\r\nContent-Length: 2\r\n\r\nok",
@@ -79,7 +79,7 @@ async fn the_answers_own_headers_arrive_and_the_connections_do_not() {
 }
 
 #[tokio::test]
-async fn answers_without_a_body_end_with_their_head() {
+async fn responses_without_a_body_end_with_their_head() {
     for (request, answer) in [
         ("HEAD / HTTP/1.1\r\nHost: good.example\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n"),
         (GET, "HTTP/1.1 204 No Content\r\n\r\n"),
@@ -91,13 +91,13 @@ async fn answers_without_a_body_end_with_their_head() {
         let head = until(&mut client, "\r\n\r\n").await;
         assert_eq!(head.lines().next(), answer.lines().next());
         assert_eq!(head.to_lowercase().contains("content-length: 500"), answer.contains("500"), "{head}");
-        // The connection is kept: another request is answered, over a new upstream where that one is gone.
+        // Keep-alive: another request is answered, over a new upstream connection if the first is gone.
         drop(client);
     }
 }
 
 #[tokio::test]
-async fn an_old_client_gets_an_answer_that_ends_with_the_connection() {
+async fn an_http_1_0_client_gets_a_response_until_close() {
     let gateway = Arc::new(says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"));
     let mut client = connect(&gateway);
     client.write_all(b"GET / HTTP/1.0\r\nHost: good.example\r\n\r\n").await.expect("request");
@@ -158,7 +158,7 @@ async fn a_body_that_upstream_does_not_want_is_not_asked_for() {
     assert!(answer.starts_with("HTTP/1.1 401 ") && !answer.contains("100 Continue"), "{answer}");
 }
 
-/// As much as fits into the buffers on the way, and not the rest: a megabyte is a small part of what is sent.
+/// As much as fits into the buffers on the path, and not the rest: a megabyte is a small part of what is sent.
 #[tokio::test]
 async fn a_body_waits_for_a_reader_in_both_directions() {
     let gateway = Arc::new(Fake::new(|stream: DuplexStream, _: Noted| async move {
@@ -215,14 +215,14 @@ async fn a_big_body_arrives_whole() {
 }
 
 #[tokio::test]
-async fn events_of_a_stream_arrive_as_they_are_sent() {
+async fn server_sent_events_are_not_delayed() {
     let gateway = Arc::new(Fake::new(|mut stream: DuplexStream, _: Noted| async move {
         head(&mut stream).await;
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
         stream.write_all(head.as_bytes()).await.expect("head");
         for _ in 0..3 {
             stream.write_all(b"9\r\ndata: x\n\n\r\n").await.expect("event");
-            // The next one comes when the client has asked for it, which it does when it has this one.
+            // Upstream sends the next event when the client has asked for it, which it does after this one.
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         std::future::pending::<()>().await;
@@ -238,12 +238,12 @@ const SOCKET: &str = "GET /chat HTTP/1.1\r\nHost: good.example\r\nConnection: ke
                       Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
 
 #[tokio::test]
-async fn a_websocket_is_opaque_after_upstreams_own_answer_and_not_before() {
+async fn a_websocket_is_opaque_only_after_the_101_of_upstream() {
     let gateway = Arc::new(Fake::new(|mut stream: DuplexStream, noted: Noted| async move {
         let mut space = [0; 4096];
         let count = stream.read(&mut space).await.expect("head");
         noted.add(&space[..count]);
-        // The client has sent more already: nothing of it may have come.
+        // The client has sent more already, none of which may have arrived.
         assert!(timeout(Duration::from_millis(200), stream.read(&mut space)).await.is_err());
         let answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                       Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\nfirst";
@@ -269,7 +269,7 @@ async fn a_websocket_is_opaque_after_upstreams_own_answer_and_not_before() {
 }
 
 #[tokio::test]
-async fn an_upgrade_that_upstream_does_not_grant_leaves_requests_that_are_checked() {
+async fn requests_after_a_refused_upgrade_are_checked() {
     let gateway = Arc::new(Fake::new(echo));
     let text = format!("{SOCKET}{GET}GET /secret HTTP/1.1\r\nHost: other.example\r\n\r\n");
     let answer = talk(connect(&gateway), text.as_bytes()).await;
@@ -280,7 +280,7 @@ async fn an_upgrade_that_upstream_does_not_grant_leaves_requests_that_are_checke
 }
 
 #[tokio::test]
-async fn a_switch_that_nobody_asked_for_is_no_answer() {
+async fn an_unrequested_101_is_refused() {
     for request in [GET, "GET / HTTP/1.1\r\nHost: good.example\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"] {
         let gateway = Arc::new(says("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"));
         let answer = talk(connect(&gateway), format!("{request}PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").as_bytes()).await;
@@ -290,9 +290,9 @@ async fn a_switch_that_nobody_asked_for_is_no_answer() {
     }
 }
 
-/// A server that answers with the status that it is asked for reads on for requests, into which nobody would look.
+/// A server that answers with a requested status reads the next request, which would not be inspected.
 #[tokio::test]
-async fn a_switch_that_does_not_answer_the_key_is_no_answer() {
+async fn a_101_with_a_wrong_key_is_refused() {
     for accept in ["", "Sec-WebSocket-Accept: AAAAAAAAAAAAAAAAAAAAAAAAAAA=\r\n"] {
         let answer =
             format!("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n{accept}\r\n");
@@ -305,7 +305,7 @@ async fn a_switch_that_does_not_answer_the_key_is_no_answer() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_closed_meanwhile_is_connected_to_again() {
+async fn a_closed_upstream_connection_is_replaced() {
     let gateway = Arc::new(Fake::new(|mut stream: DuplexStream, noted: Noted| async move {
         let mut space = [0; 4096];
         let count = stream.read(&mut space).await.expect("request");
@@ -328,7 +328,7 @@ async fn an_upstream_that_closed_meanwhile_is_connected_to_again() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_none_is_a_failure() {
+async fn an_invalid_response_is_a_failure() {
     for answer in
         ["garbage\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx", "", "SSH-2.0-x\r\n"]
     {
@@ -344,7 +344,7 @@ async fn an_answer_that_is_none_is_a_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_go_on_is_told_and_cut_off() {
+async fn clients_that_stall_are_reported_and_cut_off() {
     for (text, seconds) in [("GET / HTTP/1.1\r\nHost: good.ex", 10), ("G", 10)] {
         let gateway = Arc::new(Fake::new(echo));
         let mut client = connect(&gateway);
@@ -356,7 +356,7 @@ async fn who_does_not_go_on_is_told_and_cut_off() {
         assert_eq!(began.elapsed().as_secs(), seconds);
         assert_eq!(gateway.reasons(), [Reason::TimedOut]);
     }
-    // One byte now and then does not help.
+    // Single bytes do not extend the time limit.
     let gateway = Arc::new(Fake::new(echo));
     let mut client = connect(&gateway);
     let began = tokio::time::Instant::now();
@@ -371,7 +371,7 @@ async fn who_does_not_go_on_is_told_and_cut_off() {
     }
     assert!((9..=12).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
     assert_eq!(gateway.reasons(), [Reason::TimedOut]);
-    // A kept connection ends quietly.
+    // An idle connection ends without an event.
     let gateway = Arc::new(Fake::new(echo));
     let mut client = connect(&gateway);
     client.write_all(GET.as_bytes()).await.expect("request");
@@ -381,7 +381,7 @@ async fn who_does_not_go_on_is_told_and_cut_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_upstream_that_never_answers_and_a_body_that_never_ends_are_given_up() {
+async fn stalled_responses_time_out() {
     let gateway = Arc::new(Fake::new(|stream: DuplexStream, _: Noted| async move {
         let (_stream, ()) = (stream, std::future::pending().await);
     }));
@@ -405,7 +405,7 @@ async fn an_upstream_that_never_answers_and_a_body_that_never_ends_are_given_up(
 }
 
 #[tokio::test]
-async fn a_client_that_goes_takes_its_upstream_along() {
+async fn a_client_that_leaves_ends_its_upstream_connection() {
     let gone = Arc::new(AtomicUsize::new(0));
     let gateway = Arc::new(Fake::new({
         let gone = Arc::clone(&gone);
@@ -455,7 +455,7 @@ fn slow(seconds: u64, gone: &Arc<AtomicUsize>) -> Fake {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_waits_is_answered_however_long_it_takes() {
+async fn a_slow_response_reaches_a_client_that_waits() {
     let gone = Arc::default();
     let gateway = Arc::new(slow(250, &gone));
     let mut client = connect(&gateway);
@@ -469,7 +469,7 @@ async fn a_client_that_waits_is_answered_however_long_it_takes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_only_reads_any_more_is_answered() {
+async fn a_half_closed_client_is_answered() {
     let gone = Arc::default();
     let gateway = Arc::new(slow(50, &gone));
     let mut client = connect(&gateway);
@@ -482,7 +482,7 @@ async fn a_client_that_only_reads_any_more_is_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_has_gone_holds_no_silent_upstream() {
+async fn a_dead_client_does_not_occupy_a_silent_upstream() {
     let gone = Arc::default();
     let gateway = Arc::new(slow(250, &gone));
     let mut client = connect(&gateway);

@@ -1,4 +1,4 @@
-//! Programs and servers that mean harm: they cost themselves something, and nobody else anything.
+//! Hostile programs and servers: they occupy their own share, and do not affect other sandboxes.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -8,13 +8,13 @@ use cofferdam_egress::event::{Kind, Reason, Via};
 
 use rustix::process::Signal;
 
-use crate::world::{SOON, echo, is_reset, network, serve, timed, world};
+use crate::support::{SOON, echo, is_reset, network, serve, timed, world};
 
 fn hello(name: &str) -> Vec<u8> {
     padded(name, 0)
 }
 
-/// With so many bytes of padding, which greetings may have.
+/// A ClientHello with this many bytes of padding.
 fn padded(name: &str, padding: usize) -> Vec<u8> {
     let name = name.as_bytes();
     let length = |n: usize| u16::try_from(n).unwrap().to_be_bytes();
@@ -33,13 +33,13 @@ fn padded(name: &str, padding: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_tls_greeting_passes_whole_for_its_own_name_only() {
+fn a_client_hello_passes_whole_for_its_own_name_only() {
     let (world, port) = (world(), echo());
     world.name("good.example", &["127.0.0.1"]);
     let inside = world.inside(&network(&[&format!("good.example:{port}"), "127.0.0.1:*"], &[]));
     let own = hello("good.example");
     let mut stream = inside.connect_name("good.example", port);
-    // In pieces, of which each waits for the gateway to have seen the one before.
+    // In pieces, each sent after the gateway has read the one before.
     for piece in own.chunks(own.len() / 3) {
         stream.write_all(piece).unwrap();
         std::thread::sleep(Duration::from_millis(10));
@@ -57,7 +57,7 @@ fn a_tls_greeting_passes_whole_for_its_own_name_only() {
 }
 
 #[test]
-fn a_long_greeting_in_small_pieces_passes_and_costs_little() {
+fn a_long_client_hello_in_small_pieces_is_cheap() {
     let (world, port) = (world(), echo());
     world.name("good.example", &["127.0.0.1"]);
     let inside = world.inside(&network(&[&format!("good.example:{port}"), "127.0.0.1:*"], &[]));
@@ -72,7 +72,7 @@ fn a_long_greeting_in_small_pieces_passes_and_costs_little() {
 }
 
 #[test]
-fn nothing_of_a_refused_greeting_reaches_upstream() {
+fn nothing_of_a_refused_client_hello_reaches_upstream() {
     let (told, got) = std::sync::mpsc::channel();
     let told = std::sync::Mutex::new(told);
     let port = serve(move |mut stream| {
@@ -98,7 +98,7 @@ fn nothing_of_a_refused_greeting_reaches_upstream() {
     assert_eq!(got.recv_timeout(SOON).unwrap(), b"\x01fine");
 }
 
-fn socks(inside: &crate::world::Inside, request: &[u8]) -> (TcpStream, Vec<u8>) {
+fn socks(inside: &crate::support::Inside, request: &[u8]) -> (TcpStream, Vec<u8>) {
     let mut stream = inside.connect((Ipv4Addr::LOCALHOST, 1080));
     stream.write_all(&[5, 1, 0]).unwrap();
     let mut method = [0u8; 2];
@@ -115,7 +115,7 @@ fn socks_to(name: &str, port: u16) -> Vec<u8> {
 }
 
 #[test]
-fn the_socks_proxy_leads_where_a_connection_would_and_nowhere_else() {
+fn the_socks_proxy_reaches_what_a_connection_would() {
     let (world, port) = (world(), echo());
     world.name("good.example", &["127.0.0.1"]);
     let inside = world.inside(&network(&[&format!("good.example:{port}"), "127.0.0.1:*"], &[]));
@@ -126,7 +126,7 @@ fn the_socks_proxy_leads_where_a_connection_would_and_nowhere_else() {
     stream.read_exact(&mut back).unwrap();
     assert_eq!(back, [1, 2, 3]);
     assert_eq!(inside.event(Kind::Allowed).via, Via::Socks);
-    // The tunnel's first bytes are looked at like any connection's.
+    // The tunnel's first bytes are checked like those of any connection.
     let (mut stream, reply) = socks(&inside, &socks_to("good.example", port));
     assert_eq!(reply[1], 0);
     stream.write_all(&hello("bad.example")).unwrap();
@@ -154,7 +154,7 @@ fn the_socks_proxy_leads_where_a_connection_would_and_nowhere_else() {
 }
 
 #[test]
-fn a_flood_of_refused_connections_is_bounded_and_another_sandbox_goes_on() {
+fn a_flood_of_refused_connections_leaves_others_working() {
     let (world, port) = (world(), echo());
     world.name("good.example", &["127.0.0.1"]);
     let network = network(&[&format!("good.example:{port}"), "127.0.0.1:*"], &[]);
@@ -193,12 +193,12 @@ fn a_flood_of_refused_connections_is_bounded_and_another_sandbox_goes_on() {
 }
 
 #[test]
-fn clients_that_send_one_byte_now_and_then_hold_no_more_than_their_connections() {
+fn slow_clients_occupy_only_their_connections() {
     let (world, port) = (timed(Duration::from_millis(400), SOON), echo());
     world.name("good.example", &["127.0.0.1"]);
     let network = network(&[&format!("good.example:{port}"), "127.0.0.1:*"], &[]);
     let inside = world.inside(&network);
-    // More than greetings are read at once.
+    // More than the number whose first bytes are read at once.
     let mut slow: Vec<TcpStream> = (0..64).map(|_| inside.connect_name("good.example", port)).collect();
     let begun = Instant::now();
     let hello = hello("good.example");
@@ -219,7 +219,7 @@ fn clients_that_send_one_byte_now_and_then_hold_no_more_than_their_connections()
 }
 
 #[test]
-fn a_client_that_never_reads_stops_its_own_connection_only() {
+fn a_client_that_never_reads_blocks_only_itself() {
     let world = world();
     let flood = serve(|mut stream| while stream.write_all(&[7u8; 65536]).is_ok() {});
     let port = echo();
@@ -237,7 +237,7 @@ fn a_client_that_never_reads_stops_its_own_connection_only() {
 }
 
 #[test]
-fn an_upstream_that_never_answers_holds_nothing_but_its_connection() {
+fn a_silent_upstream_occupies_only_its_connection() {
     // A full backlog: the connection is never made.
     let full = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = full.local_addr().unwrap().port();
@@ -260,7 +260,7 @@ fn an_upstream_that_never_answers_holds_nothing_but_its_connection() {
 }
 
 #[test]
-fn resets_in_every_state_leave_nothing_behind() {
+fn resets_in_every_state_leak_nothing() {
     let (world, port) = (world(), echo());
     world.name("good.example", &["127.0.0.1"]);
     let mut inside = world.inside(&network(&[&format!("good.example:{port}"), "127.0.0.1:*"], &[]));
@@ -300,7 +300,7 @@ fn resets_in_every_state_leave_nothing_behind() {
 }
 
 #[test]
-fn queries_in_bulk_and_nonsense_leave_the_resolver_working() {
+fn the_resolver_survives_floods_and_malformed_queries() {
     let world = world();
     let inside = world.inside(&network(&["good.example:443"], &[]));
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -314,7 +314,7 @@ fn queries_in_bulk_and_nonsense_leave_the_resolver_working() {
 }
 
 #[test]
-fn sockets_that_never_come_are_told_and_the_end_does_not_wait() {
+fn missing_sockets_are_reported_and_do_not_delay_the_end() {
     let world = world();
     let (mut inside, letters) = world.waiting(&network(&["good.example:443"], &[]));
     drop(letters);
@@ -328,9 +328,9 @@ fn sockets_that_never_come_are_told_and_the_end_does_not_wait() {
     drop(letters);
 }
 
-/// Writing to a socket whose peer is gone may raise SIGPIPE, and nobody knows what the caller's process does with that.
+/// Writing to a socket whose peer is gone may raise SIGPIPE, and the caller's process may have any handler for it.
 #[test]
-fn threads_of_the_gateway_take_no_signal_that_would_end_the_callers_process() {
+fn gateway_threads_block_signals_of_the_process() {
     let (world, port) = (world(), echo());
     world.name("good.example", &["127.0.0.1"]);
     let inside = world.inside(&network(&[&format!("good.example:{port}"), "127.0.0.1:*"], &[]));
@@ -339,7 +339,7 @@ fn threads_of_the_gateway_take_no_signal_that_would_end_the_callers_process() {
     stream.read_exact(&mut [0; 5]).unwrap();
     let mut threads = 0;
     for task in std::fs::read_dir("/proc/self/task").unwrap() {
-        // Those of other tests come and go.
+        // The numbers of other tests vary.
         let read = |file| std::fs::read_to_string(task.as_ref().unwrap().path().join(file)).unwrap_or_default();
         let status = read("status");
         if !read("comm").starts_with("egress") || status.is_empty() {
@@ -356,7 +356,7 @@ fn threads_of_the_gateway_take_no_signal_that_would_end_the_callers_process() {
 }
 
 #[test]
-fn a_connection_that_upstream_has_seen_is_told_even_where_nothing_was_sent_on_it() {
+fn a_connection_without_bytes_is_reported() {
     let (told, accepted) = std::sync::mpsc::channel();
     let told = std::sync::Mutex::new(told);
     let port = serve(move |mut stream| {
@@ -368,13 +368,13 @@ fn a_connection_that_upstream_has_seen_is_told_even_where_nothing_was_sent_on_it
     let mut inside = world.inside(&network(&[&format!("good.example:{port}"), "127.0.0.1:*"], &[]));
     let gone = inside.connect_name("good.example", port);
     accepted.recv_timeout(SOON).unwrap();
-    // The gateway knows of it a little later than the server.
+    // The gateway sees it a little later than the server.
     std::thread::sleep(Duration::from_millis(200));
     rustix::net::sockopt::set_socket_linger(&gone, Some(Duration::ZERO)).unwrap();
     drop(gone);
     let closed = inside.event(Kind::Closed);
     assert_eq!((closed.bytes_up, closed.bytes_down), (Some(0), Some(0)));
-    // And where the sandbox ends meanwhile.
+    // The same if the sandbox ends meanwhile.
     let _open = inside.connect_name("good.example", port);
     accepted.recv_timeout(SOON).unwrap();
     std::thread::sleep(Duration::from_millis(200));
@@ -384,7 +384,7 @@ fn a_connection_that_upstream_has_seen_is_told_even_where_nothing_was_sent_on_it
 }
 
 #[test]
-fn an_attempt_that_its_program_gave_up_is_told() {
+fn an_abandoned_attempt_is_reported() {
     let full = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = full.local_addr().unwrap();
     rustix::net::listen(&full, 0).unwrap();

@@ -1,4 +1,4 @@
-//! Any bytes from a client: what upstream gets of them is requests to the one host, whoever reads them.
+//! Arbitrary bytes from a client: upstream receives only requests to its host, whichever way they are parsed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ fn seeds(parser: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
 }
 
-/// Pieces of requests, in any order; those that make a request whole come more often.
+/// Parts of requests, in any order; those that complete a request are more frequent.
 fn pieces() -> impl Strategy<Value = Vec<u8>> {
     let piece = |pieces: &[&'static [u8]]| prop::sample::select(pieces.to_vec()).prop_map(<[u8]>::to_vec);
     let line = piece(&[
@@ -88,7 +88,7 @@ fn pieces() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(part, 1..7).prop_map(|parts| parts.concat())
 }
 
-/// Seeds of which some bytes are changed, taken away or put in.
+/// Seeds with some bytes changed, removed or inserted.
 fn mutated(parser: &str) -> impl Strategy<Value = Vec<u8>> + use<> {
     let telling =
         prop::sample::select(vec![0u8, 9, 10, 11, 13, 32, b'0', b'5', b':', b',', b';', b'/', b'@', b'#', 0x7f, 0x80]);
@@ -103,7 +103,7 @@ fn mutated(parser: &str) -> impl Strategy<Value = Vec<u8>> + use<> {
     })
 }
 
-/// What upstream received: whole requests, and perhaps the beginning of one whose body broke; each to the one host.
+/// Checks what upstream received: whole requests, and perhaps the start of one whose body failed; each to its host.
 fn assert_one_host(received: &[u8], sent: &[u8]) -> u64 {
     let shown = || format!("{:?} from {:?}", String::from_utf8_lossy(received), String::from_utf8_lossy(sent));
     let mut rest = received;
@@ -136,7 +136,7 @@ fn assert_one_host(received: &[u8], sent: &[u8]) -> u64 {
     count
 }
 
-/// Sends bytes in pieces, whatever is answered, and gives what upstream received.
+/// Sends bytes in pieces, whatever the responses, and returns what upstream received.
 fn through(bytes: &[u8], piece: usize) -> Vec<u8> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("runtime");
@@ -159,37 +159,37 @@ fn through(bytes: &[u8], piece: usize) -> Vec<u8> {
     })
 }
 
-/// How many requests came through in all of the properties' cases: none would mean that nothing was tried.
+/// Requests that passed in all cases of the properties: 0 would mean that nothing was tested.
 static PASSED: AtomicU64 = AtomicU64::new(0);
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
 
     #[test]
-    fn pieces_of_requests_are_framed_in_one_way(bytes in pieces()) {
+    fn generated_requests_are_framed_in_one_way(bytes in pieces()) {
         requests::requests(&bytes);
         requests::head(&bytes);
     }
 
     #[test]
-    fn known_requests_changed_are_framed_in_one_way(bytes in mutated("request")) {
+    fn mutated_requests_are_framed_in_one_way(bytes in mutated("request")) {
         requests::requests(&bytes);
         requests::head(&bytes);
     }
 
     #[test]
-    fn authorities_changed_are_what_stands_there(bytes in mutated("authority")) {
+    fn mutated_authorities_are_parsed_literally(bytes in mutated("authority")) {
         requests::authority(&bytes);
     }
 
     #[test]
-    fn any_authority(text in "[a-z0-9\\[\\]:.@%xX-]{0,24}") {
+    fn any_bytes_as_authority(text in "[a-z0-9\\[\\]:.@%xX-]{0,24}") {
         requests::authority(text.as_bytes());
     }
 }
 
 #[test]
-fn whatever_a_client_sends_upstream_gets_requests_to_the_one_host() {
+fn upstream_receives_only_requests_for_its_host() {
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
         failure_persistence: None,
         ..ProptestConfig::with_cases(1500)

@@ -1,28 +1,28 @@
-//! What takes more than one sandbox, or more than one attempt, to see: others at work beside one that floods, the end of
-//! a sandbox, and what the command says.
+//! Scenarios of more than one sandbox or more than one attempt: others at work beside one that floods, the end of a
+//! sandbox, and the messages of the command.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::place::Place;
+use crate::suite_directory::SuiteDirectory;
 use crate::trial::{Run, canary, filled, line, read, sandboxed};
 use crate::world::{Ended, World};
 
-/// A name, and what happens.
-pub type Scene = (&'static str, fn(&Place, &World) -> Result<(), String>);
+/// A name, and the test.
+pub type Scenario = (&'static str, fn(&SuiteDirectory, &World) -> Result<(), String>);
 
 /// All of them.
-pub const SCENES: &[Scene] = &[
-    ("three-hundred-slow-connections-stop-nobody-else", slow_connections),
-    ("synthetic-addresses-of-another-sandbox-lead-nowhere", addresses_of_another),
+pub const SCENARIOS: &[Scenario] = &[
+    ("three-hundred-slow-connections-block-no-other-sandbox", slow_connections),
+    ("synthetic-addresses-of-another-sandbox-are-refused", addresses_of_another),
     ("connections-end-with-their-sandbox", end),
-    ("closed-connections-are-told-with-their-bytes", closed),
-    ("requests-to-the-api-are-told", api),
-    ("what-was-refused-is-said-at-the-end", said),
-    ("bandwidth-is-what-the-policy-says", bandwidth),
+    ("closed-connections-are-reported-with-their-bytes", closed),
+    ("requests-to-the-api-are-reported", api),
+    ("refusals-are-summarised-at-the-end", said),
+    ("bandwidth-is-limited-as-the-policy-says", bandwidth),
     ("programs-inside-reach-each-other", inside),
-    ("backends-that-cannot-hold-it-start-nothing", other_backends),
+    ("backends-that-cannot-enforce-it-start-nothing", other_backends),
     ("a-skill-verifies-certificates-by-the-roots-of-the-host", skill),
 ];
 
@@ -33,20 +33,20 @@ fn ensure(holds: bool, what: &str, run: &Run) -> Result<(), String> {
 }
 
 /// Begins a call in a sandbox.
-fn begin(place: &Place, world: &World, options: &[&str], call: &[&str]) -> Result<u64, String> {
-    let words = filled(place, world, call, "");
-    world.begin(&line(place, world, options, "", words)?, &[], &place.inside)
+fn begin(suite: &SuiteDirectory, world: &World, options: &[&str], call: &[&str]) -> Result<u64, String> {
+    let words = filled(suite, world, call, "");
+    world.begin(&line(suite, world, options, "", words)?, &[], &suite.inside)
 }
 
-fn slow_connections(place: &Place, world: &World) -> Result<(), String> {
+fn slow_connections(suite: &SuiteDirectory, world: &World) -> Result<(), String> {
     let options = [ALLOW, &["--network-limit", "connections_per_host=256"]].concat();
-    let slow = begin(place, world, &options, &["{attempt}", "many", "to=allowed.test", "count=300", "hold=3"])?;
+    let slow = begin(suite, world, &options, &["{attempt}", "many", "to=allowed.test", "count=300", "hold=3"])?;
     std::thread::sleep(Duration::from_millis(1000));
     for _ in 0..3 {
         let token = canary();
         let since = Instant::now();
         let run =
-            sandboxed(place, world, ALLOW, "", &["{attempt}", "http", "to=allowed.test", "path=/{canary}"], &token)?;
+            sandboxed(suite, world, ALLOW, "", &["{attempt}", "http", "to=allowed.test", "path=/{canary}"], &token)?;
         ensure(run.stdout.contains("delivered"), "the other sandbox is not served", &run)?;
         ensure(since.elapsed() < Duration::from_secs(3), "the other sandbox waits", &run)?;
     }
@@ -55,9 +55,9 @@ fn slow_connections(place: &Place, world: &World) -> Result<(), String> {
     ensure(run.reasons().contains(&"too_many_connections"), "more connections than there may be", &run)
 }
 
-fn addresses_of_another(place: &Place, world: &World) -> Result<(), String> {
+fn addresses_of_another(suite: &SuiteDirectory, world: &World) -> Result<(), String> {
     let other = begin(
-        place,
+        suite,
         world,
         &["--allow", "allowed.test:5000"],
         &["{attempt}", "hold", "name=allowed.test", "seconds=2"],
@@ -65,7 +65,7 @@ fn addresses_of_another(place: &Place, world: &World) -> Result<(), String> {
     std::thread::sleep(Duration::from_millis(500));
     let token = canary();
     let call = ["{attempt}", "sweep", "name=second.test", "host=allowed.test", "path=/{canary}"];
-    let run = sandboxed(place, world, &["--allow", "second.test"], "", &call, &token)?;
+    let run = sandboxed(suite, world, &["--allow", "second.test"], "", &call, &token)?;
     ensure(!run.stdout.contains("delivered"), "IT GOT OUT", &run)?;
     let arrived = run.seen.iter().any(|entry| entry.to_string().contains(&token));
     ensure(!arrived, "IT GOT OUT: the record has it", &run)?;
@@ -74,10 +74,10 @@ fn addresses_of_another(place: &Place, world: &World) -> Result<(), String> {
     ensure(run.stdout.contains("echo of"), "the other sandbox had no connection", &run)
 }
 
-fn end(place: &Place, world: &World) -> Result<(), String> {
+fn end(suite: &SuiteDirectory, world: &World) -> Result<(), String> {
     let since = Instant::now();
     let run = sandboxed(
-        place,
+        suite,
         world,
         &["--allow", "allowed.test:5000", "--timeout", "1s"],
         "",
@@ -92,13 +92,13 @@ fn end(place: &Place, world: &World) -> Result<(), String> {
     if run.seen.iter().any(ended) {
         return Ok(());
     }
-    let later = world.run(&["sleep".to_owned(), "0.5".to_owned()], &[], &place.inside)?;
+    let later = world.run(&["sleep".to_owned(), "0.5".to_owned()], &[], &suite.inside)?;
     ensure(later.seen.iter().any(ended), "the connection is open after the sandbox's end", &run)
 }
 
-fn closed(place: &Place, world: &World) -> Result<(), String> {
+fn closed(suite: &SuiteDirectory, world: &World) -> Result<(), String> {
     let call = ["{attempt}", "raw", "to=allowed.test", "port=5000", "send=0123456789", "half=yes"];
-    let run = sandboxed(place, world, &["--allow", "allowed.test:5000"], "", &call, "")?;
+    let run = sandboxed(suite, world, &["--allow", "allowed.test:5000"], "", &call, "")?;
     let of = |kind: &str| run.events().iter().find(|event| event["kind"] == kind);
     let (Some(allowed), Some(closed)) = (of("allowed"), of("closed")) else {
         return Err(format!("not both events are there\n{}", run.shown()));
@@ -109,33 +109,34 @@ fn closed(place: &Place, world: &World) -> Result<(), String> {
     ensure(closed["bytes_down"].as_u64().is_some_and(|bytes| bytes > 10), "other bytes came down", &run)
 }
 
-fn api(place: &Place, world: &World) -> Result<(), String> {
+fn api(suite: &SuiteDirectory, world: &World) -> Result<(), String> {
     let call = ["sh", "-c", "curl -sS $SERVICE/things?secret=1"];
     let options = ["--api", "SERVICE=http://127.0.0.1:3000/v1"];
-    let run = sandboxed(place, world, &options, "", &call, "")?;
+    let run = sandboxed(suite, world, &options, "", &call, "")?;
     ensure(run.stdout.contains("GET /v1/things?secret=1"), "the API did not answer", &run)?;
     let event = run.events().iter().find(|event| event["kind"] == "api_request");
-    let told = event.is_some_and(|e| e["method"] == "GET" && e["status"] == 200 && e["path"] == "/things");
-    ensure(told, "the request is not told as it was", &run)?;
+    let evidence = event.is_some_and(|e| e["method"] == "GET" && e["status"] == 200 && e["path"] == "/things");
+    ensure(evidence, "the request is not reported as it was", &run)?;
     ensure(!run.outcome["network"].to_string().contains("secret"), "the query is on record", &run)
 }
 
-fn said(place: &Place, world: &World) -> Result<(), String> {
-    let words = filled(place, world, &["{attempt}", "http", "to=evil.test"], "");
+fn said(suite: &SuiteDirectory, world: &World) -> Result<(), String> {
+    let words = filled(suite, world, &["{attempt}", "http", "to=evil.test"], "");
     let plain: Vec<String> =
-        line(place, world, ALLOW, "", words)?.into_iter().filter(|word| word != "--json").collect();
-    let Ended { stderr, .. } = world.run(&plain, &[], &place.inside)?;
-    let told: Vec<&str> = stderr.lines().filter(|l| l.starts_with("cofferdam: ") && l.contains("evil.test")).collect();
-    match told[..] {
+        line(suite, world, ALLOW, "", words)?.into_iter().filter(|word| word != "--json").collect();
+    let Ended { stderr, .. } = world.run(&plain, &[], &suite.inside)?;
+    let evidence: Vec<&str> =
+        stderr.lines().filter(|l| l.starts_with("cofferdam: ") && l.contains("evil.test")).collect();
+    match evidence[..] {
         [line] if line.ends_with("hint: --allow evil.test") => Ok(()),
         _ => Err(format!("one line about the refused host is wanted, and what would allow it:\n{stderr}")),
     }
 }
 
-fn bandwidth(place: &Place, world: &World) -> Result<(), String> {
+fn bandwidth(suite: &SuiteDirectory, world: &World) -> Result<(), String> {
     let call = ["{attempt}", "download", "to=allowed.test", "size=1500000"];
     let took = |options: &[&str]| {
-        let run = sandboxed(place, world, &[ALLOW, options].concat(), "", &call, "")?;
+        let run = sandboxed(suite, world, &[ALLOW, options].concat(), "", &call, "")?;
         ensure(run.stdout.contains("all of it came"), "not all of it came", &run)?;
         Ok::<_, String>(run.outcome["execution_time_ms"].as_f64().unwrap_or_default())
     };
@@ -144,19 +145,19 @@ fn bandwidth(place: &Place, world: &World) -> Result<(), String> {
     if slow > 1500.0 && free < slow / 2.0 { Ok(()) } else { Err(format!("{slow} ms at 500 KiB/s, {free} ms without")) }
 }
 
-fn inside(place: &Place, world: &World) -> Result<(), String> {
+fn inside(suite: &SuiteDirectory, world: &World) -> Result<(), String> {
     let script = "cd /tmp && echo from inside > page && (busybox httpd -f -p 127.0.0.1:9090 & \
                   for n in 1 2 3 4 5 6 7 8 9; do sleep 0.1; curl -sS http://127.0.0.1:9090/page && break; done; kill $!)";
-    let run = sandboxed(place, world, ALLOW, "", &["sh", "-c", script], "")?;
+    let run = sandboxed(suite, world, ALLOW, "", &["sh", "-c", script], "")?;
     ensure(run.stdout.contains("from inside"), "a server inside cannot be reached there", &run)?;
     ensure(run.seen.is_empty(), "something of it left", &run)
 }
 
-fn other_backends(place: &Place, world: &World) -> Result<(), String> {
+fn other_backends(suite: &SuiteDirectory, world: &World) -> Result<(), String> {
     for backend in ["landlock", "bubblewrap"] {
         let call = ["sh", "-c", "echo it runs"];
         let options = [ALLOW, &["--backend", backend]].concat();
-        let Err(why) = sandboxed(place, world, &options, "", &call, "") else {
+        let Err(why) = sandboxed(suite, world, &options, "", &call, "") else {
             return Err(format!("{backend} started something"));
         };
         if !why.contains("network.mode") || why.contains("it runs") {
@@ -164,10 +165,10 @@ fn other_backends(place: &Place, world: &World) -> Result<(), String> {
         }
     }
     let run =
-        sandboxed(place, world, &[ALLOW, &["--backend", "jail"]].concat(), "", &["sh", "-c", "echo it runs"], "")?;
+        sandboxed(suite, world, &[ALLOW, &["--backend", "jail"]].concat(), "", &["sh", "-c", "echo it runs"], "")?;
     ensure(run.stdout.contains("it runs"), "the jail does not", &run)?;
     let strength = &run.outcome["enforcement"]["network.mode"]["strength"];
-    ensure(strength == "full", "the jail holds it less than in full", &run)
+    ensure(strength == "full", "the jail enforces it less than in full", &run)
 }
 
 /// Prints what each host says over HTTPS, or why nothing came.
@@ -177,7 +178,7 @@ for host in sys.argv[1:]:
     except Exception as e: print(host, e, flush=True)
 ";
 
-fn skill(place: &Place, world: &World) -> Result<(), String> {
+fn skill(suite: &SuiteDirectory, world: &World) -> Result<(), String> {
     let directory = world.base.join("asks");
     let write = |name: &str, text: &str| {
         let path = world.base.join(name);
@@ -186,11 +187,11 @@ fn skill(place: &Place, world: &World) -> Result<(), String> {
     };
     let file = |name: &str| world.base.join(name).display().to_string();
     let (registry, trail, key) = (file("skills"), file("audit"), file("publisher.key"));
-    let cofferdam = place.cofferdam.display().to_string();
+    let cofferdam = suite.cofferdam.display().to_string();
     let call = |words: &[&str]| {
         let options = ["skill", "--best-effort", "--registry", &registry, "--audit-trail", &trail];
         let all = [&[cofferdam.as_str()], &options[..], words].concat();
-        world.run(&all.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(), &[], &place.inside)
+        world.run(&all.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(), &[], &suite.inside)
     };
     let done = |ended: Ended| match ended.code {
         0 => Ok(ended.stdout.trim().to_owned()),
@@ -212,7 +213,7 @@ fn skill(place: &Place, world: &World) -> Result<(), String> {
     // The user of this world signs in a directory of its own.
     let (files, directory) = (["main.py", "manifest.json"].map(file), directory.display().to_string());
     let made = format!("mkdir {directory} && cp {} {directory}", files.join(" "));
-    done(world.run(&["sh".to_owned(), "-c".to_owned(), made], &[], &place.inside)?)?;
+    done(world.run(&["sh".to_owned(), "-c".to_owned(), made], &[], &suite.inside)?)?;
     done(call(&["sign", "--files", "--key", &key, &directory])?)?;
     done(call(&["register", &directory])?)?;
     let ask = |env: Value, host: &str| {

@@ -1,4 +1,4 @@
-//! What reaches upstream and what does not, each denial beside what is allowed.
+//! Captured connections: what reaches upstream and what does not, each refusal beside an allowed control.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
@@ -6,7 +6,7 @@ use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use cofferdam_egress::event::{Kind, Reason, Via};
 use cofferdam_egress::layout::{HTTP_PROXY_PORT, INSIDE};
 
-use crate::world::{Inside, SOON, World, echo, is_reset, network, query, rest, serve, with, world};
+use crate::support::{Inside, SOON, World, echo, is_reset, network, query, rest, serve, with, world};
 
 fn talk(mut stream: &TcpStream, text: &str) -> String {
     stream.write_all(text.as_bytes()).unwrap();
@@ -41,9 +41,9 @@ fn an_allowed_name_is_reached_and_another_is_refused() {
 }
 
 #[test]
-fn an_address_that_no_rule_has_is_reset() {
+fn an_address_without_a_rule_is_reset() {
     let (world, port) = (world(), echo());
-    // One that a rule has is reached in `proxied`, because none of this host's may be.
+    // An address that a rule names is reached in `proxies`, because none of this host's may be.
     let inside = world.inside(&network(&[&format!("good.example:{port}"), "8.8.8.8:443"], &[]));
     let to: SocketAddr = ([93, 184, 216, 34], port).into();
     assert!(is_reset(inside.connect(to)));
@@ -52,7 +52,7 @@ fn an_address_that_no_rule_has_is_reset() {
 }
 
 #[test]
-fn what_a_program_began_just_before_its_end_is_told() {
+fn attempts_just_before_the_end_are_reported() {
     let world = world();
     for round in 0..20 {
         let begin = |inside: &Inside| {
@@ -89,7 +89,7 @@ fn another_port_of_an_allowed_name_is_reset() {
 }
 
 #[test]
-fn a_private_answer_of_the_resolver_is_refused_unless_the_policy_has_it() {
+fn a_name_with_a_private_address_is_refused_unless_allowed() {
     let (world, port) = (world(), echo());
     world.name("good.example", &["127.0.0.1"]);
     let entry = format!("good.example:{port}");
@@ -102,7 +102,7 @@ fn a_private_answer_of_the_resolver_is_refused_unless_the_policy_has_it() {
 }
 
 #[test]
-fn of_a_mixed_answer_only_what_may_be_is_connected_to_and_the_rest_is_told() {
+fn refused_addresses_of_a_name_are_skipped_and_reported() {
     let (world, port) = (world(), echo());
     world.name("good.example", &["10.0.0.1", "169.254.169.254", "127.0.0.1", "::1"]);
     let inside = world.inside(&network(&[&format!("good.example:{port}"), "127.0.0.1:*"], &[]));
@@ -116,7 +116,7 @@ fn of_a_mixed_answer_only_what_may_be_is_connected_to_and_the_rest_is_told() {
 }
 
 #[test]
-fn loopback_and_unknown_synthetic_addresses_never_lead_out() {
+fn loopback_and_unknown_synthetic_addresses_are_refused() {
     let (world, port) = (world(), echo());
     let inside = world.inside(&network(&["127.0.0.0/8:*", "198.18.0.0/15:*", "0.0.0.0:*"], &[]));
     for (to, why) in [
@@ -199,7 +199,7 @@ fn megabytes_pass_unchanged_both_ways_and_are_counted() {
 }
 
 #[test]
-fn megabytes_pass_where_there_is_no_pipe_to_be_had() {
+fn megabytes_pass_without_free_pipes() {
     megabytes(&with(SOON, SOON, Some(7)));
 }
 
@@ -224,7 +224,7 @@ fn megabytes(world: &World) {
 }
 
 #[test]
-fn what_upstream_does_wrong_is_a_failure_and_no_refusal() {
+fn faults_of_upstream_are_failures_and_not_refusals() {
     let world = world();
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     world.name("good.example", &["127.0.0.1"]);

@@ -1,5 +1,5 @@
-//! Where the suite works, and as whom: a directory that each user of a trial can read and no sandbox hides, with copies
-//! of the command and of the scripts.
+//! The directory in which the suite works, and the users as which it runs: every user can read it and no sandbox hides
+//! it, and it has copies of the command and of the scripts.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// The unprivileged user of trials that root starts: Debian's `nobody`.
 pub const NOBODY: u32 = 65534;
 
-/// Who the host of the command belongs to.
+/// The user as which the command runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum User {
     /// Root of the machine.
@@ -21,7 +21,7 @@ pub enum User {
 pub const USERS: [User; 2] = [User::Root, User::Unprivileged];
 
 impl User {
-    /// As test names have it.
+    /// Its name in test names.
     pub fn name(self) -> &'static str {
         match self {
             User::Root => "root",
@@ -32,24 +32,24 @@ impl User {
 
 /// The suite's directory; removed with the value.
 #[derive(Debug)]
-pub struct Place {
+pub struct SuiteDirectory {
     base: PathBuf,
     /// The command under test.
     pub cofferdam: PathBuf,
-    /// What runs inside.
+    /// Scripts that run inside.
     pub inside: PathBuf,
-    /// What makes the world.
+    /// Scripts that make the world.
     pub world: PathBuf,
     /// Whether the suite runs as root, and so as both users.
     pub root: bool,
 }
 
-impl Place {
+impl SuiteDirectory {
     /// Makes the directory and the copies.
     ///
     /// # Errors
     /// Names what cannot be made.
-    pub fn set_up() -> Result<Place, String> {
+    pub fn set_up() -> Result<SuiteDirectory, String> {
         let root = fs::metadata("/proc/self").map_err(|e| format!("cannot read /proc/self: {e}"))?.uid() == 0;
         // Not in a directory for temporary files, which sandboxes have of their own, and not below a home that other
         // users cannot enter.
@@ -60,15 +60,15 @@ impl Place {
         };
         let base = parent.join(format!("cofferdam-egress.{}", std::process::id()));
         make_dir(&base)?;
-        let place = Place {
+        let suite = SuiteDirectory {
             cofferdam: base.join("cofferdam"),
             inside: base.join("inside"),
             world: base.join("world"),
             base,
             root,
         };
-        copy(&command()?, &place.cofferdam)?;
-        for (name, to) in [("inside", &place.inside), ("world", &place.world)] {
+        copy(&command()?, &suite.cofferdam)?;
+        for (name, to) in [("inside", &suite.inside), ("world", &suite.world)] {
             make_dir(to)?;
             let from = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
             for entry in fs::read_dir(&from).map_err(|e| format!("cannot read {}: {e}", from.display()))? {
@@ -78,7 +78,7 @@ impl Place {
                 }
             }
         }
-        Ok(place)
+        Ok(suite)
     }
 
     /// An empty directory of this user's.
@@ -95,7 +95,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for SuiteDirectory {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.base) {
             eprintln!("cannot remove {}: {error}", self.base.display());
@@ -103,12 +103,12 @@ impl Drop for Place {
     }
 }
 
-/// Which of these is not there: a program, or an absolute path.
+/// The first of these that is missing: a program, or an absolute path.
 pub fn missing(needs: &[&'static str]) -> Option<&'static str> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |name: &str| {
         let on_path = || std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
-        // Servers are where users' paths do not lead.
+        // Servers are not on the PATH of users.
         if name.starts_with('/') {
             Path::new(name).exists()
         } else {
