@@ -4,7 +4,7 @@ printf 'root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n' > /etc/pas
 export COFFERDAM_MUST_WORK=1 TMPDIR=/tmp
 uname -r
 failed=0
-for name in walls metadata others reads spawning refusals protected; do
+for name in restrictions metadata other_processes reads spawning refusals protected; do
     test=/tests/$name
     echo "== $test, as root"
     "$test" --color never || failed=1

@@ -129,7 +129,7 @@ fn walls(workspace: &Workspace, kernel: &Kernel, built: &BTreeMap<String, PathBu
         .program(Path::new("/bin/echo"), "/bin/echo")?
         .program(Path::new("/usr/bin/unshare"), "/usr/bin/unshare")?
         .file(workspace.root.join("tests/guest/walls.sh"), "/walls.sh");
-    for name in ["walls", "metadata", "others", "reads", "spawning", "refusals", "protected"] {
+    for name in ["restrictions", "metadata", "other_processes", "reads", "spawning", "refusals", "protected"] {
         let test = built.get(name).ok_or_else(|| format!("crates/command has no test `{name}`"))?;
         spec = spec.program(test, format!("/tests/{name}"))?;
     }

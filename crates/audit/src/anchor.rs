@@ -1,4 +1,5 @@
-//! Where a checkpoint is told besides the trail, so that a chain that was cut short or written anew shows.
+//! Publishes checkpoints outside of the trail (a file, a command, syslog), so that a truncated or rewritten chain is
+//! detected.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -8,13 +9,14 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::AuditError;
+use super::error::AuditError;
 use super::record::{Hash, Link, hex, unhex};
 
 /// Where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Anchor {
-    /// A line at the end of a file, on the disk when it returns. It proves as much as the trail's writers cannot change it.
+    /// A line at the end of a file, on the disk when it returns. It proves as much as the trail's writers cannot change
+    /// it.
     File(PathBuf),
     /// A program, which gets the line as its last argument and must end with 0.
     Command(Vec<String>),
@@ -41,7 +43,7 @@ impl Anchor {
     /// Tells it.
     ///
     /// # Errors
-    /// It was not told.
+    /// It was not published.
     pub(super) fn tell(&self, link: &Link, trail: Option<&str>, time: &str) -> Result<(), AuditError> {
         let text = line(link, trail, time);
         let failed = |why: String| AuditError::Anchor { record: link.seq, why };
@@ -76,16 +78,16 @@ impl Anchor {
     }
 }
 
-/// What is told: `cofferdam-audit SEQ HASH TIME TRAIL`. Whoever reads no trail there reads the rest as before.
+/// The published line: `cofferdam-audit SEQ HASH TIME TRAIL`. Readers that know no TRAIL parse the rest as before.
 fn line(link: &Link, trail: Option<&str>, time: &str) -> String {
     let trail = trail.map_or(String::new(), |trail| format!(" {trail}"));
     format!("cofferdam-audit {} {} {time}{trail}", link.seq, hex(&link.hash))
 }
 
-/// Numbers of records, each with the line that told it and its hash.
+/// Numbers of records, each with its line in the anchor and its hash.
 type Told = BTreeMap<u64, (usize, Hash)>;
 
-/// What an anchor holds: records' numbers and hashes, of one trail or several.
+/// The contents of an anchor: numbers and hashes of records, of one trail or several.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Anchored {
     /// Of lines that name no trail: they may be of any.
@@ -109,12 +111,12 @@ impl Anchored {
         Anchored::default()
     }
 
-    /// How many records it holds.
+    /// The number of records.
     pub fn len(&self) -> usize {
         self.unnamed.len() + self.named.values().map(BTreeMap::len).sum::<usize>()
     }
 
-    /// Whether it holds none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -139,8 +141,8 @@ impl Anchored {
         self.wanted.iter().chain(self.named.keys()).map(String::as_str).find(|named| trail != Some(named))
     }
 
-    /// What it says of a trail. Where a record is told twice, the first line counts: who can only add to an anchor takes
-    /// nothing back.
+    /// What it says of a trail. Where a record is told twice, the first line counts: who can only add to an anchor
+    /// takes nothing back.
     pub(super) fn lines_of(&self, trail: Option<&str>) -> BTreeMap<u64, Hash> {
         let mut first = self.unnamed.clone();
         for (&seq, &told) in trail.and_then(|trail| self.named.get(trail)).into_iter().flatten() {

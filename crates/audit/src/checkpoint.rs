@@ -1,13 +1,14 @@
-//! Signed checkpoints: who held this key saw the chain end so. Ed25519 (RFC 8032). Pure but for reading and making keys.
+//! Signed checkpoints: the owner of a key confirms the end of the chain. Ed25519 (RFC 8032). Pure except for reading
+//! and creating keys.
 
 use std::path::Path;
 
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 
-use super::AuditError;
+use super::error::AuditError;
 use super::record::{Entry, Link, Record, hex, unhex};
 
-/// What signatures are over begins with this, so that none can stand for anything else.
+/// Prefix of signed messages, so that a signature cannot be used for anything else (domain separation).
 const DOMAIN: &[u8] = b"cofferdam audit checkpoint v2\0";
 /// The same, of those that name no trail: the first ones, and where nothing is left that says which trail it is.
 const DOMAIN_UNNAMED: &[u8] = b"cofferdam audit checkpoint v1\0";
@@ -78,7 +79,7 @@ impl Key {
         Ok(Key(SigningKey::from_bytes(&seed)))
     }
 
-    /// What others need to check its signatures.
+    /// The public key, which checks its signatures.
     pub fn public(&self) -> PublicKey {
         PublicKey(self.0.verifying_key())
     }

@@ -1,7 +1,7 @@
-//! Whose a run is: a process, named so that no later one passes for it, and whether it is still there.
+//! The owner of a run: a process, identified so that no later one is taken for it, and whether it is still alive.
 //!
-//! A number alone is given to another process soon, and means another one in each PID namespace; a start time repeats from
-//! boot to boot. All four together name one process.
+//! A process id alone is reused, and differs between PID namespaces; a start time repeats from boot to boot. All four
+//! together identify one process.
 
 use std::sync::OnceLock;
 
@@ -20,7 +20,7 @@ pub struct Owner {
     pub boot: String,
 }
 
-/// What can be said of an owner from here.
+/// What is known of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
     /// It is there.
@@ -52,7 +52,7 @@ impl Owner {
         Owner { pid, started: started(pid).unwrap_or(0), namespace: namespace(), boot: boot().to_owned() }
     }
 
-    /// What a record says of it.
+    /// Parses the owner in a record.
     pub fn data(&self) -> Value {
         serde_json::json!({ "pid": self.pid, "started": self.started, "pidNamespace": self.namespace, "boot": self.boot })
     }
@@ -88,7 +88,7 @@ impl Owner {
     }
 }
 
-/// What /proc tells of a process.
+/// What /proc says about a process.
 enum Seen {
     /// It runs, since so many clock ticks after the boot.
     Started(u64),

@@ -1,10 +1,10 @@
-//! One record of the trail as a line: how it is written, how it is read, and the hash that binds it to the one before.
+//! One record of the trail as a line: how it is written and parsed, and the hash that chains it to the previous one.
 //!
 //! ```text
 //! {"seq":2,"time":"…","kind":"…","run":"…","data":{…},"prev":"<hash of record 1>","hash":"<hash of all bytes before this key>"}
 //! ```
 //!
-//! Pure. The hash is over bytes as they stand in the file, so no second spelling of a record has the same hash.
+//! Pure. The hash covers the bytes in the file, so no other encoding of a record has the same hash.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -43,7 +43,7 @@ pub const KINDS: [&str; 19] = [
     "recovered",
 ];
 
-/// What is to be recorded.
+/// An event to be recorded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
     /// What kind of event, such as `sandbox_started`.
@@ -84,7 +84,7 @@ impl Entry {
     }
 }
 
-/// A record as it stands in a trail.
+/// A record in a trail.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
@@ -118,7 +118,7 @@ pub struct Link {
     pub hash: Hash,
 }
 
-/// What is wrong with one line by itself.
+/// What is wrong with a single line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
     /// It does not end as a record does: cut off, or not a record.
@@ -127,7 +127,7 @@ pub enum Broken {
     /// Its bytes have another hash.
     #[error("its bytes are not those that were hashed")]
     Changed,
-    /// The hash is right and the record is none.
+    /// The hash is right, and the record is invalid.
     #[error("not a record, though its hash is right")]
     Shape,
 }
@@ -208,7 +208,8 @@ pub fn read(line: &[u8]) -> Result<Record, Broken> {
     Ok(record)
 }
 
-/// Whether a line that is no record has the length of one: more than a writer leaves that was stopped in the middle of it.
+/// Whether a line that is no record has the length of one: more than a writer leaves that was stopped in the middle of
+/// it.
 pub fn is_full(line: &[u8]) -> bool {
     const PREV: &[u8] = b",\"prev\":\"";
     let at = line.windows(PREV.len()).rposition(|part| part == PREV);

@@ -1,8 +1,8 @@
-//! Secrets taken out of what is recorded, by the names under which they were declared. Pure.
+//! Replaces secrets in records by the names under which they were declared. Pure.
 //!
-//! What the trail records of a program's texts was changed before: escaped, cut, in lower case, a normal path. So a secret is
-//! looked for as it is, and then in each form that the trail gives a text: the text and the secret are decoded to units of
-//! which each says where it stands in the text.
+//! Texts of a program are changed before they are recorded: escaped, truncated, in lower case, normalised as a path. So
+//! a secret is searched for as it is, and then in each of these forms: the text and the secret are decoded to units
+//! with their positions in the text.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ const LONGEST_CUT: usize = 4096;
 /// The longest escape, `\u{10ffff}`: what was cut may end within one.
 const LONGEST_ESCAPE: usize = 10;
 
-/// What must not stand in the trail: values, and the names that stand there instead.
+/// Secrets that must not occur in the trail, and the names that replace them.
 #[derive(Debug, Clone, Default)]
 pub struct Secrets(Vec<Secret>);
 
@@ -33,8 +33,8 @@ struct Secret {
     forms: Vec<(Form, Vec<u8>)>,
 }
 
-/// How a text came into the trail. In each of them case does not count, and paths are normal: host names are lowered, and
-/// `//` and `/./` are taken out of paths.
+/// How a text came into the trail. In each of them case does not count, and paths are normal: host names are lowered,
+/// and `//` and `/./` are taken out of paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// [`cofferdam_policy::text::one_line`]: `\n`, `\u{1b}`.
@@ -157,8 +157,8 @@ fn begun(text: &str, form: Form, secret: &[u8]) -> Vec<Range<usize>> {
     found
 }
 
-/// A text as bytes in lower case, decoded where a form is given, each with the place of the character or the escape that it
-/// comes from.
+/// A text as bytes in lower case, decoded where a form is given, each with the place of the character or the escape
+/// that it comes from.
 fn units(text: &str, form: Option<Form>) -> Vec<(u8, Range<usize>)> {
     let mut units: Vec<(u8, Range<usize>)> = Vec::with_capacity(text.len());
     let mut start = 0;

@@ -1,4 +1,5 @@
-//! The trail's files: one writer at a time, wherever it runs; the end of the chain; room kept for what must be written.
+//! The trail's files: one writer at a time, on whatever container or namespace; the end of the chain; space reserved
+//! for the ends of runs.
 //!
 //! ```text
 //! DIR/trail-000001.jsonl  trail-000002.jsonl …   the records, the last file growing
@@ -6,8 +7,8 @@
 //! DIR/run-0001 …                                 runs under way; `slots` has them
 //! ```
 //!
-//! What the lock file remembers is a hint to writers, checked against the trail's own bytes and made anew where it does not
-//! fit, as after a writer that was killed. Verification never reads it. Knows nothing of what records mean.
+//! The contents of the lock file are a hint to writers, checked against the trail itself and rebuilt if they do not
+//! match, as after a writer was killed. Verification never reads it. Does not interpret records.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -22,10 +23,10 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::AuditError;
+use super::error::AuditError;
 use super::record::{self, Entry, Hash, Link, sha256};
 
-/// Bytes kept free for the end of each run that was begun: its last record fits in.
+/// Bytes reserved for the end of each run, in which its last record fits.
 pub const END_ROOM: u64 = 8 * 1024;
 /// Links that are followed to a trail's directory, one after the other.
 const MOST_LINKS: usize = 16;
@@ -35,7 +36,7 @@ const MAGIC: u64 = 0x6466_6672_6564_7501;
 /// Length of what the lock file says of the chain; who keeps room stands after it.
 pub const HEAD: usize = 96;
 
-/// Where the chain ends, as the last writer left it.
+/// The end of the chain, as the last writer left it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct State {
     /// Number of the file that grows; 0 before the first.
@@ -62,7 +63,7 @@ pub struct Store {
     open: Option<(u64, File)>,
 }
 
-/// The store while no other writer can come between.
+/// The store under the lock.
 #[derive(Debug)]
 pub struct Held<'a> {
     pub(super) store: &'a mut Store,
@@ -100,7 +101,7 @@ pub fn files(dir: &Path) -> io::Result<Vec<u64>> {
     Ok(list)
 }
 
-/// Opens a file of a trail for reading. What is no regular file is refused: a link leads elsewhere, and a pipe waits.
+/// Opens a file of a trail for reading. Only a regular file is accepted: a link leads elsewhere, and a pipe blocks.
 ///
 /// # Errors
 /// It cannot be opened, or is none.
@@ -121,10 +122,11 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 impl Store {
-    /// Opens a trail's directory, which is made where it is not there, for its owner alone.
+    /// Opens a trail's directory, and creates it with mode 0700 if it is missing.
     ///
     /// # Errors
-    /// It cannot be made, opened or locked, or others may write in it, or it is another user's: root may say that it knows.
+    /// It cannot be made, opened or locked, or others may write in it, or it is another user's: root may say that it
+    /// knows.
     pub fn open(path: &Path, rotate_at: u64, of_others: bool) -> Result<Store, AuditError> {
         use std::os::unix::fs::{DirBuilderExt, MetadataExt};
         std::fs::DirBuilder::new()
@@ -148,7 +150,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Whether an open file of the trail is nobody else's.
+    /// Whether an open file of the trail belongs to the right user alone.
     pub(super) fn is_own(&self, file: &File, name: &str) -> Result<(), AuditError> {
         let path = self.path.join(name);
         let about = file.metadata().map_err(fail("cannot look at", &path))?;
@@ -158,7 +160,7 @@ impl Store {
         is_own(&about, self.owner, &path)
     }
 
-    /// Waits until no other writer is at it. Whatever a killed writer left behind is put in order first.
+    /// Takes the lock, and repairs what a killed writer left behind.
     ///
     /// # Errors
     /// The trail cannot be read, or does not hold together.
@@ -200,8 +202,8 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Opens a trail's directory, and says where it is. A link is followed where a trusted user made it: one of anybody else's
-/// leads where that one wants, whatever the kernel's `fs.protected_symlinks` says.
+/// Opens a trail's directory, and says where it is. A link is followed where a trusted user made it: one of anybody
+/// else's leads where that one wants, whatever the kernel's `fs.protected_symlinks` says.
 fn open_directory(path: &Path, trusted: &dyn Fn(u32) -> bool) -> Result<(File, PathBuf), AuditError> {
     let failed = |e: Errno| fail("cannot open the trail's directory", path)(e.into());
     // Without a slash at its end, by which the kernel would follow a link.
@@ -243,7 +245,7 @@ pub(super) fn open_in(dir: &File, name: &str, flags: OFlags) -> io::Result<File>
 }
 
 impl Held<'_> {
-    /// Where the chain ends.
+    /// The end of the chain.
     pub fn link(&self) -> Link {
         self.state.link
     }
@@ -267,8 +269,8 @@ impl Held<'_> {
         }
     }
 
-    /// Whether the file still ends where it was remembered to end. Another length means that a writer was killed between
-    /// writing and remembering, or that somebody else changed the file.
+    /// Whether the file still ends where it was remembered to end. Another length means that a writer was killed
+    /// between writing and remembering, or that somebody else changed the file.
     fn still(&mut self, state: &State) -> Result<bool, AuditError> {
         if state.file == 0 {
             return Ok(false);
@@ -509,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lock_is_let_go_and_a_second_store_goes_on_where_the_first_ended() {
+    fn a_second_store_continues_after_the_lock_is_released() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t");
         let (mut a, mut b) = (Store::open(&path, 1 << 20, false).unwrap(), Store::open(&path, 1 << 20, false).unwrap());

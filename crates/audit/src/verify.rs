@@ -1,15 +1,15 @@
-//! Does a trail still say what was written? Finds the first record that does not, and says where and what is wrong.
+//! Verifies a trail: finds the first record that is not as it was written, and says where and what is wrong.
 //!
-//! Reads the files and nothing else: no lock, no memory of writers. Streams, so a trail may be larger than memory.
+//! Reads only the files: no lock, no state of writers. Streams, so a trail may be larger than memory.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::anchor::Anchored;
-use super::begun::{Open, Unended};
 use super::checkpoint::{self, PublicKey};
-use super::lines::{Lines, Raw};
+use super::line_reader::{Lines, Raw};
+use super::open_runs::{Open, Unended};
 use super::record::{self, Broken, Hash, Link, MOST_BYTES, Record, hex, sha256, unhex};
 use super::store::{file_name, files};
 
@@ -25,14 +25,14 @@ pub enum Wrong {
         /// The last that is.
         to: u64,
     },
-    /// A record stands again, or before one that was written earlier.
+    /// A record is repeated, or precedes an earlier one.
     Reordered {
-        /// The number that should stand there.
+        /// The expected number.
         expected: u64,
         /// The one that does.
         found: u64,
     },
-    /// It does not follow the record before it, though its number does: one of the two was written anew.
+    /// It does not follow the record before it, though its number does: one of the two was rewritten.
     Unchained,
     /// A file is missing.
     FileMissing,
@@ -42,12 +42,12 @@ pub enum Wrong {
     Checkpoint(&'static str),
     /// A checkpoint was signed by another key than the one that was named.
     OtherKey(String),
-    /// An anchored record is not there: the trail was cut short.
+    /// An anchored record is missing: the trail was truncated.
     CutShort {
         /// Its number.
         anchored: u64,
     },
-    /// An anchored record has another hash: the trail was written anew.
+    /// An anchored record has another hash: the trail was rewritten.
     Rewritten {
         /// Its number.
         anchored: u64,
@@ -57,7 +57,7 @@ pub enum Wrong {
         /// Number of the last record that was anchored.
         anchored: u64,
     },
-    /// The anchor, or whoever asks, means another trail.
+    /// The anchor, or the caller, means another trail.
     OtherTrail {
         /// The one that is meant.
         wanted: String,
@@ -127,7 +127,7 @@ impl std::fmt::Display for Wrong {
     }
 }
 
-/// Where something is wrong.
+/// The position of a fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// What.
@@ -136,13 +136,13 @@ pub struct Problem {
     pub file: PathBuf,
     /// Its line, from 1; 0 for the file as a whole.
     pub line: u64,
-    /// Where that line begins, bytes.
+    /// Offset of that line in bytes.
     pub offset: u64,
-    /// The number of the record that should stand there.
+    /// The expected number of the record.
     pub seq: u64,
 }
 
-/// A trail that holds together.
+/// A verified trail.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verified {
     /// The id that it got when it was opened first; none where no record is left that says it.
@@ -155,11 +155,11 @@ pub struct Verified {
     pub until: String,
     /// Files read.
     pub files: u64,
-    /// Checkpoints whose signatures hold.
+    /// Checkpoints with valid signatures.
     pub checkpoints: u64,
     /// Number of the last record that a checkpoint covers; 0 for none.
     pub covered: u64,
-    /// Who signed, 64 digits each.
+    /// The signers, 64 digits each.
     pub keys: Vec<String>,
     /// Places where a writer was stopped in the middle, and the next one said so: file and offset.
     pub recovered: Vec<(PathBuf, u64)>,
@@ -383,7 +383,8 @@ pub fn is_trail(dir: &Path) -> io::Result<bool> {
     Ok(!files(dir)?.is_empty() || dir.join("lock").symlink_metadata().is_ok())
 }
 
-/// What of a trail others than its owner may write, by its mode or an access control list: its directory or a file of it.
+/// What of a trail others than its owner may write, by its mode or an access control list: its directory or a file of
+/// it.
 ///
 /// # Errors
 /// It cannot be looked at.

@@ -63,7 +63,7 @@ fn bytes(dir: &Path) -> u64 {
 }
 
 #[test]
-fn a_hundred_thousand_records_of_eight_processes_that_are_killed_at_random_verify() {
+fn trails_of_randomly_killed_processes_verify() {
     let root = tempfile::tempdir().expect("a directory");
     let dir = root.path().join("audit");
     let mut random = Random(7);
@@ -159,7 +159,7 @@ fn begun(dir: &Path, run: &str) -> Child {
 }
 
 #[test]
-fn a_run_whose_owner_is_killed_is_ended_once_by_whoever_comes_next_and_a_live_one_by_nobody() {
+fn only_runs_of_killed_owners_are_ended_and_only_once() {
     let root = tempfile::tempdir().expect("a directory");
     let dir = root.path().join("audit");
     let (mut killed, mut alive) = (begun(&dir, "killed"), begun(&dir, "alive"));
@@ -238,7 +238,7 @@ fn on_a_full_disk() {
 }
 
 #[test]
-fn on_a_full_disk_nothing_new_starts_and_what_was_begun_is_ended() {
+fn on_a_full_disk_runs_can_end_but_not_start() {
     let root = tempfile::tempdir().expect("a directory");
     let script = "mount -t tmpfs -o size=1m tmpfs \"$1\" && shift && exec \"$@\"";
     let run = Command::new("unshare")

@@ -24,7 +24,7 @@ fn lines() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn what_stands_in_a_trail_is_a_record_or_is_told(bytes in prop_oneof![any::<Vec<u8>>(), lines()]) {
+    fn every_line_is_a_record_or_reported_as_broken(bytes in prop_oneof![any::<Vec<u8>>(), lines()]) {
         untrusted::trail(&bytes);
     }
 }

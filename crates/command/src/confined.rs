@@ -1,16 +1,16 @@
-//! The builder: what a caller says, resolved, given to this system's mechanism, and answered with what holds.
+//! The builder: resolves the caller's rules, applies them by this system's mechanism, and returns what is enforced.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use tokio::process::Command;
 
-use crate::blocked;
+use crate::blocked_paths;
+use crate::confinement_spec::{Area, Fallback, Network, Spec};
 use crate::enforcement::{Enforcement, Rule, Strength};
 use crate::error::{ConfineError, Reason};
 use crate::mode::SandboxMode;
-use crate::places;
-use crate::spec::{Area, Fallback, Network, Spec};
+use crate::path_resolution;
 
 /// A command that is to be confined.
 ///
@@ -41,11 +41,11 @@ pub struct Confined {
     fallback: Fallback,
     landlock_at_most: Option<u32>,
     mechanism: Mechanism,
-    /// The whole system but what is always refused.
+    /// Grants everything except what is always refused.
     protects: bool,
 }
 
-/// What holds the rules.
+/// The mechanism that enforces the rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mechanism {
     Landlock,
@@ -65,7 +65,7 @@ impl Mechanism {
     }
 }
 
-/// What a program needs to start and run, and holds nobody's own files.
+/// Directories that programs need to start and run, without files of users.
 const SYSTEM_READS: [&str; 22] = [
     "/Applications",
     "/Library",
@@ -92,8 +92,8 @@ const SYSTEM_READS: [&str; 22] = [
 ];
 
 impl Confined {
-    /// A command of this name: a path, or what `PATH` leads to. In the mode `sandbox`, the network the host's, no Unix
-    /// sockets, refused where something cannot be held.
+    /// A command: a path, or a name that is looked up in `PATH`. By default in the mode `sandbox`, with the host's
+    /// network, without Unix sockets, and refused if something cannot be enforced.
     pub fn new(program: impl AsRef<OsStr>) -> Confined {
         Confined {
             program: program.as_ref().to_owned(),
@@ -114,112 +114,113 @@ impl Confined {
         }
     }
 
-    /// The mode. With `rwx` nothing is held, and nothing else that is said here counts.
+    /// Sets the mode. With `rwx` nothing is enforced, and the other settings are ignored.
     pub fn mode(mut self, mode: SandboxMode) -> Confined {
         self.mode = mode;
         self
     }
 
-    /// The directory whose whole tree can be written: absolute, there, and none of the system's. Without one only `rwx` is.
+    /// Sets the directory whose whole tree is writable: an absolute path that exists, and none of the system's.
+    /// Required except in the mode `rwx`.
     pub fn data_dir(mut self, path: impl AsRef<Path>) -> Confined {
         self.data_dir = Some(path.as_ref().to_owned());
         self
     }
 
-    /// A further directory or file that can be written. As for the data directory, none of the system's; a device is.
+    /// Adds a writable directory or file: as for the data directory none of the system's, except for devices.
     pub fn write(mut self, path: impl AsRef<Path>) -> Confined {
         self.write.push(path.as_ref().to_owned());
         self
     }
 
-    /// With [`Self::enforce_reads`]: a further directory or file that can be read and executed.
+    /// Adds a directory or file that can be read and executed, for [`Self::enforce_reads`].
     pub fn read(mut self, path: impl AsRef<Path>) -> Confined {
         self.read.push(path.as_ref().to_owned());
         self
     }
 
-    /// A directory or file that can be neither read, listed nor executed. On Linux everything beside it is granted entry by
-    /// entry, since there are no exceptions below a grant: the directories above it cannot be listed either, and what is
-    /// made in them later cannot be read. That it exists, its size and its times can still be seen.
+    /// Adds a directory or file that can be neither read, listed nor executed. Landlock has no exceptions below a
+    /// grant, so on Linux everything beside it is granted entry by entry: the directories above it cannot be listed
+    /// either, and files created in them later cannot be read. Its existence, size and times remain visible.
     pub fn deny_read(mut self, path: impl AsRef<Path>) -> Confined {
         self.deny_read.push(path.as_ref().to_owned());
         self
     }
 
-    /// In the mode `sandbox`: reads are held to what can be written, the system's directories, and where the program lies.
+    /// In the mode `sandbox`, limits reading to the writable paths, the system's directories, and the program's own
+    /// directory.
     pub fn enforce_reads(mut self, enforce: bool) -> Confined {
         self.enforce_reads = enforce;
         self
     }
 
-    /// The network.
+    /// Sets the network.
     pub fn network(mut self, network: Network) -> Confined {
         self.network = network;
         self
     }
 
-    /// Whether Unix sockets can be made and connected to. They are not by default: a container engine, a session bus, a
-    /// terminal multiplexer or a key agent that listens on one does for whoever asks what the asking process may not.
+    /// Whether Unix sockets can be created and connected to. By default they cannot: a container engine, a session bus,
+    /// a terminal multiplexer or a key agent that listens on one acts for any client (a confused deputy).
     pub fn unix_sockets(mut self, granted: bool) -> Confined {
         self.unix_sockets = granted;
         self
     }
 
-    /// Whether System V shared memory, semaphores and queues, and POSIX message queues, can be used. They are not by default:
-    /// they are the user's, whoever made them, and any process of that user can change and remove them. A PostgreSQL server
-    /// does not start without.
+    /// Whether System V IPC and POSIX message queues can be used. By default they cannot: they belong to the user, and
+    /// any process of that user can change and remove them. A PostgreSQL server needs them to start.
     pub fn shared_ipc(mut self, granted: bool) -> Confined {
         self.shared_ipc = granted;
         self
     }
 
-    /// Whether it has the caller's descriptors that are not close-on-exec, with all that they allow: a file that the caller
-    /// opened for writing is written, wherever it lies. By default it has its standard streams, and what closures given to
-    /// `pre_exec` make or keep open for it, as those of jobservers do.
+    /// Whether it inherits the caller's descriptors that are not close-on-exec, with all their rights: a file that the
+    /// caller opened for writing is writable, wherever it is. By default it has its standard streams, and descriptors
+    /// that closures given to `pre_exec` open or keep for it, such as those of jobservers.
     pub fn inherit_descriptors(mut self, inherit: bool) -> Confined {
         self.inherit_descriptors = inherit;
         self
     }
 
-    /// What happens where something cannot be held.
+    /// Sets what happens if something cannot be enforced.
     pub fn fallback(mut self, fallback: Fallback) -> Confined {
         self.fallback = fallback;
         self
     }
 
-    /// Uses no more of Landlock than this version has, as on an older kernel: for tests. 0 is none.
+    /// Uses Landlock as if the kernel had at most this ABI version: for tests. 0 means no Landlock.
     pub fn landlock_at_most(mut self, abi: u32) -> Confined {
         self.landlock_at_most = Some(abi);
         self
     }
 
-    /// Uses Seatbelt, by this program in `sandbox-exec`'s place: for tests, which have no macOS.
+    /// Uses Seatbelt, with this program in place of `sandbox-exec`: for tests on other systems than macOS.
     pub fn seatbelt_by(mut self, sandbox_exec: impl AsRef<Path>) -> Confined {
         self.mechanism = Mechanism::Seatbelt(sandbox_exec.as_ref().to_owned());
         self
     }
 
-    /// Uses nothing, as on a system that has no sandbox that is known here: for tests.
+    /// Uses no mechanism, as on an unsupported system: for tests.
     pub fn without_mechanism(mut self) -> Confined {
         self.mechanism = Mechanism::None;
         self
     }
 
-    /// Everything can be written but what is always refused, everything read but the data directory's own records.
+    /// Grants writing everything except what is always refused, and reading everything except the data directory's own
+    /// records.
     pub(crate) fn protecting(mut self) -> Confined {
         self.protects = true;
         self
     }
 
-    /// The command, confined each time that it is spawned, and what holds it. It keeps every feature of tokio's. Closures
-    /// given to its `pre_exec` run behind the walls.
+    /// The command, which is confined each time that it is spawned, and what is enforced. It has every feature of
+    /// tokio's `Command`. Closures given to its `pre_exec` run confined.
     ///
-    /// Of the caller's descriptors it has its standard streams alone, with all that they allow: see
-    /// [`Self::inherit_descriptors`].
+    /// Of the caller's descriptors it inherits only the standard streams: see [`Self::inherit_descriptors`].
     ///
     /// # Errors
-    /// A path that cannot be granted, something that cannot be prepared, and, unless [`Fallback::Warn`] was asked for,
-    /// something that this system cannot hold.
+    /// A path cannot be granted, something cannot be prepared, or, without [`Fallback::Warn`], this system cannot
+    /// enforce something.
     pub fn command(self) -> Result<(Command, Enforcement), ConfineError> {
         let program = self.program.clone();
         let prepared = self.prepare().map_err(|reason| ConfineError::new(&program, reason))?;
@@ -228,23 +229,23 @@ impl Confined {
         Ok((command, enforcement))
     }
 
-    /// Spawns it, after `set_up` has said arguments, streams and whatever else. As fast from a caller with gigabytes of
-    /// memory as from a small one, which [`Self::command`] is not: a command that has something to do between fork and exec
-    /// makes the standard library copy the caller's page tables. Here a thread goes behind the walls once and spawns from
-    /// there, so nothing is left to do after fork, and a failure has its words.
+    /// Spawns it, after `set_up` has set arguments, streams and so on. Unlike [`Self::command`], this is as fast from a
+    /// caller with gigabytes of memory as from a small one: code between fork and exec makes the standard library copy
+    /// the caller's page tables. Here a thread confines itself once and spawns the command, so there is nothing to do
+    /// after fork, and a failure has a message.
     ///
-    /// A caller with descriptors that are not close-on-exec (one that it was itself started with, for instance) is forked all
-    /// the same, because only between fork and exec can they be kept from the command. One that another thread opens so at that
-    /// very moment is not seen.
+    /// A caller with descriptors that are not close-on-exec (for instance inherited ones) is forked nevertheless,
+    /// because only between fork and exec can they be closed for the command. One that another thread opens at that
+    /// moment is missed.
     ///
-    /// The parent-death signal (`prctl(PR_SET_PDEATHSIG)`) comes when that thread ends, which is not when its process does:
-    /// do not use it here.
+    /// Do not use the parent-death signal (`prctl(PR_SET_PDEATHSIG)`) here: it is sent when that thread ends, not the
+    /// process.
     ///
     /// # Panics
     /// Outside a tokio runtime, as tokio's own spawn does.
     ///
     /// # Errors
-    /// As [`Self::command`], and those of spawn.
+    /// As for [`Self::command`], and those of spawn.
     pub fn spawn(
         self,
         set_up: impl FnOnce(&mut Command),
@@ -257,7 +258,7 @@ impl Confined {
     }
 
     fn prepare(self) -> Result<Prepared, Reason> {
-        places::program(Path::new(&self.program))?;
+        path_resolution::program(Path::new(&self.program))?;
         if self.mode == SandboxMode::Rwx && !self.protects {
             let walls = Around::Nothing(Command::new(&self.program));
             return Ok(Prepared { program: self.program, around: walls, enforcement: Enforcement::default() });
@@ -303,7 +304,7 @@ impl Confined {
     #[cfg(target_os = "linux")]
     fn landlock(&self, spec: &Spec) -> Result<(Around, Enforcement), Reason> {
         let (walls, enforcement) = crate::linux::prepare(spec)?;
-        // Where the kernel cannot, that was accepted or is refused by now.
+        // If the kernel cannot, that was accepted or refused before.
         let inherits = spec.inherit_descriptors || enforcement.of(Rule::Descriptors) != Some(Strength::Full);
         Ok((Around::Walls { walls, inherits }, enforcement))
     }
@@ -313,23 +314,23 @@ impl Confined {
         Err(Reason::Unsupported)
     }
 
-    /// Everything resolved.
+    /// Resolves every path.
     fn spec(&self, notes: &mut Vec<String>) -> Result<Spec, Reason> {
         let data = self.data_dir.as_deref().ok_or(Reason::NoDataDirectory)?;
         let mut write = Area::default();
-        // What every agent writes: temporary files, and the state of the model's own command.
+        // Every agent writes temporary files, and the state of the model's own command.
         let mut common = vec![PathBuf::from("/tmp")];
         if self.mechanism != Mechanism::Landlock {
             common.extend(["/private/tmp", "/private/var/folders"].map(PathBuf::from));
         }
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         common.extend(home.map(|home| home.join(".claude")));
-        // Each path as it was named, and where it led.
+        // Each path as given, and what it resolved to.
         let mut named: Vec<(&'static str, PathBuf, PathBuf)> = Vec::new();
         for path in common {
             match std::fs::symlink_metadata(&path) {
                 Ok(_) => {
-                    let found = places::writable("always writable", &path)?;
+                    let found = path_resolution::writable("always writable", &path)?;
                     write.roots.push(found.clone());
                     named.push(("always writable", path, found));
                 }
@@ -338,21 +339,25 @@ impl Confined {
             }
         }
         let data_named = data;
-        let data = places::data_dir(data)?;
+        let data = path_resolution::data_dir(data)?;
         write.roots.push(data.clone());
         named.push(("data directory", data_named.to_owned(), data.clone()));
         for path in &self.write {
             let device = path.starts_with("/dev") && path.components().count() > 2 && !path.is_dir();
-            let found = if device { places::there("write", path)? } else { places::writable("write", path)? };
+            let found =
+                if device { path_resolution::there("write", path)? } else { path_resolution::writable("write", path)? };
             write.roots.push(found.clone());
             named.push(("write", path.clone(), found));
         }
-        // Once all of them are known: what is named first may lead through what is named last.
+        // Only when all of them are known: the first path may lead through the last one.
         for (rule, path, found) in &named {
-            places::astray(rule, path, found, &write.roots)?;
+            path_resolution::astray(rule, path, found, &write.roots)?;
         }
-        let denied =
-            self.deny_read.iter().map(|path| places::there("deny_read", path)).collect::<Result<Vec<_>, Reason>>()?;
+        let denied = self
+            .deny_read
+            .iter()
+            .map(|path| path_resolution::there("deny_read", path))
+            .collect::<Result<Vec<_>, Reason>>()?;
         for path in &denied {
             if let Some(root) = write.roots.iter().find(|root| root.starts_with(path)) {
                 return Err(Reason::Path {
@@ -367,8 +372,8 @@ impl Confined {
         if self.enforce_reads && self.mode == SandboxMode::Sandbox {
             let mut roots = write.roots.clone();
             for path in &self.read {
-                let found = places::there("read", path)?;
-                places::astray("read", path, &found, &write.roots)?;
+                let found = path_resolution::there("read", path)?;
+                path_resolution::astray("read", path, &found, &write.roots)?;
                 roots.push(found);
             }
             roots.extend(SYSTEM_READS.iter().filter_map(|path| std::fs::canonicalize(path).ok()));
@@ -389,8 +394,8 @@ impl Confined {
             landlock_at_most: self.landlock_at_most,
         };
         if self.protects {
-            let own = blocked::of_data(&data);
-            let system = blocked::SYSTEM.iter().filter_map(|dir| std::fs::canonicalize(dir).ok());
+            let own = blocked_paths::of_data(&data);
+            let system = blocked_paths::SYSTEM.iter().filter_map(|dir| std::fs::canonicalize(dir).ok());
             let root = || vec![PathBuf::from("/")];
             let mut holes: Vec<PathBuf> = system.chain(own.iter().cloned()).collect();
             holes.sort();
@@ -401,8 +406,8 @@ impl Confined {
         Ok(spec)
     }
 
-    /// Where the program lies, with what was installed beside it: `PREFIX` for a program in `PREFIX/bin`, unless that is
-    /// a whole home or above one.
+    /// The directory of the program and of what was installed with it: `PREFIX` for a program in `PREFIX/bin`, unless
+    /// that is a home directory or contains one.
     fn programs_place(&self) -> Vec<PathBuf> {
         let path = Path::new(&self.program);
         let found = if path.components().count() > 1 {
@@ -425,7 +430,7 @@ impl Confined {
     }
 }
 
-/// What a command without a mechanism is told.
+/// The enforcement of a command without a mechanism.
 fn nothing_held(why: &str) -> Enforcement {
     use crate::enforcement::Rule::*;
     let mut enforcement = Enforcement::default();
@@ -435,21 +440,21 @@ fn nothing_held(why: &str) -> Enforcement {
     enforcement
 }
 
-/// A confined command before it is one of tokio's.
+/// A confined command before it becomes one of tokio's.
 struct Prepared {
     program: OsString,
     around: Around,
     enforcement: Enforcement,
 }
 
-/// What is put around it.
+/// How it is confined.
 enum Around {
-    /// The command holds itself, or nothing does.
+    /// Seatbelt's command line confines it, or nothing does.
     Nothing(Command),
     #[cfg(target_os = "linux")]
     Walls {
         walls: cofferdam_confine::command::Restrictions,
-        /// Whether it has the caller's descriptors.
+        /// Whether it inherits the caller's descriptors.
         inherits: bool,
     },
 }
@@ -497,7 +502,7 @@ impl Prepared {
     }
 }
 
-/// A command that goes behind the walls between fork and exec.
+/// A command that is confined between fork and exec.
 #[cfg(target_os = "linux")]
 fn attached(
     program: &OsStr,

@@ -1,15 +1,15 @@
-//! What is held, rule by rule, and by what: the answer to "is it really confined?". Pure data.
+//! What is enforced, rule by rule, and by which mechanism: the answer to "is it really confined?". Pure data.
 
 use std::fmt;
 
-/// How far a rule is held. In the order of their strength.
+/// How far a rule is enforced, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Strength {
     /// Not at all.
     None,
-    /// In part; the reason says what is missing.
+    /// Partially; the reason says what is missing.
     Partial,
-    /// Wholly, by the kernel.
+    /// In full, by the kernel.
     Full,
 }
 
@@ -23,7 +23,7 @@ impl fmt::Display for Strength {
     }
 }
 
-/// What a command is kept from.
+/// What a command is prevented from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Rule {
@@ -39,7 +39,7 @@ pub enum Rule {
     Metadata,
     /// Abstract sockets of processes outside.
     AbstractSockets,
-    /// Sockets that have a path: what listens there acts for whoever asks (a container engine, a session bus, an agent).
+    /// Unix sockets with a path, whose servers act for any client (a container engine, a session bus, an agent).
     PathSockets,
     /// Signals to processes outside.
     Signals,
@@ -49,7 +49,7 @@ pub enum Rule {
     Keys,
     /// Priority, scheduling class and processors of processes outside.
     Scheduling,
-    /// Descriptors of the caller's but the standard streams.
+    /// Descriptors of the caller, except the standard streams.
     Descriptors,
     /// Reading what was not granted, or was denied.
     Reads,
@@ -78,40 +78,40 @@ impl fmt::Display for Rule {
     }
 }
 
-/// One rule's answer.
+/// The enforcement of one rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
     /// The rule.
     pub rule: Rule,
-    /// How far it is held.
+    /// How far it is enforced.
     pub strength: Strength,
-    /// By what, or why not.
+    /// By which mechanism, or why not.
     pub reason: String,
 }
 
-/// What a command is held by. A rule that was not asked for is not listed: nothing is listed in the mode `rwx`.
+/// What is enforced on a command. A rule that was not requested is not listed: in the mode `rwx` the list is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Enforcement {
     /// Rule by rule.
     pub rules: Vec<Applied>,
     /// Version of the kernel's Landlock that is used; 0 without.
     pub landlock_abi: u32,
-    /// What whoever uses it should know: a grant for a path that does not exist, for instance.
+    /// Notes for the user, for instance a grant for a path that does not exist.
     pub notes: Vec<String>,
 }
 
 impl Enforcement {
-    /// The weakest of all rules: `Full` where nothing was asked for.
+    /// The weakest strength of all rules: `Full` if nothing was requested.
     pub fn strength(&self) -> Strength {
         self.rules.iter().map(|applied| applied.strength).min().unwrap_or(Strength::Full)
     }
 
-    /// How far one rule is held; none when it was not asked for.
+    /// How far one rule is enforced; none if it was not requested.
     pub fn of(&self, rule: Rule) -> Option<Strength> {
         self.rules.iter().find(|applied| applied.rule == rule).map(|applied| applied.strength)
     }
 
-    /// What is not held wholly.
+    /// The rules that are not enforced in full.
     pub fn missing(&self) -> impl Iterator<Item = &Applied> {
         self.rules.iter().filter(|applied| applied.strength != Strength::Full)
     }
@@ -129,7 +129,7 @@ impl fmt::Display for Applied {
 }
 
 impl fmt::Display for Enforcement {
-    /// One line per rule, each with its end.
+    /// One line for each rule, with a newline.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.rules.iter().try_for_each(|applied| writeln!(f, "{applied}"))?;
         self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_weakest_rule_is_what_counts() {
+    fn overall_strength_is_that_of_the_weakest_rule() {
         let mut enforcement = Enforcement::default();
         assert_eq!(enforcement.strength(), Strength::Full, "nothing was asked for");
         enforcement.add(Rule::Writes, Strength::Full, "Landlock");

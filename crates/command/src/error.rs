@@ -1,12 +1,10 @@
-//! Why a command cannot be confined: typed, and as the one string that some callers want.
+//! Why a command cannot be confined: as a typed error, and as the single string that some callers need.
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tokio::process::Command;
-
-use crate::enforcement::Applied;
+use crate::enforcement::{Applied, Strength};
 
 /// A command that was not confined, and so did not start.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -38,23 +36,23 @@ pub enum Reason {
         /// What would be accepted.
         hint: &'static str,
     },
-    /// The program cannot be one.
+    /// The program is invalid.
     #[error("program: {fault}\nhint: name an executable file, or a command that PATH leads to")]
     Program {
         /// What is wrong with it.
         fault: String,
     },
-    /// This system cannot hold some of it, and that was to be refused.
+    /// This system cannot enforce some rules, and the caller did not accept that.
     #[error("{}\nhint: accept what cannot be held with fallback(Fallback::Warn), or use Linux 6.12 or later with Landlock \
              among its security modules (lsm=landlock,... on the kernel's command line)", list(.0))]
     NotHeld(Vec<Applied>),
-    /// Seatbelt's program is not there.
+    /// `sandbox-exec` is missing.
     #[error(
         "writes held not at all: {} is not there\nhint: it is part of macOS: restore it, or accept that nothing is confined with \
          fallback(Fallback::Warn)", .0.display()
     )]
     NoSandboxExec(PathBuf),
-    /// This system has no mechanism that is known here.
+    /// This system has no supported mechanism.
     #[error(
         "no sandbox of this system's is known here\nhint: run it on Linux or macOS, or accept that with fallback(Fallback::Warn)"
     )]
@@ -77,13 +75,13 @@ pub enum Reason {
         #[source]
         source: Arc<io::Error>,
     },
-    /// The program itself could not be started: what spawn says without any walls.
+    /// The program itself could not be started, for a reason that has nothing to do with the confinement.
     #[error("spawn: {0}")]
     Spawn(#[source] Arc<io::Error>),
 }
 
 impl Reason {
-    /// The errno that comes closest: all that crosses from a child that was not started.
+    /// The closest errno, which is all that a child can return before exec.
     pub(crate) fn errno(&self) -> i32 {
         const EIO: i32 = 5;
         const EINVAL: i32 = 22;
@@ -98,7 +96,7 @@ impl Reason {
     }
 }
 
-/// Each reason once, with the rules that it holds for behind the first of them.
+/// Lists each reason once, with the rules to which it applies.
 fn list(missing: &[Applied]) -> String {
     let alike = |a: &Applied, b: &Applied| a.strength == b.strength && a.reason == b.reason;
     let mut said: Vec<String> = Vec::new();
@@ -115,45 +113,21 @@ fn list(missing: &[Applied]) -> String {
 }
 
 fn adverb(applied: &Applied) -> &'static str {
-    if applied.strength == crate::Strength::None { "not at all" } else { "only in part" }
+    if applied.strength == Strength::None { "not at all" } else { "only in part" }
 }
 
 impl ConfineError {
     pub(crate) fn new(program: &std::ffi::OsStr, reason: Reason) -> ConfineError {
         ConfineError { program: program.to_string_lossy().into_owned(), reason }
     }
-
-    /// What an error of this command's spawn says when walls are its cause; none when it is about the program itself, as
-    /// one that does not exist.
-    ///
-    /// From between fork and exec only an errno can cross, so the error itself reads `Invalid argument` or the like: here
-    /// are its words. Ask with the command that was spawned.
-    pub fn of_spawn(command: &Command, error: &io::Error) -> Option<ConfineError> {
-        let program = command.as_std().get_program();
-        #[cfg(target_os = "linux")]
-        if let Some(failed) = cofferdam_confine::command::Failed::of_spawn(error) {
-            let source = Arc::new(io::Error::from_raw_os_error(failed.errno));
-            return Some(ConfineError::new(program, Reason::Child { step: failed.step.call(), source }));
-        }
-        crate::refused::found(command, error)
-    }
 }
 
-/// The one string that some callers want: command, rule and reason in it.
+/// The error as a single string: command, rule and reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SandboxError {
     /// All of it.
     #[error("sandbox error: {0}")]
     Sandbox(String),
-}
-
-impl SandboxError {
-    /// An error of this command's spawn, whatever its cause.
-    pub fn of_spawn(command: &Command, error: io::Error) -> SandboxError {
-        let known = ConfineError::of_spawn(command, &error);
-        let program = command.as_std().get_program();
-        known.unwrap_or_else(|| ConfineError::new(program, Reason::Spawn(Arc::new(error)))).into()
-    }
 }
 
 impl From<ConfineError> for SandboxError {
@@ -165,10 +139,10 @@ impl From<ConfineError> for SandboxError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Rule, Strength};
+    use crate::enforcement::Rule;
 
     #[test]
-    fn a_reason_is_said_once_with_every_rule() {
+    fn a_reason_is_listed_once_with_every_rule() {
         let applied = |rule, strength, reason: &str| Applied { rule, strength, reason: reason.to_owned() };
         let missing = vec![
             applied(Rule::Writes, Strength::None, "no Landlock"),

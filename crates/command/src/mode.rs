@@ -1,12 +1,12 @@
-//! The three modes, what a model is to know of them, and the table of configuration that names one. Pure data.
+//! The three modes, the constraint to append to a model's prompt, and the configuration table. Pure data.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Serialize, Serializer};
 
-/// The table of an application's configuration that names the mode: `mode = "rx"`. Without the key it is `sandbox`; other
-/// keys are the application's own.
+/// The table of an application's configuration that names the mode: `mode = "rx"`. Without the key it is `sandbox`;
+/// other keys are the application's own.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SandboxConfig {
     /// The mode.
@@ -17,8 +17,8 @@ pub struct SandboxConfig {
 /// How much a command may do. In configuration: `sandbox`, `rx` or `rwx`.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SandboxMode {
-    /// Writes are held to the data directory, temporary files and the model's own state. The model is told to read inside
-    /// its workspace only; [`crate::Confined::enforce_reads`] holds that, too.
+    /// Writes are held to the data directory, temporary files and the model's own state. The model is told to read
+    /// inside its workspace only; [`crate::Confined::enforce_reads`] holds that, too.
     #[default]
     Sandbox,
     /// Writes are held as in `sandbox`; reading and executing anywhere is meant.

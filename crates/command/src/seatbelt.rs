@@ -1,8 +1,8 @@
 //! macOS: the Seatbelt profile of a specification, and the command line of `sandbox-exec`.
 //!
-//! The same on every system, so that it is tested on every system; only that it is used by default is macOS's. No path is
-//! ever pasted into the text: each is a parameter. The last rule that matches decides, so the order is the meaning: allow
-//! everything, deny what is held, allow what is granted, and last deny what must not be touched whatever lies above it.
+//! Compiled and tested on every system, and the default on macOS only. Paths are never pasted into the profile: each is
+//! a parameter. The last rule that matches decides, so the order matters: allow everything, deny what is restricted,
+//! allow what is granted, and last deny what must not be touched whatever was granted above it.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use cofferdam_confine::seatbelt::{Profile, canonical};
 use tokio::process::Command;
 
+use crate::confinement_spec::{Area, Network, Spec};
 use crate::enforcement::{Enforcement, Rule, Strength};
 use crate::error::Reason;
-use crate::spec::{Area, Network, Spec};
 
-/// Where macOS has it. Never looked for anywhere else.
+/// Its path on macOS. Never searched elsewhere.
 pub(crate) const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
 
-/// What a denial is called in the system's log.
+/// The message of denials in the system's log.
 const TAG: &str = "cofferdam";
 
 /// Devices that do no harm, and terminals.
@@ -38,7 +38,7 @@ pub(crate) fn profile(spec: &Spec) -> Profile {
     let holes: Vec<String> = spec.write.holes.iter().map(|path| w.tree("KEPT", path)).collect();
     if !holes.is_empty() {
         w.deny("file-write*", &holes);
-        // Nor are the directories that they lie in moved away, with them in it.
+        // The directories that contain them must not be moved either.
         let above: Vec<String> = above(&spec.write.holes).iter().map(|path| w.literal("ABOVE", path)).collect();
         w.deny("file-write-unlink", &above);
     }
@@ -75,7 +75,7 @@ pub(crate) fn profile(spec: &Spec) -> Profile {
     Profile { text: w.text, parameters: w.parameters, warnings: Vec::new() }
 }
 
-/// Every directory above these paths, the root left out.
+/// Every directory above these paths, except the root.
 fn above(paths: &[PathBuf]) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = paths
         .iter()
@@ -123,14 +123,14 @@ impl Writer {
         format!("(literal (param \"{}\"))", self.parameter(kind, path))
     }
 
-    /// The path and what lies below it: `subpath` alone leaves the name itself out on some versions.
+    /// The path and everything below it: on some versions `subpath` alone does not match the path itself.
     fn tree(&mut self, kind: &str, path: &Path) -> String {
         let name = self.parameter(kind, path);
         format!("(literal (param \"{name}\")) (subpath (param \"{name}\"))")
     }
 }
 
-/// The command behind `sandbox-exec`, and what that holds.
+/// The command line of `sandbox-exec`, and what it enforces.
 pub(crate) fn command(program: &OsStr, spec: &Spec, sandbox_exec: &Path) -> Result<(Command, Enforcement), Reason> {
     let paths = [&spec.write].into_iter().chain(&spec.read).flat_map(|area| area.roots.iter().chain(&area.holes));
     for path in paths {
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_builder_adds_is_held() {
+    fn rules_of_the_builder_are_in_the_profile() {
         let quiet = Spec { network: Network::None, ..spec() };
         let far = |remote| Attempt { operation: "network-outbound", remote: Some(remote), ..Attempt::default() };
         assert!(allows(&spec(), &far("example.org:443")) && !allows(&quiet, &far("example.org:443")));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_is_one_whatever_is_granted_above_it() {
+    fn exceptions_hold_whatever_is_granted_above_them() {
         let holes = || vec![PathBuf::from("/etc"), PathBuf::from("/Users/u/.omega/data")];
         let write = Area { roots: vec!["/".into()], holes: holes() };
         let read = Area { roots: vec!["/".into()], holes: vec!["/Users/u/.omega/data".into()] };

@@ -1,4 +1,5 @@
-//! What the functions give back, before anything is spawned. What holds is shown by the tests of real processes.
+//! What the functions return, before anything is spawned. The integration tests show what is enforced on real
+//! processes.
 
 use std::path::Path;
 

@@ -40,7 +40,7 @@ fn ask(scratch: &Scratch, mode: &str, program: &str, prompt: &str) -> (bool, Str
 }
 
 #[test]
-fn the_agent_shows_its_mode_and_tells_the_model() {
+fn the_agent_shows_its_mode_and_constrains_the_prompt() {
     let scratch = Scratch::new();
     for (mode, said) in
         [("sandbox", "Read and write files inside it only"), ("rx", "read files and run commands"), ("rwx", "hello")]
@@ -57,7 +57,7 @@ fn the_agent_shows_its_mode_and_tells_the_model() {
 }
 
 #[test]
-fn the_agents_tool_writes_in_the_workspace_and_nowhere_else() {
+fn the_agents_tool_writes_only_in_the_workspace() {
     use std::os::unix::fs::PermissionsExt as _;
     let scratch = Scratch::new();
     let tool = scratch.path().join("tool");
@@ -80,7 +80,7 @@ fn the_agents_tool_writes_in_the_workspace_and_nowhere_else() {
 }
 
 #[test]
-fn the_service_answers_many_at_once_and_starts_only_where_all_is_held() {
+fn the_service_is_concurrent_and_needs_full_enforcement() {
     let scratch = Scratch::new();
     let data = scratch.directory("data");
     let mut service = Command::new(example("service"))

@@ -1,5 +1,5 @@
-//! Calls that only a C library makes, by their numbers from Python: what reaches other processes of the same user, and what
-//! stops them. Each denial has its twin.
+//! System calls that only a C library makes, by their numbers from Python: which reach other processes of the same
+//! user, and what stops them. Each denial has its control.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -10,7 +10,7 @@ use probe::{Scratch, versions};
 use tokio::process::Command;
 
 #[tokio::test]
-async fn scheduling_by_the_calls_that_only_a_library_makes() {
+async fn scheduling_by_library_only_calls() {
     // ioprio_set, sched_setscheduler (idle), sched_setparam, sched_setattr (of size 48): each of another, and of itself.
     let text = "zero = ctypes.byref(ctypes.c_int(0))\n\
         attributes = (ctypes.c_uint * 12)(48, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0)\n\
@@ -77,7 +77,7 @@ async fn memory_queues_and_keys_of_the_same_user_are_out_of_reach() {
 }
 
 #[tokio::test]
-async fn no_lease_is_taken_on_what_can_only_be_read() {
+async fn no_lease_on_read_only_files() {
     let text = "import fcntl\nfd = os.open(sys.argv[1], os.O_RDONLY)\n\
         call('lease', 72, fd, 1024, 0)\ncall('flags', 72, fd, 3, 0)\n";
     let scratch = Scratch::new();
@@ -93,7 +93,7 @@ async fn no_lease_is_taken_on_what_can_only_be_read() {
 }
 
 #[tokio::test]
-async fn what_only_the_systems_owner_may_do_is_given_up() {
+async fn privileged_system_calls_are_refused() {
     if !rustix::process::geteuid().is_root() {
         return probe::skip_unless_root("only root has something to give up");
     }
@@ -101,7 +101,7 @@ async fn what_only_the_systems_owner_may_do_is_given_up() {
     // by the ioctl and by netlink.
     if std::env::var_os("COFFERDAM_OWNER_CASE").is_none() {
         let mut command = Command::new("unshare");
-        command.args(["--net", &probe::own(), "--exact", "what_only_the_systems_owner_may_do_is_given_up"]);
+        command.args(["--net", &probe::own(), "--exact", "privileged_system_calls_are_refused"]);
         let output = command.arg("--nocapture").env("COFFERDAM_OWNER_CASE", "1").output().await.unwrap();
         let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success() && text.contains("1 passed"), "{text}");
@@ -133,7 +133,7 @@ async fn what_only_the_systems_owner_may_do_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_descriptor_of_the_callers_is_not_the_commands() {
+async fn descriptors_of_the_caller_are_not_inherited() {
     let scratch = Scratch::new();
     let (outside, data) = (scratch.directory("outside"), scratch.directory("data"));
     let victim = outside.join("victim");
@@ -171,7 +171,7 @@ async fn a_descriptor_of_the_callers_is_not_the_commands() {
 }
 
 #[tokio::test]
-async fn standard_streams_are_had_as_ever() {
+async fn standard_streams_are_inherited() {
     let scratch = Scratch::new();
     let data = scratch.directory("data");
     let (mut command, _) = Confined::new("cat").data_dir(&data).command().unwrap();

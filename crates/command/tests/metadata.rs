@@ -1,5 +1,5 @@
-//! Metadata, by real processes: what stands behind a name counts, and no bit or attribute that gives power is anybody's to set.
-//! Each denial has its twin on the same victim.
+//! Metadata, on real processes: the object behind a name counts, and no bit or attribute that grants privileges can be
+//! set. Each denial has its control on the same victim.
 
 #![cfg(target_os = "linux")]
 
@@ -8,7 +8,7 @@ mod probe;
 use probe::{Scratch, furnish, picture, plain, run, versions, walled};
 
 #[tokio::test]
-async fn set_id_bits_and_powers_of_files_are_nobodys_to_give() {
+async fn set_id_bits_and_file_capabilities_cannot_be_set() {
     for abi in versions() {
         let scratch = Scratch::new();
         let data = scratch.directory("data");
@@ -24,7 +24,7 @@ async fn set_id_bits_and_powers_of_files_are_nobodys_to_give() {
 }
 
 #[tokio::test]
-async fn metadata_is_about_the_object_and_not_its_name() {
+async fn metadata_rules_apply_to_the_object_not_its_name() {
     let scratch = Scratch::new();
     let (outside, data) = (scratch.directory("outside"), scratch.directory("data"));
     furnish(&outside);
@@ -63,7 +63,7 @@ async fn metadata_is_about_the_object_and_not_its_name() {
 }
 
 #[tokio::test]
-async fn a_name_that_changes_meanwhile_changes_nothing_outside() {
+async fn a_race_on_a_name_changes_nothing_outside() {
     let scratch = Scratch::new();
     let (outside, data) = (scratch.directory("outside"), scratch.directory("data"));
     furnish(&outside);

@@ -1,8 +1,8 @@
-//! `protected_command`: what is always refused is refused by the kernel, and the rest is the caller's own.
+//! `protected_command`: the kernel refuses what is always refused, and otherwise the command has the caller's rights.
 //!
-//! The faulty construction that this stands against grants the data directory and then adds a narrower rule for what lies
-//! in it. Such a rule takes nothing away, and neither does a second layer that grants the whole: the first test here shows
-//! both with the very calls, so that it is known that this test would see them.
+//! A faulty implementation would grant the data directory and then add a narrower rule for its contents. Such a rule
+//! removes no right, and neither does a second layer that grants everything: the first test shows both with the very
+//! calls, which proves that these tests would detect it.
 
 #![cfg(target_os = "linux")]
 
@@ -29,7 +29,7 @@ fn data() -> (Scratch, PathBuf) {
 }
 
 #[tokio::test]
-async fn a_narrower_rule_protects_nothing_and_neither_does_a_second_layer() {
+async fn neither_narrower_rules_nor_second_layers_protect() {
     let (_scratch, data) = data();
     let handled = access::WRITE & landlock::handled_fs(landlock::abi());
     let open = |path: &Path| std::fs::File::open(path).unwrap();
@@ -99,7 +99,7 @@ async fn the_data_directorys_own_records_are_neither_read_nor_written() {
 }
 
 #[tokio::test]
-async fn records_that_do_not_exist_yet_are_not_made() {
+async fn missing_records_cannot_be_created() {
     let scratch = Scratch::new();
     let data = scratch.directory("data-dir");
     std::fs::create_dir(data.join("workspace")).unwrap();
@@ -144,7 +144,7 @@ async fn the_systems_directories_are_not_written_and_others_are() {
 }
 
 #[tokio::test]
-async fn the_kernel_refuses_whatever_the_functions_call_blocked() {
+async fn the_kernel_refuses_what_the_functions_call_blocked() {
     let (_scratch, data) = data();
     for name in ["data/memory.db", "config.toml", "workspace/file", "skills/file"] {
         let path = data.join(name);

@@ -1,4 +1,4 @@
-//! Reads that are held, by real processes, on every version of Landlock that this kernel has, with their twins.
+//! Limited reading, on real processes, on every version of Landlock up to this kernel's, with controls.
 
 #![cfg(target_os = "linux")]
 
@@ -40,7 +40,7 @@ async fn a_denied_path_is_neither_read_nor_listed_nor_executed() {
 }
 
 #[tokio::test]
-async fn in_the_mode_sandbox_reads_are_held_when_asked() {
+async fn reads_are_limited_on_request_in_mode_sandbox() {
     for abi in versions() {
         let scratch = Scratch::new();
         let (outside, data) = (scratch.directory("outside"), scratch.directory("data"));

@@ -1,5 +1,5 @@
-//! What cannot be confined is refused: by the builder at once, by the plain functions on spawn, never by less than was asked
-//! for. And what is refused is told: command, rule, reason, and what helps.
+//! What cannot be confined is refused: by the builder at once, by the plain functions on spawn, and never confined less
+//! than requested. The error names command, rule, reason, and what helps.
 
 #![cfg(target_os = "linux")]
 
@@ -24,7 +24,7 @@ fn refused(mut command: Command) -> String {
 }
 
 #[tokio::test]
-async fn code_that_knows_nothing_of_this_crate_sees_an_errno_with_words_and_the_reason_on_standard_error() {
+async fn unaware_callers_see_an_errno_and_the_reason_on_stderr() {
     use std::io::{Read as _, Seek as _};
     let scratch = Scratch::new();
     let (missing, data) = (scratch.path().join("none"), scratch.directory("data"));
@@ -61,7 +61,7 @@ async fn code_that_knows_nothing_of_this_crate_sees_an_errno_with_words_and_the_
 }
 
 #[tokio::test]
-async fn a_missing_sandbox_exec_is_said_with_a_hint_of_its_own() {
+async fn a_missing_sandbox_exec_is_reported_with_a_hint() {
     let scratch = Scratch::new();
     let data = scratch.directory("data");
     let seatbelt = || Confined::new("true").data_dir(&data).seatbelt_by("/no/sandbox-exec");
@@ -78,7 +78,7 @@ async fn a_missing_sandbox_exec_is_said_with_a_hint_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_data_directory_that_cannot_be_one_is_refused() {
+async fn an_invalid_data_directory_is_refused() {
     let scratch = Scratch::new();
     let at = |name: &str| scratch.path().join(name);
     std::fs::write(at("file"), "").unwrap();
@@ -112,7 +112,7 @@ async fn a_data_directory_that_cannot_be_one_is_refused() {
 }
 
 #[tokio::test]
-async fn a_link_that_was_put_into_a_writable_tree_grants_nothing_elsewhere() {
+async fn a_link_planted_in_a_writable_tree_grants_nothing() {
     // What a confined command could leave in /tmp for the next one.
     let (scratch, temporary) = (Scratch::new(), tempfile::tempdir_in("/tmp").unwrap());
     let home = scratch.directory("home");
@@ -125,7 +125,7 @@ async fn a_link_that_was_put_into_a_writable_tree_grants_nothing_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_none_is_refused_and_one_that_is_not_there_is_spawns_to_tell() {
+async fn invalid_programs_are_refused_and_missing_ones_fail_on_spawn() {
     let scratch = Scratch::new();
     let data = scratch.directory("data");
     for wrong in [data.to_str().unwrap(), "", "a\0b"] {
@@ -147,7 +147,7 @@ async fn a_program_that_is_none_is_refused_and_one_that_is_not_there_is_spawns_t
 }
 
 #[tokio::test]
-async fn what_cannot_be_held_is_refused_unless_it_is_accepted() {
+async fn unenforceable_rules_are_refused_unless_accepted() {
     let scratch = Scratch::new();
     let (outside, data) = (scratch.directory("outside"), scratch.directory("data"));
     let without = || Confined::new(probe::own()).data_dir(&data).landlock_at_most(0);
@@ -238,14 +238,14 @@ async fn a_step_that_fails_after_fork_is_named() {
 }
 
 #[tokio::test]
-async fn inside_walls_a_second_wall_holds_as_much() {
+async fn nested_confinement_is_enforced_as_well() {
     // The kernel allows one listener in all filters together: within, changes of metadata are refused everywhere.
     if std::env::var_os("COFFERDAM_NESTED").is_none() {
         let scratch = Scratch::new();
         let (data, inner) = (scratch.directory("data"), scratch.directory("data/inner"));
         std::fs::write(inner.join("victim"), "").unwrap();
         let mut command = sandboxed_command(&probe::own(), SandboxMode::Sandbox, &data);
-        command.args(["--exact", "inside_walls_a_second_wall_holds_as_much", "--nocapture"]);
+        command.args(["--exact", "nested_confinement_is_enforced_as_well", "--nocapture"]);
         command.env("COFFERDAM_NESTED", &data);
         let output = command.output().await.unwrap();
         let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -272,7 +272,7 @@ async fn inside_walls_a_second_wall_holds_as_much() {
 }
 
 #[tokio::test]
-async fn landlock_is_asked_of_the_kernel_and_not_of_a_file() {
+async fn landlock_abi_is_queried_from_the_kernel() {
     // There is no such file as /sys/kernel/security/landlock/abi_version; who looks there finds nothing and protects nothing.
     assert!(!Path::new("/sys/kernel/security/landlock/abi_version").exists());
     let scratch = Scratch::new();

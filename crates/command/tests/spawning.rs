@@ -1,5 +1,5 @@
-//! The ways to a confined command (the function, the builder's command, its spawn), what is granted by itself, and that each
-//! holds the same every time.
+//! The ways to a confined command (the function, the builder's command, its spawn), the default grants, and that each
+//! enforces the same every time.
 
 #![cfg(target_os = "linux")]
 
@@ -61,7 +61,7 @@ async fn the_models_own_directory_is_written_where_it_exists() {
 }
 
 #[tokio::test]
-async fn the_models_own_directory_is_no_link_that_a_command_made() {
+async fn a_model_directory_linked_by_a_command_is_not_granted() {
     // In a process of its own, whose home is another: one that commands write.
     if std::env::var_os("COFFERDAM_LINK_CASE").is_none() {
         let tmp = tempfile::tempdir_in("/tmp").unwrap();
@@ -70,7 +70,7 @@ async fn the_models_own_directory_is_no_link_that_a_command_made() {
             let (data, _) = (scratch.directory("data"), scratch.directory("outside"));
             let home = if in_data { data } else { std::fs::canonicalize(tmp.path()).unwrap() };
             let mut command = Command::new(probe::own());
-            command.args(["--exact", "the_models_own_directory_is_no_link_that_a_command_made", "--nocapture"]);
+            command.args(["--exact", "a_model_directory_linked_by_a_command_is_not_granted", "--nocapture"]);
             let output = command.env("HOME", &home).env("COFFERDAM_LINK_CASE", scratch.path()).output().await.unwrap();
             let text =
                 format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -95,7 +95,7 @@ async fn the_models_own_directory_is_no_link_that_a_command_made() {
 }
 
 #[tokio::test]
-async fn a_command_can_be_spawned_again_and_its_children_are_held_as_well() {
+async fn respawned_commands_and_their_children_are_confined() {
     let scratch = Scratch::new();
     let (outside, data) = (scratch.directory("outside"), scratch.directory("data"));
     furnish(&data);
@@ -114,7 +114,7 @@ async fn a_command_can_be_spawned_again_and_its_children_are_held_as_well() {
 }
 
 #[tokio::test]
-async fn spawning_behind_the_walls_holds_the_same_and_touches_no_other_thread() {
+async fn spawn_confines_alike_and_affects_no_other_thread() {
     for abi in versions() {
         let scratch = Scratch::new();
         let (outside, data) = (scratch.directory("outside"), scratch.directory("data"));
@@ -141,7 +141,7 @@ async fn spawning_behind_the_walls_holds_the_same_and_touches_no_other_thread() 
 }
 
 #[test]
-fn what_panics_behind_the_walls_panics_before_them() {
+fn a_panic_in_set_up_reaches_the_caller() {
     let scratch = Scratch::new();
     let data = scratch.directory("data");
     let spawn = |runtime: tokio::runtime::Runtime| {

@@ -1,7 +1,7 @@
-//! Reads a configuration in any of its forms: Cofferdam's policy, nsjail's own JSON, or the older `nsjail.json`.
+//! Reads a configuration in one of three forms: Cofferdam's policy, nsjail's own JSON, or the older `nsjail.json`.
 //!
-//! All of them are final data; nothing is evaluated here. What nsjail's own form cannot say a policy does not get from it:
-//! where a profile's `policy.json` lies beside the file that was exported from it, that one is read instead.
+//! All of them are final data; nothing is evaluated. nsjail's form cannot express every field of a policy, so a
+//! profile's `policy.json` is read instead if it is beside the file that was exported from it.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,7 +12,7 @@ use cofferdam_policy::{Access, MAX_POLICY_BYTES, Mount, NetworkMode, Policy, Roo
 use serde_json::Value;
 
 use super::legacy::{self, NsJailJsonConfig};
-use super::skill::SandboxConfig;
+use super::skill_config::SandboxConfig;
 use cofferdam_engine::settings::ETC;
 
 /// Which form a configuration had.
@@ -33,7 +33,7 @@ pub struct Loaded {
     pub policy: Policy,
     /// In which form it said it.
     pub form: Form,
-    /// What was changed on the way, one line each.
+    /// Changes of meaning, one line each.
     pub notes: Vec<String>,
 }
 
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nsjail_would_hold_is_no_wider_in_either_spelling() {
+    fn nsjail_limits_are_no_wider_in_either_spelling() {
         let snake = r#"{"exec_bin":{"path":"/usr/bin/true"},"rlimit_as":64,"rlimit_nproc":5,"rlimit_nproc_type":"VALUE",
             "iface_no_lo":true,"mount":[{"src":"/srv/x","dst":"/x","is_bind":true}],"cgroup_mem_max":999999999}"#;
         let camel = r#"{"execBin":{"path":"/usr/bin/true"},"rlimitAs":"64","rlimitNproc":5,"rlimitNprocType":"VALUE",
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_of_them_is_told_with_the_file() {
+    fn unknown_forms_are_reported_with_the_file() {
         for (text, word) in [("{\"x\":1}", "neither"), ("{\"version\":1", "not JSON"), ("{\"version\":2}", "version")] {
             let (_dir, path) = file(text);
             let error = load(&path).unwrap_err();
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profiles_policy_is_read_where_it_lies_beside_what_was_exported_from_it() {
+    fn policy_json_beside_an_exported_profile_is_preferred() {
         let (dir, path) = file(r#"{"name":"mine","exec_bin":{"path":"/usr/bin/true"}}"#);
         std::fs::write(dir.path().join("policy.json"), r#"{"version":1,"id":"mine","command":{"argv":["false"]}}"#)
             .unwrap();

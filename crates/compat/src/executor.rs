@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use cofferdam_policy::{Backend, Policy, Stdin};
 
 use super::config::{self, Form, Loaded};
+use super::execution::{ExecutionResult, SandboxExecutor, in_words};
 use super::legacy::NsJailJsonConfig;
 use super::task::{Came, Handle, Task};
-use super::{ExecutionResult, SandboxExecutor, in_words};
 use cofferdam_engine::Prepared;
 use cofferdam_engine::backends::Tools;
 use cofferdam_engine::engine::Engine;
@@ -18,7 +18,7 @@ use cofferdam_engine::monitor::Monitor;
 use cofferdam_engine::outcome::Failure;
 use cofferdam_engine::{Cancel, Input, Io, Output};
 
-pub use super::skill::{MountConfig, SandboxConfig};
+pub use super::skill_config::{MountConfig, SandboxConfig};
 
 /// Seconds that an execution may take when neither its configuration nor its executor says.
 pub const DEFAULT_TIMEOUT: u64 = 60;
@@ -33,11 +33,11 @@ pub struct Call {
     pub command: Option<Vec<String>>,
     /// Wall limit instead of the configuration's.
     pub timeout: Option<Duration>,
-    /// What becomes of the output.
+    /// Where the output goes.
     pub output: Output,
     /// Ends it.
     pub cancel: Cancel,
-    /// Tells what it uses.
+    /// Measures what it uses.
     pub monitor: Monitor,
 }
 
@@ -105,7 +105,7 @@ impl Shared {
         }))
     }
 
-    /// What nsjail cannot hold as far as the policy requires, the jail does.
+    /// The jail runs what nsjail cannot enforce as far as the policy requires.
     fn prepare(&self, policy: &mut Policy) -> Result<Prepared, Failure> {
         match self.engine.prepare_or_jail(policy) {
             Err(failure) if policy.backend == Backend::Nsjail && failure.step.field().is_some() => {

@@ -1,8 +1,8 @@
-//! The `nsjail.json` of older profiles: a form that nsjail itself never read, with units and meanings of its own.
+//! The `nsjail.json` of older profiles: a format that nsjail itself never read, with its own units and meanings.
 //!
-//! It becomes a policy that keeps what its writers meant and none of what did not work: the network is always private and
-//! the root at least `minimal`, and refusals that no program survives become a level. Every change of meaning is a note.
-//! Unknown keys are tolerated.
+//! It becomes a policy with the intended meaning: the network is always private and the root view at least `minimal`,
+//! and system call lists that no program survives become a level. Every change of meaning is a note. Unknown keys are
+//! tolerated.
 
 use std::collections::BTreeSet;
 
@@ -200,10 +200,10 @@ fn mebibytes(bytes: u64) -> u64 {
     bytes.div_ceil(1 << 20)
 }
 
-/// The policy that an older configuration stands for, and what was changed on the way.
+/// Converts an older configuration to a policy, with notes on changes of meaning.
 ///
 /// # Errors
-/// There is no command, or a value that nothing can be made of.
+/// There is no command, or a value is invalid.
 pub fn policy(config: &NsJailJsonConfig) -> Result<(Policy, Vec<String>), String> {
     let mut p = Policy::base();
     let mut notes = Vec::new();
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_that_no_program_survives_become_a_level_and_the_others_stay() {
+    fn unsurvivable_refusals_become_a_seccomp_level() {
         let calls = r#","seccomp_mode":2,"seccomp_string":["clone","openat","ptrace","kexec_load","nonsense"]"#;
         let (policy, notes) = policy(&config(calls)).unwrap();
         assert_eq!(policy.process.seccomp.level, SeccompLevel::Standard);

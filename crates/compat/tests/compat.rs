@@ -86,7 +86,7 @@ fn a_policy_is_executed_and_awaited() {
 }
 
 #[test]
-fn an_older_configuration_is_executed_and_its_network_is_private() {
+fn an_older_configuration_runs_with_a_private_network() {
     let files = Files::new();
     let path = files.legacy("cat; echo $GREETING; hostname; cat /proc/net/dev | wc -l", ",\"rlimit_as\":134217728");
     let executor = NsJailExecutor::default();
@@ -263,7 +263,7 @@ fn a_skills_configuration_is_a_value_a_file_and_a_policy() {
 }
 
 #[test]
-fn an_executor_of_ones_own_stands_beside_the_others() {
+fn custom_executors_work_beside_the_others() {
     struct DryRun;
 
     #[async_trait::async_trait]

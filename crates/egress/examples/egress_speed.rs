@@ -1,7 +1,7 @@
 //! How fast the gateway is beside no gateway: one stream, a connection, a refusal, and the memory of a thousand.
 //!
-//! Everything is on loopback, in one process: `unshare -rn sh -c 'ip link set lo up; egress_speed'`. The sandbox's listener
-//! is an ordinary one; what a connection to it was made to is said by this program, as in the tests.
+//! Everything is on loopback, in one process: `unshare -rn sh -c 'ip link set lo up; egress_speed'`. The sandbox's
+//! listener is an ordinary one; what a connection to it was made to is said by this program, as in the tests.
 
 use std::io::{IoSlice, Read, Write};
 use std::mem::MaybeUninit;
@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use cofferdam_egress::gateway::{Attached, Gateway, Job, Settings};
+use cofferdam_egress::host_name::Name;
+use cofferdam_egress::host_resolver::{Addresses, Resolve};
 use cofferdam_egress::layout::{Layout, Socket};
-use cofferdam_egress::name::Name;
-use cofferdam_egress::resolve::{Addresses, Resolve};
 use cofferdam_egress::rules::Rules;
 use cofferdam_policy::{Network, NetworkMode};
 use rustix::net::{
@@ -106,8 +106,8 @@ fn ran() -> [f64; 2] {
     ran
 }
 
-/// GiB/s of one stream, for a second and a half; and for each GiB the seconds of processor time of the gateway's threads,
-/// and of the client and the server, which a busy host changes less.
+/// GiB/s of one stream, for a second and a half; and for each GiB the seconds of processor time of the gateway's
+/// threads, and of the client and the server, which a busy host changes less.
 fn stream(to: SocketAddr) -> (f64, [f64; 2]) {
     let before = ran();
     let mut stream = TcpStream::connect(to).unwrap();

@@ -7,38 +7,41 @@
 //! ```
 //!
 //! A sandbox's network namespace has a loopback interface to which every address is local, and nothing else: whatever a
-//! program connects to arrives at listeners that the gateway holds in there, or nowhere. So nothing depends on the
-//! program's cooperation, and no byte leaves but through this crate.
+//! program connects to arrives at a listener of the gateway in that namespace, or nowhere (transparent proxying). So
+//! the program need not cooperate, and no byte leaves but through this crate.
 //!
-//! Decisions (`rules`, `address`, `name`, `hello`, `first`, `dns`, `socks`) are pure; effects (`gateway`, `sandbox`,
-//! `upstream`, `relay`, `http`) are at the edge. Never starts a process, reads a policy file or enters a namespace.
+//! The folders, each of which imports only from those below it:
+//!
+//! ```text
+//! gateway    the threads of this process, and the sandboxes attached to them
+//! serve      one sandbox's sockets: connections, queries and refused packets as they arrive
+//! sandbox    what the tasks of one sandbox share: settings, limits in use, their end
+//! http       HTTP/1.1 in the clear, request by request; the HTTP proxy; the API that is passed through
+//! connect    upstream: resolve, check, connect, relay bytes
+//! sockets    the descriptors that the sandbox's init sends; which process a socket belongs to
+//! limits     connections, bytes and bandwidth that one sandbox may use
+//! report     events, and how they are counted and reported
+//! decide     pure decisions: rules, addresses, names, and the parsers of TLS, DNS, SOCKS and first bytes
+//! ```
+//!
+//! Never starts a process, reads a policy file or enters a namespace.
 #![forbid(unsafe_code)]
 
-mod accept;
-pub mod address;
-mod attempts;
-mod client;
-pub mod client_hello;
-mod datagrams;
-pub mod dns;
-pub mod event;
-pub mod first_bytes;
-mod flow;
+mod connect;
+mod decide;
 pub mod gateway;
 pub mod http;
-pub mod layout;
-pub mod ledger;
 pub mod limits;
-pub mod name;
-pub mod names;
-pub mod process;
-mod proxies;
-pub mod relay;
-mod reporter;
-pub mod resolve;
-mod route;
-pub mod rules;
+mod report;
 mod sandbox;
-mod sandbox_sockets;
-pub mod socks;
-pub mod upstream;
+mod serve;
+mod settings;
+mod sockets;
+
+pub use connect::{host_resolver, relay};
+pub use decide::{
+    address, client_hello, dns, first_bytes, host_name, refusal, rules, socket_layout as layout, socks,
+    synthetic_addresses as names,
+};
+pub use report::{event, ledger};
+pub use sockets::sock_diag as process;

@@ -1,15 +1,15 @@
-//! One sandbox's side of the gateway: what its connections share, the life of its tasks, and their end.
+//! One sandbox's side of the gateway: what its tasks share, and their life and end. `serve` starts the tasks.
 //!
 //! ```text
-//! letters ─▶ sockets ─▶ accept ─▶ Client ─▶ resolver │ proxies │ API │ captured flow
-//!                    └▶ datagrams, first packets
+//! Serving ──end()──▶ Closing ─────────────────────────────▶ Ended ──▶ no task is left
+//!                    (what is still queued is decided,      (tasks are
+//!                    for at most DRAIN_TIMEOUT)             cancelled)
 //! ```
 //!
-//! Nothing here is shared with another sandbox but the threads, the buffers and the cache of names. Whatever one does, its
-//! tasks are bounded by its own limits, and every one of them ends when it does.
+//! Shares nothing with another sandbox but the gateway's threads, buffers and cache of resolved names. Its tasks are
+//! bounded by its own limits, and all of them end when it does.
 
-use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -18,74 +18,71 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 
-use crate::event::{Event, Kind, Reason, Via};
-use crate::gateway::{Job, Settings, Traffic};
+use crate::connect::dialer::{Dialer, LookupSlots};
+use crate::connect::relay::BufferPool;
+use crate::decide::refusal::{Reason, Refusal};
+use crate::decide::rules::{Grant, Rules, Target};
+use crate::decide::socket_layout::Layout;
+use crate::decide::synthetic_addresses::{SyntheticAddresses, synthetic};
 use crate::http::Api;
-use crate::layout::{Layout, Socket};
-use crate::limits::{Bucket, Descriptors, Limits, Most, Way};
-use crate::names::Names;
-use crate::process::Inspector;
-use crate::relay::Buffers;
-use crate::reporter::Teller;
-use crate::rules::{Grant, Refusal, Rules, Target};
-use crate::upstream::{Lookups, Upstream};
-use crate::{accept, attempts, datagrams, sandbox_sockets};
+use crate::limits::{DescriptorBudget, Direction, LimitValues, Limits, TokenBucket};
+use crate::report::event::{Event, Kind, Via};
+use crate::report::reporter::Reporter;
+use crate::settings::{Job, Settings, Traffic};
+use crate::sockets::sock_diag::Inspector;
 
-/// Connections that are accepted each second; the rest wait in the kernel's backlog. What one sandbox can make the host
-/// work is bounded by this.
+/// Connections accepted each second; the rest wait in the kernel's backlog. This bounds the work that one sandbox can
+/// cause.
 const ACCEPTS_PER_SECOND: u64 = 2000;
-/// The same for queries.
+/// The same for DNS queries.
 const QUERIES_PER_SECOND: u64 = 2000;
-/// Greetings that are being read at once, each with a buffer; further ones wait.
+/// Connections whose first bytes are read at once, each with a buffer; further ones wait.
 const GREETINGS: usize = 64;
-/// How often what was counted is told.
-const TICK: Duration = Duration::from_secs(1);
-/// How long the end waits for what a program began before its own end and nobody has decided yet.
-const LAST_LOOK: Duration = Duration::from_millis(100);
-/// How much at a socket is looked at then: a bound for a program that goes on.
-const MOST_LAST: usize = 4096;
+/// How long the end waits for attempts that the program made before its own end and that are not decided yet.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// One sandbox.
 pub struct Sandbox {
-    /// What the policy says.
+    /// The policy's rules.
     pub rules: Arc<Rules>,
-    /// The way out.
-    pub upstream: Upstream,
-    /// What may be used.
+    /// Makes its connections to upstream.
+    pub dialer: Dialer,
+    /// Its limits, and what it uses of them.
     pub limits: Arc<Limits>,
-    /// What its connections may take of the process's.
-    pub descriptors: Descriptors,
-    /// Where events go.
-    pub teller: Teller,
-    /// The gateway's large buffers.
-    pub buffers: Arc<Buffers>,
-    /// What the gateway was started with.
+    /// Its share of the descriptors of this process.
+    pub descriptors: DescriptorBudget,
+    /// Takes its events.
+    pub reporter: Reporter,
+    /// Its share of the gateway's large buffers.
+    pub buffers: Arc<BufferPool>,
+    /// The gateway's settings.
     pub settings: Arc<Settings>,
     /// The API that is passed through.
     pub api: Option<Arc<Api>>,
-    /// Greetings that may be read at once.
+    /// Limits how many connections have their first bytes read at once.
     pub greetings: Semaphore,
-    /// Connections that may be accepted.
-    pub accepts: Bucket,
-    /// Queries that may be answered.
-    pub queries: Bucket,
+    /// Limits how fast connections are accepted.
+    pub accepts: TokenBucket,
+    /// Limits how fast queries are answered.
+    pub queries: TokenBucket,
+    /// The sockets of its namespace.
+    pub layout: Layout,
     init: Option<u32>,
     inspector: OnceLock<Inspector>,
-    layout: Layout,
-    names: Mutex<Names>,
+    names: Mutex<SyntheticAddresses>,
     connections: AtomicU64,
-    went_out: AtomicU64,
+    outbound: AtomicU64,
     handle: Handle,
     phase: watch::Sender<Phase>,
     tasks: Mutex<Tasks>,
-    fewer: Condvar,
+    /// Signalled when a count of `tasks` goes down.
+    tasks_changed: Condvar,
 }
 
-/// Where a sandbox stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 enum Phase {
     Serving,
-    /// What waits at the sockets is looked at for the last time.
+    /// What is still queued at the sockets is read for the last time.
     Closing,
     Ended,
 }
@@ -93,90 +90,59 @@ enum Phase {
 #[derive(Debug, Default)]
 struct Tasks {
     alive: usize,
-    /// Sockets that are served, and connections of which nothing has been told.
+    /// Sockets that are served, and connections about which no event has been reported.
     undecided: usize,
 }
 
 impl Sandbox {
-    /// Nothing is served yet.
+    /// A sandbox without tasks.
     pub fn new(
         job: Job,
         settings: Arc<Settings>,
-        buffers: Arc<Buffers>,
-        descriptors: Descriptors,
-        lookups: Lookups,
+        buffers: Arc<BufferPool>,
+        descriptors: DescriptorBudget,
+        lookup_slots: LookupSlots,
         handle: Handle,
     ) -> Arc<Sandbox> {
-        let names = Names::new(usize::try_from(job.limits.names).unwrap_or(usize::MAX));
+        let names = SyntheticAddresses::new(usize::try_from(job.limits.names).unwrap_or(usize::MAX));
         Arc::new(Sandbox {
-            upstream: Upstream {
+            dialer: Dialer {
                 resolve: Arc::clone(&settings.resolve),
                 rules: Arc::clone(&job.rules),
                 proxy: job.upstream_proxy.map(Arc::new),
-                lookups,
+                lookup_slots,
                 descriptors: descriptors.clone(),
             },
             rules: job.rules,
-            limits: Limits::new(Most::from(&job.limits)),
+            limits: Limits::new(LimitValues::from(&job.limits)),
             descriptors,
-            teller: Teller::new(job.sink),
+            reporter: Reporter::new(job.sink),
             buffers,
             settings,
             api: job.api.map(Arc::new),
             greetings: Semaphore::new(GREETINGS),
-            accepts: Bucket::new(ACCEPTS_PER_SECOND, ACCEPTS_PER_SECOND),
-            queries: Bucket::new(QUERIES_PER_SECOND, QUERIES_PER_SECOND),
+            accepts: TokenBucket::new(ACCEPTS_PER_SECOND, ACCEPTS_PER_SECOND),
+            queries: TokenBucket::new(QUERIES_PER_SECOND, QUERIES_PER_SECOND),
+            layout: job.layout,
             init: job.init,
             inspector: OnceLock::new(),
-            layout: job.layout,
             names: Mutex::new(names),
             connections: AtomicU64::new(0),
-            went_out: AtomicU64::new(0),
+            outbound: AtomicU64::new(0),
             handle,
             phase: watch::Sender::new(Phase::Serving),
             tasks: Mutex::default(),
-            fewer: Condvar::new(),
+            tasks_changed: Condvar::new(),
         })
     }
 
-    /// Receives the sockets and serves them.
-    pub fn start(self: &Arc<Sandbox>, letters: OwnedFd) {
-        let (sandbox, undecided) = (Arc::clone(self), Undecided::new(self));
-        self.spawn(async move {
-            let _undecided = undecided;
-            match sandbox_sockets::receive(letters, sandbox.layout.sockets.len(), sandbox.closing()).await {
-                Ok(sockets) => {
-                    for (what, socket) in sandbox.layout.sockets.iter().zip(sockets) {
-                        sandbox.serve(*what, socket);
-                    }
-                }
-                Err(error) => sandbox.failed(&format!("the sandbox's sockets: {error}")),
-            }
-        });
-        let sandbox = Arc::clone(self);
-        self.spawn(async move {
-            loop {
-                tokio::time::sleep(TICK).await;
-                sandbox.teller.tick();
-            }
-        });
+    /// Sets the socket by which the process of a refused connection is looked up.
+    pub fn set_inspector(&self, socket: OwnedFd) {
+        self.inspector.get_or_init(|| Inspector::new(socket));
     }
 
-    fn serve(self: &Arc<Sandbox>, what: Socket, socket: OwnedFd) {
-        let sandbox = Arc::clone(self);
-        match what {
-            Socket::Resolver => self.until_looked_at(datagrams::serve(sandbox, socket)),
-            Socket::Listener(port) => self.until_looked_at(accept::serve(sandbox, socket, port, false)),
-            Socket::Redirect(port) => self.until_looked_at(accept::serve(sandbox, socket, port, true)),
-            Socket::Attempts { ipv6 } => self.until_looked_at(attempts::serve(sandbox, socket, ipv6)),
-            Socket::Inspector => {
-                self.inspector.get_or_init(|| Inspector::new(socket));
-            }
-        }
-    }
-
-    /// Runs the task of a socket, which ends when it has had its last look.
-    fn until_looked_at(self: &Arc<Sandbox>, task: impl Future<Output = ()> + Send + 'static) {
+    /// Runs the task of a socket. It must end by itself after `closing`, when it has read what is still queued.
+    pub fn spawn_socket_task(self: &Arc<Sandbox>, task: impl Future<Output = ()> + Send + 'static) {
         let undecided = Undecided::new(self);
         self.spawn(async move {
             task.await;
@@ -184,8 +150,8 @@ impl Sandbox {
         });
     }
 
-    /// Returns when sockets are to be looked at for the last time: the program has ended, and may have begun something
-    /// that nobody has seen.
+    /// Returns when the sockets are to be read for the last time: the program has ended, and something that it sent may
+    /// still be queued.
     pub fn closing(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut phase = self.phase.subscribe();
         async move {
@@ -194,14 +160,14 @@ impl Sandbox {
         }
     }
 
-    /// Says that a part of the gateway failed.
+    /// Reports that a part of the gateway failed.
     pub fn failed(&self, why: &str) {
         let mut event = Event::new(Kind::Failed, Via::Connect);
         (event.reason, event.detail) = (Some(Reason::Gateway), Some(why.to_owned()));
-        self.teller.tell(event);
+        self.reporter.report(event);
     }
 
-    /// Runs a task that ends with the sandbox: everything it holds is dropped then.
+    /// Runs a task that ends with the sandbox at the latest: then everything that it holds is dropped.
     pub fn spawn(self: &Arc<Sandbox>, task: impl Future<Output = ()> + Send + 'static) {
         let alive = Alive::new(self);
         let mut phase = self.phase.subscribe();
@@ -216,123 +182,93 @@ impl Sandbox {
         });
     }
 
-    /// Ends every task, and returns when none is left. What had come by then is decided first, so that a program which
-    /// ends at once is told of like any other.
+    /// Ends every task, and returns when none is left. What had arrived by then is decided first, so that the attempts
+    /// of a program which ends at once are reported like any other's.
     pub fn end(&self) -> Traffic {
         self.phase.send_replace(Phase::Closing);
         let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        let looked = self.fewer.wait_timeout_while(tasks, LAST_LOOK, |tasks| tasks.undecided > 0);
-        let (tasks, waited) = looked.unwrap_or_else(PoisonError::into_inner);
+        let drained = self.tasks_changed.wait_timeout_while(tasks, DRAIN_TIMEOUT, |tasks| tasks.undecided > 0);
+        let (tasks, waited) = drained.unwrap_or_else(PoisonError::into_inner);
         if waited.timed_out() {
-            tracing::debug!(undecided = tasks.undecided, "connections are cut off before anything was told of them");
+            tracing::debug!(
+                undecided = tasks.undecided,
+                "connections are cut off before anything was reported of them"
+            );
         }
         drop(tasks);
         self.phase.send_replace(Phase::Ended);
         let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.fewer.wait_while(tasks, |tasks| tasks.alive > 0).unwrap_or_else(PoisonError::into_inner));
-        let refused = self.teller.end();
+        drop(self.tasks_changed.wait_while(tasks, |tasks| tasks.alive > 0).unwrap_or_else(PoisonError::into_inner));
+        let refused = self.reporter.end();
         Traffic {
-            connections: self.went_out.load(Ordering::Relaxed),
+            connections: self.outbound.load(Ordering::Relaxed),
             refused,
-            bytes_up: self.limits.moved(Way::Up),
-            bytes_down: self.limits.moved(Way::Down),
+            bytes_up: self.limits.moved(Direction::Up),
+            bytes_down: self.limits.moved(Direction::Down),
         }
     }
 
-    /// Whether it is over: what has not ended by itself is cut off.
+    /// Whether it has ended: connections that have not ended by themselves are cut off.
     pub fn is_ended(&self) -> bool {
         *self.phase.borrow() == Phase::Ended
     }
 
-    /// The next connection's number.
-    pub fn number(&self) -> u64 {
+    /// The number of the next connection, from 1.
+    pub fn next_connection_number(&self) -> u64 {
         self.connections.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The process that made a connection which has not been reset yet, if it is found at once.
+    /// The process that made a connection, if it is found at once. The connection must not have been reset yet.
     pub fn process(&self, peer: SocketAddr, destination: SocketAddr) -> Option<u32> {
         self.inspector.get()?.process(self.init?, peer, destination)
     }
 
-    /// Counts a connection that goes out.
-    pub fn goes_out(&self) {
-        self.went_out.fetch_add(1, Ordering::Relaxed);
+    /// Counts a connection to upstream.
+    pub fn count_outbound(&self) {
+        self.outbound.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The names that were asked for.
-    pub fn names(&self) -> MutexGuard<'_, Names> {
+    /// The names that were asked for, and their synthetic addresses.
+    pub fn names(&self) -> MutexGuard<'_, SyntheticAddresses> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a program means by a target: a synthetic address is the name that it was given for.
-    pub fn meant(&self, target: &Target) -> Result<Target, Refusal> {
+    /// A target with a synthetic address replaced by the name that it stands for.
+    ///
+    /// # Errors
+    /// `UnknownAddress`: a synthetic address that stands for no name.
+    pub fn named_target(&self, target: &Target) -> Result<Target, Refusal> {
         let Target::Address(address) = target else { return Ok(target.clone()) };
         let address = address.to_canonical();
-        if !crate::names::synthetic(address) {
+        if !synthetic(address) {
             return Ok(Target::Address(address));
         }
         match self.names().lookup(address) {
             Some(name) => Ok(Target::Name(name.clone())),
-            None => Err(refusal(Reason::UnknownAddress, "an address that stands for no name")),
+            None => Err(Refusal::because(Reason::UnknownAddress, "an address that stands for no name")),
         }
     }
 
-    /// May this be connected to?
+    /// Whether the rules allow a connection to a target that has no synthetic address.
+    ///
+    /// # Errors
+    /// As [`Rules::connect`].
     pub fn decide(&self, target: &Target, port: u16) -> Result<Grant, Refusal> {
         self.rules.connect(target, port)
     }
 
-    /// Where a connection was really made to, in tests whose sockets are ordinary ones.
+    /// The address that a connection was made to: `local`, but in tests, whose sockets are ordinary ones.
     pub fn destination(&self, local: SocketAddr) -> SocketAddr {
         let local = SocketAddr::new(local.ip().to_canonical(), local.port());
         self.settings.destination.as_ref().map_or(local, |of| of(local))
     }
 }
 
-/// What waits at a socket that does not block, whether or not the runtime has heard of it.
-pub fn waiting<T>(mut next: impl FnMut() -> io::Result<T>) -> impl Iterator<Item = T> {
-    // Another error is about one of them.
-    let some = move || Some(next()).filter(|came| !matches!(came, Err(e) if e.kind() == io::ErrorKind::WouldBlock));
-    std::iter::from_fn(some).take(MOST_LAST).filter_map(Result::ok)
-}
-
-/// A refusal of the gateway's own, which no line of the policy asked for.
-pub fn refusal(reason: Reason, why: &str) -> Refusal {
-    Refusal { reason, rule: None, detail: Some(why.to_owned()) }
-}
-
-/// Fills the name or the address in.
-pub fn about(event: &mut Event, target: &Target, port: u16) {
-    match target {
-        Target::Name(name) => event.host = Some(name.as_str().to_owned()),
-        Target::Address(address) => event.address = Some(*address),
-    }
-    event.port = Some(port);
-}
-
-/// An event that something was refused, or failed upstream.
-pub fn refused(via: Via, target: Option<&Target>, port: u16, refusal: Refusal, address: Option<IpAddr>) -> Event {
-    let kind = match refusal.reason {
-        Reason::NotResolved | Reason::Unreachable | Reason::UpstreamTimedOut | Reason::Reset | Reason::Gateway => {
-            Kind::Failed
-        }
-        _ => Kind::Refused,
-    };
-    let mut event = Event::new(kind, via);
-    if let Some(target) = target {
-        about(&mut event, target, port);
-    }
-    event.port = Some(port);
-    event.address = address.or(event.address);
-    (event.reason, event.rule, event.detail) = (Some(refusal.reason), refusal.rule, refusal.detail);
-    event
-}
-
-/// A task of a sandbox that has not ended, or a connection to upstream.
+/// Counts a task, or a connection to upstream, until it is dropped: the sandbox's end waits for it.
 pub struct Alive(Arc<Sandbox>);
 
 impl Alive {
-    /// One more.
+    /// Counts one more.
     pub fn new(sandbox: &Arc<Sandbox>) -> Alive {
         sandbox.tasks.lock().unwrap_or_else(PoisonError::into_inner).alive += 1;
         Alive(Arc::clone(sandbox))
@@ -342,15 +278,16 @@ impl Alive {
 impl Drop for Alive {
     fn drop(&mut self) {
         self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner).alive -= 1;
-        self.0.fewer.notify_all();
+        self.0.tasks_changed.notify_all();
     }
 }
 
-/// Something that has come from the program, or can, and has not been told of.
+/// Counts an attempt of the program that no event has been reported about, or a socket at which one may be queued,
+/// until it is dropped: the sandbox's end waits for it, for at most `DRAIN_TIMEOUT`.
 pub struct Undecided(Arc<Sandbox>);
 
 impl Undecided {
-    /// One more.
+    /// Counts one more.
     pub fn new(sandbox: &Arc<Sandbox>) -> Undecided {
         sandbox.tasks.lock().unwrap_or_else(PoisonError::into_inner).undecided += 1;
         Undecided(Arc::clone(sandbox))
@@ -361,7 +298,7 @@ impl Drop for Undecided {
     fn drop(&mut self) {
         self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner).undecided -= 1;
         if *self.0.phase.borrow() != Phase::Serving {
-            self.0.fewer.notify_all();
+            self.0.tasks_changed.notify_all();
         }
     }
 }

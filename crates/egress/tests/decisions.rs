@@ -1,4 +1,4 @@
-//! What the rules decide: as tables, and as properties of any rules and any question.
+//! Decisions of the rules: as tables, and as properties of any rules and any question.
 
 #[path = "common/decisions.rs"]
 mod decisions;
@@ -6,8 +6,8 @@ mod decisions;
 use std::path::Path;
 
 use cofferdam_egress::event::Reason;
+use cofferdam_egress::host_name::{Host, Name};
 use cofferdam_egress::layout::{MOST_LISTENERS, Socket};
-use cofferdam_egress::name::{Host, Name};
 use cofferdam_egress::rules::{Rules, Target};
 use cofferdam_policy::{Network, Policy};
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ fn target(host: &str) -> Target {
 }
 
 #[test]
-fn each_refusal_has_its_reason_and_its_line_and_a_twin_that_is_allowed() {
+fn each_refusal_has_a_reason_a_line_and_an_allowed_control() {
     let rules = rules(
         r#""allow":["a.example","*.b.example:22","192.0.2.0/24:443","[2001:db8::/32]:*","127.0.0.1:80"],
            "deny":["bad.b.example","192.0.2.66","c.example:25","a.example:80"]"#,
@@ -48,7 +48,7 @@ fn each_refusal_has_its_reason_and_its_line_and_a_twin_that_is_allowed() {
         ("a.example", 80, Reason::Denied, Some("$.network.deny[3]")),
         ("192.0.2.1", 80, Reason::PortNotAllowed, Some("$.network.allow[2]")),
         ("192.0.3.1", 443, Reason::NotAllowed, None),
-        // Inside these are the sandbox itself, whatever is listed.
+        // Inside, these are the sandbox itself, whatever is listed.
         ("127.0.0.1", 80, Reason::AddressNotPublic, None),
         ("127.9.9.9", 80, Reason::AddressNotPublic, None),
         ("[::1]", 80, Reason::AddressNotPublic, None),
@@ -74,7 +74,7 @@ fn each_refusal_has_its_reason_and_its_line_and_a_twin_that_is_allowed() {
 }
 
 #[test]
-fn a_name_is_resolved_when_some_port_of_it_is_open() {
+fn a_name_is_resolved_if_some_port_is_allowed() {
     let rules = rules(
         r#""allow":["a.example","b.example:80","*.c.example","192.0.2.1"],"deny":["a.example:443","b.example:70-79","x.c.example","b.example:22"]"#,
     );
@@ -85,13 +85,13 @@ fn a_name_is_resolved_when_some_port_of_it_is_open() {
     let denied = name("x.c.example").unwrap_err();
     assert_eq!((denied.reason, denied.rule.as_deref()), (Reason::Denied, Some("$.network.deny[2]")));
     assert_eq!(name("c.example").unwrap_err().reason, Reason::NotAllowed);
-    // A greeting to a bare address may not name what is denied.
+    // A ClientHello to a bare address must not have a denied name.
     assert_eq!(rules.denied(&target("x.c.example"), 443).unwrap_err().reason, Reason::Denied);
     assert_eq!(rules.denied(&target("unknown.example"), 443), Ok(()));
 }
 
 #[test]
-fn only_public_addresses_and_those_that_are_named_are_connected_to() {
+fn only_public_or_named_addresses_are_connected_to() {
     let rules = rules(
         r#""allow":["a.example:*","8.0.0.0/5:*","10.1.0.0/16:5432","169.254.0.0/16:80","fd00::/8","127.0.0.1:8080","100.100.100.200:80",
                     "203.0.113.7:443","0.0.0.0/1:443"],
@@ -113,7 +113,7 @@ fn only_public_addresses_and_those_that_are_named_are_connected_to() {
         assert_eq!(rules.upstream(&a, port, address.parse().unwrap()), Ok(()), "{address}:{port}");
     }
     for (address, port) in [
-        // `8.0.0.0/5` and `0.0.0.0/1` are about 10.0.0.1 as well, but do not name it.
+        // `8.0.0.0/5` and `0.0.0.0/1` contain 10.0.0.1 as well, but do not name it.
         ("10.0.0.1", 443),
         ("10.1.2.3", 443),
         ("10.2.0.1", 5432),
@@ -207,7 +207,7 @@ fn requests_need_one_rule_that_has_both_method_and_path() {
 }
 
 #[test]
-fn a_grant_says_how_far_its_rules_look_into_a_connection() {
+fn a_grant_says_whether_its_rules_inspect_requests() {
     let rules = rules(
         r#""allow":[{"to":"a.example:*","paths":["/"]},{"to":"b.example","methods":["GET"]},"*.example:443",
                     {"to":"c.example","encrypted_hello":true}]"#,
@@ -227,7 +227,7 @@ fn a_grant_says_how_far_its_rules_look_into_a_connection() {
 }
 
 #[test]
-fn an_entry_without_ports_is_about_80_and_443_and_another_mode_about_nothing() {
+fn entries_default_to_ports_80_and_443() {
     let given = network(r#""allow":["a.example","b.example:*"]"#);
     let rules = Rules::compile(&given);
     for (host, port, allowed) in [
@@ -246,7 +246,7 @@ fn an_entry_without_ports_is_about_80_and_443_and_another_mode_about_nothing() {
 }
 
 #[test]
-fn wide_sets_of_ports_are_redirected_or_refused_and_never_narrowed() {
+fn many_ports_are_redirected_or_refused_never_dropped() {
     use Socket::{Listener, Redirect, Resolver};
     let few = rules(r#""allow":["a.example","b.example:22"],"api":{"url":"http://localhost:1"}"#);
     let services = [Resolver, Listener(53), Listener(3128), Listener(1080), Listener(3129)];
@@ -268,7 +268,7 @@ fn wide_sets_of_ports_are_redirected_or_refused_and_never_narrowed() {
     assert_eq!(all.sockets.last(), Some(&Redirect(65_535)));
 }
 
-/// Lines of rules and questions, from few words, so that they meet.
+/// Lines of rules and questions, from few words, so that they match.
 fn lines() -> impl Strategy<Value = String> {
     let to = || {
         prop::sample::select(vec![
@@ -343,12 +343,12 @@ fn lines() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn any_rules_give_the_answer_of_a_look_at_each_in_any_order(lines in prop::collection::vec(lines(), 0..24)) {
+    fn rules_decide_as_a_linear_search_in_any_order(lines in prop::collection::vec(lines(), 0..24)) {
         decisions::rules(lines.join("\n").as_bytes());
     }
 
     #[test]
-    fn any_bytes_are_one_name_or_none(
+    fn any_bytes_as_name(
         bytes in prop::collection::vec(any::<u8>(), 0..80),
         text in any::<String>(),
         likely in "[a-zA-Z0-9._\\-@%:\u{e4}\u{df}\u{3002}\u{ff10}\u{130}]{0,20}",
@@ -359,7 +359,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_special_stays_so_in_every_form_that_hides_it(v4 in any::<u32>(), low in any::<u64>()) {
+    fn special_addresses_stay_special_in_every_embedding(v4 in any::<u32>(), low in any::<u64>()) {
         use cofferdam_egress::address::{embedded, special};
         use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
         let v4 = Ipv4Addr::from(v4);
@@ -384,7 +384,7 @@ proptest! {
     }
 
     #[test]
-    fn every_ipv6_address_outside_of_global_unicast_is_special(bits in any::<u128>()) {
+    fn ipv6_outside_global_unicast_is_special(bits in any::<u128>()) {
         let address = std::net::Ipv6Addr::from(bits);
         if address.segments()[0] & 0xe000 != 0x2000 {
             prop_assert!(cofferdam_egress::address::special(address.into()).is_some(), "{address}");
@@ -393,7 +393,7 @@ proptest! {
 }
 
 #[test]
-fn the_seeds_hold_as_well() {
+fn invariants_hold_for_the_seeds() {
     for (directory, check) in [("name", decisions::name as fn(&[u8])), ("rules", decisions::rules)] {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/seeds").join(directory);
         let mut seeds = 0;

@@ -1,10 +1,10 @@
-//! What a sandbox sends to the gateway, as any bytes and as mutated real ones. The fuzz targets hold the same for longer,
-//! and begin with the same seeds.
+//! Properties of what a sandbox sends to the gateway: arbitrary bytes, and mutated real ones. The fuzz targets check
+//! the same for longer, and begin with the same seeds.
 
 #[path = "common/untrusted.rs"]
 mod untrusted;
 
-use cofferdam_egress::client_hello::{self, Read};
+use cofferdam_egress::client_hello::{self, HelloParse};
 use cofferdam_egress::dns::Transport;
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ fn seeds(parser: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
 }
 
-/// One change of some bytes.
+/// A mutation of some bytes.
 #[derive(Debug, Clone)]
 enum Change {
     Set(prop::sample::Index, u8),
@@ -26,9 +26,9 @@ enum Change {
     Insert(prop::sample::Index, Vec<u8>),
     Remove(prop::sample::Index, usize),
     Cut(prop::sample::Index),
-    /// Some of the bytes once more, somewhere else.
+    /// Copies some of the bytes to another place.
     Copy(prop::sample::Index, usize, prop::sample::Index),
-    /// A number of two bytes that is changed a little.
+    /// Changes a number of two bytes a little.
     Add(prop::sample::Index, i16),
 }
 
@@ -73,13 +73,13 @@ fn changed(mut bytes: Vec<u8>, changes: &[Change]) -> Vec<u8> {
     bytes
 }
 
-/// Seeds with some changes.
+/// Mutated seeds.
 fn mutated(parser: &str) -> impl Strategy<Value = Vec<u8>> + use<> {
     (prop::sample::select(seeds(parser)), prop::collection::vec(change(), 0..5))
         .prop_map(|(bytes, changes)| changed(bytes, &changes))
 }
 
-/// Any bytes behind a beginning that gets them past the first look.
+/// Arbitrary bytes after a valid beginning.
 fn any_behind(starts: Vec<&'static [u8]>) -> impl Strategy<Value = Vec<u8>> {
     (prop::sample::select(starts), prop::collection::vec(any::<u8>(), 0..200))
         .prop_map(|(start, bytes)| [start, &bytes].concat())
@@ -126,7 +126,7 @@ fn lines() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(word, 0..12).prop_map(|words| words.concat())
 }
 
-/// A greeting with what is drawn in it, its records cut where is drawn.
+/// A ClientHello with generated contents, split into generated records.
 fn greetings() -> impl Strategy<Value = (Vec<u8>, Option<String>)> {
     let name = prop::option::of("[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?(\\.[a-z]{1,10}){0,4}");
     let extensions = prop::collection::btree_map(1u16..0xfd00, prop::collection::vec(any::<u8>(), 0..40), 0..8);
@@ -165,7 +165,7 @@ fn greetings() -> impl Strategy<Value = (Vec<u8>, Option<String>)> {
     )
 }
 
-/// A query for what is drawn, and whether it is well-formed.
+/// A query with generated contents, and whether it is well-formed.
 fn queries() -> impl Strategy<Value = Vec<u8>> {
     let label = prop_oneof![
         prop::sample::select(vec![
@@ -223,32 +223,32 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn greetings_that_are_drawn_are_read_in_any_records((bytes, name) in greetings()) {
-        prop_assert_eq!(client_hello::read(&bytes), Read::Hello(client_hello::Hello { server_name: name, encrypted: false }));
+    fn generated_client_hellos_are_parsed_in_any_records((bytes, name) in greetings()) {
+        prop_assert_eq!(client_hello::read(&bytes), HelloParse::Hello(client_hello::ClientHello { server_name: name, encrypted: false }));
         for end in 0..bytes.len() {
-            prop_assert_eq!(client_hello::read(&bytes[..end]), Read::More);
+            prop_assert_eq!(client_hello::read(&bytes[..end]), HelloParse::More);
         }
         untrusted::hello(&bytes);
     }
 
     #[test]
-    fn greetings_that_are_drawn_and_changed((bytes, _) in greetings(), changes in prop::collection::vec(change(), 1..4)) {
+    fn generated_client_hellos_mutated((bytes, _) in greetings(), changes in prop::collection::vec(change(), 1..4)) {
         untrusted::hello(&changed(bytes, &changes));
     }
 
     #[test]
-    fn greetings_of_real_clients_changed(bytes in mutated("hello")) {
+    fn client_hellos_of_real_clients_mutated(bytes in mutated("hello")) {
         untrusted::hello(&bytes);
         untrusted::first(&bytes);
     }
 
     #[test]
-    fn any_greeting(bytes in any_behind(vec![b"", b"\x16\x03\x01", b"\x16\x03\x01\0\x40\x01\0\0\x3c\x03\x03"])) {
+    fn any_bytes_as_client_hello(bytes in any_behind(vec![b"", b"\x16\x03\x01", b"\x16\x03\x01\0\x40\x01\0\0\x3c\x03\x03"])) {
         untrusted::hello(&bytes);
     }
 
     #[test]
-    fn any_first_bytes(bytes in any_behind(vec![b"", b"\x16", b"\x80", b"\r\n", b"GET", b"FOO /", b"\x1f"])) {
+    fn any_bytes_as_first_bytes(bytes in any_behind(vec![b"", b"\x16", b"\x80", b"\r\n", b"GET", b"FOO /", b"\x1f"])) {
         untrusted::first(&bytes);
     }
 
@@ -258,27 +258,27 @@ proptest! {
     }
 
     #[test]
-    fn first_bytes_of_real_clients_changed(bytes in mutated("first")) {
+    fn first_bytes_of_real_clients_mutated(bytes in mutated("first")) {
         untrusted::first(&bytes);
     }
 
     #[test]
-    fn any_socks(bytes in any_behind(vec![b"", b"\x05", b"\x04\x01", b"\x05\x01\0\x03", b"\x01"])) {
+    fn any_bytes_as_socks(bytes in any_behind(vec![b"", b"\x05", b"\x04\x01", b"\x05\x01\0\x03", b"\x01"])) {
         untrusted::socks(&bytes);
     }
 
     #[test]
-    fn queries_that_are_drawn(bytes in queries()) {
+    fn generated_queries(bytes in queries()) {
         untrusted::dns(&bytes);
     }
 
     #[test]
-    fn queries_that_are_drawn_and_changed(bytes in queries(), changes in prop::collection::vec(change(), 1..4)) {
+    fn generated_queries_mutated(bytes in queries(), changes in prop::collection::vec(change(), 1..4)) {
         untrusted::dns(&changed(bytes, &changes));
     }
 
     #[test]
-    fn queries_are_read_as_another_implementation_reads_them(bytes in queries()) {
+    fn queries_are_parsed_as_by_another_implementation(bytes in queries()) {
         use hickory_proto::op::Message;
         let answer = cofferdam_egress::dns::answer(&bytes, Transport::Udp, &mut untrusted::Inside::new());
         if let Some(answer) = answer.filter(|answer| answer.len() > 12) {
@@ -289,27 +289,27 @@ proptest! {
     }
 
     #[test]
-    fn any_query(bytes in any_behind(vec![b"", b"\0\x01\x01\0\0\x01\0\0\0\0\0\0", b"\0\x01\x01\0\0\x01\0\0\0\0\0\x01\x05known\x07example\0"])) {
+    fn any_bytes_as_query(bytes in any_behind(vec![b"", b"\0\x01\x01\0\0\x01\0\0\0\0\0\0", b"\0\x01\x01\0\0\x01\0\0\0\0\0\x01\x05known\x07example\0"])) {
         untrusted::dns(&bytes);
     }
 
     #[test]
-    fn queries_of_real_clients_changed(bytes in mutated("dns")) {
+    fn queries_of_real_clients_mutated(bytes in mutated("dns")) {
         untrusted::dns(&bytes);
     }
 
     #[test]
-    fn socks_of_real_clients_changed(bytes in mutated("socks")) {
+    fn socks_of_real_clients_mutated(bytes in mutated("socks")) {
         untrusted::socks(&bytes);
     }
 }
 
-/// What must hold of any bytes.
+/// The invariants of any bytes.
 type Holds = fn(&[u8]);
 
-/// Each seed unchanged, and cut at every byte.
+/// Each seed unchanged, and truncated at every byte.
 #[test]
-fn seeds_hold_at_every_length() {
+fn invariants_hold_for_every_prefix_of_the_seeds() {
     let parsers: [(&str, Holds); 4] = [
         ("hello", untrusted::hello),
         ("first", untrusted::first),

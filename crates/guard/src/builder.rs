@@ -1,5 +1,5 @@
-//! From a configuration to a guard: rules checked and bound to files, directories made sure of, and the host asked whether it
-//! can hold it all. What cannot be held is an error here, never a weaker guard.
+//! Builds a guard from a configuration: checks rules and binds them to files, checks directories, and probes whether
+//! the host can enforce it. What cannot be enforced is an error here, never a weaker guard.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -10,16 +10,16 @@ use cofferdam_policy::Field;
 use cofferdam_policy::limits::LIMITS;
 use cofferdam_policy::paths::is_within;
 
-use super::blocked::Blocked;
-use super::cache::Cache;
+use super::argument_patterns::Checked;
+use super::blocked_paths::Blocked;
+use super::command_policy::{self, Frame};
 use super::config::{GuardConfig, Mode};
+use super::decision_cache::Cache;
 use super::error::GuardError;
-use super::find::Search;
+use super::executable_lookup::Search;
 use super::guard::{Bound, Guard, Inner};
-use super::helpers::{self, Tree};
-use super::policy::{self, Frame};
-use super::record::Recorder;
-use super::rules::Checked;
+use super::helper_programs::{self, Tree};
+use super::recorder::Recorder;
 use cofferdam_engine::engine::Engine;
 
 /// A guard in the making.
@@ -30,15 +30,31 @@ pub struct GuardBuilder {
     pub(super) recorder: Option<Arc<dyn Recorder>>,
 }
 
+impl Guard {
+    /// A guard over this workspace: the directory that commands start in and may write.
+    ///
+    /// # Errors
+    /// See [`GuardBuilder::build`].
+    pub fn new(config: impl Into<GuardConfig>, workspace: impl Into<PathBuf>) -> Result<Guard, GuardError> {
+        Guard::builder(config, workspace).build()
+    }
+
+    /// The same, with a recorder or variables of its own.
+    pub fn builder(config: impl Into<GuardConfig>, workspace: impl Into<PathBuf>) -> GuardBuilder {
+        GuardBuilder { config: config.into(), workspace: workspace.into(), variables: None, recorder: None }
+    }
+}
+
 impl GuardBuilder {
-    /// The variables that commands get the harmless ones of, and whose PATH and HOME count, instead of this process's.
+    /// Sets the environment, instead of this process's: commands get its harmless variables, and its PATH and HOME are
+    /// used.
     #[must_use]
     pub fn variables(mut self, variables: impl IntoIterator<Item = (String, String)>) -> GuardBuilder {
         self.variables = Some(variables.into_iter().collect());
         self
     }
 
-    /// Whoever keeps a record of what is decided.
+    /// Sets the recorder of decisions.
     #[must_use]
     pub fn recorder(mut self, recorder: Arc<dyn Recorder>) -> GuardBuilder {
         self.recorder = Some(recorder);
@@ -48,8 +64,8 @@ impl GuardBuilder {
     /// Makes the guard: every rule is checked and bound to its file, and the host is asked whether it can hold it all.
     ///
     /// # Errors
-    /// Something in the configuration is wrong, or cannot be held here. Commands that are not installed are no error:
-    /// they are listed by [`Guard::not_installed`], and refused.
+    /// Something in the configuration is wrong, or cannot be enforced here. Commands that are not installed are no
+    /// error: they are listed by [`Guard::not_installed`], and refused.
     pub fn build(self) -> Result<Guard, GuardError> {
         let GuardBuilder { config, workspace, variables, recorder } = self;
         let me = host::identity();
@@ -96,7 +112,7 @@ impl GuardBuilder {
         let rustup_home = rustup_home.and_then(|dir| std::fs::canonicalize(dir).ok()).filter(|dir| dir.is_dir());
         search.rustup_home = rustup_home.and_then(|dir| dir.to_str().map(str::to_owned));
         let theirs = home.as_deref().filter(|_| !frame.other_user);
-        frame.variables = policy::variables(&config, given.clone(), &search.directories.join(":"), theirs);
+        frame.variables = command_policy::variables(&config, given.clone(), &search.directories.join(":"), theirs);
 
         let (mut bound, mut inert) = (Vec::new(), Vec::new());
         for rule in &config.allowed_commands {
@@ -137,7 +153,7 @@ impl GuardBuilder {
     }
 }
 
-/// Where programs are looked for when nobody says.
+/// The default PATH.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 impl Bound {
@@ -162,11 +178,11 @@ impl Bound {
             Err(_) => return Ok(None),
         };
         let name = command.rsplit('/').next().unwrap_or(&command).to_owned();
-        let many = helpers::is_many_in_one(&found.canonical) && command != found.canonical;
-        let rustup = helpers::is_rustup(&found.canonical, found.identity, search);
-        let tree = helpers::tree(&name, &found.canonical, rustup, &config.helpers, search)?;
+        let many = helper_programs::is_many_in_one(&found.canonical) && command != found.canonical;
+        let rustup = helper_programs::is_rustup(&found.canonical, found.identity, search);
+        let tree = helper_programs::tree(&name, &found.canonical, rustup, &config.helpers, search)?;
         let named: Vec<&str> = config.helpers.get(&name).into_iter().flatten().map(String::as_str).collect();
-        if let Some(reason) = helpers::many_in_chain(&found, |path| named.contains(&path)) {
+        if let Some(reason) = helper_programs::many_in_chain(&found, |path| named.contains(&path)) {
             return Err(refuse(reason));
         }
         let workspace_programs = config.workspace_programs.contains(&name);
@@ -228,7 +244,7 @@ fn check_numbers(config: &GuardConfig) -> Result<(), GuardError> {
 /// What is no name of a variable would be an exception that nothing is the case of.
 fn check_variables(config: &GuardConfig) -> Result<(), GuardError> {
     for (table, list) in [("keep_variables", &config.keep_variables), ("strip_variables", &config.strip_variables)] {
-        if let Some(entry) = list.iter().find(|entry| !policy::is_name(entry)) {
+        if let Some(entry) = list.iter().find(|entry| !command_policy::is_name(entry)) {
             return Err(GuardError::Variable { table, entry: entry.clone() });
         }
     }
@@ -260,8 +276,8 @@ fn directory(path: &Path, what: &'static str) -> Result<String, GuardError> {
 const NEVER_WRITABLE: &[&str] =
     &["/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sbin", "/sys", "/usr"];
 
-/// The absolute directories of a PATH that commands cannot write. A version manager's directory of shims gives way to the
-/// programs that its shims would start.
+/// The absolute directories of a PATH that commands cannot write. A version manager's directory of shims gives way to
+/// the programs that its shims would start.
 fn search(path: &str, frame: &Frame) -> Search {
     let mut search = Search { writable: frame.writable().cloned().collect(), ..Search::default() };
     for dir in path.split(':').filter(|dir| dir.starts_with('/')).flat_map(behind_shims) {
@@ -277,9 +293,9 @@ fn search(path: &str, frame: &Frame) -> Search {
     search
 }
 
-/// The directories that stand for one of a PATH: itself, or the chosen versions' programs where it has the shims of pyenv
-/// and its kin (rbenv, nodenv): `ROOT/shims`, with the choice in `ROOT/version`. A shim is a script that starts something
-/// else, which a guard would refuse. What a project chooses is not looked at: commands could write it.
+/// The directories that stand for one of a PATH: itself, or the chosen versions' programs where it has the shims of
+/// pyenv and its kin (rbenv, nodenv): `ROOT/shims`, with the choice in `ROOT/version`. A shim is a script that starts
+/// something else, which a guard would refuse. What a project chooses is not looked at: commands could write it.
 fn behind_shims(dir: &str) -> Vec<String> {
     let path = Path::new(dir);
     let root = path.parent().filter(|root| path.ends_with("shims") && root.join("versions").is_dir());

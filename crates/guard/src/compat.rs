@@ -1,5 +1,5 @@
-//! The guard under the names of the design that it comes from: a configuration of five fields, a trait whose errors are one
-//! string, and the `OmegaError` that they are. Everything is done by the guard itself.
+//! The guard under the names of an older design: a configuration of five fields, and a trait whose errors are a single
+//! string, `OmegaError`. The guard itself does everything.
 //!
 //! ```
 //! use cofferdam_guard::compat::{ExecutionResult, OmegaError, Sandbox, SandboxConfig};
@@ -37,12 +37,14 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{Guard, GuardConfig, Rule};
+use super::config::{GuardConfig, Rule};
+use super::guard::Guard;
 
-pub use super::{ExecutionResult, SandboxError as OmegaError};
+pub use super::error::SandboxError as OmegaError;
+pub use super::result::ExecutionResult;
 
-/// The configuration by its five fields. Whatever takes a [`GuardConfig`] takes this as well; the fields that it does not
-/// have keep their defaults.
+/// The configuration with its five fields. It is accepted wherever a [`GuardConfig`] is; the other fields have their
+/// defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SandboxConfig {
@@ -83,7 +85,8 @@ impl From<SandboxConfig> for GuardConfig {
     }
 }
 
-/// Somewhere to execute commands, with errors in one string. [`super::Sandbox`] is the same with typed ones.
+/// Somewhere to execute commands, with errors in one string. [`Sandbox`](super::sandbox::Sandbox) is the same with
+/// typed ones.
 #[async_trait]
 pub trait Sandbox: Send + Sync {
     /// Executes a command within the sandbox's constraints.
@@ -102,14 +105,14 @@ pub trait Sandbox: Send + Sync {
 #[async_trait]
 impl Sandbox for Guard {
     async fn execute(&self, command: &str, args: &[&str]) -> Result<ExecutionResult, OmegaError> {
-        Ok(super::Sandbox::execute(self, command, args).await?)
+        Ok(super::sandbox::Sandbox::execute(self, command, args).await?)
     }
 
     fn is_allowed(&self, command: &str) -> bool {
-        super::Sandbox::is_allowed(self, command)
+        super::sandbox::Sandbox::is_allowed(self, command)
     }
 
     fn path_allowed(&self, path: &str) -> bool {
-        super::Sandbox::path_allowed(self, path)
+        super::sandbox::Sandbox::path_allowed(self, path)
     }
 }

@@ -1,12 +1,12 @@
-//! What a guard is made from: complete data. Nothing here reads a file or decides anything; `form` is how serde reads and
-//! writes it.
+//! The configuration of a guard: complete data. Reads no file and decides nothing; `config_serde` is its form in TOML
+//! and JSON.
 
 use std::collections::BTreeMap;
 
 use cofferdam_policy::{Limits, NetworkMode, Policy};
 use serde::{Deserialize, Serialize};
 
-/// What a guarded command may do with files, by the words that the wrapper's modes have in configuration.
+/// What a guarded command may do with files, by the names that the modes of `cofferdam-command` have in configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -15,22 +15,22 @@ pub enum Mode {
     Sandbox,
     /// It reads everywhere that is not blocked, and writes in the workspace only.
     Rx,
-    /// Nothing would be held. A guard is its walls: refused when it is made.
+    /// Nothing would be enforced: refused when the guard is built.
     Rwx,
 }
 
 /// One entry of the allowlist.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rule {
-    /// A name that is looked for on the guard's PATH, or an absolute path.
+    /// A name that is looked up in the guard's PATH, or an absolute path.
     pub command: String,
     /// A regular expression that the whole line of arguments has to match; none allows any. The line is the arguments
     /// with a space between them; one that is empty, or has a character beyond `A-Za-z0-9_@%+=:,./-`, stands in it in
     /// single quotes, as a shell would need it, so that no argument can pass for two.
     pub args: Option<String>,
-    /// Arguments that `args` must match, or the guard is not made.
+    /// Arguments that `args` must match, or the guard is not built.
     pub matches: Vec<Vec<String>>,
-    /// Arguments that `args` must not match, or the guard is not made.
+    /// Arguments that `args` must not match, or the guard is not built.
     pub not_matches: Vec<Vec<String>>,
 }
 
@@ -41,14 +41,14 @@ impl Rule {
     }
 }
 
-/// Everything that a guard holds. [`Default`] denies all commands, and has the limits that the documentation names.
+/// Everything that a guard enforces. [`Default`] denies all commands, and has the documented limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuardConfig {
     /// Whether anything is executed at all.
     pub enabled: bool,
     /// What commands may do with files.
     pub mode: Mode,
-    /// In `sandbox` mode: whether the kernel holds reading to the workspace and the system's programs.
+    /// In `sandbox` mode: whether the kernel limits reading to the workspace and the system's programs.
     pub enforce_reads: bool,
     /// What may be executed; empty denies all.
     pub allowed_commands: Vec<Rule>,
@@ -74,7 +74,7 @@ pub struct GuardConfig {
     pub keep_variables: Vec<String>,
     /// Variables that are stripped besides the built-in list.
     pub strip_variables: Vec<String>,
-    /// Whether a guard may be made by root.
+    /// Whether root may build a guard.
     pub run_as_root: bool,
     /// Budgets of one command; wall time and output are those above.
     pub limits: Limits,

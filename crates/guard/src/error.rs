@@ -1,24 +1,24 @@
-//! Why a guard cannot be made, why a command was refused, and both as the one string that some callers want.
+//! Why a guard cannot be built, why a command was refused, and both as the single string that some callers need.
 
 use cofferdam_policy::Field;
 use cofferdam_policy::text::one_line;
 
-use super::ExecutionResult;
+use super::result::ExecutionResult;
 use cofferdam_engine::outcome::Failure;
 
-/// Why a guard cannot be made. It never becomes a weaker one instead.
+/// Why a guard cannot be built. It never becomes a weaker one instead.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GuardError {
     /// The caller is root.
     #[error("a guard refuses to run as root\nhint: run it as an ordinary user, or set run_as_root = true")]
     Root,
-    /// A mode that holds nothing.
+    /// A mode that enforces nothing.
     #[error(
         "mode = \"rwx\" holds nothing, and a guard is what it holds\nhint: use \"sandbox\" or \"rx\", and name further directories under `writable`"
     )]
     Unwalled,
-    /// Reads can be held in one mode only.
+    /// Reads can be limited in one mode only.
     #[error("enforce_reads is for mode = \"sandbox\"; \"rx\" reads everywhere\nhint: leave one of them out")]
     Reads,
     /// A directory that commands are to write.
@@ -79,7 +79,7 @@ pub enum GuardError {
         /// The entry.
         entry: String,
     },
-    /// An entry of `blocked_paths` that cannot be held.
+    /// An entry of `blocked_paths` that cannot be enforced.
     #[error("blocked_paths: {path:?}: {reason}")]
     Blocked {
         /// As it was given.
@@ -131,7 +131,7 @@ pub enum Refusal {
         /// Where it was looked for, or what it is instead.
         reason: String,
     },
-    /// A path that is blocked cannot be held at this moment.
+    /// A blocked path cannot be enforced at this moment.
     #[error("{}: refused by blocked_paths: {reason}", plain(.command))]
     Blocked {
         /// The command as it was asked for.
@@ -146,7 +146,7 @@ pub enum Refusal {
         command: String,
         /// The limit, seconds.
         limit_secs: u64,
-        /// What it had printed by then.
+        /// Its output until then.
         output: Box<ExecutionResult>,
     },
     /// It used more than it may.
@@ -156,7 +156,7 @@ pub enum Refusal {
         command: String,
         /// Which limit.
         limit: Field,
-        /// What it had printed by then.
+        /// Its output until then.
         output: Box<ExecutionResult>,
     },
     /// The recorder could not record the decision, so nothing was run.
@@ -167,7 +167,7 @@ pub enum Refusal {
         /// What the recorder said.
         reason: String,
     },
-    /// The sandbox could not be made.
+    /// The sandbox could not be created.
     #[error("{}: {}{}", plain(.command), plain(&.failure.message), hint(.failure))]
     Setup {
         /// The command as it was asked for.
@@ -186,7 +186,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// What the command had printed when a limit ended it; `None` where nothing ran.
+    /// The output of a command that a limit ended; `None` if nothing ran.
     pub fn output(&self) -> Option<&ExecutionResult> {
         match self {
             Refusal::Timeout { output, .. } | Refusal::Limit { output, .. } => Some(output),

@@ -1,24 +1,24 @@
-//! A guard that was made: its decisions, its runs, and its answers. Changes nothing of what it was made from.
+//! The guard: decides, runs commands, and answers questions. Never changes its configuration.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use super::blocked::{Blocked, Identities};
-use super::builder::GuardBuilder;
-use super::cache::Cache;
+use super::argument_patterns::{self, Checked};
+use super::blocked_paths::{Blocked, Identities};
+use super::capped_output::Together;
+use super::command_policy::{Call, Frame};
 use super::config::GuardConfig;
+use super::decision_cache::Cache;
 use super::error::{GuardError, Refusal, plain};
-use super::find::{Found, Search};
-use super::helpers::{self, Tree};
-use super::output::Together;
-use super::policy::{Call, Frame};
-use super::record::{Event, Recorder};
-use super::rules::{self, Checked};
-use super::{ExecutionResult, Sandbox};
+use super::executable_lookup::{Found, Search};
+use super::helper_programs::{self, Tree};
+use super::recorder::{Event, Recorder};
+use super::result::ExecutionResult;
+use super::sandbox::Sandbox;
 use cofferdam_engine::engine::Engine;
 use cofferdam_engine::executables::{Executable, Executables};
 use cofferdam_engine::monitor::Monitor;
@@ -30,7 +30,7 @@ use cofferdam_engine::{Cancel, Io};
 #[derive(Clone)]
 pub struct Guard(Arc<Inner>);
 
-/// A rule and the file that its command led to when the guard was made.
+/// A rule, and the file that its command resolved to when the guard was built.
 pub(super) struct Bound {
     pub(super) checked: Checked,
     /// The last part of its command.
@@ -71,7 +71,7 @@ pub(super) struct Permit {
 }
 
 impl Inner {
-    /// Whether this host holds what every command will be held to.
+    /// Probes whether this host can enforce what every command needs.
     pub(super) fn try_out(&self) -> Result<(), GuardError> {
         let executables = Executables::from(self.search.loaders());
         let denied = self.denied().map_err(|(path, reason)| GuardError::Blocked { path, reason })?;
@@ -125,7 +125,7 @@ impl Inner {
         // What it was when the guard was made says nothing of what executes it by now.
         let mut why = None;
         rules.retain(|&rule| {
-            let many = helpers::many_in_chain(found, |path| self.rules[rule].tree.programs.contains(path));
+            let many = helper_programs::many_in_chain(found, |path| self.rules[rule].tree.programs.contains(path));
             let kept = many.is_none();
             why = why.take().or(many);
             kept
@@ -150,7 +150,7 @@ impl Inner {
         }
         let found = self.search.find(command).map_err(|reason| Refusal::NotFound { command: named(), reason })?;
         let rules = self.rules_that_allow(command, &found)?;
-        let line = rules::line(args);
+        let line = argument_patterns::line(args);
         match rules.iter().find(|&&i| self.rules[i].checked.allows(&line)) {
             Some(&rule) => Ok(Permit { found, rule }),
             None => {
@@ -161,7 +161,7 @@ impl Inner {
         }
     }
 
-    /// Decides, tells of it, and runs.
+    /// Decides, records the decision, and runs.
     fn execute(&self, command: &str, args: &[String], cancel: Cancel) -> Result<ExecutionResult, Refusal> {
         let decided = self.decide(command, args);
         let (rule, executable) = match &decided {
@@ -191,7 +191,7 @@ impl Inner {
         let mut executables = vec![permit.found.executable()];
         executables.extend(permit.found.chain.iter().cloned());
         if !rule.alone {
-            let helpers = helpers::opened(&rule.tree, &self.search)
+            let helpers = helper_programs::opened(&rule.tree, &self.search)
                 .map_err(|reason| Refusal::NotAllowed { command: named(), reason })?;
             executables.extend(helpers);
         }
@@ -232,8 +232,8 @@ impl Inner {
         result
     }
 
-    /// The path that is executed, and a directory that has to be shown for it. That is the path by which the program was
-    /// found, whose name it sees; the file's own where the sandbox does not show the other.
+    /// The path that is executed, and a directory that has to be shown for it. That is the path by which the program
+    /// was found, whose name it sees; the file's own where the sandbox does not show the other.
     fn program<'p>(&self, command: &str, permit: &'p Permit) -> Result<(&'p str, Option<&'p str>), Refusal> {
         let Found { called, canonical, .. } = &permit.found;
         if called == canonical || !self.frame.is_hidden(&self.config, called) {
@@ -274,8 +274,8 @@ impl Inner {
         }
     }
 
-    /// Says under the errors of a command that failed which blocked paths its arguments name: its own words say only that
-    /// it could not read or write them.
+    /// Says under the errors of a command that failed which blocked paths its arguments name: its own words say only
+    /// that it could not read or write them.
     fn name_blocked(&self, args: &[String], result: &mut ExecutionResult) {
         if result.exit_code == 0 {
             return;
@@ -326,20 +326,7 @@ impl Guard {
         Guard(Arc::new(inner))
     }
 
-    /// A guard over this workspace: the directory that commands start in and may write.
-    ///
-    /// # Errors
-    /// See [`GuardBuilder::build`].
-    pub fn new(config: impl Into<GuardConfig>, workspace: impl Into<PathBuf>) -> Result<Guard, GuardError> {
-        Guard::builder(config, workspace).build()
-    }
-
-    /// The same, with a recorder or variables of its own.
-    pub fn builder(config: impl Into<GuardConfig>, workspace: impl Into<PathBuf>) -> GuardBuilder {
-        GuardBuilder { config: config.into(), workspace: workspace.into(), variables: None, recorder: None }
-    }
-
-    /// Allowed commands that there was no program for when the guard was made. They are refused.
+    /// Allowed commands that were not installed when the guard was built. They are refused.
     pub fn not_installed(&self) -> &[String] {
         &self.0.inert
     }

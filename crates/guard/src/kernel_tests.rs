@@ -1,5 +1,5 @@
-//! Tests of what only the inside of a guard can bring about: a file that is replaced between decision and execution, and
-//! kernels whose Landlock is older than this one's.
+//! Tests of what only the inside of a guard can bring about: a file that is replaced between decision and execution,
+//! and kernels whose Landlock is older than this one's.
 
 use super::*;
 use crate::guard::OLDER;
@@ -34,7 +34,7 @@ fn a_file_that_was_replaced_meanwhile_is_not_executed() {
 }
 
 #[test]
-fn every_version_of_landlock_holds_what_is_executed_and_what_is_blocked() {
+fn execution_and_blocked_paths_hold_on_every_landlock_abi() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().canonicalize().unwrap().join(name).to_str().unwrap().to_owned();
     std::fs::write(at("open"), "plain\n").unwrap();

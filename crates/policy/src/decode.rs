@@ -1,4 +1,4 @@
-//! JSON tree to policy: every mistake in the form of the text, all at once.
+//! Decodes a JSON tree to a policy, and reports every mistake of its form at once.
 //!
 //! Owns which value each key takes, what holds when it is left out, and the words for mistyped ones. Ranges and
 //! rules between fields are `validate`'s. Strict: each thing has one form, the one that a policy serializes to.

@@ -1,7 +1,7 @@
 //! The built-in policy, and which of its fields are required.
 //!
-//! What a user names is required, what nobody named is held as far as the host allows: the built-in limits are
-//! best effort until they are named, isolation never is unless somebody asks for it.
+//! Fields that the user names are required, the others are enforced as far as the host allows: built-in limits are best
+//! effort until they are named, and isolation never is unless the user asks for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

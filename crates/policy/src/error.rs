@@ -1,4 +1,4 @@
-//! What is wrong with a policy: one entry per mistake, all of them at once.
+//! The errors of a policy: one entry for each mistake, all of them at once.
 //!
 //! Owns the error type that decoding and validation share and the way in which untrusted values are shown.
 //! Never prints; every text that came from the input is escaped, so that a policy cannot drive a terminal.

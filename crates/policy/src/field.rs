@@ -1,4 +1,4 @@
-//! The fields that a backend answers for: one name per promise of a policy.
+//! The fields whose enforcement a backend reports: one name for each.
 //!
 //! `support` and `enforcement` speak in these; `enforcement.best_effort` lists them.
 

@@ -1,4 +1,4 @@
-//! Host names and addresses as texts: the one form in which they are compared, and the spellings that are none.
+//! Host names and addresses as texts: the form in which they are compared, and the spellings that are refused.
 //!
 //! One reader for the policy and for the gateway, so that both mean the same. Never resolves a name.
 
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused() {
+    fn invalid_names_are_refused() {
         let long = |label: &str, times: usize| [label].repeat(times).join(".");
         let texts = [
             "",

@@ -1,4 +1,4 @@
-//! Untrusted JSON text to a small tree.
+//! Parses untrusted JSON text to a small tree.
 //!
 //! Owns the limits on size, depth and number of values, and the exact position of what cannot be read. Keeps the
 //! order of keys and every duplicate: `decode` reports those with all the other mistakes. serde_json is the
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named_by_position() {
+    fn parse_errors_are_named_by_position() {
         assert_eq!(problem(b"{\"a\": \xff}"), "not UTF-8: byte 0xff at offset 6");
         assert!(problem(b"{\n  \"a\": 1,\n}").starts_with("not readable as JSON at 3:1: trailing comma"));
         assert!(problem(b"").starts_with("not readable as JSON at 1:0: EOF"));

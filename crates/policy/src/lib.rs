@@ -1,4 +1,4 @@
-//! What a sandbox may do: the policy's data, its rules and its JSON form.
+//! The policy: what a sandbox may do, as data, with its validation and its JSON form.
 //!
 //! No I/O and no unsafe code. A policy is complete when it leaves this crate: nothing downstream guesses a default.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! The rules that the network's fields keep between them. Pure; the forms of single entries are `allow`'s and `url`'s.
+//! The rules between the network's fields. Pure; `allow` and `url` parse single entries.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! Path logic without a file system: what a path says, not what it resolves to.
 //!
-//! Everybody who compares paths uses these, so that "inside" means one thing. Never touches the disk: symlinks
-//! are resolved by whoever opens the path, before a decision is made on it, never after.
+//! All comparisons of paths use these functions, so that "inside" means one thing. Never accesses the disk: the code
+//! that opens a path resolves symlinks before a decision is made on it, never after.
 
 /// Longest path that the kernel takes, without the final NUL (`PATH_MAX` − 1, path_resolution(7)), bytes.
 pub const MAX_PATH: usize = 4095;

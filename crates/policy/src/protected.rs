@@ -1,6 +1,6 @@
-//! The two built-in path lists: what nobody may change, and what nobody may see.
+//! The two built-in path lists: protected paths, which are never written, and denied paths, which are never read.
 //!
-//! One source for every backend and every front end. A list says what is in it and nothing about how it is held.
+//! One source for every backend and every front end. How the lists are enforced is decided elsewhere.
 
 use std::sync::LazyLock;
 
@@ -721,7 +721,7 @@ mod tests {
     }
 
     #[test]
-    fn dot_names_are_denied_but_for_what_programs_need_and_what_is_opened() {
+    fn dot_names_are_denied_except_needed_and_opened_ones() {
         let list = |dir: &str| -> Vec<String> {
             let names: &[&str] = match dir {
                 "/h" => &["plain", ".secret", ".cargo", ".config", ".dots"],

@@ -136,7 +136,7 @@ fn patterns(schema: &mut Value) {
     }
     let variable = &mut definitions["NetworkApi"]["properties"]["variable"];
     variable["pattern"] = json!("^[A-Za-z_][A-Za-z0-9_]*$");
-    variable["default"] = json!(crate::API_VARIABLE_DEFAULT);
+    variable["default"] = json!(crate::defaults::API_VARIABLE_DEFAULT);
     definitions["ArgCondition"]["properties"]["index"]["maximum"] = json!(5);
     let syscalls = &mut definitions["SyscallRule"]["properties"]["syscalls"];
     syscalls["minItems"] = json!(1);

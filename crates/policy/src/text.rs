@@ -1,4 +1,4 @@
-//! Text that others wrote, as it is shown to a person or handed to a model: one rule for all of Cofferdam.
+//! Escapes untrusted text before it is shown to a user or passed to a model: one rule for all of Cofferdam.
 //!
 //! What ends a line, drives a terminal, turns the direction of letters, or is not seen at all is escaped, so that no
 //! text looks like another one. A backslash stays as it is: text that holds `\u{202e}` as letters reads like the escape. A model reads escapes as text, too, so what is for one has them taken out.
@@ -118,7 +118,7 @@ mod tests {
     const PLAIN: &str = "it’s “é” – … \\ \" ' ` 漢字 עברית العربية ❤ 🦀 e\u{301}";
 
     #[test]
-    fn what_attacks_use_steers_and_what_people_write_does_not() {
+    fn attack_characters_are_escaped_and_plain_text_is_not() {
         assert!(STEERING.chars().all(steers));
         assert_eq!(one_line(PLAIN), PLAIN);
         assert_eq!(for_model(PLAIN, 100), PLAIN);
@@ -135,7 +135,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_steers_gets_through(text in prop::collection::vec(any::<char>(), 0..200), most in 0usize..100) {
+        fn no_control_character_gets_through(text in prop::collection::vec(any::<char>(), 0..200), most in 0usize..100) {
             let text: String = text.into_iter().collect::<String>() + STEERING;
             for shown in [one_line(&text), short(&text, most), name(&text), for_model(&text, most)] {
                 prop_assert!(!shown.chars().any(steers), "{:?}", shown);

@@ -1,4 +1,4 @@
-//! The URLs that a policy may name: of an API that is passed through, and of a proxy upstream. Pure.
+//! The URLs in a policy: of an API that is passed through, and of an upstream proxy. Pure.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,6 +1,6 @@
-//! Which variables of a caller's environment say too much, or make a program run something else.
+//! Environment variables that contain secrets, or that make a program load other code.
 //!
-//! One source for every front end that hands variables on. Says what is in the lists and nothing about who uses them.
+//! One source for every front end that passes variables on. Only the lists, not their use.
 
 /// Variables that hold credentials, or lead to who holds them, by their whole names.
 pub const SENSITIVE_VARIABLES: &[&str] = &[

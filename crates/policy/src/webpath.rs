@@ -1,4 +1,4 @@
-//! Paths of HTTP requests as texts: which can be read one way only, and which a rule's pattern means. Pure.
+//! Paths of HTTP requests as texts: whether one is unambiguous, and whether a rule's pattern matches it. Pure.
 
 /// What keeps `path` (without query) from meaning the same to every server, as words; `None` when nothing does.
 ///

@@ -20,7 +20,7 @@ fn accepted(text: &str) -> Policy {
 }
 
 #[test]
-fn what_is_no_json_is_one_error_with_its_place() {
+fn invalid_json_is_one_error_with_its_position() {
     refused(
         "{\"version\": 1,\n \"id\" 5}",
         &[r#"$ = " \"id\" 5": not readable as JSON at 2:7: expected `:`; accepted: one JSON object, UTF-8"#],
@@ -76,7 +76,7 @@ fn errors_serialize_as_an_array_of_objects() {
 }
 
 #[test]
-fn words_of_other_tools_lead_to_ours() {
+fn keys_of_other_tools_are_translated_in_hints() {
     refused(
         &with(r#""limits":{"timeout_seconds":5,"memory_bytes":1,"pids":3,"zzz":1}"#),
         &[
@@ -221,7 +221,7 @@ fn networks_say_what_they_mean() {
 }
 
 #[test]
-fn where_the_network_leads_is_read_strictly_and_written_in_one_form() {
+fn network_urls_are_parsed_strictly_and_normalised() {
     let network = |fields: &str| with(&format!(r#""network":{{"mode":"allowlist",{fields}}}"#));
     let entry = "HOST[:PORTS], *.SUFFIX[:PORTS], ADDRESS[/PREFIX][:PORTS] or [IPV6[/PREFIX]]:PORTS, PORTS such as `443`, \
                  `80,8000-8010` or `*`";
@@ -277,7 +277,7 @@ fn where_the_network_leads_is_read_strictly_and_written_in_one_form() {
 }
 
 #[test]
-fn what_only_an_allowlist_has_is_refused_elsewhere_and_what_cannot_be_as_well() {
+fn allowlist_only_fields_are_refused_in_other_modes() {
     refused(
         &with(
             r#""network":{"mode":"loopback","allow":["x.org"],"deny":["y.org"],"api":{"url":"http://x.org"},
@@ -490,7 +490,7 @@ fn the_example_of_the_docs_is_a_policy() {
 }
 
 #[test]
-fn images_are_references_or_tarballs_and_every_backend_has_one_name() {
+fn images_are_references_or_tarballs_and_backends_have_names() {
     for good in ["alpine:3.20", "localhost:5000/a/b_c@sha256:0a", "/srv/rootfs.tar.gz"] {
         let policy = accepted(&with(&format!(r#""filesystem":{{"root":{{"image":"{good}"}}}}"#)));
         assert_eq!(policy.filesystem.root, Root::Image(good.into()));

@@ -68,7 +68,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn no_bytes_make_the_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         if let Err(errors) = Policy::from_json(&bytes) {
             prop_assert!(!errors.0.is_empty());
         }
@@ -104,7 +104,7 @@ proptest! {
     }
 
     #[test]
-    fn a_path_set_answers_as_a_look_at_each_entry(
+    fn a_path_set_decides_as_a_linear_search(
         entries in prop::collection::vec(normal_absolute(), 0..12),
         path in normal_absolute(),
     ) {
@@ -156,7 +156,7 @@ proptest! {
 }
 
 #[test]
-fn hostile_texts_end_in_few_errors_and_little_time() {
+fn hostile_texts_give_few_errors_in_little_time() {
     let start = Instant::now();
     for text in [
         format!("{{\"version\":1,\"filesystem\":{{\"deny\":[{}0]}}}}", "0,".repeat(900_000)),

@@ -1,9 +1,9 @@
-//! The vocabulary in which an attempt to get round the gateway is written down. Data only.
+//! The types by which an attempt to bypass the gateway is described. Data only.
 //!
-//! Texts may hold placeholders: `{canary}` (a word that is in no other trial and must not arrive), `{base}` (files of the
-//! world), `{inside}` (scripts), `{attempt}` (as the first word of a call: the script that makes attempts).
+//! Texts may hold placeholders: `{canary}` (a word that is in no other trial and must not arrive), `{base}` (files of
+//! the world), `{inside}` (scripts), `{attempt}` (as the first word of a call: the script that makes attempts).
 
-/// What kind of way round it is.
+/// The kind of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "each is named by its title")]
 pub enum Class {
@@ -20,7 +20,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// What the table calls it.
+    /// Its title in the table.
     pub fn title(self) -> &'static str {
         match self {
             Class::Hosts => "Hosts, ports and addresses",
@@ -37,22 +37,22 @@ impl Class {
     }
 }
 
-/// How a refusal is known besides the record.
+/// The evidence of a refusal, besides the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum Evidence {
     /// The outcome has an event, refused or failed, for one of these reasons.
     Event(&'static [&'static str]),
-    /// The program got this error, or said this, on standard error: the kernel refuses, and there is no event.
+    /// The program printed one of these errors: the kernel refuses, and there is no event.
     Error(&'static [&'static str]),
-    /// Either: what the kernel refuses first is nobody's event.
+    /// Either: if the kernel refuses first, there is no event.
     Any(&'static [&'static str], &'static [&'static str]),
-    /// Nothing is refused: what is answered inside, or looked for there and not found, is no event.
+    /// Nothing is refused: it is answered inside the sandbox, or not found there, without an event.
     Nothing,
 }
 
-/// What is allowed of the same thing.
+/// The positive control of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Twin {
+pub enum Control {
     /// The same call under these options.
     Options(&'static [&'static str]),
     /// Another call under the same options.
@@ -61,18 +61,18 @@ pub enum Twin {
     Both(&'static [&'static str], &'static [&'static str]),
     /// The same call and options from another policy.
     Policy(&'static str),
-    /// The same call on the host, without a sandbox: the way is there.
+    /// The same call on the host, without a sandbox: it works.
     Outside,
     /// Another call on the host.
     OutsideCall(&'static [&'static str]),
 }
 
-/// One way round, and its twin.
+/// An attempt, and its control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt {
     /// Unique, in words joined by `-`.
     pub name: &'static str,
-    /// Its kind.
+    /// Its class.
     pub class: Class,
     /// What is tried, for the table.
     pub what: &'static str,
@@ -82,22 +82,22 @@ pub struct Attempt {
     pub policy: &'static str,
     /// What runs inside.
     pub call: &'static [&'static str],
-    /// What standard output has when it got out.
+    /// What standard output contains if it got out.
     pub wants: &'static str,
-    /// How the refusal is known.
-    pub told: Told,
+    /// The evidence of the refusal.
+    pub evidence: Evidence,
     /// Addresses to which packets may go meanwhile, besides those of the resolver: what the rules allow.
     pub may: &'static [&'static str],
-    /// What is allowed.
-    pub twin: Twin,
-    /// What the twin's standard output has; empty for the same.
-    pub twin_wants: &'static str,
+    /// The positive control.
+    pub control: Control,
+    /// What the control's standard output contains; empty for the same.
+    pub control_wants: &'static str,
 }
 
 /// Addresses of allowed.test.
 pub const ALLOWED: &[&str] = &["93.184.216.34", "2606:2800::1"];
 
-/// What attempts have in common: one host is allowed, nothing goes anywhere, and an answer is the victim's.
+/// The defaults of attempts: one host is allowed, no packet may leave, and an answer comes from the victim.
 pub const BASE: Attempt = Attempt {
     name: "",
     class: Class::Hosts,
@@ -106,8 +106,8 @@ pub const BASE: Attempt = Attempt {
     policy: "",
     call: &[],
     wants: "delivered",
-    told: Told::Event(&["not_allowed"]),
+    evidence: Evidence::Event(&["not_allowed"]),
     may: &[],
-    twin: Twin::Outside,
-    twin_wants: "",
+    control: Control::Outside,
+    control_wants: "",
 };

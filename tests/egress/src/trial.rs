@@ -1,4 +1,4 @@
-//! One trial: the command as a user types it, on the host of a world, and the verdict out of its outcome and the record.
+//! One trial: the command as a user types it, on the host of a world, and the verdict from its outcome and the record.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,9 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
-use crate::attempt::{Attempt, Told, Twin};
+use crate::attempt::{Attempt, Control, Evidence};
 use crate::clients::Client;
-use crate::place::Place;
+use crate::suite_directory::SuiteDirectory;
 use crate::world::{Ended, World};
 
 /// The name server of the world's host.
@@ -16,7 +16,7 @@ const RESOLVER: &str = "198.51.100.53";
 /// No attempt may make a packet with this word leave, in a name or a request: it is in every name of the evil host.
 const EVIL: &str = "evil";
 
-/// What came of a run of the command.
+/// A run of the command.
 #[derive(Debug)]
 pub struct Run {
     /// The outcome, parsed.
@@ -25,9 +25,9 @@ pub struct Run {
     pub stdout: String,
     /// Standard error of the program.
     pub stderr: String,
-    /// What the record saw.
+    /// Entries of the record.
     pub seen: Vec<Value>,
-    /// The command's own words.
+    /// Messages of the command.
     pub said: String,
 }
 
@@ -70,8 +70,8 @@ pub fn canary() -> String {
 }
 
 /// A call with its placeholders filled in.
-pub fn filled(place: &Place, world: &World, call: &[&str], canary: &str) -> Vec<String> {
-    let inside = place.inside.display().to_string();
+pub fn filled(suite: &SuiteDirectory, world: &World, call: &[&str], canary: &str) -> Vec<String> {
+    let inside = suite.inside.display().to_string();
     let mut words: Vec<String> = Vec::new();
     for word in call {
         if *word == "{attempt}" {
@@ -89,26 +89,26 @@ pub fn filled(place: &Place, world: &World, call: &[&str], canary: &str) -> Vec<
 /// # Errors
 /// The policy's file cannot be written.
 pub fn line(
-    place: &Place,
+    suite: &SuiteDirectory,
     world: &World,
     options: &[&str],
     policy: &str,
     words: Vec<String>,
 ) -> Result<Vec<String>, String> {
-    let mut line = vec![place.cofferdam.display().to_string(), "run".into(), "--json".into()];
+    let mut line = vec![suite.cofferdam.display().to_string(), "run".into(), "--json".into()];
     if !policy.is_empty() {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let file = world.base.join(format!("policy-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
         std::fs::write(&file, policy).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
         line.extend(["--policy".into(), file.display().to_string()]);
     }
-    line.extend(filled(place, world, options, ""));
+    line.extend(filled(suite, world, options, ""));
     line.push("--".into());
     line.extend(words);
     Ok(line)
 }
 
-/// Reads what the command left.
+/// Parses what the command printed.
 ///
 /// # Errors
 /// There is no outcome, or nothing ran.
@@ -126,58 +126,64 @@ pub fn read(ended: Ended) -> Result<Run, String> {
 /// Runs a call in a sandbox.
 ///
 /// # Errors
-/// As [`read`] and the world have.
+/// As for [`read`] and [`World::run`].
 pub fn sandboxed(
-    place: &Place,
+    suite: &SuiteDirectory,
     world: &World,
     options: &[&str],
     policy: &str,
     call: &[&str],
     canary: &str,
 ) -> Result<Run, String> {
-    let words = filled(place, world, call, canary);
-    read(world.run(&line(place, world, options, policy, words)?, &[], &place.inside)?)
+    let words = filled(suite, world, call, canary);
+    read(world.run(&line(suite, world, options, policy, words)?, &[], &suite.inside)?)
 }
 
-/// Tries an attempt, and then its twin.
+/// Tries an attempt, and then its control.
 ///
 /// # Errors
-/// Says what got out, what was not told, or what of the twin did not work.
-pub fn attempt(place: &Place, world: &World, twins: &Twins, attempt: &Attempt) -> Result<(), String> {
+/// What got out, which evidence is missing, or what of the control did not work.
+pub fn attempt(
+    suite: &SuiteDirectory,
+    world: &World,
+    control_results: &ControlResults,
+    attempt: &Attempt,
+) -> Result<(), String> {
     let token = canary();
-    let run = sandboxed(place, world, attempt.options, attempt.policy, attempt.call, &token)?;
+    let run = sandboxed(suite, world, attempt.options, attempt.policy, attempt.call, &token)?;
     let wants = attempt.wants.replace("{canary}", &token);
-    refused(&run, &wants, attempt.told, attempt.may, &token).map_err(|why| format!("{why}\n{}", run.shown()))?;
+    refused(&run, &wants, attempt.evidence, attempt.may, &token).map_err(|why| format!("{why}\n{}", run.shown()))?;
 
-    let (options, policy, call) = match attempt.twin {
-        Twin::Options(options) => (Some(options), attempt.policy, attempt.call),
-        Twin::Call(call) => (Some(attempt.options), attempt.policy, call),
-        Twin::Both(options, call) => (Some(options), attempt.policy, call),
-        Twin::Policy(policy) => (Some(attempt.options), policy, attempt.call),
-        Twin::Outside => (None, "", attempt.call),
-        Twin::OutsideCall(call) => (None, "", call),
+    let (options, policy, call) = match attempt.control {
+        Control::Options(options) => (Some(options), attempt.policy, attempt.call),
+        Control::Call(call) => (Some(attempt.options), attempt.policy, call),
+        Control::Both(options, call) => (Some(options), attempt.policy, call),
+        Control::Policy(policy) => (Some(attempt.options), policy, attempt.call),
+        Control::Outside => (None, "", attempt.call),
+        Control::OutsideCall(call) => (None, "", call),
     };
-    let wants = if attempt.twin_wants.is_empty() { attempt.wants } else { attempt.twin_wants };
-    let verdict = twins.known(&(options, policy, call, wants), || twin(place, world, options, policy, call, wants));
-    verdict.map_err(|why| format!("the allowed twin: {why}"))
+    let wants = if attempt.control_wants.is_empty() { attempt.wants } else { attempt.control_wants };
+    let verdict =
+        control_results.known(&(options, policy, call, wants), || control(suite, world, options, policy, call, wants));
+    verdict.map_err(|why| format!("the allowed control: {why}"))
 }
 
-/// A twin, which many attempts may share: options (none is outside of a sandbox), policy, call, what it wants.
+/// A control, which many attempts may share: options (none: outside of a sandbox), policy, call, wanted output.
 type Key = (Option<&'static [&'static str]>, &'static str, &'static [&'static str], &'static str);
 
-/// Verdicts of twins that have been tried in one world.
+/// Verdicts of controls that have been tried in one world.
 #[derive(Debug, Default)]
-pub struct Twins(Mutex<HashMap<Key, Result<(), String>>>);
+pub struct ControlResults(Mutex<HashMap<Key, Result<(), String>>>);
 
-impl Twins {
+impl ControlResults {
     fn known(&self, key: &Key, tried: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
         let mut verdicts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         verdicts.entry(*key).or_insert_with(tried).clone()
     }
 }
 
-fn twin(
-    place: &Place,
+fn control(
+    suite: &SuiteDirectory,
     world: &World,
     options: Option<&[&str]>,
     policy: &str,
@@ -186,10 +192,10 @@ fn twin(
 ) -> Result<(), String> {
     let token = canary();
     let run = match options {
-        Some(options) => sandboxed(place, world, options, policy, call, &token)?,
+        Some(options) => sandboxed(suite, world, options, policy, call, &token)?,
         None => {
             let Ended { stdout, stderr, seen, .. } =
-                world.run(&filled(place, world, call, &token), &[], &place.inside)?;
+                world.run(&filled(suite, world, call, &token), &[], &suite.inside)?;
             Run { outcome: Value::Null, stdout, stderr, seen, said: String::new() }
         }
     };
@@ -200,24 +206,24 @@ fn twin(
 ///
 /// # Errors
 /// Says what did not work, or what got out.
-pub fn client(place: &Place, world: &World, client: &Client) -> Result<(), String> {
+pub fn client(suite: &SuiteDirectory, world: &World, client: &Client) -> Result<(), String> {
     let call = |host: &str| -> Vec<String> { client.call.iter().map(|word| word.replace("{host}", host)).collect() };
     let tried = |host: &str, canary: &str| {
         let call = call(host);
         let call: Vec<&str> = call.iter().map(String::as_str).collect();
-        sandboxed(place, world, client.options, "", &call, canary)
+        sandboxed(suite, world, client.options, "", &call, canary)
     };
     let token = canary();
     let run = tried(client.allowed, &token)?;
     works(&run, client.wants, client.call, &token).map_err(|why| format!("{why}\n{}", run.shown()))?;
     let token = canary();
     let run = tried(client.refused, &token)?;
-    refused(&run, client.wants, Told::Event(&["not_allowed"]), &[], &token)
+    refused(&run, client.wants, Evidence::Event(&["not_allowed"]), &[], &token)
         .map_err(|why| format!("at a host that is not allowed: {why}\n{}", run.shown()))
 }
 
 /// Whether an attempt was made, and nothing of it arrived anywhere.
-fn refused(run: &Run, wants: &str, told: Told, may: &[&str], canary: &str) -> Result<(), String> {
+fn refused(run: &Run, wants: &str, evidence: Evidence, may: &[&str], canary: &str) -> Result<(), String> {
     let code = run.outcome["exit_code"].as_i64();
     if matches!(code, Some(126 | 127)) {
         return Err("the program cannot be started: nothing was tried".into());
@@ -229,11 +235,11 @@ fn refused(run: &Run, wants: &str, told: Told, may: &[&str], canary: &str) -> Re
     let reasons = run.reasons();
     let by_event = |wanted: &[&str]| reasons.iter().any(|reason| wanted.contains(reason));
     let by_error = |wanted: &[&str]| wanted.iter().any(|error| run.stderr.contains(error));
-    match told {
-        Told::Event(wanted) if !by_event(wanted) => Err(format!("no event says {wanted:?}, but {reasons:?}")),
-        Told::Error(wanted) if !by_error(wanted) => Err(format!("the program was not told {wanted:?}")),
-        Told::Any(wanted, errors) if !by_event(wanted) && !by_error(errors) => {
-            Err(format!("neither an event says {wanted:?} nor was the program told {errors:?}"))
+    match evidence {
+        Evidence::Event(wanted) if !by_event(wanted) => Err(format!("no event says {wanted:?}, but {reasons:?}")),
+        Evidence::Error(wanted) if !by_error(wanted) => Err(format!("the program did not print {wanted:?}")),
+        Evidence::Any(wanted, errors) if !by_event(wanted) && !by_error(errors) => {
+            Err(format!("neither an event says {wanted:?} nor did the program print {errors:?}"))
         }
         _ => Ok(()),
     }

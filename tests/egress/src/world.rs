@@ -1,4 +1,5 @@
-//! A world of namespaces (`world/world.py`): starting one, running programs on its host, and what its record saw.
+//! A world, that is, a test network of namespaces (`world/world.py`): starts one, runs programs on its host, and
+//! returns what its record has.
 //!
 //! One process per world, spoken to by lines of JSON; requests may overlap. The world ends when the value is dropped.
 
@@ -10,14 +11,14 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
-use crate::place::{NOBODY, Place, User};
+use crate::suite_directory::{NOBODY, SuiteDirectory, User};
 
 /// Longer than any trial may take.
 const PATIENCE_SECONDS: u64 = 60;
 /// Where programs are looked for.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
 
-/// What a finished program left, and what the record saw meanwhile.
+/// The result of a finished program, and what the record saw meanwhile.
 #[derive(Debug, Clone)]
 pub struct Ended {
     /// Exit code, or 128+N for signal N.
@@ -45,11 +46,11 @@ impl World {
     ///
     /// # Errors
     /// Says what cannot be made.
-    pub fn start(place: &Place, user: User, number: usize) -> Result<World, String> {
-        let base = place.directory(&format!("base-{}-{number}", user.name()), user)?;
+    pub fn start(suite: &SuiteDirectory, user: User, number: usize) -> Result<World, String> {
+        let base = suite.directory(&format!("base-{}-{number}", user.name()), user)?;
         let nobody = NOBODY.to_string();
         let mut words: Vec<&str> = Vec::new();
-        if place.root && user == User::Unprivileged {
+        if suite.root && user == User::Unprivileged {
             words.extend([
                 "setpriv",
                 "--reuid",
@@ -66,9 +67,9 @@ impl World {
             // The same id inside and out, and not 0: a root that maps nobody else would be no user to run a sandbox as.
             words.extend(["--user", "--map-current-user", "--keep-caps"]);
         }
-        let script = place.world.join("world.py");
+        let script = suite.world.join("world.py");
         let mut command = Command::new(words[0]);
-        command.args(&words[1..]).args(["/usr/bin/python3", "-B"]).args([&script, &base, &place.inside]);
+        command.args(&words[1..]).args(["/usr/bin/python3", "-B"]).args([&script, &base, &suite.inside]);
         command.env_clear().env("PATH", PATH).env("HOME", &base);
         command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|e| format!("cannot start a world: {e}"))?;

@@ -6,13 +6,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cofferdam_egress_tests::attempt::{Attempt, Twin};
+use cofferdam_egress_tests::attempt::{Attempt, Control};
 use cofferdam_egress_tests::attempts;
 use cofferdam_egress_tests::clients::CLIENTS;
-use cofferdam_egress_tests::page::page;
-use cofferdam_egress_tests::place::{Place, USERS, User, missing};
-use cofferdam_egress_tests::scenes::SCENES;
-use cofferdam_egress_tests::trial::{self, Twins};
+use cofferdam_egress_tests::egress_table::table;
+use cofferdam_egress_tests::scenarios::SCENARIOS;
+use cofferdam_egress_tests::suite_directory::{SuiteDirectory, USERS, User, missing};
+use cofferdam_egress_tests::trial::{self, ControlResults};
 use cofferdam_egress_tests::world::World;
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -50,11 +50,11 @@ fn the_tables_are_sound(attempts: &[Attempt]) -> Verdict {
         return Err("the table is not in the order of its classes".into());
     }
     let incomplete = |a: &&Attempt| {
-        let same = matches!(a.twin, Twin::Options(options) if options == a.options);
+        let same = matches!(a.control, Control::Options(options) if options == a.options);
         a.what.is_empty() || a.call.is_empty() || a.wants.is_empty() || same
     };
     if let Some(attempt) = attempts.iter().find(incomplete) {
-        return Err(format!("{} is incomplete, or its twin is itself", attempt.name).into());
+        return Err(format!("{} is incomplete, or its control is itself", attempt.name).into());
     }
     let clients: BTreeSet<_> = CLIENTS.iter().map(|client| client.name).collect();
     if clients.len() == CLIENTS.len() { Ok(()) } else { Err("two clients have one name".into()) }
@@ -62,7 +62,7 @@ fn the_tables_are_sound(attempts: &[Attempt]) -> Verdict {
 
 fn the_page_is_up_to_date(attempts: &[Attempt]) -> Verdict {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/egress-table.md");
-    let new = page(CLIENTS, attempts);
+    let new = table(CLIENTS, attempts);
     if is_set("COFFERDAM_UPDATE") {
         return std::fs::write(&file, new).map_err(|e| format!("cannot write {}: {e}", file.display()).into());
     }
@@ -78,11 +78,11 @@ const EACH: usize = 2;
 
 /// The worlds of both users, made when a test first needs one. Trials in one world take turns, for its record is one.
 struct Worlds {
-    place: Result<Place, String>,
+    suite: Result<SuiteDirectory, String>,
     worlds: [[Slot; EACH]; 2],
 }
 
-type Slot = Mutex<Option<Result<(World, Twins), String>>>;
+type Slot = Mutex<Option<Result<(World, ControlResults), String>>>;
 
 impl Worlds {
     /// In the world of this user with this number, of however many there are.
@@ -90,10 +90,10 @@ impl Worlds {
         &self,
         user: User,
         number: usize,
-        tried: impl FnOnce(&Place, &World, &Twins) -> Result<(), String>,
+        tried: impl FnOnce(&SuiteDirectory, &World, &ControlResults) -> Result<(), String>,
     ) -> Verdict {
-        let place = self.place.as_ref().map_err(Clone::clone)?;
-        if user == User::Root && !place.root {
+        let suite = self.suite.as_ref().map_err(Clone::clone)?;
+        if user == User::Root && !suite.root {
             return skip("the suite does not run as root");
         }
         if let Some(need) = missing(NEEDS) {
@@ -101,10 +101,10 @@ impl Worlds {
         }
         let number = number % EACH;
         let mut slot = self.worlds[user as usize][number].lock().unwrap_or_else(PoisonError::into_inner);
-        let world =
-            slot.get_or_insert_with(|| World::start(place, user, number).map(|world| (world, Twins::default())));
+        let world = slot
+            .get_or_insert_with(|| World::start(suite, user, number).map(|world| (world, ControlResults::default())));
         match world {
-            Ok((world, twins)) => tried(place, world, twins).map_err(Failed::from),
+            Ok((world, control_results)) => tried(suite, world, control_results).map_err(Failed::from),
             Err(why) => Err(format!("there is no world: {why}").into()),
         }
     }
@@ -121,15 +121,15 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // One for each world.
     arguments.test_threads = arguments.test_threads.or(Some(USERS.len() * EACH));
-    let place = if arguments.list { Err("listing only".to_owned()) } else { Place::set_up() };
-    let worlds = Arc::new(Worlds { place, worlds: Default::default() });
+    let suite = if arguments.list { Err("listing only".to_owned()) } else { SuiteDirectory::set_up() };
+    let worlds = Arc::new(Worlds { suite, worlds: Default::default() });
     let attempts = attempts::all();
     let (first, second) = (attempts.clone(), attempts.clone());
     let mut trials = vec![
         Trial::test("the_tables_are_sound", move || the_tables_are_sound(&first)),
         Trial::test("the_page_is_up_to_date", move || the_page_is_up_to_date(&second)),
     ];
-    // Users and worlds alternate, so that all are at work; attempts of one class share twins, and so a world.
+    // Users and worlds alternate, so that all are at work; attempts of one class share controls, and so a world.
     for (number, client) in CLIENTS.iter().enumerate() {
         for user in USERS {
             let worlds = Arc::clone(&worlds);
@@ -137,7 +137,7 @@ fn main() -> ExitCode {
                 if let Some(need) = missing(client.needs) {
                     return skip(&format!("{need} is missing"));
                 }
-                worlds.with(user, number, |place, world, _| trial::client(place, world, client))
+                worlds.with(user, number, |suite, world, _| trial::client(suite, world, client))
             }));
         }
     }
@@ -146,17 +146,17 @@ fn main() -> ExitCode {
             let worlds = Arc::clone(&worlds);
             let name = format!("{:?}::{}::{}", attempt.class, attempt.name, user.name()).to_lowercase();
             trials.push(Trial::test(name, move || {
-                worlds.with(user, attempt.class as usize, |place, world, twins| {
-                    trial::attempt(place, world, twins, &attempt)
+                worlds.with(user, attempt.class as usize, |suite, world, control_results| {
+                    trial::attempt(suite, world, control_results, &attempt)
                 })
             }));
         }
     }
-    for (number, (name, scene)) in SCENES.iter().enumerate() {
+    for (number, (name, scenario)) in SCENARIOS.iter().enumerate() {
         for user in USERS {
             let worlds = Arc::clone(&worlds);
             trials.push(Trial::test(format!("scene::{name}::{}", user.name()), move || {
-                worlds.with(user, number, |place, world, _| scene(place, world))
+                worlds.with(user, number, |suite, world, _| scenario(suite, world))
             }));
         }
     }

@@ -1,5 +1,5 @@
-//! The program that attempts: this very test, started again with `COFFERDAM_PROBE` in its environment. It makes one attempt
-//! and prints `done` or the errno's name, on a line that starts with a word of its own.
+//! The probe: this test's program, started again with `COFFERDAM_PROBE` in its environment. It makes one attempt and
+//! prints `done` or the errno's name, on a line that starts with a marker.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
@@ -31,7 +31,7 @@ pub fn versions() -> Vec<u32> {
     (1..=newest).collect()
 }
 
-/// Walls around this program, with that version of Landlock.
+/// Confines this program, with that version of Landlock.
 pub fn confined(abi: u32, data: &Path) -> Confined {
     Confined::new(own()).data_dir(data).landlock_at_most(abi)
 }

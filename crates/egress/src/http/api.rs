@@ -1,5 +1,5 @@
 //! The API that a policy passes through: every request goes to one base URL, and its method, path, status, bytes and
-//! duration are told. Nothing else is reachable here; heads and bodies are not told.
+//! duration are reported. Nothing else is reachable here; headers and bodies are not reported.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,52 +16,52 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
-use crate::event::{Kind, Via};
+use crate::decide::host_name::Host;
+use crate::decide::rules::Target;
+use crate::decide::socket_layout::{API_PORT, INSIDE};
 use crate::http::authority::Authority;
-use crate::http::door::{Dial, Door, Io};
-use crate::http::forward::{Broken, Outgoing, Upstream};
-use crate::http::refuse::{About, Refused};
-use crate::http::request::{Wrong, aim};
-use crate::http::serve::{Line, Serve, serve};
-use crate::layout::{API_PORT, INSIDE};
-use crate::name::Host;
-use crate::rules::Target;
+use crate::http::connection::{HttpConnection, RequestService, serve};
+use crate::http::interface::{Dial, GatewayInterface, Io};
+use crate::http::refusal_response::{RefusedRequest, RequestInfo};
+use crate::http::request_target::{InvalidRequest, request_target};
+use crate::http::upstream_client::{BodyError, BoxedBody, UpstreamClient};
+use crate::report::event::{Kind, Via};
 
 /// Makes a connection to the base URL's host and port, and nothing else.
 pub type Connect = Arc<dyn Fn() -> Dial + Send + Sync>;
 
-/// The base URL, taken apart.
+/// The parsed base URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Api {
     /// The host, which may be local or private: the policy names it.
     pub host: Host,
     /// The port.
     pub port: u16,
-    /// Path in front of every request's path: empty, or beginning with `/` and not ending with one.
+    /// Prefix of every request's path: empty, or beginning with `/` and not ending with one.
     pub prefix: String,
-    /// What the requests' Host becomes.
+    /// The Host header of the requests to it.
     authority: HeaderValue,
 }
 
-/// Why there can be no passing through to a base URL.
+/// Why a base URL cannot be passed through to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
-    /// TLS is not spoken to it.
+    /// The gateway does not speak TLS.
     #[error(
         "an API with https cannot be passed through; hint: allow its host in `network.allow`, \
          or run a proxy to it on this host's loopback and name that, with http"
     )]
     Https,
-    /// The URL's host has a character that no host has; a policy that was validated has none such.
+    /// The URL's host has a character that no host has, which a validated policy never has.
     #[error("the API's host is no host")]
     Host,
 }
 
 impl Api {
-    /// What a policy's `network.api.url` means.
+    /// The API of a policy's `network.api.url`.
     ///
     /// # Errors
-    /// It cannot be passed through to.
+    /// The base URL cannot be passed through to.
     pub fn new(url: &HttpUrl) -> Result<Api, ApiError> {
         if url.https {
             return Err(ApiError::Https);
@@ -81,23 +81,23 @@ impl Api {
         }
     }
 
-    /// A request's path behind the base URL's.
-    fn below(&self, path: &PathAndQuery) -> Result<Uri, Wrong> {
+    /// The URI of a request: its path after the base URL's.
+    fn below(&self, path: &PathAndQuery) -> Result<Uri, InvalidRequest> {
         if self.prefix.is_empty() {
             return Ok(Uri::from(path.clone()));
         }
-        if !path.as_str().starts_with('/') || climbs(path.path()) {
-            return Err(Wrong("a path that could lead out of the API's own".to_owned()));
+        if !path.as_str().starts_with('/') || leaves_prefix(path.path()) {
+            return Err(InvalidRequest("a path that could lead out of the API's own".to_owned()));
         }
         let whole = format!("{}{}", self.prefix, path.as_str());
-        whole.parse().map_err(|_| Wrong("a path that is too long".to_owned()))
+        whole.parse().map_err(|_| InvalidRequest("a path that is too long".to_owned()))
     }
 }
 
-/// Whether some server could take a segment of this path for `.` or `..`: in percent-encoding, also of percent-encoding or
-/// in that of IIS (`%u002e`), in characters that are longer than they have to be, between backslashes, with parameters
-/// behind a semicolon, or cut at a control character.
-fn climbs(path: &str) -> bool {
+/// Whether some server could take a segment of this path for `.` or `..`: percent-encoded once or several times or as
+/// by IIS (`%u002e`), in overlong UTF-8, between backslashes, with parameters after a semicolon, or truncated at a
+/// control character.
+fn leaves_prefix(path: &str) -> bool {
     let mut bytes = path.as_bytes().to_vec();
     loop {
         let dots = |segment: &[u8]| {
@@ -118,108 +118,115 @@ fn climbs(path: &str) -> bool {
     }
 }
 
-struct Passing {
+struct ApiService {
     api: Arc<Api>,
-    upstream: Upstream,
+    upstream: UpstreamClient,
 }
 
-/// Serves a connection to the API's address inside until either side ends it. Each request is an event.
-pub async fn api(door: Arc<dyn Door>, client: Io, api: Arc<Api>, connect: Connect) {
-    let upstream = Upstream::new(None, move || connect());
-    serve(door, Via::Api, client, Passing { api, upstream }).await;
+/// Serves a connection to the API's address in the sandbox until either side ends it. Each request is an event.
+pub async fn api(gateway: Arc<dyn GatewayInterface>, client: Io, api: Arc<Api>, connect: Connect) {
+    let upstream = UpstreamClient::new(None, move || connect());
+    serve(gateway, Via::Api, client, ApiService { api, upstream }).await;
 }
 
-impl Serve for Passing {
+impl RequestService for ApiService {
     async fn serve(
         &self,
-        line: &Line,
+        connection: &HttpConnection,
         request: Request<hyper::body::Incoming>,
-        about: &mut About,
-    ) -> Result<Response<Outgoing>, Refused> {
+        info: &mut RequestInfo,
+    ) -> Result<Response<BoxedBody>, RefusedRequest> {
         let began = Instant::now();
-        about.to = Some((self.api.target(), self.api.port));
+        info.to = Some((self.api.target(), self.api.port));
         if request.method() == Method::CONNECT {
-            return Err(Wrong("CONNECT is for the proxy, and this is an API".to_owned()).into());
+            return Err(InvalidRequest("CONNECT is for the proxy, and this is an API".to_owned()).into());
         }
-        let aim = aim(request.method(), request.uri())?;
-        about.path = Some(aim.path.path().to_owned());
+        let request_target = request_target(request.method(), request.uri())?;
+        info.path = Some(request_target.path.path().to_owned());
         let here = Authority { target: Target::Address(INSIDE), port: Some(API_PORT) };
-        if let Some(url) = aim.url.filter(|url| *url != here) {
-            return Err(Refused::mismatch(&url, &here.target, API_PORT));
+        if let Some(url) = request_target.url.filter(|url| *url != here) {
+            return Err(RefusedRequest::mismatch(&url, &here.target, API_PORT));
         }
-        let uri = self.api.below(&aim.path)?;
+        let uri = self.api.below(&request_target.path)?;
         let up = Arc::new(AtomicU64::new(0));
         let request = {
             let up = Arc::clone(&up);
-            request.map(|body| Counted { body: body.map_err(Broken::from).boxed_unsync(), count: up, told: None })
+            request.map(|body| CountedBody {
+                body: body.map_err(BodyError::from).boxed_unsync(),
+                count: up,
+                event: None,
+            })
         };
         // From here on it may have reached the API, whether or not its program waits for the answer.
-        let mut told = Told {
-            door: Arc::clone(&line.door),
-            about: about.clone(),
+        let mut event = RequestEvent {
+            gateway: Arc::clone(&connection.gateway),
+            info: info.clone(),
             status: None,
             began,
             up,
             down: Arc::default(),
-            elsewhere: false,
+            already_reported: false,
         };
-        let response = match line.pass(request, uri, self.api.authority.clone(), &self.upstream).await {
+        let response = match connection.pass(request, uri, self.api.authority.clone(), &self.upstream).await {
             Ok(response) => response,
             Err(refused) => {
-                told.elsewhere = true;
+                event.already_reported = true;
                 return Err(refused);
             }
         };
-        told.status = Some(response.status().as_u16());
-        Ok(response.map(|body| Counted { body, count: Arc::clone(&told.down), told: Some(told) }.boxed_unsync()))
+        event.status = Some(response.status().as_u16());
+        Ok(response.map(|body| CountedBody { body, count: Arc::clone(&event.down), event: Some(event) }.boxed_unsync()))
     }
 }
 
-/// Tells of a request when its answer has ended, or nobody wants more of it: without a status where none came.
-struct Told {
-    door: Arc<dyn Door>,
-    about: About,
+/// Reports a request when its response has ended or was dropped; without a status if there was no response.
+struct RequestEvent {
+    gateway: Arc<dyn GatewayInterface>,
+    info: RequestInfo,
     status: Option<u16>,
     began: Instant,
     up: Arc<AtomicU64>,
     down: Arc<AtomicU64>,
-    /// There is no answer, and its refusal or failure is told.
-    elsewhere: bool,
+    /// There is no response, and its refusal or failure is reported elsewhere.
+    already_reported: bool,
 }
 
-impl Drop for Told {
+impl Drop for RequestEvent {
     fn drop(&mut self) {
-        if self.elsewhere {
+        if self.already_reported {
             return;
         }
-        let mut event = self.about.event(Kind::ApiRequest);
+        let mut event = self.info.event(Kind::ApiRequest);
         event.status = self.status;
         event.bytes_up = Some(self.up.load(Ordering::Relaxed));
         event.bytes_down = Some(self.down.load(Ordering::Relaxed));
         event.duration_ms = Some(self.began.elapsed().as_millis() as u64);
-        self.door.event(event);
+        self.gateway.event(event);
     }
 }
 
 /// A body whose bytes are counted.
-struct Counted {
-    body: Outgoing,
+struct CountedBody {
+    body: BoxedBody,
     count: Arc<AtomicU64>,
-    told: Option<Told>,
+    event: Option<RequestEvent>,
 }
 
-impl Body for Counted {
+impl Body for CountedBody {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = BodyError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
                 self.count.fetch_add(length, Ordering::Relaxed);
             }
-            Poll::Ready(_) => drop(self.told.take()),
+            Poll::Ready(_) => drop(self.event.take()),
             Poll::Pending => {}
         }
         polled
@@ -239,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_that_climb_are_known_in_every_spelling() {
+    fn paths_that_leave_the_prefix_are_found_in_every_spelling() {
         for path in [
             "/..",
             "/../x",
@@ -265,12 +272,12 @@ mod tests {
             "/%25c0%25ae./x",
             "/..%c0%af/x",
         ] {
-            assert!(climbs(path), "{path}");
+            assert!(leaves_prefix(path), "{path}");
         }
         for path in
             ["/", "/a.b", "/...", "/a..b/c", "/..a", "/a%2fb", "/%25", "/%", "/%zz", "/a;..", "/.well-known/x", "//a"]
         {
-            assert!(!climbs(path), "{path}");
+            assert!(!leaves_prefix(path), "{path}");
         }
     }
 

@@ -1,14 +1,14 @@
-//! `HOST[:PORT]` as CONNECT, Host headers and URLs have it: one reading only. Pure.
+//! Parses `HOST[:PORT]` of CONNECT, Host headers and URLs, and refuses what is ambiguous. Pure.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use http::HeaderValue;
 
-use crate::name::Host;
-use crate::rules::Target;
+use crate::decide::host_name::Host;
+use crate::decide::rules::Target;
 
-/// A host and the port beside it, if one stands there.
+/// A host, and a port if there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authority {
     /// The host.
@@ -18,8 +18,11 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Reads `HOST`, `HOST:PORT`, `[IPV6]` or `[IPV6]:PORT`. User information, zones, addresses in odd spellings, empty
-    /// ports and ports with zeros in front are refused, with what is wrong.
+    /// Parses `HOST`, `HOST:PORT`, `[IPV6]` or `[IPV6]:PORT`.
+    ///
+    /// # Errors
+    /// What is wrong: user information, a zone, an unusual spelling of an address, an empty port or one with a leading
+    /// zero, or any other character.
     pub fn parse(bytes: &[u8]) -> Result<Authority, &'static str> {
         let text = std::str::from_utf8(bytes).map_err(|_| "not ASCII")?;
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -53,7 +56,7 @@ impl Authority {
     }
 }
 
-/// One to five digits, no zero in front.
+/// One to five digits without a leading zero.
 fn parse_port(text: &str) -> Result<u16, &'static str> {
     if text.starts_with('0') || text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err("no port number");
@@ -63,7 +66,7 @@ fn parse_port(text: &str) -> Result<u16, &'static str> {
 
 impl From<&Authority> for HeaderValue {
     fn from(authority: &Authority) -> HeaderValue {
-        // Names, addresses and ports have no character that a header's value has not.
+        // All characters of names, addresses and ports may occur in a header's value.
         HeaderValue::try_from(authority.to_string()).unwrap_or(HeaderValue::from_static("invalid"))
     }
 }

@@ -1,68 +1,68 @@
-//! A connection that a program made to a host's port, speaking HTTP in the clear: every request of it is checked.
-//! Never goes anywhere but to that host and port.
+//! A connection that a program made to a host's port, with HTTP in the clear: every request is checked. Requests go to
+//! that host and port only.
 
 use std::sync::Arc;
 
 use http::{Method, Request, Response, Uri};
 use hyper::body::Incoming;
 
+use crate::decide::rules::{Grant, Target};
 use crate::http::authority::Authority;
-use crate::http::door::{Door, Io, Seat};
-use crate::http::forward::{Outgoing, Upstream};
-use crate::http::refuse::{About, Refused};
-use crate::http::request::{Wrong, agrees, aim, host, plain};
-use crate::http::serve::{Line, Serve, serve};
-use crate::rules::{Grant, Target};
+use crate::http::connection::{HttpConnection, RequestService, serve};
+use crate::http::interface::{CapturedHttp, GatewayInterface, Io};
+use crate::http::refusal_response::{RefusedRequest, RequestInfo};
+use crate::http::request_target::{InvalidRequest, agrees, host, plain, request_target};
+use crate::http::upstream_client::{BoxedBody, UpstreamClient};
 
-/// The port of a URL that has none.
+/// The default port of `http://`.
 pub(crate) const HTTP: u16 = 80;
 
 struct Captured {
     target: Target,
     port: u16,
     grant: Grant,
-    upstream: Upstream,
+    upstream: UpstreamClient,
 }
 
-/// Serves the connection until either side ends it. `client` gives the bytes that were read already, then the rest
+/// Serves the connection until either side ends it. `client` begins with the bytes that were read already
 /// ([`crate::http::Replay`]).
-pub async fn captured(door: Arc<dyn Door>, client: Io, seat: Seat) {
-    let Seat { target, port, grant, via, upstream } = seat;
+pub async fn captured(gateway: Arc<dyn GatewayInterface>, client: Io, seat: CapturedHttp) {
+    let CapturedHttp { target, port, grant, via, upstream } = seat;
     let upstream = {
-        let (door, target, grant) = (Arc::clone(&door), target.clone(), grant.clone());
-        Upstream::new(Some(upstream), move || door.dial(&target, port, &grant))
+        let (gateway, target, grant) = (Arc::clone(&gateway), target.clone(), grant.clone());
+        UpstreamClient::new(Some(upstream), move || gateway.dial(&target, port, &grant))
     };
-    serve(door, via, client, Captured { target, port, grant, upstream }).await;
+    serve(gateway, via, client, Captured { target, port, grant, upstream }).await;
 }
 
-impl Serve for Captured {
+impl RequestService for Captured {
     fn to(&self) -> Option<(Target, u16)> {
         Some((self.target.clone(), self.port))
     }
 
     async fn serve(
         &self,
-        line: &Line,
+        connection: &HttpConnection,
         request: Request<Incoming>,
-        about: &mut About,
-    ) -> Result<Response<Outgoing>, Refused> {
+        info: &mut RequestInfo,
+    ) -> Result<Response<BoxedBody>, RefusedRequest> {
         if request.method() == Method::CONNECT {
-            return Err(Wrong("CONNECT is for the proxy, and this is no proxy".to_owned()).into());
+            return Err(InvalidRequest("CONNECT is for the proxy, and this is no proxy".to_owned()).into());
         }
-        let aim = aim(request.method(), request.uri())?;
-        about.path = Some(aim.path.path().to_owned());
-        let host = host(request.headers())?.ok_or_else(|| Wrong("no Host".to_owned()))?;
-        if let Some(url) = &aim.url
+        let request_target = request_target(request.method(), request.uri())?;
+        info.path = Some(request_target.path.path().to_owned());
+        let host = host(request.headers())?.ok_or_else(|| InvalidRequest("no Host".to_owned()))?;
+        if let Some(url) = &request_target.url
             && !(url.target == self.target && url.port.unwrap_or(HTTP) == self.port)
         {
-            return Err(Refused::mismatch(url, &self.target, self.port));
+            return Err(RefusedRequest::mismatch(url, &self.target, self.port));
         }
         if !agrees(&host, &self.target, self.port) {
-            return Err(Refused::mismatch(&host, &self.target, self.port));
+            return Err(RefusedRequest::mismatch(&host, &self.target, self.port));
         }
         plain(&self.grant, request.headers())?;
-        line.door.request(&self.grant, request.method().as_str(), aim.path.path())?;
+        connection.gateway.request(&self.grant, request.method().as_str(), request_target.path.path())?;
         let host = Authority { target: self.target.clone(), port: host.port };
-        line.pass(request, Uri::from(aim.path), (&host).into(), &self.upstream).await
+        connection.pass(request, Uri::from(request_target.path), (&host).into(), &self.upstream).await
     }
 }

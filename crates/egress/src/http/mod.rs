@@ -1,30 +1,32 @@
-//! HTTP/1.1 in the clear: requests looked into one by one, the HTTP proxy, and the API that is passed through.
+//! HTTP/1.1 in the clear: requests inspected one by one, the HTTP proxy, and the API that is passed through.
 //!
 //! ```text
-//! client ─bytes─▶ guard ─one reading only─▶ hyper's server ─request─▶ captured, proxy, api ─▶ hyper's client ─▶ upstream
-//!                 (frame, head)             (serve)                  (request, rules)         (forward)
+//! client ─bytes─▶ inspect ─unambiguous bytes─▶ hyper's server ─request─▶ service ─▶ hyper's client ─▶ upstream
+//!                 (framing, request_head)      (connection)              (captured,  (upstream_client)
+//!                                                                        proxy, api)
 //! ```
 //!
-//! Two readers look at each request: the guard at its bytes, which refuses every shape that programs read in different
-//! ways, and hyper at what passes. What leaves is written anew from what was understood: no byte of a head is passed on
-//! as it came. `door` is what this module needs of the gateway, `captured` serves a connection that a program made to
-//! some host's port, `proxy` the HTTP proxy and `api` the API. Never resolves a name, opens a socket or reads a policy.
+//! Two parsers read each request: `inspect` its bytes, which refuses every form that programs read in different ways,
+//! and hyper what passes. What goes to upstream is written anew from what was understood: no byte of a head is passed
+//! on as it came. `interface` is what this module needs of the gateway, `captured` serves a connection that a program
+//! made to some host's port, `proxy` the HTTP proxy and `api` the API. Never resolves a name, opens a socket or reads a
+//! policy.
 
 mod api;
 pub mod authority;
 mod captured;
-mod door;
-mod forward;
-pub mod frame;
-mod guard;
-pub mod head;
+mod connection;
+pub mod framing;
+mod inspect;
+mod interface;
 mod proxy;
-mod refuse;
-mod request;
-mod serve;
+mod refusal_response;
+pub mod request_head;
+mod request_target;
+mod upstream_client;
 mod websocket;
 
 pub use api::{Api, ApiError, Connect, api};
 pub use captured::captured;
-pub use door::{Dial, Dialed, Done, Door, Io, Replay, Seat, Stream};
+pub use interface::{BoxedTask, CapturedHttp, Dial, Dialed, GatewayInterface, Io, Replay, Stream};
 pub use proxy::proxy;

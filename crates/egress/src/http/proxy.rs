@@ -1,5 +1,5 @@
-//! The HTTP proxy: CONNECT, and requests with an absolute `http://` URL. Never leads to what a captured connection to the
-//! same host and port could not reach.
+//! The HTTP proxy: CONNECT, and requests with an absolute `http://` URL. Never reaches what a captured connection to
+//! the same host and port could not.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use http::{Method, Request, Response, Uri};
 use hyper::body::Incoming;
 use tokio::sync::Mutex;
 
-use crate::event::Via;
+use crate::decide::rules::Target;
 use crate::http::authority::Authority;
 use crate::http::captured::HTTP;
-use crate::http::door::{Door, Io};
-use crate::http::forward::{Outgoing, Upstream, empty};
-use crate::http::refuse::{About, Refused};
-use crate::http::request::{Wrong, agrees, aim, host, plain, shown};
-use crate::http::serve::{Line, Serve, Turn, serve};
-use crate::rules::Target;
+use crate::http::connection::{HttpConnection, RequestService, Upgrade, serve};
+use crate::http::interface::{GatewayInterface, Io};
+use crate::http::refusal_response::{RefusedRequest, RequestInfo};
+use crate::http::request_target::{InvalidRequest, agrees, host, plain, request_target, shown};
+use crate::http::upstream_client::{BoxedBody, UpstreamClient, empty};
+use crate::report::event::Via;
 
-/// The connections to the host and port that were asked for last.
-type Last = Option<(Target, u16, Arc<Upstream>)>;
+/// The connections to the host and port of the last request.
+type Last = Option<(Target, u16, Arc<UpstreamClient>)>;
 
 #[derive(Default)]
 struct Proxy {
@@ -26,65 +26,69 @@ struct Proxy {
 }
 
 /// Serves a connection to the proxy until either side ends it.
-pub async fn proxy(door: Arc<dyn Door>, client: Io) {
-    serve(door, Via::HttpProxy, client, Proxy::default()).await;
+pub async fn proxy(gateway: Arc<dyn GatewayInterface>, client: Io) {
+    serve(gateway, Via::HttpProxy, client, Proxy::default()).await;
 }
 
-impl Serve for Proxy {
+impl RequestService for Proxy {
     async fn serve(
         &self,
-        line: &Line,
+        connection: &HttpConnection,
         request: Request<Incoming>,
-        about: &mut About,
-    ) -> Result<Response<Outgoing>, Refused> {
+        info: &mut RequestInfo,
+    ) -> Result<Response<BoxedBody>, RefusedRequest> {
         if request.method() == Method::CONNECT {
-            return connect(line, request, about);
+            return connect(connection, request, info);
         }
-        let aim = aim(request.method(), request.uri())?;
-        about.path = Some(aim.path.path().to_owned());
-        let Some(Authority { target, port }) = aim.url else {
+        let request_target = request_target(request.method(), request.uri())?;
+        info.path = Some(request_target.path.path().to_owned());
+        let Some(Authority { target, port }) = request_target.url else {
             let hint = "this is a proxy; hint: ask it for `http://HOST/…`, or by CONNECT HOST:PORT";
-            return Err(Wrong(hint.to_owned()).into());
+            return Err(InvalidRequest(hint.to_owned()).into());
         };
         let port = port.unwrap_or(HTTP);
-        about.to = Some((target.clone(), port));
-        let host = host(request.headers())?.ok_or_else(|| Wrong("no Host".to_owned()))?;
+        info.to = Some((target.clone(), port));
+        let host = host(request.headers())?.ok_or_else(|| InvalidRequest("no Host".to_owned()))?;
         if !agrees(&host, &target, port) {
-            return Err(Refused::mismatch(&host, &target, port));
+            return Err(RefusedRequest::mismatch(&host, &target, port));
         }
-        let grant = line.door.decide(&target, port)?;
+        let grant = connection.gateway.decide(&target, port)?;
         plain(&grant, request.headers())?;
-        line.door.request(&grant, request.method().as_str(), aim.path.path())?;
+        connection.gateway.request(&grant, request.method().as_str(), request_target.path.path())?;
         let upstream = {
             let mut last = self.last.lock().await;
             match &*last {
                 Some((there, at, upstream)) if *there == target && *at == port => Arc::clone(upstream),
                 _ => {
-                    let (door, there) = (Arc::clone(&line.door), target.clone());
-                    let upstream = Arc::new(Upstream::new(None, move || door.dial(&there, port, &grant)));
+                    let (gateway, there) = (Arc::clone(&connection.gateway), target.clone());
+                    let upstream = Arc::new(UpstreamClient::new(None, move || gateway.dial(&there, port, &grant)));
                     *last = Some((target.clone(), port, Arc::clone(&upstream)));
                     upstream
                 }
             }
         };
         let host = Authority { target, port: (port != HTTP).then_some(port) };
-        line.pass(request, Uri::from(aim.path), (&host).into(), &upstream).await
+        connection.pass(request, Uri::from(request_target.path), (&host).into(), &upstream).await
     }
 }
 
-/// A tunnel, if its end may be reached; whether it can be is found out behind the answer.
-fn connect(line: &Line, mut request: Request<Incoming>, about: &mut About) -> Result<Response<Outgoing>, Refused> {
+/// Responds to CONNECT by the rules alone; the connection to upstream is made after the response.
+fn connect(
+    connection: &HttpConnection,
+    mut request: Request<Incoming>,
+    info: &mut RequestInfo,
+) -> Result<Response<BoxedBody>, RefusedRequest> {
     let text = request.uri().to_string();
-    let wrong = |why| Refused::from(Wrong(format!("CONNECT `{}`: {why}", shown(text.as_bytes()))));
+    let wrong = |why| RefusedRequest::from(InvalidRequest(format!("CONNECT `{}`: {why}", shown(text.as_bytes()))));
     let Authority { target, port } = Authority::parse(text.as_bytes()).map_err(wrong)?;
     let port = port.ok_or_else(|| wrong("no port"))?;
-    about.to = Some((target.clone(), port));
+    info.to = Some((target.clone(), port));
     if let Some(host) = host(request.headers())?
         && !agrees(&host, &target, port)
     {
-        return Err(Refused::mismatch(&host, &target, port));
+        return Err(RefusedRequest::mismatch(&host, &target, port));
     }
-    let grant = line.door.decide(&target, port)?;
-    line.turn(hyper::upgrade::on(&mut request), Turn::Tunnel { target, port, grant });
+    let grant = connection.gateway.decide(&target, port)?;
+    connection.upgrade(hyper::upgrade::on(&mut request), Upgrade::Tunnel { target, port, grant });
     Ok(Response::new(empty()))
 }

@@ -1,22 +1,22 @@
-//! The handshake of a WebSocket (RFC 6455, 4): what a request asks for, and whether an answer is one to it. Pure.
+//! The WebSocket handshake (RFC 6455, 4): whether a request asks for one, and whether a response accepts it. Pure.
 //!
-//! Behind it nobody looks into what is sent. So a 101 alone is not enough: some servers answer with whatever status a
-//! request asks them for, and then read on for the next request.
+//! After it nothing is inspected. So status 101 alone is not enough: some servers answer with whatever status a request
+//! asks for, and then read the next request.
 
 use http::header::{CONNECTION, HeaderMap, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE};
 
-use crate::http::request::has_token;
-use crate::upstream::base64;
+use crate::connect::base64::base64;
+use crate::http::request_target::has_token;
 
-/// What is put behind the key (RFC 6455, 1.3).
+/// Appended to the key (RFC 6455, 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// What the answer to a request must have in `Sec-WebSocket-Accept`.
+/// The value of `Sec-WebSocket-Accept` that a response must have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Expected(String);
 
-/// Has the request asked to become a WebSocket? Other upgrades are not passed on: behind them would be requests that
-/// nobody looks into (`h2c`), or a TLS of which nobody has checked the name.
+/// Whether the request asks for a WebSocket. Other upgrades are not forwarded: after them requests could not be
+/// inspected (`h2c`), or the name of a TLS connection would not be checked.
 pub(crate) fn wanted(headers: &HeaderMap) -> Option<Expected> {
     let one = |name| {
         let mut values = headers.get_all(name).iter();
@@ -28,14 +28,14 @@ pub(crate) fn wanted(headers: &HeaderMap) -> Option<Expected> {
 }
 
 impl Expected {
-    /// Whether the answer's headers are those of a server that has understood the request.
+    /// Whether the response's headers accept the handshake.
     pub(crate) fn is_in(&self, headers: &HeaderMap) -> bool {
         let mut values = headers.get_all(SEC_WEBSOCKET_ACCEPT).iter();
         values.next().is_some_and(|value| value.as_bytes() == self.0.as_bytes()) && values.next().is_none()
     }
 }
 
-/// SHA-1 (FIPS 180-4), which is good for nothing but this.
+/// SHA-1 (FIPS 180-4), only for this handshake.
 fn sha1(bytes: &[u8]) -> [u8; 20] {
     let mut message = bytes.to_vec();
     message.push(0x80);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_are_those_of_the_standard() {
+    fn sha1_matches_the_vectors_of_fips_180() {
         assert_eq!(hex(&sha1(b"abc")), "a9993e364706816aba3e25717850c26c9cd0d89d");
         let two_blocks = b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
         assert_eq!(hex(&sha1(two_blocks)), "84983e441c3bd26ebaae4aa1f95129e5e54670f1");
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_one_to_this_very_request() {
+    fn a_response_accepts_only_the_handshake_of_its_request() {
         let mut asked = HeaderMap::new();
         asked.insert(UPGRADE, HeaderValue::from_static("WebSocket"));
         asked.insert(CONNECTION, HeaderValue::from_static("keep-alive, Upgrade"));

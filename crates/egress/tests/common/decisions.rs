@@ -1,16 +1,16 @@
-//! What must hold of any name, and of any rules and any question to them. Shared by the properties of this crate and the
-//! fuzz targets; panics where something does not hold.
+//! Invariants of any name, and of any rules and any question to them. Shared by the properties of this crate and the
+//! fuzz targets; panics if one is violated.
 
 use std::net::IpAddr;
 
 use cofferdam_egress::address;
 use cofferdam_egress::event::Reason;
+use cofferdam_egress::host_name::{Host, Name};
 use cofferdam_egress::layout::{Layout, MOST_LISTENERS, Socket};
-use cofferdam_egress::name::{Host, Name};
 use cofferdam_egress::rules::{Rules, Target};
 use cofferdam_policy::{AllowRule, Network, NetworkMode, webpath};
 
-/// A name: one form of every spelling, and never an address or the sandbox itself.
+/// A name: normalised, and never an address or `localhost`.
 pub fn name(bytes: &[u8]) {
     let read = Name::parse(bytes);
     if let Ok(text) = std::str::from_utf8(bytes) {
@@ -47,7 +47,7 @@ enum Question<'t> {
 }
 
 /// Rules and questions as lines: `allow TO [methods=…] [paths=…] [hello]`, `deny TO`, `methods …`, `connect HOST PORT`,
-/// `upstream HOST PORT ADDRESS`, `request HOST PORT METHOD PATH`. What cannot be read is left out.
+/// `upstream HOST PORT ADDRESS`, `request HOST PORT METHOD PATH`. Invalid lines are ignored.
 pub fn rules(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let mut network = Network { mode: NetworkMode::Allowlist, ..Network::none() };
@@ -114,7 +114,7 @@ fn place(host: &str, port: &str) -> Option<(Target, u16)> {
     Some((target, port.parse().ok()?))
 }
 
-/// The answer by a look at each entry, one after the other.
+/// The answer of a linear search through the entries.
 fn is_about(entry: &cofferdam_policy::AllowEntry, target: &Target, port: u16) -> bool {
     match target {
         Target::Name(name) => entry.matches_name(name.as_str(), port),
@@ -215,7 +215,7 @@ fn request(network: &Network, compiled: [&Rules; 2], place: (&Target, u16), meth
     }
 }
 
-/// A layout has a socket for every port that is wanted, none twice, and no more than there may be.
+/// A layout has a socket for every port that rules name, none twice, and no more than the limit.
 fn layout(rules: &Rules) {
     let wanted = rules.ports();
     let is_wanted = |port: u16| wanted.iter().any(|(first, last)| (*first..=*last).contains(&port));

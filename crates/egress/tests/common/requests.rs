@@ -1,19 +1,19 @@
-//! What must hold of any bytes that a client sends as HTTP. Shared by the properties of this crate and the fuzz targets;
-//! panics where something does not hold. Reads requests by itself, in the plainest way.
+//! Invariants of any bytes that a client sends as HTTP. Shared by the properties of this crate and the fuzz targets;
+//! panics if one is violated. Has a simple parser of its own.
 
 use cofferdam_egress::http::authority::Authority;
-use cofferdam_egress::http::frame::{Frame, Step};
-use cofferdam_egress::http::head::{self, Fault, Search};
+use cofferdam_egress::http::framing::{RequestFraming, Step};
+use cofferdam_egress::http::request_head::{self, Fault, HeadSearch};
 use cofferdam_egress::rules::Target;
 
 /// Everything that passes when bytes come in pieces of this size, with the fault at which it ends. Upgrades and tunnels
 /// are never granted.
 fn passed(bytes: &[u8], piece: usize) -> (Vec<u8>, Option<Fault>, u64) {
-    let mut frame = Frame::default();
+    let mut framing = RequestFraming::default();
     let mut out = Vec::new();
     for mut bytes in bytes.chunks(piece) {
         while !bytes.is_empty() {
-            let step = frame.step(bytes);
+            let step = framing.step(bytes);
             match step {
                 Step::Pass(count) => {
                     assert!((1..=bytes.len()).contains(&count), "{step:?}");
@@ -23,25 +23,25 @@ fn passed(bytes: &[u8], piece: usize) -> (Vec<u8>, Option<Fault>, u64) {
                 Step::Held(count) => {
                     assert!((1..=bytes.len()).contains(&count), "{step:?}");
                     bytes = &bytes[count..];
-                    out.extend(frame.take().unwrap_or_default());
+                    out.extend(framing.take().unwrap_or_default());
                 }
                 Step::Wait => {
-                    assert!(frame.is_turning());
-                    frame.go_on();
+                    assert!(framing.is_upgrading());
+                    framing.resume();
                 }
                 Step::Fault(fault) => {
-                    assert_eq!(frame.faulty(), Some(fault));
-                    assert_eq!(frame.step(b"GET / HTTP/1.1\r\n"), step, "a fault is for good");
-                    return (out, Some(fault), frame.heads());
+                    assert_eq!(framing.faulty(), Some(fault));
+                    assert_eq!(framing.step(b"GET / HTTP/1.1\r\n"), step, "a fault is for good");
+                    return (out, Some(fault), framing.heads());
                 }
             }
         }
     }
-    (out, None, frame.heads())
+    (out, None, framing.heads())
 }
 
-/// A connection's bytes: what passes is the same in whichever pieces they come, begins the bytes, and is requests that
-/// can be read in one way only.
+/// The bytes of a connection: what passes does not depend on how they are split, is a prefix of them, and consists of
+/// unambiguous requests.
 pub fn requests(bytes: &[u8]) {
     let whole = passed(bytes, bytes.len().max(1));
     for piece in [1, 2, 3, 7, 64] {
@@ -54,14 +54,14 @@ pub fn requests(bytes: &[u8]) {
 
 /// A single head, found and checked.
 pub fn head(bytes: &[u8]) {
-    let found = Search::default().end(bytes, head::MOST_BYTES);
-    let mut search = Search::default();
+    let found = HeadSearch::default().end(bytes, request_head::MOST_BYTES);
+    let mut search = HeadSearch::default();
     // In pieces, the same.
     let step = (bytes.len() / 64).max(1);
     let pieces = (0..=bytes.len()).filter(|end| end % step == 0).chain([bytes.len()]);
     let mut first = Ok(None);
     for end in pieces {
-        first = search.end(&bytes[..end], head::MOST_BYTES);
+        first = search.end(&bytes[..end], request_head::MOST_BYTES);
         if first != Ok(None) {
             break;
         }
@@ -69,7 +69,7 @@ pub fn head(bytes: &[u8]) {
     assert_eq!(first.is_ok(), found.is_ok(), "{first:?} {found:?}");
     if let Ok(Some(end)) = found {
         assert_eq!(first, found);
-        if head::check(&bytes[..end]).is_ok() {
+        if request_head::check(&bytes[..end]).is_ok() {
             plain_head(&bytes[..end]);
         }
     }
@@ -90,16 +90,16 @@ fn lines(head: &[u8]) -> Vec<&[u8]> {
 /// How long the body behind a head is; none where it has chunks.
 fn plain_head(head: &[u8]) -> Option<usize> {
     let shown = String::from_utf8_lossy(head);
-    assert!(head.len() <= head::MOST_BYTES);
+    assert!(head.len() <= request_head::MOST_BYTES);
     let lines = lines(head);
-    assert!(lines.len() <= head::MOST_HEADERS + 1, "{shown:?}");
+    assert!(lines.len() <= request_head::MOST_HEADERS + 1, "{shown:?}");
     for line in &lines {
         assert!(!line.iter().any(|byte| b"\r\n\0\x0b\x7f".contains(byte)), "{shown:?}");
     }
     let words: Vec<_> = lines[0].split(|byte| byte.is_ascii_whitespace()).collect();
     assert!(words.len() == 3 && !words[0].is_empty() && !words[1].is_empty(), "{shown:?}");
     assert!([b"HTTP/1.1", b"HTTP/1.0"].iter().any(|version| words[2] == *version), "{shown:?}");
-    // Every spelling that anybody takes for that name.
+    // Every spelling that some program takes for that name.
     let values = |name: &str| -> Vec<&[u8]> {
         let is = |line: &&&[u8]| {
             let plain: Vec<u8> = line
@@ -186,7 +186,7 @@ fn plain_chunks(mut bytes: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// `HOST:PORT` as CONNECT, Host and URLs have it: what is read is what stands there.
+/// `HOST:PORT` of CONNECT, Host and URLs: the result is what is written there.
 pub fn authority(bytes: &[u8]) {
     let Ok(read) = Authority::parse(bytes) else { return };
     let shown = read.to_string();

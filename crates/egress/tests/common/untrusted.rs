@@ -1,45 +1,45 @@
-//! What must hold of any bytes that a sandbox sends to the gateway. Shared by the properties of this crate and the fuzz
-//! targets; panics where something does not hold.
+//! Invariants of any bytes that a sandbox sends to the gateway. Shared by the properties of this crate and the fuzz
+//! targets; panics if one is violated.
 
 use std::net::IpAddr;
 
-use cofferdam_egress::client_hello::{self, Hello, Read};
-use cofferdam_egress::dns::{self, Resolve, Transport};
+use cofferdam_egress::client_hello::{self, ClientHello, HelloParse};
+use cofferdam_egress::dns::{self, Transport, Zone};
 use cofferdam_egress::event::Reason;
-use cofferdam_egress::first_bytes::{self, First};
-use cofferdam_egress::name::Name;
-use cofferdam_egress::names::{self, Family, Names};
-use cofferdam_egress::rules::Refusal;
-use cofferdam_egress::socks::{self, Asked, Greeting, Progress, Request};
+use cofferdam_egress::first_bytes::{self, FirstBytes};
+use cofferdam_egress::host_name::Name;
+use cofferdam_egress::names::{self, Family, SyntheticAddresses};
+use cofferdam_egress::refusal::Refusal;
+use cofferdam_egress::socks::{self, Destination, Greeting, Progress, Request};
 
-/// Beginnings to be tried: all of them of what is short, some of what is long.
+/// Prefixes to be tried: all of a short message, some of a long one.
 fn beginnings(bytes: &[u8]) -> impl Iterator<Item = usize> {
     let step = (bytes.len() / 512).max(1);
     (0..bytes.len()).filter(move |end| *end < 64 || end % step == 0)
 }
 
-/// A TLS greeting: what is read needs all of what was read, stays whatever follows, and is the same in other records.
+/// A ClientHello: the result needs every byte of it, does not depend on what follows, and is the same in other records.
 pub fn hello(bytes: &[u8]) {
     let read = client_hello::read(bytes);
     match &read {
-        Read::More => assert!(bytes.len() < client_hello::MOST, "a greeting that is too long is waited for"),
-        Read::Bad(why) => assert!(!why.is_empty()),
-        Read::Hello(hello) => assert_hello(bytes, hello),
+        HelloParse::More => assert!(bytes.len() < client_hello::MOST, "a greeting that is too long is waited for"),
+        HelloParse::Bad(why) => assert!(!why.is_empty()),
+        HelloParse::Hello(hello) => assert_hello(bytes, hello),
     }
-    // A beginning is undecided, or the same already.
+    // A prefix is undecided, or has the same result already.
     for end in beginnings(bytes) {
         let earlier = client_hello::read(&bytes[..end]);
-        assert!(earlier == Read::More || earlier == read, "{earlier:?} at {end}, then {read:?}");
+        assert!(earlier == HelloParse::More || earlier == read, "{earlier:?} at {end}, then {read:?}");
     }
-    if read != Read::More {
+    if read != HelloParse::More {
         assert_eq!(client_hello::read(&[bytes, b"\x16\x03\x01\0\x05"].concat()), read);
     }
-    if matches!(read, Read::Hello(_)) {
-        assert_eq!(first_bytes::classify(bytes), First::Tls);
+    if matches!(read, HelloParse::Hello(_)) {
+        assert_eq!(first_bytes::classify(bytes), FirstBytes::Tls);
     }
 }
 
-fn assert_hello(bytes: &[u8], hello: &Hello) {
+fn assert_hello(bytes: &[u8], hello: &ClientHello) {
     if let Some(name) = &hello.server_name {
         assert!(!name.is_empty() && name.len() <= 253, "{name:?}");
         assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.".contains(&byte)));
@@ -56,7 +56,7 @@ fn assert_hello(bytes: &[u8], hello: &Hello) {
     let halves = message.split_at(message.len() / 2);
     for pieces in [vec![&message[..]], vec![halves.0, halves.1]] {
         if pieces.iter().all(|piece| piece.len() <= 1 << 14) {
-            assert_eq!(client_hello::read(&records(&pieces)), Read::Hello(hello.clone()));
+            assert_eq!(client_hello::read(&records(&pieces)), HelloParse::Hello(hello.clone()));
         }
     }
 }
@@ -83,16 +83,16 @@ pub fn unwrapped(bytes: &[u8]) -> Vec<u8> {
     message
 }
 
-/// First bytes: decided once and for all, and in time; and never opaque what a server takes for TLS or HTTP.
+/// First bytes: the decision is final and in time, and what a server takes for TLS or HTTP is never opaque.
 pub fn first(bytes: &[u8]) {
     let whole = first_bytes::classify(bytes);
-    assert!(whole != First::More || bytes.len() < first_bytes::MOST);
+    assert!(whole != FirstBytes::More || bytes.len() < first_bytes::MOST);
     for end in beginnings(bytes) {
         let earlier = first_bytes::classify(&bytes[..end]);
-        assert!(earlier == First::More || earlier == whole, "{earlier:?} at {end}, then {whole:?}");
+        assert!(earlier == FirstBytes::More || earlier == whole, "{earlier:?} at {end}, then {whole:?}");
     }
     let line = bytes.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();
-    if whole == First::Opaque {
+    if whole == FirstBytes::Opaque {
         assert!(!bytes.starts_with(b"\x16\x03"));
         let words: Vec<&[u8]> = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty()).collect();
         if let [method, .., version] = words[..] {
@@ -105,10 +105,10 @@ pub fn first(bytes: &[u8]) {
     }
 }
 
-/// Everything of SOCKS: what is read is what was taken, whatever follows; and every beginning of that needs more.
+/// SOCKS messages: the result does not depend on what follows, and every prefix needs more bytes.
 pub fn socks(bytes: &[u8]) {
-    let asked = |asked: &Asked| {
-        if let Asked::Host(host) = asked {
+    let asked = |asked: &Destination| {
+        if let Destination::Host(host) = asked {
             assert!((1..=255).contains(&host.len()) && host.bytes().all(|byte| byte.is_ascii_graphic()), "{host:?}");
         }
     };
@@ -139,20 +139,20 @@ fn same<T: PartialEq + std::fmt::Debug>(bytes: &[u8], read: fn(&[u8]) -> Progres
 
 /// Allows what ends in `.example`.
 pub struct Inside {
-    names: Names,
+    names: SyntheticAddresses,
     refused: usize,
 }
 
 impl Inside {
     /// Knows one name.
     pub fn new() -> Inside {
-        let mut names = Names::new(16);
+        let mut names = SyntheticAddresses::new(16);
         names.address(&Name::parse(b"known.example").expect("a name"), Family::V4).expect("room");
         Inside { names, refused: 0 }
     }
 }
 
-impl Resolve for Inside {
+impl Zone for Inside {
     fn address(&mut self, name: &Name, family: Family) -> Result<IpAddr, Refusal> {
         let reason = match name.as_str().ends_with(".example") {
             true => match self.names.address(name, family) {
@@ -174,8 +174,8 @@ impl Resolve for Inside {
     }
 }
 
-/// A query: an answer to it that is one, no longer than a datagram, with addresses of allowed names alone; and each
-/// refusal told once.
+/// A query: its answer is well-formed, no longer than a datagram, with addresses of allowed names only; and each
+/// refusal is reported once.
 pub fn dns(bytes: &[u8]) {
     let mut inside = Inside::new();
     let answer = dns::answer(bytes, Transport::Udp, &mut inside);
@@ -194,7 +194,7 @@ pub fn dns(bytes: &[u8]) {
     assert_eq!(answer[2] & 0xfb, bytes[2] & 0x79 | 0x80, "an answer to that operation, not authoritative, not cut");
     assert_eq!(dns::answer(&answer, Transport::Udp, &mut inside), None, "answers are not answered");
     let code = answer[3] & 15;
-    // Each beginning of what is well-formed is not.
+    // No prefix of a well-formed query is well-formed.
     if answer.len() > 12 {
         for end in 12..bytes.len().min(600) {
             let cut = dns::answer(&bytes[..end], Transport::Udp, &mut Inside::new()).expect("it has a header");
@@ -217,7 +217,7 @@ pub fn dns(bytes: &[u8]) {
 }
 
 /// The records behind the question: whole, of the question's name or the root, and addresses that stand for something.
-fn assert_records(answer: &[u8], mut at: usize, known: &Names) {
+fn assert_records(answer: &[u8], mut at: usize, known: &SyntheticAddresses) {
     let word = |at: usize| u16::from_be_bytes([answer[at], answer[at + 1]]);
     for _ in 0..word(6) + word(8) + word(10) {
         at += match answer[at] {

@@ -1,8 +1,8 @@
-//! The gateway end to end, between programs and servers of the test: what is allowed goes through byte for byte, what is not
-//! does not begin.
+//! The gateway end to end, between clients and servers of the test: what is allowed passes byte for byte, and what is
+//! not does not begin.
 
-mod attack;
-mod bounds;
-mod flows;
-mod proxied;
-mod world;
+mod abuse;
+mod captured_connections;
+mod limits_and_end;
+mod proxies;
+mod support;

@@ -1,10 +1,10 @@
-//! The API that is passed through: one base URL, an event for each request, and no way to anything else.
+//! The API that is passed through: one base URL, an event for each request, and nothing else is reachable.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use cofferdam_egress::event::{Kind, Reason, Via};
-use cofferdam_egress::http::{Api, Connect, Door, api};
+use cofferdam_egress::http::{Api, Connect, GatewayInterface, api};
 use cofferdam_egress::rules::Target;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
@@ -12,26 +12,26 @@ use crate::support::{Fake, Noted, echo, grant, read_requests, talk};
 
 const BASE: &str = "http://127.0.0.1:8000/v1";
 
-fn connect(door: &Arc<Fake>, base: &str) -> DuplexStream {
+fn connect(gateway: &Arc<Fake>, base: &str) -> DuplexStream {
     let (client, ours) = duplex(16 * 1024);
     let base = Arc::new(Api::new(&base.parse().expect("a URL")).expect("an API"));
     let connect: Connect = {
-        let door = Arc::clone(door);
-        Arc::new(move || door.dial(&Target::Address([127, 0, 0, 1].into()), 8000, &grant()))
+        let gateway = Arc::clone(gateway);
+        Arc::new(move || gateway.dial(&Target::Address([127, 0, 0, 1].into()), 8000, &grant()))
     };
-    let door: Arc<dyn Door> = door.clone();
-    tokio::spawn(api(door, Box::new(ours), base, connect));
+    let gateway: Arc<dyn GatewayInterface> = gateway.clone();
+    tokio::spawn(api(gateway, Box::new(ours), base, connect));
     client
 }
 
 #[tokio::test]
-async fn each_request_goes_to_the_base_url_and_is_told() {
-    let door = Arc::new(Fake::new(echo));
+async fn each_request_goes_to_the_base_url_and_is_reported() {
+    let gateway = Arc::new(Fake::new(echo));
     let text = "POST /chat?key=secret HTTP/1.1\r\nHost: 127.0.0.1:3129\r\nAuthorization: Bearer token\r\nContent-Length: 5\r\n\r\nhello\
                 GET http://127.0.0.1:3129/models HTTP/1.1\r\nHost: localhost:3129\r\n\r\n";
-    let answer = talk(connect(&door, BASE), text.as_bytes()).await;
+    let answer = talk(connect(&gateway, BASE), text.as_bytes()).await;
     assert_eq!(answer.matches("200 OK").count(), 2, "{answer}");
-    let seen = read_requests(&door.received()).expect("requests");
+    let seen = read_requests(&gateway.received()).expect("requests");
     let lines: Vec<_> = seen.iter().map(|seen| (seen.line.as_str(), seen.get("host"))).collect();
     assert_eq!(
         lines,
@@ -41,7 +41,7 @@ async fn each_request_goes_to_the_base_url_and_is_told() {
         ]
     );
     assert_eq!((seen[0].get("authorization"), seen[0].body.as_slice()), (vec!["Bearer token"], b"hello".as_slice()));
-    let events = door.events();
+    let events = gateway.events();
     assert_eq!(events.len(), 2, "{events:?}");
     let first = &events[0];
     assert_eq!((first.kind, first.via, first.status), (Kind::ApiRequest, Via::Api, Some(200)));
@@ -71,17 +71,17 @@ async fn nothing_else_can_be_reached() {
         ("GET http://127.0.0.1:3129/../admin", 400, Reason::BadRequest),
         ("OPTIONS *", 400, Reason::BadRequest),
     ] {
-        let door = Arc::new(Fake::new(echo));
+        let gateway = Arc::new(Fake::new(echo));
         let answer =
-            talk(connect(&door, BASE), format!("{line} HTTP/1.1\r\nHost: 127.0.0.1:3129\r\n\r\n").as_bytes()).await;
+            talk(connect(&gateway, BASE), format!("{line} HTTP/1.1\r\nHost: 127.0.0.1:3129\r\n\r\n").as_bytes()).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{line}: {answer}");
-        assert_eq!((door.reasons(), door.made().len()), (vec![reason], 0), "{line}");
+        assert_eq!((gateway.reasons(), gateway.made().len()), (vec![reason], 0), "{line}");
     }
-    let door = Arc::new(Fake::new(echo));
+    let gateway = Arc::new(Fake::new(echo));
     let text = "GET //evil.example/../x HTTP/1.1\r\nHost: 127.0.0.1:3129\r\n\r\n";
-    let answer = talk(connect(&door, "http://127.0.0.1:8000"), text.as_bytes()).await;
+    let answer = talk(connect(&gateway, "http://127.0.0.1:8000"), text.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "without a prefix every path is the API's own: {answer}");
-    assert_eq!(read_requests(&door.received()).expect("requests")[0].get("host"), ["127.0.0.1:8000"]);
+    assert_eq!(read_requests(&gateway.received()).expect("requests")[0].get("host"), ["127.0.0.1:8000"]);
 }
 
 #[tokio::test]
@@ -93,38 +93,38 @@ async fn a_redirect_is_the_clients_to_follow() {
         let answer = "HTTP/1.1 302 Found\r\nLocation: http://evil.example/\r\nContent-Length: 0\r\n\r\n";
         stream.write_all(answer.as_bytes()).await.expect("answer");
     }
-    let door = Arc::new(Fake::new(redirecting));
-    let answer = talk(connect(&door, BASE), b"GET /x HTTP/1.1\r\nHost: 127.0.0.1:3129\r\n\r\n").await;
+    let gateway = Arc::new(Fake::new(redirecting));
+    let answer = talk(connect(&gateway, BASE), b"GET /x HTTP/1.1\r\nHost: 127.0.0.1:3129\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 302 ") && answer.contains("Location: http://evil.example/\r\n"), "{answer}");
-    assert_eq!((door.made().len(), door.events()[0].status), (1, Some(302)));
+    assert_eq!((gateway.made().len(), gateway.events()[0].status), (1, Some(302)));
 }
 
 #[tokio::test]
 async fn an_api_that_is_not_there_is_a_failure() {
-    let door = Arc::new(Fake::unreachable());
-    let answer = talk(connect(&door, BASE), b"GET /x HTTP/1.1\r\nHost: 127.0.0.1:3129\r\n\r\n").await;
+    let gateway = Arc::new(Fake::unreachable());
+    let answer = talk(connect(&gateway, BASE), b"GET /x HTTP/1.1\r\nHost: 127.0.0.1:3129\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
-    assert_eq!(door.reasons(), [Reason::Unreachable]);
+    assert_eq!(gateway.reasons(), [Reason::Unreachable]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_of_which_nobody_awaits_the_answer_is_told_as_well() {
-    let door = Arc::new(Fake::new(|mut stream: DuplexStream, noted: Noted| async move {
+async fn a_request_without_a_waiting_client_is_reported() {
+    let gateway = Arc::new(Fake::new(|mut stream: DuplexStream, noted: Noted| async move {
         let mut buffer = [0; 1024];
         while let Ok(count @ 1..) = stream.read(&mut buffer).await {
             noted.add(&buffer[..count]);
         }
     }));
-    let mut client = connect(&door, BASE);
+    let mut client = connect(&gateway, BASE);
     let text = "POST /chat HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello";
     client.write_all(text.as_bytes()).await.expect("request");
-    while !door.received().ends_with(b"hello") {
+    while !gateway.received().ends_with(b"hello") {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(door.events(), []);
+    assert_eq!(gateway.events(), []);
     drop(client);
     tokio::time::sleep(Duration::from_secs(100)).await;
-    let events = door.events();
+    let events = gateway.events();
     let [event] = &events[..] else { panic!("{events:?}") };
     assert_eq!((event.kind, event.status, event.bytes_up), (Kind::ApiRequest, None, Some(5)));
     assert_eq!((event.method.as_deref(), event.path.as_deref()), (Some("POST"), Some("/chat")));

@@ -1,4 +1,4 @@
-//! A connection that was captured: what passes, what is refused, and what upstream gets of it.
+//! Captured connections: what passes, what is refused, and what upstream receives.
 
 use std::sync::Arc;
 
@@ -11,38 +11,38 @@ fn get(path: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_request_reaches_upstream_and_its_answer_comes_back() {
-    let door = Arc::new(Fake::new(echo));
-    let answer = talk(connect(&door), get("/a?b=c").as_bytes()).await;
+async fn a_request_reaches_upstream_and_its_response_returns() {
+    let gateway = Arc::new(Fake::new(echo));
+    let answer = talk(connect(&gateway), get("/a?b=c").as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(answer.contains("X-Up: yes\r\n") && answer.ends_with("GET /a?b=c HTTP/1.1"), "{answer}");
-    let seen = read_requests(&door.received()).expect("requests");
+    let seen = read_requests(&gateway.received()).expect("requests");
     assert_eq!(seen.len(), 1);
     assert_eq!(seen[0].get("host"), [GOOD]);
-    assert_eq!(door.reasons(), []);
+    assert_eq!(gateway.reasons(), []);
 }
 
 #[tokio::test]
-async fn requests_of_a_kept_connection_are_answered_in_order_over_one_upstream() {
-    let door = Arc::new(Fake::new(echo));
+async fn keep_alive_requests_share_one_upstream_in_order() {
+    let gateway = Arc::new(Fake::new(echo));
     let pipelined = format!("{}{}{}", get("/1"), get("/2"), get("/3"));
-    let answer = talk(connect(&door), pipelined.as_bytes()).await;
+    let answer = talk(connect(&gateway), pipelined.as_bytes()).await;
     assert_eq!(answer.matches("200 OK").count(), 3, "{answer}");
     let order: Vec<_> = ["/1", "/2", "/3"].iter().map(|path| answer.find(&format!("GET {path} "))).collect();
     assert!(order.iter().all(Option::is_some) && order.is_sorted(), "{answer}");
-    assert_eq!(door.made().len(), 1);
+    assert_eq!(gateway.made().len(), 1);
 }
 
 #[tokio::test]
-async fn a_second_request_for_another_host_is_refused_and_nothing_of_it_leaves() {
-    let door = Arc::new(Fake::new(echo));
+async fn a_later_request_for_another_host_is_refused() {
+    let gateway = Arc::new(Fake::new(echo));
     let text = format!("{}GET /secret HTTP/1.1\r\nHost: other.example\r\n\r\n{}", get("/1"), get("/3"));
-    let answer = talk(connect(&door), text.as_bytes()).await;
+    let answer = talk(connect(&gateway), text.as_bytes()).await;
     assert!(answer.contains("GET /1 HTTP/1.1"), "{answer}");
     assert!(answer.contains("HTTP/1.1 403 ") && answer.contains("for another host"), "{answer}");
-    let seen = read_requests(&door.received()).expect("requests");
+    let seen = read_requests(&gateway.received()).expect("requests");
     assert_eq!(seen.iter().map(|seen| seen.line.as_str()).collect::<Vec<_>>(), ["GET /1 HTTP/1.1"]);
-    assert_eq!(door.reasons(), [Reason::HostMismatch]);
+    assert_eq!(gateway.reasons(), [Reason::HostMismatch]);
 }
 
 /// Each of these on a connection to `good.example:8080` is the same host.
@@ -55,17 +55,17 @@ async fn the_same_host_in_another_spelling_is_the_same() {
         ("http://good.example:8080/p", "good.example:8080", "good.example:8080"),
         ("http://Good.Example:8080/p", "good.example", "good.example"),
     ] {
-        let door = Arc::new(Fake::new(echo));
-        let client = connect_to(&door, name(GOOD), 8080);
+        let gateway = Arc::new(Fake::new(echo));
+        let client = connect_to(&gateway, name(GOOD), 8080);
         let answer = talk(client, format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).await;
         assert!(answer.starts_with("HTTP/1.1 200 "), "{target} {host}: {answer}");
-        let seen = read_requests(&door.received()).expect("requests");
+        let seen = read_requests(&gateway.received()).expect("requests");
         assert_eq!((seen[0].line.as_str(), seen[0].get("host")), ("GET /p HTTP/1.1", vec![sent]));
     }
 }
 
 #[tokio::test]
-async fn another_host_is_refused_in_whichever_way_it_is_named() {
+async fn another_host_is_refused_in_every_spelling() {
     for (target, host, reason) in [
         ("/", "other.example", Reason::HostMismatch),
         ("/", "sub.good.example", Reason::HostMismatch),
@@ -103,12 +103,12 @@ async fn another_host_is_refused_in_whichever_way_it_is_named() {
         ("good.example:80", "good.example", Reason::BadRequest),
         ("*", "good.example", Reason::BadRequest),
     ] {
-        let door = Arc::new(Fake::new(echo));
+        let gateway = Arc::new(Fake::new(echo));
         let text = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        let answer = talk(connect(&door), text.as_bytes()).await;
+        let answer = talk(connect(&gateway), text.as_bytes()).await;
         let status = if reason == Reason::HostMismatch { "HTTP/1.1 403 " } else { "HTTP/1.1 400 " };
         assert!(answer.starts_with(status), "{target} {host}: {answer}");
-        assert_eq!(door.reasons(), [reason], "{target} {host}");
-        assert_eq!(door.received(), b"", "{target} {host}");
+        assert_eq!(gateway.reasons(), [reason], "{target} {host}");
+        assert_eq!(gateway.received(), b"", "{target} {host}");
     }
 }

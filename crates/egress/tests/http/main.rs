@@ -1,12 +1,12 @@
-//! HTTP through the gateway, with raw bytes on both sides: what a client sends, what upstream gets, what is answered and
-//! told. Everything in memory: no socket, no privilege.
+//! HTTP through the gateway, with raw bytes on both sides: what a client sends, what upstream receives, responses and
+//! events. Everything in memory: no socket, no privilege.
 
-mod any;
+mod ambiguous_requests;
 mod api;
+mod arbitrary_bytes;
 mod captured;
-mod flow;
 mod proxy;
 #[path = "../common/requests.rs"]
 mod requests;
-mod shapes;
+mod streaming;
 mod support;

@@ -4,20 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cofferdam_egress::event::Reason;
-use cofferdam_egress::http::{Door, proxy};
+use cofferdam_egress::http::{GatewayInterface, proxy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use crate::support::{Fake, GOOD, OTHER, echo, name, read_requests, talk};
 
-fn connect(door: &Arc<Fake>) -> DuplexStream {
+fn connect(gateway: &Arc<Fake>) -> DuplexStream {
     let (client, ours) = duplex(16 * 1024);
-    let door: Arc<dyn Door> = door.clone();
-    tokio::spawn(proxy(door, Box::new(ours)));
+    let gateway: Arc<dyn GatewayInterface> = gateway.clone();
+    tokio::spawn(proxy(gateway, Box::new(ours)));
     client
 }
 
 #[tokio::test]
-async fn a_tunnel_is_handed_on_with_every_byte() {
+async fn a_tunnel_is_passed_on_with_every_byte() {
     for text in [
         "CONNECT good.example:443 HTTP/1.1\r\nHost: good.example:443\r\n\r\n",
         "CONNECT good.example:443 HTTP/1.1\r\nHost: good.example\r\nProxy-Connection: keep-alive\r\nUser-Agent: x\r\n\r\n",
@@ -25,8 +25,8 @@ async fn a_tunnel_is_handed_on_with_every_byte() {
         "CONNECT good.example:443 HTTP/1.0\r\n\r\n",
     ] {
         for early in ["", "early bytes"] {
-            let door = Arc::new(Fake::new(echo));
-            let mut client = connect(&door);
+            let gateway = Arc::new(Fake::new(echo));
+            let mut client = connect(&gateway);
             client.write_all(format!("{text}{early}").as_bytes()).await.expect("request");
             let mut answer = vec![0; "HTTP/1.1 200 OK\r\n\r\n".len()];
             client.read_exact(&mut answer).await.expect("answer");
@@ -37,13 +37,13 @@ async fn a_tunnel_is_handed_on_with_every_byte() {
             let mut back = String::new();
             client.read_to_string(&mut back).await.expect("echo");
             assert_eq!(back, format!("{early} and later ones"), "{text:?}");
-            assert_eq!(*door.tunnels.lock().expect("tunnels"), [(name(GOOD), 443)]);
-            assert_eq!((door.reasons(), door.made().len()), (vec![], 0));
+            assert_eq!(*gateway.tunnels.lock().expect("tunnels"), [(name(GOOD), 443)]);
+            assert_eq!((gateway.reasons(), gateway.made().len()), (vec![], 0));
         }
     }
 }
 
-/// The end of an answer that says what would allow it.
+/// The end of a response that names what would allow it.
 macro_rules! allow {
     ($entry:literal) => {
         concat!("; hint: --allow ", $entry, ", `network.allow` of the policy, or `allowed_domains` of the profile\n")
@@ -51,13 +51,13 @@ macro_rules! allow {
 }
 
 #[tokio::test]
-async fn a_tunnel_elsewhere_is_refused_with_what_would_allow_it() {
+async fn a_refused_tunnel_names_what_would_allow_it() {
     for (text, status, reason, hint) in [
         ("evil.example:443", 403, Reason::NotAllowed, allow!("evil.example")),
         ("good.example:22", 403, Reason::PortNotAllowed, allow!("good.example:22")),
         ("192.0.2.7:443", 403, Reason::NotAllowed, allow!("192.0.2.7")),
         ("[2001:db8::7]:443", 403, Reason::NotAllowed, allow!("2001:db8::7")),
-        ("169.254.169.254:443", 403, Reason::NotAllowed, "which gives this machine's credentials to whoever asks\n"),
+        ("169.254.169.254:443", 403, Reason::NotAllowed, "which gives this machine's credentials to any client\n"),
         ("169.254.7.7:22", 403, Reason::NotAllowed, "; 169.254.7.7 is link-local"),
         ("10.1.2.3:443", 403, Reason::NotAllowed, allow!("10.1.2.3")),
         ("127.0.0.1:443", 403, Reason::NotAllowed, ""),
@@ -93,18 +93,18 @@ async fn a_tunnel_elsewhere_is_refused_with_what_would_allow_it() {
         ("*.example:443", 400, Reason::BadRequest, ""),
         (":443", 400, Reason::BadRequest, ""),
     ] {
-        let door = Arc::new(Fake::new(echo));
+        let gateway = Arc::new(Fake::new(echo));
         let answer =
-            talk(connect(&door), format!("CONNECT {text} HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n").as_bytes()).await;
+            talk(connect(&gateway), format!("CONNECT {text} HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n").as_bytes()).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{text:?}: {answer}");
         assert!(answer.contains(hint), "{text:?}: {answer}");
-        assert_eq!((door.reasons(), door.made().len()), (vec![reason], 0), "{text:?}");
-        assert_eq!(*door.tunnels.lock().expect("tunnels"), [], "{text:?}");
+        assert_eq!((gateway.reasons(), gateway.made().len()), (vec![reason], 0), "{text:?}");
+        assert_eq!(*gateway.tunnels.lock().expect("tunnels"), [], "{text:?}");
     }
 }
 
 #[tokio::test]
-async fn a_tunnel_whose_host_is_another_or_that_has_a_body_is_refused() {
+async fn a_tunnel_with_another_host_or_a_body_is_refused() {
     for (headers, status, reason) in [
         ("Host: other.example:443\r\n", 403, Reason::HostMismatch),
         ("Host: good.example:80\r\n", 403, Reason::HostMismatch),
@@ -112,18 +112,18 @@ async fn a_tunnel_whose_host_is_another_or_that_has_a_body_is_refused() {
         ("Host: good.example:443\r\nContent-Length: 5\r\n", 400, Reason::BadRequest),
         ("Host: good.example:443\r\nTransfer-Encoding: chunked\r\n", 400, Reason::BadRequest),
     ] {
-        let door = Arc::new(Fake::new(echo));
+        let gateway = Arc::new(Fake::new(echo));
         let text = format!("CONNECT good.example:443 HTTP/1.1\r\n{headers}\r\nhello");
-        let answer = talk(connect(&door), text.as_bytes()).await;
+        let answer = talk(connect(&gateway), text.as_bytes()).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{headers:?}: {answer}");
-        assert_eq!(door.reasons(), [reason], "{headers:?}");
-        assert_eq!(*door.tunnels.lock().expect("tunnels"), [], "{headers:?}");
+        assert_eq!(gateway.reasons(), [reason], "{headers:?}");
+        assert_eq!(*gateway.tunnels.lock().expect("tunnels"), [], "{headers:?}");
     }
 }
 
 #[tokio::test]
-async fn each_request_with_a_url_goes_to_its_own_host() {
-    let door = Arc::new(Fake::new(echo));
+async fn absolute_urls_go_to_their_own_hosts() {
+    let gateway = Arc::new(Fake::new(echo));
     let request = |url: &str, host: &str| {
         format!(
             "GET {url} HTTP/1.1\r\nHost: {host}\r\nProxy-Authorization: Basic eDp5\r\nProxy-Connection: keep-alive\r\n\r\n"
@@ -136,9 +136,9 @@ async fn each_request_with_a_url_goes_to_its_own_host() {
         request("http://good.example?q", GOOD),
     ]
     .concat();
-    let answer = talk(connect(&door), text.as_bytes()).await;
+    let answer = talk(connect(&gateway), text.as_bytes()).await;
     assert_eq!(answer.matches("200 OK").count(), 4, "{answer}");
-    let made = door.made();
+    let made = gateway.made();
     let ends: Vec<_> = made.iter().map(|made| (made.target.clone(), made.port)).collect();
     assert_eq!(ends, [(name(GOOD), 80), (name(OTHER), 8080), (name(GOOD), 80)]);
     let lines: Vec<Vec<String>> = made
@@ -162,7 +162,7 @@ async fn each_request_with_a_url_goes_to_its_own_host() {
 }
 
 #[tokio::test]
-async fn urls_elsewhere_and_what_is_no_proxy_request_are_refused() {
+async fn other_urls_and_non_proxy_requests_are_refused() {
     for (target, host, status, reason, hint) in [
         ("http://evil.example/", "evil.example", 403, Reason::NotAllowed, allow!("evil.example")),
         ("http://good.example:22/", "good.example:22", 403, Reason::PortNotAllowed, ""),
@@ -183,30 +183,30 @@ async fn urls_elsewhere_and_what_is_no_proxy_request_are_refused() {
         ("//good.example/", "good.example", 400, Reason::BadRequest, ""),
         ("good.example", "good.example", 400, Reason::BadRequest, ""),
     ] {
-        let door = Arc::new(Fake::new(echo));
-        let answer = talk(connect(&door), format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).await;
+        let gateway = Arc::new(Fake::new(echo));
+        let answer = talk(connect(&gateway), format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{target:?}: {answer}");
         assert!(answer.contains(hint), "{target:?}: {answer}");
-        assert_eq!((door.reasons(), door.made().len()), (vec![reason], 0), "{target:?}");
+        assert_eq!((gateway.reasons(), gateway.made().len()), (vec![reason], 0), "{target:?}");
     }
 }
 
 #[tokio::test]
-async fn methods_and_paths_hold_for_urls_as_well() {
-    let door = Arc::new(Fake { ruled: true, ..Fake::new(echo) });
+async fn methods_and_paths_apply_to_absolute_urls() {
+    let gateway = Arc::new(Fake { ruled: true, ..Fake::new(echo) });
     let request = |line: &str| format!("{line} HTTP/1.1\r\nHost: good.example\r\n\r\n");
-    let answer = talk(connect(&door), request("GET http://good.example/public/a").as_bytes()).await;
+    let answer = talk(connect(&gateway), request("GET http://good.example/public/a").as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    let answer = talk(connect(&door), request("GET http://good.example/private").as_bytes()).await;
+    let answer = talk(connect(&gateway), request("GET http://good.example/private").as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("($.network.allow[0])"), "{answer}");
-    let answer = talk(connect(&door), request("DELETE http://good.example/public/a").as_bytes()).await;
+    let answer = talk(connect(&gateway), request("DELETE http://good.example/public/a").as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
-    assert_eq!(door.reasons(), [Reason::PathNotAllowed, Reason::MethodNotAllowed]);
-    assert_eq!(door.made().len(), 1);
+    assert_eq!(gateway.reasons(), [Reason::PathNotAllowed, Reason::MethodNotAllowed]);
+    assert_eq!(gateway.made().len(), 1);
 }
 
 #[tokio::test]
-async fn headers_that_name_another_method_or_path_do_not_pass_where_a_rule_looks_at_those() {
+async fn override_headers_are_refused_by_inspecting_rules() {
     for header in [
         "X-HTTP-Method-Override: DELETE",
         "X_HTTP_Method_Override: DELETE",
@@ -219,23 +219,24 @@ async fn headers_that_name_another_method_or_path_do_not_pass_where_a_rule_looks
         for (ruled, status) in [(true, "HTTP/1.1 400 "), (false, "HTTP/1.1 200 ")] {
             let direct = format!("GET /public/a HTTP/1.1\r\nHost: good.example\r\n{header}\r\n\r\n");
             let proxied = direct.replace(" /public", " http://good.example/public");
-            let door = Arc::new(Fake { ruled, ..Fake::new(echo) });
-            let answer = talk(connect(&door), proxied.as_bytes()).await;
+            let gateway = Arc::new(Fake { ruled, ..Fake::new(echo) });
+            let answer = talk(connect(&gateway), proxied.as_bytes()).await;
             assert!(answer.starts_with(status), "{header}: {answer}");
-            let answer = talk(crate::support::connect(&door), direct.as_bytes()).await;
+            let answer = talk(crate::support::connect(&gateway), direct.as_bytes()).await;
             assert!(answer.starts_with(status), "{header}: {answer}");
-            assert_eq!(door.received().is_empty(), ruled, "{header}");
-            assert_eq!(door.reasons(), vec![Reason::BadRequest; if ruled { 2 } else { 0 }]);
+            assert_eq!(gateway.received().is_empty(), ruled, "{header}");
+            assert_eq!(gateway.reasons(), vec![Reason::BadRequest; if ruled { 2 } else { 0 }]);
         }
     }
 }
 
 #[tokio::test]
 async fn a_host_that_cannot_be_reached_is_a_failure() {
-    let door = Arc::new(Fake::unreachable());
+    let gateway = Arc::new(Fake::unreachable());
     let text = "GET http://good.example/ HTTP/1.1\r\nHost: good.example\r\n\r\n";
-    let answer =
-        tokio::time::timeout(Duration::from_secs(5), talk(connect(&door), text.as_bytes())).await.expect("an answer");
+    let answer = tokio::time::timeout(Duration::from_secs(5), talk(connect(&gateway), text.as_bytes()))
+        .await
+        .expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
-    assert_eq!(door.reasons(), [Reason::Unreachable]);
+    assert_eq!(gateway.reasons(), [Reason::Unreachable]);
 }

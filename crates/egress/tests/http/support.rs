@@ -1,5 +1,5 @@
-//! A door that is not the gateway's, upstreams that note each byte, and a reader of requests that shares nothing with
-//! the one under test.
+//! A gateway interface of the test's own, upstreams that record each byte, and a parser of requests that shares nothing
+//! with the one under test.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cofferdam_egress::event::{Event, Kind, Reason, Via};
-use cofferdam_egress::http::{Dial, Dialed, Done, Door, Io, Seat, captured};
-use cofferdam_egress::name::Name;
-use cofferdam_egress::rules::{Grant, Refusal, Target};
+use cofferdam_egress::host_name::Name;
+use cofferdam_egress::http::{BoxedTask, CapturedHttp, Dial, Dialed, GatewayInterface, Io, captured};
+use cofferdam_egress::refusal::Refusal;
+use cofferdam_egress::rules::{Grant, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-/// The name that is allowed, at every port in `PORTS`.
+/// The allowed name, at every port in `PORTS`.
 pub const GOOD: &str = "good.example";
 pub const OTHER: &str = "other.example";
 pub const PORTS: [u16; 3] = [80, 443, 8080];
@@ -97,7 +98,7 @@ fn refusal(reason: Reason) -> Refusal {
     Refusal { reason, rule: None, detail: None }
 }
 
-impl Door for Fake {
+impl GatewayInterface for Fake {
     fn decide(&self, target: &Target, port: u16) -> Result<Grant, Refusal> {
         if *target != name(GOOD) && *target != name(OTHER) {
             Err(refusal(Reason::NotAllowed))
@@ -130,10 +131,10 @@ impl Door for Fake {
         Box::pin(async move { Ok(Dialed { io: Box::new(ours), address: None }) })
     }
 
-    fn tunnel(self: Arc<Self>, client: Io, first: Bytes, target: Target, port: u16, _: Grant) -> Done {
+    fn tunnel(self: Arc<Self>, client: Io, first: Bytes, target: Target, port: u16, _: Grant) -> BoxedTask {
         self.tunnels.lock().expect("tunnels").push((target, port));
         Box::pin(async move {
-            // An echo, so that a test sees each byte and their order.
+            // An echo, so that a test sees every byte in order.
             let mut client = client;
             client.write_all(&first).await.expect("client");
             let (mut read, mut write) = tokio::io::split(client);
@@ -150,22 +151,22 @@ pub fn grant() -> Grant {
     Grant::default()
 }
 
-/// A connection to `GOOD:80` whose client does as it likes; the gateway serves it in a task.
-pub fn connect(door: &Arc<Fake>) -> DuplexStream {
-    connect_to(door, name(GOOD), 80)
+/// A connection to `GOOD:80`, served by the gateway in a task.
+pub fn connect(gateway: &Arc<Fake>) -> DuplexStream {
+    connect_to(gateway, name(GOOD), 80)
 }
 
-pub fn connect_to(door: &Arc<Fake>, target: Target, port: u16) -> DuplexStream {
+pub fn connect_to(gateway: &Arc<Fake>, target: Target, port: u16) -> DuplexStream {
     let (client, ours) = duplex(16 * 1024);
-    let upstream = door.dial(&target, port, &grant());
-    let grant = Grant { inspected: door.ruled, ..grant() };
-    let door: Arc<dyn Door> = door.clone();
-    let seat = Seat { target, port, grant, via: Via::Connect, upstream };
-    tokio::spawn(captured(door, Box::new(ours), seat));
+    let upstream = gateway.dial(&target, port, &grant());
+    let grant = Grant { inspected: gateway.ruled, ..grant() };
+    let gateway: Arc<dyn GatewayInterface> = gateway.clone();
+    let seat = CapturedHttp { target, port, grant, via: Via::Connect, upstream };
+    tokio::spawn(captured(gateway, Box::new(ours), seat));
     client
 }
 
-/// Sends bytes, ends its own direction, and reads the answer to its end.
+/// Sends bytes, shuts down the sending side, and reads the response to its end.
 pub async fn talk(client: DuplexStream, bytes: &[u8]) -> String {
     let (mut read, mut write) = tokio::io::split(client);
     let bytes = bytes.to_vec();
@@ -196,7 +197,7 @@ impl Seen {
     }
 }
 
-/// Reads requests in the plainest way there is: lines, lengths, chunks. What is left over is an error.
+/// Parses requests in the simplest way: lines, lengths, chunks. Left-over bytes are an error.
 pub fn read_requests(mut bytes: &[u8]) -> Result<Vec<Seen>, String> {
     let mut all = Vec::new();
     while !bytes.is_empty() {
@@ -252,7 +253,7 @@ pub fn read_request(bytes: &[u8]) -> Option<(Seen, &[u8])> {
     Some((seen, &bytes[length..]))
 }
 
-/// An upstream that answers each complete request with its own line as the body, and goes on.
+/// An upstream that answers each complete request with its request line as the body, and continues.
 pub async fn echo(mut stream: DuplexStream, noted: Noted) {
     let mut pending = Vec::new();
     let mut space = [0; 4096];

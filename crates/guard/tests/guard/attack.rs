@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use cofferdam_guard::{Guard, GuardConfig, Refusal, Sandbox as _};
 
-use crate::place::{Place, allowing, has, ok, run};
+use crate::fixture::{Fixture, allowing, has, ok, run};
 
 #[test]
-fn a_name_reaches_the_allowed_file_however_it_is_spelt_and_no_other_one() {
-    let place = Place::new();
+fn every_spelling_of_a_name_reaches_the_allowed_file_only() {
+    let place = Fixture::new();
     place.write("work/note", "note\n");
     let copy = place.at("work/id");
     std::fs::copy("/usr/bin/id", &copy).unwrap();
@@ -68,7 +68,7 @@ fn a_name_reaches_the_allowed_file_however_it_is_spelt_and_no_other_one() {
 
 #[test]
 fn a_path_is_searched_only_where_commands_cannot_write() {
-    let place = Place::new();
+    let place = Fixture::new();
     for dir in ["work/bin", "outside/bin", "outside/shared"] {
         std::fs::create_dir(place.at(dir)).unwrap();
         std::fs::copy("/usr/bin/id", place.at(&format!("{dir}/tool"))).unwrap();
@@ -95,8 +95,8 @@ fn a_path_is_searched_only_where_commands_cannot_write() {
 }
 
 #[test]
-fn arguments_of_any_size_and_kind_are_one_argument_each_or_an_error() {
-    let place = Place::new();
+fn any_argument_is_passed_as_one_or_refused() {
+    let place = Fixture::new();
     let guard = place.guard(allowing(&["echo"]));
     let long = "x".repeat(100_000);
     assert_eq!(ok(&guard, "echo", &[&long]).stdout.len(), 100_001);
@@ -115,7 +115,7 @@ fn arguments_of_any_size_and_kind_are_one_argument_each_or_an_error() {
 }
 
 /// What a Python of an allowed rule tries, as `name did VALUE` or `name refused ERRNO`.
-fn tries(guard: &Guard, place: &Place, attack: &str, args: &[&str]) -> String {
+fn tries(guard: &Guard, place: &Fixture, attack: &str, args: &[&str]) -> String {
     let head = "import ctypes, os, socket, subprocess, sys\nlibc = ctypes.CDLL(None, use_errno=True)\n\
                 def tried(name, call):\n    try: print(name, 'did', call())\n    except OSError as e: print(name, 'refused', e.errno)\n\
                 def calls(name, result):\n    print(name, 'did' if result >= 0 else 'refused', result if result >= 0 else ctypes.get_errno())\n";
@@ -127,11 +127,11 @@ fn tries(guard: &Guard, place: &Place, attack: &str, args: &[&str]) -> String {
 }
 
 #[test]
-fn a_blocked_file_is_not_reached_by_descriptors_namespaces_or_moves() {
+fn descriptors_namespaces_and_moves_reach_no_blocked_file() {
     if !has("/usr/bin/python3") {
         return;
     }
-    let place = Place::new();
+    let place = Fixture::new();
     std::fs::create_dir_all(place.at("work/a/b")).unwrap();
     std::fs::create_dir(place.at("work/open")).unwrap();
     let key = place.write("work/a/b/key", "the-secret\n");
@@ -230,7 +230,7 @@ fn nothing_outlives_its_command_and_no_flood_outgrows_the_cap() {
     if !has("/usr/bin/python3") {
         return;
     }
-    let place = Place::new();
+    let place = Fixture::new();
     let config = GuardConfig { max_execution_time_secs: 3, max_output_bytes: 4096, ..allowing(&["/usr/bin/python3"]) };
     let guard = place.guard(config);
     let beat = "def beat():\n    import signal, time\n    for s in (1, 2, 3, 15): signal.signal(s, signal.SIG_IGN)\n    os.setsid()\n    \
@@ -267,7 +267,7 @@ fn nothing_outlives_its_command_and_no_flood_outgrows_the_cap() {
 
 #[test]
 fn a_workspace_that_is_gone_or_led_elsewhere_runs_nothing_there() {
-    let place = Place::new();
+    let place = Fixture::new();
     for dir in ["outside/home", "outside/more"] {
         std::fs::create_dir(place.at(dir)).unwrap();
     }
@@ -296,7 +296,7 @@ fn a_workspace_that_is_gone_or_led_elsewhere_runs_nothing_there() {
 
 #[test]
 fn variables_that_steer_programs_stay_outside() {
-    let place = Place::new();
+    let place = Fixture::new();
     let steering = STEERING.iter().map(|name| ((*name).to_owned(), "/planted".to_owned()));
     let fine = [("PATH", "/usr/bin:/bin"), ("LANG", "C.UTF-8"), ("TERM", "dumb"), ("TZ", "UTC"), ("MY_SETTING", "1")];
     let fine = fine.map(|(k, v)| (k.to_owned(), v.to_owned()));

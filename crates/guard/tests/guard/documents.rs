@@ -4,7 +4,7 @@ use cofferdam_guard::compat::{OmegaError, SandboxConfig};
 use cofferdam_guard::{ExecutionResult, Guard, GuardConfig, Refusal, Rule, Sandbox, SandboxError, compat};
 use serde::{Deserialize, Serialize};
 
-use crate::place::{Place, allowing, builder, has, ok, run, wait};
+use crate::fixture::{Fixture, allowing, builder, has, ok, run, wait};
 
 fn five_fields(blocked: Vec<String>) -> SandboxConfig {
     SandboxConfig {
@@ -18,7 +18,7 @@ fn five_fields(blocked: Vec<String>) -> SandboxConfig {
 
 #[test]
 fn the_five_fields_make_a_guard() {
-    let place = Place::new();
+    let place = Fixture::new();
     place.write("work/plain", "plain\n");
     let config = five_fields(vec![place.write("outside/key", "secret\n")]);
     let full = GuardConfig::from(config.clone());
@@ -35,7 +35,7 @@ fn the_five_fields_make_a_guard() {
 }
 
 #[test]
-fn the_trait_of_one_string_is_the_guards_too_and_anybodys() {
+fn the_string_error_trait_can_be_implemented_by_callers() {
     struct Counting(std::sync::atomic::AtomicU32);
 
     #[async_trait::async_trait]
@@ -61,7 +61,7 @@ fn the_trait_of_one_string_is_the_guards_too_and_anybodys() {
         Ok(said.trim().to_owned())
     }
 
-    let place = Place::new();
+    let place = Fixture::new();
     let guard = place.guard(allowing(&["echo"]));
     assert_eq!(wait(both(&guard)).unwrap(), "a b");
     assert_eq!(wait(both(&Counting(0.into()))).unwrap(), "a b");
@@ -88,7 +88,7 @@ fn the_typed_trait_is_implemented_by_async_functions() {
         }
     }
 
-    let place = Place::new();
+    let place = Fixture::new();
     let around: Box<dyn Sandbox> = Box::new(Around(place.guard(allowing(&["echo"]))));
     assert_eq!(wait(around.execute("echo", &["x"])).unwrap().stdout, "x\n");
     assert!(around.is_allowed("echo") && !around.is_allowed("id") && around.path_allowed("x"));
@@ -109,8 +109,8 @@ impl<E: Into<SandboxError>> From<E> for AppError {
 }
 
 #[test]
-fn errors_become_an_applications_own_by_the_question_mark() {
-    let place = Place::new();
+fn errors_convert_by_the_question_mark() {
+    let place = Fixture::new();
     let work = place.work();
     let ask = |command: &str, config: GuardConfig| -> Result<String, AppError> {
         let guard = builder(config, &work).build()?;
@@ -162,7 +162,7 @@ fn configurations_and_results_go_through_serde() {
         assert!(error.contains(part), "{wrong}: {error}");
     }
     assert!(serde_json::from_str::<SandboxConfig>(r#"{"blocked_path": []}"#).is_err(), "a misspelt key blocks nothing");
-    let place = Place::new();
+    let place = Fixture::new();
     let result = ok(&place.guard(allowing(&["echo"])), "echo", &["x"]);
     let json = serde_json::to_value(&result).unwrap();
     assert_eq!((json["stdout"].as_str(), json["exit_code"].as_i64()), (Some("x\n"), Some(0)));
@@ -171,7 +171,7 @@ fn configurations_and_results_go_through_serde() {
 
 #[test]
 fn what_was_printed_before_a_limit_is_in_the_error() {
-    let place = Place::new();
+    let place = Fixture::new();
     let mut config = GuardConfig { max_execution_time_secs: 1, ..allowing(&["/usr/bin/dash"]) };
     config.helpers.insert("dash".into(), vec!["sleep".into()]);
     let guard = place.guard(config.clone());
@@ -195,7 +195,7 @@ fn what_was_printed_before_a_limit_is_in_the_error() {
 
 #[test]
 fn a_command_that_fails_at_a_blocked_path_says_so() {
-    let place = Place::new();
+    let place = Fixture::new();
     let key = place.write("work/key", "secret\n");
     place.write("work/plain", "plain\n");
     std::os::unix::fs::symlink(&key, place.at("work/link")).unwrap();
@@ -221,7 +221,7 @@ fn python_of_the_example_is_python3_where_only_that_is() {
     if !has("/usr/bin/python3") {
         return;
     }
-    let place = Place::new();
+    let place = Fixture::new();
     std::fs::create_dir(place.at("outside/bin")).unwrap();
     std::os::unix::fs::symlink("/usr/bin/python3", place.at("outside/bin/python3")).unwrap();
     let guard = |path: &str| {

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use cofferdam_guard::{Guard, GuardError, Refusal, Sandbox as _};
 
-use crate::place::{Place, allowing, builder, has, ok, run};
+use crate::fixture::{Fixture, allowing, builder, has, ok, run};
 
 #[test]
 fn what_is_allowed_works_and_what_is_not_is_refused() {
-    let place = Place::new();
+    let place = Fixture::new();
     let guard = place.guard(allowing(&["cat"]));
     place.write("work/note", "hello\n");
     let result = ok(&guard, "cat", &["note"]);
@@ -26,7 +26,7 @@ fn what_is_allowed_works_and_what_is_not_is_refused() {
 
 #[test]
 fn nothing_of_a_line_is_ever_a_shell() {
-    let place = Place::new();
+    let place = Fixture::new();
     let guard = place.guard(allowing(&["echo", "cat"]));
     let result = ok(&guard, "echo", &["$(id)", ";", "cat", "/etc/passwd", "|", "*", "`id`"]);
     assert_eq!(result.stdout, "$(id) ; cat /etc/passwd | * `id`\n");
@@ -38,7 +38,7 @@ fn nothing_of_a_line_is_ever_a_shell() {
 
 #[test]
 fn a_command_is_the_file_that_it_leads_to_and_not_its_text() {
-    let place = Place::new();
+    let place = Fixture::new();
     let bin = place.at("outside/bin");
     std::fs::create_dir(&bin).unwrap();
     // A link of another name to an allowed program is that program; an allowed name for another program is not.
@@ -144,7 +144,7 @@ tried('map_files', mapped)
 tried('deleted', deleted)
 "#;
 
-fn executes(place: &Place, guard: &Guard, program: &str, argument: &str) -> String {
+fn executes(place: &Fixture, guard: &Guard, program: &str, argument: &str) -> String {
     for name in ["copied", "script", "link", "hard"] {
         std::fs::remove_file(place.work().join(name)).ok();
     }
@@ -157,7 +157,7 @@ fn the_tree_of_a_command_executes_its_helpers_and_nothing_else() {
     if !has("/usr/bin/python3") || !has("/usr/bin/curl") {
         return;
     }
-    let place = Place::new();
+    let place = Fixture::new();
     let guard = place.guard(allowing(&["/usr/bin/python3"]));
     let tried = executes(&place, &guard, "/usr/bin/curl", "--version");
     assert_eq!(tried.lines().count(), 16, "{tried}");
@@ -210,7 +210,7 @@ const LAUNCHES: &[(&str, &[&str], bool)] = &[
 
 #[test]
 fn what_an_allowed_command_is_asked_to_start_is_not_started() {
-    let place = Place::new();
+    let place = Fixture::new();
     place.write("work/words", "root\n");
     for (command, arguments, by_shell) in LAUNCHES {
         // The one that the guard finds, and no other of that name.
@@ -237,11 +237,11 @@ fn what_an_allowed_command_is_asked_to_start_is_not_started() {
 }
 
 #[test]
-fn many_programs_in_one_are_told_apart_by_name_and_start_nothing() {
+fn multicall_binaries_are_distinguished_by_name() {
     if !has("/usr/bin/busybox") {
         return;
     }
-    let place = Place::new();
+    let place = Fixture::new();
     let bin = place.at("outside/bin");
     std::fs::create_dir(&bin).unwrap();
     for name in ["cat", "sh", "find"] {
@@ -264,7 +264,7 @@ fn an_interpreter_that_is_many_programs_has_to_be_named() {
     if !has("/usr/bin/busybox") {
         return;
     }
-    let place = Place::new();
+    let place = Fixture::new();
     symlink("/usr/bin/busybox", place.at("outside/sh")).unwrap();
     let script = place.write("outside/script", &format!("#!{}\necho ran\n", place.at("outside/sh")));
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -283,7 +283,7 @@ fn an_interpreter_that_is_many_programs_has_to_be_named() {
 
 #[test]
 fn scripts_run_with_their_interpreter() {
-    let place = Place::new();
+    let place = Fixture::new();
     let script = place.write("outside/script", "#!/bin/sh\necho of a script: \"$1\"\ncat /dev/null && echo started\n");
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     let guard = place.guard(allowing(&[&script]));
@@ -293,8 +293,8 @@ fn scripts_run_with_their_interpreter() {
 }
 
 #[test]
-fn what_is_said_of_a_command_is_what_becomes_of_it_at_once() {
-    let place = Place::new();
+fn command_answers_match_its_execution() {
+    let place = Fixture::new();
     for dir in ["first", "bin"] {
         std::fs::create_dir(place.at(&format!("outside/{dir}"))).unwrap();
     }
@@ -356,8 +356,8 @@ fn what_is_said_of_a_command_is_what_becomes_of_it_at_once() {
 }
 
 #[test]
-fn a_name_that_changes_between_decision_and_execution_executes_nothing_else() {
-    let place = Place::new();
+fn a_name_changed_after_the_decision_executes_nothing_else() {
+    let place = Fixture::new();
     for (from, to) in [("/usr/bin/echo", "allowed"), ("/usr/bin/touch", "other")] {
         std::fs::copy(from, place.at(&format!("outside/{to}"))).unwrap();
     }
@@ -401,7 +401,7 @@ fn a_name_that_changes_between_decision_and_execution_executes_nothing_else() {
 
 #[test]
 fn one_guard_serves_many_threads() {
-    let place = Place::new();
+    let place = Fixture::new();
     let guard = place.guard(allowing(&["echo"]));
     std::thread::scope(|scope| {
         for caller in 0..4 {

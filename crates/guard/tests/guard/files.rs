@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_guard::{GuardConfig, GuardError, Mode, Refusal, Sandbox as _};
 
-use crate::place::{Place, allowing, builder, has, ok, run};
+use crate::fixture::{Fixture, allowing, builder, has, ok, run};
 
 #[test]
 fn blocked_paths_hold_for_the_whole_tree() {
     if !has("/usr/bin/python3") {
         return;
     }
-    let place = Place::new();
+    let place = Fixture::new();
     let key = place.write("outside/key", "outside-secret\n");
     place.write("outside/open", "not-secret\n");
     std::fs::create_dir(place.at("work/private")).unwrap();
@@ -72,7 +72,7 @@ tried('moved', lambda: os.rename('other', 'another'))
 
 #[test]
 fn a_blocked_file_with_a_name_that_is_not_known_refuses() {
-    let place = Place::new();
+    let place = Fixture::new();
     let key = place.write("outside/key", "secret\n");
     std::fs::create_dir(place.at("outside/deep")).unwrap();
     let mut config = allowing(&["cat"]);
@@ -90,7 +90,7 @@ fn a_blocked_file_with_a_name_that_is_not_known_refuses() {
 
 #[test]
 fn writes_stay_in_the_workspace() {
-    let place = Place::new();
+    let place = Fixture::new();
     let guard = place.guard(allowing(&["cp", "touch"]));
     place.write("work/a", "a");
     ok(&guard, "cp", &["a", "b"]);
@@ -106,7 +106,7 @@ fn writes_stay_in_the_workspace() {
 
 #[test]
 fn what_is_writable_cannot_be_led_elsewhere_by_what_writes_it() {
-    let place = Place::new();
+    let place = Fixture::new();
     std::fs::create_dir_all(place.at("outside/a/work")).unwrap();
     let config = GuardConfig { writable: vec![place.at("outside")], ..allowing(&["cp"]) };
     let inner = PathBuf::from(place.at("outside/a/work"));
@@ -122,7 +122,7 @@ fn what_is_writable_cannot_be_led_elsewhere_by_what_writes_it() {
 
 #[test]
 fn reads_are_held_to_the_workspace_where_that_was_asked_for() {
-    let place = Place::new();
+    let place = Fixture::new();
     place.write("outside/open", "outside\n");
     place.write("work/note", "inside\n");
     let guard = place.guard(GuardConfig { enforce_reads: true, ..allowing(&["cat"]) });
@@ -145,7 +145,7 @@ fn reads_are_held_to_the_workspace_where_that_was_asked_for() {
 
 #[test]
 fn many_blocked_names_beside_a_command_leave_it_alone() {
-    let place = Place::new();
+    let place = Fixture::new();
     let mut config = allowing(&["cat"]);
     config.blocked_paths = (0..200).map(|i| format!("/usr/bin/no-such-program-{i}")).collect();
     let alone = |path: &&str| std::fs::metadata(path).is_ok_and(|m| m.nlink() == 1);
@@ -164,7 +164,7 @@ fn many_blocked_names_beside_a_command_leave_it_alone() {
 
 #[test]
 fn what_is_allowed_and_blocked_is_blocked() {
-    let place = Place::new();
+    let place = Fixture::new();
     let real = |name: &str| std::fs::canonicalize(format!("/usr/bin/{name}")).unwrap().to_str().unwrap().to_owned();
     let mut config = allowing(&["tac", "dash"]);
     config.helpers.insert("dash".into(), vec!["tac".into(), "nl".into()]);
@@ -178,8 +178,8 @@ fn what_is_allowed_and_blocked_is_blocked() {
 }
 
 #[test]
-fn a_blocked_link_that_leads_elsewhere_by_now_blocks_every_name_of_what_it_leads_to() {
-    let place = Place::new();
+fn a_retargeted_blocked_link_blocks_all_names_of_its_target() {
+    let place = Fixture::new();
     for name in ["first", "second", "open"] {
         place.write(&format!("work/{name}"), name);
         std::fs::hard_link(place.at(&format!("work/{name}")), place.at(&format!("work/copy-of-{name}"))).unwrap();
@@ -197,12 +197,12 @@ fn a_blocked_link_that_leads_elsewhere_by_now_blocks_every_name_of_what_it_leads
 }
 
 #[test]
-fn what_is_said_of_a_path_is_what_the_kernel_holds() {
+fn path_answers_match_what_the_kernel_enforces() {
     use proptest::strategy::{Strategy as _, ValueTree as _};
     if !has("/usr/bin/python3") {
         return;
     }
-    let place = Place::new();
+    let place = Fixture::new();
     let work = place.at("work");
     for dir in ["secret/deep", "plain/in"] {
         std::fs::create_dir_all(place.at(&format!("work/{dir}"))).unwrap();

@@ -4,6 +4,6 @@ mod attack;
 mod documents;
 mod executing;
 mod files;
-mod place;
+mod fixture;
+mod recording;
 mod table;
-mod telling;

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use cofferdam_guard::{Guard, GuardConfig, GuardError, Mode, Refusal, Rule, Sandbox as _};
 
-use crate::place::{Place, Unpark, allowing, builder, has, ok, run};
+use crate::fixture::{Fixture, Unpark, allowing, builder, has, ok, run};
 
 #[test]
 fn the_network_is_what_the_table_says() {
     if !has("/usr/bin/python3") {
         return;
     }
-    let place = Place::new();
+    let place = Fixture::new();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
     let code = "import socket, sys\n\
@@ -31,7 +31,7 @@ fn the_network_is_what_the_table_says() {
 
 #[test]
 fn a_limit_that_was_met_is_named() {
-    let place = Place::new();
+    let place = Fixture::new();
     let mut config = allowing(&["/usr/bin/dash"]);
     config.limits.cpu_seconds = 1;
     let guard = place.guard(config);
@@ -43,7 +43,7 @@ fn a_limit_that_was_met_is_named() {
 
 #[test]
 fn time_and_output_have_their_ends() {
-    let place = Place::new();
+    let place = Fixture::new();
     let config = GuardConfig { max_execution_time_secs: 1, ..allowing(&["sleep", "yes"]) };
     let guard = place.guard(config.clone());
     let begun = Instant::now();
@@ -72,7 +72,7 @@ fn time_and_output_have_their_ends() {
 
 #[test]
 fn a_dropped_execution_is_dead() {
-    let place = Place::new();
+    let place = Fixture::new();
     let mut config = allowing(&["/usr/bin/dash"]);
     config.helpers.insert("dash".into(), vec!["sleep".into()]);
     let guard = place.guard(config);
@@ -97,7 +97,7 @@ fn a_dropped_execution_is_dead() {
 
 #[test]
 fn arguments_are_held_to_their_patterns() {
-    let place = Place::new();
+    let place = Fixture::new();
     let rule = Rule {
         command: "echo".into(),
         args: Some("status|log( --oneline)?".into()),
@@ -118,7 +118,7 @@ fn arguments_are_held_to_their_patterns() {
 
 #[test]
 fn nothing_is_executed_when_disabled_or_when_nothing_is_allowed() {
-    let place = Place::new();
+    let place = Fixture::new();
     let disabled = place.guard(GuardConfig { enabled: false, ..allowing(&["cat"]) });
     assert!(matches!(run(&disabled, "cat", &[]), Err(Refusal::Disabled { .. })));
     assert!(!disabled.is_allowed("cat"));
@@ -131,7 +131,7 @@ fn nothing_is_executed_when_disabled_or_when_nothing_is_allowed() {
 
 #[test]
 fn a_writable_directory_is_named_by_the_home_as_well() {
-    let place = Place::new();
+    let place = Fixture::new();
     let work = place.at("work");
     let at_home = |home: &str| {
         let config = GuardConfig { writable: vec!["~/outside".into()], ..allowing(&["touch"]) };
@@ -143,8 +143,8 @@ fn a_writable_directory_is_named_by_the_home_as_well() {
 }
 
 #[test]
-fn no_guard_is_made_of_what_cannot_be_held() {
-    let place = Place::new();
+fn a_guard_that_cannot_be_enforced_is_not_built() {
+    let place = Fixture::new();
     let made = |config: GuardConfig, workspace: &str| builder(config, Path::new(workspace)).build();
     let work = place.at("work");
     assert!(made(allowing(&["cat"]), &work).is_ok());
@@ -223,7 +223,7 @@ fn no_guard_is_made_of_what_cannot_be_held() {
 
 #[test]
 fn credentials_stay_out_of_the_environment() {
-    let place = Place::new();
+    let place = Fixture::new();
     let variables = [
         ("PATH", "/usr/bin:/bin"),
         ("GITHUB_TOKEN", "t"),

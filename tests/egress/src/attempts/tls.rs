@@ -1,6 +1,6 @@
 //! TLS greetings that do not say plainly which host they are for. Only data.
 
-use crate::attempt::{ALLOWED, Attempt, BASE, Class, Told, Twin};
+use crate::attempt::{ALLOWED, Attempt, BASE, Class, Control, Evidence};
 
 const CLASS: Class = Class::Tls;
 
@@ -17,9 +17,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "The name of another host at the same address",
         call: &["{attempt}", "tls", "to=allowed.test", "sni=other.test", "path=/{canary}"],
-        told: Told::Event(&["server_name_mismatch"]),
+        evidence: Evidence::Event(&["server_name_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Both(
+        control: Control::Both(
             &["--allow", "other.test"],
             &["{attempt}", "tls", "to=other.test", "sni=other.test", "path=/{canary}"],
         ),
@@ -30,9 +30,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "No name",
         call: &["{attempt}", "tls", "to=allowed.test", "host=allowed.test", "path=/{canary}"],
-        told: Told::Event(&["server_name_missing"]),
+        evidence: Evidence::Event(&["server_name_missing"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "tls", "to=allowed.test", "sni=allowed.test", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "tls", "to=allowed.test", "sni=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -41,9 +41,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Another name in a plain greeting",
         call: &["{attempt}", "greet", "to=allowed.test", "shape=plain", "name=other.test"],
         wants: "server hello",
-        told: Told::Event(&["server_name_mismatch"]),
+        evidence: Evidence::Event(&["server_name_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "greet", "to=allowed.test", "shape=plain", "name=allowed.test"]),
+        control: Control::Call(&["{attempt}", "greet", "to=allowed.test", "shape=plain", "name=allowed.test"]),
         ..BASE
     },
     Attempt {
@@ -52,9 +52,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Another name, in segments of 7 bytes",
         call: &["{attempt}", "greet", "to=allowed.test", "shape=segments", "name=other.test"],
         wants: "server hello",
-        told: Told::Event(&["server_name_mismatch"]),
+        evidence: Evidence::Event(&["server_name_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "greet", "to=allowed.test", "shape=segments", "name=allowed.test"]),
+        control: Control::Call(&["{attempt}", "greet", "to=allowed.test", "shape=segments", "name=allowed.test"]),
         ..BASE
     },
     Attempt {
@@ -63,9 +63,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Another name, in records of 5 bytes",
         call: &["{attempt}", "greet", "to=allowed.test", "shape=records", "name=other.test"],
         wants: "server hello",
-        told: Told::Event(&["server_name_mismatch"]),
+        evidence: Evidence::Event(&["server_name_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "greet", "to=allowed.test", "shape=records", "name=allowed.test"]),
+        control: Control::Call(&["{attempt}", "greet", "to=allowed.test", "shape=records", "name=allowed.test"]),
         ..BASE
     },
     Attempt {
@@ -74,9 +74,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Another name, in records of 3 bytes and segments of 2",
         call: &["{attempt}", "greet", "to=allowed.test", "shape=both", "name=other.test"],
         wants: "server hello",
-        told: Told::Event(&["server_name_mismatch"]),
+        evidence: Evidence::Event(&["server_name_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "greet", "to=allowed.test", "shape=both", "name=allowed.test"]),
+        control: Control::Call(&["{attempt}", "greet", "to=allowed.test", "shape=both", "name=allowed.test"]),
         ..BASE
     },
     Attempt {
@@ -85,9 +85,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Another name, in a greeting of 12 KiB",
         call: &["{attempt}", "greet", "to=allowed.test", "shape=padded", "name=other.test"],
         wants: "server hello",
-        told: Told::Event(&["server_name_mismatch"]),
+        evidence: Evidence::Event(&["server_name_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "greet", "to=allowed.test", "shape=padded", "name=allowed.test"]),
+        control: Control::Call(&["{attempt}", "greet", "to=allowed.test", "shape=padded", "name=allowed.test"]),
         ..BASE
     },
     Attempt {
@@ -98,9 +98,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         policy: PLAIN,
         call: &["{attempt}", "greet", "to=allowed.test", "shape=grease", "name=allowed.test"],
         wants: "server hello",
-        told: Told::Event(&["encrypted_hello"]),
+        evidence: Evidence::Event(&["encrypted_hello"]),
         may: ALLOWED,
-        twin: Twin::Policy(HIDDEN),
+        control: Control::Policy(HIDDEN),
         ..BASE
     },
     Attempt {
@@ -109,9 +109,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "Two names in one extension",
         call: &["{attempt}", "greet", "to=allowed.test", "shape=two names", "name=allowed.test", "other=evil.test"],
         wants: "server hello",
-        told: Told::Event(&["bad_hello", "server_name_mismatch", "server_name_missing", "bad_request"]),
+        evidence: Evidence::Event(&["bad_hello", "server_name_mismatch", "server_name_missing", "bad_request"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "greet", "to=allowed.test", "shape=plain", "name=allowed.test"]),
+        control: Control::Call(&["{attempt}", "greet", "to=allowed.test", "shape=plain", "name=allowed.test"]),
         ..BASE
     },
     Attempt {
@@ -127,9 +127,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "other=evil.test",
         ],
         wants: "server hello",
-        told: Told::Event(&["bad_hello", "server_name_mismatch", "server_name_missing", "bad_request"]),
+        evidence: Evidence::Event(&["bad_hello", "server_name_mismatch", "server_name_missing", "bad_request"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "greet", "to=allowed.test", "shape=plain", "name=allowed.test"]),
+        control: Control::Call(&["{attempt}", "greet", "to=allowed.test", "shape=plain", "name=allowed.test"]),
         ..BASE
     },
     Attempt {
@@ -138,9 +138,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "A name of another kind than host name",
         call: &["{attempt}", "greet", "to=allowed.test", "shape=other kind", "name=allowed.test"],
         wants: "server hello",
-        told: Told::Event(&["bad_hello", "server_name_mismatch", "server_name_missing", "bad_request"]),
+        evidence: Evidence::Event(&["bad_hello", "server_name_mismatch", "server_name_missing", "bad_request"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "greet", "to=allowed.test", "shape=plain", "name=allowed.test"]),
+        control: Control::Call(&["{attempt}", "greet", "to=allowed.test", "shape=plain", "name=allowed.test"]),
         ..BASE
     },
     Attempt {
@@ -149,9 +149,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "A name with a NUL in it",
         call: &["{attempt}", "greet", "to=allowed.test", "shape=nul", "name=allowed.test", "other=evil.test"],
         wants: "server hello",
-        told: Told::Event(&["bad_hello", "server_name_mismatch", "server_name_missing", "bad_request"]),
+        evidence: Evidence::Event(&["bad_hello", "server_name_mismatch", "server_name_missing", "bad_request"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "greet", "to=allowed.test", "shape=plain", "name=allowed.test"]),
+        control: Control::Call(&["{attempt}", "greet", "to=allowed.test", "shape=plain", "name=allowed.test"]),
         ..BASE
     },
     Attempt {
@@ -160,9 +160,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An alert before the greeting",
         call: &["{attempt}", "greet", "to=allowed.test", "shape=alert first", "name=allowed.test"],
         wants: "server hello",
-        told: Told::Event(&["bad_hello", "server_name_mismatch", "server_name_missing", "bad_request"]),
+        evidence: Evidence::Event(&["bad_hello", "server_name_mismatch", "server_name_missing", "bad_request"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "greet", "to=allowed.test", "shape=plain", "name=allowed.test"]),
+        control: Control::Call(&["{attempt}", "greet", "to=allowed.test", "shape=plain", "name=allowed.test"]),
         ..BASE
     },
     Attempt {
@@ -171,9 +171,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "A greeting of SSL 2 before",
         call: &["{attempt}", "greet", "to=allowed.test", "shape=version 2", "name=allowed.test"],
         wants: "server hello",
-        told: Told::Event(&["bad_hello", "server_name_mismatch", "server_name_missing", "bad_request"]),
+        evidence: Evidence::Event(&["bad_hello", "server_name_mismatch", "server_name_missing", "bad_request"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "greet", "to=allowed.test", "shape=plain", "name=allowed.test"]),
+        control: Control::Call(&["{attempt}", "greet", "to=allowed.test", "shape=plain", "name=allowed.test"]),
         ..BASE
     },
     Attempt {
@@ -182,9 +182,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An empty record before the greeting",
         call: &["{attempt}", "greet", "to=allowed.test", "shape=empty record first", "name=other.test"],
         wants: "server hello",
-        told: Told::Event(&["bad_hello", "server_name_mismatch", "server_name_missing", "bad_request"]),
+        evidence: Evidence::Event(&["bad_hello", "server_name_mismatch", "server_name_missing", "bad_request"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "greet", "to=allowed.test", "shape=plain", "name=allowed.test"]),
+        control: Control::Call(&["{attempt}", "greet", "to=allowed.test", "shape=plain", "name=allowed.test"]),
         ..BASE
     },
     Attempt {
@@ -193,9 +193,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "A denied name at an allowed address",
         options: &["--allow", "93.184.216.34", "--deny-host", "other.test"],
         call: &["{attempt}", "tls", "to=93.184.216.34", "sni=other.test", "path=/{canary}"],
-        told: Told::Event(&["denied"]),
+        evidence: Evidence::Event(&["denied"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "tls", "to=93.184.216.34", "sni=allowed.test", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "tls", "to=93.184.216.34", "sni=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -204,9 +204,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "TLS with another name on port 80",
         call: &["{attempt}", "greet", "to=allowed.test", "port=80", "shape=plain", "name=other.test"],
         wants: "server hello",
-        told: Told::Event(&["server_name_mismatch"]),
+        evidence: Evidence::Event(&["server_name_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "greet", "to=allowed.test", "shape=plain", "name=allowed.test"]),
+        control: Control::Call(&["{attempt}", "greet", "to=allowed.test", "shape=plain", "name=allowed.test"]),
         ..BASE
     },
     Attempt {
@@ -214,9 +214,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         class: CLASS,
         what: "HTTP for another host on port 443",
         call: &["{attempt}", "http", "to=allowed.test", "port=443", "host=other.test", "path=/{canary}"],
-        told: Told::Event(&["host_mismatch"]),
+        evidence: Evidence::Event(&["host_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&["{attempt}", "tls", "to=allowed.test", "sni=allowed.test", "path=/{canary}"]),
+        control: Control::Call(&["{attempt}", "tls", "to=allowed.test", "sni=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -231,9 +231,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "host=other.test",
             "path=/{canary}",
         ],
-        told: Told::Event(&["server_name_mismatch"]),
+        evidence: Evidence::Event(&["server_name_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "through_connect",
             "target=allowed.test:443",
@@ -256,9 +256,9 @@ pub const ATTEMPTS: &[Attempt] = &[
             "host=other.test",
             "path=/{canary}",
         ],
-        told: Told::Event(&["server_name_mismatch"]),
+        evidence: Evidence::Event(&["server_name_mismatch"]),
         may: ALLOWED,
-        twin: Twin::Call(&[
+        control: Control::Call(&[
             "{attempt}",
             "socks5",
             "kind=name",

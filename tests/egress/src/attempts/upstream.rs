@@ -1,6 +1,6 @@
 //! Allowed names that lead to where nothing may go. Only data.
 
-use crate::attempt::{ALLOWED, Attempt, BASE, Class, Told, Twin};
+use crate::attempt::{ALLOWED, Attempt, BASE, Class, Control, Evidence};
 
 const CLASS: Class = Class::Upstream;
 
@@ -12,8 +12,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to a private address",
         options: &["--allow", "private.test"],
         call: &["{attempt}", "http", "to=private.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Options(&["--allow", "private.test", "--allow", "10.1.2.3"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Options(&["--allow", "private.test", "--allow", "10.1.2.3"]),
         ..BASE
     },
     Attempt {
@@ -22,8 +22,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to 172.16/12",
         options: &["--allow", "private172.test"],
         call: &["{attempt}", "http", "to=private172.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Options(&["--allow", "private172.test", "--allow", "172.16.5.5"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Options(&["--allow", "private172.test", "--allow", "172.16.5.5"]),
         ..BASE
     },
     Attempt {
@@ -32,8 +32,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to 192.168/16",
         options: &["--allow", "private192.test"],
         call: &["{attempt}", "http", "to=private192.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Options(&["--allow", "private192.test", "--allow", "192.168.7.7"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Options(&["--allow", "private192.test", "--allow", "192.168.7.7"]),
         ..BASE
     },
     Attempt {
@@ -42,8 +42,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to the metadata address",
         options: &["--allow", "metadata.test"],
         call: &["{attempt}", "http", "to=metadata.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Options(&["--allow", "metadata.test", "--allow", "169.254.169.254"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Options(&["--allow", "metadata.test", "--allow", "169.254.169.254"]),
         ..BASE
     },
     Attempt {
@@ -52,8 +52,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to 168.63.129.16",
         options: &["--allow", "azure.test"],
         call: &["{attempt}", "http", "to=azure.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Options(&["--allow", "azure.test", "--allow", "168.63.129.16"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Options(&["--allow", "azure.test", "--allow", "168.63.129.16"]),
         ..BASE
     },
     Attempt {
@@ -62,8 +62,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to an address of carriers' translation",
         options: &["--allow", "cgnat.test"],
         call: &["{attempt}", "http", "to=cgnat.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Options(&["--allow", "cgnat.test", "--allow", "100.64.1.1"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Options(&["--allow", "cgnat.test", "--allow", "100.64.1.1"]),
         ..BASE
     },
     Attempt {
@@ -72,8 +72,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to the host's own public address",
         options: &["--allow", "own.test"],
         call: &["{attempt}", "http", "to=own.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Options(&["--allow", "own.test", "--allow", "93.184.216.77"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Options(&["--allow", "own.test", "--allow", "93.184.216.77"]),
         ..BASE
     },
     Attempt {
@@ -82,8 +82,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to the host's own address on its link",
         options: &["--allow", "ownlink.test"],
         call: &["{attempt}", "http", "to=ownlink.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Options(&["--allow", "ownlink.test", "--allow", "192.0.2.2"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Options(&["--allow", "ownlink.test", "--allow", "192.0.2.2"]),
         ..BASE
     },
     Attempt {
@@ -92,8 +92,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to a unique local IPv6 address",
         options: &["--allow", "unique.test"],
         call: &["{attempt}", "http", "to=unique.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Options(&["--allow", "unique.test", "--allow", "[fd12:3456::1]:80"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Options(&["--allow", "unique.test", "--allow", "[fd12:3456::1]:80"]),
         ..BASE
     },
     Attempt {
@@ -102,8 +102,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to the metadata address of IPv6",
         options: &["--allow", "metadata6.test"],
         call: &["{attempt}", "http", "to=metadata6.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Options(&["--allow", "metadata6.test", "--allow", "[fd00:ec2::254]:80"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Options(&["--allow", "metadata6.test", "--allow", "[fd00:ec2::254]:80"]),
         ..BASE
     },
     Attempt {
@@ -112,8 +112,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to a translated address (NAT64)",
         options: &["--allow", "nat64.test"],
         call: &["{attempt}", "http", "to=nat64.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Options(&["--allow", "nat64.test", "--allow", "[64:ff9b::a01:203]:80"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Options(&["--allow", "nat64.test", "--allow", "[64:ff9b::a01:203]:80"]),
         ..BASE
     },
     Attempt {
@@ -122,8 +122,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to a 6to4 address",
         options: &["--allow", "sixtofour.test"],
         call: &["{attempt}", "http", "to=sixtofour.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Options(&["--allow", "sixtofour.test", "--allow", "[2002:a01:203::1]:80"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Options(&["--allow", "sixtofour.test", "--allow", "[2002:a01:203::1]:80"]),
         ..BASE
     },
     Attempt {
@@ -132,8 +132,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to a Teredo address",
         options: &["--allow", "teredo.test"],
         call: &["{attempt}", "http", "to=teredo.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Options(&["--allow", "teredo.test", "--allow", "[2001:0:a01:203::1]:80"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Options(&["--allow", "teredo.test", "--allow", "[2001:0:a01:203::1]:80"]),
         ..BASE
     },
     Attempt {
@@ -142,8 +142,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to 127.0.0.1",
         options: &["--allow", "loopback.test", "--allow", "allowed.test"],
         call: &["{attempt}", "http", "to=loopback.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -152,8 +152,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to 127.0.0.2",
         options: &["--allow", "loopback2.test", "--allow", "allowed.test"],
         call: &["{attempt}", "http", "to=loopback2.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -162,8 +162,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to ::1",
         options: &["--allow", "loopback6.test", "--allow", "allowed.test"],
         call: &["{attempt}", "http", "to=loopback6.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -172,8 +172,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to 0.0.0.0",
         options: &["--allow", "zero.test", "--allow", "allowed.test"],
         call: &["{attempt}", "http", "to=zero.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -182,8 +182,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to ::",
         options: &["--allow", "zero6.test", "--allow", "allowed.test"],
         call: &["{attempt}", "http", "to=zero6.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -192,8 +192,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to a synthetic address of the sandbox's own",
         options: &["--allow", "bench.test", "--allow", "allowed.test"],
         call: &["{attempt}", "http", "to=bench.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -202,8 +202,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to 240.0.0.1",
         options: &["--allow", "reserved.test", "--allow", "allowed.test"],
         call: &["{attempt}", "http", "to=reserved.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -212,8 +212,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to a multicast address",
         options: &["--allow", "multicast.test", "--allow", "allowed.test"],
         call: &["{attempt}", "http", "to=multicast.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -222,8 +222,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to 255.255.255.255",
         options: &["--allow", "broadcast.test", "--allow", "allowed.test"],
         call: &["{attempt}", "http", "to=broadcast.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -232,8 +232,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to ::ffff:10.1.2.3",
         options: &["--allow", "mapped.test", "--allow", "allowed.test"],
         call: &["{attempt}", "http", "to=mapped.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -242,8 +242,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to ::10.1.2.3",
         options: &["--allow", "compatible.test", "--allow", "allowed.test"],
         call: &["{attempt}", "http", "to=compatible.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -252,8 +252,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to ::ffff:127.0.0.1",
         options: &["--allow", "mappedloop.test", "--allow", "allowed.test"],
         call: &["{attempt}", "http", "to=mappedloop.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -262,8 +262,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to a link-local address",
         options: &["--allow", "linklocal6.test", "--allow", "allowed.test"],
         call: &["{attempt}", "http", "to=linklocal6.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -272,8 +272,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to the host's own IPv6 address",
         options: &["--allow", "own6.test", "--allow", "allowed.test"],
         call: &["{attempt}", "http", "to=own6.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -282,8 +282,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that leads to another name, and that to a private address",
         options: &["--allow", "cname.test", "--allow", "allowed.test"],
         call: &["{attempt}", "http", "to=cname.test", "path=/{canary}"],
-        told: Told::Event(&["address_not_public"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["address_not_public"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -293,9 +293,9 @@ pub const ATTEMPTS: &[Attempt] = &[
         options: &["--allow", "mixed.test"],
         call: &["{attempt}", "http", "to=mixed.test", "path=/mixed"],
         wants: "at 10.1",
-        told: Told::Event(&["address_not_public"]),
+        evidence: Evidence::Event(&["address_not_public"]),
         may: &["93.184.216.66"],
-        twin: Twin::Options(&["--allow", "mixed.test", "--allow", "10.1.2.3"]),
+        control: Control::Options(&["--allow", "mixed.test", "--allow", "10.1.2.3"]),
         ..BASE
     },
     Attempt {
@@ -305,13 +305,13 @@ pub const ATTEMPTS: &[Attempt] = &[
         options: &["--allow", "rebind.test"],
         call: &["{attempt}", "http_often", "to=rebind.test", "count=4", "path=/often"],
         wants: "at 127",
-        told: Told::Event(&["address_not_public"]),
+        evidence: Evidence::Event(&["address_not_public"]),
         may: ALLOWED,
-        twin: Twin::Both(
+        control: Control::Both(
             &["--allow", "only4.test"],
             &["{attempt}", "http_often", "to=only4.test", "count=4", "path=/{canary}"],
         ),
-        twin_wants: "delivered",
+        control_wants: "delivered",
         ..BASE
     },
     Attempt {
@@ -320,8 +320,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name that does not resolve",
         options: &["--allow", "missing.test", "--allow", "allowed.test"],
         call: &["{attempt}", "http", "to=missing.test", "path=/{canary}"],
-        told: Told::Event(&["not_resolved"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["not_resolved"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -330,8 +330,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name whose answer is malformed",
         options: &["--allow", "broken.test", "--allow", "allowed.test"],
         call: &["{attempt}", "http", "to=broken.test", "path=/{canary}"],
-        told: Told::Event(&["not_resolved", "upstream_timed_out"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["not_resolved", "upstream_timed_out"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
     Attempt {
@@ -340,8 +340,8 @@ pub const ATTEMPTS: &[Attempt] = &[
         what: "An allowed name for which nobody answers",
         options: &["--allow", "never.test", "--allow", "allowed.test"],
         call: &["{attempt}", "http", "to=never.test", "patience=20", "path=/{canary}"],
-        told: Told::Event(&["not_resolved", "upstream_timed_out"]),
-        twin: Twin::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
+        evidence: Evidence::Event(&["not_resolved", "upstream_timed_out"]),
+        control: Control::Call(&["{attempt}", "http", "to=allowed.test", "path=/{canary}"]),
         ..BASE
     },
 ];

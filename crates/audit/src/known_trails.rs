@@ -1,0 +1,208 @@
+//! Remembers the directories of audit trails that runs of this user have opened, so that later runs hide them without
+//! being told their paths.
+//!
+//! ```text
+//! STATE/trails/DEVICE-INODE-DIGEST -> PATH     one symbolic link for each trail; DIGEST is of PATH
+//! ```
+//!
+//! Sandboxes cannot access the state directory. A link is created by one system call and never changed, because its
+//! name is derived from its target: writers need no lock. An entry is valid while the directory at its path is the same
+//! one and contains only files of a trail, so a trail in a directory with other files does not hide those from later
+//! runs.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags, readlinkat, symlinkat, unlinkat};
+use rustix::io::Errno;
+
+use super::end_slots;
+use super::record::{hex, sha256};
+use super::store;
+
+/// Entries at most. A trail beyond that is refused, for it would not stay hidden.
+const MOST: usize = 1024;
+/// The directory in the state directory.
+const NAME: &str = "trails";
+
+/// Why a trail could not be remembered, which does not stop the run: later runs hide it only if it is their own trail.
+pub type Unremembered = String;
+
+/// Remembers a trail's directory, by its canonical path, in this state directory. `Some` where the directory of entries
+/// is another user's, is read-only, or is missing and cannot be made.
+///
+/// # Errors
+/// Other users can write the directory of entries, or it has room for no more.
+pub(crate) fn remember(state: &Path, trail: &Path) -> io::Result<Option<Unremembered>> {
+    if fs::canonicalize(state).is_ok_and(|state| trail.starts_with(state)) {
+        return Ok(None); // hidden with the state directory
+    }
+    let at = state.join(NAME);
+    // HOME/.local/state/cofferdam: a home that is not there, as a service's, is not made.
+    if state.ancestors().nth(3).is_some_and(|home| !home.is_dir()) {
+        return Ok(Some(format!("{} is in no home directory", at.display())));
+    }
+    if let Err(why) = fs::DirBuilder::new().recursive(true).mode(0o700).create(&at) {
+        return Ok(Some(format!("{} cannot be made: {why}", at.display())));
+    }
+    let Some(entries) = open(&at)? else {
+        return Ok(Some(format!("{} is not this user's, or cannot be opened", at.display())));
+    };
+    let name = entry(&fs::metadata(trail)?, trail);
+    if readlinkat(&entries, &name, Vec::new()).is_ok() {
+        return Ok(None);
+    }
+    let mut count = 0;
+    for (name, path) in list(&at, &entries)? {
+        if is_same(&name, &path) {
+            count += 1;
+        } else if let Err(why) = unlinkat(&entries, &name, AtFlags::empty())
+            && why != Errno::NOENT
+        {
+            return Err(why.into());
+        }
+    }
+    if count >= MOST {
+        return Err(io::Error::other(format!("{} has {MOST} trails, and remembers no more", at.display())));
+    }
+    match symlinkat(trail, &entries, &name) {
+        Ok(()) | Err(Errno::EXIST) => Ok(None), // another run remembered the same one
+        Err(why @ (Errno::ROFS | Errno::ACCESS | Errno::PERM)) => {
+            Ok(Some(format!("{} cannot be written: {why}", at.display())))
+        }
+        Err(why) => Err(why.into()),
+    }
+}
+
+/// The trails that this state directory remembers and that are still there.
+///
+/// # Errors
+/// The directory of entries is this user's, and cannot be read or can be written by other users.
+pub fn known(state: &Path) -> io::Result<Vec<PathBuf>> {
+    let at = state.join(NAME);
+    let Some(entries) = open(&at)? else { return Ok(Vec::new()) };
+    let all = list(&at, &entries)?.into_iter().take(2 * MOST);
+    Ok(all.filter(|(name, path)| is_same(name, path) && is_trail(path)).map(|(_, path)| path).collect())
+}
+
+/// The directory of entries, if there is one of this user.
+fn open(at: &Path) -> io::Result<Option<File>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = match rustix::fs::open(at, flags, Mode::empty()) {
+        Ok(opened) => File::from(opened),
+        Err(Errno::NOENT | Errno::ACCESS) => return Ok(None),
+        Err(Errno::NOTDIR) if fs::symlink_metadata(at).is_err() => return Ok(None), // such as below HOME=/dev/null
+        Err(why) => return Err(io::Error::other(format!("cannot open {}: {why}", at.display()))),
+    };
+    let about = opened.metadata()?;
+    // The state directory of another user, as after `su` with the variables of the caller, remembers nothing for this
+    // one.
+    if about.uid() != rustix::process::geteuid().as_raw() {
+        tracing::warn!("no trail is remembered in {}, which belongs to another user", at.display());
+        return Ok(None);
+    }
+    if about.mode() & 0o022 != 0 {
+        return Err(io::Error::other(format!("{} can be written by other users", at.display())));
+    }
+    Ok(Some(opened))
+}
+
+/// The entries: their names, and the paths that they say.
+fn list(at: &Path, entries: &File) -> io::Result<Vec<(String, PathBuf)>> {
+    let mut all = Vec::new();
+    for found in rustix::fs::Dir::read_from(entries)? {
+        let found = found?;
+        let Ok(name) = found.file_name().to_str() else { continue };
+        if let Ok(path) = readlinkat(entries, name, Vec::new()) {
+            all.push((name.to_owned(), PathBuf::from(std::ffi::OsStr::from_bytes(path.to_bytes()))));
+        }
+    }
+    tracing::debug!("{} remembers {} trails", at.display(), all.len());
+    Ok(all)
+}
+
+/// The name of the entry of a directory at this path.
+fn entry(about: &Metadata, path: &Path) -> String {
+    let digest = &sha256(path.as_os_str().as_bytes())[..8];
+    format!("{:x}-{:x}-{}", about.dev(), about.ino(), hex(digest))
+}
+
+/// Whether the directory that was remembered is still the one at this path.
+fn is_same(name: &str, path: &Path) -> bool {
+    path.is_absolute() && fs::symlink_metadata(path).is_ok_and(|about| about.is_dir() && entry(&about, path) == name)
+}
+
+/// Whether a directory holds the files of a trail and nothing else.
+fn is_trail(path: &Path) -> bool {
+    let Ok(mut files) = fs::read_dir(path) else { return false };
+    path.join("lock").is_file()
+        && files.all(|file| file.is_ok_and(|file| file.file_name().to_str().is_some_and(is_file_name)))
+}
+
+/// Whether a trail has a file of this name.
+fn is_file_name(name: &str) -> bool {
+    name == "lock" || store::file_number(name).is_some() || end_slots::is_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_home_that_is_not_there_is_not_made() {
+        let root = tempfile::tempdir().unwrap();
+        let trail = root.path().join("audit");
+        fs::create_dir(&trail).unwrap();
+        let home = root.path().join("home");
+        let why = remember(&home.join(".local/state/cofferdam"), &trail).unwrap();
+        assert!(why.is_some_and(|why| why.contains("no home directory")));
+        assert!(!home.exists());
+        fs::create_dir(&home).unwrap();
+        assert_eq!(remember(&home.join(".local/state/cofferdam"), &trail).unwrap(), None, "the control");
+        assert!(home.join(".local/state/cofferdam/trails").is_dir());
+    }
+
+    #[test]
+    fn a_trail_is_known_while_its_directory_is_the_same_and_pure() {
+        let root = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(root.path()).unwrap();
+        let (state, trail) = (root.join("state"), root.join("audit"));
+        fs::create_dir(&trail).unwrap();
+        for file in ["lock", "trail-000001.jsonl", "run-0001"] {
+            fs::write(trail.join(file), "").unwrap();
+        }
+        assert_eq!(known(&state).unwrap(), [] as [PathBuf; 0]);
+        remember(&state, &trail).unwrap();
+        remember(&state, &trail).unwrap();
+        assert_eq!(known(&state).unwrap(), std::slice::from_ref(&trail));
+        fs::write(trail.join("main.py"), "").unwrap();
+        assert_eq!(known(&state).unwrap(), [] as [PathBuf; 0], "a directory with other files");
+        fs::remove_file(trail.join("main.py")).unwrap();
+        assert_eq!(known(&state).unwrap(), std::slice::from_ref(&trail));
+        // Moved away, with a copy in its place; the next one that is remembered drops the entry.
+        fs::rename(&trail, root.join("old")).unwrap();
+        fs::create_dir(&trail).unwrap();
+        fs::write(trail.join("lock"), "").unwrap();
+        assert_eq!(known(&state).unwrap(), [] as [PathBuf; 0], "another directory");
+        remember(&state, &root.join("old")).unwrap();
+        assert_eq!(known(&state).unwrap(), [root.join("old")]);
+        assert_eq!(fs::read_dir(state.join(NAME)).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn entries_that_another_user_could_write_are_refused() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let root = tempfile::tempdir().unwrap();
+        let trail = fs::canonicalize(root.path()).unwrap();
+        let state = trail.join("state");
+        fs::create_dir_all(state.join(NAME)).unwrap();
+        fs::set_permissions(state.join(NAME), fs::Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(known(&state).unwrap(), [] as [PathBuf; 0], "the control");
+        fs::set_permissions(state.join(NAME), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(known(&state).unwrap_err().to_string().contains("can be written"));
+        assert!(remember(&state, &trail).is_err());
+    }
+}

@@ -1,0 +1,347 @@
+//! The trail under attack: what somebody who can write its files does to them, and what kill -9 leaves at bad moments.
+
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::*;
+
+fn trail(options: Options) -> (tempfile::TempDir, Trail) {
+    let dir = tempfile::tempdir().unwrap();
+    let trail = Trail::open(&dir.path().join("audit"), options).unwrap();
+    (dir, trail)
+}
+
+fn add(trail: &Trail, n: u64) {
+    trail.append(Entry::new("note").with("n", n), Durability::Written).unwrap();
+}
+
+fn check(dir: &Path, key: Option<PublicKey>, anchors: &Anchored) -> Result<Verified, Wrong> {
+    verify(dir, key, anchors, &mut |_| {}).map_err(|failed| match failed {
+        Failed::Wrong(problem) => problem.wrong,
+        Failed::Io(e) => panic!("{e}"),
+    })
+}
+
+fn plain(dir: &Path) -> Result<Verified, Wrong> {
+    check(dir, None, &Anchored::new())
+}
+
+fn file(dir: &Path, number: u64) -> PathBuf {
+    dir.join(store::file_name(number))
+}
+
+#[test]
+fn a_changed_end_is_not_sealed_as_a_tear_by_the_next_writer() {
+    let (_dir, trail) = trail(Options::default());
+    (0..2).for_each(|n| add(&trail, n));
+    let path = file(trail.path(), 1);
+    let good = std::fs::read(&path).unwrap();
+    let last = good[..good.len() - 1].iter().rposition(|&b| b == b'\n').unwrap() + 1;
+    for at in last..good.len() {
+        for byte in [good[at] ^ 1, b'\n', 0] {
+            if byte == good[at] {
+                continue;
+            }
+            let mut other = good.clone();
+            other[at] = byte;
+            std::fs::write(&path, &other).unwrap();
+            std::fs::remove_file(trail.path().join("lock")).unwrap();
+            add(&Trail::open(trail.path(), Options::default()).unwrap(), 9);
+            let found = plain(trail.path());
+            assert!(found.is_err(), "byte {at} as {byte}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn a_record_without_its_newline_is_a_record() {
+    let (_dir, trail) = trail(Options::default());
+    (0..2).for_each(|n| add(&trail, n));
+    let path = file(trail.path(), 1);
+    let good = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &good[..good.len() - 1]).unwrap();
+    add(&Trail::open(trail.path(), Options::default()).unwrap(), 2);
+    let found = plain(trail.path()).unwrap();
+    assert_eq!((found.last.seq, found.recovered.len()), (4, 0));
+    assert!(std::fs::read(&path).unwrap().starts_with(&good));
+}
+
+#[test]
+fn a_tear_where_a_file_is_full_is_sealed_in_that_file() {
+    let options = || Options { rotate_at: 2000, ..Options::default() };
+    let (_dir, trail) = trail(options());
+    let path = file(trail.path(), 1);
+    while std::fs::metadata(&path).map_or(0, |about| about.len()) < 1900 {
+        add(&trail, 0);
+    }
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes.extend_from_slice(&[b'x'; 300]);
+    std::fs::write(&path, &bytes).unwrap();
+    let again = Trail::open(trail.path(), options()).unwrap();
+    add(&again, 1);
+    let found = plain(trail.path()).unwrap();
+    assert_eq!((found.recovered.len(), found.files), (1, 2));
+}
+
+#[test]
+fn a_writer_killed_after_creating_a_file_blocks_no_other() {
+    let options = || Options { rotate_at: 2000, ..Options::default() };
+    let (_dir, trail) = trail(options());
+    while std::fs::metadata(file(trail.path(), 1)).map_or(0, |about| about.len()) < 2000 {
+        add(&trail, 0);
+    }
+    std::fs::write(file(trail.path(), 2), b"").unwrap();
+    let last = Trail::open(trail.path(), options()).unwrap().append(Entry::new("note"), Durability::Durable).unwrap();
+    assert_eq!(plain(trail.path()).unwrap().last.seq, last.seq);
+}
+
+#[test]
+fn the_first_file_begins_with_the_first_record() {
+    let options = || Options { rotate_at: 1000, ..Options::default() };
+    let (_dir, trail) = trail(options());
+    (0..20).for_each(|n| add(&trail, n));
+    let path = file(trail.path(), 1);
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.split_once('\n').unwrap().1).unwrap();
+    assert_eq!(plain(trail.path()).unwrap_err(), Wrong::Removed { from: 1, to: 1 });
+    std::fs::remove_file(&path).unwrap();
+    assert!(plain(trail.path()).unwrap().first > 1, "whole files may be put away");
+}
+
+#[test]
+fn numbers_that_no_writer_gives_are_no_records() {
+    for seq in [0, u64::MAX] {
+        let (_dir, trail) = trail(Options::default());
+        let entry = Entry::new("checkpoint").with("seq", 1);
+        let (line, _) = record::write(&entry, "t", &Link { seq: 7, hash: [0; 32] });
+        let body = String::from_utf8(line).unwrap();
+        let body = &body[..body.rfind(",\"hash\"").unwrap()].replace("{\"seq\":8", &format!("{{\"seq\":{seq}"));
+        let text = format!("{body},\"hash\":\"{}\"}}\n", hex(&sha256(body.as_bytes())));
+        std::fs::write(file(trail.path(), 2), text).unwrap();
+        assert!(plain(trail.path()).is_err(), "{seq}");
+    }
+}
+
+#[test]
+fn a_key_that_signed_nothing_vouches_for_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = Key::make(&dir.path().join("key")).unwrap();
+    let path = dir.path().join("audit");
+    let anew = Trail::open(&path, Options::default()).unwrap();
+    (0..3).for_each(|n| add(&anew, n));
+    assert_eq!(check(&path, Some(key.public()), &Anchored::new()).unwrap_err(), Wrong::Unsigned);
+    let signing = Trail::open(&path, Options { key: Some(key.clone()), ..Options::default() }).unwrap();
+    signing.checkpoint().unwrap();
+    check(&path, Some(key.public()), &Anchored::new()).unwrap();
+}
+
+#[test]
+fn a_trail_that_begins_after_the_anchored_records_is_another() {
+    let options = || Options { rotate_at: 1000, ..Options::default() };
+    let (_dir, trail) = trail(options());
+    (0..20).for_each(|n| add(&trail, n));
+    let mut links = std::collections::BTreeMap::new();
+    verify(trail.path(), None, &Anchored::new(), &mut |r| {
+        links.extend(r.link().map(|link| (link.seq, link.hash)));
+    })
+    .unwrap();
+    std::fs::remove_file(file(trail.path(), 1)).unwrap();
+    let begins = plain(trail.path()).unwrap().first;
+    let anchored = |seq: u64| check(trail.path(), None, &Anchored::from([(seq, links[&seq])]));
+    assert_eq!(anchored(begins - 2).unwrap_err(), Wrong::Unanchored { anchored: begins - 2 });
+    // The first record names the one before it, so that one is still compared.
+    assert_eq!(anchored(begins - 1).unwrap().anchored, 1);
+    let other = check(trail.path(), None, &Anchored::from([(begins - 1, [7; 32])]));
+    assert_eq!(other.unwrap_err(), Wrong::Rewritten { anchored: begins - 1 });
+    assert_eq!(anchored(begins).unwrap().anchored, 1);
+}
+
+#[test]
+fn lines_added_to_an_anchor_neither_revoke_nor_hide() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("anchor");
+    let line = |byte: u8| format!("host cofferdam[1]: cofferdam-audit 5 {} t\n", hex(&[byte; 32]));
+    let text = [line(1).as_bytes(), b"\xff\xfe no text\n", line(2).as_bytes()].concat();
+    std::fs::write(&path, text).unwrap();
+    let lines = |path: &Path, trail| Vec::from_iter(anchored(path).unwrap().lines_of(trail));
+    assert_eq!(lines(&path, None), [(5, [1; 32])]);
+    // Neither with the name of the trail, nor with that of another.
+    let text = format!("{}{}", line(1), line(2).replace(" t\n", " t trail-a\n"));
+    std::fs::write(&path, &text).unwrap();
+    assert_eq!(lines(&path, Some("trail-a")), [(5, [1; 32])]);
+    std::fs::write(&path, text.lines().rev().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    assert_eq!((lines(&path, Some("trail-a")), lines(&path, None)), (vec![(5, [2; 32])], vec![(5, [1; 32])]));
+}
+
+#[test]
+fn a_line_of_one_trail_does_not_stand_for_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = Key::make(&dir.path().join("key")).unwrap();
+    let anchor = dir.path().join("anchor");
+    let options =
+        || Options { key: Some(key.clone()), anchor: Some(Anchor::File(anchor.clone())), ..Options::default() };
+    let open = |name: &str| Trail::open(&dir.path().join(name), options()).unwrap();
+    let (one, two) = (open("one"), open("two"));
+    for trail in [&one, &two] {
+        (0..3).for_each(|n| add(trail, n));
+        trail.checkpoint().unwrap();
+    }
+    let of = |trail: &Trail| plain(trail.path()).unwrap().trail.unwrap();
+    let (first, second) = (of(&one), of(&two));
+    assert_ne!(first, second);
+    let all = || anchored(&anchor).unwrap();
+    // Two trails share the anchor: which one is meant has to be said.
+    let told = check(one.path(), Some(key.public()), &all()).unwrap_err();
+    assert!(matches!(told, Wrong::OtherTrail { .. }), "{told:?}");
+    assert_eq!(check(one.path(), Some(key.public()), &all().of(&first)).unwrap().anchored, 1);
+    assert_eq!(check(two.path(), Some(key.public()), &all().of(&second)).unwrap().anchored, 1);
+    let wanted = |wanted: &str, found: &str| Wrong::OtherTrail { wanted: wanted.into(), found: Some(found.into()) };
+    assert_eq!(check(one.path(), None, &all().of(&second)).unwrap_err(), wanted(&second, &first));
+    assert_eq!(check(one.path(), None, &Anchored::new().of(&second)).unwrap_err(), wanted(&second, &first));
+    // Written anew under a name of its own, with lines of its own added to the anchor: neither way does it pass.
+    std::fs::write(&anchor, std::fs::read_to_string(&anchor).unwrap().lines().next().unwrap().to_owned() + "\n")
+        .unwrap();
+    assert!(check(one.path(), None, &all()).is_ok());
+    std::fs::remove_dir_all(one.path()).unwrap();
+    let anew = open("one");
+    (0..9).for_each(|n| add(&anew, n));
+    anew.checkpoint().unwrap();
+    let third = of(&anew);
+    assert_eq!(check(anew.path(), None, &all()).unwrap_err(), wanted(&first, &third));
+    assert_eq!(check(anew.path(), None, &all().of(&first)).unwrap_err(), wanted(&first, &third));
+}
+
+#[test]
+fn which_trail_it_is_is_known_while_a_checkpoint_is_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = Key::make(&dir.path().join("key")).unwrap();
+    let anchor = dir.path().join("anchor");
+    let trail = Trail::open(
+        &dir.path().join("audit"),
+        Options {
+            key: Some(key.clone()),
+            rotate_at: 1000,
+            checkpoint_every: 4,
+            anchor: Some(Anchor::File(anchor.clone())),
+            ..Options::default()
+        },
+    )
+    .unwrap();
+    (0..20).for_each(|n| add(&trail, n));
+    let known = plain(trail.path()).unwrap().trail;
+    (1..4).for_each(|number| std::fs::remove_file(file(trail.path(), number)).unwrap());
+    trail.checkpoint().unwrap();
+    let found = check(trail.path(), Some(key.public()), &anchored(&anchor).unwrap()).unwrap();
+    assert!(known.is_some() && found.trail == known && found.first > 1 && found.anchored > 0, "{found:?}");
+}
+
+#[test]
+fn special_files_are_neither_waited_for_nor_followed() {
+    let (dir, trail) = trail(Options::default());
+    add(&trail, 0);
+    let (sent, done) = std::sync::mpsc::channel();
+    let place = trail.path().to_owned();
+    let second = file(&place, 2);
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &second,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    let elsewhere = dir.path().join("elsewhere");
+    std::fs::write(&elsewhere, b"").unwrap();
+    std::thread::spawn(move || {
+        let read = || verify(&place, None, &Anchored::new(), &mut |_| {}).is_err();
+        let pipe = (read(), show(&place, &Filter::default(), |_| Ok(())).is_err());
+        let opened = Trail::open(&place, Options::default()).is_ok();
+        std::fs::remove_file(&second).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &second).unwrap();
+        sent.send((pipe, opened, read())).unwrap();
+    });
+    let told = done.recv_timeout(std::time::Duration::from_secs(10)).expect("nobody waits for the pipe's writer");
+    assert_eq!((told.0, told.2), ((true, true), true));
+    drop(trail);
+}
+
+/// A user that is not this one.
+const OTHER: u32 = 65534;
+
+fn is_foreign(opened: Result<Trail, AuditError>) -> bool {
+    matches!(opened, Err(AuditError::Foreign { .. }))
+}
+
+fn give(path: &Path) {
+    std::os::unix::fs::chown(path, Some(OTHER), Some(OTHER)).unwrap();
+}
+
+#[test]
+fn a_trail_that_belongs_to_another_user_is_not_written() {
+    let (dir, trail) = trail(Options::default());
+    add(&trail, 0);
+    let place = trail.path().to_owned();
+    let open = || Trail::open(&place, Options::default());
+    drop(trail);
+    assert!(open().is_ok());
+    // What was put there while others could, and that others can still change, is not trusted later.
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    for name in ["lock", "trail-000001.jsonl"] {
+        mode(&place.join(name), 0o620);
+        let told = open().and_then(|trail| trail.append(Entry::new("note"), Durability::Written)).unwrap_err();
+        assert!(matches!(&told, AuditError::Open { path } if path.ends_with(name)), "{name}: {told}");
+        mode(&place.join(name), 0o600);
+        open().unwrap().append(Entry::new("note"), Durability::Written).unwrap();
+    }
+    if !rustix::process::geteuid().is_root() {
+        // Only root can give files away; a directory of root's is there for everybody.
+        let told = Trail::open(Path::new("/usr"), Options::default());
+        assert!(is_foreign(told), "of root's");
+        assert!(is_foreign(Trail::open(Path::new("/usr"), Options { of_others: true, ..Options::default() })));
+        return;
+    }
+    give(&place);
+    assert!(is_foreign(open()), "its owner can change all of it");
+    std::os::unix::fs::chown(&place, Some(0), Some(0)).unwrap();
+    for name in ["lock", "trail-000001.jsonl"] {
+        give(&place.join(name));
+        let told = open().and_then(|trail| trail.append(Entry::new("note"), Durability::Written));
+        assert!(matches!(&told, Err(AuditError::Foreign { path, .. }) if path.ends_with(name)), "{name}: {told:?}");
+        std::os::unix::fs::chown(place.join(name), Some(0), Some(0)).unwrap();
+    }
+    open().unwrap().append(Entry::new("note"), Durability::Written).unwrap();
+    plain(&place).unwrap();
+    drop(dir);
+}
+
+#[test]
+fn root_can_sign_a_trail_that_its_owner_still_writes() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root gives files away");
+        return;
+    }
+    let (dir, trail) = trail(Options::default());
+    add(&trail, 0);
+    let place = trail.path().to_owned();
+    drop(trail);
+    let key = Key::make(&dir.path().join("key")).unwrap();
+    ["", "lock", "trail-000001.jsonl"].iter().for_each(|name| give(&place.join(name)));
+    let options = || Options { key: Some(key.clone()), rotate_at: 1, of_others: true, ..Options::default() };
+    let signing = Trail::open(&place, options()).unwrap();
+    signing.checkpoint().unwrap();
+    assert_eq!(check(&place, Some(key.public()), &Anchored::new()).unwrap().files, 2, "it went on in a next file");
+    for entry in std::fs::read_dir(&place).unwrap() {
+        use std::os::unix::fs::MetadataExt;
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().uid(), OTHER, "{:?}", entry.file_name());
+    }
+    // A file of root's that its owner linked there is not written for them.
+    let own = dir.path().join("roots");
+    std::fs::write(&own, "").unwrap();
+    drop(signing);
+    std::fs::remove_file(place.join("lock")).unwrap();
+    std::fs::hard_link(&own, place.join("lock")).unwrap();
+    assert!(is_foreign(Trail::open(&place, options())));
+    assert_eq!(std::fs::metadata(&own).unwrap().len(), 0);
+}

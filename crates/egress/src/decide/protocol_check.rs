@@ -1,0 +1,91 @@
+//! What a captured connection speaks, from its first bytes, and whether the rules that allowed it admit that. Pure.
+//!
+//! ```text
+//! first bytes ─┬─ TLS ──────▶ its server name must be the target's, and visible
+//!              ├─ HTTP/1 ───▶ request by request (crate::http)
+//!              ├─ HTTP/2 ───▶ refused: its requests are not inspected
+//!              └─ neither ──▶ passes, unless every rule that matched inspects requests
+//! ```
+
+use crate::decide::client_hello::{self, ClientHello, HelloParse};
+use crate::decide::first_bytes::{self, FirstBytes};
+use crate::decide::host_name::Name;
+use crate::decide::refusal::{Reason, Refusal};
+use crate::decide::rules::{Grant, Rules, Target};
+
+/// Detail of the refusal of a stream in which there is no request to inspect.
+const INSPECTED: &str = "the rule looks into requests, and this is none in the clear";
+
+/// How a connection goes on after its first bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// The first bytes and all that follow are passed on unread.
+    Opaque,
+    /// HTTP/1 requests, each of which is inspected.
+    Http,
+}
+
+/// Checks `bytes`, all that have come so far, of a connection to `target`. Returns none if more are needed; `ended`: no
+/// more will come.
+///
+/// # Errors
+/// The protocol, or the server name in it, is refused.
+pub fn check(
+    bytes: &[u8],
+    ended: bool,
+    rules: &Rules,
+    target: &Target,
+    port: u16,
+    grant: &Grant,
+) -> Result<Option<Protocol>, Refusal> {
+    let refuse = |reason, why: &str| Err(Refusal::because(reason, why));
+    match first_bytes::classify(bytes) {
+        FirstBytes::More if !ended => Ok(None),
+        // Shorter than any request or ClientHello: of no protocol that is inspected.
+        FirstBytes::More | FirstBytes::Opaque if grant.inspected => refuse(Reason::BadRequest, INSPECTED),
+        FirstBytes::More | FirstBytes::Opaque => Ok(Some(Protocol::Opaque)),
+        FirstBytes::Http => Ok(Some(Protocol::Http)),
+        FirstBytes::Http2 => refuse(Reason::Http2NotInspected, "HTTP/2 without TLS"),
+        FirstBytes::Tls if grant.plain_only => refuse(Reason::BadRequest, INSPECTED),
+        FirstBytes::Tls => match client_hello::read(bytes) {
+            HelloParse::More if ended => refuse(Reason::BadHello, "it ends before it is whole"),
+            HelloParse::More if bytes.len() >= client_hello::MOST => refuse(Reason::BadHello, "longer than 64 KiB"),
+            HelloParse::More => Ok(None),
+            HelloParse::Bad(why) => refuse(Reason::BadHello, why),
+            HelloParse::Hello(hello) => {
+                check_server_name(&hello, rules, target, port, grant).map(|()| Some(Protocol::Opaque))
+            }
+        },
+    }
+}
+
+/// Whether a ClientHello is for the host that the connection is for.
+fn check_server_name(
+    hello: &ClientHello,
+    rules: &Rules,
+    target: &Target,
+    port: u16,
+    grant: &Grant,
+) -> Result<(), Refusal> {
+    if hello.encrypted {
+        // The visible name is not the one that counts; the rule says whether that is accepted.
+        return match grant.encrypted_hello {
+            true => Ok(()),
+            false => Err(Refusal::because(Reason::EncryptedHello, "the greeting hides the server's name")),
+        };
+    }
+    let given = match &hello.server_name {
+        Some(given) => Some(Name::parse(given.as_bytes()).map_err(|why| {
+            Refusal::because(Reason::ServerNameMismatch, format!("{}: {why}", given.escape_default()))
+        })?),
+        None => None,
+    };
+    match (target, given) {
+        (Target::Name(name), Some(given)) if *name == given => Ok(()),
+        (Target::Name(_), Some(given)) => Err(Refusal::because(Reason::ServerNameMismatch, given.as_str())),
+        (Target::Name(_), None) => Err(Refusal::because(Reason::ServerNameMissing, "the greeting names no server")),
+        (Target::Address(_), None) => Ok(()),
+        // The server at an allowed address may have any name, except one that is denied.
+        (Target::Address(_), Some(given)) => rules.denied(&Target::Name(given), port),
+    }
+}

@@ -1,0 +1,278 @@
+//! Sends allowed requests to upstream, and returns the responses. Decides nothing: the destination is given.
+
+use std::error::Error;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::EXPECT;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, Sleep, sleep, timeout};
+
+use crate::decide::refusal::{Reason, Refusal};
+use crate::http::interface::{Dial, Dialed};
+
+/// Time limit of a response's head, after the request was sent.
+const ANSWER: Duration = Duration::from_secs(300);
+/// Time limit between two parts of a response's body. Event streams send something more often.
+const BODY: Duration = Duration::from_secs(900);
+/// A body after `Expect: 100-continue` is sent after this time even without an answer (RFC 9110, 10.1.1).
+const CONTINUE: Duration = Duration::from_secs(1);
+/// A connection that is not ready for another request within this time is replaced.
+const READY: Duration = Duration::from_millis(200);
+
+/// The error of a body.
+pub(crate) type BodyError = Box<dyn Error + Send + Sync>;
+/// A body that is being forwarded.
+pub(crate) type BoxedBody = UnsyncBoxBody<Bytes, BodyError>;
+
+/// A task that is aborted when this is dropped.
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// One connection to upstream, for one request after the other.
+struct Http1Connection {
+    sender: SendRequest<BoxedBody>,
+    /// Whether it has been used: then upstream may have closed it meanwhile.
+    used: bool,
+    task: Task,
+}
+
+impl Http1Connection {
+    async fn new(dial: Dial) -> Result<Http1Connection, Refusal> {
+        let Dialed { io, .. } = dial.await?;
+        let (sender, connection) = http1::Builder::new()
+            .preserve_header_case(true)
+            .handshake(TokioIo::new(io))
+            .await
+            .map_err(|error| failed(&error))?;
+        let task = Task(tokio::spawn(async move {
+            // The error also reaches the task that waits for a response.
+            if let Err(error) = connection.with_upgrades().await {
+                tracing::debug!(%error, "upstream's connection ended");
+            }
+        }));
+        Ok(Http1Connection { sender, used: false, task })
+    }
+
+    async fn is_ready(&mut self) -> bool {
+        matches!(timeout(READY, self.sender.ready()).await, Ok(Ok(())))
+    }
+}
+
+/// The refusal for an error of upstream.
+fn failed(error: &hyper::Error) -> Refusal {
+    let detail = match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    };
+    Refusal::because(Reason::Reset, detail)
+}
+
+/// Connections to one host and port, one at a time.
+pub(crate) struct UpstreamClient {
+    dial: Box<dyn Fn() -> Dial + Send + Sync>,
+    state: tokio::sync::Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    first: Option<Dial>,
+    connection_slot: Option<Http1Connection>,
+    /// The task of a connection that was upgraded.
+    turned: Option<Task>,
+}
+
+impl UpstreamClient {
+    /// `first` is a connection that is being made already; `dial` makes more.
+    pub(crate) fn new(first: Option<Dial>, dial: impl Fn() -> Dial + Send + Sync + 'static) -> UpstreamClient {
+        let state = State { first, ..State::default() };
+        UpstreamClient { dial: Box::new(dial), state: tokio::sync::Mutex::new(state) }
+    }
+
+    /// Sends a request, whose head is already as upstream is to receive it.
+    pub(crate) async fn exchange(&self, request: Request<BoxedBody>) -> Result<Response<Incoming>, Refusal> {
+        let mut state = self.state.lock().await;
+        let (mut request, gate) = gated(request);
+        // A copy in case upstream closes the connection just when it is used again; only of requests that are
+        // idempotent and have no body.
+        let mut again = (matches!(*request.method(), Method::GET | Method::HEAD) && request.body().is_end_stream())
+            .then(|| copy(&request));
+        loop {
+            let mut connection_slot = match state.connection_slot.take() {
+                Some(mut connection_slot) => match connection_slot.is_ready().await {
+                    true => connection_slot,
+                    false => continue,
+                },
+                None => Http1Connection::new(state.first.take().unwrap_or_else(|| (self.dial)())).await?,
+            };
+            let sent = timeout(ANSWER, connection_slot.sender.try_send_request(request)).await;
+            let used = std::mem::replace(&mut connection_slot.used, true);
+            match sent {
+                Ok(Ok(response)) => {
+                    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                        state.turned = Some(connection_slot.task);
+                    } else if gate.as_ref().is_none_or(|gate| gate.is_open()) {
+                        state.connection_slot = Some(connection_slot);
+                    } else {
+                        // Upstream did not want the body: no other request can follow on this connection.
+                        state.turned = Some(connection_slot.task);
+                    }
+                    return Ok(response);
+                }
+                Ok(Err(mut error)) => match (error.take_message(), again.take()) {
+                    (Some(message), _) if used => request = message,
+                    (None, Some(copy)) if used && !error.error().is_parse() => request = copy,
+                    _ => return Err(failed(error.error())),
+                },
+                Err(_) => return Err(Refusal::of(Reason::UpstreamTimedOut)),
+            }
+        }
+    }
+}
+
+/// A copy of a request that has no body.
+fn copy(request: &Request<BoxedBody>) -> Request<BoxedBody> {
+    let mut copy = Request::new(empty());
+    copy.method_mut().clone_from(request.method());
+    copy.uri_mut().clone_from(request.uri());
+    copy.headers_mut().clone_from(request.headers());
+    copy.extensions_mut().clone_from(request.extensions());
+    copy
+}
+
+/// An empty body.
+pub(crate) fn empty() -> BoxedBody {
+    http_body_util::Empty::new().map_err(|never| match never {}).boxed_unsync()
+}
+
+/// Delays a body until upstream has asked for it.
+#[derive(Default)]
+struct Gate {
+    open: AtomicBool,
+    opened: Notify,
+}
+
+impl Gate {
+    fn open(&self) {
+        self.open.store(true, Ordering::Release);
+        self.opened.notify_one();
+    }
+
+    fn is_open(&self) -> bool {
+        self.open.load(Ordering::Acquire)
+    }
+}
+
+fn gated(request: Request<BoxedBody>) -> (Request<BoxedBody>, Option<Arc<Gate>>) {
+    if !request.headers().contains_key(EXPECT) {
+        return (request, None);
+    }
+    if request.body().is_end_stream() {
+        let mut request = request;
+        request.headers_mut().remove(EXPECT);
+        return (request, None);
+    }
+    let gate = Arc::new(Gate::default());
+    let (inner, outer) = (Arc::clone(&gate), Arc::clone(&gate));
+    let mut request = request.map(|body| {
+        let wait = Box::pin(async move {
+            if timeout(CONTINUE, inner.opened.notified()).await.is_err() {
+                inner.open();
+            }
+        });
+        Gated { wait: Some(wait), body }.boxed_unsync()
+    });
+    hyper::ext::on_informational(&mut request, move |response| {
+        if response.status() == StatusCode::CONTINUE {
+            outer.open();
+        }
+    });
+    (request, Some(gate))
+}
+
+/// A body behind a gate.
+struct Gated {
+    wait: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    body: BoxedBody,
+}
+
+impl Body for Gated {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if let Some(wait) = &mut self.wait {
+            std::task::ready!(wait.as_mut().poll(context));
+            self.wait = None;
+        }
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A response's body, which fails when upstream sends nothing for `BODY`.
+pub(crate) struct TimedBody {
+    body: Incoming,
+    sleep: Pin<Box<Sleep>>,
+}
+
+impl TimedBody {
+    pub(crate) fn new(body: Incoming) -> TimedBody {
+        TimedBody { body, sleep: Box::pin(sleep(BODY)) }
+    }
+}
+
+impl Body for TimedBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match Pin::new(&mut self.body).poll_frame(context) {
+            Poll::Ready(frame) => {
+                self.sleep.as_mut().reset(Instant::now() + BODY);
+                Poll::Ready(frame.map(|frame| frame.map_err(BodyError::from)))
+            }
+            Poll::Pending => {
+                std::task::ready!(self.sleep.as_mut().poll(context));
+                Poll::Ready(Some(Err("upstream sends nothing".into())))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,232 @@
+//! A connection to a host that the rules allowed, from the first byte to the last.
+//!
+//! ```text
+//!           ┌─ dial ──────────────▶ upstream ┬─ upstream's bytes ─▶ program   (at once: some servers speak first)
+//! captured ─┤                                │
+//!           └─ the program's first bytes ────┴─▶ TLS: its name │ HTTP: every request │ neither ─▶ upstream
+//! ```
+//!
+//! No byte of the program's is passed on before its protocol is known and admitted (`decide::protocol_check`).
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use tokio::sync::SetOnce;
+
+use crate::connect::relay::{RelayEnd, one_way, reset, write_all};
+use crate::decide::protocol_check::{self, Protocol};
+use crate::decide::refusal::{Reason, Refusal};
+use crate::decide::rules::{Grant, Target};
+use crate::http::{self, CapturedHttp, Replay};
+use crate::limits::{Allowance, Direction};
+use crate::report::event::Event;
+use crate::serve::client_connection::ClientConnection;
+use crate::serve::upstream_connection::{ConnectFailure, UpstreamConnection};
+
+/// From this length on, first bytes are checked again only every `RECHECK_INTERVAL`.
+const RECHECK_LENGTH: usize = 4 * 1024;
+const RECHECK_INTERVAL: Duration = Duration::from_millis(2);
+/// Room for what is read at once while the protocol is not known.
+const READ: usize = 4 * 1024;
+
+type Dialing = Pin<Box<dyn Future<Output = Result<UpstreamConnection, ConnectFailure>> + Send>>;
+
+/// Why the relay ended before both sides were done.
+enum Stop {
+    /// It goes on as HTTP.
+    Http,
+    /// What the program sent may not go out.
+    Refused(Refusal),
+    /// There is no connection to upstream.
+    Failed(ConnectFailure),
+    /// One side or a limit ended it.
+    End(RelayEnd),
+}
+
+/// Serves a program's connection to `target`. `first` has been read from it already; `upstream` is there if it is
+/// connected already.
+pub async fn serve(
+    client: Arc<ClientConnection>,
+    target: Target,
+    port: u16,
+    grant: Grant,
+    first: Bytes,
+    upstream: Option<UpstreamConnection>,
+) {
+    let connected = SetOnce::new_with(upstream);
+    let mut dialing: Option<Dialing> = (!connected.initialized()).then(|| {
+        let dial = Arc::clone(&client).connect(target.clone(), port, grant.clone());
+        Box::pin(dial) as Dialing
+    });
+    let mut buffer = BytesMut::from(first);
+    let stop = {
+        let relay = relay(&client, &target, port, &grant, &mut buffer, &connected, &mut dialing);
+        tokio::select! {
+            ended = relay => ended.err(),
+            () = client.activity.idle(client.sandbox.settings.idle) => Some(Stop::End(RelayEnd::Idle)),
+        }
+    };
+    let upstream = connected.into_inner();
+    match stop {
+        None => {}
+        Some(Stop::Http) => {
+            // A server that speaks before a request answers something else.
+            if upstream.as_ref().is_some_and(|upstream| upstream.account.moved(Direction::Down) > 0) {
+                let why = Refusal::because(Reason::BadRequest, "upstream spoke before the first request");
+                return client.refuse(Some(&target), port, why);
+            }
+            let upstream: http::Dial = match (upstream, dialing) {
+                (Some(upstream), _) => Box::pin(async move { Ok(upstream.dialed()) }),
+                (None, Some(dial)) => {
+                    Box::pin(
+                        async move { dial.await.map(|upstream| upstream.dialed()).map_err(|(refusal, _)| refusal) },
+                    )
+                }
+                (None, None) => return reset(&client.stream),
+            };
+            let io = Box::new(Replay::new(buffer.freeze(), client.io()));
+            let captured = CapturedHttp { target, port, grant, via: client.via, upstream };
+            tokio::select! {
+                () = http::captured(client.interface(), io, captured) => {}
+                () = client.activity.idle(client.sandbox.settings.idle) => reset(&client.stream),
+            }
+        }
+        Some(Stop::Refused(refusal)) => {
+            client.refuse(Some(&target), port, refusal);
+            upstream.iter().for_each(|upstream| reset(&upstream.stream));
+        }
+        Some(Stop::Failed((refusal, address))) => {
+            reset(&client.stream);
+            client.report(Event::refused(client.via, Some(&target), port, refusal, address));
+        }
+        Some(Stop::End(end)) => {
+            reset(&client.stream);
+            if let Some(upstream) = upstream {
+                // Upstream has seen the connection at least.
+                upstream.report_allowed();
+                reset(&upstream.stream);
+                match end {
+                    RelayEnd::Limit(refusal) => upstream.refuse(refusal),
+                    RelayEnd::Idle => upstream.cut(Reason::TimedOut),
+                    RelayEnd::UpstreamReset => upstream.cut(Reason::Reset),
+                    RelayEnd::ClientReset | RelayEnd::Closed => {}
+                }
+            } else {
+                let why = Refusal::because(Reason::Unreachable, "the program did not wait for it");
+                client.report(Event::refused(client.via, Some(&target), port, why, None));
+            }
+        }
+    }
+}
+
+/// Dials, and relays both ways at once.
+async fn relay(
+    client: &ClientConnection,
+    target: &Target,
+    port: u16,
+    grant: &Grant,
+    buffer: &mut BytesMut,
+    connected: &SetOnce<UpstreamConnection>,
+    dialing: &mut Option<Dialing>,
+) -> Result<(), Stop> {
+    let buffers = &client.sandbox.buffers;
+    let dial = async {
+        if let Some(dial) = dialing {
+            let upstream = dial.await.map_err(Stop::Failed)?;
+            *dialing = None;
+            if connected.set(upstream).is_err() {
+                return Err(Stop::Refused(Refusal::because(Reason::Gateway, "two connections to upstream")));
+            }
+        }
+        Ok(())
+    };
+    let down = async {
+        let upstream = connected.wait().await;
+        upstream.stream.readable().await.map_err(|_| Stop::End(RelayEnd::UpstreamReset))?;
+        upstream.report_allowed();
+        let (account, activity) = (&upstream.account, &client.activity);
+        let moving = one_way(&upstream.stream, &client.stream, Direction::Down, account, activity, buffers);
+        moving.await.map_err(Stop::End)
+    };
+    let up = async {
+        match read_protocol(client, target, port, grant, buffer).await? {
+            Protocol::Http => return Err(Stop::Http),
+            Protocol::Opaque => {}
+        }
+        let upstream = connected.wait().await;
+        upstream.report_allowed();
+        send_first_bytes(upstream, client, &std::mem::take(buffer)).await?;
+        let (account, activity) = (&upstream.account, &client.activity);
+        let moving = one_way(&client.stream, &upstream.stream, Direction::Up, account, activity, buffers);
+        moving.await.map_err(Stop::End)
+    };
+    tokio::try_join!(dial, down, up).map(drop)
+}
+
+/// Sends what has been read already, as its limits allow.
+async fn send_first_bytes(
+    upstream: &UpstreamConnection,
+    client: &ClientConnection,
+    mut bytes: &[u8],
+) -> Result<(), Stop> {
+    while !bytes.is_empty() {
+        let part = match upstream.account.reserve(Direction::Up, bytes.len()) {
+            Allowance::Bytes(part) => part,
+            Allowance::Wait(time) => {
+                client.activity.touch();
+                tokio::time::sleep(time).await;
+                continue;
+            }
+            Allowance::Never(refusal) => return Err(Stop::End(RelayEnd::Limit(refusal))),
+        };
+        upstream.account.settle(Direction::Up, part, part);
+        let written = write_all(&upstream.stream, &bytes[..part], &client.activity).await;
+        written.map_err(|_| Stop::End(RelayEnd::UpstreamReset))?;
+        bytes = &bytes[part..];
+    }
+    Ok(())
+}
+
+/// Reads into `buffer` until the protocol is known and admitted.
+async fn read_protocol(
+    client: &ClientConnection,
+    target: &Target,
+    port: u16,
+    grant: &Grant,
+    buffer: &mut BytesMut,
+) -> Result<Protocol, Stop> {
+    let check = |bytes: &[u8], ended: bool| {
+        protocol_check::check(bytes, ended, &client.sandbox.rules, target, port, grant).map_err(Stop::Refused)
+    };
+    // The server may have to speak first, for as long as it likes: the idle time bounds that.
+    if buffer.is_empty() && !read_more(client, buffer).await? {
+        return Ok(Protocol::Opaque);
+    }
+    if let Some(protocol) = check(buffer, false)? {
+        return Ok(protocol);
+    }
+    let rest = async {
+        let _permit = client.sandbox.greetings.acquire().await;
+        loop {
+            if buffer.len() > RECHECK_LENGTH {
+                // Each check reads all of it again: bytes that come one by one are collected first.
+                tokio::time::sleep(RECHECK_INTERVAL).await;
+            }
+            let ended = !read_more(client, buffer).await?;
+            if let Some(protocol) = check(buffer, ended)? {
+                return Ok(protocol);
+            }
+        }
+    };
+    let mut rest = pin!(rest);
+    match tokio::time::timeout(client.sandbox.settings.greeting, rest.as_mut()).await {
+        Ok(protocol) => protocol,
+        Err(_) => Err(Stop::Refused(Refusal::because(Reason::TimedOut, "its first bytes say nothing"))),
+    }
+}
+
+async fn read_more(client: &ClientConnection, buffer: &mut BytesMut) -> Result<bool, Stop> {
+    client.read_more(buffer, READ).await.map_err(|_| Stop::End(RelayEnd::ClientReset))
+}

@@ -1,0 +1,58 @@
+//! Gives each accepted connection to the service that it was made to: a captured destination, the resolver, a proxy, or
+//! the API that is passed through.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::connect::relay::reset;
+use crate::decide::rules::Target;
+use crate::http::{self, Api, BoxedTask};
+use crate::report::event::Via;
+use crate::serve::client_connection::ClientConnection;
+use crate::serve::{captured, resolver, socks_proxy};
+
+/// Serves a connection until it ends or has been idle for too long.
+pub async fn dispatch(client: Arc<ClientConnection>) {
+    let service: BoxedTask = match client.via {
+        Via::Connect => return serve_captured(client).await,
+        Via::Dns => Box::pin(resolver::serve_tcp(Arc::clone(&client))),
+        Via::Socks => Box::pin(socks_proxy::serve(Arc::clone(&client))),
+        Via::HttpProxy => Box::pin(http::proxy(client.interface(), client.io())),
+        Via::Api => match &client.sandbox.api {
+            Some(api) => Box::pin(serve_api(Arc::clone(&client), Arc::clone(api))),
+            None => return reset(&client.stream),
+        },
+    };
+    tokio::select! {
+        () = service => {}
+        () = client.activity.idle(client.sandbox.settings.idle) => reset(&client.stream),
+    }
+}
+
+async fn serve_captured(client: Arc<ClientConnection>) {
+    let (address, port) = (Target::Address(client.destination.ip()), client.destination.port());
+    let target = match client.sandbox.named_target(&address) {
+        Ok(target) => target,
+        Err(refusal) => return client.refuse(Some(&address), port, refusal),
+    };
+    match client.sandbox.decide(&target, port) {
+        Ok(grant) => captured::serve(client, target, port, grant, Bytes::new(), None).await,
+        Err(refusal) => client.refuse(Some(&target), port, refusal),
+    }
+}
+
+/// Every connection to upstream goes to the host of the API's base URL.
+async fn serve_api(client: Arc<ClientConnection>, api: Arc<Api>) {
+    let connect: http::Connect = {
+        let (client, api) = (Arc::clone(&client), Arc::clone(&api));
+        Arc::new(move || {
+            let (client, api) = (Arc::clone(&client), Arc::clone(&api));
+            Box::pin(async move {
+                let upstream = client.connect_api(&api.host, api.port).await;
+                upstream.map(|upstream| upstream.dialed()).map_err(|(refusal, _)| refusal)
+            })
+        })
+    };
+    http::api(client.interface(), client.io(), api, connect).await;
+}

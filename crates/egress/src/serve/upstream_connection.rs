@@ -1,0 +1,275 @@
+//! Connections to upstream for a program's connection: counted against the limits, and reported when they are first
+//! used and when they end.
+
+use std::future::Future;
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+
+use crate::connect::dialer::Connected;
+use crate::connect::poll_io;
+use crate::connect::relay::reset;
+use crate::decide::host_name::Host;
+use crate::decide::refusal::{Reason, Refusal};
+use crate::decide::rules::{Grant, Target};
+use crate::http::{Dialed, Io};
+use crate::limits::{Account, Allowance, Direction, OpenSlot};
+use crate::report::event::{Event, Kind};
+use crate::report::reporter::millis;
+use crate::sandbox::Alive;
+use crate::serve::client_connection::ClientConnection;
+
+/// Why there is no connection to upstream, and the address that this is about.
+pub type ConnectFailure = (Refusal, Option<IpAddr>);
+
+impl ClientConnection {
+    /// Connects to the API's host, which the policy itself names.
+    ///
+    /// # Errors
+    /// As for `connect`.
+    pub async fn connect_api(
+        self: Arc<ClientConnection>,
+        host: &Host,
+        port: u16,
+    ) -> Result<UpstreamConnection, ConnectFailure> {
+        let target = match host {
+            Host::Name(name) => Target::Name(name.clone()),
+            Host::Address(address) => Target::Address(*address),
+        };
+        let slots = self.reserve_slots(&target)?;
+        let connecting = self.sandbox.dialer.connect_unchecked(host, port);
+        let connected = connecting.await.map_err(|error| (error.refusal, error.address))?;
+        Ok(UpstreamConnection::new(self, connected, slots, target, port, Some("$.network.api".to_owned())))
+    }
+
+    /// Connects to upstream, as the rules allowed.
+    ///
+    /// # Errors
+    /// The reason, which has not been reported yet, and the address that it is about.
+    pub async fn connect(
+        self: Arc<ClientConnection>,
+        target: Target,
+        port: u16,
+        grant: Grant,
+    ) -> Result<UpstreamConnection, ConnectFailure> {
+        let slots = self.reserve_slots(&target)?;
+        let attempt = ConnectAttempt { client: &self, target: &target, port };
+        let result = self.sandbox.dialer.connect(&target, port).await;
+        std::mem::forget(attempt); // it holds references alone
+        let (connected, skipped) = result.map_err(|error| (error.refusal, error.address))?;
+        for (address, refusal) in skipped {
+            self.report(Event::refused(self.via, Some(&target), port, refusal, Some(address)));
+        }
+        let rule = Some(format!("$.network.allow[{}]", grant.rule));
+        Ok(UpstreamConnection::new(self, connected, slots, target, port, rule))
+    }
+
+    /// One more connection to a host, and one more descriptor.
+    fn reserve_slots(&self, target: &Target) -> Result<(Account, (OpenSlot, OpenSlot)), ConnectFailure> {
+        let account = self.sandbox.limits.host(target).map_err(|refusal| (refusal, None))?;
+        Ok((account, self.sandbox.descriptors.take().map_err(|refusal| (refusal, None))?))
+    }
+}
+
+/// A connection that is being made. If it is dropped unfinished because the sandbox ended, it reports that: upstream
+/// may have seen it, and nothing else would report it.
+struct ConnectAttempt<'c> {
+    client: &'c ClientConnection,
+    target: &'c Target,
+    port: u16,
+}
+
+impl Drop for ConnectAttempt<'_> {
+    fn drop(&mut self) {
+        if self.client.sandbox.is_ended() {
+            let why = Refusal::because(Reason::Unreachable, "the run ended before upstream answered");
+            self.client.report(Event::refused(self.client.via, Some(self.target), self.port, why, None));
+        }
+    }
+}
+
+/// A connection to upstream, for one program's connection.
+pub struct UpstreamConnection {
+    /// Its stream.
+    pub stream: TcpStream,
+    /// The account of its bytes.
+    pub account: Account,
+    /// The program's connection.
+    pub client: Arc<ClientConnection>,
+    /// The address that it leads to; none behind an upstream proxy that resolves.
+    pub address: Option<IpAddr>,
+    target: Target,
+    port: u16,
+    rule: Option<String>,
+    reported: AtomicBool,
+    cut: OnceLock<Reason>,
+    since: Instant,
+    /// Dropped last, after the end was reported.
+    _descriptor: (OpenSlot, OpenSlot),
+    _alive: Alive,
+}
+
+impl UpstreamConnection {
+    fn new(
+        client: Arc<ClientConnection>,
+        connected: Connected,
+        (account, _descriptor): (Account, (OpenSlot, OpenSlot)),
+        target: Target,
+        port: u16,
+        rule: Option<String>,
+    ) -> UpstreamConnection {
+        let Connected { stream, address } = connected;
+        let reported = AtomicBool::new(false);
+        let (since, _alive) = (Instant::now(), Alive::new(&client.sandbox));
+        let cut = OnceLock::new();
+        UpstreamConnection {
+            stream,
+            address,
+            account,
+            client,
+            target,
+            port,
+            rule,
+            reported,
+            cut,
+            since,
+            _descriptor,
+            _alive,
+        }
+    }
+
+    fn event(&self, kind: Kind) -> Event {
+        let mut event = Event::new(kind, self.client.via);
+        event.set_target(&self.target, self.port);
+        event.address = self.address.or(event.address);
+        event.rule.clone_from(&self.rule);
+        event
+    }
+
+    /// Reports that it is used, once.
+    pub fn report_allowed(&self) {
+        if !self.reported.swap(true, Ordering::Relaxed) {
+            self.client.sandbox.count_outbound();
+            self.client.report(self.event(Kind::Allowed));
+        }
+    }
+
+    /// Marks its end as not orderly: its last event has this reason.
+    pub fn cut(&self, reason: Reason) {
+        self.cut.get_or_init(|| reason);
+    }
+
+    /// Reports that it had to end.
+    pub fn refuse(&self, refusal: Refusal) {
+        self.cut(refusal.reason);
+        self.client.report(Event::refused(self.client.via, Some(&self.target), self.port, refusal, self.address));
+    }
+
+    /// As a stream whose bytes are counted and limited, with its address.
+    pub fn dialed(self) -> Dialed {
+        self.report_allowed();
+        Dialed { address: self.address, io: Box::new(MeteredStream { upstream: self, wait: [None, None] }) as Io }
+    }
+}
+
+impl Drop for UpstreamConnection {
+    fn drop(&mut self) {
+        // Half an upload must not look like a whole one; and upstream has seen what was cut off before its first byte.
+        if self.client.sandbox.is_ended() {
+            reset(&self.stream);
+            self.report_allowed();
+        }
+        if *self.reported.get_mut() {
+            let mut event = self.event(Kind::Closed);
+            event.bytes_up = Some(self.account.moved(Direction::Up));
+            event.bytes_down = Some(self.account.moved(Direction::Down));
+            event.duration_ms = Some(millis(self.since.elapsed()));
+            event.reason = self.cut.get().copied();
+            self.client.report(event);
+        }
+    }
+}
+
+/// Upstream's side as a stream: its bytes are counted, and wait for their share of the bandwidth.
+struct MeteredStream {
+    upstream: UpstreamConnection,
+    wait: [Option<Pin<Box<Sleep>>>; 2],
+}
+
+impl MeteredStream {
+    fn reserve(&mut self, context: &mut Context<'_>, direction: Direction, want: usize) -> Poll<io::Result<usize>> {
+        loop {
+            if let Some(wait) = &mut self.wait[direction as usize] {
+                ready!(wait.as_mut().poll(context));
+                self.wait[direction as usize] = None;
+            }
+            match self.upstream.account.reserve(direction, want.max(1)) {
+                Allowance::Bytes(bytes) => return Poll::Ready(Ok(bytes)),
+                Allowance::Wait(time) => {
+                    self.upstream.client.activity.touch();
+                    self.wait[direction as usize] = Some(Box::pin(tokio::time::sleep(time)));
+                }
+                Allowance::Never(refusal) => {
+                    self.upstream.refuse(refusal);
+                    reset(&self.upstream.client.stream);
+                    return Poll::Ready(Err(io::Error::other("as many bytes as the policy has")));
+                }
+            }
+        }
+    }
+
+    fn settle(&self, direction: Direction, reserved: usize, moved: &Poll<io::Result<usize>>) {
+        let moved = match moved {
+            Poll::Ready(Ok(moved)) => *moved,
+            _ => 0,
+        };
+        self.upstream.account.settle(direction, reserved, moved);
+        if moved > 0 {
+            self.upstream.client.activity.touch();
+        }
+    }
+}
+
+impl AsyncRead for MeteredStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        // Readable first: the end of the stream is no byte, and needs no share.
+        ready!(self.upstream.stream.poll_read_ready(context))?;
+        let reserved = ready!(self.reserve(context, Direction::Down, buffer.remaining()))?;
+        let moved = poll_io::poll_read(&self.upstream.stream, context, buffer, reserved);
+        self.settle(Direction::Down, reserved, &moved);
+        Poll::Ready(ready!(moved).map(drop))
+    }
+}
+
+impl AsyncWrite for MeteredStream {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if bytes.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        ready!(self.upstream.stream.poll_write_ready(context))?;
+        let reserved = ready!(self.reserve(context, Direction::Up, bytes.len()))?;
+        let moved = poll_io::poll_write(&self.upstream.stream, context, &bytes[..reserved]);
+        self.settle(Direction::Up, reserved, &moved);
+        moved
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        poll_io::shutdown(&self.upstream.stream)
+    }
+}

@@ -1,0 +1,6 @@
+//! The sockets of a sandbox's network namespace, as descriptors in this process: how they are received, waited for, and
+//! asked which process a connection belongs to. What each socket is for says `decide::socket_layout`.
+
+pub mod async_fd;
+pub mod receive;
+pub mod sock_diag;

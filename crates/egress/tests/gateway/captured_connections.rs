@@ -1,0 +1,238 @@
+//! Captured connections: what reaches upstream and what does not, each refusal beside an allowed control.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+
+use cofferdam_egress::event::{Kind, Reason, Via};
+use cofferdam_egress::layout::{HTTP_PROXY_PORT, INSIDE};
+
+use crate::support::{Inside, SOON, World, echo, is_reset, network, query, rest, serve, with, world};
+
+fn talk(mut stream: &TcpStream, text: &str) -> String {
+    stream.write_all(text.as_bytes()).unwrap();
+    let mut answer = vec![0u8; text.len()];
+    stream.read_exact(&mut answer).unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+#[test]
+fn an_allowed_name_is_reached_and_another_is_refused() {
+    let (world, port) = (world(), echo());
+    world.name("good.example", &["127.0.0.1"]);
+    world.name("bad.example", &["127.0.0.1"]);
+    let mut inside = world.inside(&network(&[&format!("good.example:{port}"), "127.0.0.1:*"], &[]));
+    let stream = inside.connect_name("good.example", port);
+    assert_eq!(talk(&stream, "\u{1}hello"), "\u{1}hello");
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(rest(&stream), b"");
+    let allowed = inside.event(Kind::Allowed);
+    assert_eq!((allowed.host.as_deref(), allowed.port), (Some("good.example"), Some(port)));
+    assert_eq!(allowed.address, Some(IpAddr::from([127, 0, 0, 1])));
+    assert_eq!(allowed.rule.as_deref(), Some("$.network.allow[0]"));
+    let closed = inside.event(Kind::Closed);
+    assert_eq!((closed.bytes_up, closed.bytes_down, closed.connection), (Some(6), Some(6), allowed.connection));
+
+    assert_eq!(inside.resolve("bad.example"), None);
+    let (reason, event) = inside.refusal();
+    assert_eq!((reason, event.via, event.host.as_deref()), (Reason::NotAllowed, Via::Dns, Some("bad.example")));
+    let traffic = inside.end();
+    assert_eq!((traffic.connections, traffic.refused), (1, 1));
+    assert_eq!((traffic.bytes_up, traffic.bytes_down), (6, 6));
+}
+
+#[test]
+fn an_address_without_a_rule_is_reset() {
+    let (world, port) = (world(), echo());
+    // An address that a rule names is reached in `proxies`, because none of this host's may be.
+    let inside = world.inside(&network(&[&format!("good.example:{port}"), "8.8.8.8:443"], &[]));
+    let to: SocketAddr = ([93, 184, 216, 34], port).into();
+    assert!(is_reset(inside.connect(to)));
+    let (reason, event) = inside.refusal();
+    assert_eq!((reason, event.address, event.port), (Reason::NotAllowed, Some(to.ip()), Some(port)));
+}
+
+#[test]
+fn attempts_just_before_the_end_are_reported() {
+    let world = world();
+    for round in 0..20 {
+        let begin = |inside: &Inside| {
+            drop(inside.connect(([192, 0, 2, 1], 80)));
+            let mut asking = inside.connect((INSIDE, HTTP_PROXY_PORT));
+            asking.write_all(b"CONNECT proxied.example:443 HTTP/1.1\r\nhost: proxied.example\r\n\r\n").unwrap();
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.send_to(&query("refused.example"), inside.resolver()).unwrap();
+        };
+        let mut inside = world.begun(&network(&["allowed.example:443"], &[]), begin);
+        let traffic = inside.end();
+        let mut told: Vec<_> =
+            inside.events().iter().map(|e| (e.kind, e.host.clone(), e.address.map(|a| a.to_string()))).collect();
+        told.sort_by_key(|(_, host, address)| (host.clone(), address.clone()));
+        let expected = [
+            (Kind::Refused, None, Some("192.0.2.1".to_owned())),
+            (Kind::Refused, Some("proxied.example".to_owned()), None),
+            (Kind::Refused, Some("refused.example".to_owned()), None),
+        ];
+        assert_eq!(told, expected, "round {round}");
+        assert_eq!(traffic.refused, 3, "round {round}");
+    }
+}
+
+#[test]
+fn another_port_of_an_allowed_name_is_reset() {
+    let (world, port) = (world(), echo());
+    world.name("good.example", &["127.0.0.1"]);
+    let inside = world.inside(&network(&[&format!("good.example:{port}"), "127.0.0.1:*"], &[]));
+    assert_eq!(talk(&inside.connect_name("good.example", port), "\u{1}"), "\u{1}");
+    assert!(is_reset(inside.connect_name("good.example", port.wrapping_add(1))));
+    let (reason, event) = inside.refusal();
+    assert_eq!((reason, event.host.as_deref()), (Reason::PortNotAllowed, Some("good.example")));
+}
+
+#[test]
+fn a_name_with_a_private_address_is_refused_unless_allowed() {
+    let (world, port) = (world(), echo());
+    world.name("good.example", &["127.0.0.1"]);
+    let entry = format!("good.example:{port}");
+    let inside = world.inside(&network(&[&entry], &[]));
+    assert!(is_reset(inside.connect_name("good.example", port)));
+    let (reason, event) = inside.refusal();
+    assert_eq!((reason, event.address), (Reason::AddressNotPublic, Some(IpAddr::from([127, 0, 0, 1]))));
+    let inside = world.inside(&network(&[&entry, "127.0.0.1:*"], &[]));
+    assert_eq!(talk(&inside.connect_name("good.example", port), "\u{1}"), "\u{1}");
+}
+
+#[test]
+fn refused_addresses_of_a_name_are_skipped_and_reported() {
+    let (world, port) = (world(), echo());
+    world.name("good.example", &["10.0.0.1", "169.254.169.254", "127.0.0.1", "::1"]);
+    let inside = world.inside(&network(&[&format!("good.example:{port}"), "127.0.0.1:*"], &[]));
+    assert_eq!(talk(&inside.connect_name("good.example", port), "\u{1}"), "\u{1}");
+    assert_eq!(inside.event(Kind::Allowed).address, Some(IpAddr::from([127, 0, 0, 1])));
+    for address in ["10.0.0.1", "169.254.169.254", "::1"] {
+        let address: IpAddr = address.parse().unwrap();
+        let event = inside.event_of(|event| event.address == Some(address));
+        assert_eq!((event.kind, event.reason), (Kind::Refused, Some(Reason::AddressNotPublic)), "{address}");
+    }
+}
+
+#[test]
+fn loopback_and_unknown_synthetic_addresses_are_refused() {
+    let (world, port) = (world(), echo());
+    let inside = world.inside(&network(&["127.0.0.0/8:*", "198.18.0.0/15:*", "0.0.0.0:*"], &[]));
+    for (to, why) in [
+        ([127, 0, 0, 1], Reason::AddressNotPublic),
+        ([127, 1, 2, 3], Reason::AddressNotPublic),
+        ([0, 0, 0, 0], Reason::AddressNotPublic),
+        ([198, 18, 77, 77], Reason::UnknownAddress),
+    ] {
+        assert!(is_reset(inside.connect(SocketAddr::from((to, port)))), "{to:?}");
+        let event = inside.event_of(|event| event.address == Some(IpAddr::from(to)));
+        assert_eq!((event.kind, event.reason), (Kind::Refused, Some(why)), "{to:?}");
+    }
+}
+
+#[test]
+fn a_server_may_speak_first() {
+    let world = world();
+    let port = serve(|mut stream| {
+        stream.write_all(b"SSH-2.0-server\r\n").unwrap();
+        let mut line = [0u8; 16];
+        stream.read_exact(&mut line).unwrap();
+        stream.write_all(&line).unwrap();
+    });
+    world.name("good.example", &["127.0.0.1"]);
+    let inside = world.inside(&network(&[&format!("good.example:{port}"), "127.0.0.1:*"], &[]));
+    let mut stream = inside.connect_name("good.example", port);
+    let mut banner = [0u8; 16];
+    stream.read_exact(&mut banner).unwrap();
+    assert_eq!(&banner, b"SSH-2.0-server\r\n");
+    assert_eq!(talk(&stream, "SSH-2.0-client\r\n"), "SSH-2.0-client\r\n");
+}
+
+#[test]
+fn half_closes_and_resets_are_passed_on_both_ways() {
+    let world = world();
+    let counts = serve(|mut stream| {
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        stream.write_all(all.len().to_string().as_bytes()).unwrap();
+    });
+    let resets = serve(|mut stream| {
+        stream.read_exact(&mut [0u8; 1]).unwrap();
+        rustix::net::sockopt::set_socket_linger(&stream, Some(std::time::Duration::ZERO)).unwrap();
+    });
+    let (told, ends) = std::sync::mpsc::channel();
+    let told = std::sync::Mutex::new(told);
+    let watches = serve(move |mut stream| {
+        let error = loop {
+            match stream.read(&mut [0u8; 64]) {
+                Ok(0) => break None,
+                Ok(_) => {}
+                Err(error) => break Some(error.kind()),
+            }
+        };
+        told.lock().unwrap().send(error).unwrap();
+    });
+    world.name("good.example", &["127.0.0.1"]);
+    let inside = world.inside(&network(&["good.example:*", "127.0.0.1:*"], &[]));
+
+    let mut stream = inside.connect_name("good.example", counts);
+    stream.write_all(&[1u8; 1000]).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(rest(&stream), b"1000");
+
+    let mut stream = inside.connect_name("good.example", resets);
+    stream.write_all(&[1]).unwrap();
+    assert!(is_reset(stream));
+
+    let stream = inside.connect_name("good.example", watches);
+    assert_eq!((&stream).write(&[1]).unwrap(), 1);
+    inside.event_of(|event| event.kind == Kind::Allowed && event.port == Some(watches));
+    rustix::net::sockopt::set_socket_linger(&stream, Some(std::time::Duration::ZERO)).unwrap();
+    drop(stream);
+    assert_eq!(ends.recv().unwrap(), Some(std::io::ErrorKind::ConnectionReset));
+}
+
+#[test]
+fn megabytes_pass_unchanged_both_ways_and_are_counted() {
+    megabytes(&world());
+}
+
+#[test]
+fn megabytes_pass_without_free_pipes() {
+    megabytes(&with(SOON, SOON, Some(7)));
+}
+
+fn megabytes(world: &World) {
+    let port = echo();
+    world.name("good.example", &["127.0.0.1"]);
+    let mut inside = world.inside(&network(&[&format!("good.example:{port}"), "127.0.0.1:*"], &[]));
+    let stream = inside.connect_name("good.example", port);
+    let data: Vec<u8> = (0..5_000_003u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8 | 0x80).collect();
+    let sent = data.clone();
+    let mut writer = stream.try_clone().unwrap();
+    let writing = std::thread::spawn(move || {
+        writer.write_all(&sent).unwrap();
+        writer.shutdown(Shutdown::Write).unwrap();
+    });
+    assert!(rest(&stream) == data, "not the same bytes");
+    writing.join().unwrap();
+    let closed = inside.event(Kind::Closed);
+    assert_eq!((closed.bytes_up, closed.bytes_down), (Some(5_000_003), Some(5_000_003)));
+    let traffic = inside.end();
+    assert_eq!((traffic.bytes_up, traffic.bytes_down), (5_000_003, 5_000_003));
+}
+
+#[test]
+fn faults_of_upstream_are_failures_and_not_refusals() {
+    let world = world();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    world.name("good.example", &["127.0.0.1"]);
+    let inside = world.inside(&network(&["good.example:*", "gone.example:*", "127.0.0.1:*"], &[]));
+    assert!(is_reset(inside.connect_name("good.example", closed)));
+    let event = inside.event(Kind::Failed);
+    assert_eq!((event.reason, event.address), (Some(Reason::Unreachable), Some(IpAddr::from([127, 0, 0, 1]))));
+    assert!(is_reset(inside.connect_name("gone.example", 443)));
+    let event = inside.event_of(|event| event.host.as_deref() == Some("gone.example"));
+    assert_eq!((event.kind, event.reason), (Kind::Failed, Some(Reason::NotResolved)));
+}
