@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use cofferdam::call::preset::{self, Code};
 use cofferdam::caller::Caller;
 use cofferdam::discover::Tree;
-use cofferdam::environment::{self, Code};
 use cofferdam_policy::{Mount, Policy, Stdin};
 
 enum Entry {
@@ -115,7 +115,7 @@ fn caller(path: &str, variables: &[(&str, &str)]) -> Caller {
 /// What `eval` makes of it: the program, and what is mounted for it.
 fn found(tree: &Made, caller: &Caller, name: &str) -> Option<Interpreter> {
     let mut policy = Policy::base();
-    environment::enter(&mut policy, caller, tree, name, Code::Interactive, &[]).ok()?;
+    preset::apply(&mut policy, caller, tree, name, Code::Interactive, &[]).ok()?;
     let mut needs: Vec<String> = policy.filesystem.mounts.iter().map(|m| m.target().to_owned()).collect();
     needs.sort();
     Some(Interpreter { program: policy.command.argv[0].clone(), needs })
@@ -252,7 +252,7 @@ fn a_home_is_never_shown_for_the_sake_of_a_program_in_it() {
 /// Every mount of what `eval` makes: the source on the host, and the target inside.
 fn mounted(tree: &Made, caller: &Caller, name: &str) -> (String, Vec<(String, String)>) {
     let mut policy = Policy::base();
-    environment::enter(&mut policy, caller, tree, name, Code::Interactive, &[]).unwrap();
+    preset::apply(&mut policy, caller, tree, name, Code::Interactive, &[]).unwrap();
     policy.validate().unwrap();
     let binds = policy.filesystem.mounts.iter().map(|mount| match mount {
         Mount::Bind { source, target, .. } => (source.clone(), target.clone()),
@@ -406,7 +406,7 @@ fn relative_path_entries_and_link_loops_find_nothing() {
 #[test]
 fn nothing_found_says_what_to_install() {
     for (name, package) in [("python", "python3"), ("shell", "bash"), ("node", "nodejs")] {
-        let refusal = environment::enter(
+        let refusal = preset::apply(
             &mut Policy::base(),
             &caller("/usr/bin", &[]),
             &Made::default(),
@@ -427,13 +427,13 @@ fn code_goes_in_as_an_argument_while_it_fits_and_over_stdin_after() {
         let mut policy = Policy::base();
         policy.command.stdin = stdin;
         let arguments = ["x".to_owned()];
-        environment::enter(&mut policy, &caller, &tree, name, Code::Text(code.into()), &arguments).map(|()| policy)
+        preset::apply(&mut policy, &caller, &tree, name, Code::Text(code.into()), &arguments).map(|()| policy)
     };
     let argv = |name: &str| enter(name, "1", Stdin::Closed).unwrap().command.argv;
     assert_eq!(argv("python"), ["/usr/bin/python3", "-c", "1", "x"]);
     assert_eq!(argv("shell"), ["/usr/bin/bash", "-c", "1", "shell", "x"]);
     assert_eq!(argv("node"), ["/usr/bin/node", "-e", "1", "x"]);
-    let long = "#".repeat(environment::LONGEST_ARGUMENT + 1);
+    let long = "#".repeat(preset::LONGEST_ARGUMENT + 1);
     let policy = enter("shell", &long, Stdin::Closed).unwrap();
     assert_eq!(policy.command.argv, ["/usr/bin/bash", "-s", "--", "x"]);
     assert_eq!(policy.command.stdin, Stdin::Text(long.clone()));
@@ -449,7 +449,7 @@ fn a_file_runs_at_its_own_path_and_mounts_keep_their_order() {
     // One mount outside of what the interpreter needs and one inside it.
     policy.filesystem.mounts = vec![tmpfs("/home/u"), tmpfs("/home/u/.pyenv/versions/3.11.7/cache")];
     let file = Code::File { path: "/srv/a.py".into(), source: "/srv/real.py".into() };
-    environment::enter(&mut policy, &caller, &tree, "python", file, &["x".into()]).unwrap();
+    preset::apply(&mut policy, &caller, &tree, "python", file, &["x".into()]).unwrap();
     assert_eq!(policy.command.argv[1..], ["/srv/a.py", "x"]);
     let targets: Vec<&str> = policy.filesystem.mounts.iter().map(Mount::target).collect();
     let prefix = "/home/u/.pyenv/versions/3.11.7";

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cofferdam::args::option::Takes;
+use cofferdam::args::table::POLICY_OPTIONS;
 use cofferdam::call::{self, Call};
 use cofferdam::caller::Caller;
-use cofferdam::command::{Extent, build};
+use cofferdam::commands::{Extent, build};
 use cofferdam::discover::HostTree;
-use cofferdam::options::{POLICY_OPTIONS, Takes};
 use cofferdam::{Refusal, cli_command};
 use cofferdam_policy::*;
 use serde_json::{Value, json};
@@ -24,7 +25,7 @@ fn call_as(caller: &Caller, arguments: &[&str]) -> Result<Call, Refusal> {
     let all = ["cofferdam"].iter().chain(arguments);
     let matches = build(Extent::All).try_get_matches_from(all).expect("the arguments parse");
     let (name, matches) = matches.subcommand().unwrap();
-    call::make(matches, name == "eval", caller, &HostTree)
+    call::from_arguments(matches, name == "eval", caller, &HostTree)
 }
 
 fn run(arguments: &[&str]) -> Result<Policy, Refusal> {
