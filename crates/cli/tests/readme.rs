@@ -21,7 +21,7 @@ fn tour(name: &str) -> Vec<(String, String)> {
     for line in block.lines().filter(|line| !line.is_empty() && !line.starts_with("```")) {
         match (line.strip_prefix("$ "), steps.last_mut()) {
             (Some(command), _) => steps.push((command.to_owned(), String::new())),
-            (None, Some((_, told))) => told.push_str(&format!("{line}\n")),
+            (None, Some((_, message))) => message.push_str(&format!("{line}\n")),
             (None, None) => panic!("the tour begins with something else than a command: {line}"),
         }
     }
@@ -40,9 +40,11 @@ fn holds(parts: &[&str]) {
     let here = std::fs::canonicalize(directory.path()).unwrap();
     let bin = Path::new(env!("CARGO_BIN_EXE_cofferdam")).parent().unwrap();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    for (part, (command, told)) in parts.iter().flat_map(|part| tour(part).into_iter().map(move |step| (*part, step))) {
+    for (part, (command, message)) in
+        parts.iter().flat_map(|part| tour(part).into_iter().map(move |step| (*part, step)))
+    {
         if let Some(file) = command.strip_prefix("cat ").filter(|file| !file.contains([' ', '/'])) {
-            std::fs::write(here.join(file), &told).unwrap();
+            std::fs::write(here.join(file), &message).unwrap();
             continue;
         }
         if part != parts[parts.len() - 1] {
@@ -59,7 +61,7 @@ fn holds(parts: &[&str]) {
         // Nothing of an earlier evaluation, and nothing left of this one.
         shell.env("XDG_CACHE_HOME", here.join(".cache"));
         let printed = String::from_utf8(shell.output().unwrap().stdout).unwrap();
-        assert_eq!(printed.replace(here.to_str().unwrap(), PLACE), told, "$ {command}");
+        assert_eq!(printed.replace(here.to_str().unwrap(), PLACE), message, "$ {command}");
     }
 }
 
@@ -73,7 +75,7 @@ fn the_tour_of_the_readme_is_true() {
 }
 
 #[test]
-fn what_the_readme_shows_of_profiles_is_true() {
+fn readme_output_of_profiles_is_real() {
     let evaluator = Path::new(env!("CARGO_BIN_EXE_cofferdam")).with_file_name("cofferdam-compile");
     if !evaluator.exists() || !has("user namespaces") {
         let reason = "the profiles need the jail, and cofferdam-compile beside the command";
@@ -88,7 +90,7 @@ fn what_the_readme_shows_of_profiles_is_true() {
 
 /// Nothing of it needs a network: what it shows is refused before anything could leave.
 #[test]
-fn what_the_readme_shows_of_the_network_is_true() {
+fn readme_output_of_the_network_is_real() {
     if !common::needs("captured network") {
         return;
     }
@@ -112,7 +114,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("cat notes.txt", "of the notes"),
 ];
 
-/// Runs a line in a shell with a terminal, at which somebody types `exit`. The exit code and what was printed.
+/// Runs a line in a shell with a terminal, and types `exit`. Returns the exit code and the output.
 fn typed(line: &str, here: &Path, path: &str) -> (Option<i32>, String) {
     let (ours, theirs) = common::pty();
     let mut shell = Command::new("setsid");

@@ -37,7 +37,7 @@ fn reaches(at: &Path, socket: &Path, options: &[&str]) -> bool {
 }
 
 #[test]
-fn a_program_reaches_the_sockets_that_it_was_given_and_no_agent_of_the_hosts() {
+fn granted_sockets_are_reachable_and_agents_of_the_host_not() {
     let Some(place) = shown_directory("sockets") else { return };
     let agent = place.0.join("agent");
     std::fs::create_dir(&agent).unwrap();

@@ -1,4 +1,4 @@
-//! What `--keep-changes` keeps of a copy-on-write volume, what it does not, and how both are told.
+//! What `--keep-changes` keeps of a copy-on-write volume, what it does not, and how both are reported.
 
 mod common;
 
@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use common::{PYTHON, outcome, told};
+use common::{PYTHON, code_and_stderr, outcome};
 use serde_json::Value;
 
 /// Runs code in a copy-on-write volume that holds `old` and `gone`.
@@ -63,11 +63,11 @@ fn symbolic_links_come_back_as_links_and_nothing_follows_them() {
     for change in ["A /w/env/lib64", "A /w/out", "M /w/old", "D /w/gone"] {
         assert!(found.iter().any(|c| c == change), "{change}: {found:?}");
     }
-    assert!(!keep.join("gone").exists(), "what was deleted is told in the changes alone");
+    assert!(!keep.join("gone").exists(), "a deletion is only in the list of changes");
 }
 
 #[test]
-fn what_is_not_kept_is_named_and_the_rest_is_kept() {
+fn unkept_files_are_named_and_the_rest_is_kept() {
     let place = tempfile::tempdir().unwrap();
     let keep = place.path().join("kept");
     let code = "import os\nos.mkfifo('one'); os.mkdir('d'); os.mkfifo('d/two'); open('d/file', 'w').write('x')\n\
@@ -85,7 +85,7 @@ fn what_is_not_kept_is_named_and_the_rest_is_kept() {
 }
 
 #[test]
-fn what_is_too_deep_is_counted_and_said_to_be_left_out() {
+fn too_deep_changes_are_counted_and_reported_as_omitted() {
     let short = "for i in range(300): os.mkdir('n'); os.chdir('n')";
     let long = "for i in range(300): os.mkdir('n' * 200); os.chdir('n' * 200)";
     let allowed = "for i in range(250): os.mkdir('n'); os.chdir('n')";
@@ -109,7 +109,7 @@ fn what_is_too_deep_is_counted_and_said_to_be_left_out() {
 }
 
 #[test]
-fn a_destination_that_cannot_be_written_is_named_and_the_changes_are_listed_all_the_same() {
+fn unwritable_destination_is_named_and_changes_are_listed() {
     // The program has the place to itself: it puts a directory where a file is to be kept, or a file where the directory was.
     for (code, wanted) in [
         ("os.mkdir('/k/kept/new')", "cannot make the file KEEP/new: "),
@@ -132,7 +132,7 @@ fn a_destination_that_cannot_be_written_is_named_and_the_changes_are_listed_all_
 }
 
 #[test]
-fn the_list_of_changes_is_bounded_in_bytes_and_the_rest_is_counted() {
+fn list_of_changes_is_limited_in_bytes_and_the_rest_counted() {
     // Long paths, so that fewer files are more than the bound: three directories, and files in the innermost.
     let code = |files: u64| {
         format!(
@@ -162,14 +162,14 @@ fn the_list_of_changes_is_bounded_in_bytes_and_the_rest_is_counted() {
 }
 
 #[test]
-fn without_json_the_same_is_said_in_words() {
+fn without_json_the_same_is_reported_as_notes() {
     let tree = common::open_directory();
     fs::set_permissions(tree.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let volume = format!("{}:/w:cow", tree.path().to_str().unwrap());
     let place = tempfile::tempdir().unwrap();
     let keep = place.path().join("kept");
     let options = ["run", "-v", &volume, "-w", "/w", "--keep-changes", keep.to_str().unwrap(), "--"];
-    let (code, text) = told(&[&options[..], &["sh", "-c", "mkfifo pipe; echo x > file"]].concat());
+    let (code, text) = code_and_stderr(&[&options[..], &["sh", "-c", "mkfifo pipe; echo x > file"]].concat());
     assert!(code == 0 && text.contains("/w/pipe (a FIFO)"), "{text}");
     assert_eq!(fs::read_to_string(keep.join("file")).unwrap(), "x\n");
 }

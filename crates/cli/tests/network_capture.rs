@@ -46,7 +46,7 @@ fn python(options: &[&str], program: &str) -> (Vec<(String, String)>, Value) {
 }
 
 #[track_caller]
-fn told<'a>(lines: &'a [(String, String)], what: &str) -> &'a str {
+fn value_of<'a>(lines: &'a [(String, String)], what: &str) -> &'a str {
     lines.iter().find(|(w, _)| w == what).map_or_else(|| panic!("nothing of {what}: {lines:?}"), |(_, how)| how)
 }
 
@@ -93,20 +93,20 @@ fn every_connection_arrives_at_the_gateway_however_it_is_made() {
     let program = format!("{}\ntime.sleep(0.3)", lines.join("\n"));
     let (told_, o) = python(&[], &program);
     for (what, address, port, _) in ways {
-        assert_eq!(told(&told_, what), "connected", "{what}: {o:#}");
+        assert_eq!(value_of(&told_, what), "connected", "{what}: {o:#}");
         assert!(refused(&o, address, *port), "the gateway has seen nothing of {what}: {:#}", o["network"]);
     }
     assert_eq!(o["network"]["connections"], 0, "{o:#}");
 }
 
 #[test]
-fn the_process_of_a_refused_connection_is_told() {
+fn process_of_a_refused_connection_is_reported() {
     if skipped() {
         return;
     }
     // It is looked for no longer than a refusal may take, so on a busy host not every one is found.
-    // A socket that is closed already is nobody's, and one that is open when a process forks is two processes': each is
-    // kept until it is refused, and no longer.
+    // A closed socket belongs to no process, and one that is open at a fork belongs to two: so each is kept open until it is
+    // refused, and no longer.
     let program = "
 def refused(what, first, last):
     for s in [tcp(what, ('203.0.113.%d' % i, 443)) for i in range(first, last)]:
@@ -131,12 +131,12 @@ os.waitpid(child, 0)";
         if main.len() + child.len() == 2 {
             return;
         }
-        assert!(left > 0, "no process is told: {events:#?}");
+        assert!(left > 0, "no process is reported: {events:#?}");
     }
 }
 
 #[test]
-fn a_port_that_no_rule_names_is_refused_at_once_and_told() {
+fn unlisted_port_is_refused_at_once_and_reported() {
     if skipped() {
         return;
     }
@@ -148,9 +148,9 @@ tcp('listened', ('203.0.113.1', 443))
 time.sleep(0.3)";
     let (lines, o) = python(&[], program);
     for what in ["v4", "v6", "inside"] {
-        assert_eq!(told(&lines, what), "ECONNREFUSED");
+        assert_eq!(value_of(&lines, what), "ECONNREFUSED");
     }
-    assert_eq!(told(&lines, "listened"), "connected");
+    assert_eq!(value_of(&lines, "listened"), "connected");
     assert!(refused(&o, "203.0.113.1", 22) && refused(&o, "2001:db8::1", 22), "{:#}", o["network"]);
     assert!(!refused(&o, "127.0.0.1", 22), "what nobody listens to inside is nobody else's affair");
     let found = violations(&o);
@@ -197,22 +197,22 @@ opened('vsock', 40, socket.SOCK_STREAM)
 tcp('tcp', ('203.0.113.1', 443))";
     let (lines, o) = python(&["--trace"], program);
     for what in ["quic", "quic6", "time", "source"] {
-        assert_eq!(told(&lines, what), "EACCES", "{what}");
+        assert_eq!(value_of(&lines, what), "EACCES", "{what}");
     }
     // Bound to the interface the kernel asks no rule: it sends to the namespace itself, where the program's own socket is.
-    assert_eq!((told(&lines, "came-by-device"), told(&lines, "came-by-device-loopback")), ("yes", "yes"));
+    assert_eq!((value_of(&lines, "came-by-device"), value_of(&lines, "came-by-device-loopback")), ("yes", "yes"));
     for what in ["loopback", "loopback6", "resolver", "resolver6"] {
-        assert_eq!(told(&lines, what), "done", "{what}");
+        assert_eq!(value_of(&lines, what), "done", "{what}");
     }
-    assert_eq!(told(&lines, "tcp"), "connected");
+    assert_eq!(value_of(&lines, "tcp"), "connected");
     for what in ["ping", "ping6", "raw", "sctp", "dccp", "lite", "packet", "vsock"] {
-        let how = told(&lines, what);
+        let how = value_of(&lines, what);
         assert!(
             ["EACCES", "EPERM", "EPROTONOSUPPORT", "EAFNOSUPPORT", "ESOCKTNOSUPPORT"].contains(&how),
             "{what} {how}"
         );
     }
-    // A trace tells what was sent past the gateway, and not what was sent to it.
+    // A trace reports what was sent past the gateway, and not what was sent to it.
     let found = violations(&o);
     for object in ["203.0.113.1:443", "[2001:db8::1]:443", "203.0.113.1:123"] {
         let is = |v: &(String, String, String, String)| v.0 == "sendto" && v.1 == object && v.2 == "$.network.mode";
@@ -222,7 +222,7 @@ tcp('tcp', ('203.0.113.1', 443))";
 }
 
 #[test]
-fn how_libc_sorts_the_addresses_of_an_allowed_name_is_told_at_level_debug_alone() {
+fn address_sorting_of_libc_is_recorded_only_at_level_debug() {
     if skipped() {
         return;
     }
@@ -234,10 +234,10 @@ attempt('other', lambda: datagram('203.0.113.1'))
 attempt('sent', lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('198.18.0.1', 443)))";
     let told_of = |options: &[&str]| {
         let (lines, o) = python(options, program);
-        assert!(["1", "2"].contains(&told(&lines, "found")), "{lines:?}");
-        assert_eq!((told(&lines, "other"), told(&lines, "sent")), ("EACCES", "EACCES"));
+        assert!(["1", "2"].contains(&value_of(&lines, "found")), "{lines:?}");
+        assert_eq!((value_of(&lines, "other"), value_of(&lines, "sent")), ("EACCES", "EACCES"));
         let found = violations(&o);
-        // What somebody else is at is told either way, and so is what is sent.
+        // Connections to other addresses are reported either way, and so are sent datagrams.
         for (operation, object) in [("connect", "203.0.113.1:443"), ("sendto", "198.18.0.1:443")] {
             let is = |v: &(String, String, String, String)| v.0 == operation && v.1 == object;
             assert!(found.iter().any(is), "{operation} {object}: {found:#?}");
@@ -249,7 +249,7 @@ attempt('sent', lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(
 }
 
 #[test]
-fn nothing_inside_can_take_a_gateways_place_or_change_where_packets_go() {
+fn sandbox_cannot_replace_the_gateway_or_change_routes() {
     if skipped() {
         return;
     }
@@ -287,20 +287,20 @@ tcp('still', ('203.0.113.1', 443))";
     for (what, how) in lines.iter().filter(|(what, _)| what.starts_with("take-") || what.starts_with("answer-")) {
         assert!(["EADDRINUSE", "EACCES"].contains(&how.as_str()), "{what} {how}");
     }
-    assert_eq!(told(&lines, "take-127.0.0.1-3128"), "EADDRINUSE");
-    assert_eq!((told(&lines, "mine"), told(&lines, "mine-reached")), ("done", "connected"));
+    assert_eq!(value_of(&lines, "take-127.0.0.1-3128"), "EADDRINUSE");
+    assert_eq!((value_of(&lines, "mine"), value_of(&lines, "mine-reached")), ("done", "connected"));
     for what in ["route", "rule", "unrule", "link", "address"] {
-        assert_eq!(told(&lines, what), "EPERM", "{what}");
+        assert_eq!(value_of(&lines, what), "EPERM", "{what}");
     }
     for what in ["sysctl", "init"] {
-        assert_ne!(told(&lines, what), "done", "{what}");
+        assert_ne!(value_of(&lines, what), "done", "{what}");
     }
-    assert_eq!(told(&lines, "views"), "True");
-    assert_eq!(told(&lines, "still"), "connected", "{o:#}");
+    assert_eq!(value_of(&lines, "views"), "True");
+    assert_eq!(value_of(&lines, "still"), "connected", "{o:#}");
 }
 
 #[test]
-fn more_ports_than_there_can_be_listeners_are_redirected_and_loopback_is_left_alone() {
+fn excess_ports_are_redirected_and_loopback_is_not() {
     if skipped() || !needs("redirected ports") {
         return;
     }
@@ -314,17 +314,17 @@ time.sleep(0.3)";
     let (lines, o) = python(&["--allow", "b.example:8000-9999"], program);
     for port in [8000, 8500, 9999] {
         for (version, address) in [("v4", "203.0.113.1"), ("v6", "2001:db8::1")] {
-            assert_eq!(told(&lines, &format!("{version}-{port}")), "connected");
+            assert_eq!(value_of(&lines, &format!("{version}-{port}")), "connected");
             assert!(refused(&o, address, port), "{address} {port}: {:#}", o["network"]);
         }
     }
-    assert_eq!(told(&lines, "beside"), "ECONNREFUSED");
-    assert_eq!((told(&lines, "own"), told(&lines, "accepted")), ("connected", "8600"));
-    assert_eq!(told(&lines, "nobody"), "ECONNREFUSED");
+    assert_eq!(value_of(&lines, "beside"), "ECONNREFUSED");
+    assert_eq!((value_of(&lines, "own"), value_of(&lines, "accepted")), ("connected", "8600"));
+    assert_eq!(value_of(&lines, "nobody"), "ECONNREFUSED");
 }
 
 #[test]
-fn names_are_looked_up_by_the_gateways_resolver_in_every_root_view() {
+fn gateway_resolves_names_in_every_root_view() {
     if skipped() {
         return;
     }
@@ -338,7 +338,7 @@ fn names_are_looked_up_by_the_gateways_resolver_in_every_root_view() {
     let read = "for f in ('resolv.conf', 'nsswitch.conf', 'hosts'): print(open('/etc/' + f).read(), end='')";
     let (lines, o) = python(&["--root", "interpreter", "--hostname", "mine"], read);
     for (what, how) in [("nameserver", "127.0.0.1"), ("hosts:", "files dns"), ("127.0.0.1", "localhost mine")] {
-        assert_eq!(told(&lines, what), how, "{o:#}");
+        assert_eq!(value_of(&lines, what), how, "{o:#}");
     }
     // Without an allowlist nothing is put in the place of the view's own.
     let (_, o) = outcome(&["run", "--json", "-w", "/", "--", "cat", "/etc/nsswitch.conf"]);
@@ -354,7 +354,7 @@ enum Resolver {
 }
 
 #[test]
-fn names_are_looked_up_in_a_directory_given_as_the_root_whatever_its_resolver_file_is() {
+fn gateway_resolves_names_whatever_resolv_conf_the_root_has() {
     if skipped() {
         return;
     }
@@ -388,9 +388,9 @@ except socket.gaierror: tell('other', 'unknown')";
             Resolver::Absent => {}
         }
         let (lines, o) = python(&["--root", root.path().to_str().unwrap(), "-v", "/usr:/usr:ro"], look);
-        assert_eq!(told(&lines, "says"), says, "{shape:?} {o:#}");
-        assert!(told(&lines, "address").starts_with("198.1"), "{shape:?} {o:#}");
-        assert_eq!(told(&lines, "other"), "unknown", "{shape:?} {o:#}");
+        assert_eq!(value_of(&lines, "says"), says, "{shape:?} {o:#}");
+        assert!(value_of(&lines, "address").starts_with("198.1"), "{shape:?} {o:#}");
+        assert_eq!(value_of(&lines, "other"), "unknown", "{shape:?} {o:#}");
         let found = violations(&o);
         assert!(
             found.iter().all(|v| v.1 == "b.example" && v.0 == "resolve" && v.3 == "gateway"),
@@ -401,7 +401,7 @@ except socket.gaierror: tell('other', 'unknown')";
 }
 
 #[test]
-fn a_resolver_of_ones_own_choice_gives_the_same_answers() {
+fn other_resolver_addresses_give_the_same_answers() {
     if skipped() {
         return;
     }
@@ -422,18 +422,18 @@ for what, server in (('local', '127.0.0.1'), ('far', '203.0.113.53'), ('six', '2
     udp(what, server, 'a.example'); udp(what + '-other', server, 'b.example')
     stream(what + '-stream', server, 'a.example')";
     let (lines, o) = python(&[], program);
-    let address = told(&lines, "libc");
+    let address = value_of(&lines, "libc");
     assert!(address.starts_with("0 198.1"), "{o:#}");
     for what in ["local", "far", "six", "local-stream", "far-stream", "six-stream"] {
-        assert_eq!(told(&lines, what), address, "{what} {o:#}");
+        assert_eq!(value_of(&lines, what), address, "{what} {o:#}");
     }
     for what in ["local-other", "far-other", "six-other"] {
-        assert_eq!(told(&lines, what), "3 none", "{what} {o:#}");
+        assert_eq!(value_of(&lines, what), "3 none", "{what} {o:#}");
     }
 }
 
 #[test]
-fn proxies_are_named_in_the_variables_unless_the_policy_names_one() {
+fn proxy_variables_are_set_unless_the_policy_sets_one() {
     if skipped() {
         return;
     }
@@ -478,7 +478,7 @@ fn a_refusal_ends_a_run_that_is_to_end_at_violations() {
 }
 
 #[test]
-fn other_modes_have_no_gateway_and_other_backends_refuse_the_mode() {
+fn only_mode_allowlist_has_a_gateway() {
     let (_, o) = outcome(&["run", "--json", "-w", "/", "--", "true"]);
     assert!(o.get("network").is_none(), "{o:#}");
     let less = "--best-effort=filesystem.root,filesystem.mounts,filesystem.deny,process.isolation,process.hostname,\
@@ -490,7 +490,7 @@ fn other_modes_have_no_gateway_and_other_backends_refuse_the_mode() {
 }
 
 #[test]
-fn who_makes_sandboxes_inside_cannot_change_the_network_outside_of_them() {
+fn nested_sandboxes_cannot_change_the_outer_network() {
     if skipped() {
         return;
     }
@@ -536,7 +536,7 @@ rule('its')
 }
 
 #[test]
-fn what_netlink_sockets_hold_counts_as_memory() {
+fn netlink_socket_buffers_count_as_memory() {
     if skipped() {
         return;
     }

@@ -1,4 +1,4 @@
-//! What a new user writes and does not get: each such call is refused before anything runs, and told what to write.
+//! Typical mistakes of new users: each such call is refused before anything runs, with a hint that says what to write.
 
 mod common;
 
@@ -8,16 +8,16 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 use std::time::Duration;
 
-use common::{cofferdam, eventually, has, is_root, needs, open_directory, outcome, output, parse, told};
+use common::{code_and_stderr, cofferdam, eventually, has, is_root, needs, open_directory, outcome, output, parse};
 use serde_json::Value;
 
 /// Refused, with a hint that holds this text.
 #[track_caller]
 fn hinted(code: i32, arguments: &[&str], hint: &str) {
-    let (found, text) = told(arguments);
+    let (found, text) = code_and_stderr(arguments);
     assert_eq!(found, code, "{arguments:?}: {text}");
-    let told = text.split("hint: ").nth(1).unwrap_or_default();
-    assert!(told.contains(hint), "{arguments:?}: {text}");
+    let message = text.split("hint: ").nth(1).unwrap_or_default();
+    assert!(message.contains(hint), "{arguments:?}: {text}");
 }
 
 /// A home with a secret and a plain file, both readable by everybody.
@@ -39,8 +39,8 @@ fn eval_hides_credentials_in_what_a_volume_shows() {
             continue;
         }
         let output = cofferdam().env("HOME", place).args(["eval", option, &value, "shell", script]).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"plain"[..]), "{told}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"plain"[..]), "{message}");
     }
     let denied = |arguments: &[&str]| {
         let output = cofferdam().env("HOME", place).args(["eval", "--dry-run"]).args(arguments).output().unwrap();
@@ -64,17 +64,18 @@ fn a_tool_that_is_named_and_not_there_names_the_variable() {
     };
     for (variable, backend) in [("COFFERDAM_NSJAIL", "nsjail"), ("COFFERDAM_BWRAP", "bubblewrap")] {
         let output = named(variable, backend);
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(125), "{told}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{message}");
         assert!(
-            told.contains(&format!("(named by {variable})")) && told.contains(&format!("hint: correct {variable}")),
-            "{told}"
+            message.contains(&format!("(named by {variable})"))
+                && message.contains(&format!("hint: correct {variable}")),
+            "{message}"
         );
     }
 }
 
 #[test]
-fn what_is_no_path_is_not_denied_in_silence() {
+fn deny_refuses_values_that_are_not_paths() {
     let directory = open_directory();
     std::fs::write(directory.path().join("a"), "").unwrap();
     std::fs::write(directory.path().join("b"), "").unwrap();
@@ -82,7 +83,7 @@ fn what_is_no_path_is_not_denied_in_silence() {
     for option in ["--deny", "--protect"] {
         hinted(125, &["run", &format!("{option}=~/.x"), "--", "true"], &format!("{option} \"$HOME/.x\""));
         hinted(125, &["run", option, "/etc/*.conf", "--", "true"], &format!("{option} /etc"));
-        let (code, text) = told(&["run", option, "", "--", "true"]);
+        let (code, text) = code_and_stderr(&["run", option, "", "--", "true"]);
         assert!(code == 125 && text.contains("empty"), "{text}");
         let here = |value: &str| {
             let output = cofferdam()
@@ -106,7 +107,7 @@ fn volumes_that_contradict_themselves_and_paths_with_colons() {
     std::fs::create_dir(&odd).unwrap();
     std::fs::write(odd.join("f"), "there").unwrap();
     for modes in ["ro,rw", "rw,cow"] {
-        let (code, text) = told(&["run", "-v", &format!("/etc:/d:{modes}"), "--", "true"]);
+        let (code, text) = code_and_stderr(&["run", "-v", &format!("/etc:/d:{modes}"), "--", "true"]);
         assert!(code == 125 && text.contains("contradicts itself"), "{text}");
     }
     let volume = format!("{}:/d", odd.display());
@@ -119,7 +120,7 @@ fn volumes_that_contradict_themselves_and_paths_with_colons() {
 }
 
 #[test]
-fn changes_that_could_not_be_kept_are_told_before_the_run() {
+fn unusable_changes_directory_is_refused_before_the_run() {
     if !needs("overlayfs") {
         return;
     }
@@ -155,7 +156,7 @@ fn changes_that_could_not_be_kept_are_told_before_the_run() {
 }
 
 #[test]
-fn changes_are_kept_where_it_was_said_whatever_the_program_puts_there() {
+fn changes_are_kept_in_the_locked_directory() {
     if !needs("overlayfs") {
         return;
     }
@@ -168,7 +169,7 @@ fn changes_are_kept_where_it_was_said_whatever_the_program_puts_there() {
         (format!("{place}/work:/w:rw"), format!("{place}/data:/d:cow"), format!("{place}/work/out/kept"));
     let script = format!("mv /w/out /w/old && ln -s {place}/elsewhere /w/out && echo > /d/x");
     let arguments = ["eval", "--keep-changes", &keep, "-v", &work, "-v", &data, "shell", &script];
-    let (code, text) = told(&arguments);
+    let (code, text) = code_and_stderr(&arguments);
     assert_eq!(code, 0, "{text}");
     assert!(directory.path().join("work/old/kept/x").exists(), "{text}");
     assert_eq!(std::fs::read_dir(directory.path().join("elsewhere")).unwrap().count(), 0);
@@ -176,7 +177,7 @@ fn changes_are_kept_where_it_was_said_whatever_the_program_puts_there() {
 }
 
 #[test]
-fn changes_whose_directory_the_program_removed_are_said_to_be_lost() {
+fn removed_changes_directory_is_reported_as_lost() {
     if !needs("overlayfs") {
         return;
     }
@@ -190,7 +191,7 @@ fn changes_whose_directory_the_program_removed_are_said_to_be_lost() {
     let run = |options: &[&str], script: &str| {
         let fixed = ["--keep-changes", &keep, "-v", &work, "-v", &data, "shell", script];
         let arguments: Vec<&str> = ["eval"].iter().chain(options).chain(&fixed).copied().collect();
-        told(&arguments)
+        code_and_stderr(&arguments)
     };
     for options in [&[][..], &["-q"]] {
         let (code, text) = run(options, "echo > /d/x; rmdir /w/kept");
@@ -223,11 +224,11 @@ fn two_runs_do_not_keep_their_changes_in_one_directory() {
     eventually("the first run has its directory", Duration::from_secs(10), || keep.exists());
     // It is locked right after it was made.
     std::thread::sleep(Duration::from_millis(100));
-    let (code, text) = told(&arguments("true"));
+    let (code, text) = code_and_stderr(&arguments("true"));
     assert!(code == 125 && text.contains("another run"), "{text}");
     drop(first.stdin.take());
     first.wait().unwrap();
-    let (code, text) = told(&arguments("true"));
+    let (code, text) = code_and_stderr(&arguments("true"));
     assert_eq!(code, 0, "{text}");
 }
 
@@ -293,7 +294,7 @@ fn options_of_other_tools_lead_to_ours() {
     }
     // What is ours, though others have it too, goes on working.
     for good in [&["run", "--read-only", "--dry-run", "true"][..], &["run", "--root", "minimal", "--dry-run", "true"]] {
-        assert_eq!(told(good).0, 0, "{good:?}");
+        assert_eq!(code_and_stderr(good).0, 0, "{good:?}");
     }
 }
 
@@ -302,27 +303,27 @@ fn programs_that_are_not_programs() {
     hinted(127, &["run", "-w", "/", "--", "python3 report.py"], "cofferdam run -- python3 report.py");
     hinted(127, &["run", "-w", "/", "--", "python3 report.py"], "cofferdam eval shell 'python3 report.py'");
     hinted(127, &["run", "-w", "/", "--best-effort", "limits.memory", "--", "true"], "--best-effort=limits.memory");
-    let (code, text) = told(&["run", "-w", "/", "-e", "PATH=/root/x:/usr/bin", "--", "nosuch"]);
+    let (code, text) = code_and_stderr(&["run", "-w", "/", "-e", "PATH=/root/x:/usr/bin", "--", "nosuch"]);
     assert!(code == 127 && text.contains("nosuch: not found"), "{text}");
     let directory = open_directory();
     let place = directory.path().to_str().unwrap();
     let volume = format!("{place}:{place}");
-    let (code, text) = told(&["run", "-w", "/", "-v", &volume, "--", place]);
+    let (code, text) = code_and_stderr(&["run", "-w", "/", "-v", &volume, "--", place]);
     assert!(code == 126 && text.contains("is a directory") && !text.contains("chmod"), "{text}");
-    // A file that wants the right is still told so.
+    // A file that only lacks execute permission still gets that hint.
     let plain = directory.path().join("plain");
     std::fs::write(&plain, "#!/bin/sh\n").unwrap();
     hinted(126, &["run", "-w", "/", "-v", &volume, "--", plain.to_str().unwrap()], "chmod +x");
     // Where the sandbox's user is another one, a private directory is closed to it, unless it is mounted for it.
     let private = |path: &str| std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o7 == 0);
     if is_root() && private("/root") {
-        let (code, text) = told(&["run", "-w", "/", "--", "/root/bin/it"]);
+        let (code, text) = code_and_stderr(&["run", "-w", "/", "--", "/root/bin/it"]);
         assert!(code == 126 && text.contains("may not enter /root") && !text.contains("chmod"), "{text}");
         let closed = directory.path().join("closed");
         std::fs::create_dir(&closed).unwrap();
         std::fs::copy("/bin/true", closed.join("it")).unwrap();
         std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).unwrap();
-        let (code, text) = told(&["run", "-v", &format!("{place}:/mnt"), "--", "/mnt/closed/it"]);
+        let (code, text) = code_and_stderr(&["run", "-v", &format!("{place}:/mnt"), "--", "/mnt/closed/it"]);
         assert_eq!(code, 0, "{text}");
     }
     let (_, o) = outcome(&["run", "--json", "-w", "/", "--", "a b"]);
@@ -330,22 +331,22 @@ fn programs_that_are_not_programs() {
 }
 
 #[test]
-fn the_output_of_a_dry_run_is_told_from_a_policy() {
+fn output_of_a_dry_run_is_refused_as_a_policy() {
     let directory = open_directory();
     let file = directory.path().join("plan.json");
     std::fs::write(&file, output(&["run", "--dry-run", "-w", "/", "--", "true"]).stdout).unwrap();
     let file = file.to_str().unwrap();
     for arguments in [&["check", file][..], &["run", "--policy", file, "--", "true"]] {
-        let (code, text) = told(arguments);
+        let (code, text) = code_and_stderr(arguments);
         assert!(code != 0 && text.contains("--dry-run") && text.contains("`.policy`"), "{text}");
     }
 }
 
 #[test]
-fn output_that_is_cut_is_said_with_q_as_well() {
-    let (code, text) = told(&["run", "-q", "--output-limit", "10", "--", "echo", "0123456789abcdef"]);
+fn truncated_output_is_reported_despite_quiet() {
+    let (code, text) = code_and_stderr(&["run", "-q", "--output-limit", "10", "--", "echo", "0123456789abcdef"]);
     assert!(code == 0 && text.contains("cut after 10 bytes"), "{text}");
-    let (code, text) = told(&["run", "-q", "--output-limit", "100", "--", "echo", "0123456789abcdef"]);
+    let (code, text) = code_and_stderr(&["run", "-q", "--output-limit", "100", "--", "echo", "0123456789abcdef"]);
     assert_eq!((code, text.as_str()), (0, ""));
 }
 
@@ -368,7 +369,7 @@ fn an_option_that_no_command_has_is_not_offered_as_a_value() {
         (&["run", "--memroy", "1g", "--", "true"], "'--memory'"),
     ] {
         hinted(125, arguments, hint);
-        let (_, text) = told(arguments);
+        let (_, text) = code_and_stderr(arguments);
         assert!(!text.contains("as a value"), "{text}");
     }
     hinted(125, &["run", "--network", "example.org", "--", "true"], "--allow example.org");

@@ -1,4 +1,4 @@
-//! What the words of a profile do to a program, with the real evaluator and a real sandbox. Each denial has its twin.
+//! What the fields of a profile do to a program, with the real evaluator and a real sandbox. Each denial has its control.
 
 mod common;
 
@@ -77,7 +77,7 @@ fn chroot_has_scratch_and_shows_nothing_of_the_host() {
 }
 
 #[test]
-fn whitelist_is_the_listed_paths_and_the_capability_says_whether_they_are_written() {
+fn whitelist_shows_listed_paths_and_capability_allows_writes() {
     let Some(scene) = Scene::new() else { return };
     let listed = "filesystem_policy = \"whitelist\", allowed_paths = [\"DIR/in\"]";
     let script = "cat DIR/in/file; cat DIR/out/file 2>/dev/null || echo hidden; \
@@ -100,7 +100,7 @@ fn the_working_directory_is_made_and_can_be_written() {
 }
 
 #[test]
-fn what_is_not_mandatory_is_left_out_and_what_is_there_is_shown() {
+fn optional_paths_are_skipped_if_missing_and_shown_otherwise() {
     let Some(scene) = Scene::new() else { return };
     let fields = "mounts = [{ dst = \"DIR/in\", mandatory = false }, { dst = \"DIR/gone\", mandatory = false }]";
     let outcome = scene.run(fields, "cat DIR/in/file; cat DIR/gone/file 2>/dev/null || echo none");

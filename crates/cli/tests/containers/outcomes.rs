@@ -8,14 +8,14 @@ use crate::Test;
 use crate::world::{World, carrying, eventually, marker};
 
 pub const TESTS: &[Test] = &[
-    ("endings::exit_code_output_and_figures", exit_code_output_and_figures),
-    ("endings::a_signal", a_signal),
-    ("endings::streams_pass_through_as_they_come", streams_pass_through_as_they_come),
-    ("endings::output_is_bounded", output_is_bounded),
-    ("endings::input_reaches_the_program", input_reaches_the_program),
-    ("endings::no_such_program_and_no_program", no_such_program_and_no_program),
-    ("endings::the_clock_ends_the_container", the_clock_ends_the_container),
-    ("endings::an_interrupt_ends_the_container", an_interrupt_ends_the_container),
+    ("outcomes::exit_code_output_and_figures", exit_code_output_and_figures),
+    ("outcomes::a_signal", a_signal),
+    ("outcomes::streams_pass_through_as_they_come", streams_pass_through_as_they_come),
+    ("outcomes::output_is_bounded", output_is_bounded),
+    ("outcomes::input_reaches_the_program", input_reaches_the_program),
+    ("outcomes::no_such_program_and_no_program", no_such_program_and_no_program),
+    ("outcomes::the_clock_ends_the_container", the_clock_ends_the_container),
+    ("outcomes::an_interrupt_ends_the_container", an_interrupt_ends_the_container),
 ];
 
 fn exit_code_output_and_figures(world: &World) {
@@ -24,13 +24,13 @@ fn exit_code_output_and_figures(world: &World) {
         (run.code, run.text("outcome"), run.text("stdout"), run.text("stderr")),
         (5, "exited", "out\n", "err\n")
     );
-    assert_eq!(run.text("backend"), world.maker.backend);
+    assert_eq!(run.text("backend"), world.runtime.backend);
     let took = run.outcome["execution_time_ms"].as_f64().unwrap();
     assert!((250.0..5000.0).contains(&took), "the start of the container counts as the program's time: {took}");
     let memory = run.outcome["memory_used_bytes"].as_u64();
     assert!(memory.is_none_or(|bytes| bytes > 0 && bytes < 256 << 20), "{memory:?}");
     assert!(run.outcome["cpu_time_seconds"].as_f64().is_none_or(|s| s < 5.0), "{}", run.outcome);
-    if world.maker.kind.is_some() && cofferdam_test_containers::engine::uid() == 0 {
+    if world.runtime.kind.is_some() && cofferdam_test_containers::engine::uid() == 0 {
         assert!(memory.is_some() && run.outcome["pid_count"].as_u64().is_some_and(|n| n >= 2), "{}", run.outcome);
     }
 }
@@ -51,10 +51,10 @@ fn streams_pass_through_as_they_come(world: &World) {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "early\n");
-    // That an image is made ready is told as well.
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    let of_the_program: Vec<&str> = told.lines().filter(|line| !line.starts_with("cofferdam: ")).collect();
-    assert_eq!(of_the_program, ["late"], "{told}");
+    // The preparation of an image is reported as well.
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    let of_the_program: Vec<&str> = message.lines().filter(|line| !line.starts_with("cofferdam: ")).collect();
+    assert_eq!(of_the_program, ["late"], "{message}");
 }
 
 fn output_is_bounded(world: &World) {

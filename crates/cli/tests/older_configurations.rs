@@ -28,18 +28,18 @@ fn output(store: &tempfile::TempDir, arguments: &[&str]) -> Output {
 #[track_caller]
 fn refused(store: &tempfile::TempDir, code: i32, arguments: &[&str]) -> String {
     let output = output(store, arguments);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!((output.status.code(), &*output.stdout), (Some(code), &b""[..]), "{arguments:?}: {told}");
-    told
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), &*output.stdout), (Some(code), &b""[..]), "{arguments:?}: {message}");
+    message
 }
 
 #[test]
-fn a_profile_with_an_older_configuration_alone_runs_and_says_what_was_changed() {
+fn profile_with_only_an_older_config_runs_with_warnings() {
     let store = store(&json!({}));
     let ran = output(&store, &["run", "--profile", "old"]);
-    let told = String::from_utf8_lossy(&ran.stderr);
-    assert_eq!((ran.status.code(), &*ran.stdout), (Some(0), &b"own\n"[..]), "{told}");
-    assert!(told.contains("warning: clone_newnet: false was how older profiles wrote"), "{told}");
+    let message = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!((ran.status.code(), &*ran.stdout), (Some(0), &b"own\n"[..]), "{message}");
+    assert!(message.contains("warning: clone_newnet: false was how older profiles wrote"), "{message}");
     let planned = output(&store, &["run", "--quiet", "--profile", "old", "--dry-run"]);
     assert_eq!(planned.stderr, b"");
     let plan: Value = serde_json::from_slice(&planned.stdout).unwrap();
@@ -51,17 +51,17 @@ fn a_profile_with_an_older_configuration_alone_runs_and_says_what_was_changed() 
 }
 
 #[test]
-fn what_is_wrong_with_an_older_configuration_is_told() {
+fn errors_of_an_older_configuration_are_reported() {
     let store = store(&json!({"cmd": []}));
-    let told = refused(&store, 125, &["run", "--profile", "old"]);
-    assert!(told.contains("old/nsjail.json: cmd: the configuration names no command\nhint: "), "{told}");
+    let message = refused(&store, 125, &["run", "--profile", "old"]);
+    assert!(message.contains("old/nsjail.json: cmd: the configuration names no command\nhint: "), "{message}");
     let file = store.path().join("old/nsjail.json");
     fs::write(&file, "{\n  \"cmd\": [").unwrap();
-    let told = refused(&store, 125, &["run", "--profile", "old"]);
-    assert!(told.contains("old/nsjail.json: not JSON: ") && told.contains("at line 2"), "{told}");
-    assert!(told.contains("\nhint: correct it there, or export the profile again"), "{told}");
-    let told = refused(&store, 125, &["run", "--profile", "nobody"]);
-    assert!(told.contains("no profile `nobody`") && told.contains("policy.json is not there"), "{told}");
+    let message = refused(&store, 125, &["run", "--profile", "old"]);
+    assert!(message.contains("old/nsjail.json: not JSON: ") && message.contains("at line 2"), "{message}");
+    assert!(message.contains("\nhint: correct it there, or export the profile again"), "{message}");
+    let message = refused(&store, 125, &["run", "--profile", "nobody"]);
+    assert!(message.contains("no profile `nobody`") && message.contains("policy.json is not there"), "{message}");
 }
 
 #[test]
@@ -111,32 +111,41 @@ fn an_empty_source_of_an_older_bind_is_the_targets_own_path() {
 }
 
 #[test]
-fn an_older_configuration_is_exported_as_what_it_stands_for_alone() {
+fn older_config_is_exported_only_as_its_policy() {
     let store = store(&json!({}));
     let exported = output(&store, &["export", "old"]);
     let policy: Value = serde_json::from_slice(&exported.stdout).unwrap();
     assert_eq!((&policy["version"], &policy["network"]["mode"]), (&1.into(), &"none".into()));
     assert!(String::from_utf8_lossy(&exported.stderr).contains("warning: clone_newnet"));
-    let told = refused(&store, 125, &["export", "--format", "nsjail", "old"]);
-    assert!(told.contains("an older nsjail.json") && told.contains("hint: cofferdam export old prints"), "{told}");
+    let message = refused(&store, 125, &["export", "--format", "nsjail", "old"]);
+    assert!(
+        message.contains("an older nsjail.json") && message.contains("hint: cofferdam export old prints"),
+        "{message}"
+    );
 }
 
 #[test]
-fn an_older_configuration_as_a_file_is_one_line_that_says_how_it_runs() {
+fn older_config_as_policy_file_is_refused_with_a_command() {
     let store = store(&json!({}));
     let file = store.path().join("old/nsjail.json").display().to_string();
     let way = format!("cofferdam run --profiles {} --profile old", store.path().display());
-    let told = refused(&store, 1, &["check", &file]);
-    assert!(told.lines().count() == 1 && told.contains("an older nsjail.json") && told.contains(&way), "{told}");
-    let told = refused(&store, 125, &["run", "--policy", &file]);
-    assert!(told.lines().count() <= 3 && told.contains("an older nsjail.json") && told.contains(&way), "{told}");
+    let message = refused(&store, 1, &["check", &file]);
+    assert!(
+        message.lines().count() == 1 && message.contains("an older nsjail.json") && message.contains(&way),
+        "{message}"
+    );
+    let message = refused(&store, 125, &["run", "--policy", &file]);
+    assert!(
+        message.lines().count() <= 3 && message.contains("an older nsjail.json") && message.contains(&way),
+        "{message}"
+    );
     let ran = common::cofferdam().args(way.split(' ').skip(1)).output().unwrap();
     assert_eq!((ran.status.code(), &*ran.stdout), (Some(0), &b"own\n"[..]), "what it says works");
     // Somewhere else it has to be put into a store first.
     let elsewhere = store.path().join("legacy.json").display().to_string();
     fs::copy(&file, &elsewhere).unwrap();
-    let told = refused(&store, 1, &["check", &elsewhere]);
-    assert!(told.contains("DIR/ID/nsjail.json: cofferdam run --profiles DIR --profile ID"), "{told}");
+    let message = refused(&store, 1, &["check", &elsewhere]);
+    assert!(message.contains("DIR/ID/nsjail.json: cofferdam run --profiles DIR --profile ID"), "{message}");
     // A policy with errors keeps every one of them.
     fs::write(&elsewhere, r#"{"version": 1, "cmd": [], "mode": "EXEC"}"#).unwrap();
     assert_eq!(refused(&store, 1, &["check", &elsewhere]).lines().count(), 2);

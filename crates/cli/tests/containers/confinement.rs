@@ -1,4 +1,4 @@
-//! What a container cannot do, and beside each the same thing where it is allowed.
+//! What a container cannot do, each beside the same thing where it is allowed.
 
 use cofferdam_test_containers::engine::uid;
 
@@ -6,22 +6,22 @@ use crate::Test;
 use crate::world::{World, carrying, marker, open};
 
 pub const TESTS: &[Test] = &[
-    ("walls::the_root_is_read_only", the_root_is_read_only),
-    ("walls::no_capability_and_no_new_privileges", no_capability_and_no_new_privileges),
-    ("walls::it_is_not_the_hosts_root", it_is_not_the_hosts_root),
-    ("walls::no_spawn_means_no_child_and_no_other_program", no_spawn),
-    ("walls::a_script_starts_although_nothing_is_spawned", a_script_starts),
-    ("walls::a_refusal_is_told_with_its_evidence", a_refusal_is_told),
-    ("walls::nothing_of_the_host_is_there", nothing_of_the_host),
-    ("walls::volumes_are_what_was_named", volumes),
-    ("walls::a_volume_with_the_home_shows_no_state_and_none_is_written", a_volume_with_the_home),
-    ("walls::what_no_container_has_is_refused", what_no_container_has),
-    ("walls::the_hosts_programs_in_an_empty_root", minimal),
+    ("confinement::the_root_is_read_only", the_root_is_read_only),
+    ("confinement::no_capability_and_no_new_privileges", no_capability_and_no_new_privileges),
+    ("confinement::it_is_not_the_hosts_root", it_is_not_the_hosts_root),
+    ("confinement::no_spawn_means_no_child_and_no_other_program", no_spawn),
+    ("confinement::a_script_starts_although_nothing_is_spawned", a_script_starts),
+    ("confinement::refusal_is_reported_with_its_evidence", refusal_is_reported),
+    ("confinement::nothing_of_the_host_is_there", nothing_of_the_host),
+    ("confinement::volumes_have_the_modes_of_their_options", volumes),
+    ("confinement::a_volume_with_the_home_shows_no_state_and_none_is_written", a_volume_with_the_home),
+    ("confinement::what_no_container_has_is_refused", what_no_container_has),
+    ("confinement::the_hosts_programs_in_an_empty_root", minimal),
 ];
 
 fn the_root_is_read_only(world: &World) {
-    // Podman's and gVisor's /dev is a small file system in memory of whoever is root inside: without it, nobody's.
-    let own_dev = uid() != 0 && ["podman", "oci:runsc"].contains(&world.maker.backend);
+    // The /dev of Podman and gVisor is a tmpfs that root inside can write; there is none without root.
+    let own_dev = uid() != 0 && ["podman", "oci:runsc"].contains(&world.runtime.backend);
     let script = "for d in / /etc /bin /data $DEV /sys /proc/sys/kernel; do touch $d/x 2>/dev/null && echo wrote $d; done; \
                   touch /tmp/x && echo scratch; mount -o remount,rw / 2>/dev/null && echo remounted; true";
     let dev = if own_dev { "DEV=" } else { "DEV=/dev" };
@@ -42,13 +42,13 @@ fn no_capability_and_no_new_privileges(world: &World) {
         assert_eq!(ambient, "0000000000000000");
     }
     // gVisor does not show what it holds.
-    if world.maker.backend != "oci:runsc" {
+    if world.runtime.backend != "oci:runsc" {
         assert_eq!((value("NoNewPrivs:").as_deref(), value("Seccomp:").as_deref()), (Some("1"), Some("2")), "{run:?}");
     }
 }
 
 fn it_is_not_the_hosts_root(world: &World) {
-    if uid() != 0 || world.maker.backend == "oci:runsc" {
+    if uid() != 0 || world.runtime.backend == "oci:runsc" {
         return; // a user's containers have no other ids, and gVisor's processes are not the host's
     }
     let mark = marker();
@@ -66,7 +66,7 @@ fn it_is_not_the_hosts_root(world: &World) {
 }
 
 fn no_spawn(world: &World) {
-    if world.maker.backend == "oci:runsc" {
+    if world.runtime.backend == "oci:runsc" {
         let run = world.run(&["--no-spawn"], &["/bin/probe", "noop"]);
         if run.code == 125 {
             assert!(run.outcome["error"].to_string().contains("process.spawn"), "{run:?}");
@@ -93,18 +93,18 @@ fn no_spawn(world: &World) {
 fn a_script_starts(world: &World) {
     let run = world.run(&["--no-spawn"], &["/bin/script", "given"]);
     if run.code == 125 && run.outcome["error"].to_string().contains("process.spawn") {
-        assert_eq!(world.maker.backend, "oci:runsc", "{run:?}");
+        assert_eq!(world.runtime.backend, "oci:runsc", "{run:?}");
         return;
     }
     assert_eq!((run.code, run.text("stdout")), (0, "script given\n"), "{run:?}");
 }
 
-fn a_refusal_is_told(world: &World) {
-    // A socket, which no maker's own filter refuses: what that one refuses, such as a mount, comes to nobody's ears.
+fn refusal_is_reported(world: &World) {
+    // A socket, which no runtime's own filter refuses: what that filter refuses, such as a mount, is not reported.
     let run = world.run(&[], &["/bin/probe", "reach", "127.0.0.1", "9"]);
     assert_eq!((run.code, run.text("outcome")), (10, "exited"), "{run:?}");
-    if world.maker.backend == "oci:runsc" {
-        // Nobody listens in gVisor: the list is never called complete there.
+    if world.runtime.backend == "oci:runsc" {
+        // gVisor has no notification listener, so the list is never complete.
         assert_eq!(run.outcome["violations_complete"], false, "{run:?}");
         return;
     }
@@ -118,8 +118,11 @@ fn a_refusal_is_told(world: &World) {
     assert!(world.run(&[], &["/bin/probe", "noop"]).refused().is_empty(), "what was not refused is told");
     let mount = world.run(&[], &["/bin/probe", "mount"]);
     assert_eq!(mount.code, 10, "{mount:?}");
-    let told = mount.refused().contains(&"mount");
-    assert!(told || mount.outcome["violations_complete"] == false, "a list without it is called complete: {mount:?}");
+    let message = mount.refused().contains(&"mount");
+    assert!(
+        message || mount.outcome["violations_complete"] == false,
+        "a list without it is called complete: {mount:?}"
+    );
 }
 
 fn nothing_of_the_host(world: &World) {
@@ -135,7 +138,7 @@ fn nothing_of_the_host(world: &World) {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     assert!(!said.contains(boot.trim()) && !said.contains("OF_THE_CALLER"), "{said}");
     let devices = said.lines().next().unwrap();
-    let own: &[&str] = if world.maker.backend == "oci:runsc" { &[] } else { &["fuse", "tun"] }; // gVisor's are no host's
+    let own: &[&str] = if world.runtime.backend == "oci:runsc" { &[] } else { &["fuse", "tun"] }; // gVisor's are no host's
     for device in ["vda", "sda", "loop0", "kmsg", "mem", "kvm"].iter().chain(own) {
         assert!(!devices.split(' ').any(|name| name == *device), "{device} is there: {devices}");
     }
@@ -153,7 +156,7 @@ fn volumes(world: &World) {
     let options = ["-v", &format!("{}:/read", read.display()), "-v", &format!("{}:/write:rw", write.display())];
     let script = "cat /read/there /write/there; echo new > /read/there && echo changed; echo new > /write/made && echo made; \
                   cp /bin/probe /write/probe; chmod 755 /write/probe; /write/probe noop || echo noexec";
-    // Root's containers run as somebody else: that they cannot write what belongs to others is said, and here all may.
+    // Root's containers run as another user. That they cannot write files of others is reported; here all users may write.
     let effort = ["--best-effort=filesystem.mounts,filesystem.protected"];
     let run = world.run(&[&options[..], &effort].concat(), &["/bin/sh", "-c", script]);
     let said = run.text("stdout");
@@ -183,12 +186,12 @@ fn a_volume_with_the_home(world: &World) {
     };
     // What each of several runs finds: gVisor may mount what is at one place in another order each time.
     for i in 0..3 {
-        let told = run(&format!(
+        let message = run(&format!(
             "cd /h; for d in .omni .omni/sandbox/profiles .local/share/cofferdam .local/share/cofferdam/init \
              .local/share/cofferdam/texts; do touch $d/planted 2>/dev/null && echo wrote $d; done; \
              for d in runs cache; do ls .local/share/cofferdam/$d 2>/dev/null; done; touch beside-{i} && echo beside"
         ));
-        assert_eq!(told["stdout"], "beside\n", "{told:#}");
+        assert_eq!(message["stdout"], "beside\n", "{message:#}");
     }
     assert!(home.join("beside-2").exists(), "the control: what is beside them can be written");
     for directory in [&home.join(".omni"), &profiles, &state, &state.join("init"), &state.join("texts")] {
