@@ -1,4 +1,4 @@
-//! What cannot work is refused with a reason, in time, and without a trace; and hosts that lack a mechanism.
+//! Impossible calls: each is refused in time, with a reason and without leftovers. And hosts that lack a mechanism.
 
 mod common;
 

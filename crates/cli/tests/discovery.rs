@@ -1,4 +1,4 @@
-//! Interpreter discovery on made-up trees: what each version manager's layout leads to, and what is never shown.
+//! Interpreter discovery on file trees in memory: what each version manager's layout leads to, and what is never shown.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

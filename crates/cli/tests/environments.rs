@@ -1,4 +1,4 @@
-//! Defined environments by the command: run, listed, checked, built; what hides what, and what goes wrong.
+//! Defined environments: run, listed, checked and built; which definition hides which; and errors.
 
 mod common;
 

@@ -1,5 +1,4 @@
-//! What an image may hold to become more than a root, where an engine makes containers: it gets nothing of it, and the same
-//! without that runs.
+//! Images that try to be more than a root file system, with a container engine: they gain nothing, and an ordinary image runs.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What a message quotes — a path, a name, a value — forges no line of it and steers no terminal, wherever it is given.
+//! Text that messages quote (paths, names, values) adds no line to them and does not control a terminal, wherever it is given.
 
 mod common;
 

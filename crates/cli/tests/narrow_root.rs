@@ -1,5 +1,5 @@
-//! The root view `interpreter`, which profiles have with `filesystem_policy = "deny"`: the program with its interpreter and
-//! their libraries, and nothing else of the host. Each thing that is missing is there in the minimal view.
+//! The root view `interpreter`, which profiles with `filesystem_policy = "deny"` have: the program, its interpreter and their
+//! libraries, and nothing else of the host. Each missing file is present in the minimal view.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! The command inside a sandbox of its own: what still works there, what it holds, and what it says where it cannot.
+//! The command inside one of its own sandboxes: what works there, what it enforces, and what it reports where it cannot.
 
 mod common;
 

@@ -1,6 +1,5 @@
-//! Sandboxes made inside a sandbox, where that is granted: Debian's bubblewrap works there, an artifact that calls it runs in
-//! the environment that grants it and in no other; and what attacks from such a namespace reach, each beside what is allowed
-//! on the same victim.
+//! Nested sandboxes, where they are granted: Debian's bubblewrap works, and an artifact that calls it runs only in the
+//! environment that grants it. Attacks from such a namespace are each beside what is allowed on the same victim.
 
 mod common;
 

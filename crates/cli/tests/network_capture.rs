@@ -1,5 +1,5 @@
-//! The network of mode `allowlist` from inside: whatever leaves a program arrives at the gateway or nowhere, and nothing in
-//! there changes that. What the gateway then does with it is for other tests.
+//! The network of mode `allowlist` from inside: all traffic of a program arrives at the gateway or is dropped, and the program
+//! cannot change that. What the gateway does with it is tested elsewhere.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! What nsjail's configuration is refused for, and what it is written with a warning: the policy library, which
-//! `cofferdam export` asks, and the engine give the same answer for every field. The engine's is the table of docs/backends.md.
+//! Which fields an nsjail configuration cannot express, and which get a warning: the policy library, by way of
+//! `cofferdam export`, and the engine agree about every field. The engine's answer is the table of docs/backends.md.
 
 mod common;
 

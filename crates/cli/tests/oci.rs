@@ -1,5 +1,5 @@
-//! Containers of the OCI runtimes that are installed: each runs a program from start to end, enforces the policy beside what
-//! the policy allows on the same victim, and leaves nothing, whichever process is killed.
+//! Containers of the installed OCI runtimes: each runs a program from start to end, enforces the policy beside what it allows
+//! on the same victim, and leaves nothing, whichever process is killed.
 
 mod common;
 

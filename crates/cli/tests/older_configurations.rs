@@ -1,5 +1,5 @@
-//! Configurations of older profiles and of nsjail in the store and as files: each is used as what it stands for, or is
-//! refused with how to use it; never taken for a policy.
+//! Configurations of older profiles and of nsjail, in the store and as files: each is converted, or refused with the command
+//! that runs it. None is taken for a policy.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! No sandbox reaches what Cofferdam keeps for itself: the audit trail, its locks, configuration, profiles, skills, caches.
+//! No sandbox reaches Cofferdam's own state: the audit trail, its locks, configuration, profiles, skills, caches.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! The tour of README.md, run: its commands in a directory of their own, and what they print against what stands there.
-//! The examples of `--help`, too.
+//! The tour of README.md: its commands run in a directory of their own, and print what the page shows. The examples of
+//! `--help`, too.
 
 mod common;
 

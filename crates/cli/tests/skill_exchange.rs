@@ -1,5 +1,5 @@
-//! What a skill is given for one run and gives back: input files, standard input, returned files, and its own loopback; each
-//! only by the leave of the command line or the operator, and of the manifest.
+//! What a skill exchanges in one run: input files, standard input, returned files, and its own loopback. Each needs the
+//! permission of the command line or the operator, and of the manifest.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! `cofferdam skill`: signed, registered, run and revoked; what is wrong with one keeps it out; and all of it is on record.
+//! `cofferdam skill`: skills are signed, registered, run and revoked; a faulty one is refused; and everything is recorded.
 
 mod common;
 

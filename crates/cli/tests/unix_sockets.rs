@@ -1,4 +1,4 @@
-//! What Unix sockets a program reaches that may make them: its own and those that it was given, and no other program's.
+//! Which Unix sockets a program reaches that may create them: its own and granted ones, and no other program's.
 
 mod common;
 

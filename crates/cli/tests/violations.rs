@@ -1,4 +1,4 @@
-//! What the answer says was refused, per mechanism, and how it is known. docs/evidence.md is the table of these.
+//! The violations in an outcome, for each mechanism, and their evidence. docs/evidence.md is the table of these.
 
 mod common;
 

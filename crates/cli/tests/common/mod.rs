@@ -1,4 +1,4 @@
-//! What the tests of the command share: running it, reading its outcome, and asking what this host has.
+//! Shared by the tests of the command: running it, reading its outcome, and finding out what this host has.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::ffi::OsStr;

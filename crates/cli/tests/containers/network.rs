@@ -1,4 +1,4 @@
-//! The network: none, a namespace of its own, what the egress gateway lets through, and the host's.
+//! The network modes: none, a namespace of its own, the egress gateway, and the host's network.
 
 use std::io::Write as _;
 use std::net::{IpAddr, TcpListener, UdpSocket};

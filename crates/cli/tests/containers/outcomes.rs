@@ -1,4 +1,4 @@
-//! How runs end, and what comes back of them.
+//! How runs end, and what their outcomes say.
 
 use std::io::Write as _;
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! Owners that die, engines that end: nothing runs on, and the next start removes what is left.
+//! Owners that are killed and engines that stop: no container runs on, and the next start removes what is left.
 
 use std::process::Command;
 use std::time::Duration;

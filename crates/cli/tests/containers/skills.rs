@@ -1,4 +1,4 @@
-//! A registered skill runs in a container as it does in a jail, with all that it requires held.
+//! A registered skill runs in a container as it does in a jail, with everything enforced that it requires.
 
 use std::process::Output;
 

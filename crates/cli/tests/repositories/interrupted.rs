@@ -1,5 +1,5 @@
-//! What a run records of the repositories in its volumes for the case that it is cut off, what the next run does with it, and
-//! what both say where that fails.
+//! What a run records about the repositories in its volumes in case it is interrupted, what the next run does with the record,
+//! and what both report where that fails.
 
 use std::fs;
 use std::os::unix::fs::symlink;

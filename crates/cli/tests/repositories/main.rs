@@ -1,8 +1,8 @@
-//! What git, Mercurial and others do outside after a run could write in a work tree: nothing that the run planted is
-//! obeyed, and version control inside works as ever.
+//! What git, Mercurial and others do outside after a run could write in a work tree: they obey nothing that the run planted,
+//! and version control inside works as usual.
 //!
-//! Every attack is carried out once without a sandbox first, where the payload must come to run: so each test shows that
-//! its victim is one.
+//! Every attack runs once without a sandbox first, where its payload must be executed: so each test shows that its victim is
+//! one.
 
 #[path = "../common/mod.rs"]
 mod common;
